@@ -1,0 +1,115 @@
+package binaries
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// compile runs the go command on the module in dir. What it has compiled when it
+// is interrupted stays in Go's build cache, so that the next try goes on there.
+func compile(ctx context.Context, dir, output string, m *module, progress io.Writer) error {
+	goCommand, err := exec.LookPath("go")
+	if err != nil {
+		return fmt.Errorf("the programs have to be built, and there is no go command: install Go, or set %s to a folder that has etcd, kube-apiserver and so on", AssetsVariable)
+	}
+	fmt.Fprintf(progress, "building the control plane (Kubernetes %s, etcd, kwok) from its Go modules: once only, about 5 minutes on 2 cores\n", m.version)
+	builder := &builder{ctx: ctx, goCommand: goCommand, dir: dir, meter: newMeter(progress)}
+	defer builder.meter.close()
+
+	stale, err := builder.stalePackages(m)
+	if err != nil {
+		return err
+	}
+	args := append([]string{"build", "-v", "-o", output}, m.buildFlags()...)
+	if err := builder.run(nil, builder.meter.compiling(stale), append(args, ".")...); err != nil {
+		return err
+	}
+	builder.meter.done()
+	return nil
+}
+
+// A builder calls the go command for one build.
+type builder struct {
+	ctx       context.Context
+	goCommand string
+	dir       string
+	meter     *meter
+}
+
+// stalePackages counts what has to be compiled. It is also what downloads the
+// modules.
+func (b *builder) stalePackages(m *module) (int, error) {
+	var names bytes.Buffer
+	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, m.buildFlags()...)
+	if err := b.run(&names, b.meter.downloading(), append(args, ".")...); err != nil {
+		return 0, err
+	}
+	return len(strings.Fields(names.String())), nil
+}
+
+// run calls the go command and hands it the lines of its standard error, one by
+// one. Those that it does not take are what an error quotes.
+func (b *builder) run(stdout io.Writer, take func(line string) bool, args ...string) error {
+	cmd := exec.CommandContext(b.ctx, b.goCommand, args...)
+	cmd.Dir = b.dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GO111MODULE=on",
+		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second // for it to clean up after itself
+	cmd.Stdout = stdout
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("run %s: %w", b.goCommand, err)
+	}
+	var said []string
+	for lines := bufio.NewScanner(stderr); lines.Scan(); {
+		if !take(lines.Text()) {
+			said = append(said, lines.Text())
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return b.failure(args[0], err, said)
+	}
+	return nil
+}
+
+// quotedLines bounds how much of what the go command said an error repeats.
+const quotedLines = 8
+
+func (b *builder) failure(verb string, err error, said []string) error {
+	if b.ctx.Err() != nil {
+		return fmt.Errorf("build interrupted: %w; what is compiled is kept, the next build goes on from there", context.Cause(b.ctx))
+	}
+	text := strings.Join(said[max(0, len(said)-quotedLines):], "\n    ")
+	return fmt.Errorf("go %s: %w%s\n    %s", verb, err, advice(text), text)
+}
+
+// advice recognizes what a user can do something about.
+func advice(said string) string {
+	hints := []struct{ sign, advice string }{
+		{"no space left on device", "there is no space left: free some, or set GOCACHE, GOMODCACHE, GOTMPDIR or XDG_CACHE_HOME to a folder on another disk"},
+		{"permission denied", "a folder may not be written to: see which one below, and the settings in \"go env\""},
+		{"requires go >=", "this Go is too old: install the version named below"},
+		{"module lookup disabled", "the modules may not be downloaded: GOPROXY is off; unset it, or set " + AssetsVariable + " to a folder with the programs"},
+		{"dial tcp", "the modules can't be downloaded: connect to the network, set GOPROXY to a proxy you can reach, or set " + AssetsVariable + " to a folder with the programs"},
+		{"checksum mismatch", "a module is not what it should be: run \"go clean -modcache\" and try again"},
+	}
+	for _, hint := range hints {
+		if strings.Contains(said, hint.sign) {
+			return ": " + hint.advice
+		}
+	}
+	return ""
+}
+

@@ -1,0 +1,142 @@
+package sandbox
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+)
+
+// The addresses that Services and pods get. Nothing answers there.
+const (
+	serviceCIDR = "10.96.0.0/16"
+	podCIDR     = "10.244.0.1/16"
+)
+
+// ports are the loopback ports of one start. What else could listen does not.
+type ports struct{ etcd, apiServer, kubelet int }
+
+// commands returns the command line of each component that the options ask for.
+func commands(o Options, h *home, p ports) map[string][]string {
+	lines := map[string][]string{
+		Etcd:              etcdArgs(h, p),
+		APIServer:         apiServerArgs(o, h, p),
+		ControllerManager: controllerManagerArgs(o, h),
+	}
+	if o.nodes() > 0 {
+		lines[Scheduler] = schedulerArgs(o, h)
+		lines[Kwok] = kwokArgs(h, p)
+	}
+	return lines
+}
+
+// etcdArgs does without fsync: the data are thrown away, and what a crash test
+// kills is the process, not the machine.
+func etcdArgs(h *home, p ports) []string {
+	url := loopbackURL(p.etcd)
+	cert, key, ca := h.path("pki", "etcd.crt"), h.path("pki", "etcd.key"), h.path("pki", "etcd-ca.crt")
+	return []string{
+		"--data-dir=" + h.path("etcd"),
+		"--unsafe-no-fsync",
+		"--log-level=warn",
+		"--listen-client-urls=" + url,
+		"--advertise-client-urls=" + url,
+		"--client-cert-auth", "--cert-file=" + cert, "--key-file=" + key, "--trusted-ca-file=" + ca,
+		"--listen-peer-urls=https://127.0.0.1:0",
+		"--initial-advertise-peer-urls=https://127.0.0.1:2380", // its own name for itself; nobody calls it
+		"--initial-cluster=default=https://127.0.0.1:2380",
+		"--peer-client-cert-auth", "--peer-cert-file=" + cert, "--peer-key-file=" + key, "--peer-trusted-ca-file=" + ca,
+	}
+}
+
+func apiServerArgs(o Options, h *home, p ports) []string {
+	args := []string{
+		"--etcd-servers=" + loopbackURL(p.etcd),
+		"--etcd-cafile=" + h.path("pki", "etcd-ca.crt"),
+		"--etcd-certfile=" + h.path("pki", "etcd-client.crt"),
+		"--etcd-keyfile=" + h.path("pki", "etcd-client.key"),
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		"--secure-port=" + strconv.Itoa(p.apiServer),
+		"--endpoint-reconciler-type=none", // the endpoints of a Service can't be on loopback
+		"--tls-cert-file=" + h.path("pki", "apiserver.crt"),
+		"--tls-private-key-file=" + h.path("pki", "apiserver.key"),
+		"--client-ca-file=" + h.path("pki", "ca.crt"),
+		"--authorization-mode=Node,RBAC",
+		"--allow-privileged",
+		"--service-cluster-ip-range=" + serviceCIDR,
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + h.path("pki", "service-account.pub"),
+		"--service-account-signing-key-file=" + h.path("pki", "service-account.key"),
+		"--requestheader-client-ca-file=" + h.path("pki", "front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-username-headers=X-Remote-User",
+		"--proxy-client-cert-file=" + h.path("pki", "front-proxy-client.crt"),
+		"--proxy-client-key-file=" + h.path("pki", "front-proxy-client.key"),
+		"--kubelet-certificate-authority=" + h.path("pki", "ca.crt"),
+		"--kubelet-client-certificate=" + h.path("pki", "kubelet-client.crt"),
+		"--kubelet-client-key=" + h.path("pki", "kubelet-client.key"),
+		"--kubelet-preferred-address-types=InternalIP",
+	}
+	if o.AuditPolicy != "" {
+		args = append(args,
+			"--audit-policy-file="+h.path("audit-policy.yaml"),
+			"--audit-log-path="+filepath.Join(h.logs(), "audit.log"))
+	}
+	return withGates(o, args)
+}
+
+func controllerManagerArgs(o Options, h *home) []string {
+	args := []string{
+		"--secure-port=0",
+		"--leader-elect=false",
+		"--kubeconfig=" + kubeconfigOf(h, ControllerManager),
+		"--use-service-account-credentials",
+		"--service-account-private-key-file=" + h.path("pki", "service-account.key"),
+		"--root-ca-file=" + h.path("pki", "ca.crt"),
+		"--cluster-signing-cert-file=" + h.path("pki", "ca.crt"),
+		"--cluster-signing-key-file=" + h.path("pki", "ca.key"),
+	}
+	for _, controller := range o.Controllers {
+		args = append(args, "--controllers="+controller)
+	}
+	return withGates(o, append(args, clientLimits()...))
+}
+
+func schedulerArgs(o Options, h *home) []string {
+	args := []string{"--secure-port=0", "--leader-elect=false", "--kubeconfig=" + kubeconfigOf(h, Scheduler)}
+	return withGates(o, append(args, clientLimits()...))
+}
+
+func kwokArgs(h *home, p ports) []string {
+	return []string{
+		"--config=" + h.path("kwok.yaml"),
+		"--kubeconfig=" + kubeconfigOf(h, Kwok),
+		"--manage-all-nodes",
+		"--node-lease-duration-seconds=40",
+		"--cidr=" + podCIDR,
+		"--node-ip=127.0.0.1",
+		"--node-port=" + strconv.Itoa(p.kubelet),
+		"--server-address=127.0.0.1:" + strconv.Itoa(p.kubelet),
+		"--tls-cert-file=" + h.path("pki", "kubelet.crt"),
+		"--tls-private-key-file=" + h.path("pki", "kubelet.key"),
+	}
+}
+
+// clientLimits lifts the limits that the components set themselves, 20 requests
+// a second, so that tests wait for what the server can do and nothing else.
+func clientLimits() []string {
+	return []string{"--kube-api-qps=1000", "--kube-api-burst=2000"}
+}
+
+func withGates(o Options, args []string) []string {
+	if gates := o.gates(); gates != "" {
+		args = append(args, "--feature-gates="+gates)
+	}
+	return args
+}
+
+func loopbackURL(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
+
+func kubeconfigOf(h *home, component string) string { return h.path("pki", component+".kubeconfig") }

@@ -1,0 +1,151 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+var crdResource = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
+
+// crdsAtOnce bounds how many CRDs are created at a time.
+const crdsAtOnce = 8
+
+// installCRDs creates the CustomResourceDefinitions of files and folders, and
+// waits until each is established.
+func installCRDs(ctx context.Context, config *rest.Config, paths []string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	crds, err := readCRDs(paths)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(crdsAtOnce)
+	for _, crd := range crds {
+		group.Go(func() error { return installCRD(ctx, client, crd) })
+	}
+	return group.Wait()
+}
+
+func installCRD(ctx context.Context, client dynamic.Interface, crd *unstructured.Unstructured) error {
+	resource := client.Resource(crdResource)
+	apply := metav1.ApplyOptions{FieldManager: "sandbox", Force: true}
+	if _, err := resource.Apply(ctx, crd.GetName(), crd, apply); err != nil {
+		return fmt.Errorf("create CustomResourceDefinition %s: %w", crd.GetName(), err)
+	}
+	byName := fields.OneTermEqualSelector("metadata.name", crd.GetName()).String()
+	one := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = byName
+			return resource.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = byName
+			return resource.Watch(ctx, options)
+		},
+	}
+	_, err := watchtools.UntilWithSync(ctx, one, crd, nil, func(event watch.Event) (bool, error) {
+		seen, ok := event.Object.(*unstructured.Unstructured)
+		return ok && established(seen), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until CustomResourceDefinition %s is established: %w", crd.GetName(), err)
+	}
+	return nil
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(condition any) bool {
+		fields, _ := condition.(map[string]any)
+		return fields["type"] == "Established" && fields["status"] == "True"
+	})
+}
+
+// readCRDs reads every document of the files and, in folders, of the YAML and
+// JSON files at their top.
+func readCRDs(paths []string) ([]*unstructured.Unstructured, error) {
+	var crds []*unstructured.Unstructured
+	for _, path := range paths {
+		files, err := crdFiles(path)
+		if err != nil {
+			return nil, fmt.Errorf("read CRDs: %w", err)
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				return nil, fmt.Errorf("read CRDs: %w", err)
+			}
+			found, err := decodeCRDs(content)
+			if err != nil {
+				return nil, fmt.Errorf("read CRDs from %s: %w", file, err)
+			}
+			crds = append(crds, found...)
+		}
+	}
+	return crds, nil
+}
+
+func crdFiles(path string) ([]string, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		if _, statErr := os.Stat(path); statErr != nil {
+			return nil, statErr
+		}
+		return []string{path}, nil
+	}
+	entries = slices.DeleteFunc(entries, func(entry fs.DirEntry) bool {
+		return !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(entry.Name()))
+	})
+	files := make([]string, len(entries))
+	for i, entry := range entries {
+		files[i] = filepath.Join(path, entry.Name())
+	}
+	return files, nil
+}
+
+func decodeCRDs(content []byte) ([]*unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	var crds []*unstructured.Unstructured
+	for {
+		crd := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&crd.Object); {
+		case errors.Is(err, io.EOF):
+			return crds, nil
+		case err != nil:
+			return nil, err
+		case len(crd.Object) == 0: // an empty document
+		case crd.GetKind() != "CustomResourceDefinition":
+			return nil, fmt.Errorf("found a %s: only CustomResourceDefinitions can be loaded at the start", crd.GetKind())
+		default:
+			crds = append(crds, crd)
+		}
+	}
+}

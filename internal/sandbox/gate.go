@@ -1,0 +1,95 @@
+package sandbox
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+)
+
+// A gate stands between the components and the API server: it takes their
+// connections at any time and passes them on once the API server is ready.
+//
+// Started together with the API server, the controller manager, the scheduler
+// and kwok would knock on a closed door, and then wait a second, two, four before
+// they knock again. So they are let in the moment it opens, at the start and
+// after a crash.
+type gate struct {
+	listener net.Listener
+	target   string
+
+	mu     sync.Mutex
+	opened chan struct{} // closed while the gate is open
+}
+
+func newGate(target string) (*gate, error) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	g := &gate{listener: listener, target: target, opened: make(chan struct{})}
+	go g.serve()
+	return g, nil
+}
+
+func (g *gate) address() string { return g.listener.Addr().String() }
+
+// open lets everybody through who waits or comes.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.opened:
+	default:
+		close(g.opened)
+	}
+}
+
+// shut makes whoever comes now wait for the next open.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.opened:
+		g.opened = make(chan struct{})
+	default:
+	}
+}
+
+// close ends the gate; who waits in front of it is sent away.
+func (g *gate) close() { _ = g.listener.Close() }
+
+func (g *gate) serve() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for {
+		client, err := g.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		go g.pass(ctx, client)
+	}
+}
+
+// pass joins a client with the API server until one of the two hangs up.
+func (g *gate) pass(ctx context.Context, client net.Conn) {
+	defer client.Close()
+	g.mu.Lock()
+	opened := g.opened
+	g.mu.Unlock()
+	select {
+	case <-opened:
+	case <-ctx.Done():
+		return
+	}
+	server, err := net.Dial("tcp4", g.target)
+	if err != nil {
+		return // as if it had called there itself
+	}
+	defer server.Close()
+	go func() {
+		_, _ = io.Copy(server, client)
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+}

@@ -1,0 +1,84 @@
+package sandbox
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// NoNodes as Options.Nodes asks for a control plane without nodes, and so
+// without kube-scheduler and kwok.
+const NoNodes = -1
+
+// Options say what kind of control plane to start; the zero value is a whole
+// one with one node, under a name of its own.
+type Options struct {
+	// Name lets other processes find the sandbox, and no two that run may
+	// share it. Empty chooses one that nobody has.
+	Name string
+	// Nodes is the number of simulated nodes: zero means one, NoNodes none.
+	Nodes int
+	// Controllers are the controllers to run, in the words of
+	// kube-controller-manager's --controllers. Empty means its default.
+	Controllers []string
+	// FeatureGates are set on the API server, the controller manager and the
+	// scheduler alike.
+	FeatureGates map[string]bool
+	// AuditPolicy is an audit.k8s.io/v1 Policy in YAML. With one, the API server
+	// writes its audit log to audit.log beside the other logs.
+	AuditPolicy string
+	// CRDs are files and folders of CustomResourceDefinitions. They are
+	// established when Start returns.
+	CRDs []string
+	// Progress receives a line or more about what takes long, which is building
+	// the programs the first time. Nil discards them.
+	Progress io.Writer
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+
+func (o Options) validate() error {
+	if o.Name != "" && !validName.MatchString(o.Name) {
+		return fmt.Errorf("sandbox name %q: use up to 32 lower-case letters, digits and dashes", o.Name)
+	}
+	if o.Nodes < NoNodes {
+		return fmt.Errorf("%d nodes: use 0 for one node, a positive number for more, NoNodes for none", o.Nodes)
+	}
+	return nil
+}
+
+func (o Options) nodes() int {
+	switch o.Nodes {
+	case 0:
+		return 1
+	case NoNodes:
+		return 0
+	default:
+		return o.Nodes
+	}
+}
+
+// runs says whether the controller of that name will run.
+func (o Options) runs(controller string) bool {
+	switch {
+	case len(o.Controllers) == 0:
+		return true
+	case slices.Contains(o.Controllers, "-"+controller):
+		return false
+	default:
+		return slices.Contains(o.Controllers, controller) || slices.Contains(o.Controllers, "*")
+	}
+}
+
+// gates writes the feature gates as a flag's value, in an order that does not
+// change from run to run.
+func (o Options) gates() string {
+	var gates []string
+	for name, on := range o.FeatureGates {
+		gates = append(gates, fmt.Sprintf("%s=%t", name, on))
+	}
+	slices.Sort(gates)
+	return strings.Join(gates, ",")
+}

@@ -1,0 +1,48 @@
+package sandbox
+
+import (
+	"fmt"
+	"net"
+)
+
+// reservePorts finds n free loopback ports and keeps them from being handed out
+// to anyone else for the next minute.
+//
+// To listen on port 0, look and close would leave the port to the next program
+// that asks. A connection made and closed first leaves it in TIME_WAIT: the
+// kernel won't hand it out as a free one, and a program that asks for it by
+// number, as ours do, gets it. What is left, a stranger asking for just that
+// number, ends in errPortTaken, and Start tries again.
+func reservePorts(n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		port, err := reservePort()
+		if err != nil {
+			return nil, fmt.Errorf("find a free port on 127.0.0.1: %w", err)
+		}
+		ports[i] = port
+	}
+	return ports, nil
+}
+
+func reservePort() (int, error) {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	client, err := net.Dial("tcp4", listener.Addr().String())
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	server, err := listener.Accept()
+	if err != nil {
+		return 0, err
+	}
+	// Who closes first waits: it must be the side that has our port.
+	if err := server.Close(); err != nil {
+		return 0, err
+	}
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,10 @@
+package sandbox
+
+import "syscall"
+
+// childAttributes puts a component into a process group of its own, so that a
+// Ctrl-C meant for us does not reach it first, and has the kernel kill it when
+// we die.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

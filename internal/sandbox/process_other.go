@@ -1,0 +1,9 @@
+//go:build !unix
+
+package sandbox
+
+import "syscall"
+
+// childAttributes is never used: without a control plane that runs here, Start
+// fails before it comes to starting one.
+func childAttributes() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,13 @@
+//go:build unix && !linux
+
+package sandbox
+
+import "syscall"
+
+// childAttributes puts a component into a process group of its own, so that a
+// Ctrl-C meant for us does not reach it first. These systems have no signal for
+// a parent's death: there, the programs that package binaries builds watch
+// their standard input, and others are left running by a kill -9.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}

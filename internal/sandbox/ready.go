@@ -1,0 +1,108 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// knock is how often the API server is asked whether it is ready. Until it is,
+// there is nothing to watch.
+const knock = 10 * time.Millisecond
+
+// awaitAPIServer returns when /readyz says ok.
+func awaitAPIServer(ctx context.Context, client kubernetes.Interface) error {
+	tick := time.NewTicker(knock)
+	defer tick.Stop()
+	for {
+		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the API server is not ready: %w", errors.Join(context.Cause(ctx), err))
+		case <-tick.C:
+		}
+	}
+}
+
+// settle makes the cluster what a user of it expects, all at once: nodes, the
+// ordinary user's rights, the asked-for CRDs; and waits until all of it and what
+// the controllers make at the start is there.
+func settle(ctx context.Context, o Options, config *rest.Config, client kubernetes.Interface) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return createNodes(ctx, client, o.nodes()) })
+	group.Go(func() error { return awaitNodes(ctx, client, o) })
+	group.Go(func() error { return bindOrdinaryUser(ctx, client) })
+	group.Go(func() error { return installCRDs(ctx, config, o.CRDs) })
+	if o.runs("serviceaccount-controller") {
+		group.Go(func() error { return awaitDefaultServiceAccount(ctx, client) })
+	}
+	return group.Wait()
+}
+
+// bindOrdinaryUser gives the ordinary user all rights the ordinary way.
+func bindOrdinaryUser(ctx context.Context, client kubernetes.Interface) error {
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "sandbox-" + OrdinaryUser},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: OrdinaryUser}},
+	}
+	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("bind the ordinary user to cluster-admin: %w", err)
+	}
+	return nil
+}
+
+func awaitNodes(ctx context.Context, client kubernetes.Interface, o Options) error {
+	missing := o.nodes()
+	if missing == 0 {
+		return nil
+	}
+	guarded := o.runs("node-lifecycle-controller")
+	ready := map[string]bool{}
+	nodes := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
+	_, err := watchtools.UntilWithSync(ctx, nodes, &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
+		node, ok := event.Object.(*corev1.Node)
+		if ok && !guarded {
+			node = node.DeepCopy()
+			node.Spec.Taints = nil // nobody will take them away
+		}
+		if ok && usable(node) {
+			ready[node.Name] = true
+		}
+		return len(ready) >= missing, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %d ready nodes, of which there are %d: %w", missing, len(ready), err)
+	}
+	return nil
+}
+
+func awaitDefaultServiceAccount(ctx context.Context, client kubernetes.Interface) error {
+	accounts := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "serviceaccounts",
+		metav1.NamespaceDefault, fields.OneTermEqualSelector("metadata.name", "default"))
+	_, err := watchtools.UntilWithSync(ctx, accounts, &corev1.ServiceAccount{}, nil, func(event watch.Event) (bool, error) {
+		return event.Type == watch.Added, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the service account of namespace default: %w", err)
+	}
+	return nil
+}
