@@ -78,6 +78,7 @@ func apiServerArgs(o Options, h *home, p ports) []string {
 		"--kubelet-client-certificate=" + h.path("pki", "kubelet-client.crt"),
 		"--kubelet-client-key=" + h.path("pki", "kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP",
+		"--shutdown-watch-termination-grace-period=1s", // else open watches hold its end up for a minute
 	}
 	if o.AuditPolicy != "" {
 		args = append(args,

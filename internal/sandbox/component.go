@@ -138,6 +138,27 @@ func (c *component) signal(sig os.Signal) *process {
 	return c.running
 }
 
+// whileRunning returns a context that ends, with the reason, when the process
+// that runs now does.
+func (c *component) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c.mu.Lock()
+	p := c.running
+	c.mu.Unlock()
+	if p == nil {
+		cancel(c.deathError())
+		return ctx, func() {}
+	}
+	go func() {
+		select {
+		case <-p.ended:
+			cancel(c.deathError())
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
 // pid is zero for a component that does not run.
 func (c *component) pid() int {
 	c.mu.Lock()

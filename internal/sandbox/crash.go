@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"k8s.io/client-go/kubernetes"
 )
@@ -11,31 +12,29 @@ import (
 // Kill ends a component as kill -9 does, and returns when it is gone. Its data
 // and its port stay as they were.
 func (s *Sandbox) Kill(component string) error {
-	c, err := s.find(component)
+	c, err := s.leaving(component)
 	if err != nil {
 		return err
 	}
-	s.shutGate(component)
 	c.kill()
-	return s.publish(true)
+	return s.publish()
 }
 
 // Terminate asks a component to end and waits until it has. The API server
 // takes its time, to let requests that run come to their end.
 func (s *Sandbox) Terminate(ctx context.Context, component string) error {
-	c, err := s.find(component)
+	c, err := s.leaving(component)
 	if err != nil {
 		return err
 	}
-	s.shutGate(component)
 	if err := c.terminate(ctx); err != nil {
 		return err
 	}
-	return s.publish(true)
+	return s.publish()
 }
 
 // Resume starts a component that Kill or Terminate ended, with the data and the
-// port that it had, and returns when the API server is ready.
+// port that it had. If the API server runs, it returns when that is ready.
 func (s *Sandbox) Resume(ctx context.Context, component string) error {
 	c, err := s.find(component)
 	if err != nil {
@@ -44,42 +43,51 @@ func (s *Sandbox) Resume(ctx context.Context, component string) error {
 	if err := c.start(); err != nil {
 		return err
 	}
+	if server, err := s.find(APIServer); err != nil || server.pid() == 0 {
+		return s.publish()
+	}
 	client, err := kubernetes.NewForConfig(s.Config)
 	if err != nil {
 		return err
 	}
-	if err := awaitAPIServer(ctx, client); err != nil {
+	ctx, cancel := c.whileRunning(ctx)
+	defer cancel()
+	// The second is a read from etcd: just after a crash, /readyz may not know.
+	if err := awaitOK(ctx, client, "/readyz", "/api/v1/namespaces/default"); err != nil {
 		return err
 	}
 	s.gate.open()
-	return s.publish(true)
+	return s.publish()
 }
 
-// shutGate makes the components wait for the API server instead of failing, so
-// that they are back the moment it is.
-func (s *Sandbox) shutGate(component string) {
-	if component == APIServer {
+// leaving finds a component that is about to end. Before the API server does, the
+// gate is shut: the others wait for it instead of failing, and are back the
+// moment it is.
+func (s *Sandbox) leaving(name string) (*component, error) {
+	if name == APIServer {
 		s.gate.shut()
 	}
+	return s.find(name)
 }
 
 func (s *Sandbox) find(name string) (*component, error) {
-	for _, c := range s.components {
-		if c.name == name {
-			return c, nil
-		}
+	i := slices.IndexFunc(s.components, func(c *component) bool { return c.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("this sandbox has no component %q", name)
 	}
-	return nil, fmt.Errorf("this sandbox has no component %q", name)
+	return s.components[i], nil
 }
 
 // publish tells other processes how things stand.
-func (s *Sandbox) publish(ready bool) error {
+func (s *Sandbox) publish() error {
 	state := State{
-		Name: s.Name, PID: os.Getpid(), Started: s.started, Ready: ready,
+		Name: s.Name, PID: os.Getpid(), Started: s.started, Ready: s.Took.Ready > 0,
 		Server: s.Config.Host, Kubeconfig: s.Kubeconfig, Logs: s.Logs,
 	}
 	for _, c := range s.components {
-		state.Components = append(state.Components, ComponentState{Name: c.name, PID: c.pid(), Log: c.log})
+		pid := c.pid()
+		state.Ready = state.Ready && pid != 0
+		state.Components = append(state.Components, ComponentState{Name: c.name, PID: pid, Log: c.log})
 	}
 	return s.home.publish(state)
 }

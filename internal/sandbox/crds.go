@@ -14,15 +14,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 )
 
 var crdResource = schema.GroupVersionResource{
@@ -60,21 +55,7 @@ func installCRD(ctx context.Context, client dynamic.Interface, crd *unstructured
 	if _, err := resource.Apply(ctx, crd.GetName(), crd, apply); err != nil {
 		return fmt.Errorf("create CustomResourceDefinition %s: %w", crd.GetName(), err)
 	}
-	byName := fields.OneTermEqualSelector("metadata.name", crd.GetName()).String()
-	one := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.FieldSelector = byName
-			return resource.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = byName
-			return resource.Watch(ctx, options)
-		},
-	}
-	_, err := watchtools.UntilWithSync(ctx, one, crd, nil, func(event watch.Event) (bool, error) {
-		seen, ok := event.Object.(*unstructured.Unstructured)
-		return ok && established(seen), nil
-	})
+	_, err := Await(ctx, resource, crd.GetName(), established)
 	if err != nil {
 		return fmt.Errorf("wait until CustomResourceDefinition %s is established: %w", crd.GetName(), err)
 	}
@@ -82,6 +63,9 @@ func installCRD(ctx context.Context, client dynamic.Interface, crd *unstructured
 }
 
 func established(crd *unstructured.Unstructured) bool {
+	if crd == nil {
+		return false
+	}
 	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(condition any) bool {
 		fields, _ := condition.(map[string]any)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 )
 
 // The contexts of a sandbox's kubeconfig, and the users behind them.
@@ -150,7 +151,10 @@ func writeConfiguration(o Options, h *home) error {
 		documents = append(documents, string(content))
 	}
 	config := strings.ReplaceAll(strings.Join(documents, "\n---\n"), "@POD_LOG@", h.podLog())
-	files := map[string]string{h.path("kwok.yaml"): config, h.podLog(): "simulated by kwok\n"}
+	files := map[string]string{
+		h.path("kwok.yaml"): config,
+		h.podLog():          time.Now().Format(time.RFC3339Nano) + " stdout F simulated by kwok\n",
+	}
 	if o.AuditPolicy != "" {
 		files[h.path("audit-policy.yaml")] = o.AuditPolicy
 	}

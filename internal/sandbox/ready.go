@@ -24,14 +24,16 @@ import (
 // there is nothing to watch.
 const knock = 10 * time.Millisecond
 
-// awaitAPIServer returns when /readyz says ok.
-func awaitAPIServer(ctx context.Context, client kubernetes.Interface) error {
+// awaitOK returns when the API server has answered each of the paths with OK, one
+// after the other.
+func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) error {
 	tick := time.NewTicker(knock)
 	defer tick.Stop()
-	for {
-		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+	for len(paths) > 0 {
+		_, err := client.Discovery().RESTClient().Get().AbsPath(paths[0]).DoRaw(ctx)
 		if err == nil {
-			return nil
+			paths = paths[1:]
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -39,6 +41,7 @@ func awaitAPIServer(ctx context.Context, client kubernetes.Interface) error {
 		case <-tick.C:
 		}
 	}
+	return nil
 }
 
 // settle makes the cluster what a user of it expects, all at once: nodes, the

@@ -82,7 +82,8 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 			return s, nil
 		}
 		if try == startTries || !errors.Is(err, errPortTaken) {
-			return nil, errors.Join(err, h.remove())
+			// The logs that the error points to stay until the next Start.
+			return nil, errors.Join(err, h.lock.Unlock())
 		}
 	}
 }
@@ -138,7 +139,7 @@ func (s *Sandbox) startAll(lines map[string][]string, programs map[string]string
 		c := &component{
 			name: name, program: programs[name], args: args, forker: s.forker,
 			log:  filepath.Join(s.Logs, name+".log"),
-			died: func(c *component) { s.died <- c.deathError() },
+			died: s.report,
 		}
 		if err := os.Truncate(c.log, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err // the log of a try before this one
@@ -148,7 +149,7 @@ func (s *Sandbox) startAll(lines map[string][]string, programs map[string]string
 			return err
 		}
 	}
-	return s.publish(false)
+	return s.publish()
 }
 
 // becomeReady waits until everything is, or until a component has died.
@@ -171,7 +172,7 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options) error {
 	})
 	group.Go(func() error {
 		defer close(settled)
-		if err := awaitAPIServer(ctx, client); err != nil {
+		if err := awaitOK(ctx, client, "/readyz"); err != nil {
 			return err
 		}
 		s.Took.APIServer = time.Since(s.started)
@@ -182,7 +183,16 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options) error {
 		return fmt.Errorf("start sandbox %s: %w", s.Name, err)
 	}
 	s.Took.Ready = time.Since(s.started)
-	return s.publish(true)
+	return s.publish()
+}
+
+// report passes a death on, to whoever listens. That the first ones are not lost
+// is enough.
+func (s *Sandbox) report(c *component) {
+	select {
+	case s.died <- c.deathError():
+	default:
+	}
 }
 
 // Died returns a channel that reports each component which ended by itself.

@@ -112,4 +112,3 @@ func advice(said string) string {
 	}
 	return ""
 }
-

@@ -1,0 +1,53 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+// Await watches one object until it is as wanted, and returns it. The condition
+// is asked for every state that the watch shows, with nil where there is no such
+// object. When ctx ends first, the last state is returned beside the error.
+func Await(ctx context.Context, resource dynamic.ResourceInterface, name string,
+	wanted func(*unstructured.Unstructured) bool,
+) (*unstructured.Unstructured, error) {
+	var last *unstructured.Unstructured
+	absent := func(store cache.Store) (bool, error) {
+		return len(store.List()) == 0 && wanted(nil), nil
+	}
+	_, err := watchtools.UntilWithSync(ctx, watchOne(resource, name), &unstructured.Unstructured{}, absent,
+		func(event watch.Event) (bool, error) {
+			last = nil
+			if event.Type != watch.Deleted {
+				last, _ = event.Object.(*unstructured.Unstructured)
+			}
+			return wanted(last), nil
+		})
+	if err != nil {
+		return last, fmt.Errorf("wait for %s: %w", name, err)
+	}
+	return last, nil
+}
+
+func watchOne(resource dynamic.ResourceInterface, name string) *cache.ListWatch {
+	byName := fields.OneTermEqualSelector("metadata.name", name).String()
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = byName
+			return resource.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = byName
+			return resource.Watch(ctx, options)
+		},
+	}
+}

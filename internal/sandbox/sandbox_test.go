@@ -1,0 +1,83 @@
+package sandbox_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// The tests share this one; those that break a control plane start their own.
+var cluster = sandboxtest.New(sandbox.Options{
+	CRDs: []string{"testdata/crds"},
+	AuditPolicy: `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+- level: Metadata
+  verbs: [create]
+  resources: [{group: "", resources: [configmaps]}]
+`,
+})
+
+func TestMain(m *testing.M) {
+	if os.Getenv(mortalEnv) != "" {
+		beMortal() // see death_test.go
+	}
+	os.Exit(cluster.Run(m))
+}
+
+// The resources that tests watch.
+var (
+	pods        = corev1.SchemeGroupVersion.WithResource("pods")
+	namespaces  = corev1.SchemeGroupVersion.WithResource("namespaces")
+	deployments = appsv1.SchemeGroupVersion.WithResource("deployments")
+	jobs        = batchv1.SchemeGroupVersion.WithResource("jobs")
+	budgets     = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
+)
+
+// startOwn starts a sandbox for one test, for it to do as it likes with.
+func startOwn(t *testing.T, o sandbox.Options) *sandbox.Sandbox {
+	t.Helper()
+	o.Progress = os.Stderr
+	s, err := sandbox.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error("stop:", err)
+		}
+	})
+	return s
+}
+
+func TestReadyMeansReady(t *testing.T) {
+	s := cluster.Sandbox(t)
+	t.Logf("the API server was ready after %s, everything after %s: %.2f times as long",
+		s.Took.APIServer.Round(time.Millisecond), s.Took.Ready.Round(time.Millisecond),
+		s.Took.Ready.Seconds()/s.Took.APIServer.Seconds())
+
+	client := cluster.Client(t)
+	if _, err := client.CoreV1().ServiceAccounts("default").Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+		t.Error("the default namespace has no service account:", err)
+	}
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes.Items) != 1 || len(nodes.Items[0].Spec.Taints) > 0 {
+		t.Errorf("want one node without taints, have %+v", nodes.Items)
+	}
+	if _, err := client.Discovery().ServerResourcesForGroupVersion("sandbox.example.com/v1"); err != nil {
+		t.Error("the CRD that was asked for is not served:", err)
+	}
+}

@@ -1,0 +1,144 @@
+// Package sandboxtest shares one sandbox among the tests of a package.
+//
+// A control plane takes three seconds to start and a gigabyte to run, so most
+// tests share one, each in a namespace of its own; only those that break it
+// start another. Nothing starts before a test asks for it.
+//
+// New is the call to start from:
+//
+//	var cluster = sandboxtest.New(sandbox.Options{})
+//
+//	func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+//
+//	func TestSomething(t *testing.T) {
+//		client := cluster.Client(t)
+//		namespace := cluster.Namespace(t)
+//		…
+package sandboxtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+)
+
+// patience is how long Await waits: far longer than anything takes, even on a
+// busy machine.
+const patience = 2 * time.Minute
+
+// A Cluster is a sandbox that starts when the first test needs it.
+type Cluster struct {
+	start func() (*sandbox.Sandbox, error)
+
+	mu      sync.Mutex
+	running *sandbox.Sandbox
+}
+
+// New describes the sandbox of a package's tests. It starts nothing yet.
+func New(o sandbox.Options) *Cluster {
+	o.Progress = os.Stderr
+	c := &Cluster{}
+	c.start = sync.OnceValues(func() (*sandbox.Sandbox, error) {
+		s, err := sandbox.Start(context.Background(), o)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running = s
+		return s, err
+	})
+	return c
+}
+
+// Run runs the tests of a package, for its TestMain, and stops the sandbox.
+func (c *Cluster) Run(m *testing.M) int {
+	code := m.Run()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running == nil {
+		return code
+	}
+	if err := c.running.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the sandbox:", err)
+		return 1
+	}
+	return code
+}
+
+// Sandbox returns the sandbox, started if it was not.
+func (c *Cluster) Sandbox(t testing.TB) *sandbox.Sandbox {
+	t.Helper()
+	s, err := c.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Client returns the admin's client.
+func (c *Cluster) Client(t testing.TB) kubernetes.Interface {
+	t.Helper()
+	return kubernetes.NewForConfigOrDie(c.Sandbox(t).Config)
+}
+
+// Namespace makes a namespace for one test, and has it deleted afterwards.
+func (c *Cluster) Namespace(t testing.TB) string {
+	t.Helper()
+	namespaces := c.Client(t).CoreV1().Namespaces()
+	made, err := namespaces.Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal("make a namespace:", err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended by now.
+		_ = namespaces.Delete(context.Background(), made.Name, metav1.DeleteOptions{})
+	})
+	return made.Name
+}
+
+// Await watches one object until it is as wanted, and returns it; wanted gets
+// nil while there is none. If that never happens, the test fails and shows the
+// object as it was last.
+func Await[T any](t testing.TB, c *Cluster, resource schema.GroupVersionResource, namespace, name string,
+	wanted func(*T) bool,
+) *T {
+	t.Helper()
+	client, err := dynamic.NewForConfig(c.Sandbox(t).Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	seen, err := sandbox.Await(ctx, client.Resource(resource).Namespace(namespace), name,
+		func(object *unstructured.Unstructured) bool { return wanted(typed[T](t, object)) })
+	if err != nil {
+		last, _ := yaml.Marshal(seen)
+		t.Fatalf("%s %s/%s is not as wanted: %v\n%s", resource.Resource, namespace, name, err, last)
+	}
+	return typed[T](t, seen)
+}
+
+func typed[T any](t testing.TB, object *unstructured.Unstructured) *T {
+	if object == nil {
+		return nil
+	}
+	result := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, result); err != nil {
+		t.Errorf("read %s: %v", object.GetName(), err)
+	}
+	return result
+}

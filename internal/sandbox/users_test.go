@@ -1,0 +1,120 @@
+package sandbox_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+)
+
+func TestRBACRefusesAWeakServiceAccount(t *testing.T) {
+	namespace, admin := cluster.Namespace(t), cluster.Client(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "weak"}}
+	if _, err := admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "weak", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(cluster.Sandbox(t).Config)
+	config.BearerToken = token.Status.Token
+	weak := kubernetes.NewForConfigOrDie(config)
+
+	_, err = weak.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:serviceaccount:"+namespace+":weak") {
+		t.Errorf("listing secrets: %v, want a refusal of the account", err)
+	}
+}
+
+func TestOrdinaryUserMayDoAllButIsThrottled(t *testing.T) {
+	exempt := priorityOf(t, cluster.Sandbox(t).Config)
+	if got := priorityOf(t, cluster.Sandbox(t).UserConfig); got == exempt {
+		t.Errorf("admin and ordinary user have the same priority level %q", got)
+	}
+	user := kubernetes.NewForConfigOrDie(cluster.Sandbox(t).UserConfig)
+	if _, err := user.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error("the ordinary user is no cluster-admin:", err)
+	}
+}
+
+// priorityOf returns the priority level that the server puts a user into.
+func priorityOf(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	var level string
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(request)
+			if err == nil {
+				level = response.Header.Get("X-Kubernetes-PF-PriorityLevel-UID")
+			}
+			return response, err
+		})
+	})
+	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return level
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+func TestKubeconfigHasBothUsers(t *testing.T) {
+	for _, name := range []string{sandbox.AdminUser, sandbox.OrdinaryUser} {
+		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+			&clientcmd.ClientConfigLoadingRules{ExplicitPath: cluster.Sandbox(t).Kubeconfig},
+			&clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := kubernetes.NewForConfigOrDie(config)
+		who, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if who.Status.UserInfo.Username != name {
+			t.Errorf("context %s is user %s", name, who.Status.UserInfo.Username)
+		}
+	}
+}
+
+func TestAuditLogHasWhatThePolicySays(t *testing.T) {
+	namespace, client := cluster.Namespace(t), cluster.Client(t)
+	for _, name := range []string{"audited"} {
+		if _, err := client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+		}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log, err := os.ReadFile(filepath.Join(cluster.Sandbox(t).Logs, "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !containsAll(string(log), `"verb":"create"`, namespace, `"resource":"configmaps"`) {
+		t.Errorf("the audit log lacks the creation of the ConfigMap:\n%s", log)
+	}
+}
+
+func containsAll(text string, wanted ...string) bool {
+	for _, want := range wanted {
+		if !strings.Contains(text, want) {
+			return false
+		}
+	}
+	return true
+}

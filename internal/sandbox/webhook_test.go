@@ -1,0 +1,156 @@
+package sandbox_test
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+)
+
+// This is how a test brings up a webhook: docs/sandbox.md points here.
+func TestWebhookIsReachedByURL(t *testing.T) {
+	namespace, client := cluster.Namespace(t), cluster.Client(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(refuse))
+	defer server.Close()
+
+	fail, none := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
+	webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "refuse.example.com",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL: &server.URL, CABundle: certificateOf(server),
+			},
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+			}},
+			FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
+	configurations := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if _, err := configurations.Create(t.Context(), webhook, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	defer configurations.Delete(t.Context(), webhook.Name, metav1.DeleteOptions{})
+
+	// It takes a moment until the API server has seen its new configuration.
+	for {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "secret-"}}
+		_, err := client.CoreV1().Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{})
+		if err == nil {
+			continue
+		}
+		if !strings.Contains(err.Error(), "refused by the test") {
+			t.Fatal(err)
+		}
+		return
+	}
+}
+
+// This is how a test brings up an aggregated API: a Service of type ExternalName
+// leads the API server to loopback.
+func TestAggregatedAPIIsReachedByExternalName(t *testing.T) {
+	namespace, client := cluster.Namespace(t), cluster.Client(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(serveDiscovery))
+	defer server.Close()
+
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "aggregated"},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeExternalName, ExternalName: "localhost",
+			Ports: []corev1.ServicePort{{Port: int32(number)}},
+		},
+	}
+	if _, err := client.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	apiServices := dynamic.NewForConfigOrDie(cluster.Sandbox(t).Config).Resource(schema.GroupVersionResource{
+		Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices",
+	})
+	apiService := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1.aggregated.example.com"},
+		"spec": map[string]any{
+			"group": "aggregated.example.com", "version": "v1",
+			"groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
+			"service":               map[string]any{"namespace": namespace, "name": "aggregated", "port": int64(number)},
+			"insecureSkipTLSVerify": true, // a test's certificate names no Service
+		},
+	}}
+	if _, err := apiServices.Create(t.Context(), apiService, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	defer apiServices.Delete(t.Context(), apiService.GetName(), metav1.DeleteOptions{})
+
+	if _, err := sandbox.Await(t.Context(), apiServices, apiService.GetName(), func(o *unstructured.Unstructured) bool {
+		return o != nil && isTrue(o, "Available")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	found, err := client.Discovery().ServerResourcesForGroupVersion("aggregated.example.com/v1")
+	if err != nil || len(found.APIResources) != 1 {
+		t.Errorf("the aggregated API serves %+v, %v", found, err)
+	}
+}
+
+func refuse(w http.ResponseWriter, r *http.Request) {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	review.Response = &admissionv1.AdmissionResponse{
+		UID: review.Request.UID, Result: &metav1.Status{Message: "refused by the test"},
+	}
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+func serveDiscovery(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/apis/aggregated.example.com/v1" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"aggregated.example.com/v1",
+		"resources":[{"name":"things","kind":"Thing","namespaced":true,"verbs":["get"]}]}`)
+}
+
+// certificateOf returns what a caBundle needs to trust a test server.
+func certificateOf(server *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+}
+
+func isTrue(object *unstructured.Unstructured, condition string) bool {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, c := range conditions {
+		if fields, ok := c.(map[string]any); ok && fields["type"] == condition {
+			return fields["status"] == "True"
+		}
+	}
+	return false
+}
