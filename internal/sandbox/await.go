@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,6 +37,21 @@ func Await(ctx context.Context, resource dynamic.ResourceInterface, name string,
 		return last, fmt.Errorf("wait for %s: %w", name, err)
 	}
 	return last, nil
+}
+
+// HasCondition is a condition for Await: the object's status has that one, and
+// it is true.
+func HasCondition(name string) func(*unstructured.Unstructured) bool {
+	return func(object *unstructured.Unstructured) bool {
+		if object == nil {
+			return false
+		}
+		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(condition any) bool {
+			fields, _ := condition.(map[string]any)
+			return fields["type"] == name && fields["status"] == "True"
+		})
+	}
 }
 
 func watchOne(resource dynamic.ResourceInterface, name string) *cache.ListWatch {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -27,50 +28,51 @@ var crdResource = schema.GroupVersionResource{
 // crdsAtOnce bounds how many CRDs are created at a time.
 const crdsAtOnce = 8
 
-// installCRDs creates the CustomResourceDefinitions of files and folders, and
-// waits until each is established.
-func installCRDs(ctx context.Context, config *rest.Config, paths []string) error {
-	if len(paths) == 0 {
-		return nil
-	}
-	crds, err := readCRDs(paths)
+// installCRDs creates CustomResourceDefinitions and waits until each is
+// established, and its versions are served.
+func installCRDs(ctx context.Context, config *rest.Config, crds []*unstructured.Unstructured) error {
+	definitions, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	client, err := dynamic.NewForConfig(config)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(crdsAtOnce)
 	for _, crd := range crds {
-		group.Go(func() error { return installCRD(ctx, client, crd) })
+		group.Go(func() error {
+			if err := establish(ctx, definitions.Resource(crdResource), crd); err != nil {
+				return fmt.Errorf("CustomResourceDefinition %s: %w", crd.GetName(), err)
+			}
+			return awaitOK(ctx, client, versionPaths(crd)...)
+		})
 	}
 	return group.Wait()
 }
 
-func installCRD(ctx context.Context, client dynamic.Interface, crd *unstructured.Unstructured) error {
-	resource := client.Resource(crdResource)
+func establish(ctx context.Context, definitions dynamic.ResourceInterface, crd *unstructured.Unstructured) error {
 	apply := metav1.ApplyOptions{FieldManager: "sandbox", Force: true}
-	if _, err := resource.Apply(ctx, crd.GetName(), crd, apply); err != nil {
-		return fmt.Errorf("create CustomResourceDefinition %s: %w", crd.GetName(), err)
+	if _, err := definitions.Apply(ctx, crd.GetName(), crd, apply); err != nil {
+		return err
 	}
-	_, err := Await(ctx, resource, crd.GetName(), established)
-	if err != nil {
-		return fmt.Errorf("wait until CustomResourceDefinition %s is established: %w", crd.GetName(), err)
-	}
-	return nil
+	_, err := Await(ctx, definitions, crd.GetName(), HasCondition("Established"))
+	return err
 }
 
-func established(crd *unstructured.Unstructured) bool {
-	if crd == nil {
-		return false
+// versionPaths lists where the API server says what a CRD's versions have. They
+// appear a moment after it is established.
+func versionPaths(crd *unstructured.Unstructured) []string {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	var paths []string
+	for _, version := range versions {
+		if fields, ok := version.(map[string]any); ok && fields["served"] == true {
+			paths = append(paths, fmt.Sprintf("/apis/%s/%s", group, fields["name"]))
+		}
 	}
-	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(condition any) bool {
-		fields, _ := condition.(map[string]any)
-		return fields["type"] == "Established" && fields["status"] == "True"
-	})
+	return paths
 }
 
 // readCRDs reads every document of the files and, in folders, of the YAML and

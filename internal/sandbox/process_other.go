@@ -7,3 +7,6 @@ import "syscall"
 // childAttributes is never used: without a control plane that runs here, Start
 // fails before it comes to starting one.
 func childAttributes() *syscall.SysProcAttr { return nil }
+
+// Detached is never used either.
+func Detached() *syscall.SysProcAttr { return nil }

@@ -6,18 +6,18 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // knock is how often the API server is asked whether it is ready. Until it is,
@@ -47,12 +47,14 @@ func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) 
 // settle makes the cluster what a user of it expects, all at once: nodes, the
 // ordinary user's rights, the asked-for CRDs; and waits until all of it and what
 // the controllers make at the start is there.
-func settle(ctx context.Context, o Options, config *rest.Config, client kubernetes.Interface) error {
+func settle(ctx context.Context, o Options, crds []*unstructured.Unstructured, config *rest.Config,
+	client kubernetes.Interface,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return createNodes(ctx, client, o.nodes()) })
 	group.Go(func() error { return awaitNodes(ctx, client, o) })
 	group.Go(func() error { return bindOrdinaryUser(ctx, client) })
-	group.Go(func() error { return installCRDs(ctx, config, o.CRDs) })
+	group.Go(func() error { return installCRDs(ctx, config, crds) })
 	if o.runs("serviceaccount-controller") {
 		group.Go(func() error { return awaitDefaultServiceAccount(ctx, client) })
 	}

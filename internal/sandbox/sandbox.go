@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -65,6 +66,10 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
+	crds, err := readCRDs(o.CRDs)
+	if err != nil {
+		return nil, err
+	}
 	programs, err := binaries.Locate(ctx, wanted(o), o.Progress)
 	if err != nil {
 		return nil, err
@@ -77,7 +82,7 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 		fmt.Errorf("not ready after %s", startTimeout))
 	defer cancel()
 	for try := 1; ; try++ {
-		s, err := launch(ctx, o, h, programs)
+		s, err := launch(ctx, o, crds, h, programs)
 		if err == nil {
 			return s, nil
 		}
@@ -96,7 +101,9 @@ func wanted(o Options) []string {
 }
 
 // launch is one try to start. When it fails, nothing of it runs any more.
-func launch(ctx context.Context, o Options, h *home, programs map[string]string) (_ *Sandbox, err error) {
+func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h *home,
+	programs map[string]string,
+) (_ *Sandbox, err error) {
 	free, err := reservePorts(3)
 	if err != nil {
 		return nil, err
@@ -125,7 +132,7 @@ func launch(ctx context.Context, o Options, h *home, programs map[string]string)
 	if err := s.startAll(commands(o, h, p), programs); err != nil {
 		return nil, err
 	}
-	return s, s.becomeReady(ctx, o)
+	return s, s.becomeReady(ctx, o, crds)
 }
 
 // startAll starts every component, one right after the other: they wait for each
@@ -153,7 +160,7 @@ func (s *Sandbox) startAll(lines map[string][]string, programs map[string]string
 }
 
 // becomeReady waits until everything is, or until a component has died.
-func (s *Sandbox) becomeReady(ctx context.Context, o Options) error {
+func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructured.Unstructured) error {
 	client, err := kubernetes.NewForConfig(s.Config)
 	if err != nil {
 		return err
@@ -177,7 +184,7 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options) error {
 		}
 		s.Took.APIServer = time.Since(s.started)
 		s.gate.open()
-		return settle(ctx, o, s.Config, client)
+		return settle(ctx, o, crds, s.Config, client)
 	})
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("start sandbox %s: %w", s.Name, err)

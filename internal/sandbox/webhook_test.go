@@ -107,9 +107,7 @@ func TestAggregatedAPIIsReachedByExternalName(t *testing.T) {
 	}
 	defer apiServices.Delete(t.Context(), apiService.GetName(), metav1.DeleteOptions{})
 
-	if _, err := sandbox.Await(t.Context(), apiServices, apiService.GetName(), func(o *unstructured.Unstructured) bool {
-		return o != nil && isTrue(o, "Available")
-	}); err != nil {
+	if _, err := sandbox.Await(t.Context(), apiServices, apiService.GetName(), sandbox.HasCondition("Available")); err != nil {
 		t.Fatal(err)
 	}
 	found, err := client.Discovery().ServerResourcesForGroupVersion("aggregated.example.com/v1")
@@ -143,14 +141,4 @@ func serveDiscovery(w http.ResponseWriter, r *http.Request) {
 // certificateOf returns what a caBundle needs to trust a test server.
 func certificateOf(server *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-}
-
-func isTrue(object *unstructured.Unstructured, condition string) bool {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, c := range conditions {
-		if fields, ok := c.(map[string]any); ok && fields["type"] == condition {
-			return fields["status"] == "True"
-		}
-	}
-	return false
 }

@@ -59,8 +59,8 @@ func (m *meter) downloading() func(line string) bool {
 func (m *meter) compiling(total int) func(line string) bool {
 	count := 0
 	m.set(func() string {
-		if count >= total {
-			return fmt.Sprintf("linking, after %d packages", count)
+		if count >= total-1 { // the program itself counts as one, and is what is linked
+			return fmt.Sprintf("linking, %d packages compiled", count)
 		}
 		return fmt.Sprintf("compiling: %d of %d packages", count, total)
 	})

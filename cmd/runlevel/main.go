@@ -1,0 +1,22 @@
+// Command runlevel applies release payloads to Kubernetes clusters, and runs a
+// throw-away control plane to try them on.
+//
+// This file is wiring only: signals and the exit code. The commands are in
+// package internal/cli.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/runlevel/runlevel/internal/cli"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cli.Run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,143 @@
+// Package cli is the runlevel command: its verbs, flags, help and output.
+//
+// It reads flags, calls the package that does the work, and prints what comes
+// back; it decides nothing by itself. What it prints for people and machines
+// goes to standard output; progress, logs and errors go to standard error.
+//
+// Run is the call to start from; each verb has a file of its own.
+package cli
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+)
+
+// The exit codes, the same for every verb.
+const (
+	exitOK     = 0
+	exitFailed = 1 // findings, a difference asked for, a failed apply
+	exitMisuse = 2 // wrong flags or arguments, or input that can't be read
+)
+
+// Streams are the three files a command talks through.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Run runs one command line and returns the exit code.
+func Run(ctx context.Context, args []string, streams Streams) int {
+	root := newRoot(streams)
+	root.SetArgs(args)
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	err := root.ExecuteContext(ctx)
+	klog.Flush()
+	return exitCode(err, streams.Err)
+}
+
+func newRoot(streams Streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "runlevel",
+		Short: "Apply release payloads to any Kubernetes cluster",
+		Long: `Runlevel applies a release payload, a folder of numbered Kubernetes manifests,
+to any cluster, the way OpenShift's cluster-version operator does.
+
+Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
+		Example: `  # See it work: a control plane of its own, a sample release, nothing left behind
+  runlevel demo
+
+  # A control plane to try things on
+  runlevel sandbox up --detach
+  kubectl --kubeconfig "$(runlevel sandbox kubeconfig)" get nodes
+  runlevel sandbox down`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          needsVerb,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
+	addVerbosity(root)
+	root.AddCommand(newDemo(streams), newSandbox(streams), newVersion(streams))
+	checkArgs(root)
+	return root
+}
+
+// needsVerb is what a command does that only has others below it: called alone
+// it shows its help, and a word that is none of them is misuse.
+func needsVerb(command *cobra.Command, _ []string) error { return command.Help() }
+
+// addVerbosity adds -v, the one logging flag. Logs go to standard error.
+func addVerbosity(root *cobra.Command) {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	_ = flags.Set("logtostderr", "true")
+	verbosity := flags.Lookup("v")
+	root.PersistentFlags().VarPF(goFlag{verbosity.Value}, "verbosity", "v", "how much to log to standard error; 4 is for finding faults").NoOptDefVal = "1"
+}
+
+// A goFlag is a flag of the standard library that tells pflag its type.
+type goFlag struct{ flag.Value }
+
+func (goFlag) Type() string { return "level" }
+
+// A misuse is an error in how the command was called.
+type misuse struct{ error }
+
+func (m misuse) Unwrap() error { return m.error }
+
+// An exitStatus ends the command with the code of another program, which has
+// said for itself what was wrong.
+type exitStatus int
+
+func (e exitStatus) Error() string { return "exit status " + strconv.Itoa(int(e)) }
+
+// exitCode prints an error, if there is one to print, and returns its code.
+func exitCode(err error, stderr io.Writer) int {
+	var status exitStatus
+	var wrongCall misuse
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &status):
+		return int(status)
+	case errors.As(err, &wrongCall):
+		fmt.Fprintf(stderr, "runlevel: %v\n", err)
+		return exitMisuse
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "runlevel: interrupted")
+		return exitFailed
+	default:
+		fmt.Fprintf(stderr, "runlevel: %v\n", err)
+		return exitFailed
+	}
+}
+
+// checkArgs makes wrong arguments of every command a misuse, with a hint where
+// to read how it is called.
+func checkArgs(command *cobra.Command) {
+	for _, child := range command.Commands() {
+		checkArgs(child)
+	}
+	check := command.Args
+	if check == nil {
+		return
+	}
+	command.Args = func(command *cobra.Command, args []string) error {
+		err := check(command, args)
+		if err == nil {
+			return nil
+		}
+		text := strings.TrimSuffix(err.Error(), "\n")
+		return misuse{fmt.Errorf("%s\nsee \"%s --help\"", text, command.CommandPath())}
+	}
+}

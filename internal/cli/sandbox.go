@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+)
+
+// defaultSandbox is the sandbox that is meant when none is named.
+const defaultSandbox = "default"
+
+func newSandbox(streams Streams) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "sandbox",
+		Short: "Run a real control plane on this machine, to try things on",
+		Long: `A sandbox is a Kubernetes control plane made of the real programs, started in
+seconds on loopback and thrown away at the end. Nodes and pods are simulated, so
+Deployments roll out and Jobs complete, and no container runs.
+
+The programs come from the folder that KUBEBUILDER_ASSETS names, else from a cache,
+else they are built from Go modules, which takes minutes, once.`,
+		Example: `  runlevel sandbox up --detach
+  kubectl --kubeconfig "$(runlevel sandbox kubeconfig)" get nodes
+  runlevel sandbox down
+
+  # or just for the time of one command
+  runlevel sandbox exec -- kubectl get nodes`,
+		Args: cobra.NoArgs,
+		RunE: needsVerb,
+	}
+	command.AddCommand(newSandboxUp(streams), newSandboxDown(streams), newSandboxStatus(streams),
+		newSandboxKubeconfig(streams), newSandboxLogs(streams), newSandboxExec(streams), newSandboxBuild(streams))
+	return command
+}
+
+// addName adds --name, for the commands that are about one sandbox.
+func addName(command *cobra.Command, name *string) {
+	command.Flags().StringVar(name, "name", defaultSandbox, "which sandbox")
+	_ = command.RegisterFlagCompletionFunc("name", completeSandboxes)
+}
+
+func completeSandboxes(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	states, err := sandbox.List()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for _, state := range states {
+		names = append(names, state.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func newSandboxDown(streams Streams) *cobra.Command {
+	var name string
+	command := &cobra.Command{
+		Use:   "down",
+		Short: "Stop a sandbox and remove all it had",
+		Example: `  runlevel sandbox down
+  runlevel sandbox down --name other`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := sandbox.Down(command.Context(), name); err != nil {
+				return hinted(err)
+			}
+			fmt.Fprintf(streams.Err, "sandbox %s is stopped\n", name)
+			return nil
+		},
+	}
+	addName(command, &name)
+	return command
+}
+
+func newSandboxStatus(streams Streams) *cobra.Command {
+	var format output
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "List the sandboxes that run, with their components",
+		Long: `List the sandboxes of this user that run, those of tests included, with their
+components. What a killed sandbox or a reboot has left behind is removed.`,
+		Example: `  runlevel sandbox status
+  runlevel sandbox status -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			states, err := sandbox.List()
+			if err != nil {
+				return err
+			}
+			if states == nil {
+				states = []sandbox.State{} // so that machines read [] and not null
+			}
+			return format.print(streams.Out, states, func(out io.Writer) error { return printStates(out, states) })
+		},
+	}
+	addOutput(command, &format)
+	return command
+}
+
+func printStates(out io.Writer, states []sandbox.State) error {
+	if len(states) == 0 {
+		_, err := fmt.Fprintln(out, "no sandbox is running")
+		return err
+	}
+	for _, state := range states {
+		if err := printState(out, state); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printState writes a sandbox with a line for each component.
+func printState(out io.Writer, state sandbox.State) error {
+	readiness := "ready"
+	if !state.Ready {
+		readiness = "not ready"
+	}
+	fmt.Fprintf(out, "sandbox %s is %s, up for %s at %s\n", state.Name, readiness,
+		time.Since(state.Started).Round(time.Second), state.Server)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, component := range state.Components {
+		running := "not running"
+		if component.PID != 0 {
+			running = fmt.Sprintf("process %d", component.PID)
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%s\n", component.Name, running, component.Log)
+	}
+	fmt.Fprintf(table, "  kubeconfig\t\t%s\n", state.Kubeconfig)
+	return table.Flush()
+}
+
+func newSandboxKubeconfig(streams Streams) *cobra.Command {
+	var name string
+	command := &cobra.Command{
+		Use:   "kubeconfig",
+		Short: "Print the path of a sandbox's kubeconfig",
+		Long: fmt.Sprintf(`Print the path of a sandbox's kubeconfig. It has two contexts: %q, who may do
+everything and is never throttled, and %q, an ordinary cluster-admin.`, sandbox.AdminUser, sandbox.OrdinaryUser),
+		Example: `  export KUBECONFIG="$(runlevel sandbox kubeconfig)"
+  kubectl --context user get nodes`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			state, err := sandbox.Find(name)
+			if err != nil {
+				return hinted(err)
+			}
+			_, err = fmt.Fprintln(streams.Out, state.Kubeconfig)
+			return err
+		},
+	}
+	addName(command, &name)
+	return command
+}
+
+func newSandboxLogs(streams Streams) *cobra.Command {
+	var name string
+	var follow bool
+	command := &cobra.Command{
+		Use:   "logs COMPONENT",
+		Short: "Print the log of a component",
+		Long:  "Print the log of a component: " + strings.Join(sandbox.Components(), ", ") + ".",
+		Example: `  runlevel sandbox logs kube-apiserver
+  runlevel sandbox logs kwok --follow`,
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: slices.Clone(sandbox.Components()),
+		RunE: func(command *cobra.Command, args []string) error {
+			state, err := sandbox.Find(name)
+			if err != nil {
+				return hinted(err)
+			}
+			i := slices.IndexFunc(state.Components, func(c sandbox.ComponentState) bool { return c.Name == args[0] })
+			if i < 0 {
+				return fmt.Errorf("sandbox %s has no %s: it was started without nodes", name, args[0])
+			}
+			return printLog(command.Context(), streams.Out, state.Components[i].Log, follow)
+		},
+	}
+	addName(command, &name)
+	command.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what is added, until Ctrl-C")
+	return command
+}
+
+// lookForMore is how often a followed log is read.
+const lookForMore = 200 * time.Millisecond
+
+func printLog(ctx context.Context, out io.Writer, path string, follow bool) error {
+	log, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	tick := time.NewTicker(lookForMore)
+	defer tick.Stop()
+	for {
+		if _, err := io.Copy(out, log); err != nil || !follow {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func newSandboxBuild(streams Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "build",
+		Short: "Find the programs of the control plane, or build them, and say where they are",
+		Long: `Find the programs of the control plane, or build them, and say where they are.
+The other commands do it by themselves; this one does it ahead of time. It takes
+about 5 minutes on 2 cores, once; when interrupted, the next one goes on from there.`,
+		Example:           `  runlevel sandbox build`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			programs, err := binaries.Locate(command.Context(), sandbox.Components(), streams.Err)
+			if err != nil {
+				return err
+			}
+			table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
+			for _, name := range sandbox.Components() {
+				fmt.Fprintf(table, "%s\t%s\n", name, programs[name])
+			}
+			return table.Flush()
+		},
+	}
+}
+
+// hinted adds what to do when there is no sandbox.
+func hinted(err error) error {
+	if errors.Is(err, sandbox.ErrNotRunning) {
+		return fmt.Errorf("%w: start it with \"runlevel sandbox up\", or see \"runlevel sandbox status\"", err)
+	}
+	return err
+}

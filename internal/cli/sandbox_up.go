@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+)
+
+// startFlags are the flags of the commands that start a sandbox.
+type startFlags struct {
+	nodes       int
+	controllers []string
+	gates       map[string]string
+	auditPolicy string
+	crds        []string
+}
+
+func addStartFlags(command *cobra.Command, f *startFlags) {
+	flags := command.Flags()
+	flags.IntVar(&f.nodes, "nodes", 1, "how many simulated nodes; with 0 there is no scheduler either")
+	flags.StringSliceVar(&f.controllers, "controllers", nil, "which controllers run, as kube-controller-manager's flag (default: its own)")
+	flags.StringToStringVar(&f.gates, "feature-gates", nil, "feature gates of Kubernetes, as NAME=true,NAME=false")
+	flags.StringVar(&f.auditPolicy, "audit-policy", "", "file with an audit policy; the log is audit.log beside the others")
+	flags.StringSliceVar(&f.crds, "crds", nil, "files and folders of CustomResourceDefinitions to start with")
+	for name, complete := range map[string]cobra.CompletionFunc{
+		"nodes": cobra.NoFileCompletions, "controllers": cobra.NoFileCompletions, "feature-gates": cobra.NoFileCompletions,
+	} {
+		_ = command.RegisterFlagCompletionFunc(name, complete)
+	}
+}
+
+// options turns flags into what package sandbox wants.
+func (f *startFlags) options(progress io.Writer) (sandbox.Options, error) {
+	o := sandbox.Options{Nodes: f.nodes, Controllers: f.controllers, CRDs: f.crds, Progress: progress}
+	switch {
+	case f.nodes < 0:
+		return o, misuse{fmt.Errorf("--nodes %d: use 0 or more", f.nodes)}
+	case f.nodes == 0:
+		o.Nodes = sandbox.NoNodes
+	}
+	for name, value := range f.gates {
+		if value != "true" && value != "false" {
+			return o, misuse{fmt.Errorf("--feature-gates %s=%s: use %[1]s=true or %[1]s=false", name, value)}
+		}
+		if o.FeatureGates == nil {
+			o.FeatureGates = map[string]bool{}
+		}
+		o.FeatureGates[name] = value == "true"
+	}
+	if f.auditPolicy == "" {
+		return o, nil
+	}
+	policy, err := os.ReadFile(f.auditPolicy)
+	if err != nil {
+		return o, misuse{fmt.Errorf("--audit-policy: %w", err)}
+	}
+	o.AuditPolicy = string(policy)
+	return o, nil
+}
+
+func newSandboxUp(streams Streams) *cobra.Command {
+	var flags startFlags
+	var name string
+	var detach bool
+	command := &cobra.Command{
+		Use:   "up",
+		Short: "Start a sandbox and keep it until Ctrl-C",
+		Long: `Start a sandbox, say how it stands, and keep it until Ctrl-C. With --detach it
+stays until "runlevel sandbox down".`,
+		Example: `  runlevel sandbox up
+  runlevel sandbox up --detach --name other --nodes 3
+  runlevel sandbox up --crds ./crds --audit-policy audit.yaml`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			o, err := flags.options(streams.Err)
+			if err != nil {
+				return err
+			}
+			o.Name = name
+			if detach {
+				return upDetached(command.Context(), name, streams)
+			}
+			return up(command.Context(), o, streams)
+		},
+	}
+	command.Flags().StringVar(&name, "name", defaultSandbox, "what to call it; sandboxes of different names run side by side")
+	command.Flags().BoolVarP(&detach, "detach", "d", false, "return when it is ready, and leave it running")
+	_ = command.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions)
+	addStartFlags(command, &flags)
+	return command
+}
+
+// up runs a sandbox in the foreground.
+func up(ctx context.Context, o sandbox.Options, streams Streams) (err error) {
+	s, err := sandbox.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	if err := printReady(streams.Out, s.Name); err != nil {
+		return err
+	}
+	fmt.Fprintln(streams.Err, "Ctrl-C stops it.")
+	select {
+	case <-ctx.Done():
+		return nil // the way to stop it
+	case err := <-s.Died():
+		return err
+	}
+}
+
+// upDetached has a process of its own run the sandbox in the foreground, and
+// waits until it is ready.
+func upDetached(ctx context.Context, name string, streams Streams) error {
+	// What takes long happens here, where somebody watches.
+	if _, err := binaries.Locate(ctx, sandbox.Components(), streams.Err); err != nil {
+		return err
+	}
+	said, err := os.CreateTemp("", "runlevel-sandbox-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(said.Name())
+	defer said.Close()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	owner := exec.Command(self, append(os.Args[1:], "--detach=false")...)
+	owner.Stdout, owner.Stderr = said, said
+	owner.SysProcAttr = sandbox.Detached()
+	if err := owner.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- owner.Wait() }()
+	if err := awaitReady(ctx, name, owner.Process.Pid, ended); err != nil {
+		_ = owner.Process.Signal(syscall.SIGTERM)
+		return detachError(said.Name(), err)
+	}
+	return printReady(streams.Out, name)
+}
+
+// awaitReady waits until the sandbox of that owner is ready, or the owner has
+// ended.
+func awaitReady(ctx context.Context, name string, owner int, ended <-chan error) error {
+	tick := time.NewTicker(lookForMore)
+	defer tick.Stop()
+	for {
+		state, err := sandbox.Find(name)
+		if err == nil && state.Ready && state.PID == owner {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ended:
+			return errOwnerEnded
+		case <-tick.C:
+		}
+	}
+}
+
+var errOwnerEnded = errors.New("the sandbox ended before it was ready")
+
+// detachError repeats what the owner said when it failed.
+func detachError(path string, err error) error {
+	said, _ := os.ReadFile(path)
+	text := strings.TrimPrefix(strings.TrimSpace(string(said)), "runlevel: ")
+	if !errors.Is(err, errOwnerEnded) || text == "" {
+		return err
+	}
+	return errors.New(text)
+}
+
+func printReady(out io.Writer, name string) error {
+	state, err := sandbox.Find(name)
+	if err != nil {
+		return err
+	}
+	return printState(out, state)
+}
+
+func newSandboxExec(streams Streams) *cobra.Command {
+	var flags startFlags
+	command := &cobra.Command{
+		Use:   "exec -- COMMAND [ARGUMENT...]",
+		Short: "Run a command with a sandbox of its own, and exit with its code",
+		Long: `Start a sandbox, run a command with KUBECONFIG set to it, stop the sandbox, and
+exit with the command's code.`,
+		Example: `  runlevel sandbox exec -- kubectl get nodes
+  runlevel sandbox exec --nodes 3 -- go test ./...`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			o, err := flags.options(streams.Err)
+			if err != nil {
+				return err
+			}
+			program, err := exec.LookPath(args[0])
+			if err != nil {
+				return misuse{fmt.Errorf("run %s: %w", args[0], err)}
+			}
+			return runWith(command.Context(), o, append([]string{program}, args[1:]...), streams)
+		},
+	}
+	command.Flags().SetInterspersed(false) // what follows COMMAND is the command's
+	addStartFlags(command, &flags)
+	return command
+}
+
+// runWith runs a command line with a sandbox that lasts as long.
+func runWith(ctx context.Context, o sandbox.Options, line []string, streams Streams) (err error) {
+	s, err := sandbox.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	command := exec.CommandContext(ctx, line[0], line[1:]...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
+	command.Stdin, command.Stdout, command.Stderr = streams.In, streams.Out, streams.Err
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
+	command.WaitDelay = 10 * time.Second
+	err = command.Run()
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) {
+		return err
+	}
+	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitStatus(128 + int(status.Signal())) // as shells say it
+	}
+	return exitStatus(ended.ExitCode())
+}

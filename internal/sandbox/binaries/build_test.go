@@ -1,0 +1,272 @@
+package binaries
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/tools/txtar"
+)
+
+// A module as small as can be: building the real one takes minutes.
+const tiny = `
+-- go.mod --
+module example.test/tiny
+
+go 1.26.0
+-- main.go --
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() { fmt.Println("I am", filepath.Base(os.Args[0])) }
+`
+
+// A module that needs another one, which is nowhere.
+var needy = strings.NewReplacer(
+	"go 1.26.0\n", "go 1.26.0\nrequire example.test/other v1.0.0\n",
+	"import (\n", "import (\n\t_ \"example.test/other\"\n",
+).Replace(tiny) + `-- go.sum --
+example.test/other v1.0.0 h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
+example.test/other v1.0.0/go.mod h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
+`
+
+func newStore(t *testing.T, archive string) *store {
+	t.Helper()
+	return &store{
+		dir:    filepath.Join(t.TempDir(), "cache"),
+		module: &module{files: txtar.Parse([]byte(archive)), version: "v1.36.3", hash: "0123456789abcdef"},
+	}
+}
+
+func TestBuildMakesProgramsThatGoByTheirNames(t *testing.T) {
+	s, progress := newStore(t, tiny), &bytes.Buffer{}
+	dir, err := s.ensure(t.Context(), []string{"etcd", "kwok"}, progress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"etcd", "kwok"} {
+		said, err := exec.Command(filepath.Join(dir, name)).Output()
+		if err != nil || string(said) != "I am "+name+"\n" {
+			t.Errorf("%s says %q, %v", name, said, err)
+		}
+	}
+	for _, want := range []string{"building the control plane", "v1.36.3", "about 5 minutes", "built in"} {
+		if !strings.Contains(progress.String(), want) {
+			t.Errorf("the progress lacks %q:\n%s", want, progress)
+		}
+	}
+	progress.Reset()
+	if _, err := s.ensure(t.Context(), []string{"etcd", "kwok"}, progress); err != nil || progress.Len() > 0 {
+		t.Errorf("the second time it was not just there: %v\n%s", err, progress)
+	}
+}
+
+func TestTwoBuildsAtOnceWaitForEachOther(t *testing.T) {
+	s := newStore(t, tiny)
+	var progress lockedBuffer
+	var both errgroup.Group
+	for range 2 {
+		both.Go(func() error {
+			_, err := s.ensure(t.Context(), []string{"etcd"}, &progress)
+			return err
+		})
+	}
+	if err := both.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if built := strings.Count(progress.String(), "built in"); built != 1 {
+		t.Errorf("built %d times, want once:\n%s", built, progress.String())
+	}
+	if !strings.Contains(progress.String(), "waiting for it") {
+		t.Errorf("nobody said that it waits:\n%s", progress.String())
+	}
+}
+
+func TestDamagedCacheIsBuiltAgain(t *testing.T) {
+	s, progress := newStore(t, tiny), &bytes.Buffer{}
+	dir, err := s.ensure(t.Context(), []string{"etcd"}, progress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, program), 100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ensure(t.Context(), []string{"etcd"}, progress); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(progress.String(), "are damaged: building them again") {
+		t.Errorf("it was not said:\n%s", progress)
+	}
+	if said, err := exec.Command(filepath.Join(dir, "etcd")).Output(); err != nil {
+		t.Errorf("still damaged: %q, %v", said, err)
+	}
+}
+
+func TestInterruptedBuildLeavesNothing(t *testing.T) {
+	s := newStore(t, tiny)
+	ctx, cancel := context.WithCancel(t.Context())
+	// A go command that takes as long as the real one, and says when it is called.
+	called := filepath.Join(t.TempDir(), "called")
+	fakeGo(t, "touch "+called+"\nexec cat /dev/zero > /dev/null")
+	go func() {
+		defer cancel()
+		for {
+			if _, err := os.Stat(called); err == nil {
+				return
+			}
+			runtime.Gosched()
+		}
+	}()
+	_, err := s.ensure(ctx, []string{"etcd"}, &bytes.Buffer{})
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "goes on from there") {
+		t.Errorf("interrupted build ended with %v", err)
+	}
+	assertEmpty(t, s)
+}
+
+func TestFailedBuildSaysWhatToDo(t *testing.T) {
+	tests := map[string]struct {
+		archive string
+		prepare func(t *testing.T)
+		want    []string
+	}{
+		"it does not compile": {
+			archive: strings.ReplaceAll(tiny, "fmt.Println", "fmt.Printn"),
+			want:    []string{"go build", "main.go:9", "Printn"},
+		},
+		"modules can't be downloaded": {
+			archive: needy,
+			prepare: func(t *testing.T) { t.Setenv("GOPROXY", "off") },
+			want:    []string{"go list", "GOPROXY is off", AssetsVariable},
+		},
+		"there is no network": {
+			archive: needy,
+			prepare: func(t *testing.T) {
+				t.Setenv("GOPROXY", "http://127.0.0.1:1")
+				t.Setenv("GONOSUMDB", "*")
+			},
+			want: []string{"go list", "connect to the network", "GOPROXY", AssetsVariable},
+		},
+		"the disk is full": {
+			archive: tiny,
+			prepare: func(t *testing.T) {
+				fakeGo(t, "echo 'open x: no space left on device' >&2; exit 1")
+			},
+			want: []string{"there is no space left", "GOCACHE"},
+		},
+		"there is no go": {
+			archive: tiny,
+			prepare: func(t *testing.T) { t.Setenv("PATH", t.TempDir()) },
+			want:    []string{"install Go", AssetsVariable},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.prepare != nil {
+				test.prepare(t)
+			}
+			s := newStore(t, test.archive)
+			_, err := s.ensure(t.Context(), []string{"etcd"}, &bytes.Buffer{})
+			if err == nil {
+				t.Fatal("it was built")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("the error lacks %q:\n%v", want, err)
+				}
+			}
+			assertEmpty(t, s)
+		})
+	}
+}
+
+func TestWhatAKilledBuildLeftIsRemoved(t *testing.T) {
+	s := newStore(t, tiny)
+	left := filepath.Join(s.dir, drafts+"123")
+	if err := os.MkdirAll(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ensure(t.Context(), []string{"etcd"}, &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Error("it is still there:", err)
+	}
+}
+
+func TestLocatePrefersAssetsAndChecksThem(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "etcd"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kwok"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, missing, err := findAssets(dir, []string{"etcd", "kube-apiserver"})
+	if err != nil || found["etcd"] != filepath.Join(dir, "etcd") || len(missing) != 1 || missing[0] != "kube-apiserver" {
+		t.Errorf("found %v, missing %v, %v", found, missing, err)
+	}
+	for want, call := range map[string]func() error{
+		"make it executable": func() error { _, _, err := findAssets(dir, []string{"kwok"}); return err },
+		"which is no folder": func() error { _, _, err := findAssets(filepath.Join(dir, "none"), nil); return err },
+		"set HOME or XDG_CACHE_HOME": func() error {
+			t.Setenv("HOME", "")
+			t.Setenv("XDG_CACHE_HOME", "")
+			_, err := cacheDir()
+			return err
+		},
+	} {
+		if err := call(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error with %q, have %v", want, err)
+		}
+	}
+}
+
+// assertEmpty looks for leftovers of a build that failed.
+func assertEmpty(t *testing.T, s *store) {
+	t.Helper()
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.Name() != ".lock" {
+			t.Errorf("%s was left behind", entry.Name())
+		}
+	}
+}
+
+// fakeGo puts a script in the place of the go command, for what the real one
+// can't be made to do.
+func fakeGo(t *testing.T, script string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}

@@ -1,0 +1,182 @@
+package sandbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
+)
+
+func TestStartFailsWithOneClearError(t *testing.T) {
+	tests := map[string]struct {
+		programs map[string]string // instead of the real ones
+		mode     os.FileMode
+		options  sandbox.Options
+		want     []string
+	}{
+		"a program fails": {
+			programs: map[string]string{sandbox.APIServer: "#!/bin/sh\necho the sky fell\nexit 1\n"},
+			want:     []string{"kube-apiserver ended by itself", "the sky fell", "kube-apiserver.log"},
+		},
+		"a program may not be run": {
+			programs: map[string]string{sandbox.Etcd: "#!/bin/sh\n"}, mode: 0o600,
+			want: []string{"etcd", "make it executable"},
+		},
+		"a program is for another machine": {
+			programs: map[string]string{sandbox.Etcd: "garbage"},
+			want:     []string{"start etcd", "is not a program for this machine"},
+		},
+		"its port is taken again and again": {
+			programs: map[string]string{sandbox.Etcd: "#!/bin/sh\necho bind: address already in use\nexit 1\n"},
+			want:     []string{"etcd", "another program took its port"},
+		},
+		"the disk is full": {
+			programs: map[string]string{sandbox.Etcd: "#!/bin/sh\necho write: no space left on device\nexit 1\n"},
+			want:     []string{"etcd", "no space left on the disk of", "free some"},
+		},
+		"there is no such CRD file": {
+			options: sandbox.Options{CRDs: []string{"testdata/none.yaml"}},
+			want:    []string{"read CRDs", "testdata/none.yaml"},
+		},
+		"a CRD is none": {
+			options: sandbox.Options{CRDs: []string{"testdata/no-crd.yaml"}},
+			want:    []string{"testdata/no-crd.yaml", "found a ConfigMap"},
+		},
+		"the name is none": {
+			options: sandbox.Options{Name: "../up"},
+			want:    []string{`"../up"`, "lower-case letters"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.mode == 0 {
+				test.mode = 0o700
+			}
+			t.Setenv(binaries.AssetsVariable, assetsWith(t, test.programs, test.mode))
+			test.options.Nodes = sandbox.NoNodes
+			s, err := sandbox.Start(t.Context(), test.options)
+			if err == nil {
+				t.Fatal("it started", s.Stop())
+			}
+			if !containsAll(err.Error(), test.want...) {
+				t.Errorf("the error lacks one of %q:\n%v", test.want, err)
+			}
+		})
+	}
+}
+
+func TestPortLostBetweenChoosingAndListeningIsTriedAgain(t *testing.T) {
+	lost := filepath.Join(t.TempDir(), "lost")
+	real := assetsWith(t, nil, 0)
+	t.Setenv(binaries.AssetsVariable, assetsWith(t, map[string]string{
+		sandbox.Etcd: fmt.Sprintf("#!/bin/sh\nif [ ! -e %s ]; then touch %[1]s; echo address already in use; exit 1; fi\nexec %s/etcd \"$@\"\n", lost, real),
+	}, 0o700))
+	startOwn(t, sandbox.Options{Nodes: sandbox.NoNodes})
+	if _, err := os.Stat(lost); err != nil {
+		t.Error("the first try did not lose its port:", err)
+	}
+}
+
+func TestTwoSandboxesSideBySide(t *testing.T) {
+	own, shared := startOwn(t, sandbox.Options{Nodes: 2}), cluster.Sandbox(t)
+	if own.Config.Host == shared.Config.Host || own.Name == shared.Name {
+		t.Errorf("two sandboxes are one: %s at %s, %s at %s", own.Name, own.Config.Host, shared.Name, shared.Config.Host)
+	}
+	nodes, err := kubernetes.NewForConfigOrDie(own.Config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes.Items) != 2 {
+		t.Errorf("%d nodes, want the 2 asked for", len(nodes.Items))
+	}
+	states, err := sandbox.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(states) < 2 {
+		t.Errorf("of two sandboxes, %d are listed", len(states))
+	}
+}
+
+func TestOptionsReachTheComponents(t *testing.T) {
+	s := startOwn(t, sandbox.Options{
+		Nodes:        sandbox.NoNodes,
+		Controllers:  []string{"namespace-controller"},
+		FeatureGates: map[string]bool{"CBORServingAndStorage": true},
+	})
+	// No controller makes service accounts now, and Start did not wait for one.
+	client := kubernetes.NewForConfigOrDie(s.Config)
+	accounts, err := client.CoreV1().ServiceAccounts("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(accounts.Items) > 0 {
+		t.Errorf("a controller that nobody asked for made %d service accounts", len(accounts.Items))
+	}
+	metrics, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil || !strings.Contains(string(metrics), `kubernetes_feature_enabled{name="CBORServingAndStorage",stage="ALPHA"} 1`) {
+		t.Errorf("the feature gate did not reach the API server: %v", err)
+	}
+}
+
+func TestInterruptedStartLeavesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	started := filepath.Join(t.TempDir(), "started")
+	t.Setenv(binaries.AssetsVariable, assetsWith(t, map[string]string{
+		sandbox.APIServer: fmt.Sprintf("#!/bin/sh\necho $$ > %s\nexec cat\n", started),
+	}, 0o700))
+	go func() {
+		defer cancel()
+		for {
+			if content, _ := os.ReadFile(started); len(content) > 0 {
+				return
+			}
+		}
+	}()
+	_, err := sandbox.Start(ctx, sandbox.Options{Name: "interrupted", Nodes: sandbox.NoNodes})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the start ended with %v, want %v", err, context.Canceled)
+	}
+	var pid int
+	content, _ := os.ReadFile(started)
+	if _, err := fmt.Sscan(string(content), &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := awaitExit(t.Context(), pid); err != nil {
+		t.Error("a component lives on:", err)
+	}
+	if _, err := sandbox.Find("interrupted"); !errors.Is(err, sandbox.ErrNotRunning) {
+		t.Errorf("a sandbox is found: %v", err)
+	}
+}
+
+// assetsWith returns a folder with the real programs, but for some.
+func assetsWith(t *testing.T, instead map[string]string, mode os.FileMode) string {
+	t.Helper()
+	programs, err := binaries.Locate(t.Context(), sandbox.Components(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, program := range programs {
+		file := filepath.Join(dir, name)
+		if script, ok := instead[name]; ok {
+			err = os.WriteFile(file, []byte(script), mode)
+		} else {
+			err = os.Symlink(program, file)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
