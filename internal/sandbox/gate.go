@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"context"
 	"io"
 	"net"
 	"sync"
@@ -17,6 +16,7 @@ import (
 type gate struct {
 	listener net.Listener
 	target   string
+	closed   chan struct{}
 
 	mu     sync.Mutex
 	opened chan struct{} // closed while the gate is open
@@ -27,7 +27,7 @@ func newGate(target string) (*gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gate{listener: listener, target: target, opened: make(chan struct{})}
+	g := &gate{listener: listener, target: target, closed: make(chan struct{}), opened: make(chan struct{})}
 	go g.serve()
 	return g, nil
 }
@@ -60,26 +60,25 @@ func (g *gate) shut() {
 func (g *gate) close() { _ = g.listener.Close() }
 
 func (g *gate) serve() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	defer close(g.closed)
 	for {
 		client, err := g.listener.Accept()
 		if err != nil {
-			return // closed
+			return // the listener is closed
 		}
-		go g.pass(ctx, client)
+		go g.pass(client)
 	}
 }
 
 // pass joins a client with the API server until one of the two hangs up.
-func (g *gate) pass(ctx context.Context, client net.Conn) {
+func (g *gate) pass(client net.Conn) {
 	defer client.Close()
 	g.mu.Lock()
 	opened := g.opened
 	g.mu.Unlock()
 	select {
 	case <-opened:
-	case <-ctx.Done():
+	case <-g.closed:
 		return
 	}
 	server, err := net.Dial("tcp4", g.target)

@@ -69,7 +69,7 @@ func TestPodsDoAsTheyAreTold(t *testing.T) {
 			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			sandboxtest.Await(t, cluster, pods, namespace, pod.Name, func(p *corev1.Pod) bool {
+			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
 				return p != nil && test.becomes(p.Status)
 			})
 			if late := test.annotations["start-after"]; late != "" && time.Since(began) < time.Second {
@@ -89,14 +89,14 @@ func TestPodTakesItsTimeToStop(t *testing.T) {
 	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, cluster, pods, namespace, pod.Name, func(p *corev1.Pod) bool { return p != nil && ready(p.Status) })
+	sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p != nil && ready(p.Status) })
 	if err := client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, cluster, pods, namespace, pod.Name, func(p *corev1.Pod) bool {
+	sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
 		return p != nil && p.DeletionTimestamp != nil
 	})
-	sandboxtest.Await(t, cluster, pods, namespace, pod.Name, func(p *corev1.Pod) bool { return p == nil })
+	sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p == nil })
 }
 
 func TestContainersHaveLogs(t *testing.T) {
@@ -105,7 +105,7 @@ func TestContainersHaveLogs(t *testing.T) {
 	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, cluster, pods, namespace, pod.Name, func(p *corev1.Pod) bool { return p != nil && ready(p.Status) })
+	sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p != nil && ready(p.Status) })
 
 	line := time.Now().Format(time.RFC3339Nano) + " stdout F written by " + namespace + "\n"
 	file, err := os.OpenFile(cluster.Sandbox(t).PodLog, os.O_APPEND|os.O_WRONLY, 0)

@@ -18,7 +18,7 @@ import (
 func TestDeploymentBecomesAvailable(t *testing.T) {
 	t.Parallel()
 	namespace := createDeployment(t, 3)
-	deployment := sandboxtest.Await(t, cluster, deployments, namespace, "web", available)
+	deployment := sandboxtest.Await(t, cluster, deployments, namespace+"/web", available)
 	if deployment.Status.ReadyReplicas != 3 {
 		t.Errorf("%d replicas are ready, want 3", deployment.Status.ReadyReplicas)
 	}
@@ -27,7 +27,7 @@ func TestDeploymentBecomesAvailable(t *testing.T) {
 func TestEvictionIsRefusedByABudgetAndAllowedAfter(t *testing.T) {
 	t.Parallel()
 	namespace, client := createDeployment(t, 1), cluster.Client(t)
-	sandboxtest.Await(t, cluster, deployments, namespace, "web", available)
+	sandboxtest.Await(t, cluster, deployments, namespace+"/web", available)
 	one := intstr.FromInt32(1)
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -36,7 +36,7 @@ func TestEvictionIsRefusedByABudgetAndAllowedAfter(t *testing.T) {
 	if _, err := client.PolicyV1().PodDisruptionBudgets(namespace).Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, cluster, budgets, namespace, "web", func(b *policyv1.PodDisruptionBudget) bool {
+	sandboxtest.Await(t, cluster, budgets, namespace+"/web", func(b *policyv1.PodDisruptionBudget) bool {
 		return b != nil && b.Status.ExpectedPods == 1 && b.Status.CurrentHealthy == 1
 	})
 	found, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
@@ -54,7 +54,7 @@ func TestEvictionIsRefusedByABudgetAndAllowedAfter(t *testing.T) {
 	if err := client.CoreV1().Pods(namespace).EvictV1(t.Context(), eviction); err != nil {
 		t.Errorf("the eviction was refused without a budget: %v", err)
 	}
-	sandboxtest.Await(t, cluster, pods, namespace, eviction.Name, func(p *corev1.Pod) bool { return p == nil })
+	sandboxtest.Await(t, cluster, pods, namespace+"/"+eviction.Name, func(p *corev1.Pod) bool { return p == nil })
 }
 
 func TestOneJobCompletesAnotherFails(t *testing.T) {
@@ -76,7 +76,7 @@ func TestOneJobCompletesAnotherFails(t *testing.T) {
 			if _, err := cluster.Client(t).BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			sandboxtest.Await(t, cluster, jobs, namespace, name, func(j *batchv1.Job) bool {
+			sandboxtest.Await(t, cluster, jobs, namespace+"/"+name, func(j *batchv1.Job) bool {
 				return j != nil && slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
 					return c.Type == test.want && c.Status == corev1.ConditionTrue
 				})
@@ -99,7 +99,7 @@ func TestNamespaceTerminatesAsARealOne(t *testing.T) {
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, cluster, namespaces, "", namespace, func(n *corev1.Namespace) bool {
+	sandboxtest.Await(t, cluster, namespaces, namespace, func(n *corev1.Namespace) bool {
 		return n != nil && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NamespaceCondition) bool {
 			return c.Type == corev1.NamespaceFinalizersRemaining && c.Status == corev1.ConditionTrue
 		})
@@ -118,7 +118,7 @@ func TestNamespaceTerminatesAsARealOne(t *testing.T) {
 	if _, err := maps.Update(t.Context(), last, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	sandboxtest.Await(t, cluster, namespaces, "", namespace, func(n *corev1.Namespace) bool { return n == nil })
+	sandboxtest.Await(t, cluster, namespaces, namespace, func(n *corev1.Namespace) bool { return n == nil })
 }
 
 // createDeployment creates the Deployment web in a namespace of its own.

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -110,13 +111,15 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	return made.Name
 }
 
-// Await watches one object until it is as wanted, and returns it; wanted gets
-// nil while there is none. If that never happens, the test fails and shows the
-// object as it was last.
-func Await[T any](t testing.TB, c *Cluster, resource schema.GroupVersionResource, namespace, name string,
-	wanted func(*T) bool,
-) *T {
+// Await watches one object, by its key "namespace/name" or "name", until it is as
+// wanted, and returns it; wanted gets nil while there is none. If that never
+// happens, the test fails and shows the object as it was last.
+func Await[T any](t testing.TB, c *Cluster, resource schema.GroupVersionResource, key string, wanted func(*T) bool) *T {
 	t.Helper()
+	namespace, name, err := cache.SplitMetaNamespaceKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
 	client, err := dynamic.NewForConfig(c.Sandbox(t).Config)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +130,7 @@ func Await[T any](t testing.TB, c *Cluster, resource schema.GroupVersionResource
 		func(object *unstructured.Unstructured) bool { return wanted(typed[T](t, object)) })
 	if err != nil {
 		last, _ := yaml.Marshal(seen)
-		t.Fatalf("%s %s/%s is not as wanted: %v\n%s", resource.Resource, namespace, name, err, last)
+		t.Fatalf("%s %s is not as wanted: %v\n%s", resource.Resource, key, err, last)
 	}
 	return typed[T](t, seen)
 }

@@ -1,0 +1,33 @@
+# Each target says what it does after "##"; "make help" prints that.
+GO ?= go
+
+build: ## build bin/runlevel
+	$(GO) build -o bin/ ./cmd/...
+
+test: lint build ## lint, then run all tests on a real control plane (set TESTFLAGS for go test's flags)
+	bin/runlevel sandbox build
+	$(GO) test $(TESTFLAGS) ./...
+
+lint: ## gofmt, vet, staticcheck and the house test
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	$(GO) test ./internal/house
+
+demo: build ## apply a sample release to a control plane on this machine
+	bin/runlevel demo
+
+bench: build ## run the benchmarks
+	bin/runlevel sandbox build
+	$(GO) test -run '^$$' -bench . ./...
+
+generate: ## write anew what is made from other files
+	$(GO) test ./internal/sandbox/binaries -run TestPackedModule -update
+
+clean: ## remove what was built here; the programs of the control plane stay in the user's cache
+	rm -rf bin
+
+help: ## print this
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: build test lint demo bench generate clean help

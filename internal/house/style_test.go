@@ -1,0 +1,198 @@
+package house
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The sizes that a reader can hold in mind.
+const (
+	maxFunctionLines      = 60
+	maxFunctionStatements = 40
+	maxParameters         = 5
+	maxInterfaceMethods   = 3
+	maxFileLines          = 400
+	maxTestFileLines      = 800
+	maxMainLines          = 60
+	minPackageComment     = 5 // lines: what it is, what it is not, where to start
+	maxMakeTargets        = 10
+)
+
+// A source is one parsed file.
+type source struct {
+	name string // from the repository's root
+	file *ast.File
+	set  *token.FileSet
+}
+
+func (s source) isTest() bool { return strings.HasSuffix(s.name, "_test.go") }
+
+// forTests says whether the file is only ever part of tests.
+func (s source) forTests() bool { return s.isTest() || strings.HasSuffix(s.file.Name.Name, "test") }
+
+func (s source) line(pos token.Pos) int { return s.set.Position(pos).Line }
+
+// complain reports a finding the way editors can jump to.
+func (s source) complain(t *testing.T, node ast.Node, format string, args ...any) {
+	t.Helper()
+	t.Errorf("%s:%d: %s", s.name, s.line(node.Pos()), fmt.Sprintf(format, args...))
+}
+
+func TestFilesAreShort(t *testing.T) {
+	for _, s := range sources(t) {
+		limit := maxFileLines
+		switch {
+		case s.isTest():
+			limit = maxTestFileLines
+		case filepath.Base(s.name) == "main.go" && strings.HasPrefix(s.name, "cmd/"):
+			limit = maxMainLines
+		}
+		if lines := s.line(s.file.FileEnd); lines > limit {
+			t.Errorf("%s has %d lines: split it by what its parts do, at most %d", s.name, lines, limit)
+		}
+	}
+}
+
+func TestFunctionsAreShort(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, declaration := range s.file.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok || function.Body == nil || s.isTest() {
+				continue
+			}
+			name := function.Name.Name
+			if lines := s.line(function.Body.Rbrace) - s.line(function.Body.Lbrace) - 1; lines > maxFunctionLines {
+				s.complain(t, function, "%s has %d lines, at most %d", name, lines, maxFunctionLines)
+			}
+			if count := statements(function.Body); count > maxFunctionStatements {
+				s.complain(t, function, "%s has %d statements, at most %d", name, count, maxFunctionStatements)
+			}
+			if count := function.Type.Params.NumFields(); count > maxParameters {
+				s.complain(t, function, "%s has %d parameters: make a struct of them, at most %d", name, count, maxParameters)
+			}
+			if name == "init" && function.Recv == nil {
+				s.complain(t, function, "init runs unasked: let the caller call a function")
+			}
+		}
+	}
+}
+
+func TestInterfacesAreSmall(t *testing.T) {
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			if i, ok := node.(*ast.InterfaceType); ok && i.Methods.NumFields() > maxInterfaceMethods {
+				s.complain(t, i, "an interface of %d methods: at most %d, for what the caller needs", i.Methods.NumFields(), maxInterfaceMethods)
+			}
+			return true
+		})
+	}
+}
+
+func TestPackagesSayWhatTheyAre(t *testing.T) {
+	comments := map[string]string{} // by folder, all files' together
+	for _, s := range sources(t) {
+		dir := filepath.Dir(s.name)
+		if !s.isTest() {
+			comments[dir] += s.file.Doc.Text()
+		}
+	}
+	begins := regexp.MustCompile(`^(Package|Command) \S+ `)
+	for dir, comment := range comments {
+		if !begins.MatchString(comment) || strings.Count(comment, "\n") < minPackageComment {
+			t.Errorf("%s: begin the package comment with \"Package\" or \"Command\" and the name, and say in at least %d lines what it is, what it is not, and where to start", dir, minPackageComment)
+		}
+		if slices.Contains([]string{"util", "utils", "common", "helpers", "types", "constants", "misc"}, filepath.Base(dir)) {
+			t.Errorf("%s: the name says nothing; name it after what it does", dir)
+		}
+	}
+}
+
+func TestNobodySleepsOrLosesItsContext(t *testing.T) {
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			selector, ok := node.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			name, _ := selector.X.(*ast.Ident)
+			switch {
+			case name == nil:
+			case name.Name == "time" && selector.Sel.Name == "Sleep":
+				s.complain(t, selector, "time.Sleep: wait for a condition or a context instead")
+			case name.Name == "context" && slices.Contains([]string{"Background", "TODO"}, selector.Sel.Name) &&
+				!s.forTests() && !strings.HasPrefix(s.name, "cmd/") && !strings.HasPrefix(s.name, "sandbox/"):
+				s.complain(t, selector, "context.%s: take the caller's context", selector.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+func TestMakefileIsSmallAndSaysWhatItHas(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := regexp.MustCompile(`(?m)^([a-z-]+):[^=\n]*?(##)?[^#\n]*$`).FindAllStringSubmatch(string(content), -1)
+	if len(targets) == 0 || len(targets) > maxMakeTargets {
+		t.Errorf("the Makefile has %d targets, at most %d", len(targets), maxMakeTargets)
+	}
+	for _, target := range targets {
+		if target[2] == "" {
+			t.Errorf("make help says nothing of the target %s: add \"## what it does\"", target[1])
+		}
+	}
+}
+
+// statements counts the statements of a body, those in blocks within included.
+func statements(body *ast.BlockStmt) int {
+	count := 0
+	ast.Inspect(body, func(node ast.Node) bool {
+		if _, isBlock := node.(*ast.BlockStmt); !isBlock {
+			if _, ok := node.(ast.Stmt); ok {
+				count++
+			}
+		}
+		return true
+	})
+	return count
+}
+
+// sources parses all Go files of the repository, the nested modules' and those
+// for other systems included.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var found []source
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "bin" || strings.HasPrefix(entry.Name(), ".git")) {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".go" {
+			return nil
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		found = append(found, source{name: filepath.ToSlash(name), file: file, set: set})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
