@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"runlevel": main})
+}
+
+// Each script in testdata shows one thing a user does. They share the user's
+// cache, where the programs of the control plane are, and use names of their own.
+func TestScripts(t *testing.T) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("XDG_CACHE_HOME", cache)
+			env.Setenv("HOME", os.Getenv("HOME"))
+			env.Setenv("KUBEBUILDER_ASSETS", os.Getenv("KUBEBUILDER_ASSETS"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":       exits,
+			"await-ready": awaitReady,
+		},
+	})
+}
+
+// exits runs a command and checks its exit code: exits CODE COMMAND [ARGUMENT...]
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	code := 0
+	var ended *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &ended) {
+		code = ended.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if args[0] != strconv.Itoa(code) {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// awaitReady waits until the sandbox of a name, started in the background, is
+// ready: await-ready NAME
+func awaitReady(ts *testscript.TestScript, _ bool, args []string) {
+	deadline := time.After(time.Minute)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		if state, err := sandbox.Find(args[0]); err == nil && state.Ready {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			ts.Fatalf("sandbox %s is not ready", args[0])
+		}
+	}
+}
