@@ -21,6 +21,10 @@ bench: build ## run the benchmarks
 	bin/runlevel sandbox build
 	$(GO) test -run '^$$' -bench . ./...
 
+image: ## write an OCI image of runlevel for linux/amd64 and linux/arm64 to bin/image
+	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -o bin/linux-$$arch/ ./cmd/runlevel || exit 1; done
+	cd tools && $(GO) run ./image -o ../bin/image linux/amd64=../bin/linux-amd64/runlevel linux/arm64=../bin/linux-arm64/runlevel
+
 generate: ## write anew what is made from other files
 	$(GO) test ./internal/sandbox/binaries -run TestPackedModule -update
 
@@ -30,4 +34,4 @@ clean: ## remove what was built here; the programs of the control plane stay in 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: build test lint demo bench generate clean help
+.PHONY: build test lint demo bench image generate clean help

@@ -35,6 +35,7 @@ func etcdArgs(h *home, p ports) []string {
 	url := loopbackURL(p.etcd)
 	cert, key, ca := h.path("pki", "etcd.crt"), h.path("pki", "etcd.key"), h.path("pki", "etcd-ca.crt")
 	return []string{
+		"--name=" + h.name(),
 		"--data-dir=" + h.path("etcd"),
 		"--unsafe-no-fsync",
 		"--log-level=warn",
@@ -43,7 +44,7 @@ func etcdArgs(h *home, p ports) []string {
 		"--client-cert-auth", "--cert-file=" + cert, "--key-file=" + key, "--trusted-ca-file=" + ca,
 		"--listen-peer-urls=https://127.0.0.1:0",
 		"--initial-advertise-peer-urls=https://127.0.0.1:2380", // its own name for itself; nobody calls it
-		"--initial-cluster=default=https://127.0.0.1:2380",
+		"--initial-cluster=" + h.name() + "=https://127.0.0.1:2380",
 		"--peer-client-cert-auth", "--peer-cert-file=" + cert, "--peer-key-file=" + key, "--peer-trusted-ca-file=" + ca,
 	}
 }

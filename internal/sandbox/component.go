@@ -1,14 +1,11 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 )
@@ -31,10 +28,6 @@ func Components() []string {
 // dieWithStdin is the environment variable that makes a program of ours end
 // when its standard input does; see sandbox/main.go.
 const dieWithStdin = "RUNLEVEL_DIE_WITH_STDIN=1"
-
-// quotedLogBytes bounds how much of a log an error quotes: enough for the last
-// lines of a component, short enough to read.
-const quotedLogBytes = 2 << 10
 
 // A component is one program of the control plane and, while it runs, its
 // process.
@@ -167,53 +160,4 @@ func (c *component) pid() int {
 		return 0
 	}
 	return c.running.cmd.Process.Pid
-}
-
-// startError explains why a program could not be started at all.
-func startError(c *component, err error) error {
-	switch {
-	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("start %s: %s may not be run: make it executable, or move it off a disk mounted noexec", c.name, c.program)
-	case errors.Is(err, syscall.ENOEXEC):
-		return fmt.Errorf("start %s: %s is not a program for this machine; put the right one in its place, or unset KUBEBUILDER_ASSETS", c.name, c.program)
-	default:
-		return fmt.Errorf("start %s: %w", c.name, err)
-	}
-}
-
-// errPortTaken marks the one way to fail that another try may mend.
-var errPortTaken = errors.New("another program took its port")
-
-// deathError says that a component ended by itself, and what it said last.
-func (c *component) deathError() error {
-	tail := c.logTail()
-	switch {
-	case strings.Contains(tail, "address already in use"):
-		return fmt.Errorf("%s: %w\n%s", c.name, errPortTaken, indent(tail))
-	case strings.Contains(tail, "no space left on device"):
-		return fmt.Errorf("%s ended: no space left on the disk of %s; free some\n%s", c.name, c.log, indent(tail))
-	default:
-		return fmt.Errorf("%s ended by itself; its last lines (all of them: %s):\n%s", c.name, c.log, indent(tail))
-	}
-}
-
-// logTail returns the last lines of the component's log.
-func (c *component) logTail() string {
-	log, err := os.Open(c.log)
-	if err != nil {
-		return "(no log: " + err.Error() + ")"
-	}
-	defer log.Close()
-	if info, err := log.Stat(); err == nil && info.Size() > quotedLogBytes {
-		_, _ = log.Seek(-quotedLogBytes, io.SeekEnd)
-	}
-	tail, _ := io.ReadAll(io.LimitReader(log, quotedLogBytes))
-	if first := bytes.IndexByte(tail, '\n'); len(tail) == quotedLogBytes && first >= 0 {
-		tail = tail[first+1:] // the line that the bound cut
-	}
-	return strings.TrimRight(string(tail), "\n")
-}
-
-func indent(text string) string {
-	return "    " + strings.ReplaceAll(text, "\n", "\n    ")
 }
