@@ -1,31 +1,48 @@
 package sandbox
 
-import "runtime"
+import (
+	"errors"
+	"runtime"
+)
 
 // A forker starts child processes from one thread that lives until close.
 //
 // On Linux the children ask to be killed when their parent dies, and the kernel
 // takes the parent to be the thread that forked them, not the process. A
 // goroutine's thread may end at any time; this one's does not.
-type forker struct{ jobs chan func() }
+type forker struct {
+	jobs   chan func()
+	closed chan struct{}
+}
 
 func newForker() *forker {
-	f := &forker{jobs: make(chan func())}
-	go func() {
-		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
-		for job := range f.jobs {
-			job()
-		}
-	}()
+	f := &forker{jobs: make(chan func()), closed: make(chan struct{})}
+	go f.work()
 	return f
+}
+
+func (f *forker) work() {
+	runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+	for {
+		select {
+		case job := <-f.jobs:
+			job()
+		case <-f.closed:
+			return
+		}
+	}
 }
 
 // do runs start on the thread and returns its error.
 func (f *forker) do(start func() error) error {
-	result := make(chan error)
-	f.jobs <- func() { result <- start() }
-	return <-result
+	result := make(chan error, 1)
+	select {
+	case f.jobs <- func() { result <- start() }:
+		return <-result
+	case <-f.closed:
+		return errors.New("the sandbox has been stopped")
+	}
 }
 
 // close ends the thread, and with it, on Linux, every child that still runs.
-func (f *forker) close() { close(f.jobs) }
+func (f *forker) close() { close(f.closed) }

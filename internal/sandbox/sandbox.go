@@ -187,10 +187,20 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 		return settle(ctx, o, crds, s.Config, client)
 	})
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("start sandbox %s: %w", s.Name, err)
+		return fmt.Errorf("start sandbox %s: %w", s.Name, s.cause(err))
 	}
 	s.Took.Ready = time.Since(s.started)
 	return s.publish()
+}
+
+// cause prefers the death of a component to what came of it.
+func (s *Sandbox) cause(err error) error {
+	select {
+	case death := <-s.died:
+		return death
+	default:
+		return err
+	}
 }
 
 // report passes a death on, to whoever listens. That the first ones are not lost

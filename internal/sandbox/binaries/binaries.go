@@ -25,6 +25,11 @@ import (
 // Kubernetes ecosystem's test tools have agreed on.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
+// Names lists the programs.
+func Names() []string {
+	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"}
+}
+
 // Locate returns the file of each of the named programs. If it has to build
 // them, which takes minutes, it tells progress; nil discards that.
 func Locate(ctx context.Context, names []string, progress io.Writer) (map[string]string, error) {
@@ -42,11 +47,11 @@ func Locate(ctx context.Context, names []string, progress io.Writer) (map[string
 	if err != nil {
 		return nil, err
 	}
-	cache, err := cacheDir()
+	cache, err := CacheDir("control-plane")
 	if err != nil {
 		return nil, err
 	}
-	dir, err := (&store{dir: cache, module: module}).ensure(ctx, missing, progress)
+	dir, err := (&store{dir: cache, module: module}).ensure(ctx, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -81,15 +86,6 @@ func findAssets(dir string, names []string) (found map[string]string, missing []
 		}
 	}
 	return found, missing, nil
-}
-
-// cacheDir is where built programs are kept.
-func cacheDir() (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find a place for the programs: %w; set HOME or XDG_CACHE_HOME", err)
-	}
-	return filepath.Join(cache, "runlevel", "control-plane"), nil
 }
 
 // key names one build: what it is of and what it is for.

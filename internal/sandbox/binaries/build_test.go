@@ -1,19 +1,22 @@
 package binaries
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
+	"github.com/gofrs/flock"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // A module as small as can be: building the real one takes minutes.
@@ -53,7 +56,7 @@ func newStore(t *testing.T, archive string) *store {
 
 func TestBuildMakesProgramsThatGoByTheirNames(t *testing.T) {
 	s, progress := newStore(t, tiny), &bytes.Buffer{}
-	dir, err := s.ensure(t.Context(), []string{"etcd", "kwok"}, progress)
+	dir, err := s.ensure(t.Context(), progress)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,42 +72,51 @@ func TestBuildMakesProgramsThatGoByTheirNames(t *testing.T) {
 		}
 	}
 	progress.Reset()
-	if _, err := s.ensure(t.Context(), []string{"etcd", "kwok"}, progress); err != nil || progress.Len() > 0 {
+	if _, err := s.ensure(t.Context(), progress); err != nil || progress.Len() > 0 {
 		t.Errorf("the second time it was not just there: %v\n%s", err, progress)
 	}
 }
 
 func TestTwoBuildsAtOnceWaitForEachOther(t *testing.T) {
 	s := newStore(t, tiny)
-	var progress lockedBuffer
-	var both errgroup.Group
-	for range 2 {
-		both.Go(func() error {
-			_, err := s.ensure(t.Context(), []string{"etcd"}, &progress)
-			return err
-		})
-	}
-	if err := both.Wait(); err != nil {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if built := strings.Count(progress.String(), "built in"); built != 1 {
-		t.Errorf("built %d times, want once:\n%s", built, progress.String())
+	another := flock.New(filepath.Join(s.dir, ".lock"))
+	if err := another.Lock(); err != nil {
+		t.Fatal(err)
 	}
-	if !strings.Contains(progress.String(), "waiting for it") {
-		t.Errorf("nobody said that it waits:\n%s", progress.String())
+	said, progress := io.Pipe()
+	var build errgroup.Group
+	build.Go(func() error {
+		defer progress.Close()
+		_, err := s.ensure(t.Context(), progress)
+		return err
+	})
+	lines := bufio.NewScanner(said)
+	if !lines.Scan() || !strings.Contains(lines.Text(), "waiting for it") {
+		t.Errorf("it does not say that it waits, but %q", lines.Text())
+	}
+	if err := another.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // it goes on
+	}
+	if err := build.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
 func TestDamagedCacheIsBuiltAgain(t *testing.T) {
 	s, progress := newStore(t, tiny), &bytes.Buffer{}
-	dir, err := s.ensure(t.Context(), []string{"etcd"}, progress)
+	dir, err := s.ensure(t.Context(), progress)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(filepath.Join(dir, program), 100); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ensure(t.Context(), []string{"etcd"}, progress); err != nil {
+	if _, err := s.ensure(t.Context(), progress); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(progress.String(), "are damaged: building them again") {
@@ -123,14 +135,12 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 	fakeGo(t, "touch "+called+"\nexec cat /dev/zero > /dev/null")
 	go func() {
 		defer cancel()
-		for {
-			if _, err := os.Stat(called); err == nil {
-				return
-			}
-			runtime.Gosched()
-		}
+		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			_, err := os.Stat(called)
+			return err == nil, nil
+		})
 	}()
-	_, err := s.ensure(ctx, []string{"etcd"}, &bytes.Buffer{})
+	_, err := s.ensure(ctx, &bytes.Buffer{})
 	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "goes on from there") {
 		t.Errorf("interrupted build ended with %v", err)
 	}
@@ -179,7 +189,7 @@ func TestFailedBuildSaysWhatToDo(t *testing.T) {
 				test.prepare(t)
 			}
 			s := newStore(t, test.archive)
-			_, err := s.ensure(t.Context(), []string{"etcd"}, &bytes.Buffer{})
+			_, err := s.ensure(t.Context(), &bytes.Buffer{})
 			if err == nil {
 				t.Fatal("it was built")
 			}
@@ -199,7 +209,7 @@ func TestWhatAKilledBuildLeftIsRemoved(t *testing.T) {
 	if err := os.MkdirAll(left, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ensure(t.Context(), []string{"etcd"}, &bytes.Buffer{}); err != nil {
+	if _, err := s.ensure(t.Context(), &bytes.Buffer{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
@@ -225,7 +235,7 @@ func TestLocatePrefersAssetsAndChecksThem(t *testing.T) {
 		"set HOME or XDG_CACHE_HOME": func() error {
 			t.Setenv("HOME", "")
 			t.Setenv("XDG_CACHE_HOME", "")
-			_, err := cacheDir()
+			_, err := CacheDir("x")
 			return err
 		},
 	} {
@@ -258,15 +268,4 @@ func fakeGo(t *testing.T, script string) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
 }

@@ -21,15 +21,15 @@ func compile(ctx context.Context, dir, output string, m *module, progress io.Wri
 		return fmt.Errorf("the programs have to be built, and there is no go command: install Go, or set %s to a folder that has etcd, kube-apiserver and so on", AssetsVariable)
 	}
 	fmt.Fprintf(progress, "building the control plane (Kubernetes %s, etcd, kwok) from its Go modules: once only, about 5 minutes on 2 cores\n", m.version)
-	builder := &builder{ctx: ctx, goCommand: goCommand, dir: dir, meter: newMeter(progress)}
+	builder := &builder{goCommand: goCommand, dir: dir, meter: newMeter(progress)}
 	defer builder.meter.close()
 
-	stale, err := builder.stalePackages(m)
+	stale, err := builder.stalePackages(ctx, m)
 	if err != nil {
 		return err
 	}
 	args := append([]string{"build", "-v", "-o", output}, m.buildFlags()...)
-	if err := builder.run(nil, builder.meter.compiling(stale), append(args, ".")...); err != nil {
+	if err := builder.run(ctx, nil, builder.meter.compiling(stale), append(args, ".")...); err != nil {
 		return err
 	}
 	builder.meter.done()
@@ -38,7 +38,6 @@ func compile(ctx context.Context, dir, output string, m *module, progress io.Wri
 
 // A builder calls the go command for one build.
 type builder struct {
-	ctx       context.Context
 	goCommand string
 	dir       string
 	meter     *meter
@@ -46,10 +45,10 @@ type builder struct {
 
 // stalePackages counts what has to be compiled. It is also what downloads the
 // modules.
-func (b *builder) stalePackages(m *module) (int, error) {
+func (b *builder) stalePackages(ctx context.Context, m *module) (int, error) {
 	var names bytes.Buffer
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, m.buildFlags()...)
-	if err := b.run(&names, b.meter.downloading(), append(args, ".")...); err != nil {
+	if err := b.run(ctx, &names, b.meter.downloading(), append(args, ".")...); err != nil {
 		return 0, err
 	}
 	return len(strings.Fields(names.String())), nil
@@ -57,10 +56,11 @@ func (b *builder) stalePackages(m *module) (int, error) {
 
 // run calls the go command and hands it the lines of its standard error, one by
 // one. Those that it does not take are what an error quotes.
-func (b *builder) run(stdout io.Writer, take func(line string) bool, args ...string) error {
-	cmd := exec.CommandContext(b.ctx, b.goCommand, args...)
+func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line string) bool, args ...string) error {
+	cmd := exec.CommandContext(ctx, b.goCommand, args...)
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GO111MODULE=on",
+		"GOTMPDIR="+b.dir, // so that what it leaves when it is killed goes with the draft
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second // for it to clean up after itself
@@ -79,7 +79,7 @@ func (b *builder) run(stdout io.Writer, take func(line string) bool, args ...str
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		return b.failure(args[0], err, said)
+		return failure(ctx, args[0], err, said)
 	}
 	return nil
 }
@@ -87,9 +87,9 @@ func (b *builder) run(stdout io.Writer, take func(line string) bool, args ...str
 // quotedLines bounds how much of what the go command said an error repeats.
 const quotedLines = 8
 
-func (b *builder) failure(verb string, err error, said []string) error {
-	if b.ctx.Err() != nil {
-		return fmt.Errorf("build interrupted: %w; what is compiled is kept, the next build goes on from there", context.Cause(b.ctx))
+func failure(ctx context.Context, verb string, err error, said []string) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("build interrupted: %w; what is compiled is kept, the next build goes on from there", context.Cause(ctx))
 	}
 	text := strings.Join(said[max(0, len(said)-quotedLines):], "\n    ")
 	return fmt.Errorf("go %s: %w%s\n    %s", verb, err, advice(text), text)

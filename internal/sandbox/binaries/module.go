@@ -34,10 +34,8 @@ func Version() string {
 	return m.version
 }
 
-func packedModule() (*module, error) { return parseModule(packed) }
-
-func parseModule(archive []byte) (*module, error) {
-	m := &module{files: txtar.Parse(archive), hash: fmt.Sprintf("%x", sha256.Sum256(archive))}
+func packedModule() (*module, error) {
+	m := &module{files: txtar.Parse(packed), hash: fmt.Sprintf("%x", sha256.Sum256(packed))}
 	for _, file := range m.files.Files {
 		if file.Name != "go.mod" {
 			continue

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -32,33 +31,33 @@ const (
 // turn.
 const lookAgain = 200 * time.Millisecond
 
-// ensure returns the folder with the programs of those names, building them if
-// they are not there or damaged. Of several processes that come at once, one
+// ensure returns the folder with the programs, building them if they are not there
+// or damaged. Of several processes that come at once, one
 // builds and the others wait.
-func (s *store) ensure(ctx context.Context, names []string, progress io.Writer) (string, error) {
+func (s *store) ensure(ctx context.Context, progress io.Writer) (string, error) {
 	final := filepath.Join(s.dir, s.module.key())
-	if s.complete(final, names) {
+	if s.complete(final) {
 		return final, nil
 	}
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
-		return "", explain("make the cache folder", err)
+		return "", Explain("make the cache folder", err)
 	}
 	lock, err := s.takeTurn(ctx, progress)
 	if err != nil {
 		return "", err
 	}
 	defer lock.Close()
-	if s.complete(final, names) {
+	if s.complete(final) {
 		return final, nil // while we waited
 	}
 	if _, err := os.Stat(final); err == nil {
 		fmt.Fprintf(progress, "the programs in %s are damaged: building them again\n", final)
 	}
-	return final, s.build(ctx, final, names, progress)
+	return final, s.build(ctx, final, progress)
 }
 
 // complete says whether a build is there and as long as it was when it was made.
-func (s *store) complete(dir string, names []string) bool {
+func (s *store) complete(dir string) bool {
 	recorded, err := os.ReadFile(filepath.Join(dir, sizeFile))
 	if err != nil {
 		return false
@@ -67,7 +66,7 @@ func (s *store) complete(dir string, names []string) bool {
 	if err != nil {
 		return false
 	}
-	for _, name := range names {
+	for _, name := range Names() {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Size() != size || info.Mode()&0o111 == 0 {
 			return false
@@ -84,7 +83,7 @@ func (s *store) takeTurn(ctx context.Context, progress io.Writer) (*flock.Flock,
 		_, err = lock.TryLockContext(ctx, lookAgain)
 	}
 	if err != nil {
-		return nil, explain("wait for the turn to build", err)
+		return nil, Explain("wait for the turn to build", err)
 	}
 	return lock, nil
 }
@@ -92,33 +91,33 @@ func (s *store) takeTurn(ctx context.Context, progress io.Writer) (*flock.Flock,
 // build makes the programs in a draft and puts it in place when it is whole. It
 // also removes drafts of builds that were killed; whoever holds the lock knows
 // that nobody works on them.
-func (s *store) build(ctx context.Context, final string, names []string, progress io.Writer) (err error) {
+func (s *store) build(ctx context.Context, final string, progress io.Writer) (err error) {
 	left, _ := filepath.Glob(filepath.Join(s.dir, drafts+"*"))
 	for _, dir := range left {
 		_ = os.RemoveAll(dir)
 	}
 	draft, err := os.MkdirTemp(s.dir, drafts)
 	if err != nil {
-		return explain("make room for the build", err)
+		return Explain("make room for the build", err)
 	}
 	defer os.RemoveAll(draft)
-	if err := s.fill(ctx, draft, names, progress); err != nil {
+	if err := s.fill(ctx, draft, progress); err != nil {
 		return err
 	}
 	if err := errors.Join(os.RemoveAll(final), os.Rename(draft, final)); err != nil {
-		return explain("put the programs in place", err)
+		return Explain("put the programs in place", err)
 	}
 	return nil
 }
 
-// fill compiles the module into dir and links the names to what comes out.
-func (s *store) fill(ctx context.Context, dir string, names []string, progress io.Writer) error {
+// fill compiles the module into dir and links all names to what comes out.
+func (s *store) fill(ctx context.Context, dir string, progress io.Writer) error {
 	source := filepath.Join(dir, "module")
 	if err := os.Mkdir(source, 0o700); err != nil {
-		return explain("make room for the build", err)
+		return Explain("make room for the build", err)
 	}
 	if err := s.module.write(source); err != nil {
-		return explain("make room for the build", err)
+		return Explain("make room for the build", err)
 	}
 	built := filepath.Join(dir, program)
 	if err := compile(ctx, source, built, s.module, progress); err != nil {
@@ -128,23 +127,11 @@ func (s *store) fill(ctx context.Context, dir string, names []string, progress i
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
+	for _, name := range Names() {
 		if err := os.Symlink(program, filepath.Join(dir, name)); err != nil {
-			return explain("link the programs", err)
+			return Explain("link the programs", err)
 		}
 	}
 	size := []byte(strconv.FormatInt(info.Size(), 10) + "\n")
 	return errors.Join(os.WriteFile(filepath.Join(dir, sizeFile), size, 0o600), os.RemoveAll(source))
-}
-
-// explain adds what to do to an error that the machine, not we, has caused.
-func explain(doing string, err error) error {
-	advice := ""
-	switch {
-	case errors.Is(err, syscall.ENOSPC):
-		advice = "; free some space, or set XDG_CACHE_HOME to a folder on another disk"
-	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
-		advice = "; set XDG_CACHE_HOME to a folder that you may write to"
-	}
-	return fmt.Errorf("%s: %w%s", doing, err, advice)
 }

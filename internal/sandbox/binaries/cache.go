@@ -1,0 +1,48 @@
+package binaries
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// CacheDir returns a folder of Runlevel's in the user's cache.
+func CacheDir(name string) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the user's cache folder: %w; set HOME%s", err, orCacheVariable())
+	}
+	return filepath.Join(cache, "runlevel", name), nil
+}
+
+// Explain says what was being done in the cache when an error came, and what to
+// do about those that the machine has caused.
+func Explain(doing string, err error) error {
+	advice := ""
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		advice = "; free some space" + orAnotherCache("on another disk")
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
+		advice = "; let this user write there" + orAnotherCache("that you may write to")
+	}
+	return fmt.Errorf("%s: %w%s", doing, err, advice)
+}
+
+// orCacheVariable names the variable that moves the cache, where there is one:
+// Go's library honours it on Linux, not on macOS.
+func orCacheVariable() string {
+	if runtime.GOOS == "darwin" {
+		return ""
+	}
+	return " or XDG_CACHE_HOME"
+}
+
+func orAnotherCache(which string) string {
+	if orCacheVariable() == "" {
+		return ""
+	}
+	return ", or set XDG_CACHE_HOME to a folder " + which
+}
