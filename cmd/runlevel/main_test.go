@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
@@ -18,7 +21,8 @@ func TestMain(m *testing.M) {
 }
 
 // Each script in testdata shows one thing a user does. They share the user's
-// cache, where the programs of the control plane are, and use names of their own.
+// cache, where the programs of the control plane are; $NAME is what a script may
+// call its sandbox.
 func TestScripts(t *testing.T) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -31,6 +35,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_CACHE_HOME", cache)
 			env.Setenv("HOME", os.Getenv("HOME"))
 			env.Setenv("KUBEBUILDER_ASSETS", os.Getenv("KUBEBUILDER_ASSETS"))
+			name := fmt.Sprintf("script-%d-%s", os.Getpid(), rand.String(5))
+			env.Setenv("NAME", name)
+			env.Defer(func() { _ = sandbox.Down(context.Background(), name) }) // if the script did not
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -18,6 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
 // The exit codes, the same for every verb.
@@ -68,6 +70,7 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
 	addVerbosity(root)
 	root.AddCommand(newDemo(streams), newSandbox(streams), newVersion(streams))
+	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	return root
 }
@@ -82,7 +85,7 @@ func addVerbosity(root *cobra.Command) {
 	klog.InitFlags(flags)
 	_ = flags.Set("logtostderr", "true")
 	verbosity := flags.Lookup("v")
-	root.PersistentFlags().VarPF(goFlag{verbosity.Value}, "verbosity", "v", "how much to log to standard error; 4 is for finding faults").NoOptDefVal = "1"
+	root.PersistentFlags().VarPF(goFlag{verbosity.Value}, "verbosity", "v", "how much to log to standard error: 1 for what is done, up to 9 for every request")
 }
 
 // A goFlag is a flag of the standard library that tells pflag its type.
@@ -103,21 +106,21 @@ func (e exitStatus) Error() string { return "exit status " + strconv.Itoa(int(e)
 
 // exitCode prints an error, if there is one to print, and returns its code.
 func exitCode(err error, stderr io.Writer) int {
+	if err == nil {
+		return exitOK
+	}
+	if status, ok := err.(exitStatus); ok { // and nothing else went wrong
+		return int(status)
+	}
+	fmt.Fprintf(stderr, "runlevel: %v\n", err)
 	var status exitStatus
 	var wrongCall misuse
 	switch {
-	case err == nil:
-		return exitOK
 	case errors.As(err, &status):
 		return int(status)
-	case errors.As(err, &wrongCall):
-		fmt.Fprintf(stderr, "runlevel: %v\n", err)
+	case errors.As(err, &wrongCall), errors.Is(err, sandbox.ErrOptions):
 		return exitMisuse
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(stderr, "runlevel: interrupted")
-		return exitFailed
 	default:
-		fmt.Fprintf(stderr, "runlevel: %v\n", err)
 		return exitFailed
 	}
 }

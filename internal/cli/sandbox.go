@@ -57,7 +57,9 @@ func completeSandboxes(*cobra.Command, []string, string) ([]string, cobra.ShellC
 	}
 	var names []string
 	for _, state := range states {
-		names = append(names, state.Name)
+		if state.Failure == "" {
+			names = append(names, state.Name)
+		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
@@ -87,9 +89,10 @@ func newSandboxStatus(streams Streams) *cobra.Command {
 	var format output
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "List the sandboxes that run, with their components",
-		Long: `List the sandboxes of this user that run, those of tests included, with their
-components. What a killed sandbox or a reboot has left behind is removed.`,
+		Short: "List the sandboxes, with their components",
+		Long: `List the sandboxes of this user, those of tests included: the ones that run, with
+their components, and the ones that ended by themselves since the last start, with
+the reason. What a killed sandbox or a reboot has left behind is removed.`,
 		Example: `  runlevel sandbox status
   runlevel sandbox status -o json`,
 		Args:              cobra.NoArgs,
@@ -124,6 +127,10 @@ func printStates(out io.Writer, states []sandbox.State) error {
 
 // printState writes a sandbox with a line for each component.
 func printState(out io.Writer, state sandbox.State) error {
+	if state.Failure != "" {
+		_, err := fmt.Fprintf(out, "sandbox %s is gone: %s\n", state.Name, state.Failure)
+		return err
+	}
 	readiness := "ready"
 	if !state.Ready {
 		readiness = "not ready"
@@ -218,7 +225,8 @@ func printLog(ctx context.Context, out io.Writer, path string, follow bool) erro
 }
 
 func newSandboxBuild(streams Streams) *cobra.Command {
-	return &cobra.Command{
+	var format output
+	command := &cobra.Command{
 		Use:   "build",
 		Short: "Find the programs of the control plane, or build them, and say where they are",
 		Long: `Find the programs of the control plane, or build them, and say where they are.
@@ -232,13 +240,17 @@ about 5 minutes on 2 cores, once; when interrupted, the next one goes on from th
 			if err != nil {
 				return err
 			}
-			table := tabwriter.NewWriter(streams.Out, 0, 0, 2, ' ', 0)
-			for _, name := range sandbox.Components() {
-				fmt.Fprintf(table, "%s\t%s\n", name, programs[name])
-			}
-			return table.Flush()
+			return format.print(streams.Out, programs, func(out io.Writer) error {
+				table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+				for _, name := range sandbox.Components() {
+					fmt.Fprintf(table, "%s\t%s\n", name, programs[name])
+				}
+				return table.Flush()
+			})
 		},
 	}
+	addOutput(command, &format)
+	return command
 }
 
 // hinted adds what to do when there is no sandbox.

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
-	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
 // startFlags are the flags of the commands that start a sandbox.
@@ -73,6 +72,7 @@ func newSandboxUp(streams Streams) *cobra.Command {
 	var flags startFlags
 	var name string
 	var detach bool
+	var format output
 	command := &cobra.Command{
 		Use:   "up",
 		Short: "Start a sandbox and keep it until Ctrl-C",
@@ -89,27 +89,28 @@ stays until "runlevel sandbox down".`,
 				return err
 			}
 			o.Name = name
-			if detach {
-				return upDetached(command.Context(), name, streams)
+			if detach && os.Getenv(ownerEnv) == "" {
+				return upDetached(command.Context(), o, format, streams)
 			}
-			return up(command.Context(), o, streams)
+			return up(command.Context(), o, format, streams)
 		},
 	}
 	command.Flags().StringVar(&name, "name", defaultSandbox, "what to call it; sandboxes of different names run side by side")
 	command.Flags().BoolVarP(&detach, "detach", "d", false, "return when it is ready, and leave it running")
 	_ = command.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions)
 	addStartFlags(command, &flags)
+	addOutput(command, &format)
 	return command
 }
 
 // up runs a sandbox in the foreground.
-func up(ctx context.Context, o sandbox.Options, streams Streams) (err error) {
+func up(ctx context.Context, o sandbox.Options, format output, streams Streams) (err error) {
 	s, err := sandbox.Start(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	if err := printReady(streams.Out, s.Name); err != nil {
+	if err := printReady(streams.Out, s.Name, format); err != nil {
 		return err
 	}
 	fmt.Fprintln(streams.Err, "Ctrl-C stops it.")
@@ -121,11 +122,14 @@ func up(ctx context.Context, o sandbox.Options, streams Streams) (err error) {
 	}
 }
 
+// ownerEnv tells the process that "up --detach" starts that it is the one.
+const ownerEnv = "RUNLEVEL_SANDBOX_OWNER"
+
 // upDetached has a process of its own run the sandbox in the foreground, and
 // waits until it is ready.
-func upDetached(ctx context.Context, name string, streams Streams) error {
+func upDetached(ctx context.Context, o sandbox.Options, format output, streams Streams) error {
 	// What takes long happens here, where somebody watches.
-	if _, err := binaries.Locate(ctx, sandbox.Components(), streams.Err); err != nil {
+	if err := sandbox.Prepare(ctx, o); err != nil {
 		return err
 	}
 	said, err := os.CreateTemp("", "runlevel-sandbox-")
@@ -138,7 +142,8 @@ func upDetached(ctx context.Context, name string, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	owner := exec.Command(self, append(os.Args[1:], "--detach=false")...)
+	owner := exec.Command(self, os.Args[1:]...)
+	owner.Env = append(os.Environ(), ownerEnv+"=1")
 	owner.Stdout, owner.Stderr = said, said
 	owner.SysProcAttr = sandbox.Detached()
 	if err := owner.Start(); err != nil {
@@ -146,15 +151,14 @@ func upDetached(ctx context.Context, name string, streams Streams) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- owner.Wait() }()
-	if err := awaitReady(ctx, name, owner.Process.Pid, ended); err != nil {
-		_ = owner.Process.Signal(syscall.SIGTERM)
+	if err := awaitReady(ctx, o.Name, owner.Process.Pid, ended); err != nil {
 		return detachError(said.Name(), err)
 	}
-	return printReady(streams.Out, name)
+	return printReady(streams.Out, o.Name, format)
 }
 
-// awaitReady waits until the sandbox of that owner is ready, or the owner has
-// ended.
+// awaitReady waits until the sandbox of that owner is ready. When it fails, the
+// owner has ended.
 func awaitReady(ctx context.Context, name string, owner int, ended <-chan error) error {
 	tick := time.NewTicker(lookForMore)
 	defer tick.Stop()
@@ -165,9 +169,13 @@ func awaitReady(ctx context.Context, name string, owner int, ended <-chan error)
 		}
 		select {
 		case <-ctx.Done():
+			if process, err := os.FindProcess(owner); err == nil {
+				_ = process.Signal(syscall.SIGTERM)
+			}
+			<-ended
 			return ctx.Err()
-		case <-ended:
-			return errOwnerEnded
+		case err := <-ended:
+			return errors.Join(errOwnerEnded, err)
 		case <-tick.C:
 		}
 	}
@@ -185,60 +193,10 @@ func detachError(path string, err error) error {
 	return errors.New(text)
 }
 
-func printReady(out io.Writer, name string) error {
+func printReady(out io.Writer, name string, format output) error {
 	state, err := sandbox.Find(name)
 	if err != nil {
 		return err
 	}
-	return printState(out, state)
-}
-
-func newSandboxExec(streams Streams) *cobra.Command {
-	var flags startFlags
-	command := &cobra.Command{
-		Use:   "exec -- COMMAND [ARGUMENT...]",
-		Short: "Run a command with a sandbox of its own, and exit with its code",
-		Long: `Start a sandbox, run a command with KUBECONFIG set to it, stop the sandbox, and
-exit with the command's code.`,
-		Example: `  runlevel sandbox exec -- kubectl get nodes
-  runlevel sandbox exec --nodes 3 -- go test ./...`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(command *cobra.Command, args []string) error {
-			o, err := flags.options(streams.Err)
-			if err != nil {
-				return err
-			}
-			program, err := exec.LookPath(args[0])
-			if err != nil {
-				return misuse{fmt.Errorf("run %s: %w", args[0], err)}
-			}
-			return runWith(command.Context(), o, append([]string{program}, args[1:]...), streams)
-		},
-	}
-	command.Flags().SetInterspersed(false) // what follows COMMAND is the command's
-	addStartFlags(command, &flags)
-	return command
-}
-
-// runWith runs a command line with a sandbox that lasts as long.
-func runWith(ctx context.Context, o sandbox.Options, line []string, streams Streams) (err error) {
-	s, err := sandbox.Start(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
-	command := exec.CommandContext(ctx, line[0], line[1:]...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
-	command.Stdin, command.Stdout, command.Stderr = streams.In, streams.Out, streams.Err
-	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
-	command.WaitDelay = 10 * time.Second
-	err = command.Run()
-	var ended *exec.ExitError
-	if !errors.As(err, &ended) {
-		return err
-	}
-	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return exitStatus(128 + int(status.Signal())) // as shells say it
-	}
-	return exitStatus(ended.ExitCode())
+	return format.print(out, state, func(out io.Writer) error { return printState(out, state) })
 }

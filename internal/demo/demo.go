@@ -146,8 +146,8 @@ func (a *applier) apply(ctx context.Context, m manifest) (string, error) {
 	if _, err := resource.Apply(ctx, m.GetName(), m.Unstructured, options); err != nil {
 		return "", err
 	}
-	condition, ok := awaited[kind.Kind]
-	if !ok {
+	condition := awaited(kind.Kind)
+	if condition == "" {
 		return "applied", nil
 	}
 	_, err = sandbox.Await(ctx, resource, m.GetName(), sandbox.HasCondition(condition))
@@ -175,8 +175,15 @@ func (a *applier) mapping(ctx context.Context, kind schema.GroupVersionKind) (*m
 	}
 }
 
-// awaited names the condition that says that an object of a kind is ready.
-var awaited = map[string]string{
-	"CustomResourceDefinition": "Established",
-	"Deployment":               "Available",
+// awaited names the condition that says that an object of a kind is ready, if one
+// does.
+func awaited(kind string) string {
+	switch kind {
+	case "CustomResourceDefinition":
+		return "Established"
+	case "Deployment":
+		return "Available"
+	default:
+		return ""
+	}
 }

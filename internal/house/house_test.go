@@ -1,6 +1,7 @@
 package house
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -157,33 +158,47 @@ func readPlan(file string) (map[string]room, error) {
 	return rooms, nil
 }
 
-// readImports asks the go command which packages of ours each of them imports.
+// readImports asks the go command which packages of ours each of them imports, on
+// any of the systems that we build for. What only tests import is not part of it:
+// they may stand anywhere, to use the sandbox for example.
 func readImports() (map[string][]string, error) {
-	command := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
-	command.Dir = root
-	command.Stderr = os.Stderr
-	listed, err := command.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list: %w", err)
-	}
 	imports := map[string][]string{}
-	decoder := json.NewDecoder(strings.NewReader(string(listed)))
+	for _, system := range []string{"linux", "darwin", "windows"} {
+		command := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+		command.Dir = root
+		command.Env = append(os.Environ(), "GOOS="+system)
+		command.Stderr = os.Stderr
+		listed, err := command.Output()
+		if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		if err := addImports(imports, listed); err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+	}
+	return imports, nil
+}
+
+func addImports(imports map[string][]string, listed []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(listed))
 	for {
 		var listed struct {
 			ImportPath string
 			Imports    []string
 		}
 		if err := decoder.Decode(&listed); errors.Is(err, io.EOF) {
-			return imports, nil
+			return nil
 		} else if err != nil {
-			return nil, err
+			return err
 		}
-		var ours []string
+		name := strings.TrimPrefix(listed.ImportPath, module)
+		ours := imports[name]
 		for _, imported := range listed.Imports {
-			if name, ok := strings.CutPrefix(imported, module); ok {
-				ours = append(ours, name)
+			imported, ok := strings.CutPrefix(imported, module)
+			if ok && !slices.Contains(ours, imported) {
+				ours = append(ours, imported)
 			}
 		}
-		imports[strings.TrimPrefix(listed.ImportPath, module)] = ours
+		imports[name] = ours
 	}
 }

@@ -34,9 +34,18 @@ func Await(ctx context.Context, resource dynamic.ResourceInterface, name string,
 			return wanted(last), nil
 		})
 	if err != nil {
-		return last, fmt.Errorf("wait for %s: %w", name, err)
+		return last, fmt.Errorf("wait for %s: %w", name, causeOf(ctx, err))
 	}
 	return last, nil
+}
+
+// causeOf says why a watch ended: if ctx did, for its reason, which the watch
+// tools do not pass on.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }
 
 // HasCondition is a condition for Await: the object's status has that one, and

@@ -1,19 +1,21 @@
 package sandbox
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
 // lifetime of all certificates. A sandbox is stopped long before; a machine that
@@ -84,13 +86,13 @@ func (a *authority) issue(template *x509.Certificate) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	private, err := encodeKey(key)
+	private, err := keyutil.MarshalPrivateKeyToPEM(key)
 	return pair{cert: encodeCert(der), key: private}, err
 }
 
 // pair returns the authority's own certificate and key.
 func (a *authority) pair() (pair, error) {
-	private, err := encodeKey(a.key)
+	private, err := keyutil.MarshalPrivateKeyToPEM(a.key)
 	return pair{cert: encodeCert(a.cert.Raw), key: private}, err
 }
 
@@ -113,14 +115,6 @@ func encodeCert(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-func encodeKey(key crypto.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
-}
-
 // newSigningKey makes a key pair without a certificate.
 func newSigningKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -131,7 +125,7 @@ func newSigningKey() (private, public []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	private, err = encodeKey(key)
+	private, err = keyutil.MarshalPrivateKeyToPEM(key)
 	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), err
 }
 
@@ -139,7 +133,7 @@ func newSigningKey() (private, public []byte, err error) {
 func (p pair) write(folder, name string) error {
 	for extension, content := range map[string][]byte{".crt": p.cert, ".key": p.key} {
 		if err := os.WriteFile(filepath.Join(folder, name+extension), content, 0o600); err != nil {
-			return fmt.Errorf("write certificates: %w", err)
+			return binaries.Explain("write certificates", err)
 		}
 	}
 	return nil

@@ -12,9 +12,6 @@ const (
 	podCIDR     = "10.244.0.1/16"
 )
 
-// ports are the loopback ports of one start. What else could listen does not.
-type ports struct{ etcd, apiServer, kubelet int }
-
 // commands returns the command line of each component that the options ask for.
 func commands(o Options, h *home, p ports) map[string][]string {
 	lines := map[string][]string{

@@ -3,11 +3,12 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // The components, by the names of their programs.
@@ -19,12 +20,6 @@ const (
 	Kwok              = "kwok"
 )
 
-// Components lists the names of all components, in the order in which they
-// depend on each other.
-func Components() []string {
-	return []string{Etcd, APIServer, ControllerManager, Scheduler, Kwok}
-}
-
 // dieWithStdin is the environment variable that makes a program of ours end
 // when its standard input does; see sandbox/main.go.
 const dieWithStdin = "RUNLEVEL_DIE_WITH_STDIN=1"
@@ -35,10 +30,11 @@ type component struct {
 	name    string
 	program string
 	args    []string
+	home    string
 	log     string
 	forker  *forker
 	// died is told of every end that nobody asked for.
-	died func(*component)
+	died func(*component, *process)
 
 	mu      sync.Mutex
 	running *process
@@ -46,55 +42,72 @@ type component struct {
 
 // A process is one run of a component.
 type process struct {
-	cmd   *exec.Cmd
-	asked bool // somebody wants it to end; guarded by component.mu
-	ended chan struct{}
-	err   error // how it ended; read after ended is closed
+	cmd     *exec.Cmd
+	started time.Time
+	logged  int64 // how long the log was before
+	asked   bool  // somebody wants it to end; guarded by component.mu
+	ended   chan struct{}
+	err     error // how it ended; read after ended is closed
 }
 
 // start runs the program, appending to its log.
 func (c *component) start() error {
-	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("open the log of %s: %w", c.name, err)
-	}
-	defer log.Close()
-
-	cmd := exec.Command(c.program, c.args...)
-	cmd.Args[0] = c.name // the program may be a link to one that serves all
-	cmd.Env = append(os.Environ(), dieWithStdin)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttributes()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return fmt.Errorf("start %s: %w", c.name, err)
-	}
-
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running != nil {
 		return fmt.Errorf("%s is running already", c.name)
 	}
+	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the log of %s: %w", c.name, err)
+	}
+	defer log.Close()
+	before, err := log.Stat()
+	if err != nil {
+		return fmt.Errorf("open the log of %s: %w", c.name, err)
+	}
+	cmd := exec.Command(c.program, c.args...)
+	cmd.Args[0] = c.name // the program may be a link to one that serves all
+	cmd.Env = environment(c.home)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = childAttributes()
+	// Nobody writes to it. It is closed when the process is reaped, or by the
+	// kernel when we die.
+	if _, err := cmd.StdinPipe(); err != nil {
+		return fmt.Errorf("start %s: %w", c.name, err)
+	}
+	p := &process{cmd: cmd, started: time.Now(), logged: before.Size(), ended: make(chan struct{})}
 	if err := c.forker.do(cmd.Start); err != nil {
 		return startError(c, err)
 	}
-	c.running = &process{cmd: cmd, ended: make(chan struct{})}
-	go c.await(c.running, stdin)
+	c.running = p
+	go c.await(p)
 	return nil
 }
 
-// await reaps the process. It keeps the other end of its standard input open
-// until then.
-func (c *component) await(p *process, stdin io.Closer) {
+// environment is the user's, without what would reconfigure a component behind
+// our back: etcd and kwok take settings from variables, kwok from a file in the
+// user's home too.
+func environment(home string) []string {
+	env := []string{dieWithStdin, "KWOK_WORKDIR=" + home}
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, "ETCD_") && !strings.HasPrefix(variable, "KWOK_") {
+			env = append(env, variable)
+		}
+	}
+	return env
+}
+
+// await reaps the process.
+func (c *component) await(p *process) {
 	p.err = p.cmd.Wait()
-	_ = stdin.Close()
 	c.mu.Lock()
 	c.running = nil
 	asked := p.asked
 	c.mu.Unlock()
 	close(p.ended)
 	if !asked {
-		c.died(c)
+		c.died(c, p)
 	}
 }
 
@@ -116,6 +129,9 @@ func (c *component) terminate(ctx context.Context) error {
 	case <-p.ended:
 		return nil
 	case <-ctx.Done():
+		c.mu.Lock()
+		p.asked = false // should it end later, that is news
+		c.mu.Unlock()
 		return fmt.Errorf("%s has not ended yet: %w", c.name, context.Cause(ctx))
 	}
 }
@@ -131,33 +147,17 @@ func (c *component) signal(sig os.Signal) *process {
 	return c.running
 }
 
-// whileRunning returns a context that ends, with the reason, when the process
-// that runs now does.
-func (c *component) whileRunning(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// current returns the process that runs now, or nil.
+func (c *component) current() *process {
 	c.mu.Lock()
-	p := c.running
-	c.mu.Unlock()
-	if p == nil {
-		cancel(c.deathError())
-		return ctx, func() {}
-	}
-	go func() {
-		select {
-		case <-p.ended:
-			cancel(c.deathError())
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
+	defer c.mu.Unlock()
+	return c.running
 }
 
 // pid is zero for a component that does not run.
 func (c *component) pid() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running == nil {
-		return 0
+	if p := c.current(); p != nil {
+		return p.cmd.Process.Pid
 	}
-	return c.running.cmd.Process.Pid
+	return 0
 }

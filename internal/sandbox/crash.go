@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 
 	"k8s.io/client-go/kubernetes"
@@ -28,6 +27,7 @@ func (s *Sandbox) Terminate(ctx context.Context, component string) error {
 		return err
 	}
 	if err := c.terminate(ctx); err != nil {
+		s.gate.open() // the API server, if it was that one, still serves
 		return err
 	}
 	return s.publish()
@@ -40,7 +40,7 @@ func (s *Sandbox) Resume(ctx context.Context, component string) error {
 	if err != nil {
 		return err
 	}
-	if err := c.start(); err != nil {
+	if err := s.restart(c); err != nil {
 		return err
 	}
 	if server, err := s.find(APIServer); err != nil || server.pid() == 0 {
@@ -50,24 +50,38 @@ func (s *Sandbox) Resume(ctx context.Context, component string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.whileRunning(ctx)
+	ctx, cancel := boundedStart(ctx)
 	defer cancel()
 	// The second is a read from etcd: just after a crash, /readyz may not know.
-	if err := awaitOK(ctx, client, "/readyz", "/api/v1/namespaces/default"); err != nil {
-		return err
+	err = s.whileAlive(ctx, func(ctx context.Context) error {
+		return awaitOK(ctx, client, "/readyz", "/api/v1/namespaces/default")
+	})
+	if err != nil {
+		return fmt.Errorf("resume %s: %w", component, err)
 	}
 	s.gate.open()
 	return s.publish()
+}
+
+// restart starts a component again, unless the sandbox has been stopped.
+func (s *Sandbox) restart(c *component) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return fmt.Errorf("start %s: the sandbox has been stopped", c.name)
+	}
+	return c.start()
 }
 
 // leaving finds a component that is about to end. Before the API server does, the
 // gate is shut: the others wait for it instead of failing, and are back the
 // moment it is.
 func (s *Sandbox) leaving(name string) (*component, error) {
-	if name == APIServer {
+	c, err := s.find(name)
+	if err == nil && name == APIServer {
 		s.gate.shut()
 	}
-	return s.find(name)
+	return c, err
 }
 
 func (s *Sandbox) find(name string) (*component, error) {
@@ -76,18 +90,4 @@ func (s *Sandbox) find(name string) (*component, error) {
 		return nil, fmt.Errorf("this sandbox has no component %q", name)
 	}
 	return s.components[i], nil
-}
-
-// publish tells other processes how things stand.
-func (s *Sandbox) publish() error {
-	state := State{
-		Name: s.Name, PID: os.Getpid(), Started: s.started, Ready: s.Took.Ready > 0,
-		Server: s.Config.Host, Kubeconfig: s.Kubeconfig, Logs: s.Logs,
-	}
-	for _, c := range s.components {
-		pid := c.pid()
-		state.Ready = state.Ready && pid != 0
-		state.Components = append(state.Components, ComponentState{Name: c.name, PID: pid, Log: c.log})
-	}
-	return s.home.publish(state)
 }

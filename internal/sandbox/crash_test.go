@@ -2,11 +2,18 @@ package sandbox_test
 
 import (
 	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -82,20 +89,50 @@ func TestDiedReportsAnAccident(t *testing.T) {
 	}
 	select {
 	case err := <-s.Died():
-		if got := err.Error(); !containsAll(got, sandbox.ControllerManager, "ended by itself", "its last lines") {
+		if got := err.Error(); !containsAll(got, sandbox.ControllerManager, "ended by itself (signal: killed)", "its last lines") {
 			t.Errorf("the report does not say who died and quote it: %s", got)
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("nobody noticed that the controller manager died")
 	}
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(s.Logs, sandbox.ControllerManager+".log")); err != nil {
+		t.Error("the log that the report points to is gone:", err)
+	}
+	states, err := sandbox.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(states, func(st sandbox.State) bool { return st.Name == s.Name && st.Failure != "" }) {
+		t.Errorf("the failure is not listed: %+v", states)
+	}
 }
 
-func TestStopIsIdempotent(t *testing.T) {
-	s := startOwn(t, sandbox.Options{Nodes: sandbox.NoNodes})
+func TestStopEndsAllHoweverOftenItIsCalled(t *testing.T) {
+	s := startOwn(t, sandbox.Options{})
+	state, err := sandbox.Find(s.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stops errgroup.Group
 	for range 3 {
-		if err := s.Stop(); err != nil {
-			t.Fatal(err)
+		stops.Go(s.Stop)
+	}
+	if err := stops.Wait(); err != nil {
+		t.Error(err)
+	}
+	for _, component := range state.Components {
+		if alive(component.PID) {
+			t.Errorf("%s lives on as process %d", component.Name, component.PID)
 		}
+	}
+	if _, err := os.Stat(state.Logs); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder is still there: %v", err)
+	}
+	if err := s.Resume(t.Context(), sandbox.Etcd); err == nil || !strings.Contains(err.Error(), "has been stopped") {
+		t.Errorf("starting a component afterwards: %v", err)
 	}
 }
 
@@ -116,7 +153,7 @@ func awaitServiceAccount(t *testing.T, client kubernetes.Interface) {
 		t.Fatal(err)
 	}
 	defer accounts.Stop()
-	if _, ok := <-accounts.ResultChan(); !ok {
-		t.Error("the controllers have not come back")
+	if event := <-accounts.ResultChan(); event.Type != watch.Added {
+		t.Errorf("the controllers have not come back: %+v", event)
 	}
 }

@@ -61,15 +61,16 @@ func establish(ctx context.Context, definitions dynamic.ResourceInterface, crd *
 	return err
 }
 
-// versionPaths lists where the API server says what a CRD's versions have. They
-// appear a moment after it is established.
+// versionPaths lists where a CRD's versions are served. They appear a moment after
+// it is established.
 func versionPaths(crd *unstructured.Unstructured) []string {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
 	var paths []string
 	for _, version := range versions {
 		if fields, ok := version.(map[string]any); ok && fields["served"] == true {
-			paths = append(paths, fmt.Sprintf("/apis/%s/%s", group, fields["name"]))
+			paths = append(paths, fmt.Sprintf("/apis/%s/%s/%s", group, fields["name"], plural))
 		}
 	}
 	return paths

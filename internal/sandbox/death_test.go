@@ -33,6 +33,9 @@ func beMortal() {
 	os.Exit(1)
 }
 
+// ownName returns a name that no other run of the tests has.
+func ownName(name string) string { return fmt.Sprintf("%s-%d", name, os.Getpid()) }
+
 // startMortal starts a sandbox owned by another process.
 func startMortal(t *testing.T, name string) (*exec.Cmd, sandbox.State) {
 	t.Helper()
@@ -64,7 +67,7 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells children of their parent's death; see docs/sandbox.md")
 	}
-	owner, state := startMortal(t, "mortal")
+	owner, state := startMortal(t, ownName("mortal"))
 	if len(state.Components) != 3 {
 		t.Fatalf("want three components, have %+v", state.Components)
 	}
@@ -77,7 +80,7 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%s lives on as process %d: %v", component.Name, component.PID, err)
 		}
 	}
-	if _, err := sandbox.Find("mortal"); !errors.Is(err, sandbox.ErrNotRunning) {
+	if _, err := sandbox.Find(state.Name); !errors.Is(err, sandbox.ErrNotRunning) {
 		t.Errorf("its sandbox is still found: %v", err)
 	}
 	if _, err := os.Stat(state.Logs); !errors.Is(err, os.ErrNotExist) {
@@ -86,11 +89,11 @@ func TestKillLeavesNothingBehind(t *testing.T) {
 }
 
 func TestDownStopsASandboxOfAnotherProcess(t *testing.T) {
-	_, state := startMortal(t, "distant")
-	if _, err := sandbox.Start(t.Context(), sandbox.Options{Name: "distant"}); !errors.Is(err, sandbox.ErrRunning) {
+	_, state := startMortal(t, ownName("distant"))
+	if _, err := sandbox.Start(t.Context(), sandbox.Options{Name: state.Name}); !errors.Is(err, sandbox.ErrRunning) {
 		t.Errorf("a second sandbox of the same name: %v, want %v", err, sandbox.ErrRunning)
 	}
-	if err := sandbox.Down(t.Context(), "distant"); err != nil {
+	if err := sandbox.Down(t.Context(), state.Name); err != nil {
 		t.Fatal(err)
 	}
 	for _, component := range state.Components {
@@ -98,16 +101,21 @@ func TestDownStopsASandboxOfAnotherProcess(t *testing.T) {
 			t.Errorf("%s lives on as process %d: %v", component.Name, component.PID, err)
 		}
 	}
-	if err := sandbox.Down(t.Context(), "distant"); !errors.Is(err, sandbox.ErrNotRunning) {
+	if _, err := os.Stat(state.Logs); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder is still there: %v", err)
+	}
+	if err := sandbox.Down(t.Context(), state.Name); !errors.Is(err, sandbox.ErrNotRunning) {
 		t.Errorf("stopping it again: %v, want %v", err, sandbox.ErrNotRunning)
 	}
 }
+
+func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
 // awaitExit waits for the end of a process that is not ours to wait for.
 func awaitExit(ctx context.Context, pid int) error {
 	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 10*time.Second, true,
 		func(context.Context) (bool, error) {
-			return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH), nil
+			return !alive(pid), nil
 		})
 }
 

@@ -5,8 +5,9 @@
 // rights beyond the user's own.
 //
 // Everything is thrown away at the end: certificates, data and logs live in one
-// folder under the user's cache, ports are free ones on loopback, and the
-// processes die with the one that started them, however it ends.
+// folder under the user's cache, ports are free ones on loopback, and on Linux the
+// processes die with the one that started them, however it ends; docs/sandbox.md
+// says what holds elsewhere.
 //
 // It is no cluster to work in: pods run nothing, there is no kube-proxy, and a
 // Service leads nowhere.

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/gofrs/flock"
 )
 
 const (
@@ -30,33 +27,32 @@ func Down(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("find the owner of sandbox %s: %w", name, err)
 	}
-	if err := owner.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop sandbox %s: %w", name, err)
+	for _, signal := range []os.Signal{syscall.SIGTERM, os.Kill} {
+		if err := owner.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("stop sandbox %s: %w", name, err)
+		}
+		gone, err := awaitEnd(ctx, name)
+		if gone || err != nil {
+			return err
+		}
 	}
-	asked, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := awaitEnd(asked, name); err == nil || ctx.Err() != nil {
-		return err
-	}
-	_ = owner.Kill()
-	if err := awaitEnd(ctx, name); err != nil {
-		return err
-	}
-	_, err = List() // which removes what it left behind
-	return err
+	return fmt.Errorf("stop sandbox %s: process %d does not end", name, state.PID)
 }
 
-// awaitEnd waits until the owner of a sandbox has let go of its lock.
-func awaitEnd(ctx context.Context, name string) error {
-	dir, err := homes()
-	if err != nil {
-		return err
+// awaitEnd looks for a while whether a sandbox is gone.
+func awaitEnd(ctx context.Context, name string) (bool, error) {
+	deadline, tick := time.After(patience), time.NewTicker(glance)
+	defer tick.Stop()
+	for {
+		if _, err := Find(name); errors.Is(err, ErrNotRunning) {
+			return true, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, fmt.Errorf("wait until sandbox %s has stopped: %w", name, context.Cause(ctx))
+		case <-deadline:
+			return false, nil
+		case <-tick.C:
+		}
 	}
-	// Without O_CREATE: the folder may be about to vanish.
-	lock := flock.New(filepath.Join(dir, name, lockFile), flock.SetFlag(os.O_RDONLY))
-	defer lock.Close()
-	if _, err = lock.TryLockContext(ctx, glance); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("wait until sandbox %s has stopped: %w", name, err)
-	}
-	return nil
 }

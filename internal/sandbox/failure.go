@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
 const (
@@ -19,59 +20,79 @@ const (
 	quotedLineBytes = 400
 )
 
+// ErrOptions marks an error in the options that Start was given, the files that
+// they name included. Nothing was started.
+var ErrOptions = errors.New("wrong options")
+
+// errPortTaken marks the one way to fail that another try may mend.
+var errPortTaken = errors.New("another program took its port; try again")
+
 // startError explains why a program could not be started at all.
 func startError(c *component, err error) error {
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("start %s: %s may not be run: make it executable, or move it off a disk mounted noexec", c.name, c.program)
 	case errors.Is(err, syscall.ENOEXEC):
-		return fmt.Errorf("start %s: %s is not a program for this machine; put the right one in its place, or unset KUBEBUILDER_ASSETS", c.name, c.program)
+		return fmt.Errorf("start %s: %s is not a program for this machine; put the right one in its place, or unset %s", c.name, c.program, binaries.AssetsVariable)
 	default:
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
 }
 
-// errPortTaken marks the one way to fail that another try may mend.
-var errPortTaken = errors.New("another program took its port")
-
-// deathError says that a component ended by itself, and what it said last.
-func (c *component) deathError() error {
-	end := c.logEnd()
-	said := "    " + strings.Join(lastWords(end), "\n    ")
+// deathError says that a process ended by itself, how, and what it said last.
+func (c *component) deathError(p *process) error {
+	end := c.logEnd(p)
 	switch {
 	case strings.Contains(end, "address already in use"):
-		return fmt.Errorf("%s: %w\n%s", c.name, errPortTaken, said)
+		return fmt.Errorf("%s: %w\n%s", c.name, errPortTaken, lastWords(end))
 	case strings.Contains(end, "no space left on device"):
-		return fmt.Errorf("%s ended: no space left on the disk of %s; free some, or set XDG_CACHE_HOME to a folder on another disk\n%s", c.name, c.log, said)
+		return fmt.Errorf("%w\n%s", binaries.Explain(c.name+" ended", syscall.ENOSPC), lastWords(end))
 	default:
-		return fmt.Errorf("%s ended by itself; its last lines (all of them: %s):\n%s", c.name, c.log, said)
+		how := "exit status 0"
+		if p.err != nil {
+			how = p.err.Error()
+		}
+		return fmt.Errorf("%s ended by itself (%s); its last lines (all of them: %s):\n%s", c.name, how, c.log, lastWords(end))
 	}
 }
 
-// logEnd returns the end of the component's log.
-func (c *component) logEnd() string {
+// blame adds the last lines of the component that kept us waiting.
+func (c *component) blame(err error) error {
+	p := c.current()
+	if err == nil || p == nil {
+		return err
+	}
+	return fmt.Errorf("%w; the last lines of %s (all of them: %s):\n%s", err, c.name, c.log, lastWords(c.logEnd(p)))
+}
+
+// logEnd returns the end of what a process has logged.
+func (c *component) logEnd(p *process) string {
 	log, err := os.Open(c.log)
 	if err != nil {
 		return "(no log: " + err.Error() + ")"
 	}
 	defer log.Close()
-	if info, err := log.Stat(); err == nil && info.Size() > searchedLogBytes {
-		_, _ = log.Seek(-searchedLogBytes, io.SeekEnd)
+	from := p.logged
+	if info, err := log.Stat(); err == nil {
+		from = max(from, info.Size()-searchedLogBytes)
 	}
-	end, _ := io.ReadAll(io.LimitReader(log, searchedLogBytes))
+	end, _ := io.ReadAll(io.NewSectionReader(log, from, searchedLogBytes))
 	return string(end)
 }
 
 // lastWords picks the lines worth quoting: the last ones, or those before the
 // stack trace of a panic.
-func lastWords(log string) []string {
+func lastWords(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
-	if panicked := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "panic: ") }); panicked >= 0 {
-		lines = lines[:panicked+1]
-	}
-	lines = lines[max(0, len(lines)-quotedLogLines):]
 	for i, line := range lines {
-		lines[i] = line[:min(len(line), quotedLineBytes)]
+		if strings.HasPrefix(line, "panic: ") {
+			lines = lines[:i+1]
+			break
+		}
 	}
-	return lines
+	var quoted strings.Builder
+	for _, line := range lines[max(0, len(lines)-quotedLogLines):] {
+		quoted.WriteString("    " + line[:min(len(line), quotedLineBytes)] + "\n")
+	}
+	return strings.TrimSuffix(quoted.String(), "\n")
 }

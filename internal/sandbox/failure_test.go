@@ -6,10 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -41,7 +46,7 @@ func TestStartFailsWithOneClearError(t *testing.T) {
 		},
 		"the disk is full": {
 			programs: map[string]string{sandbox.Etcd: "#!/bin/sh\necho write: no space left on device\nexit 1\n"},
-			want:     []string{"etcd", "no space left on the disk of", "free some"},
+			want:     []string{"etcd", "no space left on device", "free some space"},
 		},
 		"there is no such CRD file": {
 			options: sandbox.Options{CRDs: []string{"testdata/none.yaml"}},
@@ -50,6 +55,10 @@ func TestStartFailsWithOneClearError(t *testing.T) {
 		"a CRD is none": {
 			options: sandbox.Options{CRDs: []string{"testdata/no-crd.yaml"}},
 			want:    []string{"testdata/no-crd.yaml", "found a ConfigMap"},
+		},
+		"a controller is called by a short name": {
+			options: sandbox.Options{Controllers: []string{"*", "-serviceaccount"}},
+			want:    []string{`"-serviceaccount"`, "ends in -controller"},
 		},
 		"the name is none": {
 			options: sandbox.Options{Name: "../up"},
@@ -102,8 +111,10 @@ func TestTwoSandboxesSideBySide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(states) < 2 {
-		t.Errorf("of two sandboxes, %d are listed", len(states))
+	for _, name := range []string{own.Name, shared.Name} {
+		if !slices.ContainsFunc(states, func(s sandbox.State) bool { return s.Name == name && s.Ready }) {
+			t.Errorf("%s is not listed as ready: %+v", name, states)
+		}
 	}
 }
 
@@ -113,9 +124,11 @@ func TestOptionsReachTheComponents(t *testing.T) {
 		Controllers:  []string{"namespace-controller"},
 		FeatureGates: map[string]bool{"CBORServingAndStorage": true},
 	})
-	// No controller makes service accounts now, and Start did not wait for one.
+	// No controller makes service accounts now, and Start did not wait for one. The
+	// one that removes namespaces does run, so controllers have had their time.
 	client := kubernetes.NewForConfigOrDie(s.Config)
-	accounts, err := client.CoreV1().ServiceAccounts("").List(t.Context(), metav1.ListOptions{})
+	awaitDeletion(t, client)
+	accounts, err := client.CoreV1().ServiceAccounts("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +141,27 @@ func TestOptionsReachTheComponents(t *testing.T) {
 	}
 }
 
+// awaitDeletion has a namespace made and removed.
+func awaitDeletion(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "gone-"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().Namespaces().Delete(t.Context(), made.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := client.CoreV1().Namespaces().Get(ctx, made.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if err != nil {
+		t.Error("the namespace controller, which was asked for, does not work:", err)
+	}
+}
+
 func TestInterruptedStartLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	started := filepath.Join(t.TempDir(), "started")
@@ -136,13 +170,13 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 	}, 0o700))
 	go func() {
 		defer cancel()
-		for {
-			if content, _ := os.ReadFile(started); len(content) > 0 {
-				return
-			}
-		}
+		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			content, _ := os.ReadFile(started)
+			return len(content) > 0, nil
+		})
 	}()
-	_, err := sandbox.Start(ctx, sandbox.Options{Name: "interrupted", Nodes: sandbox.NoNodes})
+	name := ownName("interrupted")
+	_, err := sandbox.Start(ctx, sandbox.Options{Name: name, Nodes: sandbox.NoNodes})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the start ended with %v, want %v", err, context.Canceled)
 	}
@@ -154,8 +188,12 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 	if err := awaitExit(t.Context(), pid); err != nil {
 		t.Error("a component lives on:", err)
 	}
-	if _, err := sandbox.Find("interrupted"); !errors.Is(err, sandbox.ErrNotRunning) {
-		t.Errorf("a sandbox is found: %v", err)
+	cache, err := binaries.CacheDir("sandboxes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(cache, name)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its folder is still there: %v", err)
 	}
 }
 

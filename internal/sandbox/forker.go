@@ -44,5 +44,6 @@ func (f *forker) do(start func() error) error {
 	}
 }
 
-// close ends the thread, and with it, on Linux, every child that still runs.
+// close lets the thread go. No child must be running any more: on Linux it would
+// be killed.
 func (f *forker) close() { close(f.closed) }

@@ -38,9 +38,7 @@ func (g *gate) address() string { return g.listener.Addr().String() }
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	select {
-	case <-g.opened:
-	default:
+	if !isClosed(g.opened) {
 		close(g.opened)
 	}
 }
@@ -49,10 +47,23 @@ func (g *gate) open() {
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	select {
-	case <-g.opened:
+	if isClosed(g.opened) {
 		g.opened = make(chan struct{})
+	}
+}
+
+func (g *gate) isOpen() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return isClosed(g.opened)
+}
+
+func isClosed(channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
 	default:
+		return false
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/gofrs/flock"
 	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
 // ErrRunning is returned by Start when a sandbox of that name is running.
@@ -32,13 +34,15 @@ type home struct {
 type State struct {
 	Name       string           `json:"name"`
 	PID        int              `json:"pid"`
-	Version    string           `json:"kubernetesVersion,omitempty"`
 	Started    time.Time        `json:"started"`
 	Ready      bool             `json:"ready"`
 	Server     string           `json:"server,omitempty"`
 	Kubeconfig string           `json:"kubeconfig,omitempty"`
 	Logs       string           `json:"logs"`
 	Components []ComponentState `json:"components,omitempty"`
+	// Failure says why the sandbox ended by itself. It is not running then; its
+	// logs stay until the next Start.
+	Failure string `json:"failure,omitempty"`
 }
 
 // A ComponentState is one process of a sandbox.
@@ -55,13 +59,12 @@ const (
 
 // homes returns the folder of all sandboxes of this user.
 func homes() (string, error) {
-	cache, err := os.UserCacheDir()
+	dir, err := binaries.CacheDir("sandboxes")
 	if err != nil {
-		return "", fmt.Errorf("find a place for the sandbox: %w; set HOME or XDG_CACHE_HOME", err)
+		return "", err
 	}
-	dir := filepath.Join(cache, "runlevel", "sandboxes")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make the folder of sandboxes: %w", err)
+		return "", binaries.Explain("make the folder of sandboxes", err)
 	}
 	return dir, nil
 }
@@ -78,18 +81,17 @@ func claim(name string) (*home, error) {
 	}
 	h := openHome(dir, name)
 	return h, exclusively(dir, func() error {
-		sweep(dir)
-		if err := os.MkdirAll(h.logs(), 0o700); err != nil {
-			return fmt.Errorf("make the folder of sandbox %s: %w", name, err)
+		sweep(dir, func(State) bool { return true })
+		if err := os.MkdirAll(h.dir, 0o700); err != nil {
+			return binaries.Explain("make the folder of sandbox "+name, err)
 		}
 		switch free, err := h.lock.TryLock(); {
 		case err != nil:
-			return fmt.Errorf("lock the folder of sandbox %s: %w", name, err)
+			return binaries.Explain("lock the folder of sandbox "+name, err)
 		case !free:
 			return fmt.Errorf("sandbox %s %w: stop it, or choose another name", name, ErrRunning)
-		default:
-			return nil
 		}
+		return h.publish(State{Name: name, PID: os.Getpid(), Started: time.Now(), Logs: h.logs()})
 	})
 }
 
@@ -103,25 +105,33 @@ func openHome(dir, name string) *home {
 func exclusively(dir string, do func() error) error {
 	lock := flock.New(filepath.Join(dir, ".lock"))
 	if err := lock.Lock(); err != nil {
-		return fmt.Errorf("lock the folder of sandboxes: %w", err)
+		return binaries.Explain("lock the folder of sandboxes", err)
 	}
 	return errors.Join(do(), lock.Unlock())
 }
 
-// sweep removes the homes whose owners are gone. What can't be removed now is
-// left for the next time.
-func sweep(dir string) {
+// sweep removes the homes whose owners are gone, if forget says so of their last
+// state, and returns the states of the others. What can't be removed now is left
+// for the next time.
+func sweep(dir string, forget func(State) bool) []State {
+	var states []State
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		if !entry.IsDir() {
 			continue
 		}
-		left := openHome(dir, entry.Name())
-		if free, err := left.lock.TryLock(); err == nil && free {
-			_ = os.RemoveAll(left.dir)
-			_ = left.lock.Unlock()
+		h := openHome(dir, entry.Name())
+		state, err := h.read()
+		free, lockErr := h.lock.TryLock()
+		switch {
+		case lockErr == nil && free && (state.Failure == "" || forget(state)):
+			_ = os.RemoveAll(h.dir)
+		case err == nil:
+			states = append(states, state)
 		}
+		_ = h.lock.Close()
 	}
+	return states
 }
 
 func (h *home) path(elements ...string) string {
@@ -131,6 +141,21 @@ func (h *home) path(elements ...string) string {
 func (h *home) name() string { return filepath.Base(h.dir) }
 func (h *home) logs() string { return h.path("logs") }
 func (h *home) pki() string  { return h.path("pki") }
+
+// clear makes room for a new start, or for another try.
+func (h *home) clear() error {
+	for _, dir := range []string{h.path("etcd"), h.pki(), h.logs()} {
+		if err := os.RemoveAll(dir); err != nil {
+			return binaries.Explain("clear the sandbox's folder", err)
+		}
+	}
+	for _, dir := range []string{h.pki(), h.logs()} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return binaries.Explain("make the sandbox's folders", err)
+		}
+	}
+	return nil
+}
 
 // remove deletes everything and lets go of the name.
 func (h *home) remove() error {
@@ -142,6 +167,15 @@ func (h *home) remove() error {
 	})
 }
 
+// abandon lets go of the name after a failure, and leaves what tells of it: the
+// logs that the error points to.
+func (h *home) abandon(failure error) error {
+	return exclusively(filepath.Dir(h.dir), func() error {
+		state := State{Name: h.name(), Started: time.Now(), Logs: h.logs(), Failure: failure.Error()}
+		return errors.Join(os.RemoveAll(h.path("etcd")), os.RemoveAll(h.pki()), h.publish(state), h.lock.Unlock())
+	})
+}
+
 // publish tells other processes, all at once.
 func (h *home) publish(state State) error {
 	content, err := json.MarshalIndent(state, "", "  ")
@@ -149,14 +183,24 @@ func (h *home) publish(state State) error {
 		return err
 	}
 	draft := h.path(stateFile + ".new")
-	if err := os.WriteFile(draft, content, 0o600); err != nil {
-		return fmt.Errorf("write the sandbox's state: %w", err)
+	if err := errors.Join(os.WriteFile(draft, content, 0o600), os.Rename(draft, h.path(stateFile))); err != nil {
+		return binaries.Explain("write the sandbox's state", err)
 	}
-	return os.Rename(draft, h.path(stateFile))
+	return nil
 }
 
-// List returns the sandboxes of this user that are running, by name, after
-// removing what those left behind that are not.
+func (h *home) read() (State, error) {
+	content, err := os.ReadFile(h.path(stateFile))
+	if err != nil {
+		return State{}, err
+	}
+	var state State
+	return state, json.Unmarshal(content, &state)
+}
+
+// List returns the sandboxes of this user, by name: those that run, and those
+// that ended by themselves since the last start. What others left behind it
+// removes.
 func List() ([]State, error) {
 	dir, err := homes()
 	if err != nil {
@@ -164,14 +208,8 @@ func List() ([]State, error) {
 	}
 	var states []State
 	err = exclusively(dir, func() error {
-		sweep(dir)
-		files, err := filepath.Glob(filepath.Join(dir, "*", stateFile))
-		for _, file := range files {
-			if state, err := readState(file); err == nil {
-				states = append(states, state)
-			}
-		}
-		return err
+		states = sweep(dir, func(State) bool { return false })
+		return nil
 	})
 	return states, err
 }
@@ -182,18 +220,9 @@ func Find(name string) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	i := slices.IndexFunc(states, func(s State) bool { return s.Name == name })
+	i := slices.IndexFunc(states, func(s State) bool { return s.Name == name && s.Failure == "" })
 	if i < 0 {
 		return State{}, fmt.Errorf("sandbox %s %w", name, ErrNotRunning)
 	}
 	return states[i], nil
-}
-
-func readState(file string) (State, error) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return State{}, err
-	}
-	var state State
-	return state, json.Unmarshal(content, &state)
 }

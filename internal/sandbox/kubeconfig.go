@@ -1,11 +1,11 @@
 package sandbox
 
 import (
-	"fmt"
-
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
 // A user is somebody the API server knows, by a client certificate.
@@ -28,7 +28,7 @@ func writeKubeconfig(file, server string, ca []byte, users ...user) error {
 	}
 	config.CurrentContext = users[0].name
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		return fmt.Errorf("write kubeconfig: %w", err)
+		return binaries.Explain("write kubeconfig", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -14,7 +13,7 @@ import (
 func createNodes(ctx context.Context, client kubernetes.Interface, count int) error {
 	for i := range count {
 		_, err := client.CoreV1().Nodes().Create(ctx, newNode(fmt.Sprintf("node-%d", i)), metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		if err != nil {
 			return fmt.Errorf("create a node: %w", err)
 		}
 	}
@@ -32,11 +31,11 @@ func newNode(name string) *corev1.Node {
 	}}
 }
 
-// usable says whether pods can be scheduled to a node: it is ready, and the
-// controller that guards newcomers, if there is one, has taken its taint away.
-func usable(node *corev1.Node) bool {
+// usable says whether pods can be scheduled to a node: it is ready, and if a
+// controller guards newcomers, that has taken its taint away.
+func usable(node *corev1.Node, guarded bool) bool {
 	for _, taint := range node.Spec.Taints {
-		if taint.Key == corev1.TaintNodeNotReady {
+		if guarded && taint.Key == corev1.TaintNodeNotReady {
 			return false
 		}
 	}

@@ -46,7 +46,20 @@ func (o Options) validate() error {
 	if o.Nodes < NoNodes {
 		return fmt.Errorf("%d nodes: use 0 for one node, a positive number for more, NoNodes for none", o.Nodes)
 	}
+	for _, name := range o.Controllers {
+		// kube-controller-manager knows short aliases too; we must know who runs.
+		if name != "*" && !strings.HasSuffix(name, "-controller") {
+			return fmt.Errorf("controller %q: use the whole name, which ends in -controller, with a dash before it to switch it off", name)
+		}
+	}
 	return nil
+}
+
+// components lists those that the options ask for.
+func (o Options) components() []string {
+	return slices.DeleteFunc(Components(), func(name string) bool {
+		return o.nodes() == 0 && (name == Scheduler || name == Kwok)
+	})
 }
 
 func (o Options) nodes() int {

@@ -5,24 +5,26 @@ import (
 	"net"
 )
 
-// reservePorts finds n free loopback ports and keeps them from being handed out
-// to anyone else for the next minute.
+// ports are the loopback ports of one start. What else could listen does not.
+type ports struct{ etcd, apiServer, kubelet int }
+
+// reservePorts finds free loopback ports and keeps them from being handed out to
+// anyone else for the next minute.
 //
 // To listen on port 0, look and close would leave the port to the next program
 // that asks. A connection made and closed first leaves it in TIME_WAIT: the
 // kernel won't hand it out as a free one, and a program that asks for it by
 // number, as ours do, gets it. What is left, a stranger asking for just that
 // number, ends in errPortTaken, and Start tries again.
-func reservePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		port, err := reservePort()
-		if err != nil {
-			return nil, fmt.Errorf("find a free port on 127.0.0.1: %w", err)
+func reservePorts() (ports, error) {
+	var p ports
+	for _, port := range []*int{&p.etcd, &p.apiServer, &p.kubelet} {
+		var err error
+		if *port, err = reservePort(); err != nil {
+			return p, fmt.Errorf("find a free port on 127.0.0.1: %w", err)
 		}
-		ports[i] = port
 	}
-	return ports, nil
+	return p, nil
 }
 
 func reservePort() (int, error) {

@@ -8,6 +8,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
 // The contexts of a sandbox's kubeconfig, and the users behind them.
@@ -30,10 +32,8 @@ type credentials struct {
 // configuration. The components find the API server at componentURL, users at
 // its own.
 func prepare(o Options, h *home, p ports, componentURL string) (*credentials, error) {
-	for _, dir := range []string{h.pki(), h.logs()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("prepare the sandbox: %w", err)
-		}
+	if err := h.clear(); err != nil {
+		return nil, err
 	}
 	ca, err := writePKI(h)
 	if err != nil {
@@ -92,45 +92,49 @@ func writeSigningKey(h *home) error {
 	if err != nil {
 		return fmt.Errorf("make the key of service accounts: %w", err)
 	}
-	return errors.Join(
+	err = errors.Join(
 		os.WriteFile(h.path("pki", "service-account.key"), private, 0o600),
 		os.WriteFile(h.path("pki", "service-account.pub"), public, 0o600),
 	)
+	if err != nil {
+		return binaries.Explain("write the key of service accounts", err)
+	}
+	return nil
 }
 
 // writeKubeconfigs writes one kubeconfig for people and one for each component.
 func writeKubeconfigs(h *home, ca *authority, server, componentURL string) (*credentials, error) {
-	users := map[string][]string{ // by name, with their groups
-		AdminUser:         {"system:masters"},
-		OrdinaryUser:      nil,
-		ControllerManager: nil,
-		Scheduler:         nil,
-		Kwok:              {"system:masters"},
-	}
-	accounts := map[string]string{ // where the user's name is not the component's
-		ControllerManager: "system:kube-controller-manager",
-		Scheduler:         "system:kube-scheduler",
-	}
 	creds := &credentials{ca: encodeCert(ca.cert.Raw)}
-	issued := map[string]user{}
-	for name, groups := range users {
-		account := name
-		if mapped, ok := accounts[name]; ok {
-			account = mapped
-		}
-		p, err := ca.client(account, groups...)
-		if err != nil {
-			return nil, fmt.Errorf("issue certificate %s: %w", name, err)
-		}
-		issued[name] = user{name, p}
+	var err error
+	if creds.admin, err = ca.user(AdminUser, "system:masters"); err != nil {
+		return nil, err
 	}
-	creds.admin, creds.user = issued[AdminUser], issued[OrdinaryUser]
-	for _, component := range []string{ControllerManager, Scheduler, Kwok} {
-		if err := writeKubeconfig(kubeconfigOf(h, component), componentURL, creds.ca, issued[component]); err != nil {
+	if creds.user, err = ca.user(OrdinaryUser); err != nil {
+		return nil, err
+	}
+	for component, account := range map[string][]string{
+		ControllerManager: {"system:kube-controller-manager"},
+		Scheduler:         {"system:kube-scheduler"},
+		Kwok:              {"kwok", "system:masters"}, // it does what many kubelets do
+	} {
+		user, err := ca.user(account[0], account[1:]...)
+		if err != nil {
+			return nil, err
+		}
+		if err := writeKubeconfig(kubeconfigOf(h, component), componentURL, creds.ca, user); err != nil {
 			return nil, err
 		}
 	}
 	return creds, writeKubeconfig(h.path("kubeconfig"), server, creds.ca, creds.admin, creds.user)
+}
+
+// user issues a certificate for one who talks to the API server.
+func (a *authority) user(name string, groups ...string) (user, error) {
+	issued, err := a.client(name, groups...)
+	if err != nil {
+		return user{}, fmt.Errorf("issue certificate %s: %w", name, err)
+	}
+	return user{name, issued}, nil
 }
 
 //go:embed kwok/*.yaml
@@ -160,7 +164,7 @@ func writeConfiguration(o Options, h *home) error {
 	}
 	for file, content := range files {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			return fmt.Errorf("write the components' configuration: %w", err)
+			return binaries.Explain("write the components' configuration", err)
 		}
 	}
 	return nil

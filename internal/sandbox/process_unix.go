@@ -4,6 +4,9 @@ package sandbox
 
 import "syscall"
 
+// Mortal does nothing here; see below.
+func Mortal() *syscall.SysProcAttr { return nil }
+
 // childAttributes puts a component into a process group of its own, so that a
 // Ctrl-C meant for us does not reach it first. These systems have no signal for
 // a parent's death: there, the programs that package binaries builds watch

@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 )
@@ -47,18 +46,36 @@ func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) 
 // settle makes the cluster what a user of it expects, all at once: nodes, the
 // ordinary user's rights, the asked-for CRDs; and waits until all of it and what
 // the controllers make at the start is there.
-func settle(ctx context.Context, o Options, crds []*unstructured.Unstructured, config *rest.Config,
-	client kubernetes.Interface,
-) error {
+func (s *Sandbox) settle(ctx context.Context, o Options, crds []*unstructured.Unstructured, client kubernetes.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return createNodes(ctx, client, o.nodes()) })
-	group.Go(func() error { return awaitNodes(ctx, client, o) })
 	group.Go(func() error { return bindOrdinaryUser(ctx, client) })
-	group.Go(func() error { return installCRDs(ctx, config, crds) })
+	group.Go(func() error { return installCRDs(ctx, s.Config, crds) })
+	if o.nodes() > 0 {
+		group.Go(func() error { return createNodes(ctx, client, o.nodes()) })
+		group.Go(func() error { return s.blame(Kwok, awaitNodes(ctx, client, o)) })
+		group.Go(func() error { return s.blame(Kwok, awaitListener(ctx, s.ports.kubelet)) })
+	}
 	if o.runs("serviceaccount-controller") {
-		group.Go(func() error { return awaitDefaultServiceAccount(ctx, client) })
+		group.Go(func() error { return s.blame(ControllerManager, awaitDefaultServiceAccount(ctx, client)) })
 	}
 	return group.Wait()
+}
+
+// awaitListener returns when somebody answers on a port of ours.
+func awaitListener(ctx context.Context, port int) error {
+	tick := time.NewTicker(knock)
+	defer tick.Stop()
+	for {
+		connection, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return connection.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("nobody answers for the kubelets: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
 }
 
 // bindOrdinaryUser gives the ordinary user all rights the ordinary way.
@@ -69,7 +86,7 @@ func bindOrdinaryUser(ctx context.Context, client kubernetes.Interface) error {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: OrdinaryUser}},
 	}
 	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err != nil {
 		return fmt.Errorf("bind the ordinary user to cluster-admin: %w", err)
 	}
 	return nil
@@ -77,25 +94,18 @@ func bindOrdinaryUser(ctx context.Context, client kubernetes.Interface) error {
 
 func awaitNodes(ctx context.Context, client kubernetes.Interface, o Options) error {
 	missing := o.nodes()
-	if missing == 0 {
-		return nil
-	}
 	guarded := o.runs("node-lifecycle-controller")
 	ready := map[string]bool{}
 	nodes := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
 	_, err := watchtools.UntilWithSync(ctx, nodes, &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
 		node, ok := event.Object.(*corev1.Node)
-		if ok && !guarded {
-			node = node.DeepCopy()
-			node.Spec.Taints = nil // nobody will take them away
-		}
-		if ok && usable(node) {
+		if ok && usable(node, guarded) {
 			ready[node.Name] = true
 		}
 		return len(ready) >= missing, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for %d ready nodes, of which there are %d: %w", missing, len(ready), err)
+		return fmt.Errorf("wait for %d ready nodes, of which there are %d: %w", missing, len(ready), causeOf(ctx, err))
 	}
 	return nil
 }
@@ -107,7 +117,7 @@ func awaitDefaultServiceAccount(ctx context.Context, client kubernetes.Interface
 		return event.Type == watch.Added, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the service account of namespace default: %w", err)
+		return fmt.Errorf("wait for the service account of namespace default: %w", causeOf(ctx, err))
 	}
 	return nil
 }

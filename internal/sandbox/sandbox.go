@@ -14,17 +14,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
-// startTries bounds how often Start begins anew because a stranger took one of
-// its ports in the moment between choosing and listening.
-const startTries = 3
-
-// startTimeout is how long a control plane may take to become ready. It needs a
-// few seconds; a machine so busy that it needs this long is of no use.
-const startTimeout = 3 * time.Minute
+const (
+	// startTries bounds how often Start begins anew because a stranger took one
+	// of its ports in the moment between choosing and listening.
+	startTries = 3
+	// startTimeout is how long a control plane may take to become ready. It needs
+	// a few seconds; a machine so busy that it needs this long is of no use.
+	startTimeout = 3 * time.Minute
+	// aGoodWhile tells a component that gave up waiting for the API server from
+	// one that can't run at all.
+	aGoodWhile = 5 * time.Second
+	// momentOfTruth is how long an error waits for the death that explains it:
+	// requests fail before a process is reaped.
+	momentOfTruth = 200 * time.Millisecond
+)
 
 // A Sandbox is a running control plane.
 type Sandbox struct {
@@ -46,10 +54,15 @@ type Sandbox struct {
 	home       *home
 	forker     *forker
 	gate       *gate
+	ports      ports
 	components []*component
 	died       chan error
 	started    time.Time
 	stop       func() error
+
+	mu       sync.Mutex // guards what follows, and that nothing starts after the end
+	stopped  bool
+	accident error // the first death that nobody asked for
 }
 
 // Timing is how long a start took, from starting the first process.
@@ -58,19 +71,16 @@ type Timing struct {
 	Ready     time.Duration // until everything was ready
 }
 
+// Components lists the names of all components, in the order in which they
+// depend on each other.
+func Components() []string { return binaries.Names() }
+
 // Start starts a control plane and returns when it is ready: the API server says
 // so, the default namespace has its service account, the nodes are ready, and
 // the CRDs asked for are established. ctx bounds the start and nothing after it;
 // the sandbox runs until Stop or until this process ends.
 func Start(ctx context.Context, o Options) (*Sandbox, error) {
-	if err := o.validate(); err != nil {
-		return nil, err
-	}
-	crds, err := readCRDs(o.CRDs)
-	if err != nil {
-		return nil, err
-	}
-	programs, err := binaries.Locate(ctx, wanted(o), o.Progress)
+	crds, programs, err := prepareStart(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -78,44 +88,60 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
-		fmt.Errorf("not ready after %s", startTimeout))
+	ctx, cancel := boundedStart(ctx)
 	defer cancel()
 	for try := 1; ; try++ {
 		s, err := launch(ctx, o, crds, h, programs)
 		if err == nil {
 			return s, nil
 		}
-		if try == startTries || !errors.Is(err, errPortTaken) {
-			// The logs that the error points to stay until the next Start.
-			return nil, errors.Join(err, h.lock.Unlock())
+		if try < startTries && errors.Is(err, errPortTaken) {
+			continue
 		}
+		err = fmt.Errorf("start sandbox %s: %w", h.name(), err)
+		if errors.Is(err, context.Canceled) {
+			return nil, errors.Join(err, h.remove())
+		}
+		return nil, errors.Join(err, h.abandon(err))
 	}
 }
 
-// wanted lists the programs that the options need.
-func wanted(o Options) []string {
-	return slices.DeleteFunc(Components(), func(name string) bool {
-		return o.nodes() == 0 && (name == Scheduler || name == Kwok)
-	})
+// Prepare does ahead of time what takes long, and checks the options.
+func Prepare(ctx context.Context, o Options) error {
+	_, _, err := prepareStart(ctx, o)
+	return err
+}
+
+func prepareStart(ctx context.Context, o Options) (crds []*unstructured.Unstructured, programs map[string]string, err error) {
+	if err := o.validate(); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	if crds, err = readCRDs(o.CRDs); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	programs, err = binaries.Locate(ctx, o.components(), o.Progress)
+	return crds, programs, err
+}
+
+func boundedStart(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
 }
 
 // launch is one try to start. When it fails, nothing of it runs any more.
 func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h *home,
 	programs map[string]string,
 ) (_ *Sandbox, err error) {
-	free, err := reservePorts(3)
+	free, err := reservePorts()
 	if err != nil {
 		return nil, err
 	}
-	p := ports{etcd: free[0], apiServer: free[1], kubelet: free[2]}
-	gate, err := newGate(fmt.Sprintf("127.0.0.1:%d", p.apiServer))
+	gate, err := newGate(fmt.Sprintf("127.0.0.1:%d", free.apiServer))
 	if err != nil {
 		return nil, fmt.Errorf("listen on 127.0.0.1: %w", err)
 	}
 	s := &Sandbox{
 		Name: h.name(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(), PodLog: h.podLog(),
-		home: h, gate: gate, forker: newForker(), died: make(chan error, len(programs)), started: time.Now(),
+		home: h, gate: gate, ports: free, forker: newForker(), died: make(chan error, len(programs)), started: time.Now(),
 	}
 	s.stop = sync.OnceValue(s.end)
 	defer func() {
@@ -123,13 +149,13 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 			s.killAll()
 		}
 	}()
-	creds, err := prepare(o, h, p, "https://"+gate.address())
+	creds, err := prepare(o, h, free, "https://"+gate.address())
 	if err != nil {
 		return nil, err
 	}
-	s.Config = restConfig(loopbackURL(p.apiServer), creds.ca, creds.admin)
-	s.UserConfig = restConfig(loopbackURL(p.apiServer), creds.ca, creds.user)
-	if err := s.startAll(commands(o, h, p), programs); err != nil {
+	s.Config = restConfig(loopbackURL(free.apiServer), creds.ca, creds.admin)
+	s.UserConfig = restConfig(loopbackURL(free.apiServer), creds.ca, creds.user)
+	if err := s.startAll(ctx, commands(o, h, free), programs); err != nil {
 		return nil, err
 	}
 	return s, s.becomeReady(ctx, o, crds)
@@ -137,24 +163,22 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 
 // startAll starts every component, one right after the other: they wait for each
 // other by themselves.
-func (s *Sandbox) startAll(lines map[string][]string, programs map[string]string) error {
+func (s *Sandbox) startAll(ctx context.Context, lines map[string][]string, programs map[string]string) error {
+	s.started = time.Now()
 	for _, name := range Components() {
 		args, ok := lines[name]
 		if !ok {
 			continue
 		}
 		c := &component{
-			name: name, program: programs[name], args: args, forker: s.forker,
-			log:  filepath.Join(s.Logs, name+".log"),
-			died: s.report,
-		}
-		if err := os.Truncate(c.log, 0); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err // the log of a try before this one
+			name: name, program: programs[name], args: args, forker: s.forker, home: s.home.dir,
+			log: filepath.Join(s.Logs, name+".log"), died: s.report,
 		}
 		s.components = append(s.components, c)
-		if err := c.start(); err != nil {
+		if err := s.restart(c); err != nil {
 			return err
 		}
+		klog.FromContext(ctx).V(1).Info("started", "component", name, "pid", c.pid(), "program", c.program, "args", args)
 	}
 	return s.publish()
 }
@@ -165,67 +189,122 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	settled := make(chan struct{})
-	group.Go(func() error {
-		select {
-		case err := <-s.died:
-			return err
-		case <-settled:
-			return nil
-		case <-ctx.Done():
-			return nil
-		}
-	})
-	group.Go(func() error {
-		defer close(settled)
+	err = s.whileAlive(ctx, func(ctx context.Context) error {
 		if err := awaitOK(ctx, client, "/readyz"); err != nil {
-			return err
+			return s.blame(APIServer, err)
 		}
 		s.Took.APIServer = time.Since(s.started)
 		s.gate.open()
-		return settle(ctx, o, crds, s.Config, client)
+		return s.settle(ctx, o, crds, client)
 	})
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("start sandbox %s: %w", s.Name, s.cause(err))
+	if err != nil {
+		return err
 	}
 	s.Took.Ready = time.Since(s.started)
+	klog.FromContext(ctx).V(1).Info("ready", "sandbox", s.Name, "apiServer", s.Took.APIServer, "everything", s.Took.Ready)
 	return s.publish()
 }
 
-// cause prefers the death of a component to what came of it.
-func (s *Sandbox) cause(err error) error {
+// whileAlive runs do until it returns, and ends its context when a component
+// dies. Such a death explains any error; it is what is returned then.
+func (s *Sandbox) whileAlive(ctx context.Context, do func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	done := make(chan struct{})
+	group.Go(func() error {
+		select {
+		case death := <-s.died:
+			return death
+		case <-done:
+			return nil
+		}
+	})
+	group.Go(func() error {
+		defer close(done)
+		return do(ctx)
+	})
+	err := group.Wait()
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
 	select {
 	case death := <-s.died:
 		return death
-	default:
+	case <-time.After(momentOfTruth):
 		return err
 	}
 }
 
-// report passes a death on, to whoever listens. That the first ones are not lost
-// is enough.
-func (s *Sandbox) report(c *component) {
+// blame adds what the component says that kept us waiting.
+func (s *Sandbox) blame(component string, err error) error {
+	if c, findErr := s.find(component); findErr == nil && !errors.Is(err, context.Canceled) {
+		return c.blame(err)
+	}
+	return err
+}
+
+// report passes a death on, to whoever listens; that the first ones are not lost
+// is enough. What only gave up waiting for the API server is started again.
+func (s *Sandbox) report(c *component, p *process) {
+	if !s.gate.isOpen() && c.name != APIServer && c.name != Etcd && time.Since(p.started) > aGoodWhile {
+		if s.restart(c) == nil {
+			return
+		}
+	}
+	death := c.deathError(p)
+	s.mu.Lock()
+	if s.accident == nil {
+		s.accident = death
+	}
+	s.mu.Unlock()
 	select {
-	case s.died <- c.deathError():
+	case s.died <- death:
 	default:
 	}
+	_ = s.publish() // for others to see; who listens knows already
 }
 
 // Died returns a channel that reports each component which ended by itself.
 func (s *Sandbox) Died() <-chan error { return s.died }
 
-// Stop ends all processes and removes everything. It may be called any number of
-// times, from anywhere.
+// publish tells other processes how things stand.
+func (s *Sandbox) publish() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil
+	}
+	state := State{
+		Name: s.Name, PID: os.Getpid(), Started: s.started, Ready: s.Took.Ready > 0,
+		Server: s.Config.Host, Kubeconfig: s.Kubeconfig, Logs: s.Logs,
+	}
+	for _, c := range s.components {
+		pid := c.pid()
+		state.Ready = state.Ready && pid != 0
+		state.Components = append(state.Components, ComponentState{Name: c.name, PID: pid, Log: c.log})
+	}
+	return s.home.publish(state)
+}
+
+// Stop ends all processes and removes everything; after an accident, the logs
+// stay until the next Start. It may be called any number of times, from anywhere.
 func (s *Sandbox) Stop() error { return s.stop() }
 
 func (s *Sandbox) end() error {
 	s.killAll()
+	s.mu.Lock()
+	accident := s.accident
+	s.mu.Unlock()
+	if accident != nil {
+		return s.home.abandon(accident)
+	}
 	return s.home.remove()
 }
 
 // killAll is quick rather than kind: there is nothing to save.
 func (s *Sandbox) killAll() {
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
 	s.gate.close()
 	for _, c := range slices.Backward(s.components) {
 		c.kill()

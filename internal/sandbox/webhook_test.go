@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -17,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -51,16 +54,14 @@ func TestWebhookIsReachedByURL(t *testing.T) {
 	defer configurations.Delete(t.Context(), webhook.Name, metav1.DeleteOptions{})
 
 	// It takes a moment until the API server has seen its new configuration.
-	for {
+	var refusal error
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "secret-"}}
-		_, err := client.CoreV1().Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{})
-		if err == nil {
-			continue
-		}
-		if !strings.Contains(err.Error(), "refused by the test") {
-			t.Fatal(err)
-		}
-		return
+		_, refusal = client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return refusal != nil, nil
+	})
+	if err != nil || !strings.Contains(refusal.Error(), "refused by the test") {
+		t.Errorf("the webhook refused nothing: %v, %v", err, refusal)
 	}
 }
 
@@ -107,7 +108,9 @@ func TestAggregatedAPIIsReachedByExternalName(t *testing.T) {
 	}
 	defer apiServices.Delete(t.Context(), apiService.GetName(), metav1.DeleteOptions{})
 
-	if _, err := sandbox.Await(t.Context(), apiServices, apiService.GetName(), sandbox.HasCondition("Available")); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := sandbox.Await(ctx, apiServices, apiService.GetName(), sandbox.HasCondition("Available")); err != nil {
 		t.Fatal(err)
 	}
 	found, err := client.Discovery().ServerResourcesForGroupVersion("aggregated.example.com/v1")

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+)
+
+func newSandboxExec(streams Streams) *cobra.Command {
+	var flags startFlags
+	command := &cobra.Command{
+		Use:   "exec -- COMMAND [ARGUMENT...]",
+		Short: "Run a command with a sandbox of its own, and exit with its code",
+		Long: `Start a sandbox, run a command with KUBECONFIG set to it, stop the sandbox, and
+exit with the command's code.`,
+		Example: `  runlevel sandbox exec -- kubectl get nodes
+  runlevel sandbox exec --nodes 3 -- go test ./...`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			o, err := flags.options(streams.Err)
+			if err != nil {
+				return err
+			}
+			program, err := exec.LookPath(args[0])
+			if err != nil {
+				return misuse{fmt.Errorf("run %s: %w", args[0], err)}
+			}
+			return runWith(command.Context(), o, append([]string{program}, args[1:]...), streams)
+		},
+	}
+	command.Flags().SetInterspersed(false) // what follows COMMAND is the command's
+	addStartFlags(command, &flags)
+	return command
+}
+
+// runWith runs a command line with a sandbox that lasts as long.
+func runWith(ctx context.Context, o sandbox.Options, line []string, streams Streams) (err error) {
+	s, err := sandbox.Start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if stopErr := s.Stop(); stopErr != nil {
+			err = errors.Join(err, stopErr)
+		}
+	}()
+	// The thread must live as long as the command, which dies with it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	command := exec.Command(line[0], line[1:]...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
+	command.Stdin, command.Stdout, command.Stderr = streams.In, streams.Out, streams.Err
+	command.SysProcAttr = sandbox.Mortal()
+	if err := command.Start(); err != nil {
+		return err
+	}
+	defer forward(command.Process)()
+	return statusOf(command.Wait())
+}
+
+// forward passes a request to end on to the command. A Ctrl-C at the terminal
+// reaches it without us, and whether to end then is its own choice: an
+// interactive shell does not.
+func forward(command *os.Process) (stop func()) {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM)
+	go func() {
+		for range asked {
+			_ = command.Signal(syscall.SIGTERM) // it may just have ended
+		}
+	}()
+	return func() {
+		signal.Stop(asked)
+		close(asked)
+	}
+}
+
+// statusOf turns the end of a command into our exit code.
+func statusOf(err error) error {
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) {
+		return err
+	}
+	if status, ok := ended.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return exitStatus(128 + int(status.Signal())) // as shells say it
+	}
+	return exitStatus(ended.ExitCode())
+}
