@@ -136,19 +136,25 @@ func TestStopEndsAllHoweverOftenItIsCalled(t *testing.T) {
 	}
 }
 
-// awaitServiceAccount makes a namespace and waits until a controller has given
-// it its service account.
-func awaitServiceAccount(t *testing.T, client kubernetes.Interface) {
+func newNamespace(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "after-"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return made.Name
+}
+
+// awaitServiceAccount makes a namespace and waits until a controller has given
+// it its service account.
+func awaitServiceAccount(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	made := newNamespace(t, client)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	accounts, err := client.CoreV1().ServiceAccounts(made.Name).Watch(ctx, metav1.ListOptions{})
+	accounts, err := client.CoreV1().ServiceAccounts(made).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

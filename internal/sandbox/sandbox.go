@@ -60,7 +60,9 @@ type Sandbox struct {
 	started    time.Time
 	stop       func() error
 
-	mu       sync.Mutex // guards what follows, and that nothing starts after the end
+	// mu guards what follows, the state that others see, and that nothing starts
+	// after the end.
+	mu       sync.Mutex
 	stopped  bool
 	accident error // the first death that nobody asked for
 }
@@ -200,7 +202,9 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
 	s.Took.Ready = time.Since(s.started)
+	s.mu.Unlock()
 	klog.FromContext(ctx).V(1).Info("ready", "sandbox", s.Name, "apiServer", s.Took.APIServer, "everything", s.Took.Ready)
 	return s.publish()
 }

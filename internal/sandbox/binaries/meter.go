@@ -33,7 +33,7 @@ func newMeter(out io.Writer) *meter {
 	m := &meter{
 		out: out, terminal: ok && term.IsTerminal(int(file.Fd())),
 		began: time.Now(), stop: make(chan struct{}),
-		status: func() string { return "looking at the modules" },
+		status: func() string { return "" },
 	}
 	m.stopped.Go(m.show)
 	return m
@@ -42,7 +42,12 @@ func newMeter(out io.Writer) *meter {
 // downloading counts the modules that the go command says it downloads.
 func (m *meter) downloading() func(line string) bool {
 	count := 0
-	m.set(func() string { return fmt.Sprintf("downloading modules: %d", count) })
+	m.set(func() string {
+		if count == 0 {
+			return "looking at the modules"
+		}
+		return fmt.Sprintf("downloading modules: %d", count)
+	})
 	return func(line string) bool {
 		if !strings.HasPrefix(line, "go: downloading ") {
 			return false
