@@ -112,7 +112,7 @@ func exitCode(err error, stderr io.Writer) int {
 	if status, ok := err.(exitStatus); ok { // and nothing else went wrong
 		return int(status)
 	}
-	fmt.Fprintf(stderr, "runlevel: %v\n", err)
+	fmt.Fprintln(stderr, "runlevel:", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	var status exitStatus
 	var wrongCall misuse
 	switch {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -39,13 +40,18 @@ func Await(ctx context.Context, resource dynamic.ResourceInterface, name string,
 	return last, nil
 }
 
-// causeOf says why a watch ended: if ctx did, for its reason, which the watch
-// tools do not pass on.
+// causeOf says why a wait ended with err: if it was ctx that ended, for that
+// reason, which not all who wait pass on. Whatever cancelled it, it is
+// context.Canceled.
 func causeOf(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
+	switch {
+	case ctx.Err() == nil:
+		return err
+	case errors.Is(ctx.Err(), context.Canceled):
+		return context.Canceled
+	default:
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
-	return err
 }
 
 // HasCondition is a condition for Await: the object's status has that one, and

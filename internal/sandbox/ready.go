@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -36,7 +35,7 @@ func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) 
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the API server is not ready: %w", errors.Join(context.Cause(ctx), err))
+			return fmt.Errorf("the API server is not ready: %w", causeOf(ctx, err))
 		case <-tick.C:
 		}
 	}
@@ -72,7 +71,7 @@ func awaitListener(ctx context.Context, port int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("nobody answers for the kubelets: %w", context.Cause(ctx))
+			return fmt.Errorf("nobody answers for the kubelets: %w", causeOf(ctx, err))
 		case <-tick.C:
 		}
 	}
