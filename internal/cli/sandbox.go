@@ -183,13 +183,16 @@ func newSandboxLogs(streams Streams) *cobra.Command {
 		Example: `  runlevel sandbox logs kube-apiserver
   runlevel sandbox logs kwok --follow`,
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: slices.Clone(sandbox.Components()),
+		ValidArgs: sandbox.Components(),
 		RunE: func(command *cobra.Command, args []string) error {
 			state, err := sandbox.Find(name)
 			if err != nil {
 				return hinted(err)
 			}
 			i := slices.IndexFunc(state.Components, func(c sandbox.ComponentState) bool { return c.Name == args[0] })
+			if len(state.Components) == 0 {
+				return fmt.Errorf("sandbox %s is still starting", name)
+			}
 			if i < 0 {
 				return fmt.Errorf("sandbox %s has no %s: it was started without nodes", name, args[0])
 			}

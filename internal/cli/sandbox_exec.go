@@ -60,27 +60,37 @@ func runWith(ctx context.Context, o sandbox.Options, line []string, streams Stre
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
 	command.Stdin, command.Stdout, command.Stderr = streams.In, streams.Out, streams.Err
 	command.SysProcAttr = sandbox.Mortal()
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM)
+	defer signal.Stop(asked)
+	if ctx.Err() != nil {
+		return ctx.Err() // just now
+	}
 	if err := command.Start(); err != nil {
 		return err
 	}
-	defer forward(command.Process)()
-	return statusOf(command.Wait())
+	err = statusOf(await(command, asked))
+	select {
+	case death := <-s.Died(): // which may be why
+		return errors.Join(err, death)
+	default:
+		return err
+	}
 }
 
-// forward passes a request to end on to the command. A Ctrl-C at the terminal
-// reaches it without us, and whether to end then is its own choice: an
-// interactive shell does not.
-func forward(command *os.Process) (stop func()) {
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGTERM)
-	go func() {
-		for range asked {
-			_ = command.Signal(syscall.SIGTERM) // it may just have ended
+// await waits for the end of a command, and passes a request to end on to it. A
+// Ctrl-C at the terminal reaches it without us, and whether to end then is its own
+// choice: an interactive shell does not.
+func await(command *exec.Cmd, asked <-chan os.Signal) error {
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case request := <-asked:
+			_ = command.Process.Signal(request) // it may just have ended
 		}
-	}()
-	return func() {
-		signal.Stop(asked)
-		close(asked)
 	}
 }
 

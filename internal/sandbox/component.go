@@ -45,9 +45,12 @@ type process struct {
 	cmd     *exec.Cmd
 	started time.Time
 	logged  int64 // how long the log was before
-	asked   bool  // somebody wants it to end; guarded by component.mu
 	ended   chan struct{}
 	err     error // how it ended; read after ended is closed
+
+	// Somebody wants it to end, at once or in its own time; guarded by
+	// component.mu.
+	killed, terminated bool
 }
 
 // start runs the program, appending to its log.
@@ -103,7 +106,7 @@ func (c *component) await(p *process) {
 	p.err = p.cmd.Wait()
 	c.mu.Lock()
 	c.running = nil
-	asked := p.asked
+	asked := p.killed || p.terminated
 	c.mu.Unlock()
 	close(p.ended)
 	if !asked {
@@ -114,14 +117,14 @@ func (c *component) await(p *process) {
 // kill ends the process at once, as kill -9 does, and returns when it is gone.
 // To kill what does not run is no error.
 func (c *component) kill() {
-	if p := c.signal(os.Kill); p != nil {
+	if p := c.end(os.Kill, func(p *process) { p.killed = true }); p != nil {
 		<-p.ended
 	}
 }
 
 // terminate asks the process to end and waits until it has.
 func (c *component) terminate(ctx context.Context) error {
-	p := c.signal(syscall.SIGTERM)
+	p := c.end(syscall.SIGTERM, func(p *process) { p.terminated = true })
 	if p == nil {
 		return nil
 	}
@@ -130,19 +133,23 @@ func (c *component) terminate(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		c.mu.Lock()
-		p.asked = false // should it end later, that is news
-		c.mu.Unlock()
+		defer c.mu.Unlock()
+		if c.running != p {
+			return nil // just now
+		}
+		p.terminated = false // should it end later, that is news
 		return fmt.Errorf("%s has not ended yet: %w", c.name, context.Cause(ctx))
 	}
 }
 
-// signal sends a signal that means the end, and returns whom it was sent to.
-func (c *component) signal(sig os.Signal) *process {
+// end sends a signal that means the end, after it is noted that somebody wants
+// it, and returns the process.
+func (c *component) end(signal os.Signal, note func(*process)) *process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running != nil {
-		c.running.asked = true
-		_ = c.running.cmd.Process.Signal(sig) // it may just have ended
+		note(c.running)
+		_ = c.running.cmd.Process.Signal(signal) // it may just have ended
 	}
 	return c.running
 }

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -57,7 +58,8 @@ func (s *Sandbox) Resume(ctx context.Context, component string) error {
 		return awaitOK(ctx, client, "/readyz", "/api/v1/namespaces/default")
 	})
 	if err != nil {
-		return fmt.Errorf("resume %s: %w", component, err)
+		c.kill() // so that it can be tried again
+		return errors.Join(fmt.Errorf("resume %s: %w", component, err), s.publish())
 	}
 	s.gate.open()
 	return s.publish()
@@ -67,8 +69,8 @@ func (s *Sandbox) Resume(ctx context.Context, component string) error {
 func (s *Sandbox) restart(c *component) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
-		return fmt.Errorf("start %s: the sandbox has been stopped", c.name)
+	if isClosed(s.stopping) {
+		return fmt.Errorf("start %s: %w", c.name, errStopped)
 	}
 	return c.start()
 }

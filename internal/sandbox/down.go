@@ -31,7 +31,7 @@ func Down(ctx context.Context, name string) error {
 		if err := owner.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return fmt.Errorf("stop sandbox %s: %w", name, err)
 		}
-		gone, err := awaitEnd(ctx, name)
+		gone, err := awaitEnd(ctx, state)
 		if gone || err != nil {
 			return err
 		}
@@ -40,16 +40,17 @@ func Down(ctx context.Context, name string) error {
 }
 
 // awaitEnd looks for a while whether a sandbox is gone.
-func awaitEnd(ctx context.Context, name string) (bool, error) {
+func awaitEnd(ctx context.Context, was State) (bool, error) {
 	deadline, tick := time.After(patience), time.NewTicker(glance)
 	defer tick.Stop()
 	for {
-		if _, err := Find(name); errors.Is(err, ErrNotRunning) {
+		now, err := Find(was.Name)
+		if errors.Is(err, ErrNotRunning) || (err == nil && now.PID != was.PID) {
 			return true, nil
 		}
 		select {
 		case <-ctx.Done():
-			return false, fmt.Errorf("wait until sandbox %s has stopped: %w", name, context.Cause(ctx))
+			return false, fmt.Errorf("wait until sandbox %s has stopped: %w", was.Name, context.Cause(ctx))
 		case <-deadline:
 			return false, nil
 		case <-tick.C:

@@ -24,6 +24,9 @@ const (
 // they name included. Nothing was started.
 var ErrOptions = errors.New("wrong options")
 
+// errStopped is why nothing goes on after Stop.
+var errStopped = errors.New("the sandbox has been stopped")
+
 // errPortTaken marks the one way to fail that another try may mend.
 var errPortTaken = errors.New("another program took its port; try again")
 

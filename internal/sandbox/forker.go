@@ -1,9 +1,6 @@
 package sandbox
 
-import (
-	"errors"
-	"runtime"
-)
+import "runtime"
 
 // A forker starts child processes from one thread that lives until close.
 //
@@ -40,7 +37,7 @@ func (f *forker) do(start func() error) error {
 	case f.jobs <- func() { result <- start() }:
 		return <-result
 	case <-f.closed:
-		return errors.New("the sandbox has been stopped")
+		return errStopped
 	}
 }
 

@@ -1,9 +1,11 @@
 package sandbox
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // A gate stands between the components and the API server: it takes their
@@ -74,8 +76,12 @@ func (g *gate) serve() {
 	defer close(g.closed)
 	for {
 		client, err := g.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
 		if err != nil {
-			return // the listener is closed
+			<-time.After(knock) // out of files, most likely; that passes
+			continue
 		}
 		go g.pass(client)
 	}

@@ -91,7 +91,13 @@ func claim(name string) (*home, error) {
 		case !free:
 			return fmt.Errorf("sandbox %s %w: stop it, or choose another name", name, ErrRunning)
 		}
-		return h.publish(State{Name: name, PID: os.Getpid(), Started: time.Now(), Logs: h.logs()})
+		err := h.publish(State{
+			Name: name, PID: os.Getpid(), Started: time.Now(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(),
+		})
+		if err != nil {
+			return errors.Join(err, os.RemoveAll(h.dir), h.lock.Unlock())
+		}
+		return nil
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -63,8 +62,9 @@ type Sandbox struct {
 	// mu guards what follows, the state that others see, and that nothing starts
 	// after the end.
 	mu       sync.Mutex
-	stopped  bool
-	accident error // the first death that nobody asked for
+	stopping chan struct{} // closed when it is to end
+	accident error         // the first death that nobody asked for
+	alarms   []chan error  // where else to tell of deaths
 }
 
 // Timing is how long a start took, from starting the first process.
@@ -143,7 +143,7 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 	}
 	s := &Sandbox{
 		Name: h.name(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(), PodLog: h.podLog(),
-		home: h, gate: gate, ports: free, forker: newForker(), died: make(chan error, len(programs)), started: time.Now(),
+		home: h, gate: gate, ports: free, forker: newForker(), died: make(chan error, len(programs)), stopping: make(chan struct{}),
 	}
 	s.stop = sync.OnceValue(s.end)
 	defer func() {
@@ -157,85 +157,112 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 	}
 	s.Config = restConfig(loopbackURL(free.apiServer), creds.ca, creds.admin)
 	s.UserConfig = restConfig(loopbackURL(free.apiServer), creds.ca, creds.user)
-	if err := s.startAll(ctx, commands(o, h, free), programs); err != nil {
-		return nil, err
+	s.components = s.newComponents(commands(o, h, free), programs)
+	return s, s.whileAlive(ctx, func(ctx context.Context) error {
+		if err := s.startAll(ctx); err != nil {
+			return err
+		}
+		return s.becomeReady(ctx, o, crds)
+	})
+}
+
+func (s *Sandbox) newComponents(lines map[string][]string, programs map[string]string) []*component {
+	var components []*component
+	for _, name := range Components() {
+		if args, ok := lines[name]; ok {
+			components = append(components, &component{
+				name: name, program: programs[name], args: args, forker: s.forker, home: s.home.dir,
+				log: filepath.Join(s.Logs, name+".log"), died: s.report,
+			})
+		}
 	}
-	return s, s.becomeReady(ctx, o, crds)
+	return components
 }
 
 // startAll starts every component, one right after the other: they wait for each
 // other by themselves.
-func (s *Sandbox) startAll(ctx context.Context, lines map[string][]string, programs map[string]string) error {
+func (s *Sandbox) startAll(ctx context.Context) error {
 	s.started = time.Now()
-	for _, name := range Components() {
-		args, ok := lines[name]
-		if !ok {
-			continue
-		}
-		c := &component{
-			name: name, program: programs[name], args: args, forker: s.forker, home: s.home.dir,
-			log: filepath.Join(s.Logs, name+".log"), died: s.report,
-		}
-		s.components = append(s.components, c)
+	for _, c := range s.components {
 		if err := s.restart(c); err != nil {
 			return err
 		}
-		klog.FromContext(ctx).V(1).Info("started", "component", name, "pid", c.pid(), "program", c.program, "args", args)
+		klog.FromContext(ctx).V(1).Info("started", "component", c.name, "pid", c.pid(), "program", c.program, "args", c.args)
 	}
 	return s.publish()
 }
 
-// becomeReady waits until everything is, or until a component has died.
+// becomeReady waits until everything is.
 func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructured.Unstructured) error {
 	client, err := kubernetes.NewForConfig(s.Config)
 	if err != nil {
 		return err
 	}
-	err = s.whileAlive(ctx, func(ctx context.Context) error {
-		if err := awaitOK(ctx, client, "/readyz"); err != nil {
-			return s.blame(APIServer, err)
-		}
-		s.Took.APIServer = time.Since(s.started)
-		s.gate.open()
-		return s.settle(ctx, o, crds, client)
-	})
-	if err != nil {
+	if err := awaitOK(ctx, client, "/readyz"); err != nil {
+		return s.blame(APIServer, err)
+	}
+	apiServer := time.Since(s.started)
+	s.gate.open()
+	if err := s.settle(ctx, o, crds, client); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.Took.Ready = time.Since(s.started)
+	s.Took = Timing{APIServer: apiServer, Ready: time.Since(s.started)}
 	s.mu.Unlock()
 	klog.FromContext(ctx).V(1).Info("ready", "sandbox", s.Name, "apiServer", s.Took.APIServer, "everything", s.Took.Ready)
 	return s.publish()
 }
 
 // whileAlive runs do until it returns, and ends its context when a component
-// dies. Such a death explains any error; it is what is returned then.
+// dies or the sandbox is stopped. A death explains any error; it is what is
+// returned then.
 func (s *Sandbox) whileAlive(ctx context.Context, do func(context.Context) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	done := make(chan struct{})
-	group.Go(func() error {
-		select {
-		case death := <-s.died:
-			return death
-		case <-done:
-			return nil
-		}
-	})
-	group.Go(func() error {
-		defer close(done)
-		return do(ctx)
-	})
-	err := group.Wait()
+	alarm := s.setAlarm()
+	defer s.removeAlarm(alarm)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result := make(chan error, 1)
+	go func() { result <- do(ctx) }()
+
+	var reason error
+	select {
+	case reason = <-alarm:
+	case <-s.stopping:
+		reason = errStopped
+	case err := <-result:
+		return explained(err, alarm)
+	}
+	cancel()
+	<-result
+	return reason
+}
+
+// explained prefers the death of a component to what came of it.
+func explained(err error, alarm <-chan error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
 	select {
-	case death := <-s.died:
+	case death := <-alarm:
 		return death
 	case <-time.After(momentOfTruth):
 		return err
 	}
+}
+
+// setAlarm returns a channel that gets the next death.
+func (s *Sandbox) setAlarm() chan error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	alarm := make(chan error, 1)
+	s.alarms = append(s.alarms, alarm)
+	return alarm
+}
+
+func (s *Sandbox) removeAlarm(alarm chan error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alarms = slices.DeleteFunc(s.alarms, func(a chan error) bool { return a == alarm })
 }
 
 // blame adds what the component says that kept us waiting.
@@ -246,8 +273,7 @@ func (s *Sandbox) blame(component string, err error) error {
 	return err
 }
 
-// report passes a death on, to whoever listens; that the first ones are not lost
-// is enough. What only gave up waiting for the API server is started again.
+// report passes a death on to whoever listens. What only gave up waiting for the API server is started again.
 func (s *Sandbox) report(c *component, p *process) {
 	if !s.gate.isOpen() && c.name != APIServer && c.name != Etcd && time.Since(p.started) > aGoodWhile {
 		if s.restart(c) == nil {
@@ -259,11 +285,13 @@ func (s *Sandbox) report(c *component, p *process) {
 	if s.accident == nil {
 		s.accident = death
 	}
-	s.mu.Unlock()
-	select {
-	case s.died <- death:
-	default:
+	for _, listener := range slices.Concat(s.alarms, []chan error{s.died}) {
+		select {
+		case listener <- death:
+		default: // it has one already
+		}
 	}
+	s.mu.Unlock()
 	_ = s.publish() // for others to see; who listens knows already
 }
 
@@ -274,7 +302,7 @@ func (s *Sandbox) Died() <-chan error { return s.died }
 func (s *Sandbox) publish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped {
+	if isClosed(s.stopping) {
 		return nil
 	}
 	state := State{
@@ -307,7 +335,7 @@ func (s *Sandbox) end() error {
 // killAll is quick rather than kind: there is nothing to save.
 func (s *Sandbox) killAll() {
 	s.mu.Lock()
-	s.stopped = true
+	close(s.stopping)
 	s.mu.Unlock()
 	s.gate.close()
 	for _, c := range slices.Backward(s.components) {
