@@ -151,7 +151,7 @@ func upDetached(ctx context.Context, o sandbox.Options, format output, streams S
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- owner.Wait() }()
-	if err := awaitReady(ctx, o.Name, owner.Process.Pid, ended); err != nil {
+	if err := awaitReady(ctx, o.Name, owner.Process, ended); err != nil {
 		return detachError(said.Name(), err)
 	}
 	return printReady(streams.Out, o.Name, format)
@@ -159,25 +159,36 @@ func upDetached(ctx context.Context, o sandbox.Options, format output, streams S
 
 // awaitReady waits until the sandbox of that owner is ready. When it fails, the
 // owner has ended.
-func awaitReady(ctx context.Context, name string, owner int, ended <-chan error) error {
+func awaitReady(ctx context.Context, name string, owner *os.Process, ended <-chan error) error {
 	tick := time.NewTicker(lookForMore)
 	defer tick.Stop()
 	for {
 		state, err := sandbox.Find(name)
-		if err == nil && state.Ready && state.PID == owner {
+		if err == nil && state.Ready && state.PID == owner.Pid {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			if process, err := os.FindProcess(owner); err == nil {
-				_ = process.Signal(syscall.SIGTERM)
-			}
-			<-ended
+			end(owner, ended)
 			return ctx.Err()
 		case err := <-ended:
 			return errors.Join(errOwnerEnded, err)
 		case <-tick.C:
 		}
+	}
+}
+
+// ownerPatience is how long the owner of a sandbox may take to stop it.
+const ownerPatience = 10 * time.Second
+
+// end asks the owner to end, and makes it if it does not.
+func end(owner *os.Process, ended <-chan error) {
+	_ = owner.Signal(syscall.SIGTERM) // it may just have ended
+	select {
+	case <-ended:
+	case <-time.After(ownerPatience):
+		_ = owner.Kill()
+		<-ended
 	}
 }
 

@@ -147,6 +147,28 @@ func newNamespace(t *testing.T, client kubernetes.Interface) string {
 	return made.Name
 }
 
+func TestStopEndsAResumeThatWaits(t *testing.T) {
+	s := startOwn(t, sandbox.Options{Nodes: sandbox.NoNodes})
+	for _, component := range []string{sandbox.APIServer, sandbox.Etcd} {
+		if err := s.Kill(component); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resumed := make(chan error, 1)
+	go func() { resumed <- s.Resume(t.Context(), sandbox.APIServer) }() // which can't become ready without etcd
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-resumed:
+		if err == nil || !strings.Contains(err.Error(), "has been stopped") {
+			t.Errorf("the resume ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the resume goes on waiting")
+	}
+}
+
 // awaitServiceAccount makes a namespace and waits until a controller has given
 // it its service account.
 func awaitServiceAccount(t *testing.T, client kubernetes.Interface) {

@@ -30,12 +30,10 @@ const crdsAtOnce = 8
 
 // installCRDs creates CustomResourceDefinitions and waits until each is
 // established, and its versions are served.
-func installCRDs(ctx context.Context, config *rest.Config, crds []*unstructured.Unstructured) error {
+func installCRDs(ctx context.Context, config *rest.Config, client kubernetes.Interface,
+	crds []*unstructured.Unstructured,
+) error {
 	definitions, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ func claim(name string) (*home, error) {
 	}
 	h := openHome(dir, name)
 	return h, exclusively(dir, func() error {
-		sweep(dir, func(State) bool { return true })
+		sweep(dir, failedToo)
 		if err := os.MkdirAll(h.dir, 0o700); err != nil {
 			return binaries.Explain("make the folder of sandbox "+name, err)
 		}
@@ -116,10 +116,12 @@ func exclusively(dir string, do func() error) error {
 	return errors.Join(do(), lock.Unlock())
 }
 
-// sweep removes the homes whose owners are gone, if forget says so of their last
-// state, and returns the states of the others. What can't be removed now is left
-// for the next time.
-func sweep(dir string, forget func(State) bool) []State {
+// failedToo has sweep remove also what tells of a failure.
+const failedToo = true
+
+// sweep removes the homes whose owners are gone, and returns the states of the
+// others. What can't be removed now is left for the next time.
+func sweep(dir string, failed bool) []State {
 	var states []State
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
@@ -130,7 +132,7 @@ func sweep(dir string, forget func(State) bool) []State {
 		state, err := h.read()
 		free, lockErr := h.lock.TryLock()
 		switch {
-		case lockErr == nil && free && (state.Failure == "" || forget(state)):
+		case lockErr == nil && free && (failed || state.Failure == ""):
 			_ = os.RemoveAll(h.dir)
 		case err == nil:
 			states = append(states, state)
@@ -189,7 +191,11 @@ func (h *home) publish(state State) error {
 		return err
 	}
 	draft := h.path(stateFile + ".new")
-	if err := errors.Join(os.WriteFile(draft, content, 0o600), os.Rename(draft, h.path(stateFile))); err != nil {
+	err = os.WriteFile(draft, content, 0o600)
+	if err == nil {
+		err = os.Rename(draft, h.path(stateFile))
+	}
+	if err != nil {
 		return binaries.Explain("write the sandbox's state", err)
 	}
 	return nil
@@ -214,7 +220,7 @@ func List() ([]State, error) {
 	}
 	var states []State
 	err = exclusively(dir, func() error {
-		states = sweep(dir, func(State) bool { return false })
+		states = sweep(dir, !failedToo)
 		return nil
 	})
 	return states, err

@@ -48,7 +48,7 @@ func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) 
 func (s *Sandbox) settle(ctx context.Context, o Options, crds []*unstructured.Unstructured, client kubernetes.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return bindOrdinaryUser(ctx, client) })
-	group.Go(func() error { return installCRDs(ctx, s.Config, crds) })
+	group.Go(func() error { return installCRDs(ctx, s.Config, client, crds) })
 	if o.nodes() > 0 {
 		group.Go(func() error { return createNodes(ctx, client, o.nodes()) })
 		group.Go(func() error { return s.blame(Kwok, awaitNodes(ctx, client, o)) })

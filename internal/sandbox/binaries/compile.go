@@ -78,6 +78,7 @@ func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line stri
 			said = append(said, lines.Text())
 		}
 	}
+	_, _ = io.Copy(io.Discard, stderr) // after a line too long, so that nobody blocks
 	if err := cmd.Wait(); err != nil {
 		return failure(ctx, args[0], err, said)
 	}
@@ -98,7 +99,7 @@ func failure(ctx context.Context, verb string, err error, said []string) error {
 // advice recognizes what a user can do something about.
 func advice(said string) string {
 	hints := []struct{ sign, advice string }{
-		{"no space left on device", "there is no space left: free some, or set GOCACHE, GOMODCACHE, GOTMPDIR or XDG_CACHE_HOME to a folder on another disk"},
+		{"no space left on device", "there is no space left: free some, or set GOCACHE, GOMODCACHE" + orCacheVariable() + " to a folder on another disk"},
 		{"permission denied", "a folder may not be written to: see which one below, and the settings in \"go env\""},
 		{"requires go >=", "this Go is too old: install the version named below"},
 		{"module lookup disabled", "the modules may not be downloaded: GOPROXY is off; unset it, or set " + AssetsVariable + " to a folder with the programs"},

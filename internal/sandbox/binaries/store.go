@@ -31,9 +31,9 @@ const (
 // turn.
 const lookAgain = 200 * time.Millisecond
 
-// ensure returns the folder with the programs, building them if they are not there
-// or damaged. Of several processes that come at once, one
-// builds and the others wait.
+// ensure returns the folder with the programs, building them if they are not
+// there or damaged. Of several processes that come at once, one builds and the
+// others wait.
 func (s *store) ensure(ctx context.Context, progress io.Writer) (string, error) {
 	final := filepath.Join(s.dir, s.module.key())
 	if s.complete(final) {
