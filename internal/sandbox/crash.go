@@ -44,8 +44,11 @@ func (s *Sandbox) Resume(ctx context.Context, component string) error {
 	if err := s.restart(c); err != nil {
 		return err
 	}
+	if err := s.publish(); err != nil {
+		return err
+	}
 	if server, err := s.find(APIServer); err != nil || server.pid() == 0 {
-		return s.publish()
+		return err
 	}
 	client, err := kubernetes.NewForConfig(s.Config)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
@@ -156,6 +157,15 @@ func TestStopEndsAResumeThatWaits(t *testing.T) {
 	}
 	resumed := make(chan error, 1)
 	go func() { resumed <- s.Resume(t.Context(), sandbox.APIServer) }() // which can't become ready without etcd
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		state, err := sandbox.Find(s.Name)
+		return err == nil && slices.ContainsFunc(state.Components, func(c sandbox.ComponentState) bool {
+			return c.Name == sandbox.APIServer && c.PID != 0
+		}), nil
+	})
+	if err != nil {
+		t.Fatal("the API server was not started:", err)
+	}
 	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}
