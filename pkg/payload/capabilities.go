@@ -1,0 +1,97 @@
+package payload
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+)
+
+// ParseCapabilities reads a list such as "v4.14,Console,MyOwn": a baseline set of
+// OpenShift's (None, vCurrent, v4.11 and on), and names to add to it. Names that
+// OpenShift does not have are known by being named.
+func ParseCapabilities(list string) (*configv1.ClusterVersionCapabilitiesStatus, error) {
+	status := &configv1.ClusterVersionCapabilitiesStatus{
+		KnownCapabilities: slices.Clone(configv1.KnownClusterVersionCapabilities),
+	}
+	for i, name := range strings.Split(list, ",") {
+		name = strings.TrimSpace(name)
+		baseline, isBaseline := configv1.ClusterVersionCapabilitySets[configv1.ClusterVersionCapabilitySet(name)]
+		switch {
+		case name == "":
+			return nil, fmt.Errorf("an empty name in %q: write a list such as vCurrent or None,Console", list)
+		case isBaseline && i > 0:
+			return nil, fmt.Errorf("the baseline %s must come first in %q", name, list)
+		case isBaseline:
+			status.EnabledCapabilities = append(status.EnabledCapabilities, baseline...)
+		default:
+			capability := configv1.ClusterVersionCapability(name)
+			status.EnabledCapabilities = append(status.EnabledCapabilities, capability)
+			status.KnownCapabilities = append(status.KnownCapabilities, capability)
+		}
+	}
+	status.EnabledCapabilities = inOrder(status.EnabledCapabilities)
+	status.KnownCapabilities = inOrder(status.KnownCapabilities)
+	return status, nil
+}
+
+// CapabilityBaselines are the sets that ParseCapabilities knows, in order.
+func CapabilityBaselines() []string {
+	var names []string
+	for name := range maps.Keys(configv1.ClusterVersionCapabilitySets) {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// ImplicitlyEnabled returns the capabilities that an update must switch on,
+// because something that the cluster has now would belong to them: what was
+// managed once is never left alone silently. Both payloads must have been read
+// with the cluster's filter, and the same capabilities.
+func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
+	applied := map[ID]bool{}
+	for _, m := range from.Manifests {
+		applied[m.ID()] = true
+	}
+	var found []configv1.ClusterVersionCapability
+	for _, left := range to.Excluded {
+		if left.Filter != ByCapabilities || !applied[left.Manifest.ID()] {
+			continue
+		}
+		for name := range strings.SplitSeq(left.Manifest.annotations()[capabilityAnnotation], "+") {
+			found = append(found, configv1.ClusterVersionCapability(name))
+		}
+	}
+	found = slices.DeleteFunc(found, func(c configv1.ClusterVersionCapability) bool {
+		return slices.Contains(to.Filter.enabledCapabilities(), c)
+	})
+	return inOrder(found)
+}
+
+// WithCapabilities is the filter with more capabilities switched on.
+func (f Filter) WithCapabilities(more []configv1.ClusterVersionCapability) Filter {
+	status := configv1.ClusterVersionCapabilitiesStatus{}
+	if f.Capabilities != nil {
+		status = *f.Capabilities
+	}
+	f.Capabilities = &configv1.ClusterVersionCapabilitiesStatus{
+		EnabledCapabilities: inOrder(slices.Concat(status.EnabledCapabilities, more)),
+		KnownCapabilities:   inOrder(slices.Concat(status.KnownCapabilities, more)),
+	}
+	return f
+}
+
+func (f Filter) enabledCapabilities() []configv1.ClusterVersionCapability {
+	if f.Capabilities == nil {
+		return nil
+	}
+	return f.Capabilities.EnabledCapabilities
+}
+
+func inOrder(names []configv1.ClusterVersionCapability) []configv1.ClusterVersionCapability {
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,225 @@
+package payload
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	yaml3 "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// A document is what was read, before it is known to be a manifest.
+type document struct {
+	decoded
+	path   string
+	number int   // in its file, counted from 1
+	chunk  chunk // the text; it may hold several documents if it is JSON
+}
+
+// manifest checks a document and returns it as a manifest, nil if it is none.
+func (d document) manifest() (*Manifest, []Problem) {
+	fields, isMapping := d.value.(map[string]any)
+	if !isMapping {
+		return nil, []Problem{d.problem(nil, "a manifest is a mapping with apiVersion, kind and metadata; this is %s", describe(d.value))}
+	}
+	problems := d.identityProblems(fields)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	m := &Manifest{Path: d.path, Document: d.number, Line: d.fileLine(d.line), object: &unstructured.Unstructured{Object: fields}}
+	for _, kind := range []string{"annotations", "labels"} {
+		problems = append(problems, d.stringMapProblems(fields, kind)...)
+	}
+	if value, marked := m.annotations()[DeleteAnnotation]; marked && value != "true" {
+		problems = append(problems, d.problem([]string{"metadata", "annotations", DeleteAnnotation},
+			`annotation %s is %q, and only "true" deletes: write "true", or drop the annotation`, DeleteAnnotation, value))
+	}
+	for _, repeated := range d.twice {
+		problem := m.problem(Suspicious, "the key %q stands twice in the same mapping: the last one counts", repeated.key)
+		problem.Line = d.fileLine(repeated.line)
+		problems = append(problems, problem)
+	}
+	return m, append(problems, d.fieldProblems(m)...)
+}
+
+// identityProblems are those that leave unknown which object this is.
+func (d document) identityProblems(fields map[string]any) []Problem {
+	var problems []Problem
+	require := func(value any, path ...string) {
+		text, isString := value.(string)
+		name := strings.Join(path, ".")
+		switch {
+		case value == nil:
+			problems = append(problems, d.problem(path[:len(path)-1], "%s is missing", name))
+		case !isString:
+			problems = append(problems, d.problem(path, "%s is %s, not a string: write it in quotes", name, describe(value)))
+		case text == "":
+			problems = append(problems, d.problem(path, "%s is empty", name))
+		}
+	}
+	require(fields["apiVersion"], "apiVersion")
+	require(fields["kind"], "kind")
+	if kind, _ := fields["kind"].(string); kind == "List" || (strings.HasSuffix(kind, "List") && fields["items"] != nil) {
+		return append(problems, d.problem([]string{"kind"}, `a %s is no manifest: write its items as documents of their own, with "---" between them`, kind))
+	}
+	metadata, isMapping := fields["metadata"].(map[string]any)
+	if fields["metadata"] != nil && !isMapping {
+		return append(problems, d.problem([]string{"metadata"}, "metadata is %s, not a mapping", describe(fields["metadata"])))
+	}
+	require(metadata["name"], "metadata", "name")
+	if namespace := metadata["namespace"]; namespace != nil && namespace != "" {
+		require(namespace, "metadata", "namespace")
+	}
+	return problems
+}
+
+// stringMapProblems finds annotations or labels that are no strings. Kubernetes'
+// libraries would take the whole map for empty, delete annotation and all.
+func (d document) stringMapProblems(fields map[string]any, kind string) []Problem {
+	metadata, _ := fields["metadata"].(map[string]any)
+	if metadata[kind] == nil {
+		return nil
+	}
+	entries, isMapping := metadata[kind].(map[string]any)
+	if !isMapping {
+		return []Problem{d.problem([]string{"metadata", kind}, "metadata.%s is %s, not a mapping", kind, describe(metadata[kind]))}
+	}
+	var problems []Problem
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		if _, isString := entries[key].(string); isString {
+			continue
+		}
+		problems = append(problems, d.problem([]string{"metadata", kind, key},
+			"%s %s is %s, not a string: write it in quotes%s", strings.TrimSuffix(kind, "s"), key, describe(entries[key]), quoted(entries[key])))
+	}
+	return problems
+}
+
+// fieldProblems are fields that Kubernetes' own kinds don't have, or that hold
+// what they can't. Other kinds have schemas that aren't known here.
+func (d document) fieldProblems(m *Manifest) []Problem {
+	typed, err := scheme.Scheme.New(m.GroupVersionKind())
+	if err != nil {
+		return nil
+	}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(m.object.Object, typed, true)
+	if err == nil {
+		return nil
+	}
+	found := []error{err}
+	if strict, is := runtime.AsStrictDecodingError(err); is {
+		found = strict.Errors()
+	}
+	var problems []Problem
+	for _, err := range found {
+		problem := m.problem(Suspicious, "%s", strings.TrimPrefix(err.Error(), "strict decoding error: "))
+		if _, field, isUnknown := strings.Cut(problem.Message, "unknown field "); isUnknown {
+			path := strings.FieldsFunc(strings.Trim(field, `"`), func(r rune) bool { return strings.ContainsRune(".[]", r) })
+			problem.Line = d.lineOf(path)
+			problem.Message += ": is it misspelt?"
+		}
+		problems = append(problems, problem)
+	}
+	return problems
+}
+
+// problem is one at a field of this document.
+func (d document) problem(field []string, format string, args ...any) Problem {
+	return Problem{
+		File: d.path, Line: d.lineOf(field), Document: d.number, Object: d.object(),
+		Cause: Malformed, Message: fmt.Sprintf(format, args...),
+	}
+}
+
+// object names the object as far as that is known.
+func (d document) object() string {
+	fields, _ := d.value.(map[string]any)
+	kind, _ := fields["kind"].(string)
+	metadata, _ := fields["metadata"].(map[string]any)
+	name, _ := metadata["name"].(string)
+	namespace, _ := metadata["namespace"].(string)
+	return strings.TrimSpace(ID{Kind: kind, Namespace: namespace, Name: name}.String())
+}
+
+// fileLine makes a line of the file of one of the document's text.
+func (d document) fileLine(line int) int { return d.chunk.line + max(line, 1) - 1 }
+
+// lineOf finds the line of a field by reading the text once more, which is only
+// done to tell of a problem. Where the path ends early, so does the search.
+func (d document) lineOf(path []string) int {
+	line := d.line
+	var root yaml3.Node
+	decoder := yaml3.NewDecoder(bytes.NewReader(d.chunk.text))
+	if err := decoder.Decode(&root); err != nil || len(root.Content) == 0 {
+		return d.fileLine(line)
+	}
+	node := root.Content[0]
+	for _, step := range path {
+		at, next := child(node, step)
+		if next == nil {
+			break
+		}
+		line, node = at, next
+	}
+	return d.fileLine(line)
+}
+
+// child finds a key of a mapping or an item of a list, and its line.
+func child(node *yaml3.Node, step string) (int, *yaml3.Node) {
+	if node.Kind == yaml3.AliasNode {
+		node = node.Alias
+	}
+	for i, content := range node.Content {
+		switch {
+		case node.Kind == yaml3.SequenceNode && fmt.Sprint(i) == step:
+			return content.Line, content
+		case node.Kind == yaml3.MappingNode && i%2 == 0 && content.Value == step:
+			return content.Line, node.Content[i+1]
+		}
+	}
+	return 0, nil
+}
+
+// describe says what a value is, for people who write YAML.
+func describe(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "empty"
+	case bool:
+		return fmt.Sprintf("the boolean %t", value)
+	case int64, float64:
+		return fmt.Sprintf("the number %v", value)
+	case string:
+		return "a text"
+	case []any:
+		return "a list"
+	default:
+		return "a mapping"
+	}
+}
+
+// quoted is how to write a value in quotes, if it is that simple.
+func quoted(value any) string {
+	switch value := value.(type) {
+	case bool, int64, float64:
+		return fmt.Sprintf(`, as "%v"`, value)
+	default:
+		return ""
+	}
+}
+
+// unreadable is the problem of a text that can't be read.
+func unreadable(path string, number, line int, err error) Problem {
+	problem := Problem{File: path, Line: line, Document: number, Cause: Unreadable, Message: err.Error()}
+	var syntax *errSyntax
+	if errors.As(err, &syntax) && syntax.line > 0 {
+		problem.Line = max(line, 1) + syntax.line - 1
+	}
+	return problem
+}

@@ -1,0 +1,291 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	yaml3 "go.yaml.in/yaml/v3"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// This file turns the text of one document into the value that Kubernetes'
+// own decoder gives for it. sigs.k8s.io/yaml, which that decoder uses, reads YAML
+// 1.1 by way of JSON and knows no lines. Here a document is parsed once, by
+// yaml/v3, which keeps lines; what is ordinary is converted by the few rules
+// below, and whatever is not (tags, anchors, merge keys, keys that are no
+// strings, text that yaml/v3 won't read) is left to sigs.k8s.io/yaml itself. So
+// the two can't differ by more than these rules; FuzzDecode compares them.
+
+// A decoded document is its value and what was odd about it.
+type decoded struct {
+	value any
+	line  int // of its first node; 0 when not known
+	twice []repeatedKey
+}
+
+// A repeatedKey is a key that a mapping has twice. The last one counts.
+type repeatedKey struct {
+	key  string
+	line int
+}
+
+// errSyntax is text that is neither YAML nor JSON, with its line.
+type errSyntax struct {
+	line    int // 0 when not known
+	message string
+}
+
+func (e *errSyntax) Error() string { return e.message }
+
+// decode reads one document.
+func decode(text []byte) (decoded, error) {
+	var root yaml3.Node
+	decoder := yaml3.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
+		return decoded{}, nil
+	} else if err != nil {
+		return decodeCarefully(text, 0, err)
+	}
+	if err := decoder.Decode(new(yaml3.Node)); !errors.Is(err, io.EOF) {
+		// Kubernetes' decoder would drop the rest without a word.
+		return decoded{}, &errSyntax{message: `there is more after the end of the document: put "---" on a line of its own between two documents`}
+	}
+	if len(root.Content) == 0 {
+		return decoded{}, nil
+	}
+	c := converter{keys: map[string]string{}}
+	value, ordinary := c.convert(root.Content[0])
+	if !ordinary {
+		return decodeCarefully(text, root.Content[0].Line, nil)
+	}
+	return decoded{value: value, line: root.Content[0].Line, twice: c.twice}, nil
+}
+
+// decodeCarefully reads a document the way Kubernetes does, slowly. The cause is
+// why yaml/v3 could not read it, if it could not.
+func decodeCarefully(text []byte, line int, cause error) (decoded, error) {
+	var value any
+	err := utilyaml.Unmarshal(text, &value)
+	if err == nil {
+		return decoded{value: value, line: line}, nil
+	}
+	if cause == nil {
+		cause = err
+	}
+	return decoded{}, syntaxError(cause)
+}
+
+var yamlErrorLine = regexp.MustCompile(`line (\d+): `)
+
+// syntaxError takes the line out of the message of a YAML library.
+func syntaxError(err error) *errSyntax {
+	message := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+	message = strings.TrimPrefix(message, "yaml: ")
+	message, _, _ = strings.Cut(message, "\n")
+	found := yamlErrorLine.FindStringSubmatch(message)
+	if found == nil {
+		return &errSyntax{message: message}
+	}
+	line, _ := strconv.Atoi(found[1])
+	return &errSyntax{line: line, message: strings.Replace(message, found[0], "", 1)}
+}
+
+// A converter makes values of nodes.
+type converter struct {
+	keys  map[string]string // so that each key is kept once, however often it occurs
+	twice []repeatedKey
+}
+
+// convert returns the value of a node, and whether the node is ordinary.
+func (c *converter) convert(node *yaml3.Node) (value any, ordinary bool) {
+	if node.Style&yaml3.TaggedStyle != 0 || node.Anchor != "" {
+		return nil, false
+	}
+	switch node.Kind {
+	case yaml3.ScalarNode:
+		return scalar(node)
+	case yaml3.SequenceNode:
+		return c.sequence(node)
+	case yaml3.MappingNode:
+		return c.mapping(node)
+	default:
+		return nil, false
+	}
+}
+
+func (c *converter) sequence(node *yaml3.Node) (any, bool) {
+	list := make([]any, len(node.Content))
+	for i, item := range node.Content {
+		value, ordinary := c.convert(item)
+		if !ordinary {
+			return nil, false
+		}
+		list[i] = value
+	}
+	return list, true
+}
+
+func (c *converter) mapping(node *yaml3.Node) (any, bool) {
+	fields := make(map[string]any, len(node.Content)/2)
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key, ordinary := c.key(node.Content[i])
+		if !ordinary {
+			return nil, false
+		}
+		value, ordinary := c.convert(node.Content[i+1])
+		if !ordinary {
+			return nil, false
+		}
+		if _, twice := fields[key]; twice {
+			c.twice = append(c.twice, repeatedKey{key: key, line: node.Content[i].Line})
+		}
+		fields[key] = value
+	}
+	return fields, true
+}
+
+func (c *converter) key(node *yaml3.Node) (string, bool) {
+	if node.Kind != yaml3.ScalarNode || node.Style&yaml3.TaggedStyle != 0 || node.Anchor != "" {
+		return "", false
+	}
+	if kept, ok := c.keys[node.Value]; ok && isQuoted(node) {
+		return kept, true
+	}
+	value, ordinary := scalar(node)
+	if !ordinary {
+		return "", false
+	}
+	key, isString := value.(string)
+	if !isString || key == "<<" {
+		return "", false
+	}
+	if kept, ok := c.keys[key]; ok {
+		return kept, true
+	}
+	c.keys[key] = key
+	return key, true
+}
+
+// isQuoted says whether a scalar is a string by how it is written.
+func isQuoted(node *yaml3.Node) bool {
+	const quoted = yaml3.DoubleQuotedStyle | yaml3.SingleQuotedStyle | yaml3.LiteralStyle | yaml3.FoldedStyle
+	return node.Style&quoted != 0
+}
+
+// scalar returns the value of a scalar by the rules of YAML 1.1.
+func scalar(node *yaml3.Node) (any, bool) {
+	text := node.Value
+	if isQuoted(node) {
+		return text, true
+	}
+	if text == "" {
+		return nil, true
+	}
+	switch first := text[0]; {
+	case strings.IndexByte("yYnNtTfFoO~", first) >= 0:
+		if value, known := words[text]; known {
+			return value, true
+		}
+		return text, true
+	case first == '.' || first == '+' || first == '-' || (first >= '0' && first <= '9'):
+		return number(text)
+	default:
+		return text, true
+	}
+}
+
+// words are the plain words that are no strings.
+var words = map[string]any{
+	"~": nil, "null": nil, "Null": nil, "NULL": nil,
+	"y": true, "Y": true, "yes": true, "Yes": true, "YES": true,
+	"true": true, "True": true, "TRUE": true, "on": true, "On": true, "ON": true,
+	"n": false, "N": false, "no": false, "No": false, "NO": false,
+	"false": false, "False": false, "FALSE": false, "off": false, "Off": false, "OFF": false,
+}
+
+// maxDigits is how many decimal digits always fit an int64.
+const maxDigits = 18
+
+// number returns the value of what looks like a number. Only plain decimal
+// integers are decided here; octals, floats, dates and the like are rare, and
+// asked of Kubernetes' own library.
+func number(text string) (any, bool) {
+	if isDecimal(text) {
+		value, err := strconv.ParseInt(text, 10, 64)
+		return value, err == nil
+	}
+	if strings.ContainsAny(text, " \n") {
+		return text, true // several words are never a number
+	}
+	var value any
+	if err := utilyaml.Unmarshal([]byte(text), &value); err != nil {
+		return nil, false
+	}
+	switch value := value.(type) {
+	case int64, float64, string:
+		return value, true
+	default: // such as "-" alone, which is a list when it stands alone
+		return nil, false
+	}
+}
+
+func isDecimal(text string) bool {
+	digits := strings.TrimPrefix(text, "-")
+	if digits == "" || len(digits) > maxDigits || (digits[0] == '0' && len(text) > 1) {
+		return false
+	}
+	return strings.Trim(digits, "0123456789") == ""
+}
+
+// decodeJSON reads a stream of JSON documents, as a file may hold them one after
+// the other without a separator. Where it ends with an error, the documents
+// before are returned all the same.
+func decodeJSON(text []byte) ([]decoded, error) {
+	var found []decoded
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	for {
+		start := decoder.InputOffset()
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return found, jsonError(text, err, decoder.InputOffset())
+		}
+		var value any
+		if err := utiljson.Unmarshal(raw, &value); err != nil {
+			return found, &errSyntax{line: lineAt(text, start), message: err.Error()}
+		}
+		found = append(found, decoded{value: value, line: lineAt(text, start)})
+	}
+}
+
+func jsonError(text []byte, err error, offset int64) *errSyntax {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		offset = syntax.Offset
+	}
+	message := strings.TrimPrefix(err.Error(), "json: ")
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		offset, message = int64(len(text)), "the JSON ends too early"
+	}
+	return &errSyntax{line: lineAt(text, offset), message: message}
+}
+
+// lineAt returns the line of the first thing that stands at an offset or after.
+func lineAt(text []byte, offset int64) int {
+	offset = min(offset, int64(len(text)))
+	rest := text[offset:]
+	offset += int64(len(rest) - len(bytes.TrimLeft(rest, " \t\r\n")))
+	if int(offset) == len(text) {
+		offset = int64(len(bytes.TrimRight(text, " \t\r\n")))
+	}
+	return 1 + bytes.Count(text[:offset], []byte("\n"))
+}

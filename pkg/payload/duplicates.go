@@ -1,0 +1,98 @@
+package payload
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/openshift/library-go/pkg/manifest"
+)
+
+const (
+	capabilityAnnotation = manifest.CapabilityAnnotation
+	includePrefix        = "include.release.openshift.io/"
+	featureSetAnnotation = "release.openshift.io/feature-set"
+	featureGate          = "release.openshift.io/feature-gate"
+)
+
+// duplicates finds objects that a payload has more than once. Each is one problem,
+// at the first place.
+func duplicates(manifests []*Manifest) []Problem {
+	places := make(map[ID][]*Manifest, len(manifests))
+	for _, m := range manifests {
+		places[m.ID()] = append(places[m.ID()], m)
+	}
+	var problems []Problem
+	for _, m := range manifests {
+		same := places[m.ID()]
+		if len(same) == 1 || same[0] != m {
+			continue
+		}
+		others := make([]string, 0, len(same)-1)
+		for _, other := range same[1:] {
+			others = append(others, fmt.Sprintf("%s:%d", other.Path, other.Line))
+		}
+		problems = append(problems, m.problem(Duplicate, "the same object is in %s: %s", strings.Join(others, ", "), advice(same)))
+	}
+	return problems
+}
+
+// advice says what to do about an object that is there several times.
+func advice(same []*Manifest) string {
+	deletes := slices.ContainsFunc(same, (*Manifest).IsTombstone)
+	creates := slices.ContainsFunc(same, func(m *Manifest) bool { return !m.IsTombstone() })
+	if deletes && creates {
+		return "one deletes what another creates, without end: keep one of them"
+	}
+	for _, choice := range []struct {
+		flag   string
+		values func(*Manifest) []string
+	}{
+		{"--profile", profiles},
+		{"--feature-set", featureSets},
+		{"--feature-gates", featureGates},
+		{"--capabilities", capabilities},
+	} {
+		var each []string
+		for _, m := range same {
+			each = append(each, listed(choice.values(m)))
+		}
+		if len(slices.Compact(slices.Sorted(slices.Values(each)))) > 1 {
+			return fmt.Sprintf("%s chooses between them (%s)", choice.flag, strings.Join(each, " | "))
+		}
+	}
+	return "keep one of them"
+}
+
+func listed(values []string) string {
+	if len(values) == 0 {
+		return "any"
+	}
+	return strings.Join(values, ",")
+}
+
+func profiles(m *Manifest) []string {
+	var names []string
+	for key := range maps.Keys(m.annotations()) {
+		if name, isInclude := strings.CutPrefix(key, includePrefix); isInclude {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func featureSets(m *Manifest) []string  { return annotationList(m, featureSetAnnotation, ",") }
+func featureGates(m *Manifest) []string { return annotationList(m, featureGate, ",") }
+func capabilities(m *Manifest) []string { return annotationList(m, capabilityAnnotation, "+") }
+
+func annotationList(m *Manifest, annotation, separator string) []string {
+	value := m.annotations()[annotation]
+	if value == "" {
+		return nil
+	}
+	names := strings.Split(value, separator)
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,144 @@
+package payload
+
+import (
+	"encoding/json"
+	"fmt"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/manifest"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// A Filter chooses manifests of a payload. Its zero value takes all of them:
+// each field filters only when it is set.
+type Filter struct {
+	// Exclude leaves out what is annotated exclude.release.openshift.io/NAME.
+	Exclude string
+	// Profile takes only what is annotated include.release.openshift.io/PROFILE.
+	Profile string
+	// FeatureSet takes what names it in release.openshift.io/feature-set, and what
+	// has no such annotation. "Default" is the set of a cluster that has chosen none.
+	FeatureSet string
+	// FeatureGates are those that are on, for release.openshift.io/feature-gate.
+	// Nil takes everything; an empty list is a cluster where all are off.
+	FeatureGates []string
+	// MajorVersion is the cluster's, for release.openshift.io/major-version. That
+	// of the release is taken when it is 0.
+	MajorVersion uint64
+	// Capabilities are those that are known and those that are on, for
+	// capability.openshift.io/name. See ParseCapabilities.
+	Capabilities *configv1.ClusterVersionCapabilitiesStatus
+	// AllowUnknownCapabilities takes what names a capability that is not known.
+	AllowUnknownCapabilities bool
+	// Overrides leave out objects that somebody else manages.
+	Overrides []configv1.ComponentOverride
+}
+
+// An Exclusion is a manifest that a filter left out.
+type Exclusion struct {
+	Manifest *Manifest
+	Filter   FilterName
+	Reason   string // in the words of OpenShift's own library
+}
+
+// A FilterName is the filter that left a manifest out.
+type FilterName string
+
+// The filters, in the order in which they are asked.
+const (
+	ByExclude      FilterName = "exclude"
+	ByFeatureSet   FilterName = "feature-set"
+	ByFeatureGates FilterName = "feature-gates"
+	ByMajorVersion FilterName = "major-version"
+	ByProfile      FilterName = "profile"
+	ByCapabilities FilterName = "capabilities"
+	ByOverrides    FilterName = "overrides"
+)
+
+// exclusion says why a filter leaves a manifest out; nil if it does not.
+func (f Filter) exclusion(m *Manifest) *Exclusion {
+	subject, err := f.subject(m)
+	if err != nil {
+		return &Exclusion{Manifest: m, Filter: ByExclude, Reason: err.Error()}
+	}
+	if err = f.include(subject); err == nil {
+		return nil
+	}
+	for _, single := range f.singly() {
+		if why := single.filter.include(subject); why != nil {
+			return &Exclusion{Manifest: m, Filter: single.name, Reason: why.Error()}
+		}
+	}
+	// Only feature sets and feature gates together refuse what neither does.
+	return &Exclusion{Manifest: m, Filter: ByFeatureGates, Reason: err.Error()}
+}
+
+// subject is what library-go decides about: the head of the object. It refuses
+// what has no annotations before it asks any filter, so it is always given some.
+func (f Filter) subject(m *Manifest) (*manifest.Manifest, error) {
+	annotations := m.annotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	id := m.ID()
+	head := map[string]any{
+		"apiVersion": m.object.GetAPIVersion(),
+		"kind":       id.Kind,
+		"metadata":   map[string]any{"namespace": id.Namespace, "name": id.Name, "annotations": annotations},
+	}
+	text, err := json.Marshal(head)
+	if err != nil {
+		return nil, err
+	}
+	subject := &manifest.Manifest{}
+	return subject, subject.UnmarshalJSON(text)
+}
+
+// include asks library-go.
+func (f Filter) include(subject *manifest.Manifest) error {
+	var featureSet *string
+	switch f.FeatureSet {
+	case "":
+	case "Default":
+		featureSet = new("")
+	default:
+		featureSet = &f.FeatureSet
+	}
+	var gates sets.Set[string]
+	if f.FeatureGates != nil {
+		gates = sets.New(f.FeatureGates...)
+	}
+	return subject.IncludeAllowUnknownCapabilities(set(f.Exclude), featureSet, set(f.Profile), f.Capabilities,
+		f.Overrides, gates, set(f.MajorVersion), f.AllowUnknownCapabilities)
+}
+
+// set returns nil for a zero value: a filter that was not chosen.
+func set[T comparable](value T) *T {
+	var zero T
+	if value == zero {
+		return nil
+	}
+	return &value
+}
+
+// A singleFilter is one of the filters alone.
+type singleFilter struct {
+	name   FilterName
+	filter Filter
+}
+
+// singly takes a filter apart, to find out which one left a manifest out.
+func (f Filter) singly() []singleFilter {
+	return []singleFilter{
+		{ByExclude, Filter{Exclude: f.Exclude}},
+		{ByFeatureSet, Filter{FeatureSet: f.FeatureSet}},
+		{ByFeatureGates, Filter{FeatureGates: f.FeatureGates}},
+		{ByMajorVersion, Filter{MajorVersion: f.MajorVersion}},
+		{ByProfile, Filter{Profile: f.Profile}},
+		{ByCapabilities, Filter{Capabilities: f.Capabilities, AllowUnknownCapabilities: f.AllowUnknownCapabilities}},
+		{ByOverrides, Filter{Overrides: f.Overrides}},
+	}
+}
+
+// Why is the exclusion in one line.
+func (e Exclusion) Why() string { return fmt.Sprintf("%s: %s", e.Filter, e.Reason) }

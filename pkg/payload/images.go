@@ -1,0 +1,88 @@
+package payload
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// imagePattern finds an image of some repositories in a text: behind something
+// that is no part of a word, with a tag, a digest or nothing, up to a blank, a
+// quote or the end.
+const imagePattern = `(^|\W)(%s)(?::\w[\w.-]{0,127}|@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[[:xdigit:]]{2,})?($|[\s"'])`
+
+// A substitution puts the release's images in the place of those that manifests
+// were written with.
+type substitution struct {
+	targets map[string]string // by repository
+	hosts   [][]byte          // what every repository begins with: to look for these is quick
+	pattern *regexp.Regexp
+}
+
+// newSubstitution maps repositories to pull specs.
+func newSubstitution(targets map[string]string) *substitution {
+	if len(targets) == 0 {
+		return nil
+	}
+	s := &substitution{targets: targets}
+	quoted := make([]string, 0, len(targets))
+	hosts := map[string]bool{}
+	for _, repository := range slices.Sorted(maps.Keys(targets)) {
+		quoted = append(quoted, regexp.QuoteMeta(repository))
+		host, _, _ := strings.Cut(repository, "/")
+		hosts[host] = true
+	}
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		s.hosts = append(s.hosts, []byte(host))
+	}
+	s.pattern = regexp.MustCompile(fmt.Sprintf(imagePattern, strings.Join(quoted, "|")))
+	return s
+}
+
+// apply replaces the images in a text.
+func (s *substitution) apply(text []byte) []byte {
+	if s == nil || !slices.ContainsFunc(s.hosts, func(host []byte) bool { return bytes.Contains(text, host) }) {
+		return text
+	}
+	return s.pattern.ReplaceAllFunc(text, func(found []byte) []byte {
+		parts := s.pattern.FindSubmatch(found)
+		return slices.Concat(parts[1], []byte(s.targets[string(parts[2])]), parts[3])
+	})
+}
+
+// substitutionOf is the one of a release: its own images by their repositories,
+// and its components' placeholders by the names of the images. A repository that
+// several images share says nothing about which of them is meant.
+func substitutionOf(images map[string]string, placeholders map[string]string) (*substitution, error) {
+	targets := map[string]string{}
+	shared := map[string]bool{}
+	for _, spec := range images {
+		repository := repositoryOf(spec)
+		if _, twice := targets[repository]; twice {
+			shared[repository] = true
+		}
+		targets[repository] = spec
+	}
+	maps.DeleteFunc(targets, func(repository, _ string) bool { return shared[repository] })
+	for _, placeholder := range slices.Sorted(maps.Keys(placeholders)) {
+		name := placeholders[placeholder]
+		spec, known := images[name]
+		if !known {
+			return nil, fmt.Errorf("no image of the release is named %q, which %s stands for", name, placeholder)
+		}
+		targets[placeholder] = spec
+	}
+	return newSubstitution(targets), nil
+}
+
+// repositoryOf takes digest and tag off a pull spec.
+func repositoryOf(spec string) string {
+	spec, _, _ = strings.Cut(spec, "@")
+	if colon := strings.LastIndex(spec, ":"); colon > strings.LastIndex(spec, "/") {
+		return spec[:colon]
+	}
+	return spec
+}

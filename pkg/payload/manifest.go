@@ -1,0 +1,86 @@
+package payload
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"path"
+
+	yaml "go.yaml.in/yaml/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// DeleteAnnotation makes a manifest a tombstone when its value is "true".
+const DeleteAnnotation = "release.openshift.io/delete"
+
+// A Manifest is one object of a payload, as it is to be applied. It must not be
+// changed.
+type Manifest struct {
+	Path     string // in the release: release-manifests/0000_50_name_file.yaml
+	Document int    // of the file, counted from 1
+	Line     int    // of the file, where the object begins
+
+	place  int // of its file among the files of the release
+	object *unstructured.Unstructured
+	text   []byte // as it was read, its images substituted
+	sum    [sha256.Size]byte
+}
+
+// An ID says which object a manifest is about, whatever its version.
+type ID struct {
+	Group, Kind, Namespace, Name string
+}
+
+// String is the object as people write it: "Deployment my-namespace/my-name".
+func (id ID) String() string {
+	if id.Namespace == "" {
+		return id.Kind + " " + id.Name
+	}
+	return id.Kind + " " + id.Namespace + "/" + id.Name
+}
+
+// File is the name of the manifest's file, which says its level and component.
+func (m *Manifest) File() string { return path.Base(m.Path) }
+
+// Object is what the manifest holds. It must not be changed.
+func (m *Manifest) Object() *unstructured.Unstructured { return m.object }
+
+// ID says which object this is.
+func (m *Manifest) ID() ID {
+	kind := m.GroupVersionKind()
+	return ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.object.GetNamespace(), Name: m.object.GetName()}
+}
+
+// GroupVersionKind is the type of the object.
+func (m *Manifest) GroupVersionKind() schema.GroupVersionKind {
+	return m.object.GroupVersionKind()
+}
+
+// IsTombstone says that the object is to go.
+func (m *Manifest) IsTombstone() bool {
+	return m.annotations()[DeleteAnnotation] == "true"
+}
+
+// Text is the manifest as it was written, with its template rendered and its
+// images substituted. It must not be changed.
+func (m *Manifest) Text() []byte { return m.text }
+
+// YAML is the object in YAML, its keys in order.
+func (m *Manifest) YAML() ([]byte, error) { return yaml.Marshal(m.object.Object) }
+
+// InOrder compares two manifests of a release by where they stand in it.
+func InOrder(a, b *Manifest) int {
+	return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Document, b.Document))
+}
+
+// annotations are those of the object, without copying them.
+func (m *Manifest) annotations() map[string]string { return m.object.GetAnnotations() }
+
+// problem is one at this manifest.
+func (m *Manifest) problem(cause Cause, format string, args ...any) Problem {
+	return Problem{
+		File: m.Path, Line: m.Line, Document: m.Document, Object: m.ID().String(),
+		Cause: cause, Message: fmt.Sprintf(format, args...),
+	}
+}

@@ -1,0 +1,169 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	metadataFile    = "release-metadata"
+	imagesFile      = "image-references"
+	metadataKind    = "cincinnati-metadata-v0"
+	imageStreamKind = "ImageStream"
+	imageStreamAPI  = "image.openshift.io/v1"
+)
+
+// Metadata is what a release says about itself.
+type Metadata struct {
+	Kind     string         `json:"kind"`
+	Version  string         `json:"version"`
+	Previous []string       `json:"previous,omitempty"` // versions it may follow
+	Next     []string       `json:"next,omitempty"`
+	Metadata map[string]any `json:"metadata,omitempty"` // anything else, such as "url"
+}
+
+// An imageStream is what image-references holds, as far as it is needed.
+type imageStream struct {
+	Kind       string `json:"kind"`
+	APIVersion string `json:"apiVersion"`
+	Metadata   struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Tags []struct {
+			Name string `json:"name"`
+			From *struct {
+				Kind string `json:"kind"`
+				Name string `json:"name"`
+			} `json:"from"`
+		} `json:"tags"`
+	} `json:"spec"`
+}
+
+// readMetadata reads release-metadata and image-references of a folder. They may
+// be missing where they are optional.
+func (r *reader) readMetadata(folder string, optional bool) {
+	metadataPath, imagesPath := path.Join(folder, metadataFile), path.Join(folder, imagesFile)
+	if text, ok := r.readFile(metadataPath, optional); ok {
+		r.payload.Metadata = r.parseMetadata(metadataPath, text)
+		r.payload.Version = r.payload.Metadata.Version
+	}
+	text, ok := r.readFile(imagesPath, optional)
+	if !ok {
+		return
+	}
+	version, images, err := ParseImageReferences(text)
+	if err != nil {
+		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: err.Error()})
+		return
+	}
+	r.payload.Images = images
+	if r.payload.Version != "" && version != r.payload.Version {
+		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: fmt.Sprintf(
+			"this is for version %q, but %s says %q: both must come from the same release", version, metadataFile, r.payload.Version)})
+	}
+}
+
+// readFile reads a file that a release must have, unless it is optional.
+func (r *reader) readFile(name string, optional bool) ([]byte, bool) {
+	text, err := fs.ReadFile(r.files, name)
+	if err == nil {
+		return text, true
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		r.report(Problem{File: name, Cause: Unreadable, Message: withoutPath(err)})
+	} else if !optional {
+		r.report(Problem{File: name, Cause: Mislabelled, Message: "it is missing: a release needs it"})
+	}
+	return nil, false
+}
+
+func (r *reader) parseMetadata(name string, text []byte) Metadata {
+	wrong := func(format string, args ...any) {
+		r.report(Problem{File: name, Cause: Mislabelled, Message: fmt.Sprintf(format, args...)})
+	}
+	var metadata Metadata
+	text = bytes.TrimPrefix(text, byteOrderMark)
+	if err := json.Unmarshal(text, &metadata); err != nil {
+		problem := Problem{File: name, Cause: Mislabelled, Message: "this is not the JSON of a release's metadata: " + strings.TrimPrefix(err.Error(), "json: ")}
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			problem.Line = lineAt(text, syntax.Offset)
+		}
+		r.report(problem)
+		return metadata
+	}
+	switch {
+	case metadata.Kind != metadataKind:
+		wrong("its kind is %q: write %q", metadata.Kind, metadataKind)
+	case metadata.Version == "":
+		wrong("the version is missing")
+	default:
+		if _, err := version.ParseSemantic(metadata.Version); err != nil {
+			wrong("the version %q is not a semantic version such as 1.2.3", metadata.Version)
+		}
+	}
+	for _, field := range unknownFields(text) {
+		r.report(Problem{File: name, Cause: Suspicious, Message: fmt.Sprintf("unknown field %q: is it misspelt?", field)})
+	}
+	return metadata
+}
+
+// unknownFields are those that release metadata does not have.
+func unknownFields(text []byte) []string {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(new(Metadata))
+	if err == nil {
+		return nil
+	}
+	if _, field, found := strings.Cut(err.Error(), "unknown field "); found {
+		return []string{strings.Trim(field, `"`)}
+	}
+	return nil
+}
+
+// ParseImageReferences reads an image-references file: the version it is for, and
+// the pull specs of its images by name. It is an ImageStream, in JSON or YAML.
+func ParseImageReferences(text []byte) (version string, images map[string]string, err error) {
+	var stream imageStream
+	if err := yaml.Unmarshal(bytes.TrimPrefix(text, byteOrderMark), &stream); err != nil {
+		return "", nil, fmt.Errorf("this is no ImageStream: %w", syntaxError(err))
+	}
+	if stream.Kind != imageStreamKind || stream.APIVersion != imageStreamAPI {
+		return "", nil, fmt.Errorf("this is %q of %q: it must be %s of %s", stream.Kind, stream.APIVersion, imageStreamKind, imageStreamAPI)
+	}
+	images = make(map[string]string, len(stream.Spec.Tags))
+	for i, tag := range stream.Spec.Tags {
+		switch {
+		case tag.Name == "":
+			return "", nil, fmt.Errorf("spec.tags[%d] has no name", i)
+		case tag.From == nil || tag.From.Kind != "DockerImage":
+			continue // it refers to something else than an image
+		case tag.From.Name == "":
+			return "", nil, fmt.Errorf("the tag %q has no from.name, which is where its image is", tag.Name)
+		case images[tag.Name] != "":
+			return "", nil, fmt.Errorf("the tag %q stands twice", tag.Name)
+		}
+		images[tag.Name] = tag.From.Name
+	}
+	return stream.Metadata.Name, images, nil
+}
+
+// withoutPath is the message of a file error without the name of the file, which
+// a problem has already.
+func withoutPath(err error) string {
+	var pathError *fs.PathError
+	if errors.As(err, &pathError) {
+		return pathError.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,77 @@
+// Package payload reads the files of a release into an immutable value: its
+// metadata, its images, and its manifests in the order of their file names, with
+// templates rendered, images substituted and filters applied. Which manifests
+// take part is decided by OpenShift's own library.
+//
+// It does not order them beyond their names (that is the graph's work), compares
+// no two releases, and talks to no cluster.
+//
+// Load is the call to start from: it gives a payload that can be applied, or
+// refuses with every problem there is. Parse gives what could be read and the
+// problems beside it, for those who want to look at a broken payload too.
+package payload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+)
+
+// A Payload is a release's files, loaded. It must not be changed.
+type Payload struct {
+	Version  string            // "" when the release does not say and nobody said it
+	Metadata Metadata          // empty for a plain folder of manifests
+	Images   map[string]string // pull specs by name, of image-references
+	Filter   Filter            // what chose the manifests
+
+	Manifests []*Manifest // in the order of their files
+	Excluded  []Exclusion // what the filter left out, in the same order
+	Hash      string      // of all that takes part: the same files give the same hash
+}
+
+// Options say how to read a release.
+type Options struct {
+	Filter Filter
+	// Version is the release's when it does not say itself.
+	Version string
+	// ReleaseImage is where the release came from, for the templates of manifests/.
+	ReleaseImage string
+	// Placeholders are the images that manifests were written with, and the names of
+	// the images of the release that they stand for: a component's own
+	// image-references, turned round.
+	Placeholders map[string]string
+}
+
+// Load reads a release that can be applied. If anything is wrong with it, the
+// error has a line for each problem, and there is no payload.
+func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
+	payload, problems, err := Parse(ctx, files, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := Refuse(problems); err != nil {
+		return nil, nil, err
+	}
+	return payload, problems, nil // what is left are warnings
+}
+
+// Parse reads what can be read of a release, and returns all problems beside it.
+// The error is for a context that ended, never for what the files hold.
+func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
+	r := &reader{files: files, options: options, payload: &Payload{Version: options.Version}}
+	if err := r.read(ctx); err != nil {
+		return nil, nil, err
+	}
+	return r.payload, r.problems, nil
+}
+
+// hash is one of all manifests that take part.
+func hash(manifests []*Manifest) string {
+	whole := sha256.New()
+	for _, m := range manifests {
+		whole.Write([]byte(m.File()))
+		whole.Write(m.sum[:])
+	}
+	return "sha256:" + hex.EncodeToString(whole.Sum(nil))
+}

@@ -1,0 +1,85 @@
+package payload
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// Integrity is the reason of a payload that can't be trusted to be whole.
+const Integrity = "UpdatePayloadIntegrity"
+
+// A Cause says what kind of problem it is.
+type Cause string
+
+// The causes of problems.
+const (
+	Unreadable  Cause = "Unreadable"  // the file or document can't be read at all
+	Malformed   Cause = "Malformed"   // it can be read, and is no valid manifest
+	Duplicate   Cause = "Duplicate"   // the payload has the same object twice
+	Mislabelled Cause = "Mislabelled" // release-metadata or image-references are wrong
+	Suspicious  Cause = "Suspicious"  // it can be applied, and is hardly what was meant
+)
+
+// A Problem is one thing that is wrong with a payload, and where.
+type Problem struct {
+	File     string `json:"file"`
+	Line     int    `json:"line,omitempty"`     // 0 when the whole file is meant
+	Document int    `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
+	Object   string `json:"object,omitempty"`   // "Deployment my-namespace/my-name"
+	Cause    Cause  `json:"cause"`
+	Message  string `json:"message"`
+}
+
+// IsWarning says that the payload can be applied all the same.
+func (p Problem) IsWarning() bool { return p.Cause == Suspicious }
+
+// String is the problem in one line: file, line, document, object, message.
+func (p Problem) String() string {
+	var where strings.Builder
+	where.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&where, ":%d", p.Line)
+	}
+	where.WriteString(": ")
+	if p.Document > 0 {
+		fmt.Fprintf(&where, "document %d: ", p.Document)
+	}
+	if p.Object != "" {
+		where.WriteString(p.Object + ": ")
+	}
+	return where.String() + strings.ReplaceAll(p.Message, "\n", " ")
+}
+
+// Problems is an error of one line for each problem.
+type Problems []Problem
+
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, problem := range p {
+		lines[i] = problem.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Refuse returns an error of those problems for which a payload is refused, and
+// nil when there are none.
+func Refuse(problems []Problem) error {
+	var refused Problems
+	for _, problem := range problems {
+		if !problem.IsWarning() {
+			refused = append(refused, problem)
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	return &reason.Error{Reason: Integrity, Err: refused}
+}
+
+// byPlace orders problems as a reader meets them.
+func byPlace(a, b Problem) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Document, b.Document))
+}

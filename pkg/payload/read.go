@@ -1,0 +1,220 @@
+package payload
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"path"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/version"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const (
+	templatesFolder = "manifests"
+	releaseFolder   = "release-manifests"
+)
+
+// A reader reads one release.
+type reader struct {
+	files    fs.FS
+	options  Options
+	payload  *Payload
+	problems []Problem
+	images   *substitution
+}
+
+func (r *reader) report(p ...Problem) { r.problems = append(r.problems, p...) }
+
+// A manifestFile is one to read, and what came of it.
+type manifestFile struct {
+	path       string
+	place      int // among the files of the release
+	isTemplate bool
+
+	manifests []*Manifest
+	problems  []Problem
+}
+
+// read reads the release.
+func (r *reader) read(ctx context.Context) error {
+	found := r.list()
+	r.payload.Filter = r.filter()
+	images, err := substitutionOf(r.payload.Images, r.options.Placeholders)
+	if err != nil {
+		r.report(Problem{File: imagesFile, Cause: Mislabelled, Message: err.Error()})
+	}
+	r.images = images
+
+	if err := r.readAll(ctx, found); err != nil {
+		return err
+	}
+	for _, file := range found {
+		r.report(file.problems...)
+		for _, m := range file.manifests {
+			if exclusion := r.payload.Filter.exclusion(m); exclusion != nil {
+				r.payload.Excluded = append(r.payload.Excluded, *exclusion)
+			} else {
+				r.payload.Manifests = append(r.payload.Manifests, m)
+			}
+		}
+	}
+	r.report(duplicates(r.payload.Manifests)...)
+	slices.SortStableFunc(r.problems, byPlace)
+	r.payload.Hash = hash(r.payload.Manifests)
+	return nil
+}
+
+// filter is the one asked for, with the major version of the release.
+func (r *reader) filter() Filter {
+	filter := r.options.Filter
+	if filter.MajorVersion == 0 {
+		if parsed, err := version.ParseSemantic(r.payload.Version); err == nil {
+			filter.MajorVersion = uint64(parsed.Major())
+		}
+	}
+	return filter
+}
+
+// list finds the files to read, in order, and reads the metadata beside them.
+func (r *reader) list() []*manifestFile {
+	root, err := fs.ReadDir(r.files, ".")
+	if err != nil {
+		r.report(Problem{File: ".", Cause: Unreadable, Message: withoutPath(err)})
+		return nil
+	}
+	var found []*manifestFile
+	folders := []string{"."}
+	isRelease := slices.ContainsFunc(root, func(e fs.DirEntry) bool { return e.Name() == releaseFolder })
+	if isRelease {
+		folders = []string{templatesFolder, releaseFolder}
+		r.readMetadata(releaseFolder, false)
+	} else {
+		r.readMetadata(".", true)
+	}
+	for _, folder := range folders {
+		found = append(found, r.listFolder(folder)...)
+	}
+	for i, file := range found {
+		file.place = i
+	}
+	if len(found) == 0 && len(r.problems) == 0 {
+		message := "there is no manifest here: a manifest is a .yaml, .yml or .json file"
+		if _, err := fs.Stat(r.files, templatesFolder); err == nil && !isRelease {
+			message += `; did you mean its folder "manifests"?`
+		}
+		r.report(Problem{File: folders[len(folders)-1], Cause: Unreadable, Message: message})
+	}
+	return found
+}
+
+func (r *reader) listFolder(folder string) []*manifestFile {
+	entries, err := fs.ReadDir(r.files, folder)
+	if errors.Is(err, fs.ErrNotExist) && folder == templatesFolder {
+		return nil
+	}
+	if err != nil {
+		r.report(Problem{File: folder, Cause: Unreadable, Message: withoutPath(err)})
+		return nil
+	}
+	var found []*manifestFile
+	for _, entry := range entries {
+		name := path.Join(folder, entry.Name())
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) || entry.IsDir() {
+			continue
+		}
+		found = append(found, &manifestFile{path: name, isTemplate: folder == templatesFolder})
+	}
+	return found
+}
+
+// readAll reads files in parallel. Each has its own place for what comes of it.
+func (r *reader) readAll(ctx context.Context, found []*manifestFile) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, file := range found {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			r.readManifests(file)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// readManifests reads one file.
+func (r *reader) readManifests(file *manifestFile) {
+	text, err := fs.ReadFile(r.files, file.path)
+	if err != nil {
+		file.problems = append(file.problems, unreadable(file.path, 0, 0, errors.New(withoutPath(err))))
+		return
+	}
+	text = r.images.apply(text)
+	if file.isTemplate {
+		if text, err = r.render(text); err != nil {
+			file.problems = append(file.problems, unreadable(file.path, 0, 0, err))
+			return
+		}
+	}
+	chunks, wrong := split(text)
+	number := 0
+	for _, chunk := range chunks {
+		documents, err := chunk.decode()
+		for _, d := range documents {
+			if d.value == nil {
+				continue
+			}
+			number++
+			m, problems := document{decoded: d, path: file.path, number: number, chunk: chunk}.manifest()
+			file.problems = append(file.problems, problems...)
+			if m != nil {
+				m.place = file.place
+				m.text = chunk.text
+				m.sum = sha256.Sum256(chunk.text)
+				file.manifests = append(file.manifests, m)
+			}
+		}
+		if err != nil {
+			number++
+			file.problems = append(file.problems, unreadable(file.path, number, chunk.line, err))
+		}
+	}
+	if wrong != nil {
+		file.problems = append(file.problems, unreadable(file.path, number+1, 0, wrong))
+	}
+}
+
+// decode reads the documents of a chunk: one in YAML, any number in JSON.
+func (c chunk) decode() ([]decoded, error) {
+	if utilyaml.IsJSONBuffer(c.text) {
+		documents, jsonErr := decodeJSON(c.text)
+		if jsonErr == nil || len(documents) > 0 {
+			return documents, jsonErr
+		}
+		// YAML may begin with a brace too.
+		if d, err := decode(c.text); err == nil {
+			return []decoded{d}, nil
+		}
+		return nil, jsonErr
+	}
+	d, err := decode(c.text)
+	if err != nil {
+		return nil, err
+	}
+	return []decoded{d}, nil
+}
+
+// render renders a template of manifests/.
+func (r *reader) render(text []byte) ([]byte, error) {
+	return renderTemplate(text, templateData{
+		ReleaseImage:   r.options.ReleaseImage,
+		ClusterProfile: r.options.Filter.Profile,
+		Images:         r.payload.Images,
+	})
+}

@@ -1,0 +1,73 @@
+package payload
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// A chunk is the text of one document and where in its file it begins.
+type chunk struct {
+	text []byte
+	line int // of the file, where text begins; 1 for the first
+}
+
+var (
+	byteOrderMark = []byte("\xef\xbb\xbf")
+	separator     = []byte("---")
+)
+
+// split cuts a file at the lines that begin with "---", as Kubernetes does. A
+// separator may be followed by blanks and a comment only.
+func split(text []byte) ([]chunk, *errSyntax) {
+	text = bytes.TrimPrefix(text, byteOrderMark)
+	if at := invalidUTF8(text); at >= 0 {
+		return nil, &errSyntax{line: 1 + bytes.Count(text[:at], []byte("\n")), message: "this is not UTF-8 text: save the file as UTF-8"}
+	}
+	var chunks []chunk
+	line := 1
+	for {
+		body, marker, rest, found := cutSeparator(text)
+		if len(bytes.TrimSpace(body)) > 0 {
+			chunks = append(chunks, chunk{text: body, line: line})
+		}
+		if !found {
+			return chunks, nil
+		}
+		line += bytes.Count(body, []byte("\n"))
+		if extra := bytes.TrimSpace(marker[len(separator):]); len(extra) > 0 && extra[0] != '#' {
+			return chunks, &errSyntax{line: line, message: `only a comment may stand behind "---": put the rest on the next line`}
+		}
+		line++
+		text = rest
+	}
+}
+
+// cutSeparator finds the first line that begins with "---".
+func cutSeparator(text []byte) (body, marker, rest []byte, found bool) {
+	start := 0
+	if !bytes.HasPrefix(text, separator) {
+		at := bytes.Index(text, []byte("\n---"))
+		if at < 0 {
+			return text, nil, nil, false
+		}
+		start = at + 1
+	}
+	marker, rest, _ = bytes.Cut(text[start:], []byte("\n"))
+	return text[:start], marker, rest, true
+}
+
+// invalidUTF8 returns where a text stops to be UTF-8, or -1.
+func invalidUTF8(text []byte) int {
+	if utf8.Valid(text) {
+		return -1
+	}
+	at := 0
+	for at < len(text) {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		at += size
+	}
+	return at
+}
