@@ -1,0 +1,41 @@
+package draw
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// DOT writes the graph for Graphviz, in the form of the cluster-version operator's
+// own tool: the same nodes, labels and edges. Dependencies are dashed.
+func (p Picture) DOT(out io.Writer) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprint(w, "digraph tasks {\n  labelloc=t;\n  rankdir=TB;\n")
+	for i, node := range p.Graph.Nodes {
+		fmt.Fprintf(w, "  %d [ label=\"%s\" shape=\"box\" ];\n", i, p.dotLabel(node))
+	}
+	for i, node := range p.Graph.Nodes {
+		for _, to := range node.Out {
+			fmt.Fprintf(w, "  %d -> %d;\n", i, to)
+		}
+	}
+	for _, edge := range p.edges() {
+		fmt.Fprintf(w, "  %d -> %d [ style=\"dashed\" constraint=\"false\" ];\n", edge[0], edge[1])
+	}
+	fmt.Fprint(w, "}\n")
+	return w.Flush()
+}
+
+func (p Picture) dotLabel(node graph.Node) string {
+	if len(node.Tasks) == 0 {
+		return "no manifests"
+	}
+	lines := make([]string, len(node.Tasks))
+	for i, at := range node.Tasks {
+		lines[i] = fmt.Sprintf("%s (%d of %d)", graph.Label(p.Graph.Tasks[at]), at+1, len(p.Graph.Tasks))
+	}
+	return strings.ReplaceAll(strings.Join(lines, `\n`), `"`, "")
+}

@@ -1,0 +1,196 @@
+package draw
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// Measures of the picture, in pixels.
+const (
+	pageWidth   = 1280
+	margin      = 20
+	labelWidth  = 96
+	boxWidth    = 216
+	boxHeight   = 56
+	gap         = 10
+	headHeight  = 64
+	barHeight   = 30
+	arrowHeight = 24
+	bandPadding = 10
+	perRow      = (pageWidth - 2*margin - labelWidth) / (boxWidth + gap)
+)
+
+const style = `
+  text { font-family: -apple-system, "Segoe UI", "DejaVu Sans", Helvetica, Arial, sans-serif; fill: #151515; }
+  .title { font-size: 18px; font-weight: 600; }
+  .small { font-size: 11px; fill: #4d5258; }
+  .level { font-size: 15px; font-weight: 600; fill: #4d5258; }
+  .name { font-size: 12px; font-weight: 600; }
+  .band { fill: #f2f4f7; }
+  .box { fill: #ffffff; stroke: #8a8d90; }
+  .deletes .box { stroke: #c9190b; stroke-width: 2; }
+  .red { font-size: 11px; font-weight: 600; fill: #c9190b; }
+  .bar { fill: #3c3f42; }
+  .bar-name { font-size: 12px; font-weight: 600; fill: #ffffff; }
+  .then { fill: #8a8d90; }
+  .dashed { fill: none; stroke: #0066cc; stroke-width: 1.2; stroke-dasharray: 5 4; opacity: 0.65; }
+`
+
+// SVG writes the graph as a picture: levels as bands from top to bottom, the nodes
+// of a band side by side, Jobs as dark bars across, what deletes in red. Behind
+// each box is the list of its manifests, which browsers show when it is pointed at.
+func (p Picture) SVG(out io.Writer) error {
+	d := &drawing{picture: p, frames: map[int]frame{}}
+	d.y = headHeight + margin
+	ranks := p.ranks()
+	for i, rank := range ranks {
+		if i > 0 {
+			d.then()
+		}
+		d.rank(rank)
+	}
+	for _, edge := range p.edges() {
+		d.dashed(edge[0], edge[1])
+	}
+	_, err := fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">
+<title>%s</title>
+<style>%s</style>
+<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#0066cc"/></marker></defs>
+<rect width="100%%" height="100%%" fill="#ffffff"/>
+%s%s%s%s</svg>
+`, pageWidth, d.y+margin, pageWidth, d.y+margin, escape(p.Title), style, d.head(len(ranks)), &d.bands, &d.curves, &d.boxes)
+	return err
+}
+
+// A drawing is the picture as far as it is drawn, in layers: curves pass between
+// the bands and the boxes.
+type drawing struct {
+	picture              Picture
+	bands, curves, boxes strings.Builder
+	y                    int
+	frames               map[int]frame // where each node is drawn
+}
+
+// A frame is where a box is.
+type frame struct{ x, y, width, height int }
+
+// head is the title and what the signs mean.
+func (d *drawing) head(steps int) string {
+	legend := "levels from top to bottom; boxes of a band run side by side, their manifests in a row; red deletes; a dark bar is a Job, which nothing overtakes"
+	if len(d.picture.Dependencies) > 0 {
+		legend += "; dashed: implied by the objects"
+	}
+	return fmt.Sprintf(`<text class="title" x="%d" y="36">%s</text>
+<text class="small" x="%d" y="56">%s in %s: %s</text>
+`, margin, escape(d.picture.Title), margin, plural(len(d.picture.Graph.Tasks), "manifest"), plural(steps, "step"), legend)
+}
+
+// then says that what follows waits for what is above.
+func (d *drawing) then() {
+	x, y := labelWidth+margin+(pageWidth-labelWidth-2*margin)/2, d.y+4
+	fmt.Fprintf(&d.bands, "<path class=\"then\" d=\"M%d %d h20 l-10 12 z\"/>\n", x-10, y)
+	d.y += arrowHeight
+}
+
+// rank draws boxes that nothing forces one after the other, level by level.
+func (d *drawing) rank(boxes rank) {
+	for len(boxes) > 0 {
+		if boxes[0].isBarrier {
+			d.barrier(boxes[0])
+			boxes = boxes[1:]
+		} else {
+			end := 1
+			for end < len(boxes) && boxes[end].level() == boxes[0].level() && !boxes[end].isBarrier {
+				end++
+			}
+			d.band(boxes[:end])
+			boxes = boxes[end:]
+		}
+		if len(boxes) > 0 {
+			d.y += gap / 2
+		}
+	}
+}
+
+// band draws the boxes of one level.
+func (d *drawing) band(boxes []box) {
+	rows := (len(boxes) + perRow - 1) / perRow
+	height := rows*(boxHeight+gap) - gap + 2*bandPadding
+	fmt.Fprintf(&d.bands, "<g class=\"level-band\"><rect class=\"band\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\"/>", margin, d.y, pageWidth-2*margin, height)
+	fmt.Fprintf(&d.bands, "<text class=\"level\" x=\"%d\" y=\"%d\">%s</text></g>\n", margin+14, d.y+height/2+5, escape(boxes[0].level()))
+	for i, b := range boxes {
+		x := margin + labelWidth + (i%perRow)*(boxWidth+gap)
+		y := d.y + bandPadding + (i/perRow)*(boxHeight+gap)
+		d.box(b, frame{x, y, boxWidth, boxHeight})
+	}
+	d.y += height
+}
+
+func (d *drawing) box(b box, at frame) {
+	class, deletes := "node", ""
+	left, right := at.x+10, at.x+at.width-10
+	if b.tombstones > 0 {
+		class += " deletes"
+		deletes = fmt.Sprintf(`<text class="red" x="%d" y="%d" text-anchor="end">%d to delete</text>`, right, at.y+34, b.tombstones)
+	}
+	d.open(class, "box", b, at)
+	fmt.Fprintf(&d.boxes, `<text class="name" x="%d" y="%d">%s</text>`, left, at.y+19, escape(short(b.title(), 26)))
+	fmt.Fprintf(&d.boxes, `<text class="small" x="%d" y="%d">%s</text>%s`, left, at.y+34, plural(len(b.tasks), "manifest"), deletes)
+	fmt.Fprintf(&d.boxes, "<text class=\"small\" x=\"%d\" y=\"%d\">%s</text></g>\n", left, at.y+48, escape(short(b.kinds(), 30)))
+}
+
+func (d *drawing) barrier(b box) {
+	at := frame{margin, d.y, pageWidth - 2*margin, barHeight}
+	d.open("barrier", "bar", b, at)
+	fmt.Fprintf(&d.boxes, `<text class="bar-name" x="%d" y="%d">%s</text>`, margin+14, at.y+20, escape(b.level()))
+	fmt.Fprintf(&d.boxes, "<text class=\"bar-name\" x=\"%d\" y=\"%d\">%s</text></g>\n", margin+labelWidth+10, at.y+20, escape(short(b.title(), 130)))
+	d.y += barHeight
+}
+
+// open begins what stands for a node, and its frame.
+func (d *drawing) open(class, frameClass string, b box, at frame) {
+	fmt.Fprintf(&d.boxes, "<g class=\"%s\"><title>%s</title><rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"4\"/>",
+		class, escape(d.hover(b)), frameClass, at.x, at.y, at.width, at.height)
+	d.frames[b.node] = at
+}
+
+// hover is what a browser shows of a box that is pointed at.
+func (d *drawing) hover(b box) string {
+	lines := []string{b.title()}
+	for _, task := range b.tasks {
+		line := graph.Label(task)
+		if task.IsTombstone() {
+			line = "delete " + line
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// dashed draws a dependency as a curve from box to box: from the lower edge of the
+// one to the upper edge of the other, or round below them if they are side by side.
+func (d *drawing) dashed(from, to int) {
+	a, b := d.frames[from], d.frames[to]
+	start, end := a.y+a.height, b.y
+	if b.y < a.y {
+		start, end = a.y, b.y+b.height
+	}
+	bend := (end - start) / 2
+	leave, arrive := start+bend, end-bend
+	if a.y == b.y {
+		end = b.y + b.height
+		leave, arrive = start+boxHeight/2, end+boxHeight/2
+	}
+	x1, x2 := a.x+a.width/2, b.x+b.width/2
+	fmt.Fprintf(&d.curves, "<path class=\"dashed\" marker-end=\"url(#tip)\" d=\"M%d %d C%d %d %d %d %d %d\"/>\n", x1, start, x1, leave, x2, arrive, x2, end)
+}
+
+func escape(text string) string {
+	var out strings.Builder
+	_ = xml.EscapeText(&out, []byte(text)) // a strings.Builder does not fail
+	return out.String()
+}

@@ -1,0 +1,166 @@
+// Package graph orders the manifests of a payload by the names of their files, as
+// the cluster-version operator does: levels one after the other, the components of
+// a level side by side, the manifests of a component in a row, and nothing past a
+// Job before it is done. Walk goes through the graph and says at any time what is
+// ready, and what blocks the rest.
+//
+// It decides only: there are no goroutines here, no cluster and no clock. What a
+// task is, it learns from the small interface Task.
+//
+// Build is the call to start from; Graph.Walk comes next.
+package graph
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// A Task is one step: a manifest to apply.
+type Task interface {
+	File() string                       // the name of its file, which says where it stands
+	Object() *unstructured.Unstructured // what it applies
+	IsTombstone() bool                  // whether it deletes the object instead
+}
+
+// Label names a task's object the way the cluster-version operator does:
+// "deployment my-namespace/my-name".
+func Label(task Task) string {
+	object := task.Object()
+	name := object.GetName()
+	if namespace := object.GetNamespace(); namespace != "" {
+		name = namespace + "/" + name
+	}
+	return strings.ToLower(object.GetKind()) + " " + name
+}
+
+// A Mode is what the graph is for. It decides how strict the order is.
+type Mode string
+
+const (
+	// Update keeps the order: a component changes only when the levels before are
+	// there, so that a mistake stops early.
+	Update Mode = "update"
+	// Install starts all components at once: nothing is there yet to be broken.
+	Install Mode = "install"
+	// Reconcile is like Install, in another order at each attempt, so that one
+	// component that fails does not always keep the same others waiting.
+	Reconcile Mode = "reconcile"
+)
+
+// Options say how to build a graph. The zero value is an update in the operator's
+// own order.
+type Options struct {
+	Mode Mode
+	// Attempt is how often Reconcile was tried before. It shuffles the order.
+	Attempt int
+	// Implied also respects what the objects themselves imply: see Dependencies.
+	Implied bool
+}
+
+// A Graph is nodes and the edges between them.
+type Graph struct {
+	Tasks []Task
+	Nodes []Node
+	// Implied are the dependencies that Options.Implied has made it respect.
+	Implied []Dependency
+	// Conflicts are dependencies that the order of the files contradicts. The files
+	// win: these are not respected.
+	Conflicts []Dependency
+}
+
+// A Node is tasks that are done one after the other, in this order. One without
+// tasks only stands between others: it keeps m×n edges at m+n.
+type Node struct {
+	Tasks []int // places in Graph.Tasks
+	In    []int // nodes that must be done before
+	Out   []int // nodes that wait for this one
+}
+
+// Build makes the graph of tasks, which must be in the order of their files.
+func Build[T Task](tasks []T, options Options) *Graph {
+	g := &Graph{Tasks: make([]Task, len(tasks))}
+	for i, task := range tasks {
+		g.Tasks[i] = task
+	}
+	g.build(options)
+	if options.Implied {
+		g.imply()
+	}
+	return g
+}
+
+// build makes the nodes: a chain of Jobs and of what stands between them.
+func (g *Graph) build(options Options) {
+	layout := newLayout(g.Tasks, options)
+	last := none
+	segments := splitAtJobs(g.Tasks)
+	for i, segment := range segments {
+		isLast := i == len(segments)-1
+		last = g.addSegment(layout.steps(segment), last, isLast)
+	}
+	if len(segments) == 0 {
+		g.add(nil)
+	}
+}
+
+// none is where a node would be, were there one.
+const none = -1
+
+// add appends a node.
+func (g *Graph) add(tasks []int) int {
+	g.Nodes = append(g.Nodes, Node{Tasks: tasks})
+	return len(g.Nodes) - 1
+}
+
+// connect draws an edge.
+func (g *Graph) connect(from, to int) {
+	g.Nodes[from].Out = append(g.Nodes[from].Out, to)
+	g.Nodes[to].In = append(g.Nodes[to].In, from)
+}
+
+// addSegment appends steps that follow one after the other, each of nodes side by
+// side, and returns the node that whatever follows has to wait for. A segment of a
+// single node is just that; any other stands between two nodes without tasks, the
+// second only if something follows.
+func (g *Graph) addSegment(steps [][][]int, after int, isLast bool) int {
+	if len(steps) == 1 && len(steps[0]) == 1 {
+		node := g.add(steps[0][0])
+		if after != none {
+			g.connect(after, node)
+		}
+		return node
+	}
+	anchor := g.add(nil)
+	if after != none {
+		g.connect(after, anchor)
+	}
+	ends := []int{anchor}
+	for _, step := range steps {
+		if len(ends) > 1 && len(step) > 1 {
+			ends = []int{g.join(ends)}
+		}
+		starts := ends
+		ends = make([]int, 0, len(step))
+		for _, tasks := range step {
+			node := g.add(tasks)
+			ends = append(ends, node)
+			for _, start := range starts {
+				g.connect(start, node)
+			}
+		}
+	}
+	if isLast {
+		return none
+	}
+	return g.join(ends)
+}
+
+// join appends a node without tasks that waits for others.
+func (g *Graph) join(ends []int) int {
+	spacer := g.add(nil)
+	for _, end := range ends {
+		g.connect(end, spacer)
+	}
+	return spacer
+}

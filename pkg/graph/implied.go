@@ -1,0 +1,146 @@
+package graph
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A Dependency is what two objects imply by themselves, whatever their files are
+// called: one can't be applied, or does harm, before the other is there.
+type Dependency struct {
+	Task  int // waits, a place in Graph.Tasks
+	Needs int // for this one
+	Why   string
+}
+
+// Why a task waits for another.
+const (
+	needsKind      = "a custom resource waits for its CustomResourceDefinition"
+	needsNamespace = "a namespaced object waits for its Namespace"
+	needsService   = "the API server would call a Service that is not there yet"
+	needsWorkload  = "the API server would call a Service that nothing serves yet"
+)
+
+// An index finds tasks by what others may need of them.
+type index struct {
+	kinds      map[schema.GroupKind]int
+	namespaces map[string]int
+	services   map[place]int
+	workloads  map[string][]int // by namespace
+	tasks      []Task
+}
+
+// A place is a namespace and a name.
+type place struct{ namespace, name string }
+
+// Dependencies finds what the objects of tasks imply, in the order of the tasks
+// that wait.
+func Dependencies(tasks []Task) []Dependency {
+	x := newIndex(tasks)
+	var found []Dependency
+	for i, task := range tasks {
+		if task.IsTombstone() {
+			continue // it depends on nothing, and nothing can depend on it
+		}
+		object := task.Object()
+		need := func(needs int, known bool, why string) {
+			if known && needs != i {
+				found = append(found, Dependency{Task: i, Needs: needs, Why: why})
+			}
+		}
+		crd, known := x.kinds[object.GroupVersionKind().GroupKind()]
+		need(crd, known, needsKind)
+		if namespace := object.GetNamespace(); namespace != "" {
+			holder, known := x.namespaces[namespace]
+			need(holder, known, needsNamespace)
+		}
+		for _, called := range calledServices(object) {
+			service, known := x.services[called]
+			need(service, known, needsService)
+			for _, workload := range x.servedBy(called) {
+				need(workload, true, needsWorkload)
+			}
+		}
+	}
+	return found
+}
+
+func newIndex(tasks []Task) *index {
+	x := &index{
+		kinds: map[schema.GroupKind]int{}, namespaces: map[string]int{},
+		services: map[place]int{}, workloads: map[string][]int{}, tasks: tasks,
+	}
+	for i, task := range tasks {
+		if task.IsTombstone() {
+			continue
+		}
+		object := task.Object()
+		switch kind := object.GroupVersionKind().GroupKind(); kind.String() {
+		case "CustomResourceDefinition.apiextensions.k8s.io":
+			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+			defined, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
+			x.kinds[schema.GroupKind{Group: group, Kind: defined}] = i
+		case "Namespace":
+			x.namespaces[object.GetName()] = i
+		case "Service":
+			x.services[place{object.GetNamespace(), object.GetName()}] = i
+		case "Deployment.apps", "DaemonSet.apps", "StatefulSet.apps":
+			x.workloads[object.GetNamespace()] = append(x.workloads[object.GetNamespace()], i)
+		}
+	}
+	return x
+}
+
+// servedBy finds the workloads whose pods a Service selects.
+func (x *index) servedBy(service place) []int {
+	at, known := x.services[service]
+	if !known {
+		return nil
+	}
+	selector, _, _ := unstructured.NestedStringMap(x.tasks[at].Object().Object, "spec", "selector")
+	if len(selector) == 0 {
+		return nil
+	}
+	var found []int
+	for _, i := range x.workloads[service.namespace] {
+		pods, _, _ := unstructured.NestedStringMap(x.tasks[i].Object().Object, "spec", "template", "metadata", "labels")
+		if labels.SelectorFromSet(selector).Matches(labels.Set(pods)) {
+			found = append(found, i)
+		}
+	}
+	return found
+}
+
+// calledServices are those that the API server calls because of an object.
+func calledServices(object *unstructured.Unstructured) []place {
+	switch kind := object.GroupVersionKind().GroupKind(); {
+	case strings.HasSuffix(kind.Kind, "WebhookConfiguration") && kind.Group == "admissionregistration.k8s.io":
+		webhooks, _, _ := unstructured.NestedFieldNoCopy(object.Object, "webhooks")
+		list, _ := webhooks.([]any)
+		var called []place
+		for _, webhook := range list {
+			fields, _ := webhook.(map[string]any)
+			called = append(called, serviceAt(fields, "clientConfig", "service")...)
+		}
+		return called
+	case kind == schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
+		return serviceAt(object.Object, "spec", "service")
+	default:
+		return nil
+	}
+}
+
+// serviceAt reads a reference to a Service, if there is one.
+func serviceAt(fields map[string]any, path ...string) []place {
+	reference, _, _ := unstructured.NestedFieldNoCopy(fields, path...)
+	named, isMapping := reference.(map[string]any)
+	if !isMapping {
+		return nil
+	}
+	namespace, _ := named["namespace"].(string)
+	name, _ := named["name"].(string)
+	return []place{{namespace, name}}
+}

@@ -1,0 +1,173 @@
+package graph
+
+import "slices"
+
+// imply adds to the graph what the objects imply. A node is cut where one of its
+// tasks waits for, or is waited for by, a task of another node, so that nothing
+// waits longer than it must.
+func (g *Graph) imply() {
+	g.Implied, g.Conflicts = g.respected(Dependencies(g.Tasks))
+	g.cut(g.Implied)
+	home := g.home()
+	known := map[[2]int]bool{}
+	for from, node := range g.Nodes {
+		for _, to := range node.Out {
+			known[[2]int{from, to}] = true
+		}
+	}
+	for _, d := range g.Implied {
+		edge := [2]int{home[d.Needs], home[d.Task]}
+		if edge[0] != edge[1] && !known[edge] {
+			known[edge] = true
+			g.connect(edge[0], edge[1])
+		}
+	}
+}
+
+// home says in which node each task is.
+func (g *Graph) home() []int {
+	home := make([]int, len(g.Tasks))
+	for i, node := range g.Nodes {
+		for _, task := range node.Tasks {
+			home[task] = i
+		}
+	}
+	return home
+}
+
+// respected divides dependencies into those that can be respected and those that
+// the order of the files contradicts. Edges of the files always lead from a task to
+// a later one. So a cycle needs a dependency on a later task, and it is that one
+// which gives way, if it is on a cycle at all.
+func (g *Graph) respected(all []Dependency) (respected, conflicts []Dependency) {
+	group := g.cycles(all)
+	for _, d := range all {
+		if d.Needs > d.Task && group[d.Needs] == group[d.Task] {
+			conflicts = append(conflicts, d)
+		} else {
+			respected = append(respected, d)
+		}
+	}
+	return respected, conflicts
+}
+
+// cycles gives each task a number, the same for all tasks that are on a cycle
+// together. It looks at tasks and at the nodes that stand between them.
+func (g *Graph) cycles(dependencies []Dependency) []int {
+	after := make([][]int, len(g.Tasks)+len(g.Nodes))
+	// A task leads to the next one of its node, the last one to the node itself,
+	// and the node to the first tasks of those that wait for it.
+	enter := func(node int) int {
+		if tasks := g.Nodes[node].Tasks; len(tasks) > 0 {
+			return tasks[0]
+		}
+		return len(g.Tasks) + node
+	}
+	for i, node := range g.Nodes {
+		self := len(g.Tasks) + i
+		for at, task := range node.Tasks {
+			if at+1 < len(node.Tasks) {
+				after[task] = append(after[task], node.Tasks[at+1])
+			} else {
+				after[task] = append(after[task], self)
+			}
+		}
+		for _, out := range node.Out {
+			after[self] = append(after[self], enter(out))
+		}
+	}
+	for _, d := range dependencies {
+		after[d.Needs] = append(after[d.Needs], d.Task)
+	}
+	return components(after)
+}
+
+// components gives each vertex the number of its strongly connected component. It
+// is Tarjan's algorithm without recursion: a payload may be long.
+func components(after [][]int) []int {
+	const unseen = -1
+	var (
+		number    = slices.Repeat([]int{unseen}, len(after)) // in the order of visits
+		low       = make([]int, len(after))                  // the lowest that can be reached
+		component = slices.Repeat([]int{unseen}, len(after))
+		next      = make([]int, len(after)) // the edge to follow next
+		open      []int                     // seen, and in no component yet
+		count     int
+	)
+	visit := func(vertex int) []int {
+		number[vertex], low[vertex] = count, count
+		count++
+		open = append(open, vertex)
+		return []int{vertex}
+	}
+	for root := range after {
+		if number[root] != unseen {
+			continue
+		}
+		for path := visit(root); len(path) > 0; {
+			vertex := path[len(path)-1]
+			if next[vertex] < len(after[vertex]) {
+				to := after[vertex][next[vertex]]
+				next[vertex]++
+				if number[to] == unseen {
+					path = append(path, visit(to)...)
+				} else if component[to] == unseen {
+					low[vertex] = min(low[vertex], number[to])
+				}
+				continue
+			}
+			path = path[:len(path)-1]
+			if len(path) > 0 {
+				parent := path[len(path)-1]
+				low[parent] = min(low[parent], low[vertex])
+			}
+			if low[vertex] == number[vertex] {
+				for component[vertex] == unseen {
+					component[open[len(open)-1]] = vertex
+					open = open[:len(open)-1]
+				}
+			}
+		}
+	}
+	return component
+}
+
+// cut divides nodes where dependencies begin or end.
+func (g *Graph) cut(dependencies []Dependency) {
+	home := g.home()
+	before := make([]bool, len(g.Tasks)) // whether to cut in front of a task
+	after := make([]bool, len(g.Tasks))  // whether to cut behind it
+	for _, d := range dependencies {
+		if home[d.Task] != home[d.Needs] {
+			before[d.Task], after[d.Needs] = true, true
+		}
+	}
+	g.divide(func(previous, task int) bool { return after[previous] || before[task] })
+}
+
+// divide makes chains of nodes. What a node waited for, the first link of its chain
+// waits for; what waited for it, waits for the last.
+func (g *Graph) divide(isCut func(previous, task int) bool) {
+	whole := g.Nodes
+	g.Nodes = make([]Node, 0, len(whole))
+	first, last := make([]int, len(whole)), make([]int, len(whole))
+	for i, node := range whole {
+		link, start := g.add(node.Tasks), 0
+		first[i] = link
+		for at := 1; at < len(node.Tasks); at++ {
+			if !isCut(node.Tasks[at-1], node.Tasks[at]) {
+				continue
+			}
+			g.Nodes[link].Tasks = node.Tasks[start:at:at]
+			next := g.add(node.Tasks[at:])
+			g.connect(link, next)
+			link, start = next, at
+		}
+		last[i] = link
+	}
+	for i, node := range whole {
+		for _, to := range node.Out {
+			g.connect(last[i], first[to])
+		}
+	}
+}

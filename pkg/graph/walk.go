@@ -1,0 +1,130 @@
+package graph
+
+import "fmt"
+
+// A State is where a node stands in a walk.
+type State string
+
+// The states of a node; the last three are how it may end.
+const (
+	Blocked State = "blocked" // it waits for others
+	Ready   State = "ready"   // nothing holds it back, and nobody has begun it
+	Running State = "running" // Walk.Ready has given it out
+	OK      State = "ok"
+	Failed  State = "failed"  // what waits for it will never be ready
+	Skipped State = "skipped" // nothing was to be done: what waits for it may go on
+)
+
+// IsEnd says that a node will not change any more.
+func (s State) IsEnd() bool { return s == OK || s == Failed || s == Skipped }
+
+// A Walk goes through a graph once. Whoever does the work asks Ready what to do,
+// and tells Done what came of it. Each edge is looked at once: a walk costs no more
+// than the graph is large.
+type Walk struct {
+	graph   *Graph
+	states  []State
+	missing []int // how many predecessors are not done yet
+	ready   []int // to be given out, in order
+	open    int   // nodes that have tasks and are not done
+}
+
+// Walk begins a walk.
+func (g *Graph) Walk() *Walk {
+	w := &Walk{graph: g, states: make([]State, len(g.Nodes)), missing: make([]int, len(g.Nodes))}
+	var roots []int
+	for i, node := range g.Nodes {
+		w.states[i] = Blocked
+		w.missing[i] = len(node.In)
+		if len(node.Tasks) > 0 {
+			w.open++
+		}
+		if len(node.In) == 0 {
+			roots = append(roots, i)
+		}
+	}
+	w.release(roots)
+	return w
+}
+
+// Ready returns the nodes that have become ready since it was last called. All of
+// them have tasks.
+func (w *Walk) Ready() []int {
+	ready := w.ready
+	w.ready = nil
+	for _, node := range ready {
+		w.states[node] = Running
+	}
+	return ready
+}
+
+// Done tells how a node ended that Ready has given out: OK, Failed or Skipped.
+func (w *Walk) Done(node int, end State) {
+	if w.states[node] != Running || !end.IsEnd() {
+		panic(fmt.Sprintf("graph: a node that is %s can't become %s", w.states[node], end))
+	}
+	w.states[node] = end
+	if end == Failed {
+		return
+	}
+	w.open--
+	w.release(w.unblocked(node))
+}
+
+// Finished says whether every node is done. A walk with a failed node never is.
+func (w *Walk) Finished() bool { return w.open == 0 }
+
+// State says where a node stands.
+func (w *Walk) State(node int) State { return w.states[node] }
+
+// unblocked are the nodes that waited for this one last.
+func (w *Walk) unblocked(node int) []int {
+	var free []int
+	for _, next := range w.graph.Nodes[node].Out {
+		if w.missing[next]--; w.missing[next] == 0 {
+			free = append(free, next)
+		}
+	}
+	return free
+}
+
+// release makes nodes ready. Those without tasks are done at once.
+func (w *Walk) release(nodes []int) {
+	for len(nodes) > 0 {
+		node := nodes[0]
+		nodes = nodes[1:]
+		if len(w.graph.Nodes[node].Tasks) > 0 {
+			w.states[node] = Ready
+			w.ready = append(w.ready, node)
+			continue
+		}
+		w.states[node] = OK
+		nodes = append(nodes, w.unblocked(node)...)
+	}
+}
+
+// WhyBlocked names the nodes with tasks that a node waits for directly, in order.
+// It is empty for a node that is not blocked.
+func (w *Walk) WhyBlocked(node int) []int {
+	if w.states[node] != Blocked {
+		return nil
+	}
+	var blockers []int
+	seen := map[int]bool{}
+	var search func(node int)
+	search = func(node int) {
+		for _, before := range w.graph.Nodes[node].In {
+			if w.states[before] == OK || w.states[before] == Skipped || seen[before] {
+				continue
+			}
+			seen[before] = true
+			if len(w.graph.Nodes[before].Tasks) == 0 {
+				search(before)
+				continue
+			}
+			blockers = append(blockers, before)
+		}
+	}
+	search(node)
+	return blockers
+}
