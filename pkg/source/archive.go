@@ -1,0 +1,138 @@
+package source
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// What the first bytes of a compressed stream, and a block of a tar, are known by.
+const (
+	gzipMagic   = "\x1f\x8b"
+	zstdMagic   = "\x28\xb5\x2f\xfd"
+	ustarMagic  = "ustar"
+	ustarOffset = 257
+	tarBlock    = 512
+)
+
+// maxWindow is how much a zstd stream may ask to be kept in memory: what zstd itself
+// unpacks unless it's told otherwise.
+const maxWindow = 128 * mib
+
+var errNoArchive = verdict{text: "is no tar, tar.gz or tar.zst archive"}
+
+func openArchive(ctx context.Context, path string, limits Limits) (*Release, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, innermost(err)
+	}
+	defer file.Close()
+	files, err := readArchive(interruptible(ctx, file), limits)
+	if err != nil {
+		return nil, err
+	}
+	return &Release{FS: files, Kind: Archive}, nil
+}
+
+// readArchive reads a whole archive into memory.
+func readArchive(from io.Reader, limits Limits) (fs.FS, error) {
+	unpacked, done, err := decompress(from)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	counted := bufio.NewReader((&budget{limits: limits}).unpacking(unpacked))
+	switch first, err := counted.Peek(tarBlock); {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, corrupt(err)
+	case len(first) < tarBlock || !bytes.HasPrefix(first[ustarOffset:], []byte(ustarMagic)):
+		return nil, errNoArchive
+	}
+	tail := &tail{from: counted}
+	entries := newTree(&budget{limits: limits}, false)
+	if err := entries.read(tail); err != nil {
+		return nil, err
+	}
+	if !tail.isZero() {
+		return nil, corrupt(io.ErrUnexpectedEOF)
+	}
+	// The checksum of a compressed stream is only looked at when it ends.
+	if _, err := io.Copy(io.Discard, counted); err != nil {
+		return nil, corrupt(err)
+	}
+	root := entries.top()
+	if entries.isLayout(root) {
+		return nil, verdict{text: "holds an OCI image layout: unpack it first"}
+	}
+	return entries.files(root, limits)
+}
+
+// decompress unpacks what is compressed, by its first bytes: names often lie. The
+// caller calls the function that comes with it at the end.
+func decompress(from io.Reader) (io.Reader, func(), error) {
+	buffered := bufio.NewReaderSize(from, 64*kib)
+	first, err := buffered.Peek(len(zstdMagic))
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, nil, err
+	case bytes.HasPrefix(first, []byte(gzipMagic)):
+		unzipped, err := gzip.NewReader(buffered)
+		if err != nil {
+			return nil, nil, corrupt(err)
+		}
+		return unzipped, func() { unzipped.Close() }, nil
+	case bytes.HasPrefix(first, []byte(zstdMagic)):
+		unpacked, err := zstd.NewReader(buffered, zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxMemory(maxWindow), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, nil, corrupt(err)
+		}
+		return unpacked, unpacked.Close, nil
+	default:
+		return buffered, func() {}, nil
+	}
+}
+
+// corrupt says what is wrong with a stream that can't be read.
+func corrupt(err error) error {
+	var badBits flate.CorruptInputError
+	switch {
+	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
+		return overLimit("unpacking it needs more memory than " + inBytes(maxWindow) + ", which is the limit")
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return errors.New("it's cut off: the end is missing")
+	case isOverLimit(err), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.As(err, &badBits):
+		return errors.New("it's damaged: what is compressed in it can't be unpacked")
+	default:
+		return fmt.Errorf("it's damaged: %w", err)
+	}
+}
+
+// A tail remembers the last block that went through it. A tar ends with blocks of
+// zeros; one that was cut between two files otherwise looks complete.
+type tail struct {
+	from io.Reader
+	last []byte
+}
+
+func (t *tail) Read(p []byte) (int, error) {
+	n, err := t.from.Read(p)
+	t.last = append(t.last, p[max(0, n-tarBlock):n]...)
+	t.last = append(t.last[:0], t.last[max(0, len(t.last)-tarBlock):]...)
+	return n, err
+}
+
+func (t *tail) isZero() bool {
+	return len(bytes.Trim(t.last, "\x00")) == 0
+}

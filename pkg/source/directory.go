@@ -1,0 +1,224 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+)
+
+func openDirectory(path string, limits Limits) (*Release, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, innermost(err)
+	}
+	files := &directory{root: root.FS(), limits: limits, sizes: map[string]int64{}}
+	return &Release{FS: files, Kind: Directory, close: root.Close}, nil
+}
+
+// A directory is a folder on disk, of which only files and folders are read, and not
+// more than the limits. That nothing leaves the folder is the work of its os.Root.
+type directory struct {
+	root   fs.FS
+	limits Limits
+
+	mu    sync.Mutex
+	sizes map[string]int64 // of what was read: it counts once, however often that was
+	total int64
+}
+
+var (
+	_ fs.ReadFileFS = (*directory)(nil)
+	_ fs.ReadDirFS  = (*directory)(nil)
+	_ fs.StatFS     = (*directory)(nil)
+)
+
+func (d *directory) Open(name string) (fs.File, error) {
+	info, err := d.stat(name)
+	if err != nil {
+		return nil, pathError("open", name, err)
+	}
+	if info.IsDir() {
+		return d.folder(name)
+	}
+	if err := d.charge(name, info.Size()); err != nil {
+		return nil, pathError("open", name, err)
+	}
+	file, err := d.root.Open(name)
+	if err != nil {
+		return nil, pathError("open", name, err)
+	}
+	return &boundedFile{File: file, name: name, left: info.Size()}, nil
+}
+
+func (d *directory) Stat(name string) (fs.FileInfo, error) {
+	info, err := d.stat(name)
+	if err != nil {
+		return nil, pathError("stat", name, err)
+	}
+	return info, nil
+}
+
+func (d *directory) ReadFile(name string) ([]byte, error) {
+	file, err := d.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	bounded, ok := file.(*boundedFile)
+	if !ok {
+		return nil, pathError("read", name, errors.New("is a folder"))
+	}
+	content := make([]byte, bounded.left)
+	n, err := io.ReadFull(bounded, content)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return content[:n], nil
+	}
+	if err == nil { // the end must come now
+		_, err = bounded.Read(make([]byte, 1))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return content, nil
+}
+
+func (d *directory) ReadDir(name string) ([]fs.DirEntry, error) {
+	info, err := d.stat(name)
+	if err == nil && !info.IsDir() {
+		err = errors.New("is no folder")
+	}
+	if err != nil {
+		return nil, pathError("readdir", name, err)
+	}
+	folder, err := d.folder(name)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	entries, err := folder.ReadDir(-1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
+}
+
+// stat follows links. It comes before every open, which would wait for the other end
+// of a pipe and might make a device do something.
+func (d *directory) stat(name string) (fs.FileInfo, error) {
+	info, err := fs.Stat(d.root, name)
+	switch {
+	case err == nil && (info.IsDir() || info.Mode().IsRegular()):
+		return info, nil
+	case err == nil:
+		return nil, errors.New("is neither a file nor a folder")
+	}
+	if target, notLink := fs.ReadLink(d.root, name); notLink == nil {
+		return nil, fmt.Errorf("link to %q: %w", target, innermost(err))
+	}
+	return nil, err
+}
+
+// charge counts a file of that size against the limits.
+func (d *directory) charge(name string, size int64) error {
+	if size > d.limits.File {
+		return overLimit(fmt.Sprintf("it has %d bytes: the limit for one file is %s", size, inBytes(d.limits.File)))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before, read := d.sizes[name]
+	if !read && len(d.sizes) >= d.limits.Files {
+		return overLimit(fmt.Sprintf("there are more than %d files, which is the limit", d.limits.Files))
+	}
+	if more := max(0, size-before); d.total+more > d.limits.Total {
+		return overLimit(fmt.Sprintf("the files have more than %s together, which is the limit", inBytes(d.limits.Total)))
+	} else {
+		d.total += more
+	}
+	d.sizes[name] = max(size, before)
+	return nil
+}
+
+func (d *directory) folder(name string) (*boundedFolder, error) {
+	opened, err := d.root.Open(name)
+	if err != nil {
+		return nil, pathError("open", name, err)
+	}
+	folder, ok := opened.(fs.ReadDirFile)
+	if !ok {
+		opened.Close()
+		return nil, pathError("open", name, errors.New("is no folder"))
+	}
+	return &boundedFolder{ReadDirFile: folder, of: d, name: name, left: d.limits.Files}, nil
+}
+
+// A boundedFile has the size that was counted when it was opened. One that grows is
+// still being written, and half of a manifest is worse than none.
+type boundedFile struct {
+	fs.File
+	name string
+	left int64
+}
+
+func (f *boundedFile) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	f.left -= int64(n)
+	switch {
+	case f.left < 0:
+		return 0, pathError("read", f.name, errors.New("it grew while it was read"))
+	case err != nil && !errors.Is(err, io.EOF):
+		return n, pathError("read", f.name, err)
+	default:
+		return n, err
+	}
+}
+
+// A boundedFolder lists no more entries than the limit.
+type boundedFolder struct {
+	fs.ReadDirFile
+	of   *directory
+	name string
+	left int
+}
+
+func (f *boundedFolder) ReadDir(n int) ([]fs.DirEntry, error) {
+	wanted := n
+	if n <= 0 || n > f.left {
+		wanted = f.left + 1
+	}
+	entries, err := f.ReadDirFile.ReadDir(wanted)
+	if n <= 0 && errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if f.left -= len(entries); f.left < 0 {
+		err := overLimit(fmt.Sprintf("it has more than %d entries, which is the limit", f.of.limits.Files))
+		return nil, pathError("readdir", f.name, err)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, pathError("readdir", f.name, err)
+	}
+	for i, entry := range entries {
+		entries[i] = f.resolved(entry)
+	}
+	return entries, err
+}
+
+// resolved makes a link to a file look like the file, as it does in an archive.
+// Links to folders stay links: to walk into them may never end.
+func (f *boundedFolder) resolved(entry fs.DirEntry) fs.DirEntry {
+	if entry.Type() != fs.ModeSymlink {
+		return entry
+	}
+	info, err := fs.Stat(f.of.root, path.Join(f.name, entry.Name()))
+	if err != nil || !info.Mode().IsRegular() {
+		return entry
+	}
+	return fs.FileInfoToDirEntry(info)
+}
+
+func pathError(op, name string, err error) error {
+	return &fs.PathError{Op: op, Path: name, Err: innermost(err)}
+}

@@ -1,0 +1,109 @@
+package source
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"syscall"
+
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// explain says in our words what the registry library says in its own, where that's
+// known, and what to do. missing is what a 404 means.
+func explain(registry, missing string, err error) error {
+	text := explainStatus(registry, missing, err)
+	if text == "" {
+		text = explainConnection(registry, err)
+	}
+	if text == "" {
+		text = explainDigest(registry, err)
+	}
+	if text == "" {
+		return withoutURL(err)
+	}
+	return &cleaned{text: text, err: err}
+}
+
+func explainStatus(registry, missing string, err error) string {
+	var answer *transport.Error
+	if !errors.As(err, &answer) {
+		return ""
+	}
+	switch answer.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fmt.Sprintf("%s denies access (%d): log in to %[1]s, for example with \"docker login %[1]s\"", registry, answer.StatusCode)
+	case http.StatusNotFound:
+		return missing
+	}
+	text := fmt.Sprintf("%s answers %d %s", registry, answer.StatusCode, http.StatusText(answer.StatusCode))
+	switch {
+	case answer.StatusCode >= http.StatusInternalServerError || answer.StatusCode == http.StatusTooManyRequests:
+		return text + ": try again later"
+	case len(answer.Errors) > 0:
+		return text + ": " + answer.Errors[0].Message
+	default:
+		return text
+	}
+}
+
+// explainConnection looks at the error of https before that of http: the library
+// tries both where it may, and gives both.
+func explainConnection(registry string, err error) string {
+	var (
+		unknownHost *net.DNSError
+		unknown     x509.UnknownAuthorityError
+		otherHost   x509.HostnameError
+		invalid     *tls.CertificateVerificationError
+		onlyHTTP    plainHTTP
+		timeout     net.Error
+	)
+	switch {
+	case errors.As(err, &unknown):
+		return fmt.Sprintf("the certificate of %s is of an authority that isn't trusted: set SSL_CERT_FILE to that authority's certificate, or use --insecure", registry)
+	case errors.As(err, &otherHost), errors.As(err, &invalid):
+		return fmt.Sprintf("the certificate of %s isn't valid: %v; --insecure takes it all the same", registry, certificateError(err))
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Sprintf("nothing answers at %s (connection refused): check its name and port, and that it's running", registry)
+	case errors.As(err, &unknownHost):
+		return fmt.Sprintf("there is no host %s: check the registry's name and your network", unknownHost.Name)
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return plainHTTP{host: registry}.Error()
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Sprintf("%s doesn't answer in time: check your network, or try again later", registry)
+	case errors.As(err, &onlyHTTP):
+		return onlyHTTP.Error()
+	default:
+		return ""
+	}
+}
+
+func certificateError(err error) error {
+	var invalid *tls.CertificateVerificationError
+	if errors.As(err, &invalid) {
+		return invalid.Err
+	}
+	return withoutURL(err)
+}
+
+// explainDigest knows the text of an error, as the library has no type for it.
+func explainDigest(registry string, err error) string {
+	var got string
+	if _, scanned := fmt.Sscanf(withoutURL(err).Error(), "manifest digest: %q does not match", &got); scanned != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s sent something else, of digest %s", registry, got)
+}
+
+// withoutURL takes off what was asked for, as the message has the release's name.
+func withoutURL(err error) error {
+	var asked *url.Error
+	if errors.As(err, &asked) {
+		return asked.Err
+	}
+	return err
+}

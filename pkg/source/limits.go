@@ -1,0 +1,136 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Limits bound what a release may hold. A field that's zero means its default.
+type Limits struct {
+	File  int64 // bytes of one file: 32 MiB
+	Total int64 // bytes of all files that are read, with their names: 1 GiB
+	Files int   // files, folders and links; of a directory, also in one folder: 100000
+	// Unpacked is how many bytes an archive, or the layers of an image, may unpack
+	// to while the payload is looked for in them: 8 GiB.
+	Unpacked int64
+}
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+	gib = 1 << 30
+
+	// The longest name that Linux takes. Longer ones in an archive only cost memory.
+	maxName = 4096
+)
+
+func (l Limits) orDefaults() Limits {
+	defaults := Limits{File: 32 * mib, Total: gib, Files: 100_000, Unpacked: 8 * gib}
+	if l.File > 0 {
+		defaults.File = l.File
+	}
+	if l.Total > 0 {
+		defaults.Total = l.Total
+	}
+	if l.Files > 0 {
+		defaults.Files = l.Files
+	}
+	if l.Unpacked > 0 {
+		defaults.Unpacked = l.Unpacked
+	}
+	return defaults
+}
+
+// overLimit is the error of a release that is larger than it may be. There is no use
+// in reading on to see what else may be wrong with it.
+type overLimit string
+
+func (e overLimit) Error() string { return string(e) }
+
+func isOverLimit(err error) bool {
+	var over overLimit
+	return errors.As(err, &over)
+}
+
+// A budget counts what was taken against the limits.
+type budget struct {
+	limits   Limits
+	files    int
+	total    int64
+	unpacked int64
+}
+
+// entry counts one more file, folder or link.
+func (b *budget) entry(name string) error {
+	b.files++
+	if b.files > b.limits.Files {
+		return overLimit(fmt.Sprintf("it has more than %d files and folders, which is the limit", b.limits.Files))
+	}
+	return b.add(int64(len(name)))
+}
+
+// file counts the content of one file.
+func (b *budget) file(name string, size int64) error {
+	if size > b.limits.File {
+		return overLimit(fmt.Sprintf("%s has %d bytes: the limit for one file is %s", shown(name), size, inBytes(b.limits.File)))
+	}
+	return b.add(size)
+}
+
+func (b *budget) add(size int64) error {
+	b.total += size
+	if b.total > b.limits.Total {
+		return overLimit(fmt.Sprintf("its files have more than %s together, which is the limit", inBytes(b.limits.Total)))
+	}
+	return nil
+}
+
+// unpack counts bytes as they come out of a compressed stream.
+func (b *budget) unpack(size int64) error {
+	b.unpacked += size
+	if b.unpacked > b.limits.Unpacked {
+		return overLimit(fmt.Sprintf("it unpacks to more than %s, which is the limit", inBytes(b.limits.Unpacked)))
+	}
+	return nil
+}
+
+// unpacking counts all that is read through it.
+func (b *budget) unpacking(from io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		n, err := from.Read(p)
+		if over := b.unpack(int64(n)); over != nil {
+			return n, over
+		}
+		return n, err
+	})
+}
+
+// interruptible ends reading as soon as the context does.
+func interruptible(ctx context.Context, from io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return from.Read(p)
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (read readerFunc) Read(p []byte) (int, error) { return read(p) }
+
+// inBytes writes a size the way people do, if that's exact.
+func inBytes(n int64) string {
+	switch {
+	case n >= gib && n%gib == 0:
+		return fmt.Sprintf("%d GiB", n/gib)
+	case n >= mib && n%mib == 0:
+		return fmt.Sprintf("%d MiB", n/mib)
+	case n >= kib && n%kib == 0:
+		return fmt.Sprintf("%d KiB", n/kib)
+	default:
+		return fmt.Sprintf("%d bytes", n)
+	}
+}

@@ -1,0 +1,75 @@
+package source
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+)
+
+// A place is where a release is.
+type place struct {
+	kind   Kind
+	path   string         // of what is on disk
+	choice string         // of the images of a layout: ":tag", "@digest" or nothing
+	image  name.Reference // of an image in a registry
+}
+
+// locate says where ref is. It looks at the disk and never at the network.
+func locate(ref string, insecure bool) (place, error) {
+	info, err := os.Stat(ref)
+	switch {
+	case err == nil:
+		return onDisk(ref, info)
+	case errors.Is(err, fs.ErrPermission):
+		return place{}, innermost(err)
+	}
+	for i, c := range ref {
+		if (c == ':' || c == '@') && isLayout(ref[:i]) {
+			return place{kind: Layout, path: ref[:i], choice: ref[i:]}, nil
+		}
+	}
+	if strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "~") || filepath.IsAbs(ref) {
+		return place{}, &cleaned{text: "no such file or folder", err: fs.ErrNotExist}
+	}
+	// A registry, and a tag or digest, must be spelt out: a mistyped folder is no
+	// reason to ask some default registry for it.
+	options := []name.Option{name.StrictValidation}
+	if insecure {
+		options = append(options, name.Insecure)
+	}
+	image, err := name.ParseReference(ref, options...)
+	if err != nil {
+		return place{}, verdict{subject: strconv.Quote(ref), text: "is neither a file or folder here nor an image reference: " +
+			"an image needs its registry and a tag or digest, as in registry.example/repo:tag"}
+	}
+	return place{kind: Image, image: image}, nil
+}
+
+func onDisk(path string, info fs.FileInfo) (place, error) {
+	switch {
+	case info.IsDir() && isLayout(path):
+		return place{kind: Layout, path: path}, nil
+	case info.IsDir():
+		return place{kind: Directory, path: path}, nil
+	case info.Mode().IsRegular():
+		return place{kind: Archive, path: path}, nil
+	default:
+		return place{}, verdict{text: "is neither a file nor a folder"}
+	}
+}
+
+// layoutFile marks a folder as an OCI image layout.
+const layoutFile = "oci-layout"
+
+func isLayout(path string) bool {
+	if path == "" {
+		return false
+	}
+	info, err := os.Stat(filepath.Join(path, layoutFile))
+	return err == nil && info.Mode().IsRegular()
+}

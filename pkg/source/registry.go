@@ -1,0 +1,139 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// A registryStore is one repository of a registry.
+type registryStore struct {
+	puller *remote.Puller
+	repo   name.Repository
+	asked  *remote.Descriptor // what the reference stands for
+}
+
+func openImage(ctx context.Context, ref name.Reference, take *taker, insecure bool) (*Release, error) {
+	base, err := connections(insecure)
+	if err != nil {
+		return nil, err
+	}
+	defer base.CloseIdleConnections()
+	var transport http.RoundTripper = base
+	if !insecure {
+		transport = onlyTLS{base}
+	}
+	puller, err := remote.NewPuller(
+		remote.WithTransport(transport),
+		remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithUserAgent("runlevel"),
+		// The library sleeps through an interrupt, so it sleeps briefly.
+		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 3}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("prepare to ask %s: %w", ref.Context().RegistryStr(), err)
+	}
+	registry := registryStore{puller: puller, repo: ref.Context()}
+	if registry.asked, err = puller.Get(ctx, ref); err != nil {
+		return nil, explain(registry.repo.RegistryStr(), "there is no such image", err)
+	}
+	take.store = registry
+	manifest, err := take.image(ctx, registry.asked.Descriptor)
+	if err != nil {
+		return nil, err
+	}
+	files, err := take.files(ctx, manifest)
+	if err != nil {
+		return nil, err
+	}
+	digest := registry.asked.Digest.String()
+	return &Release{FS: files, Kind: Image, Image: registry.repo.Digest(digest).Name(), Digest: digest}, nil
+}
+
+func (r registryStore) manifest(ctx context.Context, described v1.Descriptor) ([]byte, error) {
+	if described.Digest == r.asked.Digest {
+		return r.asked.Manifest, nil
+	}
+	got, err := r.puller.Get(ctx, r.repo.Digest(described.Digest.String()))
+	if err != nil {
+		err := explain(r.repo.RegistryStr(), "the registry doesn't have it", err)
+		return nil, fmt.Errorf("manifest %s: %w", described.Digest, err)
+	}
+	return got.Manifest, nil
+}
+
+func (r registryStore) blob(ctx context.Context, described v1.Descriptor) (io.ReadCloser, error) {
+	layer, err := r.puller.Layer(ctx, r.repo.Digest(described.Digest.String()))
+	if err != nil {
+		return nil, explain(r.repo.RegistryStr(), "the registry doesn't have it", err)
+	}
+	content, err := layer.Compressed()
+	if err != nil {
+		return nil, explain(r.repo.RegistryStr(), "the registry doesn't have it", err)
+	}
+	return content, nil
+}
+
+// connections are ours and not those that the library shares, so that nothing of them
+// is left over.
+func connections(insecure bool) (*http.Transport, error) {
+	transport := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:     true,
+		DialContext:           (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: time.Minute,
+	}
+	if insecure {
+		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+		return transport, nil
+	}
+	// Go heeds SSL_CERT_FILE on Linux only, where it replaces the system's own; on
+	// top of those it's what our advice about unknown authorities means everywhere.
+	file := os.Getenv("SSL_CERT_FILE")
+	if file == "" {
+		return transport, nil
+	}
+	certificates, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read SSL_CERT_FILE: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("read the system's certificates: %w", err)
+	}
+	pool.AppendCertsFromPEM(certificates)
+	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
+	return transport, nil
+}
+
+// onlyTLS refuses plain http, to which the library falls back for what looks like a
+// registry on this machine or in a private network.
+type onlyTLS struct{ next http.RoundTripper }
+
+func (o onlyTLS) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme == "https" {
+		return o.next.RoundTrip(request)
+	}
+	if request.Body != nil {
+		request.Body.Close()
+	}
+	return nil, plainHTTP{host: request.URL.Host}
+}
+
+type plainHTTP struct{ host string }
+
+func (p plainHTTP) Error() string {
+	return p.host + " answers only plain http, which needs --insecure"
+}

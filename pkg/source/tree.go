@@ -1,0 +1,203 @@
+package source
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A tree is what a tar holds, with its links as they are.
+type tree struct {
+	nodes  map[string]*node // by name as in fs.ValidPath, all folders included
+	budget *budget
+	// ofImage says that names and links begin at the root of an image, of which only
+	// the payload is kept.
+	ofImage bool
+}
+
+// A node is a file, a folder or a link.
+type node struct {
+	kind    byte // tar.TypeReg, tar.TypeDir or tar.TypeSymlink
+	content []byte
+	target  string
+}
+
+func newTree(budget *budget, ofImage bool) *tree {
+	return &tree{nodes: map[string]*node{".": {kind: tar.TypeDir}}, budget: budget, ofImage: ofImage}
+}
+
+// read adds the entries of a tar.
+func (t *tree) read(from io.Reader) error {
+	entries := tar.NewReader(from)
+	for {
+		header, err := entries.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return corrupt(err)
+		}
+		if err := t.entry(header, entries); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *tree) entry(header *tar.Header, content io.Reader) error {
+	if header.Typeflag == tar.TypeXGlobalHeader {
+		return nil // a remark about all entries, such as the commit it was made from
+	}
+	name, err := t.name(header.Name)
+	if err != nil {
+		return fmt.Errorf("entry %s: %w", shown(header.Name), err)
+	}
+	if t.ofImage && !inPayload(name) {
+		return nil
+	}
+	added, err := t.node(name, header, content)
+	if err == nil {
+		err = t.add(name, added)
+	}
+	if err != nil && !isOverLimit(err) {
+		return fmt.Errorf("entry %s: %w", shown(header.Name), err)
+	}
+	return err
+}
+
+func (t *tree) node(name string, header *tar.Header, content io.Reader) (*node, error) {
+	switch header.Typeflag {
+	case tar.TypeDir:
+		return &node{kind: tar.TypeDir}, nil
+	case tar.TypeReg, tar.TypeGNUSparse:
+		if err := t.budget.file(name, header.Size); err != nil {
+			return nil, err
+		}
+		read, err := readExactly(content, header.Size)
+		if err != nil {
+			return nil, corrupt(err)
+		}
+		return &node{kind: tar.TypeReg, content: read}, nil
+	case tar.TypeSymlink:
+		target := header.Linkname
+		if t.ofImage && !path.IsAbs(target) {
+			// Not cleaned: where ".." leads is only known once all links are.
+			target = "/" + path.Dir(name) + "/" + target
+		}
+		if len(target) > maxName {
+			return nil, fmt.Errorf("the link's target has more than %d bytes", maxName)
+		}
+		return &node{kind: tar.TypeSymlink, target: target}, nil
+	case tar.TypeLink:
+		target, err := t.name(header.Linkname)
+		if err != nil {
+			return nil, fmt.Errorf("hard link to %s: %w", shown(header.Linkname), err)
+		}
+		linked := t.nodes[target]
+		if linked == nil || linked.kind == tar.TypeDir {
+			return nil, fmt.Errorf("hard link to %s, which is no file that comes before it", shown(header.Linkname))
+		}
+		return linked, nil
+	default:
+		return nil, errors.New("is a device, pipe or other special file, which a release can't have")
+	}
+}
+
+// readExactly doesn't believe a size before the bytes are there: a few bytes of
+// header could otherwise cost all the memory that one file may have.
+func readExactly(from io.Reader, size int64) ([]byte, error) {
+	const believed = mib
+	if size <= believed {
+		content := make([]byte, size)
+		_, err := io.ReadFull(from, content)
+		return content, err
+	}
+	content := bytes.NewBuffer(make([]byte, 0, believed))
+	_, err := io.CopyN(content, from, size)
+	return content.Bytes(), err
+}
+
+// name checks the name of an entry and makes it one as in fs.ValidPath.
+func (t *tree) name(given string) (string, error) {
+	if t.ofImage {
+		given = strings.TrimLeft(given, "/")
+	}
+	name := path.Clean(given)
+	switch {
+	case path.IsAbs(given):
+		return "", errors.New("its name is absolute")
+	case slices.Contains(strings.Split(given, "/"), ".."):
+		return "", errors.New("its name has \"..\" in it")
+	case t.ofImage && !inPayload(name):
+		return name, nil // an operating system has many an odd name
+	case strings.ContainsAny(given, "\\\x00"):
+		return "", errors.New("its name has a backslash or zero byte in it")
+	case !utf8.ValidString(given) || !fs.ValidPath(name):
+		return "", errors.New("its name isn't UTF-8")
+	case len(name) > maxName:
+		return "", fmt.Errorf("its name has more than %d bytes", maxName)
+	default:
+		return name, nil
+	}
+}
+
+// add puts a node, and the folders that it is in, where it belongs.
+func (t *tree) add(name string, added *node) error {
+	if before := t.nodes[name]; before != nil {
+		if !before.equal(added) {
+			return errors.New("it's there twice, and differs")
+		}
+		return nil
+	}
+	for parent := path.Dir(name); ; parent = path.Dir(parent) {
+		if there := t.nodes[parent]; there != nil {
+			if there.kind != tar.TypeDir {
+				return fmt.Errorf("it's in %s, which is no folder", shown(parent))
+			}
+			break
+		}
+		if err := t.put(parent, &node{kind: tar.TypeDir}); err != nil {
+			return err
+		}
+	}
+	return t.put(name, added)
+}
+
+func (t *tree) put(name string, added *node) error {
+	t.nodes[name] = added
+	return t.budget.entry(name)
+}
+
+func (n *node) equal(other *node) bool {
+	return n.kind == other.kind && n.target == other.target && bytes.Equal(n.content, other.content)
+}
+
+// top is the folder that everything is in: the single one at the top that "tar czf
+// x.tgz release" makes, unless its name says that it's a part of a release.
+func (t *tree) top() string {
+	top := "."
+	for name := range t.nodes {
+		if name == "." || path.Dir(name) != "." {
+			continue
+		}
+		if top != "." {
+			return "."
+		}
+		top = name
+	}
+	if inPayload(top) || t.nodes[top].kind != tar.TypeDir {
+		return "."
+	}
+	return top
+}
+
+func (t *tree) isLayout(root string) bool {
+	mark := t.nodes[path.Join(root, layoutFile)]
+	return mark != nil && mark.kind == tar.TypeReg
+}
