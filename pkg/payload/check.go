@@ -2,6 +2,7 @@ package payload
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,6 +36,9 @@ func (d document) manifest() (*Manifest, []Problem) {
 	m := &Manifest{Path: d.path, Document: d.number, Line: d.fileLine(d.line), object: &unstructured.Unstructured{Object: fields}}
 	for _, kind := range []string{"annotations", "labels"} {
 		problems = append(problems, d.stringMapProblems(fields, kind)...)
+	}
+	if len(problems) > 0 {
+		return m, problems // all else would say the same in other words
 	}
 	if value, marked := m.annotations()[DeleteAnnotation]; marked && value != "true" {
 		problems = append(problems, d.problem([]string{"metadata", "annotations", DeleteAnnotation},
@@ -112,21 +116,33 @@ func (d document) fieldProblems(m *Manifest) []Problem {
 	if err == nil {
 		return nil
 	}
-	found := []error{err}
-	if strict, is := runtime.AsStrictDecodingError(err); is {
-		found = strict.Errors()
+	strict, isUnknown := runtime.AsStrictDecodingError(err)
+	if !isUnknown {
+		return []Problem{m.problem(Suspicious, "the API server will refuse it: %s", misfit(m, typed, err))}
 	}
 	var problems []Problem
-	for _, err := range found {
-		problem := m.problem(Suspicious, "%s", strings.TrimPrefix(err.Error(), "strict decoding error: "))
-		if _, field, isUnknown := strings.Cut(problem.Message, "unknown field "); isUnknown {
-			path := strings.FieldsFunc(strings.Trim(field, `"`), func(r rune) bool { return strings.ContainsRune(".[]", r) })
-			problem.Line = d.lineOf(path)
-			problem.Message += ": is it misspelt?"
+	for _, err := range strict.Errors() {
+		problem := m.problem(Suspicious, "%s: is it misspelt?", err)
+		if _, field, found := strings.Cut(err.Error(), "unknown field "); found {
+			problem.Line = d.lineOf(strings.FieldsFunc(strings.Trim(field, `"`), func(r rune) bool { return strings.ContainsRune(".[]", r) }))
 		}
 		problems = append(problems, problem)
 	}
 	return problems
+}
+
+// misfit says which field holds what it can't. The converter does not name it, but
+// JSON's decoder does.
+func misfit(m *Manifest, typed runtime.Object, err error) string {
+	text, marshalErr := json.Marshal(m.object.Object)
+	if marshalErr != nil {
+		return err.Error()
+	}
+	var wrongType *json.UnmarshalTypeError
+	if errors.As(json.Unmarshal(text, typed), &wrongType) {
+		return fmt.Sprintf("%s can't be a %s", wrongType.Field, wrongType.Value)
+	}
+	return err.Error()
 }
 
 // problem is one at a field of this document.
@@ -144,6 +160,9 @@ func (d document) object() string {
 	metadata, _ := fields["metadata"].(map[string]any)
 	name, _ := metadata["name"].(string)
 	namespace, _ := metadata["namespace"].(string)
+	if name == "" {
+		return kind
+	}
 	return strings.TrimSpace(ID{Kind: kind, Namespace: namespace, Name: name}.String())
 }
 

@@ -59,12 +59,34 @@ func decode(text []byte) (decoded, error) {
 	if len(root.Content) == 0 {
 		return decoded{}, nil
 	}
+	if mayHaveTag(text) { // yaml/v3 reads them differently, and forgets some
+		return decodeCarefully(text, root.Content[0].Line, nil)
+	}
 	c := converter{keys: map[string]string{}}
 	value, ordinary := c.convert(root.Content[0])
 	if !ordinary {
 		return decodeCarefully(text, root.Content[0].Line, nil)
 	}
 	return decoded{value: value, line: root.Content[0].Line, twice: c.twice}, nil
+}
+
+// mayHaveTag finds exclamation marks that stand where a tag may begin: not behind a
+// letter or digit, as they do in prose.
+func mayHaveTag(text []byte) bool {
+	for at := 0; ; at++ {
+		next := bytes.IndexByte(text[at:], '!')
+		if next < 0 {
+			return false
+		}
+		at += next
+		if at == 0 || !isLetterOrDigit(text[at-1]) {
+			return true
+		}
+	}
+}
+
+func isLetterOrDigit(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
 // decodeCarefully reads a document the way Kubernetes does, slowly. The cause is
@@ -104,7 +126,7 @@ type converter struct {
 
 // convert returns the value of a node, and whether the node is ordinary.
 func (c *converter) convert(node *yaml3.Node) (value any, ordinary bool) {
-	if node.Style&yaml3.TaggedStyle != 0 || node.Anchor != "" {
+	if node.Anchor != "" {
 		return nil, false
 	}
 	switch node.Kind {
@@ -151,7 +173,7 @@ func (c *converter) mapping(node *yaml3.Node) (any, bool) {
 }
 
 func (c *converter) key(node *yaml3.Node) (string, bool) {
-	if node.Kind != yaml3.ScalarNode || node.Style&yaml3.TaggedStyle != 0 || node.Anchor != "" {
+	if node.Kind != yaml3.ScalarNode || node.Anchor != "" {
 		return "", false
 	}
 	if kept, ok := c.keys[node.Value]; ok && isQuoted(node) {
@@ -270,7 +292,7 @@ func decodeJSON(text []byte) ([]decoded, error) {
 func jsonError(text []byte, err error, offset int64) *errSyntax {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		offset = syntax.Offset
+		offset = syntax.Offset - 1 // which is behind the character
 	}
 	message := strings.TrimPrefix(err.Error(), "json: ")
 	if errors.Is(err, io.ErrUnexpectedEOF) {

@@ -1,0 +1,235 @@
+package graph_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// A task is one for tests: a file and what it holds.
+type task struct {
+	file      string
+	object    *unstructured.Unstructured
+	tombstone bool
+}
+
+func (t task) File() string                       { return t.file }
+func (t task) Object() *unstructured.Unstructured { return t.object }
+func (t task) IsTombstone() bool                  { return t.tombstone }
+
+// newTask makes a task of a line: FILE, or FILE KIND for one that is no ConfigMap.
+func newTask(line string) task {
+	file, kind, _ := strings.Cut(line, " ")
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+	if kind == "Job" {
+		object.Object = map[string]any{"apiVersion": "batch/v1", "kind": "Job"}
+	}
+	object.SetName(file)
+	return task{file: file, object: object}
+}
+
+// print is a graph as text: its nodes, what is in them, and what they wait for.
+func print(g *graph.Graph) string {
+	var out strings.Builder
+	for i, node := range g.Nodes {
+		files := []string{}
+		for _, at := range node.Tasks {
+			files = append(files, g.Tasks[at].File())
+		}
+		if len(files) == 0 {
+			files = []string{"(spacer)"}
+		}
+		fmt.Fprintf(&out, "%d: %s", i, strings.Join(files, " "))
+		if len(node.In) > 0 {
+			fmt.Fprintf(&out, " <- %s", strings.Trim(fmt.Sprint(node.In), "[]"))
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// TestBuild reads testdata/*.txtar: "tasks" has a file name on each line, with "Job"
+// behind it for a Job, and the other files are the graphs for the modes.
+func TestBuild(t *testing.T) {
+	for name, archive := range archives(t) {
+		t.Run(name, func(t *testing.T) {
+			var tasks []task
+			for line := range strings.Lines(string(archive.Files[0].Data)) {
+				tasks = append(tasks, newTask(strings.TrimSpace(line)))
+			}
+			for _, want := range archive.Files[1:] {
+				mode, attempt := graph.Mode(want.Name), 0
+				if _, err := fmt.Sscanf(want.Name, "reconcile %d", &attempt); err == nil {
+					mode = graph.Reconcile
+				}
+				got := print(graph.Build(tasks, graph.Options{Mode: mode, Attempt: attempt}))
+				if diff := cmp.Diff(string(want.Data), got); diff != "" {
+					t.Errorf("%s: %s", want.Name, diff)
+				}
+			}
+		})
+	}
+}
+
+func archives(t *testing.T) map[string]*txtar.Archive {
+	t.Helper()
+	entries, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]*txtar.Archive{}
+	for _, entry := range entries {
+		name, isArchive := strings.CutSuffix(entry.Name(), ".txtar")
+		if !isArchive {
+			continue
+		}
+		archive, err := txtar.ParseFile("testdata/" + entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[strings.ReplaceAll(name, "-", " ")] = archive
+	}
+	return found
+}
+
+// TestReconcileIsTheSameForTheSameAttempt also finds out that it differs for others.
+func TestReconcileIsTheSameForTheSameAttempt(t *testing.T) {
+	var tasks []task
+	for i := range 40 {
+		tasks = append(tasks, newTask(fmt.Sprintf("0000_10_c%02d_a.yaml", i)))
+	}
+	seen := map[string]int{}
+	for attempt := range 16 {
+		options := graph.Options{Mode: graph.Reconcile, Attempt: attempt}
+		once := print(graph.Build(tasks, options))
+		if again := print(graph.Build(tasks, options)); again != once {
+			t.Fatalf("attempt %d has two orders", attempt)
+		}
+		if before, twice := seen[once]; twice {
+			t.Errorf("attempts %d and %d have the same order", before, attempt)
+		}
+		seen[once] = attempt
+	}
+}
+
+// pattern is what the cluster-version operator recognizes file names by.
+var pattern = regexp.MustCompile(`^0000_(\d+)_([a-zA-Z0-9]+(-[a-zA-Z0-9]+)*?)_`)
+
+func FuzzParseName(f *testing.F) {
+	for _, name := range []string{
+		"0000_50_a-b_x.yaml", "0000_50_a_b_x.yaml", "0000_5_a_", "0000_50_a", "0000__a_", "0000_50__x", "0000_50_-a_x",
+		"0000_50_a-_x", "0000_50_a--b_x", "000_50_a_x", "0000_5x_a_x", "0000_٥_a_x", "0000_50_ä_x", "", "0000_50_a.b_x",
+	} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		var want graph.Name
+		if found := pattern.FindStringSubmatch(name); found != nil {
+			want = graph.Name{Level: found[1], Component: found[2]}
+		}
+		if got := graph.ParseName(name); got != want {
+			t.Errorf("%q is %+v, want %+v", name, got, want)
+		}
+	})
+}
+
+// finish walks a graph to its end, and returns the order of the tasks.
+func finish(t testing.TB, g *graph.Graph) []int {
+	t.Helper()
+	var order []int
+	w := g.Walk()
+	for ready := w.Ready(); len(ready) > 0; ready = w.Ready() {
+		for _, node := range ready {
+			order = append(order, g.Nodes[node].Tasks...)
+			w.Done(node, graph.OK)
+		}
+	}
+	if !w.Finished() {
+		t.Fatal("the walk is stuck")
+	}
+	return order
+}
+
+func TestWalkGoesThroughEverythingOnce(t *testing.T) {
+	for name, archive := range archives(t) {
+		var tasks []task
+		for line := range strings.Lines(string(archive.Files[0].Data)) {
+			tasks = append(tasks, newTask(strings.TrimSpace(line)))
+		}
+		for _, mode := range []graph.Mode{graph.Update, graph.Install, graph.Reconcile} {
+			order := finish(t, graph.Build(tasks, graph.Options{Mode: mode, Attempt: 3, Implied: true}))
+			slices.Sort(order)
+			for i := range tasks {
+				if i >= len(order) || order[i] != i {
+					t.Fatalf("%s, %s: went through %v", name, mode, order)
+				}
+			}
+		}
+	}
+}
+
+func TestWalk(t *testing.T) {
+	// Two components, a Job, and two components: spacers in between.
+	g := graph.Build([]task{
+		newTask("0000_10_a_x"), newTask("0000_10_b_x"), newTask("0000_20_job_x Job"), newTask("0000_30_c_x"), newTask("0000_30_d_x"),
+	}, graph.Options{})
+	node := func(file string) int {
+		return slices.IndexFunc(g.Nodes, func(n graph.Node) bool {
+			return len(n.Tasks) > 0 && g.Tasks[n.Tasks[0]].File() == file
+		})
+	}
+	a, b, job, c, d := node("0000_10_a_x"), node("0000_10_b_x"), node("0000_20_job_x"), node("0000_30_c_x"), node("0000_30_d_x")
+
+	w := g.Walk()
+	if ready := w.Ready(); !slices.Equal(ready, []int{a, b}) {
+		t.Fatalf("first %v are ready", ready)
+	}
+	if why := w.WhyBlocked(job); !slices.Equal(why, []int{a, b}) {
+		t.Errorf("the Job is blocked by %v", why)
+	}
+	if why := w.WhyBlocked(d); !slices.Equal(why, []int{job}) {
+		t.Errorf("d is blocked by %v: only the Job is its direct predecessor", why)
+	}
+	w.Done(a, graph.Skipped)
+	if ready := w.Ready(); len(ready) > 0 {
+		t.Errorf("%v are ready before b is done", ready)
+	}
+	if why := w.WhyBlocked(job); !slices.Equal(why, []int{b}) {
+		t.Errorf("the Job is blocked by %v", why)
+	}
+	w.Done(b, graph.OK)
+	if ready := w.Ready(); !slices.Equal(ready, []int{job}) {
+		t.Fatalf("then %v are ready", ready)
+	}
+	if why := w.WhyBlocked(job); why != nil {
+		t.Errorf("a running node is blocked by %v", why)
+	}
+	w.Done(job, graph.Failed)
+	if ready := w.Ready(); len(ready) > 0 || w.Finished() {
+		t.Errorf("after a failure %v are ready", ready)
+	}
+	if why := w.WhyBlocked(c); !slices.Equal(why, []int{job}) || w.State(job) != graph.Failed {
+		t.Errorf("c is blocked by %v", why)
+	}
+}
+
+func TestAFailureLeavesTheRestAlone(t *testing.T) {
+	g := graph.Build([]task{newTask("0000_10_a_x"), newTask("0000_10_b_x"), newTask("0000_10_b_y"), newTask("0000_20_c_x")}, graph.Options{Mode: graph.Install})
+	w := g.Walk()
+	ready := w.Ready()
+	w.Done(ready[0], graph.Failed)
+	w.Done(ready[1], graph.OK)
+	w.Done(ready[2], graph.OK)
+	if w.Finished() {
+		t.Error("the walk calls itself finished, with a failed node")
+	}
+}

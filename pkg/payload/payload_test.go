@@ -1,0 +1,304 @@
+package payload_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// files makes a file system of names and contents.
+func files(t testing.TB, contents map[string]string) fs.FS {
+	t.Helper()
+	made := fstest.MapFS{}
+	for name, text := range contents {
+		made[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return made
+}
+
+// release is a release in the cluster-version operator's shape, with these files
+// beside its metadata.
+func release(t testing.TB, contents map[string]string) fs.FS {
+	t.Helper()
+	all := map[string]string{
+		"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"1.2.3","previous":["1.2.2"]}`,
+		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"},"spec":{"tags":[
+{"name":"web","from":{"kind":"DockerImage","name":"registry.example/team/web@sha256:aaaa"}},
+{"name":"api","from":{"kind":"DockerImage","name":"registry.example/team/api:v2"}}]}}`,
+	}
+	for name, text := range contents {
+		all[name] = text
+	}
+	return files(t, all)
+}
+
+func parse(t testing.TB, files fs.FS, options payload.Options) (*payload.Payload, []payload.Problem) {
+	t.Helper()
+	read, problems, err := payload.Parse(t.Context(), files, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read, problems
+}
+
+func lines(problems []payload.Problem) []string {
+	var lines []string
+	for _, problem := range problems {
+		lines = append(lines, problem.String())
+	}
+	return lines
+}
+
+// names are the objects of a payload, in order.
+func names(p *payload.Payload) []string {
+	var names []string
+	for _, m := range p.Manifests {
+		names = append(names, m.ID().String())
+	}
+	return names
+}
+
+// configMap is a manifest with annotations, as lines such as `key: "value"`.
+func configMap(name string, annotations ...string) string {
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: " + name + "\n  namespace: here\n"
+	if len(annotations) > 0 {
+		text += "  annotations:\n    " + strings.Join(annotations, "\n    ") + "\n"
+	}
+	return text
+}
+
+func TestManifestsAreInTheOrderOfTheirFiles(t *testing.T) {
+	p, problems := parse(t, release(t, map[string]string{
+		"manifests/0000_90_own_a.yaml":          configMap("own-90"),
+		"release-manifests/0000_5_b_a.yml":      configMap("five"),
+		"release-manifests/0000_10_b_b.yaml":    configMap("ten-b1") + "---\n# nothing here\n--- # a comment\n" + configMap("ten-b2"),
+		"release-manifests/0000_10_b_a.json":    `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ten-a1"}} {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ten-a2"}}`,
+		"release-manifests/README.md":           "no manifest",
+		"release-manifests/deeper/ignored.yaml": configMap("deeper"),
+	}), payload.Options{})
+	if len(problems) > 0 {
+		t.Fatal(lines(problems))
+	}
+	want := []string{
+		"ConfigMap here/own-90", "ConfigMap ten-a1", "ConfigMap ten-a2",
+		"ConfigMap here/ten-b1", "ConfigMap here/ten-b2", "ConfigMap here/five",
+	}
+	if diff := cmp.Diff(want, names(p)); diff != "" {
+		t.Error(diff)
+	}
+	if got := p.Manifests[4]; got.Line != 9 || got.Document != 2 {
+		t.Errorf("the second document is number %d at line %d, want 2 at line 9", got.Document, got.Line)
+	}
+	if p.Version != "1.2.3" || p.Images["api"] != "registry.example/team/api:v2" || p.Metadata.Previous[0] != "1.2.2" {
+		t.Errorf("metadata is lost: %q %v %v", p.Version, p.Images, p.Metadata)
+	}
+}
+
+func TestTemplatesAreRenderedInManifestsOnly(t *testing.T) {
+	text := configMap("a", `image: "{{.ReleaseImage}} {{.ClusterProfile}} {{index .Images "web"}}"`)
+	p, problems := parse(t, release(t, map[string]string{"manifests/a.yaml": text, "release-manifests/b.yaml": strings.Replace(text, "name: a", "name: b", 1)}),
+		payload.Options{ReleaseImage: "registry.example/release:1"})
+	if len(problems) != 1 || !strings.Contains(problems[0].String(), "release-manifests/b.yaml") {
+		t.Fatalf("only release-manifests/b.yaml should be broken YAML, unrendered: %v", lines(problems))
+	}
+	if got, want := p.Manifests[0].Object().GetAnnotations()["image"], "registry.example/release:1  registry.example/team/web@sha256:aaaa"; got != want {
+		t.Errorf("rendered %q, want %q", got, want)
+	}
+}
+
+func TestATemplateThatCannotBeRenderedRefusesTheRelease(t *testing.T) {
+	for name, test := range map[string]struct{ template, want string }{
+		"no such field": {"{{.Nothing}}", "manifests/a.yaml:7: its template can't be rendered: <.Nothing>: can't evaluate field Nothing in type payload.templateData"},
+		"bad syntax":    {"{{if}}", "manifests/a.yaml:7: its template can't be rendered: missing value for if"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, problems := parse(t, release(t, map[string]string{
+				"manifests/a.yaml": configMap("a", "value: "+test.template), "release-manifests/b.yaml": configMap("b"),
+			}), payload.Options{})
+			if diff := cmp.Diff([]string{test.want}, lines(problems)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestImagesAreSubstitutedEverywhere(t *testing.T) {
+	text := configMap("NAME") + `data:
+  tag: registry.example/team/web:latest
+  digest: "registry.example/team/web@sha256:0000"
+  bare: registry.example/team/web
+  other: registry.example/team/web-console:1
+  longer: registry.example/team/web/console:1
+  placeholder: 'quay.example/origin-api:v4.0'
+  inside: "x=registry.example/team/api y=1"
+`
+	want := map[string]string{
+		"tag":         "registry.example/team/web@sha256:aaaa",
+		"digest":      "registry.example/team/web@sha256:aaaa",
+		"bare":        "registry.example/team/web@sha256:aaaa",
+		"other":       "registry.example/team/web-console:1",
+		"longer":      "registry.example/team/web/console:1",
+		"placeholder": "registry.example/team/api:v2",
+		"inside":      "x=registry.example/team/api:v2 y=1",
+	}
+	p, problems := parse(t, release(t, map[string]string{
+		"manifests/a.yaml":         strings.Replace(text, "NAME", "a", 1),
+		"release-manifests/b.yaml": strings.Replace(text, "NAME", "b", 1),
+	}), payload.Options{Placeholders: map[string]string{"quay.example/origin-api": "api"}})
+	if len(problems) > 0 {
+		t.Fatal(lines(problems))
+	}
+	for _, m := range p.Manifests {
+		got := map[string]string{}
+		for key, value := range m.Object().Object["data"].(map[string]any) {
+			got[key] = value.(string)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s:\n%s", m.Path, diff)
+		}
+	}
+}
+
+func TestARepositoryOfSeveralImagesIsLeftAlone(t *testing.T) {
+	p, problems := parse(t, release(t, map[string]string{
+		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"},"spec":{"tags":[
+{"name":"a","from":{"kind":"DockerImage","name":"registry.example/all@sha256:aaaa"}},
+{"name":"b","from":{"kind":"DockerImage","name":"registry.example/all@sha256:bbbb"}}]}}`,
+		"release-manifests/a.yaml": configMap("a", `image: "registry.example/all@sha256:bbbb"`),
+	}), payload.Options{})
+	if got := p.Manifests[0].Object().GetAnnotations()["image"]; got != "registry.example/all@sha256:bbbb" || len(problems) > 0 {
+		t.Errorf("the image became %q; %v", got, lines(problems))
+	}
+}
+
+func TestHash(t *testing.T) {
+	hash := func(contents map[string]string) string {
+		p, _ := parse(t, files(t, contents), payload.Options{})
+		return p.Hash
+	}
+	one := hash(map[string]string{"a.yaml": configMap("a"), "b.yaml": configMap("b")})
+	for range 20 { // files are read in parallel, in any order
+		if again := hash(map[string]string{"a.yaml": configMap("a"), "b.yaml": configMap("b")}); again != one {
+			t.Fatalf("the same files have hashes %s and %s", one, again)
+		}
+	}
+	for name, other := range map[string]map[string]string{
+		"content":  {"a.yaml": configMap("a"), "b.yaml": configMap("c")},
+		"name":     {"a.yaml": configMap("a"), "c.yaml": configMap("b")},
+		"presence": {"a.yaml": configMap("a")},
+		"order":    {"a.yaml": configMap("b"), "b.yaml": configMap("a")},
+	} {
+		if hash(other) == one {
+			t.Errorf("another %s has the same hash", name)
+		}
+	}
+	const pinned = "sha256:5f456651" // of this very release: the hash must not change between versions of Runlevel
+	if !strings.HasPrefix(one, pinned) {
+		t.Errorf("the hash is %s, want %s…", one, pinned)
+	}
+}
+
+func TestLoadRefusesWithAllProblems(t *testing.T) {
+	_, _, err := payload.Load(t.Context(), files(t, map[string]string{
+		"a.yaml": configMap("a", "release.openshift.io/delete: true"),
+		"b.yaml": "kind: [",
+		"c.yaml": configMap("c"),
+	}), payload.Options{})
+	if got := reason.Of(err); got != payload.Integrity {
+		t.Errorf("the reason is %q", got)
+	}
+	var problems payload.Problems
+	if !errors.As(err, &problems) || len(problems) != 2 {
+		t.Errorf("want both problems, got: %v", err)
+	}
+}
+
+func TestLoadGivesWarningsBesideThePayload(t *testing.T) {
+	p, warnings, err := payload.Load(t.Context(), files(t, map[string]string{"a.yaml": configMap("a") + "dada: {}\n"}), payload.Options{})
+	if err != nil || len(p.Manifests) != 1 {
+		t.Fatal(err)
+	}
+	want := []string{`a.yaml:6: document 1: ConfigMap here/a: unknown field "dada": is it misspelt?`}
+	if diff := cmp.Diff(want, lines(warnings)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestParseEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := payload.Parse(ctx, files(t, map[string]string{"a.yaml": configMap("a")}), payload.Options{})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// corpus is the folder of a real release, which RUNLEVEL_TEST_RELEASE may name.
+func corpus(t testing.TB) fs.FS {
+	t.Helper()
+	folder := os.Getenv("RUNLEVEL_TEST_RELEASE")
+	if folder == "" {
+		t.Skip("RUNLEVEL_TEST_RELEASE names no release")
+	}
+	return os.DirFS(folder)
+}
+
+func TestARealReleaseLoads(t *testing.T) {
+	p, _, err := payload.Load(t.Context(), corpus(t), payload.Options{Filter: payload.Filter{
+		Profile: "self-managed-high-availability", FeatureSet: "Default", FeatureGates: []string{},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tombstones := 0
+	for _, m := range p.Manifests {
+		if m.IsTombstone() {
+			tombstones++
+		}
+	}
+	if len(p.Manifests) == 0 || len(p.Excluded) == 0 || tombstones == 0 {
+		t.Errorf("%d in, %d out, %d tombstones", len(p.Manifests), len(p.Excluded), tombstones)
+	}
+}
+
+// TestWhatIsRenderedReadsTheSame writes each manifest of a release and reads it
+// again.
+func TestWhatIsRenderedReadsTheSame(t *testing.T) {
+	p, _ := parse(t, corpus(t), payload.Options{})
+	for _, m := range p.Manifests {
+		text, err := m.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, problems := parse(t, files(t, map[string]string{m.File(): string(text)}), payload.Options{})
+		if len(again.Manifests) != 1 {
+			t.Fatalf("%s: %v", m.Path, lines(problems))
+		}
+		if diff := cmp.Diff(m.Object().Object, again.Manifests[0].Object().Object); diff != "" {
+			t.Fatalf("%s: %s", m.Path, diff)
+		}
+	}
+}
+
+func ExampleLoad() {
+	release := fstest.MapFS{"0000_10_web_config.yaml": {Data: []byte(configMap("settings"))}}
+	p, _, err := payload.Load(context.Background(), release, payload.Options{Version: "1.0.0"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, m := range p.Manifests {
+		fmt.Println(m.File(), m.ID())
+	}
+	// Output: 0000_10_web_config.yaml ConfigMap here/settings
+}
