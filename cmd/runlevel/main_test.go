@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
+
+var update = flag.Bool("update", false, "write anew the files that scripts compare output with")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"runlevel": main})
@@ -31,6 +34,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
+		UpdateScripts:       *update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_CACHE_HOME", cache)
 			env.Setenv("HOME", os.Getenv("HOME"))

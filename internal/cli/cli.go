@@ -69,7 +69,7 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
 	addVerbosity(root)
-	root.AddCommand(newDemo(streams), newSandbox(streams), newVersion(streams))
+	root.AddCommand(newDemo(streams), newGraph(streams), newRender(streams), newSandbox(streams), newVersion(streams))
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	return root
@@ -115,10 +115,11 @@ func exitCode(err error, stderr io.Writer) int {
 	fmt.Fprintln(stderr, "runlevel:", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
 	var status exitStatus
 	var wrongCall misuse
+	var wrongInput unreadable
 	switch {
 	case errors.As(err, &status):
 		return int(status)
-	case errors.As(err, &wrongCall), errors.Is(err, sandbox.ErrOptions):
+	case errors.As(err, &wrongCall), errors.As(err, &wrongInput), errors.Is(err, sandbox.ErrOptions):
 		return exitMisuse
 	default:
 		return exitFailed

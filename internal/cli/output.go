@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// An output is the value of -o: how to print a result.
+// An output is how to print a result.
 type output string
 
 const (
@@ -20,23 +20,67 @@ const (
 	asYAML output = "yaml"
 )
 
-func outputs() []string { return []string{string(asText), string(asJSON), string(asYAML)} }
-
-// addOutput adds -o to a command.
-func addOutput(command *cobra.Command, o *output) {
-	*o = asText
-	command.Flags().VarP(o, "output", "o", "how to print: text, json or yaml")
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs(), cobra.ShellCompDirectiveNoFileComp))
+// addOutput adds -o to a command. The first way to print is the default; without
+// any there are text, JSON and YAML.
+func addOutput(command *cobra.Command, o *output, ways ...output) {
+	if len(ways) == 0 {
+		ways = []output{asText, asJSON, asYAML}
+	}
+	var names []string
+	for _, way := range ways {
+		names = append(names, string(way))
+	}
+	*o = ways[0]
+	last := len(names) - 1
+	help := fmt.Sprintf("how to print: %s or %s", strings.Join(names[:last], ", "), names[last])
+	command.Flags().VarP(chosenOutput{o, names}, "output", "o", help)
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func (o *output) String() string { return string(*o) }
-func (o *output) Type() string   { return "format" }
+// A chosenOutput is the flag that sets an output.
+type chosenOutput struct {
+	*output
+	allowed []string
+}
 
-func (o *output) Set(value string) error {
-	if !slices.Contains(outputs(), value) {
-		return fmt.Errorf("use one of %s", strings.Join(outputs(), ", "))
+func (c chosenOutput) String() string {
+	if c.output == nil {
+		return ""
 	}
-	*o = output(value)
+	return string(*c.output)
+}
+
+func (chosenOutput) Type() string { return "format" }
+
+func (c chosenOutput) Set(value string) error {
+	*c.output = output(value)
+	return oneOf(value, c.allowed)
+}
+
+// A choice is a flag with a fixed set of values.
+type choice struct {
+	value   string
+	allowed []string
+}
+
+// addChoice adds a flag that is a choice.
+func addChoice(command *cobra.Command, c *choice, name, help string) {
+	command.Flags().Var(c, name, help)
+	_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (c *choice) String() string { return c.value }
+func (c *choice) Type() string   { return "name" }
+
+func (c *choice) Set(value string) error {
+	c.value = value
+	return oneOf(value, c.allowed)
+}
+
+func oneOf(value string, allowed []string) error {
+	if !slices.Contains(allowed, value) {
+		return fmt.Errorf("use one of %s", strings.Join(allowed, ", "))
+	}
 	return nil
 }
 

@@ -38,8 +38,9 @@ func compare(t *testing.T, text []byte) {
 	if errors.As(err, &syntax) && strings.HasPrefix(syntax.message, "there is more after the end") {
 		return // Kubernetes drops it without a word
 	}
-	for range 8 { // keys such as 1 and "1" are the same in JSON: either may win
-		var theirs any
+	var theirs any
+	for range 100 { // keys such as 1 and "1" are the same in JSON: either may win
+		theirs = nil
 		theirErr := utilyaml.Unmarshal(text, &theirs)
 		if (err == nil) != (theirErr == nil) {
 			t.Fatalf("%q: our error is %v, theirs %v", text, err, theirErr)
@@ -47,12 +48,7 @@ func compare(t *testing.T, text []byte) {
 		if err != nil || reflect.DeepEqual(ours.value, theirs) {
 			return
 		}
-		if diff := cmp.Diff(theirs, ours.value); diff != "" && !strings.Contains(string(text), ":") {
-			t.Fatalf("%q: %s", text, diff)
-		}
 	}
-	var theirs any
-	_ = utilyaml.Unmarshal(text, &theirs)
 	t.Fatalf("%q: %s", text, cmp.Diff(theirs, ours.value))
 }
 

@@ -54,9 +54,9 @@ func (s *substitution) apply(text []byte) []byte {
 }
 
 // substitutionOf is the one of a release: its own images by their repositories,
-// and its components' placeholders by the names of the images. A repository that
-// several images share says nothing about which of them is meant.
-func substitutionOf(images map[string]string, placeholders map[string]string) (*substitution, error) {
+// and what stands for them in a component's manifests. A repository that several
+// images share says nothing about which of them is meant.
+func substitutionOf(images, placeholders map[string]string) (*substitution, error) {
 	targets := map[string]string{}
 	shared := map[string]bool{}
 	for _, spec := range images {
@@ -67,12 +67,17 @@ func substitutionOf(images map[string]string, placeholders map[string]string) (*
 		targets[repository] = spec
 	}
 	maps.DeleteFunc(targets, func(repository, _ string) bool { return shared[repository] })
-	for _, placeholder := range slices.Sorted(maps.Keys(placeholders)) {
-		name := placeholders[placeholder]
+	named := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(placeholders)) {
+		placeholder := placeholders[name]
 		spec, known := images[name]
 		if !known {
-			return nil, fmt.Errorf("no image of the release is named %q, which %s stands for", name, placeholder)
+			return nil, fmt.Errorf("the release has no image %q, which %s stands for", name, placeholder)
 		}
+		if other, twice := named[placeholder]; twice {
+			return nil, fmt.Errorf("%s stands for two images, %q and %q", placeholder, other, name)
+		}
+		named[placeholder] = name
 		targets[placeholder] = spec
 	}
 	return newSubstitution(targets), nil

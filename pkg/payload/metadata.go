@@ -65,6 +65,9 @@ func (r *reader) readMetadata(folder string, optional bool) {
 		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: err.Error()})
 		return
 	}
+	if r.options.Images != nil {
+		r.placeholders, images = images, r.options.Images
+	}
 	r.payload.Images = images
 	if r.payload.Version != "" && version != r.payload.Version {
 		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: fmt.Sprintf(

@@ -37,10 +37,10 @@ type Options struct {
 	Version string
 	// ReleaseImage is where the release came from, for the templates of manifests/.
 	ReleaseImage string
-	// Placeholders are the images that manifests were written with, and the names of
-	// the images of the release that they stand for: a component's own
-	// image-references, turned round.
-	Placeholders map[string]string
+	// Images are the pull specs of a release by name. With them the files are taken
+	// for a component's, before it is released: its own image-references says which
+	// images stand in its manifests for which of the release.
+	Images map[string]string
 }
 
 // Load reads a release that can be applied. If anything is wrong with it, the

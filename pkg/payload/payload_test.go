@@ -139,22 +139,20 @@ func TestImagesAreSubstitutedEverywhere(t *testing.T) {
   bare: registry.example/team/web
   other: registry.example/team/web-console:1
   longer: registry.example/team/web/console:1
-  placeholder: 'quay.example/origin-api:v4.0'
   inside: "x=registry.example/team/api y=1"
 `
 	want := map[string]string{
-		"tag":         "registry.example/team/web@sha256:aaaa",
-		"digest":      "registry.example/team/web@sha256:aaaa",
-		"bare":        "registry.example/team/web@sha256:aaaa",
-		"other":       "registry.example/team/web-console:1",
-		"longer":      "registry.example/team/web/console:1",
-		"placeholder": "registry.example/team/api:v2",
-		"inside":      "x=registry.example/team/api:v2 y=1",
+		"tag":    "registry.example/team/web@sha256:aaaa",
+		"digest": "registry.example/team/web@sha256:aaaa",
+		"bare":   "registry.example/team/web@sha256:aaaa",
+		"other":  "registry.example/team/web-console:1",
+		"longer": "registry.example/team/web/console:1",
+		"inside": "x=registry.example/team/api:v2 y=1",
 	}
 	p, problems := parse(t, release(t, map[string]string{
 		"manifests/a.yaml":         strings.Replace(text, "NAME", "a", 1),
 		"release-manifests/b.yaml": strings.Replace(text, "NAME", "b", 1),
-	}), payload.Options{Placeholders: map[string]string{"quay.example/origin-api": "api"}})
+	}), payload.Options{})
 	if len(problems) > 0 {
 		t.Fatal(lines(problems))
 	}
@@ -166,6 +164,35 @@ func TestImagesAreSubstitutedEverywhere(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s:\n%s", m.Path, diff)
 		}
+	}
+}
+
+func TestAComponentsPlaceholders(t *testing.T) {
+	component := func(references string) fs.FS {
+		return files(t, map[string]string{
+			"image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[` + references + `]}}`,
+			"a.yaml":           configMap("a", `image: 'placeholder.example/origin-api:v4.0'`),
+		})
+	}
+	images := map[string]string{"api": "registry.example/all@sha256:aaaa", "web": "registry.example/all@sha256:bbbb"}
+	for name, test := range map[string]struct {
+		references string
+		image      string
+		problems   []string
+	}{
+		"one":         {`{"name":"api","from":{"kind":"DockerImage","name":"placeholder.example/origin-api"}}`, images["api"], nil},
+		"unreleased":  {`{"name":"cli","from":{"kind":"DockerImage","name":"x"}}`, "", []string{`image-references: the release has no image "cli", which x stands for`}},
+		"for several": {`{"name":"api","from":{"kind":"DockerImage","name":"x"}},{"name":"web","from":{"kind":"DockerImage","name":"x"}}`, "", []string{`image-references: x stands for two images, "api" and "web"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, problems := parse(t, component(test.references), payload.Options{Images: images})
+			if diff := cmp.Diff(test.problems, lines(problems)); diff != "" {
+				t.Error(diff)
+			}
+			if got := p.Manifests[0].Object().GetAnnotations()["image"]; test.image != "" && got != test.image {
+				t.Errorf("the image became %q", got)
+			}
+		})
 	}
 }
 

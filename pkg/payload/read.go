@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -25,7 +26,9 @@ type reader struct {
 	options  Options
 	payload  *Payload
 	problems []Problem
-	images   *substitution
+
+	placeholders map[string]string // what stands for the images of the release, by their names
+	images       *substitution
 }
 
 func (r *reader) report(p ...Problem) { r.problems = append(r.problems, p...) }
@@ -44,7 +47,7 @@ type manifestFile struct {
 func (r *reader) read(ctx context.Context) error {
 	found := r.list()
 	r.payload.Filter = r.filter()
-	images, err := substitutionOf(r.payload.Images, r.options.Placeholders)
+	images, err := substitutionOf(r.payload.Images, r.placeholders)
 	if err != nil {
 		r.report(Problem{File: imagesFile, Cause: Mislabelled, Message: err.Error()})
 	}
@@ -157,6 +160,10 @@ func (r *reader) readManifests(file *manifestFile) {
 	}
 	text = r.images.apply(text)
 	if file.isTemplate {
+		if r.options.ReleaseImage == "" && bytes.Contains(text, []byte(".ReleaseImage")) {
+			file.problems = append(file.problems, Problem{File: file.path, Cause: Suspicious,
+				Message: "its template has the release's own image, which is not known here and left empty"})
+		}
 		if text, err = r.render(text); err != nil {
 			file.problems = append(file.problems, unreadable(file.path, 0, 0, err))
 			return

@@ -26,7 +26,7 @@ func (v verdict) Unwrap() error { return v.err }
 // failure is how err leaves the package.
 func failure(ctx context.Context, ref string, err error) error {
 	if stopped := ctx.Err(); stopped != nil {
-		err = fmt.Errorf("interrupted: %w", stopped)
+		err = stopped
 	}
 	subject, joint := ref, ":"
 	if strings.ContainsFunc(ref, unicode.IsControl) {

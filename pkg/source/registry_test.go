@@ -440,7 +440,7 @@ func TestAnInterruptEndsAPull(t *testing.T) {
 			})
 			ref := at.has(t, "repo:1.0", smallImage(t))
 			begin := time.Now()
-			checkFailureIn(t, ctx, ref, source.Options{}, "REF: interrupted: context canceled")
+			checkFailureIn(t, ctx, ref, source.Options{}, "REF: context canceled")
 			if _, err := source.Open(ctx, ref, source.Options{}); !errors.Is(err, context.Canceled) {
 				t.Errorf("%v is no context.Canceled", err)
 			}

@@ -62,7 +62,7 @@ func TestAnInterruptEndsIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := write(t, small)
-	checkFailureIn(t, ctx, dir, source.Options{}, "REF: interrupted: context canceled")
+	checkFailureIn(t, ctx, dir, source.Options{}, "REF: context canceled")
 	if _, err := source.Open(ctx, dir, source.Options{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v is no context.Canceled", err)
 	}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/graph/draw"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// How a graph can be printed, besides text and JSON.
+const (
+	asDOT     output = "dot"
+	asMermaid output = "mermaid"
+	asSVG     output = "svg"
+)
+
+// graphFlags are the flags of runlevel graph.
+type graphFlags struct {
+	release   releaseFlags
+	format    output
+	mode      choice
+	edges     choice
+	attempt   int
+	manifests bool
+}
+
+func newGraph(streams Streams) *cobra.Command {
+	f := graphFlags{
+		mode:  choice{value: string(graph.Update), allowed: []string{string(graph.Update), string(graph.Install), string(graph.Reconcile)}},
+		edges: choice{value: "files", allowed: []string{"files", "all"}},
+	}
+	command := &cobra.Command{
+		Use:   "graph SOURCE",
+		Short: "Draw the order in which a release is applied",
+		Long: `Draw the order in which a release is applied: levels one after the other, the
+components of a level side by side, and nothing past a Job before it is done. It is
+the graph of OpenShift's cluster-version operator, node by node. An install or a
+reconciliation starts all components at once.
+
+With --edges=all it also shows, dashed, what the objects themselves imply, and what
+Runlevel respects when it applies them: a custom resource waits for its
+CustomResourceDefinition, an object for its Namespace, a webhook for its Service.
+
+` + sourceHelp,
+		Example: `  # What runs side by side?
+  runlevel graph ./release --profile self-managed-high-availability
+
+  # A picture for a document, and one for Graphviz
+  runlevel graph ./release -o svg > release.svg
+  runlevel graph ./release -o dot | dot -Tpng > release.png
+
+  # What would wait in an install, beyond the names of the files?
+  runlevel graph ./release --mode install --edges all`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeSource,
+		RunE: func(command *cobra.Command, args []string) error {
+			release, problems, err := f.release.parse(command.Context(), args[0], streams.Err)
+			if err != nil {
+				return err
+			}
+			// What is there twice can be drawn, and a picture may be just what helps.
+			problems = slices.Clone(problems)
+			for i := range problems {
+				if problems[i].Cause == payload.Duplicate {
+					problems[i].Cause = payload.Suspicious
+				}
+			}
+			if err := payload.Refuse(problems); err != nil {
+				return refused(args[0], err)
+			}
+			warn(streams.Err, problems)
+			return f.draw(streams, args[0], release)
+		},
+	}
+	addReleaseFlags(command, &f.release)
+	addOutput(command, &f.format, asText, asJSON, asYAML, asDOT, asMermaid, asSVG)
+	addChoice(command, &f.mode, "mode", "what the order is for: update, install or reconcile")
+	addChoice(command, &f.edges, "edges", "files: the order of the files; all: what the objects imply, too")
+	command.Flags().IntVar(&f.attempt, "attempt", 0, "which attempt of a reconciliation, each of which has another order")
+	command.Flags().BoolVar(&f.manifests, "manifests", false, "list every manifest (in text)")
+	_ = command.RegisterFlagCompletionFunc("attempt", cobra.NoFileCompletions)
+	return command
+}
+
+// draw prints the graph of a release.
+func (f *graphFlags) draw(streams Streams, ref string, release *payload.Payload) error {
+	if f.attempt < 0 {
+		return misuse{fmt.Errorf("--attempt %d: attempts are counted from 0", f.attempt)}
+	}
+	mode := graph.Mode(f.mode.value)
+	g := graph.Build(release.Manifests, graph.Options{Mode: mode, Attempt: f.attempt})
+	picture := draw.Picture{Graph: g, Title: title(ref, release, mode), Manifests: f.manifests}
+	if f.edges.value == "all" {
+		respected := graph.Build(release.Manifests, graph.Options{Mode: mode, Attempt: f.attempt, Implied: true})
+		picture.Dependencies = respected.Implied
+		for _, c := range respected.Conflicts {
+			fmt.Fprintf(streams.Err, "warning: %s comes before %s, though %s: the order of the files wins\n",
+				graph.Label(g.Tasks[c.Task]), graph.Label(g.Tasks[c.Needs]), c.Why)
+		}
+	}
+	render := map[output]func(io.Writer) error{
+		asDOT: picture.DOT, asMermaid: picture.Mermaid, asSVG: picture.SVG, asText: picture.Text,
+	}
+	write, isPicture := render[f.format]
+	if !isPicture {
+		return f.format.print(streams.Out, newGraphInfo(release, picture, mode), nil)
+	}
+	var whole bytes.Buffer // so that no half of a picture is taken for the whole
+	if err := write(&whole); err != nil {
+		return err
+	}
+	_, err := whole.WriteTo(streams.Out)
+	return err
+}
+
+func title(ref string, release *payload.Payload, mode graph.Mode) string {
+	if release.Version != "" {
+		ref = "release " + release.Version
+	}
+	return fmt.Sprintf("%s, %s", ref, mode)
+}
+
+// graphInfo is a graph for machines.
+type graphInfo struct {
+	Version      string           `json:"version,omitempty"`
+	Mode         graph.Mode       `json:"mode"`
+	Tasks        []taskInfo       `json:"tasks"`
+	Nodes        []nodeInfo       `json:"nodes"`
+	Dependencies []dependencyInfo `json:"dependencies,omitempty"`
+}
+
+// taskInfo is a manifest and where it stands.
+type taskInfo struct {
+	objectInfo
+	Level     string `json:"level,omitempty"`
+	Component string `json:"component,omitempty"`
+	Tombstone bool   `json:"tombstone,omitempty"`
+}
+
+type nodeInfo struct {
+	Tasks []int `json:"tasks"` // places in tasks, from 0
+	After []int `json:"after"` // places in nodes: what must be done before
+}
+
+type dependencyInfo struct {
+	Task  int    `json:"task"`
+	Needs int    `json:"needs"`
+	Why   string `json:"why"`
+}
+
+func newGraphInfo(release *payload.Payload, picture draw.Picture, mode graph.Mode) graphInfo {
+	info := graphInfo{Version: release.Version, Mode: mode}
+	for _, m := range release.Manifests {
+		info.Tasks = append(info.Tasks, newTaskInfo(m))
+	}
+	for _, node := range picture.Graph.Nodes {
+		info.Nodes = append(info.Nodes, nodeInfo{Tasks: notNil(node.Tasks), After: notNil(node.In)})
+	}
+	for _, d := range picture.Dependencies {
+		info.Dependencies = append(info.Dependencies, dependencyInfo(d))
+	}
+	return info
+}
+
+func newTaskInfo(m *payload.Manifest) taskInfo {
+	name := graph.ParseName(m.File())
+	return taskInfo{objectInfo: newObjectInfo(m), Level: name.Level, Component: name.Component, Tombstone: m.IsTombstone()}
+}
+
+func notNil(list []int) []int {
+	if list == nil {
+		return []int{}
+	}
+	return list
+}
+
+// completeSource completes what is on disk.
+func completeSource(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/source"
+)
+
+// sourceHelp says what SOURCE may be, the same in the help of every verb.
+const sourceHelp = `SOURCE is a folder of manifests, a folder with manifests/ and release-manifests/
+as the cluster-version operator has it, a tar archive of one (plain, gzip, zstd),
+an OCI image layout on disk (LAYOUT, LAYOUT:tag or LAYOUT@digest), or an image in
+a registry, by tag or digest. Credentials are those of docker and podman.`
+
+// releaseFlags say which release to read, and what of it.
+type releaseFlags struct {
+	platform   string
+	insecure   bool
+	version    string
+	image      string
+	imagesFrom string
+
+	profile      string
+	featureSet   string
+	featureGates []string
+	capabilities string
+	updatingFrom string
+	majorVersion uint64
+	exclude      string
+	unmanaged    []string
+}
+
+func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
+	flags := command.Flags()
+	flags.StringVar(&f.profile, "profile", "", "take only what is included in this cluster profile, such as self-managed-high-availability")
+	flags.StringVar(&f.featureSet, "feature-set", "", `take only what is for this feature set (default: all, or "Default" with --profile)`)
+	flags.StringSliceVar(&f.featureGates, "feature-gates", nil, "feature gates that are on (default: all manifests, or none on with --profile)")
+	flags.StringVar(&f.capabilities, "capabilities", "", "capabilities that are on: a baseline such as vCurrent or None, and names, as in None,Console")
+	flags.StringVar(&f.updatingFrom, "updating-from", "", "the SOURCE of the release before: what it has stays enabled, as in an update")
+	flags.Uint64Var(&f.majorVersion, "major-version", 0, "the cluster's major version (default: the release's)")
+	flags.StringVar(&f.exclude, "exclude", "", "leave out what is annotated exclude.release.openshift.io/NAME")
+	flags.StringArrayVar(&f.unmanaged, "unmanaged", nil, "leave out this object, as KIND[.GROUP]/[NAMESPACE/]NAME; may be repeated")
+
+	flags.StringVar(&f.version, "release-version", "", "the version of a release that does not say it itself")
+	flags.StringVar(&f.image, "release-image", "", "the image of the release, for templates (default: SOURCE, if it is an image)")
+	flags.StringVar(&f.imagesFrom, "images-from", "", "the image-references file of a release, when SOURCE is a component's folder: what its own image-references names is replaced")
+	flags.StringVar(&f.platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
+	flags.BoolVar(&f.insecure, "insecure", false, "allow registries with plain http, or a certificate nobody knows")
+	for name, values := range map[string][]string{
+		"profile":       {"self-managed-high-availability", "single-node-developer", "hypershift", "ibm-cloud-managed"},
+		"feature-set":   {"Default", "TechPreviewNoUpgrade", "DevPreviewNoUpgrade", "CustomNoUpgrade", "LatencySensitive", "OKD"},
+		"capabilities":  payload.CapabilityBaselines(),
+		"platform":      {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
+		"feature-gates": nil, "major-version": nil, "exclude": nil, "unmanaged": nil, "release-version": nil, "release-image": nil,
+	} {
+		_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+}
+
+// An unreadable is an error in what was to be read.
+type unreadable struct{ error }
+
+func (u unreadable) Unwrap() error { return u.error }
+
+// parse opens a release and reads what can be read of it.
+func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	options, err := f.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.updatingFrom != "" {
+		from, _, err := f.open(ctx, f.updatingFrom, options, progress)
+		if err != nil {
+			return nil, nil, err
+		}
+		to, _, err := f.open(ctx, ref, options, progress)
+		if err != nil {
+			return nil, nil, err
+		}
+		options.Filter = options.Filter.WithCapabilities(payload.ImplicitlyEnabled(from, to))
+	}
+	return f.open(ctx, ref, options, progress)
+}
+
+// load is parse for those who want all of a release or nothing. Warnings are
+// printed.
+func (f *releaseFlags) load(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, error) {
+	release, problems, err := f.parse(ctx, ref, progress)
+	if err != nil {
+		return nil, err
+	}
+	if err := payload.Refuse(problems); err != nil {
+		return nil, refused(ref, err)
+	}
+	warn(progress, problems)
+	return release, nil
+}
+
+// refused says how many problems a release has, and then all of them.
+func refused(ref string, err error) error {
+	var problems payload.Problems
+	if errors.As(err, &problems) && len(problems) > 1 {
+		return unreadable{fmt.Errorf("%s has %d problems:\n%w", ref, len(problems), err)}
+	}
+	return unreadable{err}
+}
+
+// warn prints the problems that don't keep a release from being used.
+func warn(out io.Writer, problems []payload.Problem) {
+	for _, problem := range problems {
+		fmt.Fprintln(out, "warning:", problem)
+	}
+}
+
+func (f *releaseFlags) open(ctx context.Context, ref string, options payload.Options, progress io.Writer) (_ *payload.Payload, _ []payload.Problem, err error) {
+	release, err := source.Open(ctx, ref, source.Options{Platform: f.platform, Insecure: f.insecure, Progress: progress})
+	if err != nil {
+		return nil, nil, f.failed(ctx, err)
+	}
+	defer func() { err = errors.Join(err, release.Close()) }()
+	if options.ReleaseImage == "" {
+		options.ReleaseImage = release.Image
+	}
+	read, problems, err := payload.Parse(ctx, release.FS, options)
+	if err != nil {
+		return nil, nil, f.failed(ctx, err)
+	}
+	return read, problems, nil
+}
+
+// failed tells what can't be read from what was interrupted.
+func (f *releaseFlags) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return unreadable{err}
+}
+
+// options reads the flags.
+func (f *releaseFlags) options() (payload.Options, error) {
+	options := payload.Options{Version: f.version, ReleaseImage: f.image}
+	filter := payload.Filter{
+		Exclude: f.exclude, Profile: f.profile, FeatureSet: f.featureSet, FeatureGates: f.featureGates, MajorVersion: f.majorVersion,
+	}
+	if f.profile != "" { // as a cluster of that profile that has chosen nothing else
+		if filter.FeatureSet == "" {
+			filter.FeatureSet = "Default"
+		}
+		if filter.FeatureGates == nil {
+			filter.FeatureGates = []string{}
+		}
+	}
+	if f.updatingFrom != "" && f.capabilities == "" {
+		return options, misuse{errors.New("--updating-from needs --capabilities: without them nothing is left out that could be enabled")}
+	}
+	if f.capabilities != "" {
+		capabilities, err := payload.ParseCapabilities(f.capabilities)
+		if err != nil {
+			return options, misuse{fmt.Errorf("--capabilities: %w", err)}
+		}
+		filter.Capabilities = capabilities
+	}
+	for _, object := range f.unmanaged {
+		override, err := parseOverride(object)
+		if err != nil {
+			return options, misuse{fmt.Errorf("--unmanaged: %w", err)}
+		}
+		filter.Overrides = append(filter.Overrides, override)
+	}
+	options.Filter = filter
+	if f.imagesFrom == "" {
+		return options, nil
+	}
+	text, err := os.ReadFile(f.imagesFrom)
+	if err != nil {
+		return options, unreadable{err}
+	}
+	if _, options.Images, err = payload.ParseImageReferences(text); err != nil {
+		return options, unreadable{fmt.Errorf("%s: %w", f.imagesFrom, err)}
+	}
+	return options, nil
+}
+
+// parseOverride reads KIND[.GROUP]/[NAMESPACE/]NAME.
+func parseOverride(text string) (configv1.ComponentOverride, error) {
+	parts := strings.Split(text, "/")
+	override := configv1.ComponentOverride{Unmanaged: true, Name: parts[len(parts)-1]}
+	override.Kind, override.Group, _ = strings.Cut(parts[0], ".")
+	if len(parts) == 3 {
+		override.Namespace = parts[1]
+	}
+	if len(parts) < 2 || len(parts) > 3 || override.Kind == "" || override.Name == "" {
+		return override, fmt.Errorf("%q is not KIND[.GROUP]/[NAMESPACE/]NAME, as in Deployment.apps/my-namespace/my-name", text)
+	}
+	return override, nil
+}

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// renderFlags are the flags of runlevel render.
+type renderFlags struct {
+	release      releaseFlags
+	format       output
+	folder       string
+	explain      bool
+	onlyExcluded bool
+}
+
+func newRender(streams Streams) *cobra.Command {
+	var f renderFlags
+	command := &cobra.Command{
+		Use:   "render SOURCE",
+		Short: "Print the manifests of a release as they would be applied",
+		Long: `Print the manifests of a release as they would be applied: filtered, templates
+rendered, images substituted, in the order of an update. The same release always
+gives the same text, so that two can be compared with diff.
+
+Without any filter everything is taken. If that leaves an object there twice, the
+release can't be applied, and the error says which flag chooses.
+
+` + sourceHelp,
+		Example: `  # What would be applied to a cluster of this profile?
+  runlevel render ./release --profile self-managed-high-availability
+
+  # Why is my manifest not there?
+  runlevel render ./release --profile single-node-developer --explain
+
+  # What changes between two releases?
+  diff <(runlevel render ./4.20) <(runlevel render ./4.21)
+
+  # One file each
+  runlevel render ./release --output-dir rendered`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeSource,
+		RunE: func(command *cobra.Command, args []string) error {
+			if f.folder != "" && (f.explain || f.format != asYAML) {
+				return misuse{fmt.Errorf("--output-dir writes the manifests as YAML: it does not go with --explain or -o %s", f.format)}
+			}
+			release, err := f.release.load(command.Context(), args[0], streams.Err)
+			if err != nil {
+				return err
+			}
+			return f.render(streams, release)
+		},
+	}
+	addReleaseFlags(command, &f.release)
+	addOutput(command, &f.format, asYAML, asJSON)
+	flags := command.Flags()
+	flags.StringVar(&f.folder, "output-dir", "", "write the manifests to files of this new folder")
+	flags.BoolVar(&f.explain, "explain", false, "say of every manifest whether it is in or out, and why, instead of printing it")
+	flags.BoolVar(&f.onlyExcluded, "only-excluded", false, "take what the filters leave out instead of what they let in")
+	_ = command.MarkFlagDirname("output-dir")
+	return command
+}
+
+func (f *renderFlags) render(streams Streams, release *payload.Payload) error {
+	manifests := f.choose(release)
+	switch {
+	case f.format == asJSON:
+		return f.format.print(streams.Out, f.info(release, manifests), nil)
+	case f.explain:
+		return explain(streams.Out, manifests)
+	case f.folder != "":
+		return writeFolder(f.folder, manifests, streams.Err)
+	default:
+		return writeStream(streams.Out, manifests)
+	}
+}
+
+// A rendered manifest is one to print, and why it is left out if it is.
+type rendered struct {
+	*payload.Manifest
+	exclusion *payload.Exclusion
+}
+
+// choose takes the manifests to print, in the order of the release.
+func (f *renderFlags) choose(release *payload.Payload) []rendered {
+	var chosen []rendered
+	if !f.onlyExcluded {
+		for _, m := range release.Manifests {
+			chosen = append(chosen, rendered{Manifest: m})
+		}
+	}
+	if f.onlyExcluded || f.explain {
+		for i, left := range release.Excluded {
+			chosen = append(chosen, rendered{Manifest: left.Manifest, exclusion: &release.Excluded[i]})
+		}
+	}
+	slices.SortStableFunc(chosen, func(a, b rendered) int { return payload.InOrder(a.Manifest, b.Manifest) })
+	return chosen
+}
+
+// explain says of each manifest whether it takes part.
+func explain(out io.Writer, manifests []rendered) error {
+	for _, m := range manifests {
+		verdict, why := "in ", ""
+		if m.exclusion != nil {
+			verdict, why = "out", "  ("+m.exclusion.Why()+")"
+		}
+		if _, err := fmt.Fprintf(out, "%s  %s:%d  %s%s\n", verdict, m.Path, m.Line, m.ID(), why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// texts makes the YAML of manifests, in parallel: a release has megabytes of it.
+func texts(manifests []rendered) ([][]byte, error) {
+	made := make([][]byte, len(manifests))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, m := range manifests {
+		group.Go(func() (err error) {
+			made[i], err = m.YAML()
+			return err
+		})
+	}
+	return made, group.Wait()
+}
+
+// writeStream prints manifests as one stream of documents.
+func writeStream(out io.Writer, manifests []rendered) error {
+	bodies, err := texts(manifests)
+	if err != nil {
+		return err
+	}
+	for i, m := range manifests {
+		if _, err := fmt.Fprintf(out, "---\n%s%s", m.comment(), bodies[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// comment says where a manifest comes from, and why it is left out if it is.
+func (m rendered) comment() string {
+	text := fmt.Sprintf("# %s, document %d\n", m.Path, m.Document)
+	if m.exclusion != nil {
+		text += fmt.Sprintf("# left out by %s\n", m.exclusion.Why())
+	}
+	return text
+}
+
+// renderInfo is a rendered release for machines.
+type renderInfo struct {
+	Version   string         `json:"version,omitempty"`
+	Hash      string         `json:"hash"`
+	Manifests []manifestInfo `json:"manifests"`
+}
+
+// objectInfo says which object it is and where it was read.
+type objectInfo struct {
+	File      string `json:"file"`
+	Line      int    `json:"line"`
+	Document  int    `json:"document"`
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+type manifestInfo struct {
+	taskInfo
+	Excluded *exclusionInfo `json:"excluded,omitempty"`
+	Manifest map[string]any `json:"manifest,omitempty"` // not with --explain
+}
+
+type exclusionInfo struct {
+	Filter payload.FilterName `json:"filter"`
+	Reason string             `json:"reason"`
+}
+
+func newObjectInfo(m *payload.Manifest) objectInfo {
+	id := m.ID()
+	return objectInfo{
+		File: m.Path, Line: m.Line, Document: m.Document,
+		Group: id.Group, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name,
+	}
+}
+
+func (f *renderFlags) info(release *payload.Payload, manifests []rendered) renderInfo {
+	info := renderInfo{Version: release.Version, Hash: release.Hash, Manifests: []manifestInfo{}}
+	for _, m := range manifests {
+		entry := manifestInfo{taskInfo: newTaskInfo(m.Manifest)}
+		if m.exclusion != nil {
+			entry.Excluded = &exclusionInfo{Filter: m.exclusion.Filter, Reason: m.exclusion.Reason}
+		}
+		if !f.explain {
+			entry.Manifest = m.Object().Object
+		}
+		info.Manifests = append(info.Manifests, entry)
+	}
+	return info
+}
