@@ -60,9 +60,10 @@ func (p Picture) SVG(out io.Writer) error {
 <title>%s</title>
 <style>%s</style>
 <defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="#0066cc"/></marker></defs>
-<rect width="100%%" height="100%%" fill="#ffffff"/>
+<rect width="%d" height="%d" fill="#ffffff"/>
 %s%s%s%s</svg>
-`, pageWidth, d.y+margin, pageWidth, d.y+margin, escape(p.Title), style, d.head(len(ranks)), &d.bands, &d.curves, &d.boxes)
+`, pageWidth, d.y+margin, pageWidth, d.y+margin, escape(p.Title), style,
+		pageWidth, d.y+margin, d.head(len(ranks)), &d.bands, &d.curves, &d.boxes)
 	return err
 }
 
