@@ -45,29 +45,66 @@ func (e *errSyntax) Error() string { return e.message }
 
 // decode reads one document.
 func decode(text []byte) (decoded, error) {
+	root, err := parseNode(text)
+	var more *errSyntax
+	if errors.As(err, &more) {
+		return decoded{}, err
+	}
+	line := 0
+	if root != nil {
+		line = root.Line
+	}
+	if err != nil || isPeculiar(text) {
+		return decodeCarefully(text, line, err)
+	}
+	if root == nil {
+		return decoded{}, nil
+	}
+	c := converter{keys: map[string]string{}}
+	value, ordinary := c.convert(root)
+	if !ordinary {
+		return decodeCarefully(text, line, nil)
+	}
+	return decoded{value: value, line: line, twice: c.twice}, nil
+}
+
+// parseNode parses one document with yaml/v3; the node is nil when it is empty.
+func parseNode(text []byte) (*yaml3.Node, error) {
 	var root yaml3.Node
 	decoder := yaml3.NewDecoder(bytes.NewReader(text))
 	if err := decoder.Decode(&root); errors.Is(err, io.EOF) {
-		return decoded{}, nil
+		return nil, nil
 	} else if err != nil {
-		return decodeCarefully(text, 0, err)
+		return nil, err
 	}
 	if err := decoder.Decode(new(yaml3.Node)); !errors.Is(err, io.EOF) {
 		// Kubernetes' decoder would drop the rest without a word.
-		return decoded{}, &errSyntax{message: `there is more after the end of the document: put "---" on a line of its own between two documents`}
+		return nil, &errSyntax{message: `there is more after the end of the document: put "---" on a line of its own between two documents`}
 	}
 	if len(root.Content) == 0 {
-		return decoded{}, nil
+		return nil, nil
 	}
-	if mayHaveTag(text) { // yaml/v3 reads them differently, and forgets some
-		return decodeCarefully(text, root.Content[0].Line, nil)
+	return root.Content[0], nil
+}
+
+// decodeCarefully reads a document the way Kubernetes does, slowly. The cause is
+// why yaml/v3 could not read it, if it could not.
+func decodeCarefully(text []byte, line int, cause error) (decoded, error) {
+	var value any
+	err := utilyaml.Unmarshal(text, &value)
+	if err == nil {
+		return decoded{value: value, line: line}, nil
 	}
-	c := converter{keys: map[string]string{}}
-	value, ordinary := c.convert(root.Content[0])
-	if !ordinary {
-		return decodeCarefully(text, root.Content[0].Line, nil)
+	if cause == nil {
+		cause = err
 	}
-	return decoded{value: value, line: root.Content[0].Line, twice: c.twice}, nil
+	return decoded{}, syntaxError(cause)
+}
+
+// isPeculiar finds what yaml/v3 reads differently: it forgets some tags, and allows
+// tabs where others don't.
+func isPeculiar(text []byte) bool {
+	return mayHaveTag(text) || bytes.IndexByte(text, '\t') >= 0
 }
 
 // mayHaveTag finds exclamation marks that stand where a tag may begin: not behind a
@@ -87,20 +124,6 @@ func mayHaveTag(text []byte) bool {
 
 func isLetterOrDigit(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-}
-
-// decodeCarefully reads a document the way Kubernetes does, slowly. The cause is
-// why yaml/v3 could not read it, if it could not.
-func decodeCarefully(text []byte, line int, cause error) (decoded, error) {
-	var value any
-	err := utilyaml.Unmarshal(text, &value)
-	if err == nil {
-		return decoded{value: value, line: line}, nil
-	}
-	if cause == nil {
-		cause = err
-	}
-	return decoded{}, syntaxError(cause)
 }
 
 var yamlErrorLine = regexp.MustCompile(`line (\d+): `)

@@ -1,0 +1,36 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/runlevel/runlevel/internal/cli"
+)
+
+var update = flag.Bool("update", false, "draw the pictures of the documentation anew")
+
+// TestPicturesOfTheDocumentation compares them with what is drawn today.
+func TestPicturesOfTheDocumentation(t *testing.T) {
+	for file, flags := range map[string][]string{
+		"../../docs/graph-update.svg":  {"--mode", "update"},
+		"../../docs/graph-install.svg": {"--mode", "install", "--edges", "all"},
+	} {
+		var drawn, problems bytes.Buffer
+		args := append([]string{"graph", "../../examples/webshop", "--release-version", "1.4.0", "-o", "svg"}, flags...)
+		if code := cli.Run(context.Background(), args, cli.Streams{Out: &drawn, Err: &problems}); code != 0 {
+			t.Fatalf("exit code %d: %s", code, &problems)
+		}
+		if *update {
+			if err := os.WriteFile(file, drawn.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		have, err := os.ReadFile(file)
+		if err != nil || !bytes.Equal(have, drawn.Bytes()) {
+			t.Errorf("%s is not what runlevel draws: run make generate (%v)", file, err)
+		}
+	}
+}
