@@ -54,13 +54,13 @@ func decode(text []byte) (decoded, error) {
 	if root != nil {
 		line = root.Line
 	}
-	if err != nil || isPeculiar(text) {
+	if err != nil || bytes.IndexByte(text, '\t') >= 0 { // where yaml/v3 allows more tabs than others
 		return decodeCarefully(text, line, err)
 	}
 	if root == nil {
 		return decoded{}, nil
 	}
-	c := converter{keys: map[string]string{}}
+	c := converter{keys: map[string]string{}, tags: newTagFinder(text)}
 	value, ordinary := c.convert(root)
 	if !ordinary {
 		return decodeCarefully(text, line, nil)
@@ -101,31 +101,6 @@ func decodeCarefully(text []byte, line int, cause error) (decoded, error) {
 	return decoded{}, syntaxError(cause)
 }
 
-// isPeculiar finds what yaml/v3 reads differently: it forgets some tags, and allows
-// tabs where others don't.
-func isPeculiar(text []byte) bool {
-	return mayHaveTag(text) || bytes.IndexByte(text, '\t') >= 0
-}
-
-// mayHaveTag finds exclamation marks that stand where a tag may begin: not behind a
-// letter or digit, as they do in prose.
-func mayHaveTag(text []byte) bool {
-	for at := 0; ; at++ {
-		next := bytes.IndexByte(text[at:], '!')
-		if next < 0 {
-			return false
-		}
-		at += next
-		if at == 0 || !isLetterOrDigit(text[at-1]) {
-			return true
-		}
-	}
-}
-
-func isLetterOrDigit(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-}
-
 var yamlErrorLine = regexp.MustCompile(`line (\d+): `)
 
 // syntaxError takes the line out of the message of a YAML library.
@@ -144,12 +119,13 @@ func syntaxError(err error) *errSyntax {
 // A converter makes values of nodes.
 type converter struct {
 	keys  map[string]string // so that each key is kept once, however often it occurs
+	tags  *tagFinder
 	twice []repeatedKey
 }
 
 // convert returns the value of a node, and whether the node is ordinary.
 func (c *converter) convert(node *yaml3.Node) (value any, ordinary bool) {
-	if node.Anchor != "" {
+	if node.Anchor != "" || c.tags.isTagged(node) {
 		return nil, false
 	}
 	switch node.Kind {
@@ -196,7 +172,7 @@ func (c *converter) mapping(node *yaml3.Node) (any, bool) {
 }
 
 func (c *converter) key(node *yaml3.Node) (string, bool) {
-	if node.Kind != yaml3.ScalarNode || node.Anchor != "" {
+	if node.Kind != yaml3.ScalarNode || node.Anchor != "" || c.tags.isTagged(node) {
 		return "", false
 	}
 	if kept, ok := c.keys[node.Value]; ok && isQuoted(node) {

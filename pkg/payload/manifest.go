@@ -23,8 +23,7 @@ type Manifest struct {
 
 	place  int // of its file among the files of the release
 	object *unstructured.Unstructured
-	text   []byte // as it was read, its images substituted
-	sum    [sha256.Size]byte
+	sum    [sha256.Size]byte // of its text, with its template rendered and its images substituted
 }
 
 // An ID says which object a manifest is about, whatever its version.
@@ -61,10 +60,6 @@ func (m *Manifest) GroupVersionKind() schema.GroupVersionKind {
 func (m *Manifest) IsTombstone() bool {
 	return m.annotations()[DeleteAnnotation] == "true"
 }
-
-// Text is the manifest as it was written, with its template rendered and its
-// images substituted. It must not be changed.
-func (m *Manifest) Text() []byte { return m.text }
 
 // YAML is the object in YAML, its keys in order.
 func (m *Manifest) YAML() ([]byte, error) { return yaml.Marshal(m.object.Object) }

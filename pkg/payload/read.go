@@ -182,7 +182,6 @@ func (r *reader) readManifests(file *manifestFile) {
 			file.problems = append(file.problems, problems...)
 			if m != nil {
 				m.place = file.place
-				m.text = chunk.text
 				m.sum = sha256.Sum256(chunk.text)
 				file.manifests = append(file.manifests, m)
 			}

@@ -1,0 +1,53 @@
+package payload
+
+import (
+	"bytes"
+
+	yaml3 "go.yaml.in/yaml/v3"
+)
+
+// A tagFinder tells whether a node is written with a tag, such as !!str. yaml/v3
+// forgets some of them, so it looks where the node begins. It is nil for a text
+// that has no exclamation mark, and so no tag.
+type tagFinder struct {
+	lines [][]byte
+	isOdd bool // lines may end with something else than a line feed
+}
+
+func newTagFinder(text []byte) *tagFinder {
+	if bytes.IndexByte(text, '!') < 0 {
+		return nil
+	}
+	lines := bytes.Split(text, []byte("\n"))
+	isOdd := bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n"))
+	for _, lineBreak := range []string{"\u0085", "\u2028", "\u2029"} { // each by itself is much faster than all at once
+		isOdd = isOdd || bytes.Contains(text, []byte(lineBreak))
+	}
+	return &tagFinder{lines: lines, isOdd: isOdd}
+}
+
+// isTagged says whether a tag stands where a node begins. It says so, too, where it
+// can't know.
+func (f *tagFinder) isTagged(node *yaml3.Node) bool {
+	if f == nil {
+		return false
+	}
+	if f.isOdd || node.Line < 1 || node.Line > len(f.lines) || node.Column < 1 {
+		return true
+	}
+	line, column := f.lines[node.Line-1], node.Column-1
+	if column > len(line) || !isASCII(line[:column]) { // columns are counted in characters
+		characters := bytes.Runes(line)
+		return column > len(characters) || column < len(characters) && characters[column] == '!'
+	}
+	return column < len(line) && line[column] == '!'
+}
+
+func isASCII(text []byte) bool {
+	for _, c := range text {
+		if c >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
