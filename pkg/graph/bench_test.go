@@ -2,26 +2,63 @@ package graph_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // BenchmarkBuildAndWalk shows how the cost grows: time per task must stay the same.
-// Each level has ten components of ten manifests.
 func BenchmarkBuildAndWalk(b *testing.B) {
 	for _, count := range []int{1_000, 10_000, 100_000, 1_000_000} {
-		tasks := make([]task, count)
-		for i := range tasks {
-			tasks[i] = newTask(fmt.Sprintf("0000_%06d_component-%d_%d.yaml", i/100, i/10%10, i))
-		}
+		tasks := manyTasks(count)
 		for _, mode := range []graph.Mode{graph.Update, graph.Install} {
 			b.Run(fmt.Sprintf("%s/%d", mode, count), func(b *testing.B) {
 				for b.Loop() {
 					finish(b, graph.Build(tasks, graph.Options{Mode: mode}))
 				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(count), "ns/task")
+				perTask(b, count)
 			})
 		}
 	}
+}
+
+// BenchmarkRescan walks the same graphs the way the cluster-version operator does,
+// to compare with: before each step it looks at all nodes from the first one on.
+func BenchmarkRescan(b *testing.B) {
+	for _, count := range []int{1_000, 10_000, 100_000} {
+		g := graph.Build(manyTasks(count), graph.Options{})
+		b.Run(fmt.Sprintf("update/%d", count), func(b *testing.B) {
+			for b.Loop() {
+				done := make([]bool, len(g.Nodes))
+				for node := nextNode(g, done); node >= 0; node = nextNode(g, done) {
+					done[node] = true
+				}
+			}
+			perTask(b, count)
+		})
+	}
+}
+
+// nextNode finds the first node that is not done and waits for nothing.
+func nextNode(g *graph.Graph, done []bool) int {
+	for i, node := range g.Nodes {
+		if !done[i] && !slices.ContainsFunc(node.In, func(before int) bool { return !done[before] }) {
+			return i
+		}
+	}
+	return -1
+}
+
+// manyTasks are levels of ten components of ten manifests.
+func manyTasks(count int) []task {
+	tasks := make([]task, count)
+	for i := range tasks {
+		tasks[i] = newTask(fmt.Sprintf("0000_%06d_component-%d_%d.yaml", i/100, i/10%10, i))
+	}
+	return tasks
+}
+
+func perTask(b *testing.B, count int) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(count), "ns/task")
 }
