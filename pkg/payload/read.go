@@ -39,6 +39,7 @@ type manifestFile struct {
 	place      int // among the files of the release
 	isTemplate bool
 
+	documents int // that were found so far
 	manifests []*Manifest
 	problems  []Problem
 }
@@ -153,48 +154,64 @@ func (r *reader) readAll(ctx context.Context, found []*manifestFile) error {
 
 // readManifests reads one file.
 func (r *reader) readManifests(file *manifestFile) {
-	text, err := fs.ReadFile(r.files, file.path)
+	text, err := r.readText(file)
 	if err != nil {
-		file.problems = append(file.problems, unreadable(file.path, 0, 0, errors.New(withoutPath(err))))
+		file.report(unreadable(file.path, 0, 0, err))
 		return
 	}
-	text = r.images.apply(text)
-	if file.isTemplate {
-		if r.options.ReleaseImage == "" && bytes.Contains(text, []byte(".ReleaseImage")) {
-			file.problems = append(file.problems, Problem{File: file.path, Cause: Suspicious,
-				Message: "its template has the release's own image, which is not known here and left empty"})
-		}
-		if text, err = r.render(text); err != nil {
-			file.problems = append(file.problems, unreadable(file.path, 0, 0, err))
-			return
-		}
-	}
 	chunks, wrong := split(text)
-	number := 0
 	for _, chunk := range chunks {
 		documents, err := chunk.decode()
 		for _, d := range documents {
-			if d.value == nil {
-				continue
-			}
-			number++
-			m, problems := document{decoded: d, path: file.path, number: number, chunk: chunk}.manifest()
-			file.problems = append(file.problems, problems...)
-			if m != nil {
-				m.place = file.place
-				m.sum = sha256.Sum256(chunk.text)
-				file.manifests = append(file.manifests, m)
+			if d.value != nil {
+				file.add(d, chunk)
 			}
 		}
 		if err != nil {
-			number++
-			file.problems = append(file.problems, unreadable(file.path, number, chunk.line, err))
+			file.documents++
+			file.report(unreadable(file.path, file.documents, chunk.line, err))
 		}
 	}
 	if wrong != nil {
-		file.problems = append(file.problems, unreadable(file.path, number+1, 0, wrong))
+		file.report(unreadable(file.path, file.documents+1, 0, wrong))
 	}
 }
+
+// readText reads the text of a file, with its images substituted and rendered if it
+// is a template.
+func (r *reader) readText(file *manifestFile) ([]byte, error) {
+	text, err := fs.ReadFile(r.files, file.path)
+	if err != nil {
+		return nil, errors.New(withoutPath(err))
+	}
+	text = r.images.apply(text)
+	if !file.isTemplate {
+		return text, nil
+	}
+	if r.options.ReleaseImage == "" && bytes.Contains(text, []byte(".ReleaseImage")) {
+		file.report(Problem{File: file.path, Cause: Suspicious,
+			Message: "its template has the release's own image, which is not known here and left empty"})
+	}
+	return renderTemplate(text, templateData{
+		ReleaseImage:   r.options.ReleaseImage,
+		ClusterProfile: r.options.Filter.Profile,
+		Images:         r.payload.Images,
+	})
+}
+
+// add adds a document of the file.
+func (f *manifestFile) add(d decoded, of chunk) {
+	f.documents++
+	m, problems := document{decoded: d, path: f.path, number: f.documents, chunk: of}.manifest()
+	f.report(problems...)
+	if m != nil {
+		m.place = f.place
+		m.sum = sha256.Sum256(of.text)
+		f.manifests = append(f.manifests, m)
+	}
+}
+
+func (f *manifestFile) report(p ...Problem) { f.problems = append(f.problems, p...) }
 
 // decode reads the documents of a chunk: one in YAML, any number in JSON.
 func (c chunk) decode() ([]decoded, error) {
@@ -214,13 +231,4 @@ func (c chunk) decode() ([]decoded, error) {
 		return nil, err
 	}
 	return []decoded{d}, nil
-}
-
-// render renders a template of manifests/.
-func (r *reader) render(text []byte) ([]byte, error) {
-	return renderTemplate(text, templateData{
-		ReleaseImage:   r.options.ReleaseImage,
-		ClusterProfile: r.options.Filter.Profile,
-		Images:         r.payload.Images,
-	})
 }
