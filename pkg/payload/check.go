@@ -68,6 +68,9 @@ func (d document) identityProblems(fields map[string]any) []Problem {
 		}
 	}
 	require(fields["apiVersion"], "apiVersion")
+	if text, _ := fields["apiVersion"].(string); strings.Count(text, "/") > 1 {
+		problems = append(problems, d.problem([]string{"apiVersion"}, "apiVersion is %q, which is neither VERSION nor GROUP/VERSION", text))
+	}
 	require(fields["kind"], "kind")
 	if kind, _ := fields["kind"].(string); kind == "List" || (strings.HasSuffix(kind, "List") && fields["items"] != nil) {
 		return append(problems, d.problem([]string{"kind"}, `a %s is no manifest: write its items as documents of their own, with "---" between them`, kind))

@@ -55,22 +55,24 @@ const (
 	ByOverrides    FilterName = "overrides"
 )
 
-// exclusion says why a filter leaves a manifest out; nil if it does not.
-func (f Filter) exclusion(m *Manifest) *Exclusion {
+// exclusion says why a filter leaves a manifest out; nil if it does not. The error
+// is for a manifest that the library can't read.
+func (f Filter) exclusion(m *Manifest) (*Exclusion, error) {
 	subject, err := f.subject(m)
 	if err != nil {
-		return &Exclusion{Manifest: m, Filter: ByExclude, Reason: err.Error()}
+		return nil, err
 	}
-	if err = f.include(subject); err == nil {
-		return nil
+	why := f.include(subject)
+	if why == nil {
+		return nil, nil
 	}
 	for _, single := range f.singly() {
 		if why := single.filter.include(subject); why != nil {
-			return &Exclusion{Manifest: m, Filter: single.name, Reason: why.Error()}
+			return &Exclusion{Manifest: m, Filter: single.name, Reason: why.Error()}, nil
 		}
 	}
 	// Only feature sets and feature gates together refuse what neither does.
-	return &Exclusion{Manifest: m, Filter: ByFeatureGates, Reason: err.Error()}
+	return &Exclusion{Manifest: m, Filter: ByFeatureGates, Reason: why.Error()}, nil
 }
 
 // subject is what library-go decides about: the head of the object. It refuses

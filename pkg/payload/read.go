@@ -60,9 +60,13 @@ func (r *reader) read(ctx context.Context) error {
 	for _, file := range found {
 		r.report(file.problems...)
 		for _, m := range file.manifests {
-			if exclusion := r.payload.Filter.exclusion(m); exclusion != nil {
+			exclusion, err := r.payload.Filter.exclusion(m)
+			switch {
+			case err != nil:
+				r.report(m.problem(Malformed, "%s", err))
+			case exclusion != nil:
 				r.payload.Excluded = append(r.payload.Excluded, *exclusion)
-			} else {
+			default:
 				r.payload.Manifests = append(r.payload.Manifests, m)
 			}
 		}
