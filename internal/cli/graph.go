@@ -155,7 +155,7 @@ type dependencyInfo struct {
 }
 
 func newGraphInfo(release *payload.Payload, picture draw.Picture, mode graph.Mode) graphInfo {
-	info := graphInfo{Version: release.Version, Mode: mode}
+	info := graphInfo{Version: release.Version, Mode: mode, Tasks: []taskInfo{}}
 	for _, m := range release.Manifests {
 		info.Tasks = append(info.Tasks, newTaskInfo(m))
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // renderFlags are the flags of runlevel render.
@@ -112,7 +113,7 @@ func explain(out io.Writer, manifests []rendered) error {
 		if m.exclusion != nil {
 			verdict, why = "out", "  ("+m.exclusion.Why()+")"
 		}
-		if _, err := fmt.Fprintf(out, "%s  %s:%d  %s%s\n", verdict, m.Path, m.Line, m.ID(), why); err != nil {
+		if _, err := fmt.Fprintf(out, "%s  %s:%d  %s%s\n", verdict, printable.Line(m.Path), m.Line, m.ID(), why); err != nil {
 			return err
 		}
 	}
@@ -149,7 +150,7 @@ func writeStream(out io.Writer, manifests []rendered) error {
 
 // comment says where a manifest comes from, and why it is left out if it is.
 func (m rendered) comment() string {
-	text := fmt.Sprintf("# %s, document %d\n", m.Path, m.Document)
+	text := fmt.Sprintf("# %s, document %d\n", printable.Line(m.Path), m.Document)
 	if m.exclusion != nil {
 		text += fmt.Sprintf("# left out by %s\n", m.exclusion.Why())
 	}

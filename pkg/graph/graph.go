@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // A Task is one step: a manifest to apply.
@@ -31,7 +33,7 @@ func Label(task Task) string {
 	if namespace := object.GetNamespace(); namespace != "" {
 		name = namespace + "/" + name
 	}
-	return strings.ToLower(object.GetKind()) + " " + name
+	return printable.Line(strings.ToLower(object.GetKind()) + " " + name)
 }
 
 // A Mode is what the graph is for. It decides how strict the order is.
@@ -51,7 +53,7 @@ const (
 // Options say how to build a graph. The zero value is an update in the operator's
 // own order.
 type Options struct {
-	Mode Mode
+	Mode Mode // Update, if it is empty
 	// Attempt is how often Reconcile was tried before. It shuffles the order.
 	Attempt int
 	// Implied also respects what the objects themselves imply: see Dependencies.

@@ -30,6 +30,7 @@ type index struct {
 	namespaces map[string]int
 	services   map[place]int
 	workloads  map[string][]int // by namespace
+	served     map[place][]int  // what servedBy found
 	tasks      []Task
 }
 
@@ -71,7 +72,7 @@ func Dependencies(tasks []Task) []Dependency {
 func newIndex(tasks []Task) *index {
 	x := &index{
 		kinds: map[schema.GroupKind]int{}, namespaces: map[string]int{},
-		services: map[place]int{}, workloads: map[string][]int{}, tasks: tasks,
+		services: map[place]int{}, workloads: map[string][]int{}, served: map[place][]int{}, tasks: tasks,
 	}
 	for i, task := range tasks {
 		if task.IsTombstone() {
@@ -96,6 +97,15 @@ func newIndex(tasks []Task) *index {
 
 // servedBy finds the workloads whose pods a Service selects.
 func (x *index) servedBy(service place) []int {
+	found, known := x.served[service]
+	if !known {
+		found = x.findWorkloads(service)
+		x.served[service] = found
+	}
+	return found
+}
+
+func (x *index) findWorkloads(service place) []int {
 	at, known := x.services[service]
 	if !known {
 		return nil
@@ -120,10 +130,16 @@ func calledServices(object *unstructured.Unstructured) []place {
 	case strings.HasSuffix(kind.Kind, "WebhookConfiguration") && kind.Group == "admissionregistration.k8s.io":
 		webhooks, _, _ := unstructured.NestedFieldNoCopy(object.Object, "webhooks")
 		list, _ := webhooks.([]any)
+		seen := map[place]bool{}
 		var called []place
 		for _, webhook := range list {
 			fields, _ := webhook.(map[string]any)
-			called = append(called, serviceAt(fields, "clientConfig", "service")...)
+			for _, service := range serviceAt(fields, "clientConfig", "service") {
+				if !seen[service] {
+					seen[service] = true
+					called = append(called, service)
+				}
+			}
 		}
 		return called
 	case kind == schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:

@@ -7,6 +7,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/manifest"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // A Filter chooses manifests of a payload. Its zero value takes all of them:
@@ -143,4 +145,4 @@ func (f Filter) singly() []singleFilter {
 }
 
 // Why is the exclusion in one line.
-func (e Exclusion) Why() string { return fmt.Sprintf("%s: %s", e.Filter, e.Reason) }
+func (e Exclusion) Why() string { return printable.Line(fmt.Sprintf("%s: %s", e.Filter, e.Reason)) }

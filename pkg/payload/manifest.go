@@ -9,6 +9,8 @@ import (
 	yaml "go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // DeleteAnnotation makes a manifest a tombstone when its value is "true".
@@ -33,10 +35,11 @@ type ID struct {
 
 // String is the object as people write it: "Deployment my-namespace/my-name".
 func (id ID) String() string {
-	if id.Namespace == "" {
-		return id.Kind + " " + id.Name
+	name := id.Name
+	if id.Namespace != "" {
+		name = id.Namespace + "/" + name
 	}
-	return id.Kind + " " + id.Namespace + "/" + id.Name
+	return printable.Line(id.Kind + " " + name)
 }
 
 // File is the name of the manifest's file, which says its level and component.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
 )
 
@@ -50,7 +51,7 @@ func (p Problem) String() string {
 	if p.Object != "" {
 		where.WriteString(p.Object + ": ")
 	}
-	return where.String() + strings.ReplaceAll(p.Message, "\n", " ")
+	return printable.Line(where.String() + strings.ReplaceAll(p.Message, "\n", " "))
 }
 
 // Problems is an error of one line for each problem.

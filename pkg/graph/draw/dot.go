@@ -35,7 +35,8 @@ func (p Picture) dotLabel(node graph.Node) string {
 	}
 	lines := make([]string, len(node.Tasks))
 	for i, at := range node.Tasks {
-		lines[i] = fmt.Sprintf("%s (%d of %d)", graph.Label(p.Graph.Tasks[at]), at+1, len(p.Graph.Tasks))
+		label := strings.NewReplacer(`"`, "", `\`, `\\`).Replace(graph.Label(p.Graph.Tasks[at]))
+		lines[i] = fmt.Sprintf("%s (%d of %d)", label, at+1, len(p.Graph.Tasks))
 	}
-	return strings.ReplaceAll(strings.Join(lines, `\n`), `"`, "")
+	return strings.Join(lines, `\n`)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // A Picture is a graph and what to say about it.
@@ -56,7 +57,7 @@ func (p Picture) box(node int) box {
 		}
 		name := graph.ParseName(task.File())
 		if !name.IsKnown() {
-			name = graph.Name{Component: task.File()}
+			name = graph.Name{Component: printable.Line(task.File())}
 		}
 		if name.Level != "" && !slices.Contains(b.levels, name.Level) {
 			b.levels = append(b.levels, name.Level)
@@ -103,7 +104,7 @@ func (b box) kinds() string {
 	counts := map[string]int{}
 	var names []string
 	for _, task := range b.tasks {
-		kind := task.Object().GetKind()
+		kind := printable.Line(task.Object().GetKind())
 		if counts[kind] == 0 {
 			names = append(names, kind)
 		}

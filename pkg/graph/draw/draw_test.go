@@ -194,7 +194,7 @@ step 3
          configmap two
          configmap three
 
-2 more that the objects themselves imply
+2 that the objects themselves imply
   configmap two waits for namespace one: because
   configmap old waits for namespace one: because
 `

@@ -25,7 +25,7 @@ func (p Picture) Text(out io.Writer) error {
 		}
 	}
 	if len(p.Dependencies) > 0 {
-		fmt.Fprintf(w, "\n%d more that the objects themselves imply\n", len(p.Dependencies))
+		fmt.Fprintf(w, "\n%d that the objects themselves imply\n", len(p.Dependencies))
 	}
 	for _, d := range p.Dependencies {
 		fmt.Fprintf(w, "  %s waits for %s: %s\n", graph.Label(p.Graph.Tasks[d.Task]), graph.Label(p.Graph.Tasks[d.Needs]), d.Why)
