@@ -3,6 +3,7 @@ package payload
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +27,8 @@ func ParseCapabilities(list string) (*configv1.ClusterVersionCapabilitiesStatus,
 			return nil, fmt.Errorf("the baseline %s must come first in %q", name, list)
 		case isBaseline:
 			status.EnabledCapabilities = append(status.EnabledCapabilities, baseline...)
+		case looksLikeBaseline.MatchString(name):
+			return nil, fmt.Errorf("there is no baseline %s: there are %s", name, strings.Join(CapabilityBaselines(), ", "))
 		default:
 			capability := configv1.ClusterVersionCapability(name)
 			status.EnabledCapabilities = append(status.EnabledCapabilities, capability)
@@ -36,6 +39,10 @@ func ParseCapabilities(list string) (*configv1.ClusterVersionCapabilitiesStatus,
 	status.KnownCapabilities = inOrder(status.KnownCapabilities)
 	return status, nil
 }
+
+// looksLikeBaseline keeps a mistyped baseline from being the name of a capability,
+// which would switch off all others.
+var looksLikeBaseline = regexp.MustCompile(`(?i)^(none|vcurrent|v\d+(\.\d+)*)$`)
 
 // CapabilityBaselines are the sets that ParseCapabilities knows, in order.
 func CapabilityBaselines() []string {

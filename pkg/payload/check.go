@@ -1,7 +1,6 @@
 package payload
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,12 +18,12 @@ import (
 type document struct {
 	decoded
 	path   string
-	number int   // in its file, counted from 1
-	chunk  chunk // the text; it may hold several documents if it is JSON
+	number int     // in its file, counted from 1
+	places *places // once they were asked for
 }
 
 // manifest checks a document and returns it as a manifest, nil if it is none.
-func (d document) manifest() (*Manifest, []Problem) {
+func (d *document) manifest() (*Manifest, []Problem) {
 	fields, isMapping := d.value.(map[string]any)
 	if !isMapping {
 		return nil, []Problem{d.problem(nil, "a manifest is a mapping with apiVersion, kind and metadata; this is %s", describe(d.value))}
@@ -53,7 +52,7 @@ func (d document) manifest() (*Manifest, []Problem) {
 }
 
 // identityProblems are those that leave unknown which object this is.
-func (d document) identityProblems(fields map[string]any) []Problem {
+func (d *document) identityProblems(fields map[string]any) []Problem {
 	var problems []Problem
 	require := func(value any, path ...string) {
 		text, isString := value.(string)
@@ -88,7 +87,7 @@ func (d document) identityProblems(fields map[string]any) []Problem {
 
 // stringMapProblems finds annotations or labels that are no strings. Kubernetes'
 // libraries would take the whole map for empty, delete annotation and all.
-func (d document) stringMapProblems(fields map[string]any, kind string) []Problem {
+func (d *document) stringMapProblems(fields map[string]any, kind string) []Problem {
 	metadata, _ := fields["metadata"].(map[string]any)
 	if metadata[kind] == nil {
 		return nil
@@ -110,7 +109,7 @@ func (d document) stringMapProblems(fields map[string]any, kind string) []Proble
 
 // fieldProblems are fields that Kubernetes' own kinds don't have, or that hold
 // what they can't. Other kinds have schemas that aren't known here.
-func (d document) fieldProblems(m *Manifest) []Problem {
+func (d *document) fieldProblems(m *Manifest) []Problem {
 	typed, err := scheme.Scheme.New(m.GroupVersionKind())
 	if err != nil {
 		return nil
@@ -149,7 +148,7 @@ func misfit(m *Manifest, typed runtime.Object, err error) string {
 }
 
 // problem is one at a field of this document.
-func (d document) problem(field []string, format string, args ...any) Problem {
+func (d *document) problem(field []string, format string, args ...any) Problem {
 	return Problem{
 		File: d.path, Line: d.lineOf(field), Document: d.number, Object: d.object(),
 		Cause: Malformed, Message: fmt.Sprintf(format, args...),
@@ -157,7 +156,7 @@ func (d document) problem(field []string, format string, args ...any) Problem {
 }
 
 // object names the object as far as that is known.
-func (d document) object() string {
+func (d *document) object() string {
 	fields, _ := d.value.(map[string]any)
 	kind, _ := fields["kind"].(string)
 	metadata, _ := fields["metadata"].(map[string]any)
@@ -170,42 +169,27 @@ func (d document) object() string {
 }
 
 // fileLine makes a line of the file of one of the document's text.
-func (d document) fileLine(line int) int { return d.chunk.line + max(line, 1) - 1 }
+func (d *document) fileLine(line int) int { return d.text.line + max(line, 1) - 1 }
 
-// lineOf finds the line of a field by reading the text once more, which is only
+// lineOf finds the line of a field. The text is read once more for it, which is only
 // done to tell of a problem. Where the path ends early, so does the search.
-func (d document) lineOf(path []string) int {
-	line := d.line
-	var root yaml3.Node
-	decoder := yaml3.NewDecoder(bytes.NewReader(d.chunk.text))
-	if err := decoder.Decode(&root); err != nil || len(root.Content) == 0 {
-		return d.fileLine(line)
+func (d *document) lineOf(path []string) int {
+	if d.places == nil {
+		root, err := parseNode(d.text.text)
+		if err != nil {
+			root = nil
+		}
+		d.places = &places{root: root, children: map[*yaml3.Node]map[string]field{}}
 	}
-	node := root.Content[0]
+	line, node := d.line, d.places.root
 	for _, step := range path {
-		at, next := child(node, step)
-		if next == nil {
+		next, found := d.places.child(node, step)
+		if !found {
 			break
 		}
-		line, node = at, next
+		line, node = next.line, next.value
 	}
 	return d.fileLine(line)
-}
-
-// child finds a key of a mapping or an item of a list, and its line.
-func child(node *yaml3.Node, step string) (int, *yaml3.Node) {
-	if node.Kind == yaml3.AliasNode {
-		node = node.Alias
-	}
-	for i, content := range node.Content {
-		switch {
-		case node.Kind == yaml3.SequenceNode && fmt.Sprint(i) == step:
-			return content.Line, content
-		case node.Kind == yaml3.MappingNode && i%2 == 0 && content.Value == step:
-			return content.Line, node.Content[i+1]
-		}
-	}
-	return 0, nil
 }
 
 // describe says what a value is, for people who write YAML.

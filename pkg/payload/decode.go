@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 
 	yaml3 "go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -25,7 +26,8 @@ import (
 // A decoded document is its value and what was odd about it.
 type decoded struct {
 	value any
-	line  int // of its first node; 0 when not known
+	text  chunk // that it was read from
+	line  int   // of its first node in that text; 0 when not known
 	twice []repeatedKey
 }
 
@@ -50,12 +52,8 @@ func decode(text []byte) (decoded, error) {
 	if errors.As(err, &more) {
 		return decoded{}, err
 	}
-	line := 0
-	if root != nil {
-		line = root.Line
-	}
-	if err != nil || bytes.IndexByte(text, '\t') >= 0 { // where yaml/v3 allows more tabs than others
-		return decodeCarefully(text, line, err)
+	if err != nil || isPeculiar(text) {
+		return decodeCarefully(text, root, err)
 	}
 	if root == nil {
 		return decoded{}, nil
@@ -63,9 +61,20 @@ func decode(text []byte) (decoded, error) {
 	c := converter{keys: map[string]string{}, tags: newTagFinder(text)}
 	value, ordinary := c.convert(root)
 	if !ordinary {
-		return decodeCarefully(text, line, nil)
+		return decodeCarefully(text, root, nil)
 	}
-	return decoded{value: value, line: line, twice: c.twice}, nil
+	return decoded{value: value, line: root.Line, twice: c.twice}, nil
+}
+
+// isPeculiar finds what yaml/v3 reads differently: it allows more tabs than others,
+// and minds characters that only look like line breaks, or like nothing.
+func isPeculiar(text []byte) bool {
+	for _, peculiar := range []string{"\t", "\u0085", "\u2028", "\u2029", "\ufeff"} { // each alone is much faster than all at once
+		if bytes.Contains(text, []byte(peculiar)) {
+			return true
+		}
+	}
+	return false
 }
 
 // parseNode parses one document with yaml/v3; the node is nil when it is empty.
@@ -87,18 +96,46 @@ func parseNode(text []byte) (*yaml3.Node, error) {
 	return root.Content[0], nil
 }
 
-// decodeCarefully reads a document the way Kubernetes does, slowly. The cause is
-// why yaml/v3 could not read it, if it could not.
-func decodeCarefully(text []byte, line int, cause error) (decoded, error) {
+// decodeCarefully reads a document the way Kubernetes does, slowly. The root is what
+// yaml/v3 made of it, and the cause why it could not read it, if it could not.
+func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error) {
 	var value any
 	err := utilyaml.Unmarshal(text, &value)
+	if err == nil && root == nil {
+		return decoded{value: value}, nil
+	}
 	if err == nil {
-		return decoded{value: value, line: line}, nil
+		return decoded{value: value, line: root.Line, twice: repeatedKeys(root)}, nil
 	}
 	if cause == nil {
 		cause = err
 	}
-	return decoded{}, syntaxError(cause)
+	syntax := syntaxError(cause)
+	if hidden := bytes.IndexFunc(text, isControl); syntax.line == 0 && hidden >= 0 {
+		syntax.line = lineAt(text, int64(hidden))
+	}
+	return decoded{}, syntax
+}
+
+// isControl finds the characters that YAML does not allow.
+func isControl(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' && r != 0x85
+}
+
+// repeatedKeys finds the keys that stand twice in a mapping, by how they are written.
+func repeatedKeys(node *yaml3.Node) []repeatedKey {
+	var found []repeatedKey
+	seen := map[string]bool{}
+	for i, child := range node.Content {
+		if node.Kind == yaml3.MappingNode && i%2 == 0 && child.Kind == yaml3.ScalarNode {
+			if seen[child.Value] {
+				found = append(found, repeatedKey{key: child.Value, line: child.Line})
+			}
+			seen[child.Value] = true
+		}
+		found = append(found, repeatedKeys(child)...)
+	}
+	return found
 }
 
 var yamlErrorLine = regexp.MustCompile(`line (\d+): `)
@@ -284,7 +321,8 @@ func decodeJSON(text []byte) ([]decoded, error) {
 		if err := utiljson.Unmarshal(raw, &value); err != nil {
 			return found, &errSyntax{line: lineAt(text, start), message: err.Error()}
 		}
-		found = append(found, decoded{value: value, line: lineAt(text, start)})
+		whole := chunk{text: raw, line: lineAt(text, start)}
+		found = append(found, decoded{value: value, text: whole, line: 1})
 	}
 }
 

@@ -28,6 +28,8 @@ var peculiar = []string{
 	"a: |\n  text\n  more\nb: >\n  folded\n  text\nc: |-\n  x\nd: |+\n  x\n\n", "a: \"\\x41\\u00e9\\n\"\nb: 'it''s'\n",
 	"- a\n- {b: c}\n", "just text\n", "12\n", "# nothing\n", "", "{}", "[]", "...\n", "%YAML 1.1\n", "{a: b, c: [d, e,]}\n", "a: b: c\n", "a:\n\tb: c\n", "\"a\": 1\n'b': 2\n",
 	"a: b #c\nd: 'e' # f\n#g\n", "a: {\n  b: c\n}\n", "a: x\n y\n  z\n", "\xef\xbb\xbfa: 1\n", "a: \"b\nc\"\n", "a: - b\n", "a: ? b\n", "a: @b\n", "a: `b\n", "key: [a, b]: c\n", "a: 'b\n",
+	"\ufeff{a: !!bool 'true'}\n", "\"y*ay: 1\n\u2028    b\"\n", "\"a: 1\n\u0085  b\": c\n", "é: !!str 1\nü: {é: !!bool 'true'}\n",
+	"a: ! 1\rb: !!str 2\r", "a: b\rc: ! 1\r", "a: 1\r\nb: ! 2\r\n",
 }
 
 // compare decodes a text as we do and as Kubernetes does.

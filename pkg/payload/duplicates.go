@@ -10,15 +10,17 @@ import (
 )
 
 const (
-	capabilityAnnotation = manifest.CapabilityAnnotation
-	includePrefix        = "include.release.openshift.io/"
-	featureSetAnnotation = "release.openshift.io/feature-set"
-	featureGate          = "release.openshift.io/feature-gate"
+	capabilityAnnotation   = manifest.CapabilityAnnotation
+	includePrefix          = "include.release.openshift.io/"
+	excludePrefix          = "exclude.release.openshift.io/"
+	featureSetAnnotation   = "release.openshift.io/feature-set"
+	featureGateAnnotation  = "release.openshift.io/feature-gate"
+	majorVersionAnnotation = "release.openshift.io/major-version"
 )
 
-// duplicates finds objects that a payload has more than once. Each is one problem,
-// at the first place.
-func duplicates(manifests []*Manifest) []Problem {
+// duplicates finds objects that a payload has more than once, though they have
+// passed the filter. Each is one problem, at the first place.
+func duplicates(manifests []*Manifest, filter Filter) []Problem {
 	places := make(map[ID][]*Manifest, len(manifests))
 	for _, m := range manifests {
 		places[m.ID()] = append(places[m.ID()], m)
@@ -33,13 +35,14 @@ func duplicates(manifests []*Manifest) []Problem {
 		for _, other := range same[1:] {
 			others = append(others, fmt.Sprintf("%s:%d", other.Path, other.Line))
 		}
-		problems = append(problems, m.problem(Duplicate, "the same object is in %s: %s", strings.Join(others, ", "), advice(same)))
+		problems = append(problems, m.problem(Duplicate, "the same object is in %s: %s", strings.Join(others, ", "), advice(same, filter)))
 	}
 	return problems
 }
 
-// advice says what to do about an object that is there several times.
-func advice(same []*Manifest) string {
+// advice says what to do about an object that is there several times. A filter that
+// is in use has let all of them in, so it is no other one that chooses.
+func advice(same []*Manifest, filter Filter) string {
 	deletes := slices.ContainsFunc(same, (*Manifest).IsTombstone)
 	creates := slices.ContainsFunc(same, func(m *Manifest) bool { return !m.IsTombstone() })
 	if deletes && creates {
@@ -47,18 +50,21 @@ func advice(same []*Manifest) string {
 	}
 	for _, choice := range []struct {
 		flag   string
+		isSet  bool
 		values func(*Manifest) []string
 	}{
-		{"--profile", profiles},
-		{"--feature-set", featureSets},
-		{"--feature-gates", featureGates},
-		{"--capabilities", capabilities},
+		{"--profile", filter.Profile != "", func(m *Manifest) []string { return annotationsBelow(m, includePrefix) }},
+		{"--exclude", filter.Exclude != "", func(m *Manifest) []string { return annotationsBelow(m, excludePrefix) }},
+		{"--feature-set", filter.FeatureSet != "", func(m *Manifest) []string { return annotationList(m, featureSetAnnotation, ",") }},
+		{"--feature-gates", filter.FeatureGates != nil, func(m *Manifest) []string { return annotationList(m, featureGateAnnotation, ",") }},
+		{"--major-version", filter.MajorVersion != 0, func(m *Manifest) []string { return annotationList(m, majorVersionAnnotation, ",") }},
+		{"--capabilities", filter.Capabilities != nil, func(m *Manifest) []string { return annotationList(m, capabilityAnnotation, "+") }},
 	} {
 		var each []string
 		for _, m := range same {
 			each = append(each, listed(choice.values(m)))
 		}
-		if len(slices.Compact(slices.Sorted(slices.Values(each)))) > 1 {
+		if !choice.isSet && len(slices.Compact(slices.Sorted(slices.Values(each)))) > 1 {
 			return fmt.Sprintf("%s chooses between them (%s)", choice.flag, strings.Join(each, " | "))
 		}
 	}
@@ -72,20 +78,17 @@ func listed(values []string) string {
 	return strings.Join(values, ",")
 }
 
-func profiles(m *Manifest) []string {
+// annotationsBelow are the names behind a prefix of annotations.
+func annotationsBelow(m *Manifest, prefix string) []string {
 	var names []string
 	for key := range maps.Keys(m.annotations()) {
-		if name, isInclude := strings.CutPrefix(key, includePrefix); isInclude {
+		if name, found := strings.CutPrefix(key, prefix); found {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
-
-func featureSets(m *Manifest) []string  { return annotationList(m, featureSetAnnotation, ",") }
-func featureGates(m *Manifest) []string { return annotationList(m, featureGate, ",") }
-func capabilities(m *Manifest) []string { return annotationList(m, capabilityAnnotation, "+") }
 
 func annotationList(m *Manifest, annotation, separator string) []string {
 	value := m.annotations()[annotation]

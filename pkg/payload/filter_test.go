@@ -62,8 +62,8 @@ func TestFilters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, problems := parse(t, files(t, map[string]string{"0000_10_a_a.yaml": test.manifest}), payload.Options{Filter: test.filter})
-			if len(problems) > 0 {
-				t.Fatal(lines(problems))
+			if err := payload.Refuse(problems); err != nil {
+				t.Fatal(err)
 			}
 			out := ""
 			if len(p.Excluded) > 0 {
@@ -99,15 +99,16 @@ func TestCapabilitiesThatAnUpdateSwitchesOn(t *testing.T) {
 		"a.yaml": configMap("a", "capability.openshift.io/name: Build+Ingress"), // moves to a capability that is off
 		"b.yaml": configMap("b", "capability.openshift.io/name: Console"),       // was never there
 		"c.yaml": configMap("c", "capability.openshift.io/name: Insights"),      // is new
+		"d.yaml": configMap("d", "capability.openshift.io/name: Mine"),          // nobody but us knows it
 	})
 	to, _ := parse(t, moved, options)
 	enabled := payload.ImplicitlyEnabled(from, to)
 	if diff := cmp.Diff([]configv1.ClusterVersionCapability{"Ingress"}, enabled); diff != "" {
 		t.Fatal(diff)
 	}
-	options.Filter = options.Filter.WithCapabilities(enabled)
+	options.Filter = options.Filter.WithCapabilities(append(enabled, "Mine"))
 	after, _ := parse(t, moved, options)
-	if diff := cmp.Diff([]string{"ConfigMap here/a"}, names(after)); diff != "" {
+	if diff := cmp.Diff([]string{"ConfigMap here/a", "ConfigMap here/d"}, names(after)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -115,9 +116,11 @@ func TestCapabilitiesThatAnUpdateSwitchesOn(t *testing.T) {
 func TestParseCapabilities(t *testing.T) {
 	for list, want := range map[string]string{
 		"None,":            `an empty name in "None,": write a list such as vCurrent or None,Console`,
+		"vcurrent":         `there is no baseline vcurrent: there are `,
+		"v4.99,Console":    `there is no baseline v4.99: there are `,
 		"Console,vCurrent": `the baseline vCurrent must come first in "Console,vCurrent"`,
 	} {
-		if _, err := payload.ParseCapabilities(list); err == nil || err.Error() != want {
+		if _, err := payload.ParseCapabilities(list); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", list, err, want)
 		}
 	}
@@ -145,6 +148,17 @@ func TestDuplicates(t *testing.T) {
 			configMap("x", `release.openshift.io/feature-gate: New`), configMap("x", `release.openshift.io/feature-gate: "-New"`),
 			"--feature-gates chooses between them (New | -New)",
 		},
+		"by exclusion": {
+			configMap("x", `exclude.release.openshift.io/hosted: "true"`), configMap("x", `exclude.release.openshift.io/alone: "true"`),
+			"--exclude chooses between them (hosted | alone)",
+		},
+		"by major version": {
+			strings.Replace(crd, "4,-5", "4", 1), strings.Replace(crd, "4,-5", "5", 1), "--major-version chooses between them (4 | 5)",
+		},
+		"by capability": {
+			configMap("x", `capability.openshift.io/name: Mine`), configMap("x", `capability.openshift.io/name: Yours`),
+			"--capabilities chooses between them (Mine | Yours)",
+		},
 		"tombstone and object": {
 			configMap("x"), configMap("x", `release.openshift.io/delete: "true"`),
 			"one deletes what another creates, without end: keep one of them",
@@ -155,11 +169,29 @@ func TestDuplicates(t *testing.T) {
 			if len(problems) != 1 {
 				t.Fatal(lines(problems))
 			}
-			want := "a.yaml:1: document 1: ConfigMap here/x: the same object is in b.yaml:7: " + test.want
-			if diff := cmp.Diff(want, problems[0].String()); diff != "" {
-				t.Error(diff)
+			if _, advice, _ := strings.Cut(problems[0].String(), ": the same object is in b.yaml:7: "); advice != test.want {
+				t.Errorf("%s\nwant …%s", problems[0], test.want)
 			}
 		})
+	}
+}
+
+func TestAFilterInUseDoesNotChooseAnyMore(t *testing.T) {
+	_, problems := parse(t, files(t, map[string]string{
+		"a.yaml": configMap("x", `include.release.openshift.io/ha: "true"`, `include.release.openshift.io/sno: "true"`),
+		"b.yaml": configMap("x", `include.release.openshift.io/ha: "true"`),
+	}), payload.Options{Filter: payload.Filter{Profile: "ha"}})
+	want := []string{"a.yaml:1: document 1: ConfigMap here/x: the same object is in b.yaml:1: keep one of them"}
+	if diff := cmp.Diff(want, lines(problems)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatAFilterCannotUnderstandIsSaid(t *testing.T) {
+	_, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("a", "release.openshift.io/feature-set: Tech")}),
+		payload.Options{Filter: payload.Filter{FeatureSet: "Default"}})
+	if len(problems) != 1 || !problems[0].IsWarning() || !strings.Contains(problems[0].Message, `it is left out: unrecognized value "Tech"`) {
+		t.Error(lines(problems))
 	}
 }
 

@@ -47,10 +47,14 @@ func (s *substitution) apply(text []byte) []byte {
 	if s == nil || !slices.ContainsFunc(s.hosts, func(host []byte) bool { return bytes.Contains(text, host) }) {
 		return text
 	}
-	return s.pattern.ReplaceAllFunc(text, func(found []byte) []byte {
-		parts := s.pattern.FindSubmatch(found)
-		return slices.Concat(parts[1], []byte(s.targets[string(parts[2])]), parts[3])
-	})
+	var out []byte
+	rest := text
+	for found := s.pattern.FindSubmatchIndex(rest); found != nil; found = s.pattern.FindSubmatchIndex(rest) {
+		before, repository, behind := found[3], rest[found[4]:found[5]], found[6]
+		out = append(append(out, rest[:before]...), s.targets[string(repository)]...)
+		rest = rest[behind:] // what stands behind one image may be what stands in front of the next
+	}
+	return append(out, rest...)
 }
 
 // substitutionOf is the one of a release: its own images by their repositories,

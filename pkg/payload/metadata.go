@@ -52,9 +52,13 @@ type imageStream struct {
 // be missing where they are optional.
 func (r *reader) readMetadata(folder string, optional bool) {
 	metadataPath, imagesPath := path.Join(folder, metadataFile), path.Join(folder, imagesFile)
+	r.imagesPath = imagesPath
 	if text, ok := r.readFile(metadataPath, optional); ok {
 		r.payload.Metadata = r.parseMetadata(metadataPath, text)
 		r.payload.Version = r.payload.Metadata.Version
+		if asked := r.options.Version; asked != "" && asked != r.payload.Version {
+			r.report(Problem{File: metadataPath, Cause: Mislabelled, Message: fmt.Sprintf("the release is version %q, and %q was asked for", r.payload.Version, asked)})
+		}
 	}
 	text, ok := r.readFile(imagesPath, optional)
 	if !ok {
@@ -62,16 +66,21 @@ func (r *reader) readMetadata(folder string, optional bool) {
 	}
 	version, images, err := ParseImageReferences(text)
 	if err != nil {
-		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: err.Error()})
+		problem := Problem{File: imagesPath, Cause: Mislabelled, Message: err.Error()}
+		var syntax *errSyntax
+		if errors.As(err, &syntax) {
+			problem.Line = syntax.line
+		}
+		r.report(problem)
 		return
 	}
 	if r.options.Images != nil {
 		r.placeholders, images = images, r.options.Images
 	}
 	r.payload.Images = images
-	if r.payload.Version != "" && version != r.payload.Version {
+	if said := r.payload.Metadata.Version; said != "" && version != said {
 		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: fmt.Sprintf(
-			"this is for version %q, but %s says %q: both must come from the same release", version, metadataFile, r.payload.Version)})
+			"this is for version %q, but %s says %q: both must come from the same release", version, metadataFile, said)})
 	}
 }
 
@@ -99,7 +108,7 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 		problem := Problem{File: name, Cause: Mislabelled, Message: "this is not the JSON of a release's metadata: " + strings.TrimPrefix(err.Error(), "json: ")}
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
-			problem.Line = lineAt(text, syntax.Offset)
+			problem.Line = lineAt(text, syntax.Offset-1) // which is behind the character
 		}
 		r.report(problem)
 		return metadata
@@ -114,24 +123,22 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 			wrong("the version %q is not a semantic version such as 1.2.3", metadata.Version)
 		}
 	}
-	for _, field := range unknownFields(text) {
+	if field := unknownField(text); field != "" {
 		r.report(Problem{File: name, Cause: Suspicious, Message: fmt.Sprintf("unknown field %q: is it misspelt?", field)})
 	}
 	return metadata
 }
 
-// unknownFields are those that release metadata does not have.
-func unknownFields(text []byte) []string {
+// unknownField is the first one that release metadata does not have.
+func unknownField(text []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(new(Metadata))
 	if err == nil {
-		return nil
+		return ""
 	}
-	if _, field, found := strings.Cut(err.Error(), "unknown field "); found {
-		return []string{strings.Trim(field, `"`)}
-	}
-	return nil
+	_, field, _ := strings.Cut(err.Error(), "unknown field ")
+	return strings.Trim(field, `"`)
 }
 
 // ParseImageReferences reads an image-references file: the version it is for, and

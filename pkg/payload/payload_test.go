@@ -119,6 +119,7 @@ func TestTemplatesAreRenderedInManifestsOnly(t *testing.T) {
 func TestATemplateThatCannotBeRenderedRefusesTheRelease(t *testing.T) {
 	for name, test := range map[string]struct{ template, want string }{
 		"no such field": {"{{.Nothing}}", "manifests/a.yaml:7: its template can't be rendered: <.Nothing>: can't evaluate field Nothing in type payload.templateData"},
+		"no such image": {"{{.Images.nope}}", `manifests/a.yaml:7: its template can't be rendered: <.Images.nope>: map has no entry for key "nope"`},
 		"bad syntax":    {"{{if}}", "manifests/a.yaml:7: its template can't be rendered: missing value for if"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +133,25 @@ func TestATemplateThatCannotBeRenderedRefusesTheRelease(t *testing.T) {
 	}
 }
 
+func TestATemplateMayNotMakeAnyAmount(t *testing.T) {
+	text := "{{define \"t0\"}}" + strings.Repeat("x", 1000) + "{{end}}"
+	for i := range 24 {
+		text += fmt.Sprintf("{{define \"t%d\"}}{{template \"t%d\"}}{{template \"t%d\"}}{{end}}", i+1, i, i)
+	}
+	_, problems := parse(t, release(t, map[string]string{"manifests/a.yaml": text + `{{template "t24"}}`, "release-manifests/b.yaml": configMap("b")}), payload.Options{})
+	if len(problems) != 1 || !strings.HasSuffix(problems[0].String(), "it makes more than 32 MiB, which is the limit") {
+		t.Error(lines(problems))
+	}
+}
+
+func TestLinesOfATemplate(t *testing.T) {
+	text := "{{/*\n\n*/}}\n" + configMap("a", "a: 1")
+	_, problems := parse(t, release(t, map[string]string{"manifests/a.yaml": text, "release-manifests/b.yaml": configMap("b")}), payload.Options{})
+	if len(problems) != 1 || !strings.HasSuffix(problems[0].String(), "(the line is that of the rendered template)") {
+		t.Error(lines(problems))
+	}
+}
+
 func TestImagesAreSubstitutedEverywhere(t *testing.T) {
 	text := configMap("NAME") + `data:
   tag: registry.example/team/web:latest
@@ -140,14 +160,16 @@ func TestImagesAreSubstitutedEverywhere(t *testing.T) {
   other: registry.example/team/web-console:1
   longer: registry.example/team/web/console:1
   inside: "x=registry.example/team/api y=1"
+  several: "registry.example/team/web:1 registry.example/team/web:2 registry.example/team/web"
 `
 	want := map[string]string{
-		"tag":    "registry.example/team/web@sha256:aaaa",
-		"digest": "registry.example/team/web@sha256:aaaa",
-		"bare":   "registry.example/team/web@sha256:aaaa",
-		"other":  "registry.example/team/web-console:1",
-		"longer": "registry.example/team/web/console:1",
-		"inside": "x=registry.example/team/api:v2 y=1",
+		"tag":     "registry.example/team/web@sha256:aaaa",
+		"digest":  "registry.example/team/web@sha256:aaaa",
+		"bare":    "registry.example/team/web@sha256:aaaa",
+		"other":   "registry.example/team/web-console:1",
+		"longer":  "registry.example/team/web/console:1",
+		"inside":  "x=registry.example/team/api:v2 y=1",
+		"several": "registry.example/team/web@sha256:aaaa registry.example/team/web@sha256:aaaa registry.example/team/web@sha256:aaaa",
 	}
 	p, problems := parse(t, release(t, map[string]string{
 		"manifests/a.yaml":         strings.Replace(text, "NAME", "a", 1),

@@ -1,6 +1,7 @@
 package payload_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -59,8 +60,12 @@ func TestBadManifests(t *testing.T) {
 		"a key twice":               {configMap("a") + "data:\n  k: v\n  k: w\n", []string{`f.yaml:8: document 1: ConfigMap here/a: the key "k" stands twice in the same mapping: the last one counts`}},
 		"an unknown field":          {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      containers:\n      - name: a\n        imagePullPolice: Always\n", []string{`f.yaml:9: document 1: Deployment a: unknown field "spec.template.spec.containers[0].imagePullPolice": is it misspelt?`}},
 		"a field that does not fit": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  replicas: three\n", []string{"f.yaml:1: document 1: Deployment a: the API server will refuse it: spec.replicas can't be a string"}},
-		"a byte order mark":         {"\xef\xbb\xbf" + configMap("a"), nil},
-		"Windows lines":             {strings.ReplaceAll(configMap("a")+"---\n"+configMap("b"), "\n", "\r\n"), nil},
+		"a control character":       {"apiVersion: v1\nkind: \x1b\n", []string{"f.yaml:2: document 1: control characters are not allowed"}},
+		"a name with escapes": {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: \"a\\e[31m\\n\"\n  labels: {a: 1}\n", []string{
+			`f.yaml:5: document 1: ConfigMap a\x1b[31m\n: label a is the number 1, not a string: write it in quotes, as "1"`}},
+		"a key twice, with a tab": {configMap("a") + "data:\n  k: \"\t\"\n  k: w\n", []string{`f.yaml:8: document 1: ConfigMap here/a: the key "k" stands twice in the same mapping: the last one counts`}},
+		"a byte order mark":       {"\xef\xbb\xbf" + configMap("a"), nil},
+		"Windows lines":           {strings.ReplaceAll(configMap("a")+"---\n"+configMap("b"), "\n", "\r\n"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := parse(t, files(t, map[string]string{"f.yaml": test.text}), payload.Options{})
@@ -79,7 +84,9 @@ func TestBadJSON(t *testing.T) {
 		"with a byte order mark": {"\xef\xbb\xbf" + `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`, nil},
 		"that ends early":        {"{\n\"kind\": \"ConfigMap\",\n", []string{"f.json:2: document 1: the JSON ends too early"}},
 		"with a comma too many":  {"{\n\"kind\": \"ConfigMap\",\n}\n{}", []string{"f.json:3: document 1: invalid character '}' looking for beginning of object key string"}},
-		"a second one, broken":   {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}` + "\n{]", []string{"f.json:2: document 2: invalid character ']' looking for beginning of object key string"}},
+		"a problem in the second": {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}` + "\n\n{\n" + `"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b",` + "\n" + `"labels":{"a":1}}}`,
+			[]string{`f.json:5: document 2: ConfigMap b: label a is the number 1, not a string: write it in quotes, as "1"`}},
+		"a second one, broken": {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}` + "\n{]", []string{"f.json:2: document 2: invalid character ']' looking for beginning of object key string"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, problems := parse(t, files(t, map[string]string{"f.json": test.text}), payload.Options{})
@@ -127,7 +134,7 @@ func TestBadMetadata(t *testing.T) {
 		"no image stream": {map[string]string{"release-manifests/image-references": `{"kind":"ConfigMap","apiVersion":"v1"}`},
 			[]string{`release-manifests/image-references: this is "ConfigMap" of "v1": it must be ImageStream of image.openshift.io/v1`}},
 		"broken images": {map[string]string{"release-manifests/image-references": "{"},
-			[]string{"release-manifests/image-references: this is no ImageStream: did not find expected node content"}},
+			[]string{"release-manifests/image-references:1: this is no ImageStream: did not find expected node content"}},
 		"an image twice": {map[string]string{"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[{"name":"a","from":{"kind":"DockerImage","name":"x"}},{"name":"a","from":{"kind":"DockerImage","name":"x"}}]}}`},
 			[]string{`release-manifests/image-references: the tag "a" stands twice`}},
 	} {
@@ -138,6 +145,25 @@ func TestBadMetadata(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestTheVersionThatWasAskedFor(t *testing.T) {
+	_, problems := parse(t, release(t, map[string]string{"release-manifests/a.yaml": configMap("a")}), payload.Options{Version: "2.0.0"})
+	if diff := cmp.Diff([]string{`release-manifests/release-metadata: the release is version "1.2.3", and "2.0.0" was asked for`}, lines(problems)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestManyProblems finds each one's line.
+func TestManyProblems(t *testing.T) {
+	text := "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  labels:\n"
+	for i := range 20_000 {
+		text += fmt.Sprintf("    l%05d: %d\n", i, i)
+	}
+	_, problems := parse(t, files(t, map[string]string{"f.yaml": text}), payload.Options{})
+	if len(problems) != 20_000 || problems[19_999].Line != 20_005 {
+		t.Errorf("%d problems, the last one in line %d", len(problems), problems[len(problems)-1].Line)
 	}
 }
 

@@ -2,6 +2,7 @@ package payload
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"path"
 	"runtime"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -27,6 +29,7 @@ type reader struct {
 	payload  *Payload
 	problems []Problem
 
+	imagesPath   string            // of image-references
 	placeholders map[string]string // what stands for the images of the release, by their names
 	images       *substitution
 }
@@ -39,7 +42,8 @@ type manifestFile struct {
 	place      int // among the files of the release
 	isTemplate bool
 
-	documents int // that were found so far
+	isShifted bool // rendering has changed how many lines there are
+	documents int  // that were found so far
 	manifests []*Manifest
 	problems  []Problem
 }
@@ -50,7 +54,7 @@ func (r *reader) read(ctx context.Context) error {
 	r.payload.Filter = r.filter()
 	images, err := substitutionOf(r.payload.Images, r.placeholders)
 	if err != nil {
-		r.report(Problem{File: imagesFile, Cause: Mislabelled, Message: err.Error()})
+		r.report(Problem{File: r.imagesPath, Cause: Mislabelled, Message: err.Error()})
 	}
 	r.images = images
 
@@ -66,12 +70,15 @@ func (r *reader) read(ctx context.Context) error {
 				r.report(m.problem(Malformed, "%s", err))
 			case exclusion != nil:
 				r.payload.Excluded = append(r.payload.Excluded, *exclusion)
+				if strings.HasPrefix(exclusion.Reason, "unrecognized ") {
+					r.report(m.problem(Suspicious, "it is left out: %s", exclusion.Reason))
+				}
 			default:
 				r.payload.Manifests = append(r.payload.Manifests, m)
 			}
 		}
 	}
-	r.report(duplicates(r.payload.Manifests)...)
+	r.report(duplicates(r.payload.Manifests, r.payload.Filter)...)
 	slices.SortStableFunc(r.problems, byPlace)
 	r.payload.Hash = hash(r.payload.Manifests)
 	return nil
@@ -149,7 +156,7 @@ func (r *reader) readAll(ctx context.Context, found []*manifestFile) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			r.readManifests(file)
+			r.readManifests(ctx, file)
 			return nil
 		})
 	}
@@ -157,8 +164,8 @@ func (r *reader) readAll(ctx context.Context, found []*manifestFile) error {
 }
 
 // readManifests reads one file.
-func (r *reader) readManifests(file *manifestFile) {
-	text, err := r.readText(file)
+func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
+	text, err := r.readText(ctx, file)
 	if err != nil {
 		file.report(unreadable(file.path, 0, 0, err))
 		return
@@ -168,7 +175,7 @@ func (r *reader) readManifests(file *manifestFile) {
 		documents, err := chunk.decode()
 		for _, d := range documents {
 			if d.value != nil {
-				file.add(d, chunk)
+				file.add(d)
 			}
 		}
 		if err != nil {
@@ -183,7 +190,7 @@ func (r *reader) readManifests(file *manifestFile) {
 
 // readText reads the text of a file, with its images substituted and rendered if it
 // is a template.
-func (r *reader) readText(file *manifestFile) ([]byte, error) {
+func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, error) {
 	text, err := fs.ReadFile(r.files, file.path)
 	if err != nil {
 		return nil, errors.New(withoutPath(err))
@@ -196,43 +203,53 @@ func (r *reader) readText(file *manifestFile) ([]byte, error) {
 		file.report(Problem{File: file.path, Cause: Suspicious,
 			Message: "its template has the release's own image, which is not known here and left empty"})
 	}
-	return renderTemplate(text, templateData{
+	rendered, err := renderTemplate(ctx, text, templateData{
 		ReleaseImage:   r.options.ReleaseImage,
 		ClusterProfile: r.options.Filter.Profile,
 		Images:         r.payload.Images,
 	})
+	file.isShifted = err == nil && bytes.Count(text, []byte("\n")) != bytes.Count(rendered, []byte("\n"))
+	return rendered, err
 }
 
 // add adds a document of the file.
-func (f *manifestFile) add(d decoded, of chunk) {
+func (f *manifestFile) add(d decoded) {
 	f.documents++
-	m, problems := document{decoded: d, path: f.path, number: f.documents, chunk: of}.manifest()
+	m, problems := (&document{decoded: d, path: f.path, number: f.documents}).manifest()
 	f.report(problems...)
 	if m != nil {
 		m.place = f.place
-		m.sum = sha256.Sum256(of.text)
+		m.sum = sha256.Sum256(d.text.text)
 		f.manifests = append(f.manifests, m)
 	}
 }
 
-func (f *manifestFile) report(p ...Problem) { f.problems = append(f.problems, p...) }
+func (f *manifestFile) report(problems ...Problem) {
+	for _, p := range problems {
+		if f.isShifted && p.Line > 0 {
+			p.Message += " (the line is that of the rendered template)"
+		}
+		f.problems = append(f.problems, p)
+	}
+}
 
 // decode reads the documents of a chunk: one in YAML, any number in JSON.
 func (c chunk) decode() ([]decoded, error) {
+	var jsonErr error
 	if utilyaml.IsJSONBuffer(c.text) {
-		documents, jsonErr := decodeJSON(c.text)
+		var documents []decoded
+		documents, jsonErr = decodeJSON(c.text)
+		for i := range documents {
+			documents[i].text.line += c.line - 1
+		}
 		if jsonErr == nil || len(documents) > 0 {
 			return documents, jsonErr
 		}
-		// YAML may begin with a brace too.
-		if d, err := decode(c.text); err == nil {
-			return []decoded{d}, nil
-		}
-		return nil, jsonErr
 	}
-	d, err := decode(c.text)
+	d, err := decode(c.text) // YAML may begin with a brace too
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(jsonErr, err)
 	}
+	d.text = c
 	return []decoded{d}, nil
 }

@@ -11,7 +11,7 @@ import (
 // that has no exclamation mark, and so no tag.
 type tagFinder struct {
 	lines [][]byte
-	isOdd bool // lines may end with something else than a line feed
+	isOdd bool // lines may end with a carriage return alone
 }
 
 func newTagFinder(text []byte) *tagFinder {
@@ -19,11 +19,7 @@ func newTagFinder(text []byte) *tagFinder {
 		return nil
 	}
 	lines := bytes.Split(text, []byte("\n"))
-	isOdd := bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n"))
-	for _, lineBreak := range []string{"\u0085", "\u2028", "\u2029"} { // each by itself is much faster than all at once
-		isOdd = isOdd || bytes.Contains(text, []byte(lineBreak))
-	}
-	return &tagFinder{lines: lines, isOdd: isOdd}
+	return &tagFinder{lines: lines, isOdd: bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n"))}
 }
 
 // isTagged says whether a tag stands where a node begins. It says so, too, where it

@@ -2,6 +2,8 @@ package payload
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,19 +21,39 @@ var templateErrorPlace = regexp.MustCompile(`^template: manifest:(\d+)(?::\d+)?:
 
 // renderTemplate renders a text. One that can't be rendered refuses the whole
 // payload: to go on without its objects would drop them from the release.
-func renderTemplate(text []byte, data templateData) ([]byte, error) {
+func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte, error) {
 	if !bytes.Contains(text, []byte("{{")) {
 		return text, nil
 	}
-	parsed, err := template.New("manifest").Parse(string(text))
+	parsed, err := template.New("manifest").Option("missingkey=error").Parse(string(text))
 	if err != nil {
 		return nil, templateError(err)
 	}
-	var out bytes.Buffer
-	if err := parsed.Execute(&out, data); err != nil {
+	out := &boundedBuffer{ctx: ctx}
+	if err := parsed.Execute(out, data); err != nil {
 		return nil, templateError(err)
 	}
 	return out.Bytes(), nil
+}
+
+// maxRendered is how much a template may make: what a file may have at most. A few
+// lines that call each other could make any amount.
+const maxRendered = 32 << 20
+
+// A boundedBuffer takes no more than that, and nothing when the context has ended.
+type boundedBuffer struct {
+	bytes.Buffer
+	ctx context.Context // of the one call that fills it
+}
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if b.Len()+len(p) > maxRendered {
+		return 0, errors.New("it makes more than 32 MiB, which is the limit")
+	}
+	return b.Buffer.Write(p)
 }
 
 func templateError(err error) error {
