@@ -2,9 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -65,12 +65,7 @@ CustomResourceDefinition, an object for its Namespace, a webhook for its Service
 				return err
 			}
 			// What is there twice can be drawn, and a picture may be just what helps.
-			problems = slices.Clone(problems)
-			for i := range problems {
-				if problems[i].Cause == payload.Duplicate {
-					problems[i].Cause = payload.Suspicious
-				}
-			}
+			problems = tolerated(problems, payload.Duplicate)
 			if err := payload.Refuse(problems); err != nil {
 				return refused(args[0], err)
 			}
@@ -90,10 +85,13 @@ CustomResourceDefinition, an object for its Namespace, a webhook for its Service
 
 // draw prints the graph of a release.
 func (f *graphFlags) draw(streams Streams, ref string, release *payload.Payload) error {
-	if f.attempt < 0 {
-		return misuse{fmt.Errorf("--attempt %d: attempts are counted from 0", f.attempt)}
-	}
 	mode := graph.Mode(f.mode.value)
+	switch {
+	case f.attempt < 0:
+		return misuse{fmt.Errorf("--attempt %d: attempts are counted from 0", f.attempt)}
+	case f.attempt > 0 && mode != graph.Reconcile:
+		return misuse{errors.New("--attempt is for --mode reconcile: other modes have one order only")}
+	}
 	g := graph.Build(release.Manifests, graph.Options{Mode: mode, Attempt: f.attempt})
 	picture := draw.Picture{Graph: g, Title: title(ref, release, mode), Manifests: f.manifests}
 	if f.edges.value == "all" {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/source"
@@ -57,7 +59,7 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags.BoolVar(&f.insecure, "insecure", false, "allow registries with plain http, or a certificate nobody knows")
 	for name, values := range map[string][]string{
 		"profile":       {"self-managed-high-availability", "single-node-developer", "hypershift", "ibm-cloud-managed"},
-		"feature-set":   {"Default", "TechPreviewNoUpgrade", "DevPreviewNoUpgrade", "CustomNoUpgrade", "LatencySensitive", "OKD"},
+		"feature-set":   featureSets(),
 		"capabilities":  payload.CapabilityBaselines(),
 		"platform":      {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
 		"feature-gates": nil, "major-version": nil, "exclude": nil, "unmanaged": nil, "release-version": nil, "release-image": nil,
@@ -66,29 +68,99 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	}
 }
 
+// featureSets are those that OpenShift has, and the name of having chosen none.
+func featureSets() []string {
+	names := []string{"Default"}
+	for _, set := range configv1.AllFixedFeatureSets {
+		if set != configv1.Default {
+			names = append(names, string(set))
+		}
+	}
+	return append(names, string(configv1.CustomNoUpgrade))
+}
+
 // An unreadable is an error in what was to be read.
 type unreadable struct{ error }
 
 func (u unreadable) Unwrap() error { return u.error }
 
 // parse opens a release and reads what can be read of it.
-func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer) (_ *payload.Payload, _ []payload.Problem, err error) {
 	options, err := f.options()
 	if err != nil {
 		return nil, nil, err
 	}
-	if f.updatingFrom != "" {
-		from, _, err := f.open(ctx, f.updatingFrom, options, progress)
-		if err != nil {
-			return nil, nil, err
-		}
-		to, _, err := f.open(ctx, ref, options, progress)
-		if err != nil {
-			return nil, nil, err
-		}
-		options.Filter = options.Filter.WithCapabilities(payload.ImplicitlyEnabled(from, to))
+	release, err := f.open(ctx, ref, progress)
+	if err != nil {
+		return nil, nil, err
 	}
-	return f.open(ctx, ref, options, progress)
+	defer func() { err = errors.Join(err, release.Close()) }()
+	if options.ReleaseImage == "" {
+		options.ReleaseImage = release.Image
+	}
+	read, problems, err := payload.Parse(ctx, release.FS, options)
+	if err == nil && f.updatingFrom != "" {
+		var enabled []configv1.ClusterVersionCapability
+		if enabled, err = f.implicitlyEnabled(ctx, read, progress); err != nil {
+			return nil, nil, err
+		}
+		options.Filter = options.Filter.WithCapabilities(enabled)
+		read, problems, err = payload.Parse(ctx, release.FS, options)
+	}
+	if err != nil {
+		return nil, nil, failed(ctx, err)
+	}
+	warn(progress, f.idle(read))
+	return read, problems, nil
+}
+
+// implicitlyEnabled reads the release before, and says what of it must stay enabled.
+// Only a release that can be trusted to be whole can say so.
+func (f *releaseFlags) implicitlyEnabled(ctx context.Context, to *payload.Payload, progress io.Writer) (_ []configv1.ClusterVersionCapability, err error) {
+	release, err := f.open(ctx, f.updatingFrom, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release.Close()) }()
+	filter := to.Filter
+	filter.MajorVersion = f.majorVersion // that of the release before, unless it was said
+	from, problems, err := payload.Parse(ctx, release.FS, payload.Options{Filter: filter, ReleaseImage: release.Image})
+	if err != nil {
+		return nil, failed(ctx, err)
+	}
+	if err := payload.Refuse(tolerated(problems, payload.Duplicate)); err != nil {
+		return nil, refused(f.updatingFrom, err)
+	}
+	return payload.ImplicitlyEnabled(from, to), nil
+}
+
+// idle are warnings about flags that have done nothing, which is hardly meant.
+func (f *releaseFlags) idle(release *payload.Payload) []string {
+	var warnings []string
+	if len(release.Manifests) == 0 && len(release.Excluded) > 0 {
+		warnings = append(warnings, "the filters leave nothing of the release: \"runlevel render --explain\" says why")
+	}
+	if f.featureSet != "" && !slices.Contains(featureSets(), f.featureSet) {
+		warnings = append(warnings, fmt.Sprintf("OpenShift has no feature set %q: it has %s", f.featureSet, strings.Join(featureSets(), ", ")))
+	}
+	for i, override := range release.Filter.Overrides {
+		id := payload.ID{Group: override.Group, Kind: override.Kind, Namespace: override.Namespace, Name: override.Name}
+		if !slices.ContainsFunc(release.Excluded, func(e payload.Exclusion) bool { return e.Manifest.ID() == id }) {
+			warnings = append(warnings, fmt.Sprintf("--unmanaged %s is no manifest of the release: the group is part of it, as in Deployment.apps/my-namespace/my-name", f.unmanaged[i]))
+		}
+	}
+	return warnings
+}
+
+// tolerated makes warnings of problems of one cause.
+func tolerated(problems []payload.Problem, cause payload.Cause) []payload.Problem {
+	problems = slices.Clone(problems)
+	for i := range problems {
+		if problems[i].Cause == cause {
+			problems[i].Cause = payload.Suspicious
+		}
+	}
+	return problems
 }
 
 // load is parse for those who want all of a release or nothing. Warnings are
@@ -105,40 +177,32 @@ func (f *releaseFlags) load(ctx context.Context, ref string, progress io.Writer)
 	return release, nil
 }
 
-// refused says how many problems a release has, and then all of them.
+// refused names the release, and all problems it has.
 func refused(ref string, err error) error {
 	var problems payload.Problems
 	if errors.As(err, &problems) && len(problems) > 1 {
 		return unreadable{fmt.Errorf("%s has %d problems:\n%w", ref, len(problems), err)}
 	}
-	return unreadable{err}
+	return unreadable{fmt.Errorf("%s: %w", ref, err)}
 }
 
-// warn prints the problems that don't keep a release from being used.
-func warn(out io.Writer, problems []payload.Problem) {
-	for _, problem := range problems {
-		fmt.Fprintln(out, "warning:", problem)
+// warn prints what does not keep a release from being used.
+func warn[T any](out io.Writer, warnings []T) {
+	for _, warning := range warnings {
+		fmt.Fprintln(out, "warning:", warning)
 	}
 }
 
-func (f *releaseFlags) open(ctx context.Context, ref string, options payload.Options, progress io.Writer) (_ *payload.Payload, _ []payload.Problem, err error) {
+func (f *releaseFlags) open(ctx context.Context, ref string, progress io.Writer) (*source.Release, error) {
 	release, err := source.Open(ctx, ref, source.Options{Platform: f.platform, Insecure: f.insecure, Progress: progress})
 	if err != nil {
-		return nil, nil, f.failed(ctx, err)
+		return nil, failed(ctx, err)
 	}
-	defer func() { err = errors.Join(err, release.Close()) }()
-	if options.ReleaseImage == "" {
-		options.ReleaseImage = release.Image
-	}
-	read, problems, err := payload.Parse(ctx, release.FS, options)
-	if err != nil {
-		return nil, nil, f.failed(ctx, err)
-	}
-	return read, problems, nil
+	return release, nil
 }
 
 // failed tells what can't be read from what was interrupted.
-func (f *releaseFlags) failed(ctx context.Context, err error) error {
+func failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
@@ -161,6 +225,11 @@ func (f *releaseFlags) options() (payload.Options, error) {
 	}
 	if f.updatingFrom != "" && f.capabilities == "" {
 		return options, misuse{errors.New("--updating-from needs --capabilities: without them nothing is left out that could be enabled")}
+	}
+	if f.version != "" {
+		if _, err := version.ParseSemantic(f.version); err != nil {
+			return options, misuse{fmt.Errorf("--release-version: %q is not a semantic version such as 1.2.3", f.version)}
+		}
 	}
 	if f.capabilities != "" {
 		capabilities, err := payload.ParseCapabilities(f.capabilities)

@@ -62,7 +62,7 @@ release can't be applied, and the error says which flag chooses.
 	addReleaseFlags(command, &f.release)
 	addOutput(command, &f.format, asYAML, asJSON)
 	flags := command.Flags()
-	flags.StringVar(&f.folder, "output-dir", "", "write the manifests to files of this new folder")
+	flags.StringVar(&f.folder, "output-dir", "", "write the manifests to files of this new folder, to read and compare (it is no release: templates are rendered)")
 	flags.BoolVar(&f.explain, "explain", false, "say of every manifest whether it is in or out, and why, instead of printing it")
 	flags.BoolVar(&f.onlyExcluded, "only-excluded", false, "take what the filters leave out instead of what they let in")
 	_ = command.MarkFlagDirname("output-dir")

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,6 +57,8 @@ func onDisk(path string, info fs.FileInfo) (place, error) {
 		return place{kind: Layout, path: path}, nil
 	case info.IsDir():
 		return place{kind: Directory, path: path}, nil
+	case info.Mode().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+		return place{}, verdict{text: "is a single file: name the folder that it is in, whose manifests make a release"}
 	case info.Mode().IsRegular():
 		return place{kind: Archive, path: path}, nil
 	default:
