@@ -30,7 +30,7 @@ const (
 	service     = `{apiVersion: v1, kind: Service, metadata: {name: hooks, namespace: there}, spec: {selector: {app: hooks}}}`
 	workload    = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: hooks, namespace: there}, spec: {template: {metadata: {labels: {app: hooks, tier: web}}}}}`
 	otherwise   = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: other, namespace: there}, spec: {template: {metadata: {labels: {app: other}}}}}`
-	webhook     = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: v}, webhooks: [{clientConfig: {url: x}}, {clientConfig: {service: {namespace: there, name: hooks}}}]}`
+	webhook     = `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: v}, webhooks: [{clientConfig: {url: x}}, {clientConfig: {service: {namespace: there, name: hooks}}}, {clientConfig: {service: {namespace: there, name: hooks}}}]}`
 	apiService  = `{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.example.com}, spec: {service: {namespace: there, name: hooks}}}`
 	localAPI    = `{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v2.example.com}, spec: {}}`
 	nothingElse = `{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}`
@@ -137,6 +137,37 @@ func TestImpliedEdges(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNodesAreCutOnBothSides of a dependency: what comes before a task that waits
+// need not wait, and what waits for a task need not wait for those after it.
+func TestNodesAreCutOnBothSides(t *testing.T) {
+	g := graph.Build([]task{
+		object(t, "0000_10_a_a", crd), newTask("0000_10_a_b"),
+		newTask("0000_20_b_a"), object(t, "0000_20_b_b", widget), newTask("0000_20_b_c"),
+	}, graph.Options{Mode: graph.Install, Implied: true})
+	want := `0: (spacer)
+1: 0000_10_a_a <- 0
+2: 0000_10_a_b <- 1
+3: 0000_20_b_a <- 0
+4: 0000_20_b_b 0000_20_b_c <- 3 1
+`
+	if diff := cmp.Diff(want, print(g)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestAnEdgeIsDrawnOnce though both the files and the objects ask for it.
+func TestAnEdgeIsDrawnOnce(t *testing.T) {
+	g := graph.Build([]task{object(t, "0000_10_a_a", crd), newTask("0000_10_b_a"), object(t, "0000_20_c_a", widget)}, graph.Options{Implied: true})
+	want := `0: (spacer)
+1: 0000_10_a_a <- 0
+2: 0000_10_b_a <- 0
+3: 0000_20_c_a <- 1 2
+`
+	if diff := cmp.Diff(want, print(g)); diff != "" {
+		t.Error(diff)
 	}
 }
 

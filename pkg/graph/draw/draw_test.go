@@ -40,7 +40,7 @@ func picture() draw.Picture {
 		{"0000_10_b_x", "ConfigMap", `<b> & "c"`, false},
 		{"0000_10_b_y", "ConfigMap", "old", true},
 		{"0000_20_job_x", "Job", "migrate", false},
-		{"odd name.yaml", "ConfigMap", "two", false},
+		{"odd #1\n.yaml", "ConfigMap", "two", false},
 		{"0000_30_c_x", "ConfigMap", "three", false},
 	}
 	return draw.Picture{
@@ -160,7 +160,7 @@ func TestMermaid(t *testing.T) {
 		`  n0(( ))`,
 		`  n2["10 · b<br>2 manifests, 1 to delete"]:::tombstone`,
 		`  n4[["job migrate<br>1 manifest"]]:::barrier`,
-		`  n5["30 · odd name.yaml, c<br>2 manifests"]`,
+		`  n5["30 · odd #35;1\n.yaml, c<br>2 manifests"]`,
 		`  n1 -.-> n5`,
 	} {
 		if !strings.Contains(out.String(), want+"\n") {
@@ -190,7 +190,7 @@ step 2: a Job, alone
          job migrate
 
 step 3
-  30     odd name.yaml, c  2 manifests
+  30     odd #1\n.yaml, c  2 manifests
          configmap two
          configmap three
 
