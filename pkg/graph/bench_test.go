@@ -12,10 +12,12 @@ import (
 func BenchmarkBuildAndWalk(b *testing.B) {
 	for _, count := range []int{1_000, 10_000, 100_000, 1_000_000} {
 		tasks := manyTasks(count)
-		for _, mode := range []graph.Mode{graph.Update, graph.Install} {
-			b.Run(fmt.Sprintf("%s/%d", mode, count), func(b *testing.B) {
+		for name, options := range map[string]graph.Options{
+			"update": {}, "install": {Mode: graph.Install}, "implied": {Mode: graph.Install, Implied: true},
+		} {
+			b.Run(fmt.Sprintf("%s/%d", name, count), func(b *testing.B) {
 				for b.Loop() {
-					finish(b, graph.Build(tasks, graph.Options{Mode: mode}))
+					finish(b, graph.Build(tasks, options))
 				}
 				perTask(b, count)
 			})
@@ -50,11 +52,19 @@ func nextNode(g *graph.Graph, done []bool) int {
 	return -1
 }
 
-// manyTasks are levels of ten components of ten manifests.
+// manyTasks are levels of ten components of ten manifests, in the namespaces that the
+// first of each level makes.
 func manyTasks(count int) []task {
 	tasks := make([]task, count)
 	for i := range tasks {
 		tasks[i] = newTask(fmt.Sprintf("0000_%06d_component-%d_%d.yaml", i/100, i/10%10, i))
+		namespace := fmt.Sprintf("namespace-%d", i/100)
+		if i%100 == 0 {
+			tasks[i].object.SetKind("Namespace")
+			tasks[i].object.SetName(namespace)
+		} else {
+			tasks[i].object.SetNamespace(namespace)
+		}
 	}
 	return tasks
 }

@@ -24,8 +24,19 @@ const (
 	needsWorkload  = "the API server would call a Service that nothing serves yet"
 )
 
+// The kinds that others may need.
+var (
+	definitionKind  = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	namespaceKind   = schema.GroupKind{Kind: "Namespace"}
+	serviceKind     = schema.GroupKind{Kind: "Service"}
+	deploymentKind  = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	daemonSetKind   = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
+	statefulSetKind = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
+)
+
 // An index finds tasks by what others may need of them.
 type index struct {
+	kindOf     []schema.GroupKind // of each task; none for tombstones, which nothing needs
 	kinds      map[schema.GroupKind]int
 	namespaces map[string]int
 	services   map[place]int
@@ -52,13 +63,13 @@ func Dependencies(tasks []Task) []Dependency {
 				found = append(found, Dependency{Task: i, Needs: needs, Why: why})
 			}
 		}
-		crd, known := x.kinds[object.GroupVersionKind().GroupKind()]
+		crd, known := x.kinds[x.kindOf[i]]
 		need(crd, known, needsKind)
 		if namespace := object.GetNamespace(); namespace != "" {
 			holder, known := x.namespaces[namespace]
 			need(holder, known, needsNamespace)
 		}
-		for _, called := range calledServices(object) {
+		for _, called := range calledServices(x.kindOf[i], object) {
 			service, known := x.services[called]
 			need(service, known, needsService)
 			for _, workload := range x.servedBy(called) {
@@ -71,7 +82,7 @@ func Dependencies(tasks []Task) []Dependency {
 
 func newIndex(tasks []Task) *index {
 	x := &index{
-		kinds: map[schema.GroupKind]int{}, namespaces: map[string]int{},
+		kindOf: make([]schema.GroupKind, len(tasks)), kinds: map[schema.GroupKind]int{}, namespaces: map[string]int{},
 		services: map[place]int{}, workloads: map[string][]int{}, served: map[place][]int{}, tasks: tasks,
 	}
 	for i, task := range tasks {
@@ -79,16 +90,17 @@ func newIndex(tasks []Task) *index {
 			continue
 		}
 		object := task.Object()
-		switch kind := object.GroupVersionKind().GroupKind(); kind.String() {
-		case "CustomResourceDefinition.apiextensions.k8s.io":
+		x.kindOf[i] = object.GroupVersionKind().GroupKind()
+		switch x.kindOf[i] {
+		case definitionKind:
 			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 			defined, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
 			x.kinds[schema.GroupKind{Group: group, Kind: defined}] = i
-		case "Namespace":
+		case namespaceKind:
 			x.namespaces[object.GetName()] = i
-		case "Service":
+		case serviceKind:
 			x.services[place{object.GetNamespace(), object.GetName()}] = i
-		case "Deployment.apps", "DaemonSet.apps", "StatefulSet.apps":
+		case deploymentKind, daemonSetKind, statefulSetKind:
 			x.workloads[object.GetNamespace()] = append(x.workloads[object.GetNamespace()], i)
 		}
 	}
@@ -125,8 +137,8 @@ func (x *index) findWorkloads(service place) []int {
 }
 
 // calledServices are those that the API server calls because of an object.
-func calledServices(object *unstructured.Unstructured) []place {
-	switch kind := object.GroupVersionKind().GroupKind(); {
+func calledServices(kind schema.GroupKind, object *unstructured.Unstructured) []place {
+	switch {
 	case strings.HasSuffix(kind.Kind, "WebhookConfiguration") && kind.Group == "admissionregistration.k8s.io":
 		webhooks, _, _ := unstructured.NestedFieldNoCopy(object.Object, "webhooks")
 		list, _ := webhooks.([]any)

@@ -40,9 +40,13 @@ func (g *Graph) home() []int {
 // a later one. So a cycle needs a dependency on a later task, and it is that one
 // which gives way, if it is on a cycle at all.
 func (g *Graph) respected(all []Dependency) (respected, conflicts []Dependency) {
+	isBackward := func(d Dependency) bool { return d.Needs > d.Task }
+	if !slices.ContainsFunc(all, isBackward) {
+		return all, nil
+	}
 	group := g.cycles(all)
 	for _, d := range all {
-		if d.Needs > d.Task && group[d.Needs] == group[d.Task] {
+		if isBackward(d) && group[d.Needs] == group[d.Task] {
 			conflicts = append(conflicts, d)
 		} else {
 			respected = append(respected, d)
