@@ -19,7 +19,7 @@ func TestPicturesOfTheDocumentation(t *testing.T) {
 		"../../docs/graph-install.svg": {"--mode", "install", "--edges", "all"},
 	} {
 		var drawn, problems bytes.Buffer
-		args := append([]string{"graph", "../../examples/webshop", "--release-version", "1.4.0", "-o", "svg"}, flags...)
+		args := append([]string{"graph", "../../examples/webshop", "--name", "webshop", "--release-version", "1.4.0", "-o", "svg"}, flags...)
 		if code := cli.Run(context.Background(), args, cli.Streams{Out: &drawn, Err: &problems}); code != 0 {
 			t.Fatalf("exit code %d: %s", code, &problems)
 		}

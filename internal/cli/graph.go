@@ -118,14 +118,20 @@ func (f *graphFlags) draw(streams Streams, ref string, release *payload.Payload)
 }
 
 func title(ref string, release *payload.Payload, mode graph.Mode) string {
-	if release.Version != "" {
+	switch {
+	case release.Version != "" && release.Name != "" && release.Name != payload.DefaultName:
+		ref = release.Name + " " + release.Version
+	case release.Version != "":
 		ref = "release " + release.Version
+	case release.Name != "":
+		ref = release.Name
 	}
 	return fmt.Sprintf("%s, %s", ref, mode)
 }
 
 // graphInfo is a graph for machines.
 type graphInfo struct {
+	Name         string           `json:"name,omitempty"`
 	Version      string           `json:"version,omitempty"`
 	Mode         graph.Mode       `json:"mode"`
 	Tasks        []taskInfo       `json:"tasks"`
@@ -153,7 +159,7 @@ type dependencyInfo struct {
 }
 
 func newGraphInfo(release *payload.Payload, picture draw.Picture, mode graph.Mode) graphInfo {
-	info := graphInfo{Version: release.Version, Mode: mode, Tasks: []taskInfo{}}
+	info := graphInfo{Name: release.Name, Version: release.Version, Mode: mode, Tasks: []taskInfo{}}
 	for _, m := range release.Manifests {
 		info.Tasks = append(info.Tasks, newTaskInfo(m))
 	}

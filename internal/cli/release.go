@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -27,6 +29,7 @@ a registry, by tag or digest. Credentials are those of docker and podman.`
 type releaseFlags struct {
 	platform   string
 	insecure   bool
+	name       string
 	version    string
 	image      string
 	imagesFrom string
@@ -52,6 +55,7 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags.StringVar(&f.exclude, "exclude", "", "leave out what is annotated exclude.release.openshift.io/NAME")
 	flags.StringArrayVar(&f.unmanaged, "unmanaged", nil, "leave out this object, as KIND[.GROUP]/[NAMESPACE/]NAME; may be repeated")
 
+	flags.StringVar(&f.name, "name", "", "the name of the release, which tells it from others on the same cluster (default: default, if it has metadata)")
 	flags.StringVar(&f.version, "release-version", "", "the version of a release that does not say it itself")
 	flags.StringVar(&f.image, "release-image", "", "the image of the release, for templates (default: SOURCE, if it is an image)")
 	flags.StringVar(&f.imagesFrom, "images-from", "", "the image-references file of a release, when SOURCE is a component's folder: what its own image-references names is replaced")
@@ -62,7 +66,7 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 		"feature-set":   featureSets(),
 		"capabilities":  payload.CapabilityBaselines(),
 		"platform":      {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
-		"feature-gates": nil, "major-version": nil, "exclude": nil, "unmanaged": nil, "release-version": nil, "release-image": nil,
+		"feature-gates": nil, "major-version": nil, "exclude": nil, "unmanaged": nil, "name": nil, "release-version": nil, "release-image": nil,
 	} {
 		_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -211,39 +215,16 @@ func failed(ctx context.Context, err error) error {
 
 // options reads the flags.
 func (f *releaseFlags) options() (payload.Options, error) {
-	options := payload.Options{Version: f.version, ReleaseImage: f.image}
-	filter := payload.Filter{
-		Exclude: f.exclude, Profile: f.profile, FeatureSet: f.featureSet, FeatureGates: f.featureGates, MajorVersion: f.majorVersion,
+	options := payload.Options{Name: f.name, Version: f.version, ReleaseImage: f.image}
+	if wrong := validation.IsDNS1123Label(f.name); f.name != "" && len(wrong) > 0 {
+		return options, misuse{fmt.Errorf("--name: %q can't be a name: %s", f.name, wrong[0])}
 	}
-	if f.profile != "" { // as a cluster of that profile that has chosen nothing else
-		if filter.FeatureSet == "" {
-			filter.FeatureSet = "Default"
-		}
-		if filter.FeatureGates == nil {
-			filter.FeatureGates = []string{}
-		}
+	if _, err := version.ParseSemantic(f.version); f.version != "" && err != nil {
+		return options, misuse{fmt.Errorf("--release-version: %q is not a semantic version such as 1.2.3", f.version)}
 	}
-	if f.updatingFrom != "" && f.capabilities == "" {
-		return options, misuse{errors.New("--updating-from needs --capabilities: without them nothing is left out that could be enabled")}
-	}
-	if f.version != "" {
-		if _, err := version.ParseSemantic(f.version); err != nil {
-			return options, misuse{fmt.Errorf("--release-version: %q is not a semantic version such as 1.2.3", f.version)}
-		}
-	}
-	if f.capabilities != "" {
-		capabilities, err := payload.ParseCapabilities(f.capabilities)
-		if err != nil {
-			return options, misuse{fmt.Errorf("--capabilities: %w", err)}
-		}
-		filter.Capabilities = capabilities
-	}
-	for _, object := range f.unmanaged {
-		override, err := parseOverride(object)
-		if err != nil {
-			return options, misuse{fmt.Errorf("--unmanaged: %w", err)}
-		}
-		filter.Overrides = append(filter.Overrides, override)
+	filter, err := f.filter()
+	if err != nil {
+		return options, misuse{err}
 	}
 	options.Filter = filter
 	if f.imagesFrom == "" {
@@ -257,6 +238,37 @@ func (f *releaseFlags) options() (payload.Options, error) {
 		return options, unreadable{fmt.Errorf("%s: %w", f.imagesFrom, err)}
 	}
 	return options, nil
+}
+
+// filter reads those flags that choose manifests.
+func (f *releaseFlags) filter() (payload.Filter, error) {
+	filter := payload.Filter{
+		Exclude: f.exclude, Profile: f.profile, FeatureSet: f.featureSet, FeatureGates: f.featureGates, MajorVersion: f.majorVersion,
+	}
+	if f.profile != "" { // as a cluster of that profile that has chosen nothing else
+		filter.FeatureSet = cmp.Or(filter.FeatureSet, "Default")
+		if filter.FeatureGates == nil {
+			filter.FeatureGates = []string{}
+		}
+	}
+	if f.updatingFrom != "" && f.capabilities == "" {
+		return filter, errors.New("--updating-from needs --capabilities: without them nothing is left out that could be enabled")
+	}
+	if f.capabilities != "" {
+		capabilities, err := payload.ParseCapabilities(f.capabilities)
+		if err != nil {
+			return filter, fmt.Errorf("--capabilities: %w", err)
+		}
+		filter.Capabilities = capabilities
+	}
+	for _, object := range f.unmanaged {
+		override, err := parseOverride(object)
+		if err != nil {
+			return filter, fmt.Errorf("--unmanaged: %w", err)
+		}
+		filter.Overrides = append(filter.Overrides, override)
+	}
+	return filter, nil
 }
 
 // parseOverride reads KIND[.GROUP]/[NAMESPACE/]NAME.

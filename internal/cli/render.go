@@ -159,6 +159,7 @@ func (m rendered) comment() string {
 
 // renderInfo is a rendered release for machines.
 type renderInfo struct {
+	Name      string         `json:"name,omitempty"`
 	Version   string         `json:"version,omitempty"`
 	Hash      string         `json:"hash"`
 	Manifests []manifestInfo `json:"manifests"`
@@ -195,7 +196,7 @@ func newObjectInfo(m *payload.Manifest) objectInfo {
 }
 
 func (f *renderFlags) info(release *payload.Payload, manifests []rendered) renderInfo {
-	info := renderInfo{Version: release.Version, Hash: release.Hash, Manifests: []manifestInfo{}}
+	info := renderInfo{Name: release.Name, Version: release.Version, Hash: release.Hash, Manifests: []manifestInfo{}}
 	for _, m := range manifests {
 		entry := manifestInfo{taskInfo: newTaskInfo(m.Manifest)}
 		if m.exclusion != nil {

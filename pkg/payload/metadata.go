@@ -2,6 +2,7 @@ package payload
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ func (r *reader) readMetadata(folder string, optional bool) {
 	if text, ok := r.readFile(metadataPath, optional); ok {
 		r.payload.Metadata = r.parseMetadata(metadataPath, text)
 		r.payload.Version = r.payload.Metadata.Version
+		r.payload.Name = cmp.Or(r.payload.Name, DefaultName)
 		if asked := r.options.Version; asked != "" && asked != r.payload.Version {
 			r.report(Problem{File: metadataPath, Cause: Mislabelled, Message: fmt.Sprintf("the release is version %q, and %q was asked for", r.payload.Version, asked)})
 		}

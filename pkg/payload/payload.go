@@ -18,8 +18,12 @@ import (
 	"io/fs"
 )
 
+// DefaultName is that of a release that says its version itself, unless it is named.
+const DefaultName = "default"
+
 // A Payload is a release's files, loaded. It must not be changed.
 type Payload struct {
+	Name     string            // "default", unless it was named; "" for a plain folder that nobody named
 	Version  string            // "" when the release does not say and nobody said it
 	Metadata Metadata          // empty for a plain folder of manifests
 	Images   map[string]string // pull specs by name, of image-references
@@ -33,6 +37,8 @@ type Payload struct {
 // Options say how to read a release.
 type Options struct {
 	Filter Filter
+	// Name tells several releases of one cluster apart.
+	Name string
 	// Version is the release's when it does not say itself.
 	Version string
 	// ReleaseImage is where the release came from, for the templates of manifests/.
@@ -59,7 +65,7 @@ func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Proble
 // Parse reads what can be read of a release, and returns all problems beside it.
 // The error is for a context that ended, never for what the files hold.
 func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
-	r := &reader{files: files, options: options, payload: &Payload{Version: options.Version}}
+	r := &reader{files: files, options: options, payload: &Payload{Name: options.Name, Version: options.Version}}
 	if err := r.read(ctx); err != nil {
 		return nil, nil, err
 	}

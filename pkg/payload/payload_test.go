@@ -230,6 +230,23 @@ func TestARepositoryOfSeveralImagesIsLeftAlone(t *testing.T) {
 	}
 }
 
+func TestTheNameOfARelease(t *testing.T) {
+	whole, plain := release(t, map[string]string{"release-manifests/a.yaml": configMap("a")}), files(t, map[string]string{"a.yaml": configMap("a")})
+	for name, test := range map[string]struct {
+		files       fs.FS
+		named, want string
+	}{
+		"a release has one": {whole, "", "default"},
+		"unless it's named": {whole, "mine", "mine"},
+		"a folder has none": {plain, "", ""},
+		"until it's named":  {plain, "mine", "mine"},
+	} {
+		if p, _ := parse(t, test.files, payload.Options{Name: test.named}); p.Name != test.want {
+			t.Errorf("%s: it is called %q", name, p.Name)
+		}
+	}
+}
+
 func TestHash(t *testing.T) {
 	hash := func(contents map[string]string) string {
 		p, _ := parse(t, files(t, contents), payload.Options{})
