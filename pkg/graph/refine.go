@@ -9,17 +9,20 @@ func (g *Graph) imply() {
 	g.Implied, g.Conflicts = g.respected(Dependencies(g.Tasks))
 	g.cut(g.Implied)
 	home := g.home()
-	known := map[[2]int]bool{}
-	for from, node := range g.Nodes {
-		for _, to := range node.Out {
-			known[[2]int{from, to}] = true
-		}
-	}
+	// Dependencies are in the order of the tasks that wait, so all of a node are met in
+	// a row: it is enough to know which edges the node at hand has.
+	leadsTo := slices.Repeat([]int{none}, len(g.Nodes)) // the last node that one is known to have an edge to
 	for _, d := range g.Implied {
-		edge := [2]int{home[d.Needs], home[d.Task]}
-		if edge[0] != edge[1] && !known[edge] {
-			known[edge] = true
-			g.connect(edge[0], edge[1])
+		from, to := home[d.Needs], home[d.Task]
+		if leadsTo[to] != to { // it was not met before
+			leadsTo[to] = to
+			for _, before := range g.Nodes[to].In {
+				leadsTo[before] = to
+			}
+		}
+		if leadsTo[from] != to {
+			leadsTo[from] = to
+			g.connect(from, to)
 		}
 	}
 }
