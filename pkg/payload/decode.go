@@ -340,7 +340,7 @@ func jsonError(text []byte, err error, offset int64) *errSyntax {
 
 // lineAt returns the line of the first thing that stands at an offset or after.
 func lineAt(text []byte, offset int64) int {
-	offset = min(offset, int64(len(text)))
+	offset = max(0, min(offset, int64(len(text))))
 	rest := text[offset:]
 	offset += int64(len(rest) - len(bytes.TrimLeft(rest, " \t\r\n")))
 	if int(offset) == len(text) {

@@ -162,6 +162,8 @@ func ParseImageReferences(text []byte) (version string, images map[string]string
 			continue // it refers to something else than an image
 		case tag.From.Name == "":
 			return "", nil, fmt.Errorf("the tag %q has no from.name, which is where its image is", tag.Name)
+		case repositoryOf(tag.From.Name) == "":
+			return "", nil, fmt.Errorf("the tag %q has from.name %q, which is no image", tag.Name, tag.From.Name)
 		case images[tag.Name] != "":
 			return "", nil, fmt.Errorf("the tag %q stands twice", tag.Name)
 		}

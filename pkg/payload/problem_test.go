@@ -135,6 +135,10 @@ func TestBadMetadata(t *testing.T) {
 			[]string{`release-manifests/image-references: this is "ConfigMap" of "v1": it must be ImageStream of image.openshift.io/v1`}},
 		"broken images": {map[string]string{"release-manifests/image-references": "{"},
 			[]string{"release-manifests/image-references:1: this is no ImageStream: did not find expected node content"}},
+		"nothing": {map[string]string{"release-manifests/release-metadata": ""},
+			[]string{"release-manifests/release-metadata:1: this is not the JSON of a release's metadata: unexpected end of JSON input"}},
+		"an image without a repository": {map[string]string{"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[{"name":"a","from":{"kind":"DockerImage","name":":1"}}]}}`},
+			[]string{`release-manifests/image-references: the tag "a" has from.name ":1", which is no image`}},
 		"an image twice": {map[string]string{"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[{"name":"a","from":{"kind":"DockerImage","name":"x"}},{"name":"a","from":{"kind":"DockerImage","name":"x"}}]}}`},
 			[]string{`release-manifests/image-references: the tag "a" stands twice`}},
 	} {
