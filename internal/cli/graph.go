@@ -66,10 +66,9 @@ CustomResourceDefinition, an object for its Namespace, a webhook for its Service
 			}
 			// What is there twice can be drawn, and a picture may be just what helps.
 			problems = tolerated(problems, payload.Duplicate)
-			if err := payload.Refuse(problems); err != nil {
-				return refused(args[0], err)
+			if err := f.release.accept(args[0], release, problems, streams.Err); err != nil {
+				return err
 			}
-			warn(streams.Err, problems)
 			return f.draw(streams, args[0], release)
 		},
 	}

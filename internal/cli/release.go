@@ -13,7 +13,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/source"
@@ -114,7 +113,6 @@ func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer
 	if err != nil {
 		return nil, nil, failed(ctx, err)
 	}
-	warn(progress, f.idle(read))
 	return read, problems, nil
 }
 
@@ -148,9 +146,13 @@ func (f *releaseFlags) idle(release *payload.Payload) []string {
 		warnings = append(warnings, fmt.Sprintf("OpenShift has no feature set %q: it has %s", f.featureSet, strings.Join(featureSets(), ", ")))
 	}
 	for i, override := range release.Filter.Overrides {
-		id := payload.ID{Group: override.Group, Kind: override.Kind, Namespace: override.Namespace, Name: override.Name}
-		if !slices.ContainsFunc(release.Excluded, func(e payload.Exclusion) bool { return e.Manifest.ID() == id }) {
-			warnings = append(warnings, fmt.Sprintf("--unmanaged %s is no manifest of the release: the group is part of it, as in Deployment.apps/my-namespace/my-name", f.unmanaged[i]))
+		isMeant := func(e payload.Exclusion) bool {
+			id := e.Manifest.ID()
+			return id.Group == override.Group && id.Kind == override.Kind && id.Name == override.Name &&
+				(id.Namespace == override.Namespace || id.Namespace == "")
+		}
+		if !slices.ContainsFunc(release.Excluded, isMeant) {
+			warnings = append(warnings, fmt.Sprintf("--unmanaged %s is no manifest of the release: it must have group, kind, namespace and name right, as in Deployment.apps/my-namespace/my-name", f.unmanaged[i]))
 		}
 	}
 	return warnings
@@ -174,11 +176,17 @@ func (f *releaseFlags) load(ctx context.Context, ref string, progress io.Writer)
 	if err != nil {
 		return nil, err
 	}
+	return release, f.accept(ref, release, problems, progress)
+}
+
+// accept refuses a release with problems, and prints the warnings of any other.
+func (f *releaseFlags) accept(ref string, release *payload.Payload, problems []payload.Problem, progress io.Writer) error {
 	if err := payload.Refuse(problems); err != nil {
-		return nil, refused(ref, err)
+		return refused(ref, err)
 	}
 	warn(progress, problems)
-	return release, nil
+	warn(progress, f.idle(release))
+	return nil
 }
 
 // refused names the release, and all problems it has.
@@ -219,7 +227,7 @@ func (f *releaseFlags) options() (payload.Options, error) {
 	if wrong := validation.IsDNS1123Label(f.name); f.name != "" && len(wrong) > 0 {
 		return options, misuse{fmt.Errorf("--name: %q can't be a name: %s", f.name, wrong[0])}
 	}
-	if _, err := version.ParseSemantic(f.version); f.version != "" && err != nil {
+	if f.version != "" && !payload.IsVersion(f.version) {
 		return options, misuse{fmt.Errorf("--release-version: %q is not a semantic version such as 1.2.3", f.version)}
 	}
 	filter, err := f.filter()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -49,8 +50,11 @@ release can't be applied, and the error says which flag chooses.
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSource,
 		RunE: func(command *cobra.Command, args []string) error {
-			if f.folder != "" && (f.explain || f.format != asYAML) {
-				return misuse{fmt.Errorf("--output-dir writes the manifests as YAML: it does not go with --explain or -o %s", f.format)}
+			switch isSet := command.Flags().Changed("output-dir"); {
+			case isSet && f.folder == "":
+				return misuse{errors.New("--output-dir is empty: name a new folder")}
+			case isSet && (f.explain || f.format != asYAML):
+				return misuse{errors.New("--output-dir writes the manifests as YAML: it does not go with --explain or -o json")}
 			}
 			release, err := f.release.load(command.Context(), args[0], streams.Err)
 			if err != nil {
@@ -77,10 +81,22 @@ func (f *renderFlags) render(streams Streams, release *payload.Payload) error {
 	case f.explain:
 		return explain(streams.Out, manifests)
 	case f.folder != "":
-		return writeFolder(f.folder, manifests, streams.Err)
+		return writeFolder(f.folder, manifests, documents(release), streams.Err)
 	default:
 		return writeStream(streams.Out, manifests)
 	}
+}
+
+// documents counts the documents of each file of a release.
+func documents(release *payload.Payload) map[string]int {
+	count := map[string]int{}
+	for _, m := range release.Manifests {
+		count[m.Path] = max(count[m.Path], m.Document)
+	}
+	for _, left := range release.Excluded {
+		count[left.Manifest.Path] = max(count[left.Manifest.Path], left.Manifest.Document)
+	}
+	return count
 }
 
 // A rendered manifest is one to print, and why it is left out if it is.

@@ -13,9 +13,11 @@ import (
 
 // writeFolder writes manifests to files of a new folder, one each. The folder gets
 // its name when all of it is written, so that a half can't be taken for the whole.
-func writeFolder(folder string, manifests []rendered, progress io.Writer) (err error) {
-	if folder, err = freeFolder(folder); err != nil {
-		return err
+// For the names it must know how many documents each file of the release has.
+func writeFolder(folder string, manifests []rendered, documents map[string]int, progress io.Writer) (err error) {
+	folder = filepath.Clean(folder)
+	if err := checkFree(folder); err != nil {
+		return misuse{fmt.Errorf("--output-dir: %w", err)}
 	}
 	bodies, err := texts(manifests)
 	if err != nil {
@@ -30,16 +32,13 @@ func writeFolder(folder string, manifests []rendered, progress io.Writer) (err e
 			err = errors.Join(fmt.Errorf("write %s: %w", folder, err), os.RemoveAll(unfinished))
 		}
 	}()
-	names := fileNames(manifests)
+	names := fileNames(manifests, documents)
 	for i, m := range manifests {
 		if err := writeNew(filepath.Join(unfinished, filepath.FromSlash(names[i])), m.comment(), bodies[i]); err != nil {
 			return err
 		}
 	}
 	if err := os.Chmod(unfinished, 0o755); err != nil {
-		return err
-	}
-	if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) { // it is empty
 		return err
 	}
 	if err := os.Rename(unfinished, folder); err != nil {
@@ -62,48 +61,30 @@ func writeNew(path, comment string, body []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// freeFolder finds out where the new folder is to be: at a place where there is
-// nothing, or an empty folder that nobody is in.
-func freeFolder(folder string) (string, error) {
-	path, err := filepath.Abs(folder)
-	if err != nil {
-		return "", fmt.Errorf("--output-dir: %w", err)
+// checkFree wants a new folder, in one that is there.
+func checkFree(folder string) error {
+	switch _, err := os.Lstat(folder); {
+	case err == nil:
+		return fmt.Errorf("%s is there already: name a new folder", folder)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
 	}
-	entries, err := os.ReadDir(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return filepath.Clean(folder), nil
+	if above, err := os.Stat(filepath.Dir(folder)); err != nil || !above.IsDir() {
+		return fmt.Errorf("there is no folder %s to make %s in", filepath.Dir(folder), filepath.Base(folder))
 	}
-	if err != nil {
-		return "", misuse{fmt.Errorf("--output-dir: %w", err)}
-	}
-	link, err := os.Lstat(path)
-	here, _ := os.Getwd()
-	switch {
-	case err != nil:
-		return "", misuse{fmt.Errorf("--output-dir: %w", err)}
-	case len(entries) > 0:
-		return "", misuse{fmt.Errorf("--output-dir: %s is not empty: name a new folder", folder)}
-	case path == here || link.Mode()&fs.ModeSymlink != 0:
-		return "", misuse{fmt.Errorf("--output-dir: %s can't be replaced: name a new folder", folder)}
-	default:
-		return filepath.Clean(folder), nil
-	}
+	return nil
 }
 
 // fileNames gives each manifest a file of its own. A file with one manifest keeps its
-// name, and those of several sort where their file did: the folder has the same order.
-func fileNames(manifests []rendered) []string {
-	count := map[string]int{}
-	for _, m := range manifests {
-		count[m.Path] = max(count[m.Path], m.Document)
-	}
+// name. Filters don't change names, so that what they leave can be compared.
+func fileNames(manifests []rendered, documents map[string]int) []string {
 	taken := map[string]bool{} // in lower case, as some file systems see it
 	names := make([]string, len(manifests))
 	for i, m := range manifests {
 		name := m.Path
 		switch {
-		case count[m.Path] > 1:
-			digits := len(strconv.Itoa(count[m.Path]))
+		case documents[m.Path] > 1:
+			digits := len(strconv.Itoa(documents[m.Path]))
 			name = fmt.Sprintf("%s.%0*d.yaml", m.Path, digits, m.Document)
 		case filepath.Ext(m.Path) == ".json":
 			name = m.Path + ".yaml"

@@ -142,7 +142,7 @@ func misfit(m *Manifest, typed runtime.Object, err error) string {
 	}
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(json.Unmarshal(text, typed), &wrongType) {
-		return fmt.Sprintf("%s can't be a %s", wrongType.Field, wrongType.Value)
+		return fmt.Sprintf("%s can't be of type %s", wrongType.Field, wrongType.Value)
 	}
 	return err.Error()
 }
@@ -213,6 +213,8 @@ func describe(value any) string {
 // quoted is how to write a value in quotes, if it is that simple.
 func quoted(value any) string {
 	switch value := value.(type) {
+	case nil:
+		return `, as ""`
 	case bool, int64, float64:
 		return fmt.Sprintf(`, as "%v"`, value)
 	default:

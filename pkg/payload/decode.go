@@ -302,28 +302,51 @@ func isDecimal(text string) bool {
 }
 
 // decodeJSON reads a stream of JSON documents, as a file may hold them one after
-// the other without a separator. Where it ends with an error, the documents
-// before are returned all the same.
+// the other without a separator. Where it ends with an error, the documents before
+// are returned all the same. Behind them there may be comments, or a document in
+// YAML behind a single one in JSON: Kubernetes' decoder allows that.
 func decodeJSON(text []byte) ([]decoded, error) {
 	var found []decoded
+	line, counted := 1, 0 // lines are counted up to here
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	for {
-		start := decoder.InputOffset()
+		start := int(decoder.InputOffset())
+		start += len(text[start:]) - len(bytes.TrimLeft(text[start:], " \t\r\n"))
+		line += bytes.Count(text[counted:start], []byte("\n"))
+		counted = start
 		var raw json.RawMessage
 		err := decoder.Decode(&raw)
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || len(found) > 0 && isComment(text[start:]) {
 			return found, nil
 		}
 		if err != nil {
-			return found, jsonError(text, err, decoder.InputOffset())
+			wrong := jsonError(text, err, decoder.InputOffset())
+			if len(found) != 1 {
+				return found, wrong
+			}
+			last, err := decode(text[start:])
+			if err != nil {
+				return found, wrong
+			}
+			last.text = chunk{text: text[start:], line: line}
+			return append(found, last), nil
 		}
 		var value any
 		if err := utiljson.Unmarshal(raw, &value); err != nil {
-			return found, &errSyntax{line: lineAt(text, start), message: err.Error()}
+			return found, &errSyntax{line: line, message: err.Error()}
 		}
-		whole := chunk{text: raw, line: lineAt(text, start)}
-		found = append(found, decoded{value: value, text: whole, line: 1})
+		found = append(found, decoded{value: value, text: chunk{text: raw, line: line}, line: 1})
 	}
+}
+
+// isComment says whether there is nothing but comments.
+func isComment(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return false
+		}
+	}
+	return true
 }
 
 func jsonError(text []byte, err error, offset int64) *errSyntax {

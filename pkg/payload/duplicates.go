@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
+	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/manifest"
 )
 
@@ -48,27 +50,73 @@ func advice(same []*Manifest, filter Filter) string {
 	if deletes && creates {
 		return "one deletes what another creates, without end: keep one of them"
 	}
-	for _, choice := range []struct {
-		flag   string
-		isSet  bool
-		values func(*Manifest) []string
-	}{
-		{"--profile", filter.Profile != "", func(m *Manifest) []string { return annotationsBelow(m, includePrefix) }},
-		{"--exclude", filter.Exclude != "", func(m *Manifest) []string { return annotationsBelow(m, excludePrefix) }},
-		{"--feature-set", filter.FeatureSet != "", func(m *Manifest) []string { return annotationList(m, featureSetAnnotation, ",") }},
-		{"--feature-gates", filter.FeatureGates != nil, func(m *Manifest) []string { return annotationList(m, featureGateAnnotation, ",") }},
-		{"--major-version", filter.MajorVersion != 0, func(m *Manifest) []string { return annotationList(m, majorVersionAnnotation, ",") }},
-		{"--capabilities", filter.Capabilities != nil, func(m *Manifest) []string { return annotationList(m, capabilityAnnotation, "+") }},
-	} {
-		var each []string
-		for _, m := range same {
-			each = append(each, listed(choice.values(m)))
-		}
-		if !choice.isSet && len(slices.Compact(slices.Sorted(slices.Values(each)))) > 1 {
+	for _, choice := range choices(same, filter) {
+		if slices.ContainsFunc(choice.filters, func(f Filter) bool { return leavesOne(f, same) }) {
+			var each []string
+			for _, m := range same {
+				each = append(each, listed(choice.values(m)))
+			}
 			return fmt.Sprintf("%s chooses between them (%s)", choice.flag, strings.Join(each, " | "))
 		}
 	}
 	return "keep one of them"
+}
+
+// leavesOne says whether a filter lets just one of some manifests in.
+func leavesOne(f Filter, same []*Manifest) bool {
+	in := 0
+	for _, m := range same {
+		if exclusion, err := f.exclusion(m); err == nil && exclusion == nil {
+			in++
+		}
+	}
+	return in == 1
+}
+
+// A choice is a flag and what may be chosen with it.
+type choice struct {
+	flag    string
+	values  func(*Manifest) []string // that a manifest has for it
+	filters []Filter
+}
+
+// choices are the flags that are not in use, each with all that the manifests name.
+func choices(same []*Manifest, filter Filter) []choice {
+	var all []choice
+	add := func(isSet bool, flag string, values func(*Manifest) []string, filters func(value string) []Filter) {
+		if isSet {
+			return
+		}
+		c := choice{flag: flag, values: values}
+		for _, m := range same {
+			for _, value := range values(m) {
+				c.filters = append(c.filters, filters(value)...)
+			}
+		}
+		all = append(all, c)
+	}
+	below := func(prefix string) func(*Manifest) []string {
+		return func(m *Manifest) []string { return annotationsBelow(m, prefix) }
+	}
+	list := func(annotation, separator string) func(*Manifest) []string {
+		return func(m *Manifest) []string { return annotationList(m, annotation, separator) }
+	}
+	add(filter.Profile != "", "--profile", below(includePrefix), func(v string) []Filter { return []Filter{{Profile: v}} })
+	add(filter.Exclude != "", "--exclude", below(excludePrefix), func(v string) []Filter { return []Filter{{Exclude: v}} })
+	add(filter.FeatureSet != "", "--feature-set", list(featureSetAnnotation, ","), func(v string) []Filter {
+		return []Filter{{FeatureSet: v}, {FeatureSet: "Default"}}
+	})
+	add(filter.FeatureGates != nil, "--feature-gates", list(featureGateAnnotation, ","), func(v string) []Filter {
+		return []Filter{{FeatureGates: []string{strings.TrimPrefix(v, "-")}}, {FeatureGates: []string{}}}
+	})
+	add(filter.MajorVersion != 0, "--major-version", list(majorVersionAnnotation, ","), func(v string) []Filter {
+		number, _ := strconv.ParseUint(strings.TrimPrefix(v, "-"), 10, 64)
+		return []Filter{{MajorVersion: number}}
+	})
+	add(filter.Capabilities != nil, "--capabilities", list(capabilityAnnotation, "+"), func(v string) []Filter {
+		return []Filter{Filter{}.WithCapabilities([]configv1.ClusterVersionCapability{configv1.ClusterVersionCapability(v)}), Filter{}.WithCapabilities(nil)}
+	})
+	return all
 }
 
 func listed(values []string) string {

@@ -141,8 +141,11 @@ func TestDuplicates(t *testing.T) {
 			"--profile chooses between them (ha | sno)",
 		},
 		"by feature set": {
-			configMap("x", `release.openshift.io/feature-set: Default`), configMap("x"),
-			"--feature-set chooses between them (Default | any)",
+			configMap("x", `release.openshift.io/feature-set: Default`), configMap("x", `release.openshift.io/feature-set: OKD`),
+			"--feature-set chooses between them (Default | OKD)",
+		},
+		"by a feature set that has both": {
+			configMap("x", `release.openshift.io/feature-set: Default`), configMap("x"), "keep one of them",
 		},
 		"by feature gate": {
 			configMap("x", `release.openshift.io/feature-gate: New`), configMap("x", `release.openshift.io/feature-gate: "-New"`),
@@ -151,6 +154,9 @@ func TestDuplicates(t *testing.T) {
 		"by exclusion": {
 			configMap("x", `exclude.release.openshift.io/hosted: "true"`), configMap("x", `exclude.release.openshift.io/alone: "true"`),
 			"--exclude chooses between them (hosted | alone)",
+		},
+		"by a major version that is not asked of this kind": {
+			configMap("x", `release.openshift.io/major-version: "4"`), configMap("x", `release.openshift.io/major-version: "5"`), "keep one of them",
 		},
 		"by major version": {
 			strings.Replace(crd, "4,-5", "4", 1), strings.Replace(crd, "4,-5", "5", 1), "--major-version chooses between them (4 | 5)",

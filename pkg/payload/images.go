@@ -65,7 +65,10 @@ func substitutionOf(images, placeholders map[string]string) (*substitution, erro
 	shared := map[string]bool{}
 	for _, spec := range images {
 		repository := repositoryOf(spec)
-		if _, twice := targets[repository]; twice {
+		if !namesRegistry(repository) {
+			continue // "web" may be an image, and may be anything else
+		}
+		if other, twice := targets[repository]; twice && other != spec {
 			shared[repository] = true
 		}
 		targets[repository] = spec
@@ -75,6 +78,9 @@ func substitutionOf(images, placeholders map[string]string) (*substitution, erro
 	for _, name := range slices.Sorted(maps.Keys(placeholders)) {
 		placeholder := placeholders[name]
 		spec, known := images[name]
+		if placeholder == "" {
+			return nil, fmt.Errorf("nothing stands for the image %q", name)
+		}
 		if !known {
 			return nil, fmt.Errorf("the release has no image %q, which %s stands for", name, placeholder)
 		}
@@ -85,6 +91,13 @@ func substitutionOf(images, placeholders map[string]string) (*substitution, erro
 		targets[placeholder] = spec
 	}
 	return newSubstitution(targets), nil
+}
+
+// namesRegistry says whether a repository begins with a registry, as registry.example/web
+// does. Only then can nothing else be meant by it.
+func namesRegistry(repository string) bool {
+	host, path, found := strings.Cut(repository, "/")
+	return found && path != "" && (strings.ContainsAny(host, ".:") || host == "localhost")
 }
 
 // repositoryOf takes digest and tag off a pull spec.

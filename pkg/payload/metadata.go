@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
-	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -62,7 +62,11 @@ func (r *reader) readMetadata(folder string, optional bool) {
 			r.report(Problem{File: metadataPath, Cause: Mislabelled, Message: fmt.Sprintf("the release is version %q, and %q was asked for", r.payload.Version, asked)})
 		}
 	}
+	r.payload.Images = r.options.Images
 	text, ok := r.readFile(imagesPath, optional)
+	if !ok && optional && r.options.Images != nil {
+		r.report(Problem{File: imagesPath, Cause: Suspicious, Message: "it is missing, so nothing stands for the images of the release"})
+	}
 	if !ok {
 		return
 	}
@@ -77,12 +81,16 @@ func (r *reader) readMetadata(folder string, optional bool) {
 		return
 	}
 	if r.options.Images != nil {
-		r.placeholders, images = images, r.options.Images
+		r.placeholders = images // a component's: its name is no version
+		return
 	}
 	r.payload.Images = images
-	if said := r.payload.Metadata.Version; said != "" && version != said {
+	switch said := r.payload.Metadata.Version; {
+	case said != "" && version != said:
 		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: fmt.Sprintf(
 			"this is for version %q, but %s says %q: both must come from the same release", version, metadataFile, said)})
+	case said == "" && r.options.Version != "" && version != r.options.Version:
+		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: fmt.Sprintf("this is for version %q, and %q was asked for", version, r.options.Version)})
 	}
 }
 
@@ -121,7 +129,7 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 	case metadata.Version == "":
 		wrong("the version is missing")
 	default:
-		if _, err := version.ParseSemantic(metadata.Version); err != nil {
+		if !IsVersion(metadata.Version) {
 			wrong("the version %q is not a semantic version such as 1.2.3", metadata.Version)
 		}
 	}
@@ -129,6 +137,12 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 		r.report(Problem{File: name, Cause: Suspicious, Message: fmt.Sprintf("unknown field %q: is it misspelt?", field)})
 	}
 	return metadata
+}
+
+// IsVersion says whether a text is a semantic version, which has no "v" in front.
+func IsVersion(text string) bool {
+	_, err := version.ParseSemantic(text)
+	return err == nil && !strings.HasPrefix(text, "v")
 }
 
 // unknownField is the first one that release metadata does not have.
@@ -143,12 +157,15 @@ func unknownField(text []byte) string {
 	return strings.Trim(field, `"`)
 }
 
+// pullSpec is what an image may look like.
+var pullSpec = regexp.MustCompile(`^\w[\w.:/@+-]*$`)
+
 // ParseImageReferences reads an image-references file: the version it is for, and
 // the pull specs of its images by name. It is an ImageStream, in JSON or YAML.
 func ParseImageReferences(text []byte) (version string, images map[string]string, err error) {
-	var stream imageStream
-	if err := yaml.Unmarshal(bytes.TrimPrefix(text, byteOrderMark), &stream); err != nil {
-		return "", nil, fmt.Errorf("this is no ImageStream: %w", syntaxError(err))
+	stream, err := parseImageStream(text)
+	if err != nil {
+		return "", nil, fmt.Errorf("this is no ImageStream: %w", err)
 	}
 	if stream.Kind != imageStreamKind || stream.APIVersion != imageStreamAPI {
 		return "", nil, fmt.Errorf("this is %q of %q: it must be %s of %s", stream.Kind, stream.APIVersion, imageStreamKind, imageStreamAPI)
@@ -162,7 +179,7 @@ func ParseImageReferences(text []byte) (version string, images map[string]string
 			continue // it refers to something else than an image
 		case tag.From.Name == "":
 			return "", nil, fmt.Errorf("the tag %q has no from.name, which is where its image is", tag.Name)
-		case repositoryOf(tag.From.Name) == "":
+		case !pullSpec.MatchString(tag.From.Name):
 			return "", nil, fmt.Errorf("the tag %q has from.name %q, which is no image", tag.Name, tag.From.Name)
 		case images[tag.Name] != "":
 			return "", nil, fmt.Errorf("the tag %q stands twice", tag.Name)
@@ -170,6 +187,32 @@ func ParseImageReferences(text []byte) (version string, images map[string]string
 		images[tag.Name] = tag.From.Name
 	}
 	return stream.Metadata.Name, images, nil
+}
+
+// parseImageStream reads the one document that there must be.
+func parseImageStream(text []byte) (imageStream, error) {
+	var stream imageStream
+	chunks, wrong := split(text)
+	switch {
+	case wrong != nil:
+		return stream, wrong
+	case len(chunks) != 1:
+		return stream, fmt.Errorf("it has %d documents, and must have one", len(chunks))
+	}
+	read, err := decode(chunks[0].text)
+	if err != nil {
+		return stream, err
+	}
+	plain, err := json.Marshal(read.value)
+	if err != nil {
+		return stream, err
+	}
+	err = json.Unmarshal(plain, &stream)
+	var wrongType *json.UnmarshalTypeError
+	if errors.As(err, &wrongType) {
+		return stream, fmt.Errorf("%s can't be of type %s", wrongType.Field, wrongType.Value)
+	}
+	return stream, err
 }
 
 // withoutPath is the message of a file error without the name of the file, which

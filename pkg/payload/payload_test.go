@@ -218,6 +218,25 @@ func TestAComponentsPlaceholders(t *testing.T) {
 	}
 }
 
+func TestOnlyWhatNamesARegistryIsSubstituted(t *testing.T) {
+	p, problems := parse(t, release(t, map[string]string{
+		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"},"spec":{"tags":[
+{"name":"a","from":{"kind":"DockerImage","name":"redis:7"}},{"name":"b","from":{"kind":"DockerImage","name":"shop/web:1"}}]}}`,
+		"release-manifests/a.yaml": configMap("redis", `uses: "shop/web"`),
+	}), payload.Options{})
+	if m := p.Manifests[0]; m.ID().Name != "redis" || m.Object().GetAnnotations()["uses"] != "shop/web" || len(problems) > 0 {
+		t.Errorf("it became %v %v; %v", m.ID(), m.Object().GetAnnotations(), lines(problems))
+	}
+}
+
+func TestImagesForAComponentThatHasNoPlaceholders(t *testing.T) {
+	p, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("a")}), payload.Options{Images: map[string]string{"api": "registry.example/api:1", "none": ""}})
+	want := []string{"image-references: it is missing, so nothing stands for the images of the release"}
+	if diff := cmp.Diff(want, lines(problems)); diff != "" || p.Images["api"] == "" {
+		t.Error(diff, p.Images)
+	}
+}
+
 func TestARepositoryOfSeveralImagesIsLeftAlone(t *testing.T) {
 	p, problems := parse(t, release(t, map[string]string{
 		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"},"spec":{"tags":[

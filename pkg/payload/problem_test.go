@@ -49,7 +49,7 @@ func TestBadManifests(t *testing.T) {
 		"delete something": {configMap("a", `x: "y"`, `release.openshift.io/delete: "True"`), []string{
 			`f.yaml:8: document 1: ConfigMap here/a: annotation release.openshift.io/delete is "True", and only "true" deletes: write "true", or drop the annotation`}},
 		"delete empty": {configMap("a", "release.openshift.io/delete:"), []string{
-			`f.yaml:7: document 1: ConfigMap here/a: annotation release.openshift.io/delete is empty, not a string: write it in quotes`}},
+			`f.yaml:7: document 1: ConfigMap here/a: annotation release.openshift.io/delete is empty, not a string: write it in quotes, as ""`}},
 		"delete beside a number": {configMap("a", "replicas: 3", `release.openshift.io/delete: "true"`), []string{
 			`f.yaml:7: document 1: ConfigMap here/a: annotation replicas is the number 3, not a string: write it in quotes, as "3"`}},
 		"a label": {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  labels:\n    on: off\n", []string{
@@ -59,7 +59,7 @@ func TestBadManifests(t *testing.T) {
 
 		"a key twice":               {configMap("a") + "data:\n  k: v\n  k: w\n", []string{`f.yaml:8: document 1: ConfigMap here/a: the key "k" stands twice in the same mapping: the last one counts`}},
 		"an unknown field":          {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      containers:\n      - name: a\n        imagePullPolice: Always\n", []string{`f.yaml:9: document 1: Deployment a: unknown field "spec.template.spec.containers[0].imagePullPolice": is it misspelt?`}},
-		"a field that does not fit": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  replicas: three\n", []string{"f.yaml:1: document 1: Deployment a: the API server will refuse it: spec.replicas can't be a string"}},
+		"a field that does not fit": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  replicas: three\n", []string{"f.yaml:1: document 1: Deployment a: the API server will refuse it: spec.replicas can't be of type string"}},
 		"a control character":       {"apiVersion: v1\nkind: \x1b\n", []string{"f.yaml:2: document 1: control characters are not allowed"}},
 		"a name with escapes": {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: \"a\\e[31m\\n\"\n  labels: {a: 1}\n", []string{
 			`f.yaml:5: document 1: ConfigMap a\x1b[31m\n: label a is the number 1, not a string: write it in quotes, as "1"`}},
@@ -84,6 +84,8 @@ func TestBadJSON(t *testing.T) {
 		"with a byte order mark": {"\xef\xbb\xbf" + `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`, nil},
 		"that ends early":        {"{\n\"kind\": \"ConfigMap\",\n", []string{"f.json:2: document 1: the JSON ends too early"}},
 		"with a comma too many":  {"{\n\"kind\": \"ConfigMap\",\n}\n{}", []string{"f.json:3: document 1: invalid character '}' looking for beginning of object key string"}},
+		"with a comment behind":  {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}} # one` + "\n# two\n", nil},
+		"with YAML behind":       {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}` + "\n{apiVersion: v1, kind: ConfigMap, metadata: {name: b, labels: {a: 1}}}\n", []string{`f.json:2: document 2: ConfigMap b: label a is the number 1, not a string: write it in quotes, as "1"`}},
 		"a problem in the second": {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}` + "\n\n{\n" + `"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b",` + "\n" + `"labels":{"a":1}}}`,
 			[]string{`f.json:5: document 2: ConfigMap b: label a is the number 1, not a string: write it in quotes, as "1"`}},
 		"a second one, broken": {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}` + "\n{]", []string{"f.json:2: document 2: invalid character ']' looking for beginning of object key string"}},
@@ -120,6 +122,13 @@ func TestBadMetadata(t *testing.T) {
 	}{
 		"of another version": {map[string]string{"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"1.2.4"}`},
 			[]string{`release-manifests/image-references: this is for version "1.2.3", but release-metadata says "1.2.4": both must come from the same release`}},
+		"with a v in front": {map[string]string{"release-manifests/release-metadata": `{"kind":"cincinnati-metadata-v0","version":"v1.2.3"}`}, []string{
+			`release-manifests/image-references: this is for version "1.2.3", but release-metadata says "v1.2.3": both must come from the same release`,
+			`release-manifests/release-metadata: the version "v1.2.3" is not a semantic version such as 1.2.3`}},
+		"images of two documents": {map[string]string{"release-manifests/image-references": "kind: ImageStream\n---\nfoo: ["},
+			[]string{"release-manifests/image-references: this is no ImageStream: it has 2 documents, and must have one"}},
+		"images of another form": {map[string]string{"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":{}}}`},
+			[]string{"release-manifests/image-references: this is no ImageStream: spec.tags can't be of type object"}},
 		"that is broken": {map[string]string{"release-manifests/release-metadata": "{\n\"kind\": x}"},
 			[]string{"release-manifests/release-metadata:2: this is not the JSON of a release's metadata: invalid character 'x' looking for beginning of value"}},
 		"of another kind": {map[string]string{"release-manifests/release-metadata": `{"kind":"other","version":"1.2.3"}`},
@@ -177,6 +186,7 @@ func TestFoldersThatAreNoRelease(t *testing.T) {
 		want  []string
 	}{
 		"empty":             {nil, []string{".: there is no manifest here: a manifest is a .yaml, .yml or .json file"}},
+		"only empty files":  {map[string]string{"a.yaml": "", "b.yaml": "# nothing\n---\nnull\n"}, []string{".: its files are empty: there is no manifest in any of them"}},
 		"something else":    {map[string]string{"README.md": "x"}, []string{".: there is no manifest here: a manifest is a .yaml, .yml or .json file"}},
 		"one level too far": {map[string]string{"manifests/a.yaml": configMap("a")}, []string{`.: there is no manifest here: a manifest is a .yaml, .yml or .json file; did you mean its folder "manifests"?`}},
 		"without metadata": {map[string]string{"release-manifests/a.yaml": configMap("a")}, []string{

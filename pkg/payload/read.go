@@ -78,6 +78,9 @@ func (r *reader) read(ctx context.Context) error {
 			}
 		}
 	}
+	if len(found) > 0 && len(r.payload.Manifests)+len(r.payload.Excluded)+len(r.problems) == 0 {
+		r.report(Problem{File: ".", Cause: Unreadable, Message: "its files are empty: there is no manifest in any of them"})
+	}
 	r.report(duplicates(r.payload.Manifests, r.payload.Filter)...)
 	slices.SortStableFunc(r.problems, byPlace)
 	r.payload.Hash = hash(r.payload.Manifests)
@@ -149,18 +152,18 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 
 // readAll reads files in parallel. Each has its own place for what comes of it.
 func (r *reader) readAll(ctx context.Context, found []*manifestFile) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, inGroup := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, file := range found {
 		group.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			r.readManifests(ctx, file)
-			return nil
+			r.readManifests(inGroup, file)
+			return inGroup.Err()
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // readManifests reads one file.
@@ -172,6 +175,9 @@ func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 	}
 	chunks, wrong := split(text)
 	for _, chunk := range chunks {
+		if ctx.Err() != nil {
+			return // readAll says so
+		}
 		documents, err := chunk.decode()
 		for _, d := range documents {
 			if d.value != nil {
