@@ -316,10 +316,10 @@ func decodeJSON(text []byte) ([]decoded, error) {
 		counted = start
 		var raw json.RawMessage
 		err := decoder.Decode(&raw)
-		if errors.Is(err, io.EOF) || len(found) > 0 && isComment(text[start:]) {
-			return found, nil
-		}
 		if err != nil {
+			if errors.Is(err, io.EOF) || len(found) > 0 && isComment(text[start:]) {
+				return found, nil
+			}
 			wrong := jsonError(text, err, decoder.InputOffset())
 			if len(found) != 1 {
 				return found, wrong

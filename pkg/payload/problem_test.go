@@ -180,6 +180,15 @@ func TestManyProblems(t *testing.T) {
 	}
 }
 
+// TestManyJSONDocuments would take minutes if lines were counted from the top each time.
+func TestManyJSONDocuments(t *testing.T) {
+	text := strings.Repeat("null ", 500_000) + "\n\n" + `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
+	p, problems := parse(t, files(t, map[string]string{"f.json": "{} " + text}), payload.Options{})
+	if len(p.Manifests) != 1 || p.Manifests[0].Line != 3 {
+		t.Error(names(p), lines(problems))
+	}
+}
+
 func TestFoldersThatAreNoRelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
