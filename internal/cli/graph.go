@@ -60,6 +60,12 @@ CustomResourceDefinition, an object for its Namespace, a webhook for its Service
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSource,
 		RunE: func(command *cobra.Command, args []string) error {
+			switch {
+			case f.attempt < 0:
+				return misuse{fmt.Errorf("--attempt %d: attempts are counted from 0", f.attempt)}
+			case f.attempt > 0 && f.mode.value != string(graph.Reconcile):
+				return misuse{errors.New("--attempt is for --mode reconcile: other modes have one order only")}
+			}
 			release, problems, err := f.release.parse(command.Context(), args[0], streams.Err)
 			if err != nil {
 				return err
@@ -85,12 +91,6 @@ CustomResourceDefinition, an object for its Namespace, a webhook for its Service
 // draw prints the graph of a release.
 func (f *graphFlags) draw(streams Streams, ref string, release *payload.Payload) error {
 	mode := graph.Mode(f.mode.value)
-	switch {
-	case f.attempt < 0:
-		return misuse{fmt.Errorf("--attempt %d: attempts are counted from 0", f.attempt)}
-	case f.attempt > 0 && mode != graph.Reconcile:
-		return misuse{errors.New("--attempt is for --mode reconcile: other modes have one order only")}
-	}
 	g := graph.Build(release.Manifests, graph.Options{Mode: mode, Attempt: f.attempt})
 	picture := draw.Picture{Graph: g, Title: title(ref, release, mode), Manifests: f.manifests}
 	if f.edges.value == "all" {

@@ -66,6 +66,13 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
+func TestNothingWaitsForItself(t *testing.T) {
+	odd := object(t, "a", `{apiVersion: v1, kind: Namespace, metadata: {name: there, namespace: there}}`)
+	if found := graph.Dependencies([]graph.Task{odd}); len(found) > 0 {
+		t.Error(found)
+	}
+}
+
 func TestATombstoneDependsOnNothing(t *testing.T) {
 	gone := object(t, "a", widget)
 	gone.tombstone = true

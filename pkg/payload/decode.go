@@ -212,9 +212,6 @@ func (c *converter) key(node *yaml3.Node) (string, bool) {
 	if node.Kind != yaml3.ScalarNode || node.Anchor != "" || c.tags.isTagged(node) {
 		return "", false
 	}
-	if kept, ok := c.keys[node.Value]; ok && isQuoted(node) {
-		return kept, true
-	}
 	value, ordinary := scalar(node)
 	if !ordinary {
 		return "", false

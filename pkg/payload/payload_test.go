@@ -85,6 +85,7 @@ func TestManifestsAreInTheOrderOfTheirFiles(t *testing.T) {
 		"release-manifests/0000_10_b_a.json":    `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ten-a1"}} {"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"ten-a2"}}`,
 		"release-manifests/README.md":           "no manifest",
 		"release-manifests/deeper/ignored.yaml": configMap("deeper"),
+		"release-manifests/like.yaml/file.yaml": configMap("deeper"),
 	}), payload.Options{})
 	if len(problems) > 0 {
 		t.Fatal(lines(problems))
@@ -242,10 +243,10 @@ func TestARepositoryOfSeveralImagesIsLeftAlone(t *testing.T) {
 		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"},"spec":{"tags":[
 {"name":"a","from":{"kind":"DockerImage","name":"registry.example/all@sha256:aaaa"}},
 {"name":"b","from":{"kind":"DockerImage","name":"registry.example/all@sha256:bbbb"}}]}}`,
-		"release-manifests/a.yaml": configMap("a", `image: "registry.example/all@sha256:bbbb"`),
+		"release-manifests/a.yaml": configMap("a", `images: "registry.example/all@sha256:aaaa registry.example/all@sha256:bbbb"`),
 	}), payload.Options{})
-	if got := p.Manifests[0].Object().GetAnnotations()["image"]; got != "registry.example/all@sha256:bbbb" || len(problems) > 0 {
-		t.Errorf("the image became %q; %v", got, lines(problems))
+	if got := p.Manifests[0].Object().GetAnnotations()["images"]; got != "registry.example/all@sha256:aaaa registry.example/all@sha256:bbbb" || len(problems) > 0 {
+		t.Errorf("the images became %q; %v", got, lines(problems))
 	}
 }
 

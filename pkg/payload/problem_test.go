@@ -166,6 +166,13 @@ func TestTheVersionThatWasAskedFor(t *testing.T) {
 	if diff := cmp.Diff([]string{`release-manifests/release-metadata: the release is version "1.2.3", and "2.0.0" was asked for`}, lines(problems)); diff != "" {
 		t.Error(diff)
 	}
+	_, problems = parse(t, files(t, map[string]string{
+		"a.yaml":           configMap("a"),
+		"image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"}}`,
+	}), payload.Options{Version: "2.0.0"})
+	if diff := cmp.Diff([]string{`image-references: this is for version "1.2.3", and "2.0.0" was asked for`}, lines(problems)); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // TestManyProblems finds each one's line.

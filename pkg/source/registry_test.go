@@ -142,8 +142,8 @@ func TestAnImageByTagAndByDigest(t *testing.T) {
 		var progress bytes.Buffer
 		release := open(t, ref, source.Options{Progress: &progress})
 		checkFiles(t, release.FS, small)
-		want := source.Release{FS: release.FS, Kind: source.Image, Ref: ref, Image: at.host + "/some/repo@" + digest, Digest: digest}
-		if release.Kind != want.Kind || release.Ref != want.Ref || release.Image != want.Image || release.Digest != want.Digest {
+		want := source.Release{FS: release.FS, Kind: source.Image, Image: at.host + "/some/repo@" + digest, Digest: digest}
+		if release.Kind != want.Kind || release.Image != want.Image || release.Digest != want.Digest {
 			t.Errorf("it's %+v, want %+v", release, want)
 		}
 		if progress.String() != "pulling "+ref+"\n" {

@@ -50,7 +50,6 @@ type Options struct {
 type Release struct {
 	FS   fs.FS // its files, safe for use by several at once
 	Kind Kind
-	Ref  string // as it was given
 
 	// Image is repository@sha256:… of an image in a registry, and Digest its digest
 	// alone, which that of a layout has as well. Of several platforms' images it's
@@ -77,7 +76,6 @@ func Open(ctx context.Context, ref string, options Options) (*Release, error) {
 	if err != nil {
 		return nil, failure(ctx, ref, err)
 	}
-	release.Ref = ref
 	return release, nil
 }
 
