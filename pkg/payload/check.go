@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	yaml3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -19,20 +18,20 @@ type document struct {
 	decoded
 	path   string
 	number int     // in its file, counted from 1
-	places *places // once they were asked for
+	places *Places // once they were asked for
 }
 
 // manifest checks a document and returns it as a manifest, nil if it is none.
 func (d *document) manifest() (*Manifest, []Problem) {
 	fields, isMapping := d.value.(map[string]any)
 	if !isMapping {
-		return nil, []Problem{d.problem(nil, "a manifest is a mapping with apiVersion, kind and metadata; this is %s", describe(d.value))}
+		return nil, []Problem{d.problem(Unidentified, nil, "a manifest is a mapping with apiVersion, kind and metadata; this is %s", describe(d.value))}
 	}
 	problems := d.identityProblems(fields)
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	m := &Manifest{Path: d.path, Document: d.number, Line: d.fileLine(d.line), object: &unstructured.Unstructured{Object: fields}}
+	m := &Manifest{Path: d.path, Document: d.number, Line: d.text.fileLine(d.line), object: &unstructured.Unstructured{Object: fields}}
 	for _, kind := range []string{"annotations", "labels"} {
 		problems = append(problems, d.stringMapProblems(fields, kind)...)
 	}
@@ -40,12 +39,12 @@ func (d *document) manifest() (*Manifest, []Problem) {
 		return m, problems // all else would say the same in other words
 	}
 	if value, marked := m.annotations()[DeleteAnnotation]; marked && value != "true" {
-		problems = append(problems, d.problem([]string{"metadata", "annotations", DeleteAnnotation},
+		problems = append(problems, d.problem(WrongDelete, []string{"metadata", "annotations", DeleteAnnotation},
 			`annotation %s is %q, and only "true" deletes: write "true", or drop the annotation`, DeleteAnnotation, value))
 	}
 	for _, repeated := range d.twice {
-		problem := m.problem(Suspicious, "the key %q stands twice in the same mapping: the last one counts", repeated.key)
-		problem.Line = d.fileLine(repeated.line)
+		problem := m.problem(RepeatedKey, "the key %q stands twice in the same mapping: the last one counts", repeated.key)
+		problem.Line = d.text.fileLine(repeated.line)
 		problems = append(problems, problem)
 	}
 	return m, append(problems, d.fieldProblems(m)...)
@@ -59,24 +58,24 @@ func (d *document) identityProblems(fields map[string]any) []Problem {
 		name := strings.Join(path, ".")
 		switch {
 		case value == nil:
-			problems = append(problems, d.problem(path[:len(path)-1], "%s is missing", name))
+			problems = append(problems, d.problem(Unidentified, path[:len(path)-1], "%s is missing", name))
 		case !isString:
-			problems = append(problems, d.problem(path, "%s is %s, not a string: write it in quotes", name, describe(value)))
+			problems = append(problems, d.problem(Unidentified, path, "%s is %s, not a string: write it in quotes", name, describe(value)))
 		case text == "":
-			problems = append(problems, d.problem(path, "%s is empty", name))
+			problems = append(problems, d.problem(Unidentified, path, "%s is empty", name))
 		}
 	}
 	require(fields["apiVersion"], "apiVersion")
 	if text, _ := fields["apiVersion"].(string); strings.Count(text, "/") > 1 {
-		problems = append(problems, d.problem([]string{"apiVersion"}, "apiVersion is %q, which is neither VERSION nor GROUP/VERSION", text))
+		problems = append(problems, d.problem(Unidentified, []string{"apiVersion"}, "apiVersion is %q, which is neither VERSION nor GROUP/VERSION", text))
 	}
 	require(fields["kind"], "kind")
 	if kind, _ := fields["kind"].(string); kind == "List" || (strings.HasSuffix(kind, "List") && fields["items"] != nil) {
-		return append(problems, d.problem([]string{"kind"}, `a %s is no manifest: write its items as documents of their own, with "---" between them`, kind))
+		return append(problems, d.problem(Unidentified, []string{"kind"}, `a %s is no manifest, and annotations of its items mean nothing: write them as documents of their own, with "---" between them`, kind))
 	}
 	metadata, isMapping := fields["metadata"].(map[string]any)
 	if fields["metadata"] != nil && !isMapping {
-		return append(problems, d.problem([]string{"metadata"}, "metadata is %s, not a mapping", describe(fields["metadata"])))
+		return append(problems, d.problem(Unidentified, []string{"metadata"}, "metadata is %s, not a mapping", describe(fields["metadata"])))
 	}
 	require(metadata["name"], "metadata", "name")
 	if namespace := metadata["namespace"]; namespace != nil && namespace != "" {
@@ -94,14 +93,18 @@ func (d *document) stringMapProblems(fields map[string]any, kind string) []Probl
 	}
 	entries, isMapping := metadata[kind].(map[string]any)
 	if !isMapping {
-		return []Problem{d.problem([]string{"metadata", kind}, "metadata.%s is %s, not a mapping", kind, describe(metadata[kind]))}
+		return []Problem{d.problem(Malformed, []string{"metadata", kind}, "metadata.%s is %s, not a mapping", kind, describe(metadata[kind]))}
 	}
 	var problems []Problem
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		if _, isString := entries[key].(string); isString {
 			continue
 		}
-		problems = append(problems, d.problem([]string{"metadata", kind, key},
+		cause := Malformed
+		if kind == "annotations" && key == DeleteAnnotation {
+			cause = WrongDelete
+		}
+		problems = append(problems, d.problem(cause, []string{"metadata", kind, key},
 			"%s %s is %s, not a string: write it in quotes%s", strings.TrimSuffix(kind, "s"), key, describe(entries[key]), quoted(entries[key])))
 	}
 	return problems
@@ -120,11 +123,11 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	}
 	strict, isUnknown := runtime.AsStrictDecodingError(err)
 	if !isUnknown {
-		return []Problem{m.problem(Suspicious, "the API server will refuse it: %s", misfit(m, typed, err))}
+		return []Problem{m.problem(WrongType, "the API server will refuse it: %s", misfit(m, typed, err))}
 	}
 	var problems []Problem
 	for _, err := range strict.Errors() {
-		problem := m.problem(Suspicious, "%s: is it misspelt?", err)
+		problem := m.problem(UnknownField, "%s: is it misspelt?", err)
 		if _, field, found := strings.Cut(err.Error(), "unknown field "); found {
 			problem.Line = d.lineOf(strings.FieldsFunc(strings.Trim(field, `"`), func(r rune) bool { return strings.ContainsRune(".[]", r) }))
 		}
@@ -148,10 +151,10 @@ func misfit(m *Manifest, typed runtime.Object, err error) string {
 }
 
 // problem is one at a field of this document.
-func (d *document) problem(field []string, format string, args ...any) Problem {
+func (d *document) problem(cause Cause, field []string, format string, args ...any) Problem {
 	return Problem{
 		File: d.path, Line: d.lineOf(field), Document: d.number, Object: d.object(),
-		Cause: Malformed, Message: fmt.Sprintf(format, args...),
+		Cause: cause, Message: fmt.Sprintf(format, args...),
 	}
 }
 
@@ -168,28 +171,13 @@ func (d *document) object() string {
 	return strings.TrimSpace(ID{Kind: kind, Namespace: namespace, Name: name}.String())
 }
 
-// fileLine makes a line of the file of one of the document's text.
-func (d *document) fileLine(line int) int { return d.text.line + max(line, 1) - 1 }
-
 // lineOf finds the line of a field. The text is read once more for it, which is only
 // done to tell of a problem. Where the path ends early, so does the search.
 func (d *document) lineOf(path []string) int {
 	if d.places == nil {
-		root, err := parseNode(d.text.text)
-		if err != nil {
-			root = nil
-		}
-		d.places = &places{root: root, children: map[*yaml3.Node]map[string]field{}}
+		d.places = newPlaces(d.text)
 	}
-	line, node := d.line, d.places.root
-	for _, step := range path {
-		next, found := d.places.child(node, step)
-		if !found {
-			break
-		}
-		line, node = next.line, next.value
-	}
-	return d.fileLine(line)
+	return d.places.Line(path...)
 }
 
 // describe says what a value is, for people who write YAML.

@@ -26,6 +26,7 @@ type Manifest struct {
 	place  int // of its file among the files of the release
 	object *unstructured.Unstructured
 	sum    [sha256.Size]byte // of its text, with its template rendered and its images substituted
+	text   chunk             // if it was to be kept
 }
 
 // An ID says which object a manifest is about, whatever its version.
@@ -63,6 +64,17 @@ func (m *Manifest) GroupVersionKind() schema.GroupVersionKind {
 func (m *Manifest) IsTombstone() bool {
 	return m.annotations()[DeleteAnnotation] == "true"
 }
+
+// Text is how the manifest is written, with its template rendered and its images
+// substituted. It is empty unless Options.KeepText was set.
+func (m *Manifest) Text() []byte { return m.text.text }
+
+// Places finds the lines of the manifest's fields, and needs its text for it.
+func (m *Manifest) Places() *Places { return newPlaces(m.text) }
+
+// SameTextAs says whether two manifests are written alike, letter by letter. Then
+// their objects are the same, which is far more work to find out.
+func (m *Manifest) SameTextAs(other *Manifest) bool { return m.sum == other.sum }
 
 // YAML is the object in YAML, its keys in order.
 func (m *Manifest) YAML() ([]byte, error) { return yaml.Marshal(m.object.Object) }

@@ -31,7 +31,16 @@ type Payload struct {
 
 	Manifests []*Manifest // in the order of their files
 	Excluded  []Exclusion // what the filter left out, in the same order
+	Files     []File      // that were read, in order
+	Ignored   []string    // files beside them that were not
 	Hash      string      // of all that takes part: the same files give the same hash
+}
+
+// A File is one with manifests, or one that ought to have some.
+type File struct {
+	Path      string
+	Documents int   // that hold something
+	Empty     []int // the lines where documents begin that hold nothing
 }
 
 // Options say how to read a release.
@@ -47,6 +56,8 @@ type Options struct {
 	// for a component's, before it is released: its own image-references says which
 	// images stand in its manifests for which of the release.
 	Images map[string]string
+	// KeepText keeps the text of manifests, for those who ask for lines later.
+	KeepText bool
 }
 
 // Load reads a release that can be applied. If anything is wrong with it, the

@@ -6,10 +6,37 @@ import (
 	yaml3 "go.yaml.in/yaml/v3"
 )
 
-// places finds out where the fields of a document are.
-type places struct {
+// Places tells in which lines of its file the fields of a manifest are.
+type Places struct {
+	text     chunk
 	root     *yaml3.Node
 	children map[*yaml3.Node]map[string]field // of the nodes that were asked for: there may be thousands of problems
+}
+
+// newPlaces reads a text once more, which is only done to tell of a problem.
+func newPlaces(text chunk) *Places {
+	root, err := parseNode(text.text)
+	if err != nil {
+		root = nil
+	}
+	return &Places{text: text, root: root, children: map[*yaml3.Node]map[string]field{}}
+}
+
+// Line is where a field stands: keys of mappings, and indexes of lists. Where the
+// path leads to nothing, it is the last thing that is there.
+func (p *Places) Line(path ...string) int {
+	line, node := 1, p.root
+	if node != nil {
+		line = node.Line
+	}
+	for _, step := range path {
+		next, found := p.child(node, step)
+		if !found {
+			break
+		}
+		line, node = next.line, next.value
+	}
+	return p.text.fileLine(line)
 }
 
 // A field is where something is in a mapping or a list, and what it is.
@@ -19,7 +46,7 @@ type field struct {
 }
 
 // child finds a key of a mapping or an item of a list.
-func (p *places) child(node *yaml3.Node, step string) (field, bool) {
+func (p *Places) child(node *yaml3.Node, step string) (field, bool) {
 	if node == nil {
 		return field{}, false
 	}

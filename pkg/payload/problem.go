@@ -17,11 +17,21 @@ type Cause string
 
 // The causes of problems.
 const (
-	Unreadable  Cause = "Unreadable"  // the file or document can't be read at all
-	Malformed   Cause = "Malformed"   // it can be read, and is no valid manifest
-	Duplicate   Cause = "Duplicate"   // the payload has the same object twice
-	Mislabelled Cause = "Mislabelled" // release-metadata or image-references are wrong
-	Suspicious  Cause = "Suspicious"  // it can be applied, and is hardly what was meant
+	Unreadable   Cause = "Unreadable"   // the file or document can't be read at all
+	Unidentified Cause = "Unidentified" // it is no manifest: nobody can know which object is meant
+	Malformed    Cause = "Malformed"    // it can be read, and is no valid manifest
+	WrongDelete  Cause = "WrongDelete"  // the delete annotation has a value that means nothing
+	Duplicate    Cause = "Duplicate"    // the payload has the same object twice
+	Mislabelled  Cause = "Mislabelled"  // release-metadata or image-references are wrong
+)
+
+// The causes of warnings: it can be applied, and is hardly what was meant.
+const (
+	RepeatedKey  Cause = "RepeatedKey"  // a mapping has a key twice
+	UnknownField Cause = "UnknownField" // Kubernetes' own kind has no such field
+	WrongType    Cause = "WrongType"    // the API server will refuse what a field holds
+	Unrecognized Cause = "Unrecognized" // it is left out for a name that nobody knows
+	Suspicious   Cause = "Suspicious"   // anything else
 )
 
 // A Problem is one thing that is wrong with a payload, and where.
@@ -35,7 +45,14 @@ type Problem struct {
 }
 
 // IsWarning says that the payload can be applied all the same.
-func (p Problem) IsWarning() bool { return p.Cause == Suspicious }
+func (p Problem) IsWarning() bool {
+	switch p.Cause {
+	case RepeatedKey, UnknownField, WrongType, Unrecognized, Suspicious:
+		return true
+	default:
+		return false
+	}
+}
 
 // String is the problem in one line: file, line, document, object, message.
 func (p Problem) String() string {

@@ -39,7 +39,7 @@ func TestBadManifests(t *testing.T) {
 		"an empty name":   {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ''\n", []string{"f.yaml:4: document 1: ConfigMap: metadata.name is empty"}},
 		"a number":        {"apiVersion: 1\nkind: ConfigMap\nmetadata:\n  name: 12\n", []string{"f.yaml:1: document 1: ConfigMap: apiVersion is the number 1, not a string: write it in quotes", "f.yaml:4: document 1: ConfigMap: metadata.name is the number 12, not a string: write it in quotes"}},
 		"a bad version":   {"apiVersion: a/b/c\nkind: ConfigMap\nmetadata: {name: a}\n", []string{`f.yaml:1: document 1: ConfigMap a: apiVersion is "a/b/c", which is neither VERSION nor GROUP/VERSION`}},
-		"a List":          {"apiVersion: v1\nkind: List\nitems: []\n", []string{`f.yaml:2: document 1: List: a List is no manifest: write its items as documents of their own, with "---" between them`}},
+		"a List":          {"apiVersion: v1\nkind: List\nitems: []\n", []string{`f.yaml:2: document 1: List: a List is no manifest, and annotations of its items mean nothing: write them as documents of their own, with "---" between them`}},
 		"metadata no map": {"apiVersion: v1\nkind: ConfigMap\nmetadata: x\n", []string{"f.yaml:3: document 1: ConfigMap: metadata is a text, not a mapping"}},
 
 		"delete unquoted": {configMap("a", "release.openshift.io/delete: true"), []string{

@@ -43,7 +43,9 @@ type manifestFile struct {
 	isTemplate bool
 
 	isShifted bool // rendering has changed how many lines there are
-	documents int  // that were found so far
+	keepText  bool
+	documents int   // that were found so far
+	empty     []int // lines of documents that hold nothing
 	manifests []*Manifest
 	problems  []Problem
 }
@@ -62,6 +64,7 @@ func (r *reader) read(ctx context.Context) error {
 		return err
 	}
 	for _, file := range found {
+		r.payload.Files = append(r.payload.Files, File{Path: file.path, Documents: file.documents, Empty: file.empty})
 		r.report(file.problems...)
 		for _, m := range file.manifests {
 			exclusion, err := r.payload.Filter.exclusion(m)
@@ -71,7 +74,7 @@ func (r *reader) read(ctx context.Context) error {
 			case exclusion != nil:
 				r.payload.Excluded = append(r.payload.Excluded, *exclusion)
 				if strings.HasPrefix(exclusion.Reason, "unrecognized ") {
-					r.report(m.problem(Suspicious, "it is left out: %s", exclusion.Reason))
+					r.report(m.problem(Unrecognized, "it is left out: %s", exclusion.Reason))
 				}
 			default:
 				r.payload.Manifests = append(r.payload.Manifests, m)
@@ -142,10 +145,13 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 	var found []*manifestFile
 	for _, entry := range entries {
 		name := path.Join(folder, entry.Name())
-		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) || entry.IsDir() {
-			continue
+		switch {
+		case slices.Contains([]string{metadataFile, imagesFile}, entry.Name()):
+		case !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) || entry.IsDir():
+			r.payload.Ignored = append(r.payload.Ignored, name)
+		default:
+			found = append(found, &manifestFile{path: name, isTemplate: folder == templatesFolder, keepText: r.options.KeepText})
 		}
-		found = append(found, &manifestFile{path: name, isTemplate: folder == templatesFolder})
 	}
 	return found
 }
@@ -180,9 +186,7 @@ func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 		}
 		documents, err := chunk.decode()
 		for _, d := range documents {
-			if d.value != nil {
-				file.add(d)
-			}
+			file.add(d)
 		}
 		if err != nil {
 			file.documents++
@@ -218,14 +222,24 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	return rendered, err
 }
 
-// add adds a document of the file.
+// add adds a document of the file. What stands before the first separator may be a
+// comment on the file; anything else that is empty is hardly meant.
 func (f *manifestFile) add(d decoded) {
+	if d.value == nil {
+		if d.text.line > 1 {
+			f.empty = append(f.empty, d.text.line)
+		}
+		return
+	}
 	f.documents++
 	m, problems := (&document{decoded: d, path: f.path, number: f.documents}).manifest()
 	f.report(problems...)
 	if m != nil {
 		m.place = f.place
 		m.sum = sha256.Sum256(d.text.text)
+		if f.keepText {
+			m.text = d.text
+		}
 		f.manifests = append(f.manifests, m)
 	}
 }

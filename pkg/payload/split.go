@@ -11,13 +11,17 @@ type chunk struct {
 	line int // of the file, where text begins; 1 for the first
 }
 
+// fileLine makes a line of the file of one of the text.
+func (c chunk) fileLine(line int) int { return c.line + max(line, 1) - 1 }
+
 var (
 	byteOrderMark = []byte("\xef\xbb\xbf")
 	separator     = []byte("---")
 )
 
 // split cuts a file at the lines that begin with "---", as Kubernetes does. A
-// separator may be followed by blanks and a comment only.
+// separator may be followed by blanks and a comment only. What stands between two
+// separators is a document even if it is empty, and so no manifest.
 func split(text []byte) ([]chunk, *errSyntax) {
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	if at := invalidUTF8(text); at >= 0 {
@@ -27,7 +31,7 @@ func split(text []byte) ([]chunk, *errSyntax) {
 	line := 1
 	for {
 		body, marker, rest, found := cutSeparator(text)
-		if len(bytes.TrimSpace(body)) > 0 {
+		if len(bytes.TrimSpace(body)) > 0 || found && len(chunks)+line > 1 {
 			chunks = append(chunks, chunk{text: body, line: line})
 		}
 		if !found {

@@ -1,0 +1,135 @@
+package fields
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Immutable returns those of the changes from one object to another, as Diff has
+// found them, that an API server refuses. It knows Kubernetes' own kinds: what a
+// custom resource forbids is in the rules of its CustomResourceDefinition.
+func Immutable(before, after map[string]any, changes []Change) []Change {
+	kind := groupKind(after)
+	if groupKind(before) != kind {
+		return nil // it is another object
+	}
+	var refused []Change
+	for _, change := range changes {
+		if slices.ContainsFunc(immutables[kind], func(f immutable) bool { return f.refuses(before, change) }) {
+			refused = append(refused, change)
+		}
+	}
+	return refused
+}
+
+func groupKind(object map[string]any) schema.GroupKind {
+	apiVersion, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	return schema.FromAPIVersionAndKind(apiVersion, kind).GroupKind()
+}
+
+// An immutable is a field that can't be changed once it is set, with all that is in
+// it.
+type immutable struct {
+	field  string   // keys with dots between them; "*" is any item of a list
+	except []string // parts of the field that can be changed
+	when   func(before map[string]any) bool
+	// settable says that it can be set where it was not, and be taken away.
+	settable bool
+	// fallback is what it is where it is not set.
+	fallback any
+}
+
+// refuses says whether a change is one of this field.
+func (f immutable) refuses(before map[string]any, change Change) bool {
+	if !change.Path.touches(f.field) || f.when != nil && !f.when(before) {
+		return false
+	}
+	if slices.ContainsFunc(f.except, func(part string) bool { return change.Path.isWithin(f.field + "." + part) }) {
+		return false
+	}
+	if f.settable && (change.Old == nil || change.New == nil) {
+		return false
+	}
+	if f.fallback != nil && change.Path.isWithin(f.field) {
+		return !reflect.DeepEqual(or(change.Old, f.fallback), or(change.New, f.fallback))
+	}
+	return true
+}
+
+func or(value, fallback any) any {
+	if value == nil {
+		return fallback
+	}
+	return value
+}
+
+// isSealed says whether a ConfigMap or Secret can't be changed any more.
+func isSealed(object map[string]any) bool { return object["immutable"] == true }
+
+// workloadSelector is the one of the kinds that make pods.
+var workloadSelector = []immutable{{field: "spec.selector"}}
+
+// roleRef is the one of bindings.
+var roleRef = []immutable{{field: "roleRef"}}
+
+// immutables are the fields that API servers refuse to change, by kind. Tests
+// compare the table with a real one.
+var immutables = map[schema.GroupKind][]immutable{
+	kindOf("ConfigMap"): {
+		{field: "data", when: isSealed}, {field: "binaryData", when: isSealed}, {field: "immutable", when: isSealed},
+	},
+	kindOf("Secret"): {
+		{field: "data", when: isSealed}, {field: "stringData", when: isSealed}, {field: "immutable", when: isSealed},
+		{field: "type", fallback: "Opaque"},
+	},
+	kindOf("Service"): {
+		{field: "spec.clusterIP", settable: true}, {field: "spec.clusterIPs", settable: true},
+		{field: "spec.loadBalancerClass"},
+	},
+	kindOf("PersistentVolumeClaim"): {
+		{field: "spec", except: []string{"resources", "volumeAttributesClassName"}},
+	},
+	kindOf("Pod"): {
+		{field: "spec", except: []string{"containers.*.image", "initContainers.*.image", "activeDeadlineSeconds", "tolerations", "schedulingGates"}},
+	},
+	kindOf("Deployment.apps"): workloadSelector,
+	kindOf("ReplicaSet.apps"): workloadSelector,
+	kindOf("DaemonSet.apps"):  workloadSelector,
+	kindOf("StatefulSet.apps"): {
+		{field: "spec", except: []string{"replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+			"persistentVolumeClaimRetentionPolicy", "minReadySeconds"}},
+	},
+	kindOf("Job.batch"): {
+		{field: "spec.selector"}, {field: "spec.template"}, {field: "spec.completions"}, {field: "spec.podFailurePolicy"},
+		{field: "spec.backoffLimitPerIndex"}, {field: "spec.successPolicy"}, {field: "spec.managedBy"},
+		{field: "spec.completionMode", fallback: "NonIndexed"},
+	},
+	kindOf("RoleBinding.rbac.authorization.k8s.io"):        roleRef,
+	kindOf("ClusterRoleBinding.rbac.authorization.k8s.io"): roleRef,
+	kindOf("StorageClass.storage.k8s.io"): {
+		{field: "provisioner"}, {field: "parameters"},
+		{field: "reclaimPolicy", fallback: "Delete"}, {field: "volumeBindingMode", fallback: "Immediate"},
+	},
+	kindOf("VolumeAttributesClass.storage.k8s.io"): {{field: "driverName"}, {field: "parameters"}},
+	kindOf("CSIDriver.storage.k8s.io"):             {{field: "spec.attachRequired", fallback: true}, {field: "spec.volumeLifecycleModes"}},
+	kindOf("IngressClass.networking.k8s.io"):       {{field: "spec.controller"}},
+	kindOf("PriorityClass.scheduling.k8s.io"): {
+		{field: "value"}, {field: "preemptionPolicy", fallback: "PreemptLowerPriority"},
+	},
+	kindOf("RuntimeClass.node.k8s.io"):       {{field: "handler"}},
+	kindOf("EndpointSlice.discovery.k8s.io"): {{field: "addressType"}},
+	kindOf("ResourceClaim.resource.k8s.io"):  {{field: "spec"}},
+	kindOf("CustomResourceDefinition.apiextensions.k8s.io"): {
+		{field: "spec.group"}, {field: "spec.scope"}, {field: "spec.names.plural"}, {field: "spec.names.kind"},
+	},
+}
+
+// kindOf reads KIND.GROUP.
+func kindOf(text string) schema.GroupKind {
+	kind, group, _ := strings.Cut(text, ".")
+	return schema.GroupKind{Kind: kind, Group: group}
+}

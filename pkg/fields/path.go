@@ -1,0 +1,76 @@
+package fields
+
+import (
+	"strconv"
+	"strings"
+)
+
+// A Path leads to a field: keys of mappings, and items of lists.
+type Path []Step
+
+// A Step is one part of a path: a key of a mapping, or an item of a list.
+type Step struct {
+	Key   string // of a mapping; or the field that tells an item from others, such as "name"
+	Value string // of that field
+	Index int    // of an item in its list; none for a key of a mapping
+}
+
+// none is the index of what is no item of a list.
+const none = -1
+
+// String writes a path as people do: spec.containers[name=web].args[0], with quotes
+// around keys that have dots in them.
+func (p Path) String() string {
+	var out strings.Builder
+	for _, step := range p {
+		switch {
+		case step.Index != none && step.Key != "":
+			out.WriteString("[" + step.Key + "=" + step.Value + "]")
+		case step.Index != none:
+			out.WriteString("[" + strconv.Itoa(step.Index) + "]")
+		case step.Key == "" || strings.ContainsAny(step.Key, `.[]"= `):
+			out.WriteString("[" + strconv.Quote(step.Key) + "]")
+		default:
+			if out.Len() > 0 {
+				out.WriteString(".")
+			}
+			out.WriteString(step.Key)
+		}
+	}
+	return out.String()
+}
+
+// MarshalText writes a path into JSON and YAML.
+func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// Keys are the steps as they stand in a document: keys, and indexes of items in the
+// newer of the two lists that were compared, or in the older one if they are gone.
+func (p Path) Keys() []string {
+	keys := make([]string, len(p))
+	for i, step := range p {
+		keys[i] = step.Key
+		if step.Index != none {
+			keys[i] = strconv.Itoa(step.Index)
+		}
+	}
+	return keys
+}
+
+// isWithin says whether a path is a field, written with dots, or leads into it.
+func (p Path) isWithin(field string) bool {
+	return matches(p, strings.Split(field, ".")) && len(p) > strings.Count(field, ".")
+}
+
+// touches says whether a path is within a field, or the field within the path.
+func (p Path) touches(field string) bool { return matches(p, strings.Split(field, ".")) }
+
+// matches compares as many steps as both have. Any item of a list is "*".
+func matches(p Path, keys []string) bool {
+	for i, key := range keys[:min(len(p), len(keys))] {
+		isItem := p[i].Index != none
+		if isItem != (key == "*") || !isItem && p[i].Key != key {
+			return false
+		}
+	}
+	return true
+}
