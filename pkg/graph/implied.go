@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // A Dependency is what two objects imply by themselves, whatever their files are
@@ -39,14 +40,11 @@ type index struct {
 	kindOf     []schema.GroupKind // of each task; none for tombstones, which nothing needs
 	kinds      map[schema.GroupKind]int
 	namespaces map[string]int
-	services   map[place]int
-	workloads  map[string][]int // by namespace
-	served     map[place][]int  // what servedBy found
+	services   map[types.NamespacedName]int
+	workloads  map[string][]int               // by namespace
+	served     map[types.NamespacedName][]int // what servedBy found
 	tasks      []Task
 }
-
-// A place is a namespace and a name.
-type place struct{ namespace, name string }
 
 // Dependencies finds what the objects of tasks imply, in the order of the tasks
 // that wait.
@@ -69,7 +67,7 @@ func Dependencies(tasks []Task) []Dependency {
 			holder, known := x.namespaces[namespace]
 			need(holder, known, needsNamespace)
 		}
-		for _, called := range calledServices(x.kindOf[i], object) {
+		for _, called := range CalledServices(object) {
 			service, known := x.services[called]
 			need(service, known, needsService)
 			for _, workload := range x.servedBy(called) {
@@ -83,7 +81,7 @@ func Dependencies(tasks []Task) []Dependency {
 func newIndex(tasks []Task) *index {
 	x := &index{
 		kindOf: make([]schema.GroupKind, len(tasks)), kinds: map[schema.GroupKind]int{}, namespaces: map[string]int{},
-		services: map[place]int{}, workloads: map[string][]int{}, served: map[place][]int{}, tasks: tasks,
+		services: map[types.NamespacedName]int{}, workloads: map[string][]int{}, served: map[types.NamespacedName][]int{}, tasks: tasks,
 	}
 	for i, task := range tasks {
 		if task.IsTombstone() {
@@ -99,7 +97,7 @@ func newIndex(tasks []Task) *index {
 		case namespaceKind:
 			x.namespaces[object.GetName()] = i
 		case serviceKind:
-			x.services[place{object.GetNamespace(), object.GetName()}] = i
+			x.services[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = i
 		case deploymentKind, daemonSetKind, statefulSetKind:
 			x.workloads[object.GetNamespace()] = append(x.workloads[object.GetNamespace()], i)
 		}
@@ -108,7 +106,7 @@ func newIndex(tasks []Task) *index {
 }
 
 // servedBy finds the workloads whose pods a Service selects.
-func (x *index) servedBy(service place) []int {
+func (x *index) servedBy(service types.NamespacedName) []int {
 	found, known := x.served[service]
 	if !known {
 		found = x.findWorkloads(service)
@@ -117,33 +115,36 @@ func (x *index) servedBy(service place) []int {
 	return found
 }
 
-func (x *index) findWorkloads(service place) []int {
+func (x *index) findWorkloads(service types.NamespacedName) []int {
 	at, known := x.services[service]
 	if !known {
 		return nil
 	}
-	selector, _, _ := unstructured.NestedStringMap(x.tasks[at].Object().Object, "spec", "selector")
-	if len(selector) == 0 {
-		return nil
-	}
 	var found []int
-	for _, i := range x.workloads[service.namespace] {
-		pods, _, _ := unstructured.NestedStringMap(x.tasks[i].Object().Object, "spec", "template", "metadata", "labels")
-		if labels.SelectorFromSet(selector).Matches(labels.Set(pods)) {
+	for _, i := range x.workloads[service.Namespace] {
+		if Selects(x.tasks[at].Object(), x.tasks[i].Object()) {
 			found = append(found, i)
 		}
 	}
 	return found
 }
 
-// calledServices are those that the API server calls because of an object.
-func calledServices(kind schema.GroupKind, object *unstructured.Unstructured) []place {
-	switch {
+// Selects says whether a Service leads to the pods of a workload in its namespace.
+func Selects(service, workload *unstructured.Unstructured) bool {
+	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
+	pods, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "template", "metadata", "labels")
+	return len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(pods))
+}
+
+// CalledServices are those that the API server calls because of an object: a webhook
+// configuration or an APIService.
+func CalledServices(object *unstructured.Unstructured) []types.NamespacedName {
+	switch kind := object.GroupVersionKind().GroupKind(); {
 	case strings.HasSuffix(kind.Kind, "WebhookConfiguration") && kind.Group == "admissionregistration.k8s.io":
 		webhooks, _, _ := unstructured.NestedFieldNoCopy(object.Object, "webhooks")
 		list, _ := webhooks.([]any)
-		seen := map[place]bool{}
-		var called []place
+		seen := map[types.NamespacedName]bool{}
+		var called []types.NamespacedName
 		for _, webhook := range list {
 			fields, _ := webhook.(map[string]any)
 			for _, service := range serviceAt(fields, "clientConfig", "service") {
@@ -162,7 +163,7 @@ func calledServices(kind schema.GroupKind, object *unstructured.Unstructured) []
 }
 
 // serviceAt reads a reference to a Service, if there is one.
-func serviceAt(fields map[string]any, path ...string) []place {
+func serviceAt(fields map[string]any, path ...string) []types.NamespacedName {
 	reference, _, _ := unstructured.NestedFieldNoCopy(fields, path...)
 	named, isMapping := reference.(map[string]any)
 	if !isMapping {
@@ -170,5 +171,5 @@ func serviceAt(fields map[string]any, path ...string) []place {
 	}
 	namespace, _ := named["namespace"].(string)
 	name, _ := named["name"].(string)
-	return []place{{namespace, name}}
+	return []types.NamespacedName{{Namespace: namespace, Name: name}}
 }

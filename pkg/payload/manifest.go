@@ -69,6 +69,9 @@ func (m *Manifest) IsTombstone() bool {
 // substituted. It is empty unless Options.KeepText was set.
 func (m *Manifest) Text() []byte { return m.text.text }
 
+// TextLine is the line of the file where the text begins, which may be with comments.
+func (m *Manifest) TextLine() int { return m.text.line }
+
 // Places finds the lines of the manifest's fields, and needs its text for it.
 func (m *Manifest) Places() *Places { return newPlaces(m.text) }
 

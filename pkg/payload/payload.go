@@ -39,8 +39,9 @@ type Payload struct {
 // A File is one with manifests, or one that ought to have some.
 type File struct {
 	Path      string
-	Documents int   // that hold something
-	Empty     []int // the lines where documents begin that hold nothing
+	Documents int    // that hold something
+	Empty     []int  // the lines where documents begin that hold nothing
+	Head      []byte // comments before the first "---", if texts are kept
 }
 
 // Options say how to read a release.

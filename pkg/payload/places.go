@@ -1,6 +1,8 @@
 package payload
 
 import (
+	"reflect"
+	"slices"
 	"strconv"
 
 	yaml3 "go.yaml.in/yaml/v3"
@@ -73,4 +75,15 @@ func fieldsOf(node *yaml3.Node) map[string]field {
 		}
 	}
 	return fields
+}
+
+// IsComment says whether a part of a document's text is a comment: without it, the
+// document says the same.
+func IsComment(text []byte, from, to int) bool {
+	with, err := decode(text)
+	if err != nil {
+		return false
+	}
+	without, err := decode(slices.Concat(text[:from], text[to:]))
+	return err == nil && reflect.DeepEqual(with.value, without.value)
 }

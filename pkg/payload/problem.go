@@ -31,6 +31,7 @@ const (
 	UnknownField Cause = "UnknownField" // Kubernetes' own kind has no such field
 	WrongType    Cause = "WrongType"    // the API server will refuse what a field holds
 	Unrecognized Cause = "Unrecognized" // it is left out for a name that nobody knows
+	Imageless    Cause = "Imageless"    // a template has the release's own image, which nobody knows yet
 	Suspicious   Cause = "Suspicious"   // anything else
 )
 
@@ -47,7 +48,7 @@ type Problem struct {
 // IsWarning says that the payload can be applied all the same.
 func (p Problem) IsWarning() bool {
 	switch p.Cause {
-	case RepeatedKey, UnknownField, WrongType, Unrecognized, Suspicious:
+	case RepeatedKey, UnknownField, WrongType, Unrecognized, Imageless, Suspicious:
 		return true
 	default:
 		return false

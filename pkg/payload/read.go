@@ -44,8 +44,9 @@ type manifestFile struct {
 
 	isShifted bool // rendering has changed how many lines there are
 	keepText  bool
-	documents int   // that were found so far
-	empty     []int // lines of documents that hold nothing
+	head      []byte // comments before the first document
+	documents int    // that were found so far
+	empty     []int  // lines of documents that hold nothing
 	manifests []*Manifest
 	problems  []Problem
 }
@@ -64,7 +65,7 @@ func (r *reader) read(ctx context.Context) error {
 		return err
 	}
 	for _, file := range found {
-		r.payload.Files = append(r.payload.Files, File{Path: file.path, Documents: file.documents, Empty: file.empty})
+		r.payload.Files = append(r.payload.Files, File{Path: file.path, Documents: file.documents, Empty: file.empty, Head: file.head})
 		r.report(file.problems...)
 		for _, m := range file.manifests {
 			exclusion, err := r.payload.Filter.exclusion(m)
@@ -210,7 +211,7 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 		return text, nil
 	}
 	if r.options.ReleaseImage == "" && bytes.Contains(text, []byte(".ReleaseImage")) {
-		file.report(Problem{File: file.path, Cause: Suspicious,
+		file.report(Problem{File: file.path, Cause: Imageless,
 			Message: "its template has the release's own image, which is not known here and left empty"})
 	}
 	rendered, err := renderTemplate(ctx, text, templateData{
@@ -228,6 +229,8 @@ func (f *manifestFile) add(d decoded) {
 	if d.value == nil {
 		if d.text.line > 1 {
 			f.empty = append(f.empty, d.text.line)
+		} else if f.keepText {
+			f.head = d.text.text
 		}
 		return
 	}

@@ -5,15 +5,35 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
 )
 
 // Together finds a cluster on which two manifests of a release are both applied, as
 // the filter that chooses it, and says whether there is any. Of one manifest it says,
 // given it twice, whether it is applied anywhere.
 func Together(a, b *Manifest) (Filter, bool) {
-	for _, filter := range clusters(a, b) {
+	gates := append(gatesOf(a, wanted), gatesOf(b, wanted)...)
+	for _, filter := range clusters([]*Manifest{a, b}, gates) {
 		if filter.Includes(a) && filter.Includes(b) {
 			return filter, true
+		}
+	}
+	return Filter{}, false
+}
+
+// Without finds a cluster on which a manifest is applied, and none of some others is.
+func Without(m *Manifest, others []*Manifest) (Filter, bool) {
+	fewest := append([]string{}, gatesOf(m, wanted)...) // none is not the same as not to ask
+	most := slices.Clone(fewest)
+	for _, other := range others {
+		most = append(most, gatesOf(other, unwanted)...)
+	}
+	for _, gates := range [][]string{fewest, most} {
+		for _, filter := range clusters(append(slices.Clone(others), m), gates) {
+			if filter.Includes(m) && !slices.ContainsFunc(others, filter.Includes) {
+				return filter, true
+			}
 		}
 	}
 	return Filter{}, false
@@ -25,20 +45,19 @@ func (f Filter) Includes(m *Manifest) bool {
 	return err == nil && exclusion == nil
 }
 
-// clusters are all that the annotations of some manifests can tell apart. Feature gates
-// and capabilities are on that any of them wants: that some are off keeps no two
-// manifests together.
-func clusters(manifests ...*Manifest) []Filter {
-	var profiles, sets, gates []string
+// clusters are all that the annotations of some manifests can tell apart, with some
+// feature gates on. All capabilities are on: that some are off keeps no two manifests
+// together.
+func clusters(manifests []*Manifest, gates []string) []Filter {
+	var profiles, sets []string
 	var majors []uint64
 	for _, m := range manifests {
 		profiles = append(profiles, annotationsBelow(m, includePrefix)...)
 		sets = append(sets, annotationList(m, featureSetAnnotation, ",")...)
-		gates = append(gates, wanted(annotationList(m, featureGateAnnotation, ","))...)
 		majors = append(majors, numbers(annotationList(m, majorVersionAnnotation, ","))...)
 	}
 	if len(sets) > 0 {
-		sets = append([]string{"Default"}, sets...)
+		sets = append(append([]string{"Default"}, sets...), string(configv1.CustomNoUpgrade), string(configv1.TechPreviewNoUpgrade))
 	}
 	if len(majors) > 0 {
 		majors = append(majors, slices.Max(majors)+1)
@@ -54,10 +73,20 @@ func clusters(manifests ...*Manifest) []Filter {
 	return found
 }
 
-// wanted are the feature gates of a list that must be on.
-func wanted(gates []string) []string {
-	return slices.DeleteFunc(gates, func(gate string) bool { return strings.HasPrefix(gate, "-") })
+// gatesOf are the feature gates that a manifest names, those that must be on or those
+// that must be off.
+func gatesOf(m *Manifest, which func(gate string) bool) []string {
+	var found []string
+	for _, gate := range annotationList(m, featureGateAnnotation, ",") {
+		if which(gate) {
+			found = append(found, strings.TrimPrefix(gate, "-"))
+		}
+	}
+	return found
 }
+
+func unwanted(gate string) bool { return strings.HasPrefix(gate, "-") }
+func wanted(gate string) bool   { return !unwanted(gate) }
 
 // numbers are the major versions of a list, wanted or not.
 func numbers(versions []string) []uint64 {

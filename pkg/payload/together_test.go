@@ -9,17 +9,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestTogether compares the answer with that of all clusters there may be, for
+// TestTogether compares the answers with that of all clusters there may be, for
 // manifests with all sorts of annotations.
 func TestTogether(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	everywhere := allClusters()
-	together := 0
+	together, apart := 0, 0
 	for range 2000 {
 		a, b := annotatedAtRandom(random), annotatedAtRandom(random)
-		want := false
+		want, wantWithout := false, false
 		for _, cluster := range everywhere {
 			want = want || cluster.Includes(a) && cluster.Includes(b)
+			wantWithout = wantWithout || cluster.Includes(a) && !cluster.Includes(b)
+		}
+		if where, got := Without(a, []*Manifest{b}); got != wantWithout || got && (!where.Includes(a) || where.Includes(b)) {
+			t.Fatalf("Without says %q, %t, and every cluster asked says %t, for %v and %v", where, got, wantWithout, a.annotations(), b.annotations())
+		} else if got {
+			apart++
 		}
 		where, got := Together(a, b)
 		if got && !(where.Includes(a) && where.Includes(b)) {
@@ -32,8 +38,8 @@ func TestTogether(t *testing.T) {
 			together++
 		}
 	}
-	if together < 100 || together > 1900 {
-		t.Errorf("%d of 2000 pairs are together: the test says little", together)
+	if together < 100 || together > 1900 || apart < 100 || apart > 1900 {
+		t.Errorf("%d of 2000 pairs are together, %d apart: the test says little", together, apart)
 	}
 }
 
@@ -41,7 +47,7 @@ func TestTogether(t *testing.T) {
 func allClusters() []Filter {
 	var all []Filter
 	for _, profile := range []string{"a", "b"} {
-		for _, set := range []string{"Default", "TechPreviewNoUpgrade"} {
+		for _, set := range []string{"Default", "TechPreviewNoUpgrade", "CustomNoUpgrade"} {
 			for _, gates := range [][]string{{}, {"X"}, {"Y"}, {"X", "Y"}} {
 				for _, major := range []uint64{3, 4, 5} {
 					all = append(all, Filter{Profile: profile, FeatureSet: set, FeatureGates: gates, MajorVersion: major})
