@@ -1,0 +1,122 @@
+package crd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+)
+
+// What a definition says it is.
+const (
+	definitionVersion = "apiextensions.k8s.io/v1"
+	definitionKind    = "CustomResourceDefinition"
+)
+
+// CheckDefinition says why the API server would refuse to create a
+// CustomResourceDefinition.
+func CheckDefinition(ctx context.Context, object map[string]any) []Problem {
+	crd, problems := decode(object)
+	if crd == nil {
+		return problems
+	}
+	internal := &apiextensions.CustomResourceDefinition{}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
+		return append(problems, Problem{Message: oneLine("the definition can't be converted: " + err.Error())})
+	}
+	prepareForCreate(internal)
+	found := validation.ValidateCustomResourceDefinition(ctx, internal)
+	report := &report{object: object, found: problems}
+	for _, err := range withoutConsequences(found) {
+		err.Field = written(err.Field)
+		report.add(err)
+	}
+	return report.problems()
+}
+
+// prepareForCreate does what the API server does before it validates: what the
+// definition says of its own status doesn't count, nor does a namespace.
+func prepareForCreate(crd *apiextensions.CustomResourceDefinition) {
+	crd.Namespace = ""
+	crd.Status = apiextensions.CustomResourceDefinitionStatus{}
+	for _, version := range crd.Spec.Versions {
+		if version.Storage {
+			crd.Status.StoredVersions = []string{version.Name}
+			return
+		}
+	}
+}
+
+// withoutConsequences leaves out what is said of status, which nobody writes: it is
+// only ever wrong because the versions are.
+func withoutConsequences(found field.ErrorList) field.ErrorList {
+	causes := slices.DeleteFunc(slices.Clone(found), func(err *field.Error) bool { return strings.HasPrefix(err.Field, "status.") })
+	if len(causes) == 0 {
+		return found
+	}
+	return causes
+}
+
+// written turns the name of a field as the API server holds it in memory, where
+// what all versions share stands once, into where it is written.
+func written(name string) string {
+	for _, moved := range [][2]string{
+		{"spec.validation", "spec.versions[0].schema"},
+		{"spec.subresources", "spec.versions[0].subresources"},
+		{"spec.additionalPrinterColumns", "spec.versions[0].additionalPrinterColumns"},
+		{"spec.selectableFields", "spec.versions[0].selectableFields"},
+		{"spec.version", "spec.versions[0].name"},
+		{"spec.conversion.webhookClientConfig", "spec.conversion.webhook.clientConfig"},
+		{"spec.conversion.conversionReviewVersions", "spec.conversion.webhook.conversionReviewVersions"},
+	} {
+		if rest, ok := strings.CutPrefix(name, moved[0]); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return moved[1] + rest
+		}
+	}
+	return name
+}
+
+// decode reads a definition the way the API server reads a request, with its
+// defaults. It is nil if it can't be read; else the problems are unknown fields.
+func decode(object map[string]any) (*apiextensionsv1.CustomResourceDefinition, []Problem) {
+	if problem := notADefinition(object); problem != nil {
+		return nil, []Problem{*problem}
+	}
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return nil, []Problem{{Message: oneLine("the definition can't be written as JSON: " + err.Error())}}
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	unknown, err := kjson.UnmarshalStrict(encoded, crd)
+	if err != nil {
+		return nil, []Problem{misfit(object, "", err)}
+	}
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd)
+	report := &report{object: object}
+	for _, err := range unknown {
+		var known kjson.FieldError
+		if errors.As(err, &known) {
+			report.unknown(known.FieldPath())
+		}
+	}
+	return crd, report.problems()
+}
+
+func notADefinition(object map[string]any) *Problem {
+	kind, _ := object["kind"].(string)
+	if kind != definitionKind {
+		return &Problem{Path: []string{"kind"}, Message: fmt.Sprintf("kind: must be %s, not %s", definitionKind, show(object["kind"]))}
+	}
+	if version, _ := object["apiVersion"].(string); version != definitionVersion {
+		return &Problem{Path: []string{"apiVersion"}, Message: fmt.Sprintf("apiVersion: %s is not served: write %s", show(object["apiVersion"]), definitionVersion)}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package crd
+
+import (
+	"fmt"
+	"math"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+)
+
+// prepare returns a copy of a custom resource as the API server has it before it
+// validates: without unknown fields, which it reports, and with defaults. It is nil
+// if the object can't be read.
+func (v *version) prepare(object map[string]any) (map[string]any, *report) {
+	report := &report{object: object}
+	copied, err := decoded(object)
+	if err != nil {
+		report.found = append(report.found, Problem{Message: oneLine("the object can't be written as JSON: " + err.Error())})
+		return nil, report
+	}
+	after, _ := copied.(map[string]any)
+	report.secrets = secrets(nil, after, v.properties)
+
+	meta, hasMeta, unknown, err := objectmeta.GetObjectMetaWithOptions(after, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		report.found = append(report.found, misfit(object, "metadata", err))
+		return nil, report
+	}
+	report.unknown(unknown...)
+	if !v.prune(after, report) {
+		return nil, report
+	}
+	if hasMeta {
+		name(meta)
+		if err := objectmeta.SetObjectMeta(after, meta); err != nil {
+			report.found = append(report.found, Problem{Path: []string{"metadata"}, Message: oneLine("metadata: " + err.Error())})
+			return nil, report
+		}
+	}
+	defaulting.Default(after, v.structure)
+	return after, report
+}
+
+// prune drops what the schema doesn't have, in embedded objects too. It says whether
+// those can be read.
+func (v *version) prune(object map[string]any, report *report) bool {
+	if !v.keepsAll {
+		report.unknown(pruning.PruneWithOptions(object, v.structure, true, structural.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
+		defaulting.PruneNonNullableNullsWithoutDefaults(object, v.structure)
+	}
+	wrong, unknown := objectmeta.CoerceWithOptions(nil, object, v.structure, false, objectmeta.CoerceOptions{ReturnUnknownFieldPaths: true})
+	report.unknown(unknown...)
+	if wrong != nil {
+		report.add(wrong)
+	}
+	return wrong == nil
+}
+
+// name gives an object the kind of name that the API server makes up, because rules
+// may look at it.
+func name(meta *metav1.ObjectMeta) {
+	const longest, random = 63, "xxxxx"
+	if meta.Name == "" && meta.GenerateName != "" {
+		meta.Name = meta.GenerateName[:min(len(meta.GenerateName), longest-len(random))] + random
+	}
+}
+
+// decoded returns a copy of a value as it comes out of JSON, where a number without a
+// fraction is an integer however it was written.
+func decoded(value any) (any, error) {
+	switch value := value.(type) {
+	case nil, string, bool, int64:
+		return value, nil
+	case int:
+		return int64(value), nil
+	case float64:
+		return number(value)
+	case []any:
+		items := make([]any, len(value))
+		for i, item := range value {
+			var err error
+			if items[i], err = decoded(item); err != nil {
+				return nil, err
+			}
+		}
+		return items, nil
+	case map[string]any:
+		fields := make(map[string]any, len(value))
+		for key, item := range value {
+			var err error
+			if fields[key], err = decoded(item); err != nil {
+				return nil, err
+			}
+		}
+		return fields, nil
+	default:
+		return nil, fmt.Errorf("a value of Go's type %T", value)
+	}
+}
+
+func number(value float64) (any, error) {
+	switch {
+	case math.IsNaN(value) || math.IsInf(value, 0):
+		return nil, fmt.Errorf("the number %v", value)
+	case value == math.Trunc(value) && value >= math.MinInt64 && value < math.MaxInt64:
+		return int64(value), nil
+	default:
+		return value, nil
+	}
+}
