@@ -121,6 +121,22 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
+// TestTheVerdictIsTheSameEachTime: the first objects of a definition have only those
+// rules compiled that they may break, later ones all of them.
+func TestTheVerdictIsTheSameEachTime(t *testing.T) {
+	for _, tr := range transcripts(t) {
+		for _, e := range tr.objects {
+			d := tr.definition(t)
+			first := check(t, d, e)
+			for range 4 {
+				if diff := cmp.Diff(first, check(t, d, e)); diff != "" {
+					t.Errorf("%s: %s is judged otherwise the next time:\n%s", tr.name, e.name, diff)
+				}
+			}
+		}
+	}
+}
+
 func compare(t *testing.T, tr *transcript, got string) {
 	t.Helper()
 	for i, file := range tr.archive.Files {

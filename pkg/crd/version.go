@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -30,12 +31,12 @@ type version struct {
 	properties *apiextensions.JSONSchemaProps
 	structure  *structural.Structural
 
-	// The rest is made for the first custom resource, because it is expensive and many
+	// The rest is made when custom resources ask for it, because it is expensive and many
 	// definitions have none.
-	once    sync.Once
-	fields  validation.SchemaValidator
-	rules   *cel.Validator // nil if there are none
-	failure error
+	fields   func() (validation.SchemaValidator, error)
+	allRules func() *cel.Validator        // nil if there are none
+	bare     func() structural.Structural // the structure without its rules
+	checked  atomic.Int32                 // how many objects were
 }
 
 // newVersion reads a version's schema, which is cheap.
@@ -57,6 +58,12 @@ func newVersion(crd *apiextensionsv1.CustomResourceDefinition, from *apiextensio
 	v := &version{
 		name: from.Name, served: from.Served, keepsAll: crd.Spec.PreserveUnknownFields,
 		properties: converted.OpenAPIV3Schema, structure: structure,
+		fields: sync.OnceValues(func() (validation.SchemaValidator, error) {
+			validator, _, err := validation.NewSchemaValidator(converted.OpenAPIV3Schema)
+			return validator, err
+		}),
+		allRules: sync.OnceValue(func() *cel.Validator { return cel.NewValidator(structure, true, celconfig.PerCallLimit) }),
+		bare:     sync.OnceValue(func() structural.Structural { return withoutRules(structure) }),
 	}
 	if from.Subresources != nil {
 		v.hasStatus = from.Subresources.Status != nil
@@ -65,52 +72,56 @@ func newVersion(crd *apiextensionsv1.CustomResourceDefinition, from *apiextensio
 	return v, nil
 }
 
-// compile makes the validators, and reports if that fails. Of rules that can't be
-// compiled their validator tells itself.
-func (v *version) compile(report *report) bool {
-	v.once.Do(func() {
-		v.fields, _, v.failure = validation.NewSchemaValidator(v.properties)
-		v.rules = cel.NewValidator(v.structure, true, celconfig.PerCallLimit)
-	})
-	if v.failure != nil {
-		report.add(field.Invalid(field.NewPath("apiVersion"), nil, "its schema can't be used: "+v.failure.Error()))
+// compile makes the validator of fields, and reports if that fails.
+func (v *version) compile(report *report) (validation.SchemaValidator, bool) {
+	validator, err := v.fields()
+	if err != nil {
+		report.add(field.Invalid(field.NewPath("apiVersion"), nil, "its schema can't be used: "+err.Error()))
 	}
-	return v.failure == nil
+	return validator, err == nil
 }
 
 // validate looks at a prepared object in the order of the API server's create.
 func (v *version) validate(ctx context.Context, object map[string]any, report *report) {
-	if !v.compile(report) {
+	fields, ok := v.compile(report)
+	if !ok {
 		return
 	}
 	var found field.ErrorList
-	found = append(found, validation.ValidateCustomResource(nil, object, v.fields)...)
+	found = append(found, validation.ValidateCustomResource(nil, object, fields)...)
 	found = append(found, v.validateScale(object)...)
 	found = append(found, objectmeta.Validate(nil, object, v.structure, false)...)
 	found = append(found, listtype.ValidateListSetsAndMaps(nil, v.structure, object)...)
 	report.add(found...)
-	if v.rules != nil && !blocksRules(found) {
-		broken, _ := v.rules.Validate(ctx, nil, v.structure, object, nil, celconfig.RuntimeCELCostBudget)
+	if blocksRules(found) {
+		return
+	}
+	if rules := v.rulesFor(object); rules != nil {
+		broken, _ := rules.Validate(ctx, nil, v.structure, object, nil, celconfig.RuntimeCELCostBudget)
 		report.addRules(broken)
 	}
 }
 
 // validateUpdate is the same for an update, which forgives what it leaves alone.
 func (v *version) validateUpdate(ctx context.Context, before, after map[string]any, report *report) {
-	if !v.compile(report) {
+	fields, ok := v.compile(report)
+	if !ok {
 		return
 	}
 	both := common.NewCorrelatedObject(after, before, &model.Structural{Structural: v.structure})
 	var found field.ErrorList
-	found = append(found, validation.ValidateCustomResourceUpdate(nil, after, before, v.fields, validation.WithRatcheting(both))...)
+	found = append(found, validation.ValidateCustomResourceUpdate(nil, after, before, fields, validation.WithRatcheting(both))...)
 	found = append(found, v.validateScale(after)...)
 	found = append(found, objectmeta.Validate(nil, after, v.structure, false)...)
 	if len(listtype.ValidateListSetsAndMaps(nil, v.structure, before)) == 0 {
 		found = append(found, listtype.ValidateListSetsAndMaps(nil, v.structure, after)...)
 	}
 	report.add(found...)
-	if v.rules != nil && !blocksRules(found) {
-		broken, _ := v.rules.Validate(ctx, nil, v.structure, after, before, celconfig.RuntimeCELCostBudget, cel.WithRatcheting(both))
+	if blocksRules(found) {
+		return
+	}
+	if rules := v.rulesFor(after); rules != nil {
+		broken, _ := rules.Validate(ctx, nil, v.structure, after, before, celconfig.RuntimeCELCostBudget, cel.WithRatcheting(both))
 		report.addRules(broken)
 	}
 }

@@ -1,0 +1,67 @@
+package crd
+
+import (
+	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// few is how many objects have their own rules compiled before it is worth it to
+// compile all of them.
+const few = 2
+
+// rulesFor are the CEL rules that an object may break; nil if there are none. To compile
+// rules is what takes longest, and most custom resources set few of their fields: rules
+// of fields that are not there are never asked.
+func (v *version) rulesFor(object map[string]any) *cel.Validator {
+	if v.checked.Add(1) > few {
+		return v.allRules()
+	}
+	bare := v.bare()
+	return cel.NewValidator(withRules(v.structure, &bare, object), true, celconfig.PerCallLimit)
+}
+
+// withRules is a structure that has rules only where a value has something. The bare
+// structure is the same without any: rules need the types of all fields.
+func withRules(full, bare *structural.Structural, value any) *structural.Structural {
+	made := *bare
+	made.XValidations, made.ValueValidation = full.XValidations, full.ValueValidation
+	switch value := value.(type) {
+	case map[string]any:
+		made.Properties = propertiesWithRules(full, bare, value)
+		if isOpen := full.AdditionalProperties != nil && full.AdditionalProperties.Structural != nil; isOpen && len(value) > 0 {
+			made.AdditionalProperties = full.AdditionalProperties
+		}
+	case []any:
+		if len(value) > 0 {
+			made.Items = full.Items
+		}
+	}
+	return &made
+}
+
+func propertiesWithRules(full, bare *structural.Structural, value map[string]any) map[string]structural.Structural {
+	if full.Properties == nil {
+		return nil
+	}
+	made := make(map[string]structural.Structural, len(full.Properties))
+	for name, property := range full.Properties {
+		made[name] = bare.Properties[name]
+		if inside, isSet := value[name]; isSet {
+			without := bare.Properties[name]
+			made[name] = *withRules(&property, &without, inside)
+		}
+	}
+	return made
+}
+
+// withoutRules is a copy of a structure without any rules.
+func withoutRules(full *structural.Structural) structural.Structural {
+	bare := *full.DeepCopy()
+	(&structural.Visitor{Structural: func(s *structural.Structural) bool {
+		hadRules := len(s.XValidations) > 0
+		s.XValidations = nil
+		return hadRules
+	}}).Visit(&bare)
+	return bare
+}
