@@ -123,7 +123,7 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	}
 	strict, isUnknown := runtime.AsStrictDecodingError(err)
 	if !isUnknown {
-		return []Problem{m.problem(WrongType, "the API server will refuse it: %s", misfit(m, typed, err))}
+		return []Problem{d.misfit(m, typed, err)}
 	}
 	var problems []Problem
 	for _, err := range strict.Errors() {
@@ -136,18 +136,20 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	return problems
 }
 
-// misfit says which field holds what it can't. The converter does not name it, but
-// JSON's decoder does.
-func misfit(m *Manifest, typed runtime.Object, err error) string {
+// misfit is the problem of a field that holds what it can't. The converter does not
+// name it, but JSON's decoder does.
+func (d *document) misfit(m *Manifest, typed runtime.Object, err error) Problem {
+	problem := m.problem(WrongType, "the API server will refuse it: %s", err)
 	text, marshalErr := json.Marshal(m.object.Object)
 	if marshalErr != nil {
-		return err.Error()
+		return problem
 	}
 	var wrongType *json.UnmarshalTypeError
 	if errors.As(json.Unmarshal(text, typed), &wrongType) {
-		return fmt.Sprintf("%s can't be of type %s", wrongType.Field, wrongType.Value)
+		problem.Line = d.lineOf(strings.Split(wrongType.Field, "."))
+		problem.Message = fmt.Sprintf("the API server will refuse it: %s can't be of type %s", wrongType.Field, wrongType.Value)
 	}
-	return err.Error()
+	return problem
 }
 
 // problem is one at a field of this document.
