@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -25,9 +26,13 @@ func TestMain(m *testing.M) {
 
 // Each script in testdata shows one thing a user does. They share the user's
 // cache, where the programs of the control plane are; $NAME is what a script may
-// call its sandbox.
+// call its sandbox, and $EXAMPLES is the folder of sample releases.
 func TestScripts(t *testing.T) {
 	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples, err := filepath.Abs("../../examples")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +43,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_CACHE_HOME", cache)
 			env.Setenv("HOME", os.Getenv("HOME"))
+			env.Setenv("EXAMPLES", examples)
 			env.Setenv("KUBEBUILDER_ASSETS", os.Getenv("KUBEBUILDER_ASSETS"))
 			name := fmt.Sprintf("script-%d-%s", os.Getpid(), rand.String(5))
 			env.Setenv("NAME", name)

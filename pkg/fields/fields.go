@@ -26,6 +26,7 @@ type Change struct {
 // Diff returns how two objects differ, in the order of their fields. Items of lists
 // are compared with those of the same name, port or the like where all items have
 // one, and else by their places. A field that is null is one that is not there.
+// Neither object is changed, and what is returned may share values with both.
 func Diff(before, after map[string]any) []Change {
 	d := differ{hasSecrets: isSecret(before) || isSecret(after)}
 	if d.hasSecrets {
@@ -91,9 +92,7 @@ func (d *differ) compareLists(path Path, before, after []any) {
 	}
 	key := identity(before, after)
 	if key == "" {
-		for i := range max(len(before), len(after)) {
-			d.compare(append(path, Step{Index: i}), at(before, i), at(after, i))
-		}
+		d.compareByPlace(path, before, after)
 		return
 	}
 	old, changed := placesByIdentity(key, before), placesByIdentity(key, after)
@@ -122,7 +121,21 @@ func (d *differ) compareLists(path Path, before, after []any) {
 	}
 }
 
-func at(list []any, i int) any {
+// compareByPlace compares lists whose items nothing tells apart. What is the same at
+// their ends stays out of it, so that an item that is put in does not make others of
+// all that are behind it.
+func (d *differ) compareByPlace(path Path, before, after []any) {
+	same := 0
+	for same < min(len(before), len(after)) && reflect.DeepEqual(before[len(before)-1-same], after[len(after)-1-same]) {
+		same++
+	}
+	before, after = before[:len(before)-same], after[:len(after)-same]
+	for i := range max(len(before), len(after)) {
+		d.compare(append(path, Step{Index: i}), itemAt(before, i), itemAt(after, i))
+	}
+}
+
+func itemAt(list []any, i int) any {
 	if i < len(list) {
 		return list[i]
 	}

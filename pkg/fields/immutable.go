@@ -18,7 +18,7 @@ func Immutable(before, after map[string]any, changes []Change) []Change {
 	}
 	var refused []Change
 	for _, change := range changes {
-		if slices.ContainsFunc(immutables[kind], func(f immutable) bool { return f.refuses(before, change) }) {
+		if slices.ContainsFunc(immutables[kind], func(f immutable) bool { return f.refuses(before, after, change) }) {
 			refused = append(refused, change)
 		}
 	}
@@ -34,30 +34,41 @@ func groupKind(object map[string]any) schema.GroupKind {
 // An immutable is a field that can't be changed once it is set, with all that is in
 // it.
 type immutable struct {
-	field  string   // keys with dots between them; "*" is any item of a list
-	except []string // parts of the field that can be changed
-	when   func(before map[string]any) bool
-	// settable says that it can be set where it was not, and be taken away.
-	settable bool
+	field  string   // keys with dots between them
+	except []string // parts of the field that can be changed; "*" is any item of a list
+	when   func(before, after map[string]any) bool
+	// removable says that it can be taken away: then it stays as it is.
+	removable bool
 	// fallback is what it is where it is not set.
 	fallback any
 }
 
 // refuses says whether a change is one of this field.
-func (f immutable) refuses(before map[string]any, change Change) bool {
-	if !change.Path.touches(f.field) || f.when != nil && !f.when(before) {
+func (f immutable) refuses(before, after map[string]any, change Change) bool {
+	if !change.Path.touches(f.field) || f.when != nil && !f.when(before, after) {
 		return false
 	}
 	if slices.ContainsFunc(f.except, func(part string) bool { return change.Path.isWithin(f.field + "." + part) }) {
 		return false
 	}
-	if f.settable && (change.Old == nil || change.New == nil) {
+	keys := strings.Split(f.field, ".")
+	if len(change.Path) > len(keys) {
+		return true // a part of it
+	}
+	was, is := or(at(change.Old, keys[len(change.Path):]), f.fallback), or(at(change.New, keys[len(change.Path):]), f.fallback)
+	if f.removable && is == nil {
 		return false
 	}
-	if f.fallback != nil && change.Path.isWithin(f.field) {
-		return !reflect.DeepEqual(or(change.Old, f.fallback), or(change.New, f.fallback))
+	return !reflect.DeepEqual(was, is)
+}
+
+// at is what a value has below some keys.
+func at(value any, keys []string) any {
+	for _, key := range keys {
+		fields, _ := value.(map[string]any)
+		value = fields[key]
 	}
-	return true
+	return value
 }
 
 func or(value, fallback any) any {
@@ -68,7 +79,26 @@ func or(value, fallback any) any {
 }
 
 // isSealed says whether a ConfigMap or Secret can't be changed any more.
-func isSealed(object map[string]any) bool { return object["immutable"] == true }
+func isSealed(before, _ map[string]any) bool { return before["immutable"] == true }
+
+// hasAddress says whether a Service had one: only those with an external name have
+// none.
+func hasAddress(before, _ map[string]any) bool { return at(before, typeOfService) != "ExternalName" }
+
+// staysLoadBalancer says whether a Service was one for a load balancer, and is one.
+func staysLoadBalancer(before, after map[string]any) bool {
+	return at(before, typeOfService) == "LoadBalancer" && at(after, typeOfService) == "LoadBalancer"
+}
+
+// isNotElastic says whether a Job can't have other completions. One can, where each
+// completion is a pod of its own.
+func isNotElastic(_, after map[string]any) bool {
+	spec := func(field string) any { return at(after, []string{"spec", field}) }
+	return spec("completionMode") != "Indexed" || !reflect.DeepEqual(spec("completions"), spec("parallelism"))
+}
+
+// typeOfService is where a Service says what it is.
+var typeOfService = []string{"spec", "type"}
 
 // workloadSelector is the one of the kinds that make pods.
 var workloadSelector = []immutable{{field: "spec.selector"}}
@@ -87,12 +117,17 @@ var immutables = map[schema.GroupKind][]immutable{
 		{field: "type", fallback: "Opaque"},
 	},
 	kindOf("Service"): {
-		{field: "spec.clusterIP", settable: true}, {field: "spec.clusterIPs", settable: true},
-		{field: "spec.loadBalancerClass"},
+		{field: "spec.clusterIP", removable: true, when: hasAddress}, {field: "spec.clusterIPs", removable: true, when: hasAddress},
+		{field: "spec.loadBalancerClass", when: staysLoadBalancer},
 	},
 	kindOf("PersistentVolumeClaim"): {
 		{field: "spec", except: []string{"resources", "volumeAttributesClassName"}},
 	},
+	kindOf("PersistentVolume"): {
+		{field: "spec.csi"}, {field: "spec.hostPath"}, {field: "spec.local"}, {field: "spec.nfs"},
+		{field: "spec.volumeMode", fallback: "Filesystem"},
+	},
+	kindOf("ResourceQuota"): {{field: "spec.scopes"}},
 	kindOf("Pod"): {
 		{field: "spec", except: []string{"containers.*.image", "initContainers.*.image", "activeDeadlineSeconds", "tolerations", "schedulingGates"}},
 	},
@@ -104,7 +139,7 @@ var immutables = map[schema.GroupKind][]immutable{
 			"persistentVolumeClaimRetentionPolicy", "minReadySeconds"}},
 	},
 	kindOf("Job.batch"): {
-		{field: "spec.selector"}, {field: "spec.template"}, {field: "spec.completions"}, {field: "spec.podFailurePolicy"},
+		{field: "spec.selector"}, {field: "spec.template"}, {field: "spec.completions", when: isNotElastic}, {field: "spec.podFailurePolicy"},
 		{field: "spec.backoffLimitPerIndex"}, {field: "spec.successPolicy"}, {field: "spec.managedBy"},
 		{field: "spec.completionMode", fallback: "NonIndexed"},
 	},
@@ -115,14 +150,15 @@ var immutables = map[schema.GroupKind][]immutable{
 		{field: "reclaimPolicy", fallback: "Delete"}, {field: "volumeBindingMode", fallback: "Immediate"},
 	},
 	kindOf("VolumeAttributesClass.storage.k8s.io"): {{field: "driverName"}, {field: "parameters"}},
-	kindOf("CSIDriver.storage.k8s.io"):             {{field: "spec.attachRequired", fallback: true}, {field: "spec.volumeLifecycleModes"}},
+	kindOf("CSIDriver.storage.k8s.io"):             {{field: "spec.attachRequired", fallback: true}, {field: "spec.volumeLifecycleModes", fallback: []any{"Persistent"}}},
 	kindOf("IngressClass.networking.k8s.io"):       {{field: "spec.controller"}},
 	kindOf("PriorityClass.scheduling.k8s.io"): {
 		{field: "value"}, {field: "preemptionPolicy", fallback: "PreemptLowerPriority"},
 	},
-	kindOf("RuntimeClass.node.k8s.io"):       {{field: "handler"}},
-	kindOf("EndpointSlice.discovery.k8s.io"): {{field: "addressType"}},
-	kindOf("ResourceClaim.resource.k8s.io"):  {{field: "spec"}},
+	kindOf("RuntimeClass.node.k8s.io"):              {{field: "handler"}},
+	kindOf("EndpointSlice.discovery.k8s.io"):        {{field: "addressType"}},
+	kindOf("ResourceClaim.resource.k8s.io"):         {{field: "spec"}},
+	kindOf("ResourceClaimTemplate.resource.k8s.io"): {{field: "spec"}},
 	kindOf("CustomResourceDefinition.apiextensions.k8s.io"): {
 		{field: "spec.group"}, {field: "spec.scope"}, {field: "spec.names.plural"}, {field: "spec.names.kind"},
 	},

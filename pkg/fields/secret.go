@@ -2,6 +2,7 @@ package fields
 
 import (
 	"maps"
+	"slices"
 	"strings"
 )
 
@@ -34,14 +35,18 @@ func isSecret(object map[string]any) bool {
 	return kind == "Secret" && !strings.Contains(apiVersion, "/")
 }
 
+// shown are the fields of a Secret that are none. All others are sealed, so that a
+// misspelt one does not give away what belongs into data.
+var shown = []string{"apiVersion", "kind", "metadata", "type", "immutable"}
+
 // seal returns an object in which what a Secret keeps is sealed.
 func seal(object map[string]any) map[string]any {
 	if object == nil {
 		return nil
 	}
 	object = maps.Clone(object)
-	for _, key := range []string{"data", "stringData"} {
-		if value, found := object[key]; found {
+	for key, value := range object {
+		if !slices.Contains(shown, key) {
 			object[key] = sealLeaves(value)
 		}
 	}

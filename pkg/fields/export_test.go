@@ -1,0 +1,33 @@
+package fields
+
+import (
+	"maps"
+	"slices"
+)
+
+// Claims are what the table of immutable fields says, each in a line for one kind: a
+// change of the field is refused, or is allowed in a certain case.
+func Claims() map[string][]string {
+	claims := map[string][]string{}
+	for kind, rows := range maps.All(immutables) {
+		name := kind.String() // KIND.GROUP
+		for _, row := range rows {
+			claims[name] = append(claims[name], row.field+" is refused")
+			for _, part := range row.except {
+				claims[name] = append(claims[name], row.field+" allows "+part)
+			}
+			if row.removable {
+				claims[name] = append(claims[name], row.field+" can be taken away")
+			}
+			if row.fallback != nil {
+				claims[name] = append(claims[name], row.field+" can be said to be its default")
+			}
+			if row.when != nil {
+				claims[name] = append(claims[name], row.field+" is not always refused")
+			}
+		}
+		slices.Sort(claims[name])
+		claims[name] = slices.Compact(claims[name])
+	}
+	return claims
+}

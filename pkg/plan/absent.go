@@ -1,0 +1,213 @@
+package plan
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// isAbsent says whether a manifest of the old release has no step in the new one.
+// Where a broken release has an object twice, the last manifest stands for it.
+func (c *comparer) isAbsent(m *payload.Manifest) bool {
+	id := m.ID()
+	return c.to.in[id] == nil && c.from.in[id] == m
+}
+
+// absent says what becomes of an object that the new release does not apply.
+func (c *comparer) absent(m *payload.Manifest, gone *goner) Entry {
+	id := m.ID()
+	e := Entry{Object: Object(id), Old: place(m)}
+	left := c.to.out[id]
+	taker, isTaken := gone.takers[id]
+	switch {
+	case m.IsTombstone() && left != nil:
+		e.Action, e.Why = Retired, "the old release deletes it, and in the new one it is left out by "+left.Why()
+	case m.IsTombstone():
+		e.Action, e.Why = Retired, "the old release deletes it, and the new one says nothing of it"
+	case isTaken:
+		e.Action, e.Why, e.With = TakenAlong, taker.how+" "+taker.object.String()+" is deleted", &taker.object
+	case left != nil && left.Manifest.IsTombstone():
+		e.Action, e.Why = LeftOut, "its tombstone is left out by "+left.Why()+"; it stays in the cluster"
+	case left != nil:
+		e.Action, e.Why = LeftOut, "it is left out of the new release by "+left.Why()+"; it stays in the cluster"
+	default:
+		e.Action, e.Why, e.Tombstone = Dropped, "nothing deletes it: it stays in the cluster", tombstone(m)
+	}
+	return e
+}
+
+// A taker is what takes an object along when it goes.
+type taker struct {
+	how    string // what it is to the object
+	object Object
+}
+
+// What a taker may be to an object.
+const (
+	itself = "its"       // Namespace or CustomResourceDefinition
+	owner  = "its owner" // of whatever kind
+)
+
+// A goner finds out what goes when tombstones are applied: what they delete, all that
+// is in a Namespace that goes, all objects of a CustomResourceDefinition that goes,
+// and what is owned by nothing but what goes.
+type goner struct {
+	takers     map[payload.ID]taker // of those objects of the old release that are taken along
+	namespaces map[string]Object    // that go
+	kinds      map[schema.GroupKind]Object
+
+	candidates  []candidate
+	inNamespace map[string][]int // places in candidates
+	ofKind      map[schema.GroupKind][]int
+	ownedBy     map[payload.ID][]int
+	going       []*payload.Manifest // in the order in which that is found out
+}
+
+// A candidate is an object of the old release that the new one does not apply.
+type candidate struct {
+	manifest *payload.Manifest
+	owners   int // that stay, as far as is known
+}
+
+// whatGoes finds what of the old release is deleted with the tombstones of the new one.
+func (c *comparer) whatGoes(old, steps []*payload.Manifest) *goner {
+	g := &goner{
+		takers: map[payload.ID]taker{}, namespaces: map[string]Object{}, kinds: map[schema.GroupKind]Object{},
+		inNamespace: map[string][]int{}, ofKind: map[schema.GroupKind][]int{}, ownedBy: map[payload.ID][]int{},
+	}
+	for _, m := range old {
+		if c.isAbsent(m) && !m.IsTombstone() {
+			g.add(m)
+		}
+	}
+	for _, m := range steps {
+		if !m.IsTombstone() {
+			continue
+		}
+		g.going = append(g.going, m)
+		if before := c.from.in[m.ID()]; before != nil { // it may say more, such as the kind that it defines
+			g.going = append(g.going, before)
+		}
+	}
+	for at := 0; at < len(g.going); at++ { // it grows as it goes
+		g.goes(g.going[at])
+	}
+	return g
+}
+
+// add adds a candidate.
+func (g *goner) add(m *payload.Manifest) {
+	id, at := m.ID(), len(g.candidates)
+	owners := ownersOf(m)
+	g.candidates = append(g.candidates, candidate{manifest: m, owners: len(owners)})
+	if id.Namespace != "" {
+		g.inNamespace[id.Namespace] = append(g.inNamespace[id.Namespace], at)
+	}
+	kind := m.GroupVersionKind().GroupKind()
+	g.ofKind[kind] = append(g.ofKind[kind], at)
+	for _, owner := range owners {
+		g.ownedBy[owner] = append(g.ownedBy[owner], at)
+		if owner.Namespace != "" { // the owner may as well be in none
+			owner.Namespace = ""
+			g.ownedBy[owner] = append(g.ownedBy[owner], at)
+		}
+	}
+}
+
+// goes takes along what depends on an object.
+func (g *goner) goes(m *payload.Manifest) {
+	id := m.ID()
+	object := Object(id)
+	switch m.GroupVersionKind().GroupKind() {
+	case namespaceKind:
+		g.namespaces[id.Name] = object
+		for _, at := range g.inNamespace[id.Name] {
+			g.take(at, taker{itself, object})
+		}
+	case definitionKind:
+		if kind, known := definedKind(m.Object().Object); known {
+			g.kinds[kind] = object
+			for _, at := range g.ofKind[kind] {
+				g.take(at, taker{itself, object})
+			}
+		}
+	}
+	dependents := g.ownedBy[id]
+	delete(g.ownedBy, id) // each owner goes once
+	for _, at := range dependents {
+		if g.candidates[at].owners--; g.candidates[at].owners == 0 {
+			g.take(at, taker{owner, object})
+		}
+	}
+}
+
+// take takes an object along, once.
+func (g *goner) take(at int, by taker) {
+	m := g.candidates[at].manifest
+	if _, known := g.takers[m.ID()]; known {
+		return
+	}
+	g.takers[m.ID()] = by
+	g.going = append(g.going, m)
+}
+
+// deletes says whether an object goes with what is deleted, and with what.
+func (g *goner) deletes(m *payload.Manifest) (Object, bool) {
+	if namespace, found := g.namespaces[m.ID().Namespace]; found {
+		return namespace, true
+	}
+	definition, found := g.kinds[m.GroupVersionKind().GroupKind()]
+	return definition, found
+}
+
+// definedKind is the kind that a CustomResourceDefinition defines, if it says so: a
+// tombstone needs not.
+func definedKind(object map[string]any) (schema.GroupKind, bool) {
+	group, _, _ := unstructured.NestedString(object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(object, "spec", "names", "kind")
+	return schema.GroupKind{Group: group, Kind: kind}, group != "" && kind != ""
+}
+
+// ownersOf are the owners of an object, as if they were in its namespace.
+func ownersOf(m *payload.Manifest) []payload.ID {
+	var owners []payload.ID
+	for _, reference := range m.Object().GetOwnerReferences() {
+		kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
+		owners = append(owners, payload.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.ID().Namespace, Name: reference.Name})
+	}
+	return owners
+}
+
+// filtering are the annotations that decide which clusters a manifest is for. Those
+// that end with a slash are prefixes.
+var filtering = []string{
+	"include.release.openshift.io/", "exclude.release.openshift.io/", "release.openshift.io/feature-set",
+	"release.openshift.io/feature-gate", "release.openshift.io/major-version", "capability.openshift.io/name",
+}
+
+// tombstone is the manifest that deletes an object from all clusters that have it of
+// this manifest.
+func tombstone(m *payload.Manifest) string {
+	annotations := map[string]string{payload.DeleteAnnotation: "true"}
+	for key, value := range m.Object().GetAnnotations() {
+		for _, name := range filtering {
+			if key == name || strings.HasSuffix(name, "/") && strings.HasPrefix(key, name) {
+				annotations[key] = value
+			}
+		}
+	}
+	id := m.ID()
+	metadata := map[string]any{"name": id.Name, "annotations": annotations}
+	if id.Namespace != "" {
+		metadata["namespace"] = id.Namespace
+	}
+	text, err := yaml.Marshal(map[string]any{"apiVersion": m.Object().GetAPIVersion(), "kind": id.Kind, "metadata": metadata})
+	if err != nil {
+		return "" // strings can always be written
+	}
+	return string(text)
+}

@@ -1,0 +1,198 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// Annotations that decide how a change is made.
+const (
+	createOnlyAnnotation = "release.openshift.io/create-only"
+	recreateAnnotation   = "runlevel.dev/recreate"
+)
+
+// The kinds that are special here.
+var (
+	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
+	claimKind      = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+)
+
+// Compare says what the update from one payload to another does. Both must have been
+// read with the filters of the same cluster.
+func Compare(from, to *payload.Payload) *Plan {
+	c := &comparer{from: newInventory(from), to: newInventory(to)}
+	p := &Plan{
+		From: release(from), To: release(to), Update: kindOf(from.Version, to.Version),
+		Counts: map[Action]int{}, Warnings: []Warning{}, Steps: make([]Entry, 0, len(to.Manifests)), Absent: []Entry{},
+	}
+	steps := inOrder(to.Manifests)
+	for _, m := range steps {
+		p.Steps = append(p.Steps, c.step(m))
+	}
+	gone := c.whatGoes(from.Manifests, steps)
+	for _, m := range from.Manifests {
+		if c.isAbsent(m) {
+			p.Absent = append(p.Absent, c.absent(m, gone))
+		}
+	}
+	p.findRenamed()
+	p.count()
+	p.warn(c.contradictions(steps, gone))
+	return p
+}
+
+func release(p *payload.Payload) Release {
+	return Release{Name: p.Name, Version: p.Version, Hash: p.Hash}
+}
+
+// An inventory finds the manifests of a payload by their objects.
+type inventory struct {
+	in  map[payload.ID]*payload.Manifest  // the last one, where a broken payload has several
+	out map[payload.ID]*payload.Exclusion // the first one: variants are left out for the same reason
+}
+
+func newInventory(p *payload.Payload) inventory {
+	found := inventory{
+		in:  make(map[payload.ID]*payload.Manifest, len(p.Manifests)),
+		out: make(map[payload.ID]*payload.Exclusion, len(p.Excluded)),
+	}
+	for _, m := range p.Manifests {
+		found.in[m.ID()] = m
+	}
+	for i, left := range p.Excluded {
+		if id := left.Manifest.ID(); found.out[id] == nil {
+			found.out[id] = &p.Excluded[i]
+		}
+	}
+	return found
+}
+
+// A comparer compares two payloads.
+type comparer struct{ from, to inventory }
+
+// step says what one manifest of the new release does.
+func (c *comparer) step(m *payload.Manifest) Entry {
+	id := m.ID()
+	e := Entry{Object: Object(id), New: place(m)}
+	old := c.from.in[id]
+	if old != nil {
+		e.Old = place(old)
+	}
+	switch isTombstone := m.IsTombstone(); {
+	case isTombstone:
+		e.Action, e.Why = c.deletion(id, old)
+	case old == nil:
+		e.Action, e.Why = c.creation(id)
+	case old.IsTombstone():
+		e.Action, e.Why = Revived, "the old release deletes it"
+	default:
+		e.compare(old, m)
+	}
+	return e
+}
+
+// deletion says what a tombstone does.
+func (c *comparer) deletion(id payload.ID, old *payload.Manifest) (Action, string) {
+	left := c.from.out[id]
+	switch {
+	case old != nil && old.IsTombstone():
+		return DeletedAgain, "the old release deletes it, too"
+	case old != nil:
+		return Deleted, ""
+	case left != nil:
+		return NothingToDelete, "it was left out of the old release by " + left.Why()
+	default:
+		return NothingToDelete, "the old release has no such object"
+	}
+}
+
+// creation says why an object is new.
+func (c *comparer) creation(id payload.ID) (Action, string) {
+	left := c.from.out[id]
+	if left == nil || left.Manifest.IsTombstone() {
+		return Created, ""
+	}
+	return Included, "it was left out of the old release by " + left.Why() + "; it is created, unless something else has made it"
+}
+
+// compare finds the fields that differ.
+func (e *Entry) compare(old, m *payload.Manifest) {
+	e.Action = Unchanged
+	if m.SameTextAs(old) {
+		return
+	}
+	before, after := old.Object().Object, m.Object().Object
+	changes := fields.Diff(before, after)
+	if len(changes) == 0 {
+		return // only the text differs
+	}
+	e.Action = Changed
+	e.CreateOnly = isCreateOnly(m)
+	e.Changes = make([]Change, len(changes))
+	isRefused := false
+	for i, change := range changes {
+		e.Changes[i].Change = change
+		if !e.CreateOnly && len(fields.Immutable(before, after, changes[i:i+1])) > 0 {
+			e.Changes[i].Refused, isRefused = true, true
+		}
+	}
+	kind := m.GroupVersionKind().GroupKind()
+	if isRefused && annotation(m, recreateAnnotation) == "true" {
+		e.recreate(kind)
+	}
+	if kind == definitionKind && !e.CreateOnly {
+		e.Definition = compareDefinitions(before, after)
+	}
+	if from, to := old.Object().GetAPIVersion(), m.Object().GetAPIVersion(); from != to {
+		e.because(fmt.Sprintf("it is written for %s now, and was for %s", to, from))
+	}
+	if e.CreateOnly {
+		e.because("it is create-only: a cluster that has it keeps it as it is")
+	}
+}
+
+// recreate deletes an object and makes it anew, unless too much would go with it.
+func (e *Entry) recreate(kind schema.GroupKind) {
+	switch kind {
+	case definitionKind, namespaceKind, claimKind:
+		e.because(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", recreateAnnotation, kind.Kind))
+		return
+	}
+	e.Recreated = true
+	for i := range e.Changes {
+		e.Changes[i].Refused = false
+	}
+	e.because("it is deleted and made anew, as " + recreateAnnotation + " asks for")
+}
+
+// because adds a reason.
+func (e *Entry) because(why string) {
+	if e.Why != "" {
+		e.Why += "; "
+	}
+	e.Why += why
+}
+
+func place(m *payload.Manifest) *Place {
+	name := graph.ParseName(m.File())
+	return &Place{File: m.Path, Line: m.Line, Document: m.Document, Level: name.Level, Component: name.Component}
+}
+
+// isCreateOnly reads the annotation as the cluster-version operator does.
+func isCreateOnly(m *payload.Manifest) bool {
+	return strings.EqualFold(annotation(m, createOnlyAnnotation), "true")
+}
+
+// annotation is one of an object's, without copying all of them.
+func annotation(m *payload.Manifest, name string) string {
+	value, _, _ := unstructured.NestedString(m.Object().Object, "metadata", "annotations", name)
+	return value
+}

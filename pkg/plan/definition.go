@@ -1,0 +1,155 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// A Definition is what changes for the objects of a CustomResourceDefinition.
+type Definition struct {
+	Removed  []string `json:"removedVersions,omitempty"`
+	Unserved []string `json:"unservedVersions,omitempty"` // they are there, and nobody can use them any more
+	Storage  *Storage `json:"storage,omitempty"`
+	// RemovedFields are in no schema any more: their values are lost.
+	RemovedFields []Field `json:"removedFields,omitempty"`
+	// RequiredFields must be there now, and have no default.
+	RequiredFields []Field `json:"requiredFields,omitempty"`
+}
+
+// A Storage is the version in which objects are stored.
+type Storage struct {
+	Old string `json:"old"`
+	New string `json:"new"`
+}
+
+// A Field is one of a version's schema.
+type Field struct {
+	Version string `json:"version"`
+	Path    string `json:"path"` // spec.list[*].key, or spec.mapping.*.key
+}
+
+// IsStored says whether objects were stored in a version.
+func (d *Definition) IsStored(version string) bool {
+	return d.Storage != nil && d.Storage.Old == version
+}
+
+// compareDefinitions looks at what the objects of a definition will notice; nil if
+// there is nothing.
+func compareDefinitions(before, after map[string]any) *Definition {
+	old, next := versionsOf(before), versionsOf(after)
+	d := &Definition{}
+	for _, name := range old.names {
+		was, is := old.byName[name], next.byName[name]
+		switch {
+		case is == nil:
+			d.Removed = append(d.Removed, name)
+			continue
+		case was["served"] == true && is["served"] != true:
+			d.Unserved = append(d.Unserved, name)
+		}
+		w := schemaWalk{definition: d, version: name}
+		w.compare("", schemaOf(was), schemaOf(is))
+	}
+	if old.storage != "" && next.storage != "" && old.storage != next.storage {
+		d.Storage = &Storage{Old: old.storage, New: next.storage}
+	}
+	if len(d.Removed)+len(d.Unserved)+len(d.RemovedFields)+len(d.RequiredFields) == 0 && d.Storage == nil {
+		return nil
+	}
+	return d
+}
+
+// versions are those of a CustomResourceDefinition.
+type versions struct {
+	names   []string
+	byName  map[string]map[string]any
+	storage string
+}
+
+func versionsOf(definition map[string]any) versions {
+	found := versions{byName: map[string]map[string]any{}}
+	list, _, _ := unstructured.NestedFieldNoCopy(definition, "spec", "versions")
+	items, _ := list.([]any)
+	for _, item := range items {
+		fields, _ := item.(map[string]any)
+		name, isNamed := fields["name"].(string)
+		if !isNamed {
+			continue
+		}
+		found.names = append(found.names, name)
+		found.byName[name] = fields
+		if fields["storage"] == true {
+			found.storage = name
+		}
+	}
+	return found
+}
+
+func schemaOf(version map[string]any) map[string]any {
+	schema, _, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema")
+	fields, _ := schema.(map[string]any)
+	return fields
+}
+
+// A schemaWalk goes through two schemas of a version side by side.
+type schemaWalk struct {
+	definition *Definition
+	version    string
+}
+
+func (w *schemaWalk) compare(path string, before, after map[string]any) {
+	if before == nil || after == nil {
+		return
+	}
+	was, _ := before["properties"].(map[string]any)
+	is, _ := after["properties"].(map[string]any)
+	keepsAll := after["x-kubernetes-preserve-unknown-fields"] == true || after["additionalProperties"] != nil
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		old, _ := was[name].(map[string]any)
+		next, stays := is[name].(map[string]any)
+		if !stays && !keepsAll {
+			w.definition.RemovedFields = append(w.definition.RemovedFields, Field{w.version, join(path, name)})
+		}
+		w.compare(join(path, name), old, next)
+	}
+	w.compareRequired(path, before, after)
+	w.compareBelow(path+"[*]", "items", before, after)
+	w.compareBelow(path+".*", "additionalProperties", before, after)
+}
+
+// compareBelow compares what is said of all items of a list, or of a mapping.
+func (w *schemaWalk) compareBelow(path, key string, before, after map[string]any) {
+	was, _ := before[key].(map[string]any)
+	is, _ := after[key].(map[string]any)
+	w.compare(path, was, is)
+}
+
+// compareRequired finds fields that old objects may lack.
+func (w *schemaWalk) compareRequired(path string, before, after map[string]any) {
+	was, _ := before["required"].([]any)
+	is, _ := after["required"].([]any)
+	properties, _ := after["properties"].(map[string]any)
+	known := make(map[any]bool, len(was))
+	for _, name := range was {
+		if text, isText := name.(string); isText {
+			known[text] = true
+		}
+	}
+	for _, required := range is {
+		name, isText := required.(string)
+		property, _ := properties[name].(map[string]any)
+		if isText && !known[name] && property["default"] == nil {
+			w.definition.RequiredFields = append(w.definition.RequiredFields, Field{w.version, join(path, name)})
+		}
+	}
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return fmt.Sprintf("%s.%s", path, name)
+}

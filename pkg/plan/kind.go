@@ -1,0 +1,39 @@
+package plan
+
+import "k8s.io/apimachinery/pkg/util/version"
+
+// A Kind is what an update is, by the versions of its two releases.
+type Kind string
+
+// The kinds of updates.
+const (
+	Patch     Kind = "patch"
+	Minor     Kind = "minor"
+	Major     Kind = "major"
+	Same      Kind = "same"
+	Downgrade Kind = "downgrade"
+	Unknown   Kind = "unknown" // one of the releases has no version
+)
+
+// kindOf judges two versions.
+func kindOf(from, to string) Kind {
+	old, err := version.ParseSemantic(from)
+	if err != nil {
+		return Unknown
+	}
+	next, err := version.ParseSemantic(to)
+	switch {
+	case err != nil:
+		return Unknown
+	case next.LessThan(old):
+		return Downgrade
+	case !old.LessThan(next):
+		return Same
+	case next.Major() != old.Major():
+		return Major
+	case next.Minor() != old.Minor():
+		return Minor
+	default:
+		return Patch
+	}
+}

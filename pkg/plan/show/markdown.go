@@ -1,0 +1,258 @@
+package show
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// How much Markdown shows. Comments of GitHub may have 65,536 characters, and a
+// workflow may want to put a line of its own around it.
+const (
+	maxMarkdown         = 58_000 // bytes, which are at least as many as characters
+	maxMarkdownWarnings = 30
+	maxMarkdownFields   = 15
+)
+
+// Markdown writes the plan for a pull request: numbers, what needs attention, and the
+// rest to unfold. It has less than 60,000 characters, and says what is cut.
+func (v View) Markdown(out io.Writer) error {
+	m := &markdown{}
+	m.add("## %s\n\n", sentence(capital(v.title())))
+	if nothing := v.nothing(); nothing != "" {
+		m.add("%s.\n\n", sentence(capital(nothing)))
+	}
+	v.markdownCounts(m)
+	v.markdownWarnings(m)
+	v.markdownGroups(m)
+	if cut := m.cut(); cut != "" {
+		m.add("\n**This is cut.** There is no room for %s: run %s.\n", cut, code(v.Command))
+	}
+	_, err := io.WriteString(out, m.text.String())
+	return err
+}
+
+// A markdown is a text that must not become too long.
+type markdown struct {
+	text strings.Builder
+	// What there was no room for: warnings, the details of objects that are named, and
+	// objects, with the components and the changed fields that are theirs.
+	cutWarnings, cutDetails, cutObjects, cutGroups, cutFields int
+}
+
+// cut says what there was no room for; "" if there was for all.
+func (m *markdown) cut() string {
+	var said []string
+	if m.cutWarnings > 0 {
+		said = append(said, plural(m.cutWarnings, "more warning"))
+	}
+	if m.cutDetails > 0 {
+		said = append(said, "the details of "+plural(m.cutDetails, "object"))
+	}
+	if m.cutObjects > 0 {
+		said = append(said, fmt.Sprintf("%s of %s with %s",
+			plural(m.cutObjects, "more object"), plural(m.cutGroups, "component"), plural(m.cutFields, "changed field")))
+	}
+	return strings.Join(said, ", ")
+}
+
+func (m *markdown) add(format string, args ...any) { fmt.Fprintf(&m.text, format, args...) }
+
+// fits says whether there is room for so much more.
+func (m *markdown) fits(more int) bool { return m.text.Len()+more <= maxMarkdown }
+
+func (v View) markdownCounts(m *markdown) {
+	m.add("| objects | |\n|---:|---|\n")
+	for _, action := range plan.Actions() {
+		if count := v.Plan.Counts[action]; count > 0 {
+			m.add("| %d | %s |\n", count, counted(action))
+		}
+	}
+}
+
+func (v View) markdownWarnings(m *markdown) {
+	warnings := v.Plan.Warnings
+	if len(warnings) == 0 {
+		return
+	}
+	m.add("\n### Needs attention\n\n")
+	for _, warning := range warnings[:min(len(warnings), maxMarkdownWarnings)] {
+		m.add("- %s: %s\n", code(warning.Object.String()), sentence(short(warning.Message)))
+	}
+	if m.cutWarnings = max(0, len(warnings)-maxMarkdownWarnings); m.cutWarnings > 0 {
+		m.add("- and %s\n", plural(m.cutWarnings, "more warning"))
+	}
+}
+
+func (v View) markdownGroups(m *markdown) {
+	isFirst := true
+	for _, g := range v.groups() {
+		if len(g.entries) == 0 {
+			continue
+		}
+		if isFirst {
+			m.add("\n### Object by object\n")
+			isFirst = false
+		}
+		v.markdownGroup(m, g)
+	}
+}
+
+// markdownGroup writes as much of a group as there is room for.
+func (v View) markdownGroup(m *markdown, g *group) {
+	var body strings.Builder
+	head := fmt.Sprintf("\n<details><summary>%s: %s</summary>\n\n", quoted(g.title), g.markdownSummary())
+	const tail = "\n</details>\n"
+	cut := 0
+	for i, e := range g.entries {
+		text, named := markdownEntry(e)
+		room := len(head) + body.Len() + len(tail)
+		if !m.fits(room + len(text)) {
+			if text != named {
+				m.cutDetails++
+			}
+			text = named
+		}
+		if !m.fits(room + len(text)) {
+			cut = len(g.entries) - i
+			break
+		}
+		body.WriteString(text)
+	}
+	if cut > 0 {
+		m.cutGroups++
+		m.cutObjects += cut
+		for _, e := range g.entries[len(g.entries)-cut:] {
+			m.cutFields += len(e.Changes)
+		}
+	}
+	if body.Len() > 0 {
+		m.add("%s%s%s", head, body.String(), tail)
+	}
+}
+
+// markdownSummary counts what happens in a group.
+func (g *group) markdownSummary() string {
+	counts := map[plan.Action]int{}
+	for _, e := range g.entries {
+		counts[e.Action]++
+	}
+	var said []string
+	for _, action := range plan.Actions() {
+		if counts[action] > 0 {
+			said = append(said, fmt.Sprintf("%d %s", counts[action], action))
+		}
+	}
+	if g.hidden > 0 {
+		said = append(said, fmt.Sprintf("%d unchanged", g.hidden))
+	}
+	return strings.Join(said, ", ")
+}
+
+// markdownEntry writes an object with its details, and without.
+func markdownEntry(e plan.Entry) (whole, named string) {
+	var out strings.Builder
+	fmt.Fprintf(&out, "- **%s** %s", e.Action, code(e.Object.String()))
+	if why := why(e); why != "" {
+		fmt.Fprintf(&out, ": %s", sentence(short(why)))
+	}
+	out.WriteString("\n")
+	named = out.String()
+	changes, descriptions, more := told(e, maxMarkdownFields)
+	for _, change := range changes {
+		d := differenceOf(e.Kind, change)
+		fmt.Fprintf(&out, "  - %s: %s → %s%s\n", code(d.path), code(d.old), code(d.new), d.remark())
+		if len(d.lines) > 0 {
+			out.WriteString(fenced("diff", strings.Join(d.lines, "\n"), "    "))
+		}
+	}
+	if rest := rest(descriptions, more); rest != "" {
+		fmt.Fprintf(&out, "  - %s\n", rest)
+	}
+	if e.Tombstone != "" {
+		fmt.Fprintf(&out, "  - to delete it, put this into %s:\n", code(e.Old.File))
+		out.WriteString(fenced("yaml", e.Tombstone, "    "))
+	}
+	return out.String(), named
+}
+
+// code is a text that nothing in it can end.
+func code(text string) string {
+	text = printable.Line(short(text))
+	if text == "" {
+		text = " "
+	}
+	fence := strings.Repeat("`", longestRun(text)+1)
+	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") {
+		text = " " + text + " "
+	}
+	return fence + text + fence
+}
+
+// fenced is a block of text that nothing in it can end.
+func fenced(language, text, indent string) string {
+	fence := strings.Repeat("`", max(3, longestRun(text)+1))
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s%s%s\n", indent, fence, language)
+	for line := range strings.Lines(strings.TrimSuffix(text, "\n") + "\n") {
+		fmt.Fprintf(&out, "%s%s\n", indent, printable.Line(strings.TrimSuffix(line, "\n")))
+	}
+	fmt.Fprintf(&out, "%s%s\n", indent, fence)
+	return out.String()
+}
+
+// longestRun is how many backticks stand side by side.
+func longestRun(text string) int {
+	longest, run := 0, 0
+	for _, r := range text {
+		if run++; r != '`' {
+			run = 0
+		}
+		longest = max(longest, run)
+	}
+	return longest
+}
+
+// sentence is a text in which nothing is markup: neither for Markdown, nor for those
+// who make links of names and numbers. A space of no width keeps them from it.
+func sentence(text string) string {
+	var out strings.Builder
+	for _, r := range printable.Line(text) {
+		switch {
+		case strings.ContainsRune("\\`*_[]<>|~&", r):
+			out.WriteRune('\\')
+			out.WriteRune(r)
+		case strings.ContainsRune("@#", r):
+			out.WriteRune(r)
+			out.WriteString(noWidth)
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return strings.NewReplacer("www.", "www"+noWidth+".", "://", ":"+noWidth+"//", "GH-", "GH"+noWidth+"-").Replace(out.String())
+}
+
+const noWidth = "\u200b"
+
+// quoted is a text for HTML.
+func quoted(text string) string {
+	return "<code>" + html.EscapeString(printable.Line(text)) + "</code>"
+}
+
+// maxShort is how long what strangers wrote may be where there is little room.
+const maxShort = 300
+
+func short(text string) string { return cutTo([]rune(text), maxShort) }
+
+func cutTo(text []rune, length int) string {
+	if len(text) <= length {
+		return string(text)
+	}
+	return string(text[:length-1]) + "…"
+}
+
+func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

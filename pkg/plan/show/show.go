@@ -1,0 +1,199 @@
+// Package show writes a plan for people: as text for a terminal, and as Markdown for a
+// pull request.
+//
+// It leaves out what nobody wants to read twice, and says what it leaves out; what
+// happens is for package plan to say. Nothing that stands in a manifest can become
+// markup or an escape sequence.
+//
+// A View is the value to start from; Text and Markdown are its methods.
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// A View is a plan and what to say about it.
+type View struct {
+	Plan *plan.Plan
+	// From and To are what to call a release that has no version.
+	From, To string
+	// All shows what is unchanged, too, and cuts nothing (in text).
+	All bool
+	// Command is what shows all of what Markdown has no room for.
+	Command string
+}
+
+// title says what is compared.
+func (v View) title() string {
+	p := v.Plan
+	from, to := cmp.Or(p.From.Version, v.From, "?"), cmp.Or(p.To.Version, v.To, "?")
+	if p.Update == plan.Unknown {
+		return fmt.Sprintf("update from %s to %s", from, to)
+	}
+	return fmt.Sprintf("update from %s to %s (%s)", from, to, updates()[p.Update])
+}
+
+// updates are the kinds of updates in words.
+func updates() map[plan.Kind]string {
+	return map[plan.Kind]string{
+		plan.Patch: "patch", plan.Minor: "minor", plan.Major: "major", plan.Same: "the same version", plan.Downgrade: "a downgrade",
+	}
+}
+
+// nothing says that there is nothing to show, and why; "" if there is something.
+func (v View) nothing() string {
+	p := v.Plan
+	switch {
+	case !p.IsEmpty():
+		return ""
+	case p.From.Hash == p.To.Hash && p.From.Version != p.To.Version:
+		return "the two releases have the same manifests"
+	case p.From.Hash == p.To.Hash:
+		return "the two releases are the same"
+	default:
+		return "nothing changes: the manifests differ in how they are written only"
+	}
+}
+
+// sign is what a line begins with.
+func sign(action plan.Action) string {
+	switch action {
+	case plan.Created, plan.Included, plan.Revived:
+		return "+"
+	case plan.Changed:
+		return "~"
+	case plan.Deleted, plan.TakenAlong:
+		return "-"
+	case plan.Dropped, plan.LeftOut:
+		return "!"
+	case plan.NothingToDelete:
+		return "?"
+	case plan.Unchanged:
+		return "="
+	default: // DeletedAgain, Retired
+		return "."
+	}
+}
+
+// counted says what an action is, of some objects.
+func counted(action plan.Action) string {
+	return map[plan.Action]string{
+		plan.Created:         "created",
+		plan.Included:        "created, let in by the filters",
+		plan.Revived:         "created again, after they were deleted",
+		plan.Changed:         "changed",
+		plan.Unchanged:       "unchanged",
+		plan.Deleted:         "deleted",
+		plan.DeletedAgain:    "deleted by the old release already",
+		plan.NothingToDelete: "to be deleted, and never there",
+		plan.Dropped:         "dropped: they stay in the cluster",
+		plan.LeftOut:         "left out by the filters: they stay in the cluster",
+		plan.TakenAlong:      "deleted with something else",
+		plan.Retired:         "tombstones that are no longer in the release",
+	}[action]
+}
+
+// A group is the objects of a component in a level.
+type group struct {
+	title   string
+	isGone  bool // no manifest of the new release is in it
+	entries []plan.Entry
+	hidden  int // entries that nothing happens to, and which are not among the others
+}
+
+// groups are in the order of the update. What is absent from the new release stands
+// behind the rest of its component, or at the end.
+func (v View) groups() []*group {
+	var groups []*group
+	known := map[string]*group{}
+	add := func(e plan.Entry, isGone bool) {
+		title := heading(e.Place())
+		g := known[title]
+		if g == nil {
+			g = &group{title: title, isGone: isGone}
+			known[title] = g
+			groups = append(groups, g)
+		}
+		if e.IsIdle() && !v.All {
+			g.hidden++
+			return
+		}
+		g.entries = append(g.entries, e)
+	}
+	for _, e := range v.Plan.Steps {
+		add(e, false)
+	}
+	for _, e := range v.Plan.Absent {
+		add(e, true)
+	}
+	return groups
+}
+
+func heading(p plan.Place) string {
+	if p.Component == "" {
+		return printable.Line(p.File)
+	}
+	return fmt.Sprintf("level %s · %s", p.Level, p.Component)
+}
+
+// why says what is special about an object, in a sentence; "" if nothing is.
+func why(e plan.Entry) string {
+	var said []string
+	if e.IsMoved() {
+		said = append(said, "it comes from "+heading(*e.Old))
+	}
+	switch {
+	case e.With != nil && (e.With.Kind == "Namespace" || e.With.Kind == "CustomResourceDefinition"):
+		said = append(said, "with its "+e.With.Kind) // whose name can be told from the object's
+	case e.Why != "":
+		said = append(said, printable.Line(e.Why))
+	}
+	if e.RenamedTo != nil {
+		said = append(said, e.RenamedTo.String()+" seems to follow it")
+	}
+	return strings.Join(said, "; ")
+}
+
+// told are the changes of an entry to list. Descriptions in a CustomResourceDefinition
+// are only counted, and so are those beyond a limit.
+func told(e plan.Entry, limit int) (changes []plan.Change, descriptions, more int) {
+	for _, change := range e.Changes {
+		last := change.Path[len(change.Path)-1]
+		switch {
+		case e.Kind == definition && last.Key == "description" && limit > 0:
+			descriptions++
+		case limit > 0 && len(changes) == limit:
+			more++
+		default:
+			changes = append(changes, change)
+		}
+	}
+	return changes, descriptions, more
+}
+
+// rest says what is not listed; "" if all is.
+func rest(descriptions, more int) string {
+	var left []string
+	if descriptions > 0 {
+		left = append(left, plural(descriptions, "description"))
+	}
+	if more > 0 {
+		left = append(left, plural(more, "more field"))
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return "and " + strings.Join(left, ", ")
+}
+
+func plural(count int, word string) string {
+	if count == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", count, word)
+}

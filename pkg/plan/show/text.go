@@ -1,0 +1,117 @@
+package show
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// How much text shows, unless it is to show all.
+const (
+	maxFields   = 40 // of an object
+	maxWarnings = 20 // of a reason
+)
+
+// Text writes the plan for a terminal.
+func (v View) Text(out io.Writer) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprintln(w, printable.Line(v.title()))
+	if nothing := v.nothing(); nothing != "" {
+		fmt.Fprintf(w, "  %s\n", nothing)
+	}
+	v.textCounts(w)
+	v.textWarnings(w)
+	for _, g := range v.groups() {
+		v.textGroup(w, g)
+	}
+	return w.Flush()
+}
+
+// textCounts are the numbers, and what the signs mean.
+func (v View) textCounts(w io.Writer) {
+	for _, action := range plan.Actions() {
+		if count := v.Plan.Counts[action]; count > 0 {
+			fmt.Fprintf(w, "  %s %5d %s\n", sign(action), count, counted(action))
+		}
+	}
+}
+
+// textWarnings are what must be seen first.
+func (v View) textWarnings(w io.Writer) {
+	if len(v.Plan.Warnings) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nneeds attention\n")
+	shown := map[plan.Reason]int{}
+	for _, warning := range v.Plan.Warnings {
+		if shown[warning.Reason]++; v.All || shown[warning.Reason] <= maxWarnings {
+			fmt.Fprintf(w, "  %s: %s\n", warning.Object, printable.Line(warning.Message))
+		}
+	}
+	for _, reason := range plan.Reasons() {
+		if more := shown[reason] - maxWarnings; more > 0 && !v.All {
+			fmt.Fprintf(w, "  and %d more for the reason %s: --all lists them\n", more, reason)
+		}
+	}
+}
+
+func (v View) textGroup(w io.Writer, g *group) {
+	if len(g.entries) == 0 {
+		return
+	}
+	var said []string
+	if g.isGone {
+		said = append(said, "no longer in the release")
+	}
+	if g.hidden > 0 {
+		said = append(said, fmt.Sprintf("%d unchanged", g.hidden))
+	}
+	fmt.Fprintf(w, "\n%s", g.title)
+	if len(said) > 0 {
+		fmt.Fprintf(w, "  (%s)", strings.Join(said, ", "))
+	}
+	fmt.Fprintln(w)
+	for _, e := range g.entries {
+		v.textEntry(w, e)
+	}
+}
+
+func (v View) textEntry(w io.Writer, e plan.Entry) {
+	fmt.Fprintf(w, "  %s %s", sign(e.Action), e.Object)
+	if why := why(e); why != "" {
+		fmt.Fprintf(w, "  (%s)", why)
+	}
+	fmt.Fprintln(w)
+	limit := maxFields
+	if v.All {
+		limit = 0
+	}
+	changes, descriptions, more := told(e, limit)
+	for _, change := range changes {
+		d := differenceOf(e.Kind, change)
+		fmt.Fprintf(w, "      %s: %s → %s%s\n", d.path, d.old, d.new, d.remark())
+		for _, line := range d.lines {
+			fmt.Fprintf(w, "        %s\n", line)
+		}
+	}
+	if rest := rest(descriptions, more); rest != "" {
+		fmt.Fprintf(w, "      %s\n", rest)
+	}
+	if e.Tombstone != "" {
+		fmt.Fprintf(w, "      to delete it, put this into %s:\n", printable.Line(e.Old.File))
+		for line := range strings.Lines(e.Tombstone) {
+			fmt.Fprintf(w, "        %s\n", printable.Line(strings.TrimSuffix(line, "\n")))
+		}
+	}
+}
+
+func (d difference) remark() string {
+	if d.refused {
+		return "  (the API server refuses it)"
+	}
+	return ""
+}

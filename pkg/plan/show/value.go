@@ -1,0 +1,197 @@
+package show
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// maxValue is how many characters of a value are shown.
+const maxValue = 72
+
+// A difference is how a field changes: in a line, or in several.
+type difference struct {
+	path     string
+	old, new string   // in a line
+	lines    []string // that go and come, with "-" and "+" in front, of a text of several
+	refused  bool
+}
+
+// differenceOf writes a change of an object of some kind.
+func differenceOf(kind string, change plan.Change) difference {
+	d := difference{path: printable.Line(pathOf(kind, change.Path)), refused: change.Refused}
+	old, isText := change.Old.(string)
+	next, isTextToo := change.New.(string)
+	isPlain := isText && isTextToo // and no number can be taken for one of them
+	if isPlain && strings.Contains(old+next, "\n") {
+		d.old, d.new = countLines(old), countLines(next)
+		d.lines = lineDiff(strings.Split(old, "\n"), strings.Split(next, "\n"))
+		return d
+	}
+	d.old, d.new = text(change.Old, isPlain), text(change.New, isPlain)
+	if utf8.RuneCountInString(d.old) > maxValue || utf8.RuneCountInString(d.new) > maxValue {
+		d.old, d.new = around(d.old, d.new)
+	}
+	return d
+}
+
+// definition is the kind whose paths are long.
+const definition = "CustomResourceDefinition"
+
+// pathOf writes a path. One in a schema is written as the field that it describes, and
+// what of the schema it is: "version v1: spec.size: maximum".
+func pathOf(kind string, path fields.Path) string {
+	// spec.versions[name=v1].schema.openAPIV3Schema and what is below it
+	if kind != definition || len(path) < 6 || path[1].Key != "versions" || path[2].Value == "" || path[4].Key != "openAPIV3Schema" {
+		return path.String()
+	}
+	said, below := "version "+path[2].Value+": ", path[5:]
+	field := ""
+	for len(below) > 0 {
+		step, length := "", 1
+		switch key := below[0].Key; {
+		case key == "properties" && len(below) > 1:
+			step, length = "."+below[1].Key, 2
+		case key == "items":
+			step = "[*]"
+		case key == "additionalProperties":
+			step = ".*"
+		}
+		if step == "" {
+			break
+		}
+		field, below = field+step, below[length:]
+	}
+	said += strings.TrimPrefix(field, ".")
+	if len(below) > 0 && field != "" {
+		said += ": "
+	}
+	return said + below.String()
+}
+
+// none is what stands for a field that is not there.
+const none = "(none)"
+
+// text is a value in a line.
+func text(value any, isPlain bool) string {
+	written, isText := value.(string)
+	switch {
+	case value == nil:
+		return none
+	case isText && isPlain && written != "":
+		return printable.Line(written)
+	case isText && strings.Contains(written, "\n"):
+		return countLines(written)
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Sprintf("(%T)", value) // no value that comes from YAML
+	}
+	return printable.Line(strings.TrimSpace(out.String()))
+}
+
+func countLines(text string) string {
+	return plural(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line")
+}
+
+// around cuts two values to what is around their first difference.
+func around(old, next string) (string, string) {
+	a, b := []rune(old), []rune(next)
+	same := 0
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	return cut(a, same), cut(b, same)
+}
+
+// context is how much of what is the same is shown in front of a difference.
+const context = 20
+
+func cut(text []rune, difference int) string {
+	if len(text) <= maxValue {
+		return string(text)
+	}
+	start := max(0, min(difference-context, len(text)-maxValue))
+	end := min(len(text), start+maxValue)
+	shown := string(text[start:end])
+	if start > 0 {
+		shown = "…" + shown
+	}
+	if end < len(text) {
+		shown += "…"
+	}
+	return shown
+}
+
+// What is shown of the lines of a text, and how many are compared one by one.
+const (
+	maxLines    = 12
+	maxCompared = 400
+)
+
+// lineDiff are the lines that go and come, a few of them.
+func lineDiff(before, after []string) []string {
+	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
+		before, after = before[1:], after[1:]
+	}
+	for len(before) > 0 && len(after) > 0 && before[len(before)-1] == after[len(after)-1] {
+		before, after = before[:len(before)-1], after[:len(after)-1]
+	}
+	var lines []string
+	add := func(sign, line string) {
+		lines = append(lines, sign+" "+cut([]rune(printable.Line(line)), 0))
+	}
+	if len(before) <= maxCompared && len(after) <= maxCompared {
+		walkLines(before, after, add)
+	} else {
+		for _, line := range before {
+			add("-", line)
+		}
+		for _, line := range after {
+			add("+", line)
+		}
+	}
+	if more := len(lines) - maxLines; more > 0 {
+		lines = append(lines[:maxLines], "and "+plural(more, "more line"))
+	}
+	return lines
+}
+
+// walkLines finds the fewest lines that go and come.
+func walkLines(before, after []string, add func(sign, line string)) {
+	// common[i][j] is how many lines before[i:] and after[j:] have in common.
+	common := make([][]int, len(before)+1)
+	for i := range common {
+		common[i] = make([]int, len(after)+1)
+	}
+	for i := len(before) - 1; i >= 0; i-- {
+		for j := len(after) - 1; j >= 0; j-- {
+			if before[i] == after[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	i, j := 0, 0
+	for i < len(before) || j < len(after) {
+		switch {
+		case i < len(before) && j < len(after) && before[i] == after[j]:
+			i, j = i+1, j+1
+		case j == len(after) || i < len(before) && common[i+1][j] >= common[i][j+1]:
+			add("-", before[i])
+			i++
+		default:
+			add("+", after[j])
+			j++
+		}
+	}
+}

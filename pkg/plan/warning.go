@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A Warning is what a person must see before the update.
+type Warning struct {
+	Reason Reason `json:"reason"`
+	Object `json:"object"`
+	// Message is a sentence about the object, which it does not name.
+	Message string `json:"message"`
+}
+
+// A Reason says what kind of warning it is.
+type Reason string
+
+// The reasons of warnings, the worst first.
+const (
+	Refused           Reason = "Refused"           // the API server does not allow a change
+	VersionRemoved    Reason = "VersionRemoved"    // of a CustomResourceDefinition, or it is not served any more
+	FieldRemoved      Reason = "FieldRemoved"      // of its schema
+	FieldRequired     Reason = "FieldRequired"     // by its schema
+	Contradiction     Reason = "Contradiction"     // it is applied, and deleted with something else
+	Orphan            Reason = "Orphan"            // it stays, and nobody looks after it
+	Recreation        Reason = "Recreation"        // it is gone for a while
+	Revival           Reason = "Revival"           // what was deleted comes back
+	NothingThere      Reason = "NothingThere"      // a tombstone for something that there never was
+	ChangeNotMade     Reason = "ChangeNotMade"     // it is create-only
+	NewStorageVersion Reason = "NewStorageVersion" // stored objects stay as they are until somebody writes them
+)
+
+// Reasons are all of them, the worst first.
+func Reasons() []Reason {
+	return []Reason{
+		Refused, VersionRemoved, FieldRemoved, FieldRequired, Contradiction, Orphan, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion,
+	}
+}
+
+// count counts the actions.
+func (p *Plan) count() {
+	for _, entries := range [][]Entry{p.Steps, p.Absent} {
+		for _, e := range entries {
+			p.Counts[e.Action]++
+		}
+	}
+}
+
+// warn collects the warnings.
+func (p *Plan) warn(contradictions []Warning) {
+	p.Warnings = append(p.Warnings, contradictions...)
+	for _, entries := range [][]Entry{p.Steps, p.Absent} {
+		for _, e := range entries {
+			p.Warnings = append(p.Warnings, e.warnings()...)
+		}
+	}
+	rank := map[Reason]int{}
+	for i, reason := range Reasons() {
+		rank[reason] = i
+	}
+	slices.SortStableFunc(p.Warnings, func(a, b Warning) int { return rank[a.Reason] - rank[b.Reason] })
+}
+
+// contradictions are manifests of the new release that go with what it deletes.
+func (c *comparer) contradictions(steps []*payload.Manifest, gone *goner) []Warning {
+	var found []Warning
+	for _, m := range steps {
+		if by, goes := gone.deletes(m); goes && !m.IsTombstone() {
+			found = append(found, Warning{Contradiction, Object(m.ID()), "the same release deletes " + by.String() + ", and with it this object"})
+		}
+	}
+	return found
+}
+
+// warnings are those about one object.
+func (e Entry) warnings() []Warning {
+	var found []Warning
+	add := func(reason Reason, format string, args ...any) {
+		found = append(found, Warning{reason, e.Object, fmt.Sprintf(format, args...)})
+	}
+	switch e.Action {
+	case Dropped:
+		if e.RenamedTo != nil {
+			add(Orphan, "nothing deletes it: it stays in the cluster, beside %s, which seems to follow it", e.RenamedTo)
+		} else {
+			add(Orphan, "%s", e.Why)
+		}
+	case LeftOut:
+		add(Orphan, "%s", e.Why)
+	case Revived:
+		add(Revival, "%s, and the new one creates it", e.Why)
+	case NothingToDelete:
+		add(NothingThere, "%s: nothing is deleted", e.Why)
+	}
+	if refused := e.Refused(); len(refused) > 0 {
+		add(Refused, "the API server refuses to change %s", paths(refused))
+	}
+	if e.Recreated {
+		add(Recreation, "it is deleted and made anew: some of its changes can't be made otherwise")
+	}
+	if e.CreateOnly {
+		add(ChangeNotMade, "it is create-only: a cluster that has it keeps it as it is")
+	}
+	if e.Definition != nil {
+		e.Definition.warn(add)
+	}
+	return found
+}
+
+// warn tells of what the objects of a definition will notice.
+func (d *Definition) warn(add func(reason Reason, format string, args ...any)) {
+	for _, version := range d.Removed {
+		add(VersionRemoved, "version %s is removed%s", version, d.ifStored(version))
+	}
+	for _, version := range d.Unserved {
+		add(VersionRemoved, "version %s is not served any more", version)
+	}
+	if len(d.RemovedFields) > 0 {
+		add(FieldRemoved, "fields that its objects may have are removed: %s", d.list(d.RemovedFields))
+	}
+	if len(d.RequiredFields) > 0 {
+		add(FieldRequired, "fields that its objects may lack are required: %s", d.list(d.RequiredFields))
+	}
+	if d.Storage != nil && !slices.Contains(d.Removed, d.Storage.Old) {
+		add(NewStorageVersion, "objects are stored as %s, and were as %s: those that are there stay so until they are written", d.Storage.New, d.Storage.Old)
+	}
+}
+
+// ifStored says what a version was that is removed.
+func (d *Definition) ifStored(version string) string {
+	if !d.IsStored(version) {
+		return ""
+	}
+	return ", in which objects were stored: the API server refuses that as long as its status.storedVersions names it"
+}
+
+// maxListed is how many paths a sentence names.
+const maxListed = 5
+
+func (d *Definition) list(fields []Field) string {
+	var names []string
+	for _, field := range fields {
+		names = append(names, field.Path+" ("+field.Version+")")
+	}
+	return listed(names)
+}
+
+func paths(changes []Change) string {
+	var names []string
+	for _, change := range changes {
+		names = append(names, change.Path.String())
+	}
+	return listed(names)
+}
+
+func listed(names []string) string {
+	rest := len(names) - maxListed
+	if rest <= 0 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), rest)
+}
