@@ -29,6 +29,7 @@ image: ## write an OCI image of runlevel for linux/amd64 and linux/arm64 to bin/
 generate: ## write anew what is made from other files
 	$(GO) test ./internal/sandbox/binaries -run TestPackedModule -update
 	$(GO) test ./internal/cli -run TestPicturesOfTheDocumentation -update
+	$(GO) test ./pkg/lint -run TestDocumentation -update
 
 clean: ## remove what was built here; the programs of the control plane stay in the user's cache
 	rm -rf bin

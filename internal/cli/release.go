@@ -41,6 +41,9 @@ type releaseFlags struct {
 	majorVersion uint64
 	exclude      string
 	unmanaged    []string
+
+	keepText bool             // for those who ask for lines later
+	before   *payload.Payload // what it is an update from, if that was read already: see updatingFrom
 }
 
 func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
@@ -102,7 +105,7 @@ func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer
 		options.ReleaseImage = release.Image
 	}
 	read, problems, err := payload.Parse(ctx, release.FS, options)
-	if err == nil && f.updatingFrom != "" {
+	if err == nil && (f.updatingFrom != "" || f.before != nil) {
 		var enabled []configv1.ClusterVersionCapability
 		if enabled, err = f.implicitlyEnabled(ctx, read, progress); err != nil {
 			return nil, nil, err
@@ -119,6 +122,9 @@ func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer
 // implicitlyEnabled reads the release before, and says what of it must stay enabled.
 // Only a release that can be trusted to be whole can say so.
 func (f *releaseFlags) implicitlyEnabled(ctx context.Context, to *payload.Payload, progress io.Writer) (_ []configv1.ClusterVersionCapability, err error) {
+	if f.before != nil {
+		return payload.ImplicitlyEnabled(f.before, to), nil
+	}
 	release, err := f.open(ctx, f.updatingFrom, progress)
 	if err != nil {
 		return nil, err
@@ -223,7 +229,7 @@ func failed(ctx context.Context, err error) error {
 
 // options reads the flags.
 func (f *releaseFlags) options() (payload.Options, error) {
-	options := payload.Options{Name: f.name, Version: f.version, ReleaseImage: f.image}
+	options := payload.Options{Name: f.name, Version: f.version, ReleaseImage: f.image, KeepText: f.keepText}
 	if wrong := validation.IsDNS1123Label(f.name); f.name != "" && len(wrong) > 0 {
 		return options, misuse{fmt.Errorf("--name: %q can't be a name: %s", f.name, wrong[0])}
 	}

@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
+	yaml "go.yaml.in/yaml/v2"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -21,6 +24,7 @@ type renderFlags struct {
 	folder       string
 	explain      bool
 	onlyExcluded bool
+	showSecrets  bool
 }
 
 func newRender(streams Streams) *cobra.Command {
@@ -35,6 +39,9 @@ gives the same text, so that two can be compared with diff.
 Without any filter everything is taken. If that leaves an object there twice, the
 release can't be applied, and the error says which flag chooses.
 
+The values of Secrets are printed as ***, so that what is printed can be shown around.
+To apply it, print it with --show-secrets.
+
 ` + sourceHelp,
 		Example: `  # What would be applied to a cluster of this profile?
   runlevel render ./release --profile self-managed-high-availability
@@ -42,7 +49,7 @@ release can't be applied, and the error says which flag chooses.
   # Why is my manifest not there?
   runlevel render ./release --profile single-node-developer --explain
 
-  # What changes between two releases?
+  # What changes between two releases? See runlevel plan; or, letter by letter:
   diff <(runlevel render ./4.20) <(runlevel render ./4.21)
 
   # One file each
@@ -69,12 +76,14 @@ release can't be applied, and the error says which flag chooses.
 	flags.StringVar(&f.folder, "output-dir", "", "write the manifests to files of this new folder, to read and compare (it is no release: templates are rendered)")
 	flags.BoolVar(&f.explain, "explain", false, "say of every manifest whether it is in or out, and why, instead of printing it")
 	flags.BoolVar(&f.onlyExcluded, "only-excluded", false, "take what the filters leave out instead of what they let in")
+	flags.BoolVar(&f.showSecrets, "show-secrets", false, "print the values of Secrets")
 	_ = command.MarkFlagDirname("output-dir")
 	return command
 }
 
 func (f *renderFlags) render(streams Streams, release *payload.Payload) error {
 	manifests := f.choose(release)
+	f.warnOfMasks(streams.Err, manifests)
 	switch {
 	case f.format == asJSON:
 		return f.format.print(streams.Out, f.info(release, manifests), nil)
@@ -84,6 +93,14 @@ func (f *renderFlags) render(streams Streams, release *payload.Payload) error {
 		return writeFolder(f.folder, manifests, documents(release), streams.Err)
 	default:
 		return writeStream(streams.Out, manifests)
+	}
+}
+
+// warnOfMasks says that what is printed is not all there is: who applies it would make
+// Secrets of asterisks.
+func (f *renderFlags) warnOfMasks(out io.Writer, manifests []rendered) {
+	if !f.explain && slices.ContainsFunc(manifests, func(m rendered) bool { return m.isMasked }) {
+		fmt.Fprintln(out, "warning: the values of Secrets are printed as ***: --show-secrets prints them")
 	}
 }
 
@@ -102,20 +119,35 @@ func documents(release *payload.Payload) map[string]int {
 // A rendered manifest is one to print, and why it is left out if it is.
 type rendered struct {
 	*payload.Manifest
+	object    map[string]any // what is printed of it
+	isMasked  bool
 	exclusion *payload.Exclusion
 }
+
+// rendered is a manifest with no more of its secrets than may be shown.
+func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion) rendered {
+	r := rendered{Manifest: m, object: m.Object().Object, exclusion: exclusion}
+	if !f.showSecrets {
+		r.object = fields.Mask(r.object)
+		r.isMasked = !reflect.DeepEqual(r.object, m.Object().Object)
+	}
+	return r
+}
+
+// YAML is what is printed, its keys in order.
+func (m rendered) YAML() ([]byte, error) { return yaml.Marshal(m.object) }
 
 // choose takes the manifests to print, in the order of the release.
 func (f *renderFlags) choose(release *payload.Payload) []rendered {
 	var chosen []rendered
 	if !f.onlyExcluded {
 		for _, m := range release.Manifests {
-			chosen = append(chosen, rendered{Manifest: m})
+			chosen = append(chosen, f.rendered(m, nil))
 		}
 	}
 	if f.onlyExcluded || f.explain {
 		for i, left := range release.Excluded {
-			chosen = append(chosen, rendered{Manifest: left.Manifest, exclusion: &release.Excluded[i]})
+			chosen = append(chosen, f.rendered(left.Manifest, &release.Excluded[i]))
 		}
 	}
 	slices.SortStableFunc(chosen, func(a, b rendered) int { return payload.InOrder(a.Manifest, b.Manifest) })
@@ -219,7 +251,7 @@ func (f *renderFlags) info(release *payload.Payload, manifests []rendered) rende
 			entry.Excluded = &exclusionInfo{Filter: m.exclusion.Filter, Reason: m.exclusion.Reason}
 		}
 		if !f.explain {
-			entry.Manifest = m.Object().Object
+			entry.Manifest = m.object
 		}
 		info.Manifests = append(info.Manifests, entry)
 	}

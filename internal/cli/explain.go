@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/lint"
+)
+
+// ruleInfo is a rule for machines.
+type ruleInfo struct {
+	ID       string        `json:"id"`
+	Severity lint.Severity `json:"severity"`
+	Summary  string        `json:"summary"`
+	Page     string        `json:"page"` // in Markdown
+}
+
+func newExplain(streams Streams) *cobra.Command {
+	var format output
+	command := &cobra.Command{
+		Use:   "explain [RULE...]",
+		Short: "Say what a rule of lint means, and how to mend what it finds",
+		Long: `Print the page of a rule: what it looks for, why, an example, and how to mend what
+it finds. Without a rule, list all of them.`,
+		Example: `  runlevel explain
+  runlevel explain stale-delete`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: cobra.FixedCompletions(ruleIDs(), cobra.ShellCompDirectiveNoFileComp),
+		RunE: func(_ *cobra.Command, args []string) error {
+			rules, err := findRules(args)
+			if err != nil {
+				return misuse{err}
+			}
+			var infos []ruleInfo
+			for _, rule := range rules {
+				infos = append(infos, ruleInfo{rule.ID, rule.Severity, rule.Summary, lint.Explain(rule)})
+			}
+			return format.print(streams.Out, infos, func(out io.Writer) error { return printRules(out, infos, len(args) == 0) })
+		},
+	}
+	addOutput(command, &format)
+	return command
+}
+
+// findRules are those of some names, and all of them if there is no name.
+func findRules(ids []string) ([]lint.Rule, error) {
+	if len(ids) == 0 {
+		return lint.Rules(), nil
+	}
+	var rules []lint.Rule
+	for _, id := range ids {
+		rule, found := lint.FindRule(id)
+		if !found {
+			return nil, fmt.Errorf("there is no rule %q%s", id, lint.DidYouMean(id))
+		}
+		rules = append(rules, rule)
+	}
+	return rules, nil
+}
+
+func printRules(out io.Writer, rules []ruleInfo, isList bool) error {
+	var text strings.Builder
+	for i, rule := range rules {
+		switch {
+		case isList:
+			fmt.Fprintf(&text, "%-26s %-8s %s\n", rule.ID, rule.Severity, rule.Summary)
+		case i > 0:
+			text.WriteString("\n" + rule.Page)
+		default:
+			text.WriteString(rule.Page)
+		}
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}

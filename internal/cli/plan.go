@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/plan/show"
+)
+
+// asMarkdown is the format of comments on pull requests.
+const asMarkdown output = "markdown"
+
+// planFlags are the flags of runlevel plan.
+type planFlags struct {
+	release         releaseFlags
+	previousVersion string
+	previousImage   string
+	format          output
+	all             bool
+	exitCode        bool
+}
+
+func newPlan(streams Streams) *cobra.Command {
+	var f planFlags
+	command := &cobra.Command{
+		Use:   "plan OLD NEW",
+		Short: "Say what an update from one release to another does",
+		Long: `Say what an update from one release to another does, object by object and in
+order: what is created, changed and deleted; and first what needs attention: objects
+that are left behind because nothing deletes them, changes that an API server refuses,
+versions and fields that a CustomResourceDefinition no longer has, tombstones of what
+never was there.
+
+  +  created          -  deleted, by itself or with its Namespace, definition or owner
+  ~  changed          !  left behind in the cluster
+  =  unchanged        ?  to be deleted, and never there        .  gone already
+
+Both releases are read with the same flags, as those of one cluster. With
+--capabilities, what OLD has stays enabled in NEW, as in an update. Nothing is read
+from a cluster: what somebody has changed there, a plan does not know. The values of
+Secrets are never shown.
+
+Exit codes: 0, whatever the plan is; with --exit-code 1 when there is a difference; 2
+when a release can't be read.
+
+OLD and NEW are each a SOURCE: ` + sourceHelp,
+		Example: `  # What will the update do to a cluster of this profile?
+  runlevel plan ./4.20 ./4.21 --profile self-managed-high-availability
+
+  # In a pull request: before and after, as a comment
+  runlevel plan main/manifests manifests -o markdown > comment.md
+
+  # Two images; is there anything to review at all?
+  runlevel plan registry.example/shop:1.3.2 registry.example/shop:1.4.0 --exit-code
+
+  # What is left behind?
+  runlevel plan ./old ./new -o json | jq -r '.absent[] | select(.action == "dropped") | .tombstone'`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeSources,
+		RunE: func(command *cobra.Command, args []string) error {
+			return f.run(command.Context(), args[0], args[1], streams)
+		},
+	}
+	addReleaseFlags(command, &f.release)
+	addOutput(command, &f.format, asText, asJSON, asYAML, asMarkdown)
+	flags := command.Flags()
+	flags.Lookup("release-version").Usage = "the version of NEW, if it does not say it itself"
+	flags.Lookup("release-image").Usage = "the image of NEW, for templates (default: NEW, if it is an image)"
+	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of OLD, if it does not say it itself")
+	flags.StringVar(&f.previousImage, "previous-image", "", "the image of OLD, for templates (default: OLD, if it is an image)")
+	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
+	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference")
+	_ = flags.MarkHidden("updating-from") // OLD is that
+	for _, name := range []string{"previous-version", "previous-image"} {
+		_ = command.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	return command
+}
+
+func (f *planFlags) run(ctx context.Context, oldRef, newRef string, streams Streams) error {
+	switch {
+	case f.release.updatingFrom != "":
+		return misuse{errors.New("--updating-from: a plan updates from OLD: what OLD has stays enabled, if --capabilities says what is")}
+	case filepath.Clean(oldRef) == filepath.Clean(newRef):
+		return misuse{fmt.Errorf("OLD and NEW are both %s: name two releases", newRef)}
+	}
+	old, next, err := f.read(ctx, oldRef, newRef, streams.Err)
+	if err != nil {
+		return err
+	}
+	p := plan.Compare(old, next)
+	if p.Update == plan.Downgrade {
+		fmt.Fprintf(streams.Err, "warning: OLD %s is version %s, and NEW %s is %s, which is older: are the two swapped?\n",
+			oldRef, old.Version, newRef, next.Version)
+	}
+	view := show.View{Plan: p, From: oldRef, To: newRef, All: f.all, Command: fmt.Sprintf("runlevel plan %s %s", oldRef, newRef)}
+	if err := f.print(streams.Out, view); err != nil {
+		return err
+	}
+	if f.exitCode && !p.IsEmpty() {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}
+
+func (f *planFlags) print(out io.Writer, view show.View) error {
+	write := view.Text
+	if f.format == asMarkdown {
+		write = view.Markdown
+	}
+	var whole bytes.Buffer // so that no half of a plan is taken for the whole
+	if err := f.format.print(&whole, view.Plan, write); err != nil {
+		return err
+	}
+	_, err := whole.WriteTo(out)
+	return err
+}
+
+// read reads both releases. If both are broken, both are told.
+func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io.Writer) (old, next *payload.Payload, err error) {
+	if _, err := f.release.options(); err != nil { // which are those of both
+		return nil, nil, err
+	}
+	if f.previousVersion != "" && !payload.IsVersion(f.previousVersion) {
+		return nil, nil, misuse{fmt.Errorf("--previous-version: %q is not a semantic version such as 1.2.3", f.previousVersion)}
+	}
+	before, after := f.release, f.release
+	before.version, before.image = f.previousVersion, f.previousImage
+	old, _, oldErr := before.loadAs(ctx, "the old release", oldRef, progress)
+	if ctx.Err() != nil {
+		return nil, nil, oldErr
+	}
+	if f.release.capabilities != "" {
+		after.before = old
+	}
+	next, problems, newErr := after.loadAs(ctx, "the new release", newRef, progress)
+	if err := errors.Join(oldErr, newErr); err != nil {
+		return nil, nil, err
+	}
+	warn(progress, problems) // those of the old one come too late for anybody
+	warn(progress, idleInBoth(f.release.idle(old), f.release.idle(next)))
+	return old, next, nil
+}
+
+// loadAs reads a release that must be in order, and says which one isn't.
+func (f *releaseFlags) loadAs(ctx context.Context, what, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	release, problems, err := f.parse(ctx, ref, progress)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if err := payload.Refuse(problems); err != nil {
+		return nil, nil, refused(what+" "+ref, err)
+	}
+	return release, problems, nil
+}
+
+// idleInBoth are the warnings about flags that have done nothing in either release. A
+// flag is for both: it may well have nothing to do in one of them.
+func idleInBoth(old, next []string) []string {
+	return slices.DeleteFunc(next, func(warning string) bool { return !slices.Contains(old, warning) })
+}
+
+// completeSources completes two of what is on disk.
+func completeSources(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return completeSource(command, args[min(1, len(args)):], toComplete)
+}

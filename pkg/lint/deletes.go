@@ -1,0 +1,177 @@
+package lint
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// These rules are about the delete annotation, and about objects that a payload has
+// more than once.
+
+// checkMisspeltDelete looks for keys that were meant to be the delete annotation.
+func checkMisspeltDelete(s *subject, r *reporter) error {
+	for _, m := range s.manifests {
+		for _, key := range sortedKeys(m.annotations) {
+			if key != payload.DeleteAnnotation && looksLikeDelete(key) {
+				r.field(m, annotation(key), `the annotation %s deletes nothing: write %s, or drop it`, key, payload.DeleteAnnotation)
+			}
+		}
+	}
+	return nil
+}
+
+// looksLikeDelete says whether a key is nearly the delete annotation: a few letters
+// off, or the right word below a domain that is nearly right.
+func looksLikeDelete(key string) bool {
+	if distance(strings.ToLower(strings.TrimSpace(key)), payload.DeleteAnnotation) <= 2 {
+		return true
+	}
+	domain, name, hasDomain := strings.Cut(strings.ToLower(key), "/")
+	if !hasDomain || !slices.Contains([]string{"delete", "deleted", "deletes", "deletion", "remove", "removed"}, name) {
+		return false
+	}
+	home, _, _ := strings.Cut(payload.DeleteAnnotation, "/")
+	return distance(domain, home) <= 4 || strings.HasSuffix(domain, "."+home) ||
+		slices.Contains([]string{"openshift.io", "runlevel.dev", "release.runlevel.dev"}, domain)
+}
+
+// distance is how many letters have to be changed, added or left out to make one text
+// of another. It is large, and not exact, where the lengths differ much.
+func distance(a, b string) int {
+	if gap := len(a) - len(b); gap > 8 || gap < -8 {
+		return 9
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// checkMisplacedDelete looks for the annotation anywhere but among the object's own.
+func checkMisplacedDelete(s *subject, r *reporter) error {
+	for _, m := range s.manifests {
+		if m.groupKind() == definitionKind && !m.isTombstone || !bytes.Contains(m.Text(), []byte(payload.DeleteAnnotation)) {
+			continue
+		}
+		for _, path := range keysNamed(payload.DeleteAnnotation, m.Object().Object, nil) {
+			if !slices.Equal(path, annotation(payload.DeleteAnnotation)) {
+				r.field(m, path, "%s stands in %s, where it deletes nothing: it belongs into metadata.annotations of the object itself",
+					payload.DeleteAnnotation, strings.Join(path[:len(path)-1], "."))
+			}
+		}
+	}
+	return nil
+}
+
+// keysNamed finds the paths of all keys of a name.
+func keysNamed(name string, value any, path []string) [][]string {
+	var found [][]string
+	switch value := value.(type) {
+	case map[string]any:
+		for _, key := range sortedKeys(value) {
+			below := append(slices.Clone(path), key)
+			if key == name {
+				found = append(found, below)
+			}
+			found = append(found, keysNamed(name, value[key], below)...)
+		}
+	case []any:
+		for i, item := range value {
+			found = append(found, keysNamed(name, item, append(slices.Clone(path), strconv.Itoa(i)))...)
+		}
+	}
+	return found
+}
+
+// valueAt is what stands at a path that keysNamed has found.
+func valueAt(value any, path []string) any {
+	for _, step := range path {
+		switch inside := value.(type) {
+		case map[string]any:
+			value = inside[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(inside) {
+				return nil
+			}
+			value = inside[i]
+		default:
+			return nil
+		}
+	}
+	return value
+}
+
+// checkDeleteNever looks for tombstones that no cluster ever gets.
+func checkDeleteNever(s *subject, r *reporter) error {
+	for _, m := range s.tombstones {
+		switch {
+		case !s.areTogether(m, m):
+			r.at(m, "its annotations leave it out of every cluster, so it deletes nothing: mend those that say for which profile, feature set or feature gate it is")
+		case s.profiles && !m.hasProfile():
+			r.at(m, "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", includePrefix)
+		}
+	}
+	for _, left := range s.Excluded {
+		if left.Filter == payload.ByMajorVersion && left.Manifest.IsTombstone() {
+			r.at(newManifest(left.Manifest), "it is for another major version than this release, so it deletes nothing: %s", left.Reason)
+		}
+	}
+	return nil
+}
+
+func checkDeleteCreateOnly(s *subject, r *reporter) error {
+	for _, m := range s.tombstones {
+		if strings.EqualFold(m.annotations[createOnly], "true") {
+			r.field(m, annotation(createOnly), "delete wins, and %s means nothing beside it", createOnly)
+		}
+	}
+	return nil
+}
+
+// checkCreatedAndDeleted compares each tombstone with the normal manifests of its
+// object, in whatever file.
+func checkCreatedAndDeleted(s *subject, r *reporter) error {
+	for _, m := range s.tombstones {
+		for _, other := range s.byID[m.id] {
+			if where, meet := s.together(m, other); meet && !other.isTombstone {
+				r.field(m, annotation(payload.DeleteAnnotation), "%s:%d creates it%s, so it is deleted and created without end: keep one of them", other.Path, other.Line, on(where))
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// checkDuplicate reports each manifest that meets an earlier one of the same object.
+func checkDuplicate(s *subject, r *reporter) error {
+	for _, m := range s.manifests {
+		for _, other := range s.byID[m.id] {
+			if other == m {
+				break
+			}
+			if where, meet := s.together(m, other); meet && m.isTombstone == other.isTombstone {
+				r.at(m, "the same object is in %s:%d%s: keep one of them, or let their annotations choose", other.Path, other.Line, on(where))
+				break
+			}
+		}
+	}
+	return nil
+}

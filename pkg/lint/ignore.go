@@ -1,0 +1,147 @@
+package lint
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// ignores are all that is said to be all right, and which of it was of use.
+type ignores struct {
+	byFile []*ignoring // of the configuration
+	inside map[string][]*ignoring
+	ran    map[string]bool // the rules that have looked
+	config Config
+	bad    []Finding
+}
+
+// An ignoring is one rule that is to be quiet about a manifest, or a file.
+type ignoring struct {
+	Ignore
+	at       Finding // where it is said
+	document int     // that it is about; 0 for all of the file
+	used     bool
+}
+
+func newIgnores(s *subject, ran map[string]bool) *ignores {
+	i := &ignores{inside: map[string][]*ignoring{}, ran: ran, config: s.config}
+	for _, ignore := range s.config.Ignore {
+		i.add(&ignoring{Ignore: ignore, at: Finding{File: s.config.file, Line: ignore.line, In: InConfig}}, true)
+	}
+	for _, file := range s.Files {
+		i.addComments(file.Path, 0, 1, file.Head)
+	}
+	for _, m := range s.manifests {
+		i.addComments(m.Path, m.Document, m.TextLine(), m.Text())
+	}
+	return i
+}
+
+// add adds one, if it is one that says what it must.
+func (i *ignores) add(one *ignoring, fromConfig bool) {
+	wrong := ""
+	if _, known := FindRule(one.Rule); one.Rule == "" {
+		wrong = "which rule is to be quiet? Write its name, and a reason"
+	} else if !known {
+		wrong = fmt.Sprintf("there is no rule %q%s", one.Rule, DidYouMean(one.Rule))
+	} else if strings.TrimSpace(one.Reason) == "" {
+		wrong = fmt.Sprintf("why is %s to be quiet here? Write a reason behind it", one.Rule)
+	}
+	if wrong != "" {
+		bad := one.at
+		bad.Rule, bad.Message = "bad-ignore", wrong
+		i.bad = append(i.bad, bad)
+		return
+	}
+	if fromConfig {
+		i.byFile = append(i.byFile, one)
+	} else {
+		i.inside[one.at.File] = append(i.inside[one.at.File], one)
+	}
+}
+
+// ignoreComment is how a manifest says that it is all right.
+var ignoreComment = regexp.MustCompile(`#\s*runlevel:ignore\b[ \t]*(\S*)[ \t]*(.*)`)
+
+// addComments finds the comments in a text that begins in some line of its file.
+func (i *ignores) addComments(file string, document, line int, text []byte) {
+	if !bytes.Contains(text, []byte("runlevel:ignore")) {
+		return
+	}
+	for _, at := range ignoreComment.FindAllSubmatchIndex(text, -1) {
+		end := at[1]
+		if document > 0 && !payload.IsComment(text, at[0], end) {
+			continue
+		}
+		said := Ignore{Rule: string(text[at[2]:at[3]]), Reason: strings.TrimSpace(string(text[at[4]:at[5]]))}
+		where := Finding{File: file, Line: line + bytes.Count(text[:at[0]], []byte("\n")), Document: document}
+		i.add(&ignoring{Ignore: said, at: where, document: document}, false)
+	}
+}
+
+// suppress says why a finding does not count; nil if it does.
+func (i *ignores) suppress(f Finding) *Suppression {
+	var why *Suppression
+	try := func(one *ignoring) {
+		if one.covers(f) {
+			one.used = true
+			why = &Suppression{Reason: one.Reason, File: one.at.File, Line: one.at.Line, In: one.at.In}
+		}
+	}
+	if f.In == InPayload { // which has comments that nobody can change any more
+		for _, one := range i.inside[f.File] {
+			try(one)
+		}
+	}
+	for _, one := range i.byFile {
+		try(one)
+	}
+	return why
+}
+
+// covers says whether it is about a finding.
+func (i *ignoring) covers(f Finding) bool {
+	isElsewhere := i.document > 0 && f.Document > 0 && i.document != f.Document
+	if i.Rule != f.Rule || isElsewhere || i.Object != "" && i.Object != f.Object {
+		return false
+	}
+	if i.document > 0 || i.File == "" {
+		return true
+	}
+	matchesPath, _ := path.Match(i.File, f.File)
+	matchesName, _ := path.Match(i.File, path.Base(f.File))
+	return matchesPath || matchesName
+}
+
+// findings are about what ignores nothing, or can't be meant.
+func (i *ignores) findings() []Finding {
+	var found []Finding
+	tell := func(id string, f Finding) {
+		rule, _ := FindRule(id)
+		if severity := i.config.severity(rule); severity != Off {
+			f.Rule, f.Severity = id, severity
+			found = append(found, f)
+		}
+	}
+	for _, bad := range i.bad {
+		tell(bad.Rule, bad)
+	}
+	unused := func(all []*ignoring) {
+		for _, one := range all {
+			if !one.used && i.ran[one.Rule] {
+				f := one.at
+				f.Message = fmt.Sprintf("%s finds nothing here any more: drop the comment or entry that ignores it", one.Rule)
+				tell("unused-ignore", f)
+			}
+		}
+	}
+	unused(i.byFile)
+	for _, file := range sortedKeys(i.inside) {
+		unused(i.inside[file])
+	}
+	return found
+}

@@ -1,0 +1,110 @@
+package lint
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// These rules are about files and how they are called.
+
+// checkFileName looks for files whose place is only that of their letters. A folder
+// where no file has a level is one of plain manifests.
+func checkFileName(s *subject, r *reporter) error {
+	isNamed := func(file string) bool { return graph.ParseName(path.Base(file)).IsKnown() }
+	var unnamed []string
+	for _, file := range s.Files {
+		if !isNamed(file.Path) {
+			unnamed = append(unnamed, file.Path)
+		}
+	}
+	for _, file := range unnamed {
+		r.file(file, 0, "the name says neither level nor component, so that it is applied alone, one after the other: call it 0000_LEVEL_COMPONENT_%s", path.Base(file))
+	}
+	return nil
+}
+
+// checkLevelWidth looks for levels whose order as text is not that of their numbers.
+func checkLevelWidth(s *subject, r *reporter) error {
+	count := map[int]int{}
+	for _, file := range s.Files {
+		count[len(levelOf(file.Path))]++
+	}
+	usual := 0 // digits
+	for width, files := range count {
+		if width > 0 && (files > count[usual] || usual == 0 || files == count[usual] && width < usual) {
+			usual = width
+		}
+	}
+	for _, file := range s.Files {
+		if level := levelOf(file.Path); level != "" && len(level) != usual {
+			r.file(file.Path, 0, "the level %s has %d digits, and others have %d; they are compared as text, so write %s", level, len(level), usual, padded(level, usual))
+		}
+	}
+	return nil
+}
+
+func levelOf(file string) string { return graph.ParseName(path.Base(file)).Level }
+
+// padded is a number with as many digits as asked for, if it has no more by itself.
+func padded(level string, digits int) string {
+	number := strings.TrimLeft(level, "0")
+	return strings.Repeat("0", max(0, digits-len(number))) + number
+}
+
+// checkSplitComponent looks for components that come back after others: they are in
+// both folders, or in two spellings that are sorted apart.
+func checkSplitComponent(s *subject, r *reporter) error {
+	last := map[graph.Name]int{}
+	for i, file := range s.Files {
+		name := graph.ParseName(path.Base(file.Path))
+		if !name.IsKnown() {
+			continue
+		}
+		if before, seen := last[name]; seen && before != i-1 {
+			r.file(file.Path, 0, "%s has files of level %s up to %s, and others come between: they are two pieces, of which the other may run side by side with them; name them so that they stand together",
+				name.Component, name.Level, s.Files[before].Path)
+		}
+		last[name] = i
+	}
+	return nil
+}
+
+// almostManifests are endings of names that show that a file was meant to be read, or
+// to be put away.
+var almostManifests = []string{
+	".yaml~", ".yml~", ".json~", ".yaml.bak", ".yml.bak", ".yaml.orig", ".yml.orig", ".yaml.old", ".yml.old",
+	".yaml.tmpl", ".yml.tmpl", ".yaml.swp", ".yml.swp", ".yam", ".ymal", ".yaml ", ".yml ", ".yamll", ".jsn",
+	".yaml.disabled", ".yml.disabled", ".yaml.txt", ".yml.txt",
+}
+
+func checkIgnoredFile(s *subject, r *reporter) error {
+	for _, file := range s.Ignored {
+		name := path.Base(file)
+		lower := strings.ToLower(name)
+		isMeant := slices.ContainsFunc(almostManifests, func(end string) bool { return strings.HasSuffix(lower, end) })
+		if isMeant || slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(lower)) || graph.ParseName(name).IsKnown() {
+			r.file(file, 0, "it is not read: only files whose names end in .yaml, .yml or .json are, and no folders; rename it, or take it out of the release")
+		}
+	}
+	return nil
+}
+
+func checkEmptyDocument(s *subject, r *reporter) error {
+	broken := map[string]bool{}
+	for _, p := range s.problems {
+		broken[p.File] = true
+	}
+	for _, file := range s.Files {
+		if file.Documents == 0 && !broken[file.Path] {
+			r.file(file.Path, 0, "there is no manifest in it: was it cut off, or has all of it become a comment?")
+			continue
+		}
+		for _, line := range file.Empty {
+			r.file(file.Path, line, `there is nothing between two "---": was a manifest cut off, or has it become a comment?`)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// These rules are about deletes that take something away from what still needs it.
+
+func checkInsideDeletedNamespace(s *subject, r *reporter) error {
+	for _, holder := range s.tombstones {
+		if holder.groupKind() != namespaceKind {
+			continue
+		}
+		for _, m := range s.inside[holder.id.Name] {
+			if where, meet := s.together(m, holder); meet && !m.isTombstone {
+				r.field(m, []string{"metadata", "namespace"}, "%s:%d deletes its Namespace with all that is inside%s: move it, or drop it", holder.Path, holder.Line, on(where))
+			}
+		}
+	}
+	return nil
+}
+
+func checkOfDeletedDefinition(s *subject, r *reporter) error {
+	for _, definition := range s.tombstones {
+		for _, m := range s.resourcesOf(definition) {
+			if where, meet := s.together(m, definition); meet && !m.isTombstone {
+				r.field(m, []string{"kind"}, "%s:%d deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it", definition.Path, definition.Line, m.kind.Kind, on(where))
+			}
+		}
+	}
+	return nil
+}
+
+// resourcesOf are the custom resources of a CustomResourceDefinition. A tombstone may
+// say no more than its name, which has the plural of the kind: then the previous
+// payload says the kind, or it is guessed as Kubernetes does.
+func (s *subject) resourcesOf(definition *manifest) []*manifest {
+	if definition.groupKind() != definitionKind {
+		return nil
+	}
+	for _, d := range s.sameIn(definition) {
+		kind := schema.GroupKind{Group: d.text("spec", "group"), Kind: d.text("spec", "names", "kind")}
+		if kind.Kind != "" {
+			return s.byKind[kind]
+		}
+	}
+	var found []*manifest
+	for _, kind := range s.kindsByPlural()[definition.id.Name] {
+		found = append(found, s.byKind[kind]...)
+	}
+	return found
+}
+
+// kindsByPlural are the kinds of the payload by the name that their
+// CustomResourceDefinition would have.
+func (s *subject) kindsByPlural() map[string][]schema.GroupKind {
+	if s.plurals == nil {
+		s.plurals = map[string][]schema.GroupKind{}
+		for kind := range s.byKind {
+			plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
+			name := plural.GroupResource().String()
+			s.plurals[name] = append(s.plurals[name], kind)
+		}
+	}
+	return s.plurals
+}
+
+// sameIn are the manifests that say what an object is: itself, and those of the
+// previous payload. Tombstones often say no more than a name.
+func (s *subject) sameIn(m *manifest) []*manifest {
+	found := []*manifest{m}
+	if s.previous != nil {
+		found = append(found, s.previous.byID[m.id]...)
+	}
+	return found
+}
+
+// callers are the objects that make the API server call a Service.
+var callers = []schema.GroupKind{
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
+	apiServiceKind,
+	definitionKind,
+}
+
+// checkBackendDeleted looks for Services, or what is behind them, that go while the
+// API server still calls them. Then it refuses what it was to ask them about.
+func checkBackendDeleted(s *subject, r *reporter) error {
+	if len(s.tombstones) == 0 {
+		return nil
+	}
+	for _, kind := range callers {
+		for _, caller := range s.byKind[kind] {
+			for _, backend := range s.backendsOf(caller) {
+				reportBackend(s, r, caller, backend)
+			}
+		}
+	}
+	for _, caller := range s.dropped() { // which stays in the cluster
+		if slices.Contains(callers, caller.groupKind()) {
+			for _, backend := range s.backendsOf(caller) {
+				reportBackend(s, r, caller, backend)
+			}
+		}
+	}
+	return nil
+}
+
+// reportBackend reports the first tombstone that takes a caller's backend away too
+// early.
+func reportBackend(s *subject, r *reporter, caller *manifest, backend types.NamespacedName) {
+	for _, killer := range s.killers(backend) {
+		where, meet := s.together(caller, killer)
+		if !meet || caller.isTombstone && before(caller, killer) {
+			continue
+		}
+		switch {
+		case caller.isPrevious:
+			r.at(killer, "it takes away the Service %s that %s calls, which the payload has dropped without a tombstone%s: delete that first", backend, caller.id, on(where))
+		case caller.isTombstone:
+			r.at(killer, "it takes away the Service %s that %s still calls: that is deleted in %s:%d, which is not sure to come before%s", backend, caller.id, caller.Path, caller.Line, on(where))
+		default:
+			r.at(killer, "it takes away the Service %s that %s calls (%s:%d)%s: delete that first, or keep this", backend, caller.id, caller.Path, caller.Line, on(where))
+		}
+		return
+	}
+}
+
+// backendsOf are the Services that the API server calls because of an object.
+func (s *subject) backendsOf(caller *manifest) []types.NamespacedName {
+	var found []types.NamespacedName
+	for _, m := range s.sameIn(caller) {
+		found = append(found, graph.CalledServices(m.Object())...)
+		if name := m.text("spec", "conversion", "webhook", "clientConfig", "service", "name"); name != "" {
+			namespace := m.text("spec", "conversion", "webhook", "clientConfig", "service", "namespace")
+			found = append(found, types.NamespacedName{Namespace: namespace, Name: name})
+		}
+	}
+	slices.SortFunc(found, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
+	return slices.Compact(found)
+}
+
+// killers are the tombstones that leave a Service without anybody to answer: its own,
+// that of its Namespace, and that of the last workload behind it.
+func (s *subject) killers(service types.NamespacedName) []*manifest {
+	id := payload.ID{Kind: "Service", Namespace: service.Namespace, Name: service.Name}
+	var found []*manifest
+	for _, m := range slices.Concat(s.namespaces(service.Namespace), s.byID[id]) {
+		if m.isTombstone {
+			found = append(found, m)
+		}
+	}
+	var serving, deleted []*manifest
+	for _, definition := range s.allOf(id) {
+		for _, m := range s.inside[service.Namespace] {
+			switch {
+			case !s.selects(definition, m):
+			case m.isTombstone:
+				deleted = append(deleted, m)
+			default:
+				serving = append(serving, m)
+			}
+		}
+	}
+	if len(serving) == 0 {
+		found = append(found, deleted...)
+	}
+	return found
+}
+
+// allOf are the manifests of an object, in the previous payload too.
+func (s *subject) allOf(id payload.ID) []*manifest {
+	if s.previous == nil {
+		return s.byID[id]
+	}
+	return slices.Concat(s.byID[id], s.previous.byID[id])
+}
+
+// selects says whether a Service leads to the pods of a workload.
+func (s *subject) selects(service, m *manifest) bool {
+	return isWorkload(m) && slices.ContainsFunc(s.sameIn(m), func(same *manifest) bool {
+		return graph.Selects(service.Object(), same.Object())
+	})
+}
+
+// isWorkload says whether an object makes pods.
+func isWorkload(m *manifest) bool {
+	switch m.kind.Group {
+	case "apps":
+		return slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet", "ReplicaSet"}, m.kind.Kind)
+	case "batch":
+		return m.kind.Kind == "Job" || m.kind.Kind == "CronJob"
+	default:
+		return false
+	}
+}
+
+// ownedByKubernetes are the Namespaces of every cluster.
+var ownedByKubernetes = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+
+func checkProtectedNamespace(s *subject, r *reporter) error {
+	for _, m := range s.tombstones {
+		if m.groupKind() == namespaceKind && slices.Contains(ownedByKubernetes, m.id.Name) {
+			r.at(m, "every cluster has this Namespace, and no release owns it: drop the tombstone")
+		}
+	}
+	return nil
+}
+
+func checkDeleteInsideDeleted(s *subject, r *reporter) error {
+	for _, holder := range s.tombstones {
+		if holder.groupKind() != namespaceKind {
+			continue
+		}
+		for _, m := range s.inside[holder.id.Name] {
+			if m.isTombstone && s.areTogether(m, holder) {
+				r.at(m, "%s:%d deletes its Namespace, and this with it: it can go", holder.Path, holder.Line)
+			}
+		}
+	}
+	return nil
+}
+
+func checkDeleteAfterDefinition(s *subject, r *reporter) error {
+	for _, definition := range s.tombstones {
+		for _, m := range s.resourcesOf(definition) {
+			if !m.isTombstone || !s.areTogether(m, definition) || before(m, definition) {
+				continue
+			}
+			when := "may do so first"
+			if before(definition, m) {
+				when = "does so first"
+			}
+			r.at(m, "%s:%d deletes its CustomResourceDefinition, and %s, so that this goes unseen with all others of its kind: give this the lower level, or the name that comes first", definition.Path, definition.Line, when)
+		}
+	}
+	return nil
+}

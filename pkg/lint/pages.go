@@ -1,0 +1,64 @@
+package lint
+
+import (
+	"embed"
+	"fmt"
+	"path"
+	"strings"
+
+	"golang.org/x/tools/txtar"
+)
+
+// The pages are archives of text: what a rule is about, in the comment; a payload that
+// it fires on, in bad/ and, of the release before, bad.previous/; what it says, in
+// want; and more payloads that tests look at.
+//
+//go:embed rules/*.txtar
+var pages embed.FS
+
+// page is the archive of a rule.
+func page(rule Rule) *txtar.Archive {
+	text, err := pages.ReadFile("rules/" + rule.ID + ".txtar")
+	if err != nil {
+		return &txtar.Archive{}
+	}
+	return txtar.Parse(text)
+}
+
+// Explain is the page of a rule in Markdown: what it looks for, why, an example, and
+// how to mend it.
+func Explain(rule Rule) string {
+	var out strings.Builder
+	archive := page(rule)
+	fmt.Fprintf(&out, "## %s\n\n**%s**", rule.ID, rule.Severity)
+	if rule.needs != nothing {
+		fmt.Fprintf(&out, ", needs %s", rule.needs)
+	}
+	fmt.Fprintf(&out, ". %s\n\n%s\n", rule.Summary, strings.TrimSpace(string(archive.Comment)))
+	for _, file := range archive.Files {
+		folder, name, _ := strings.Cut(file.Name, "/")
+		switch folder {
+		case "bad.previous":
+			name += " of the previous payload"
+		case "bad":
+		case "want":
+			fmt.Fprintf(&out, "\n```\n%s```\n", file.Data)
+			continue
+		default:
+			continue
+		}
+		fmt.Fprintf(&out, "\n%s:\n\n```%s\n%s```\n", name, language(name), file.Data)
+	}
+	return out.String()
+}
+
+// language is that of a file, for those who colour it.
+func language(name string) string {
+	name, _, _ = strings.Cut(name, " ")
+	switch ending := strings.TrimPrefix(path.Ext(name), "."); ending {
+	case "yaml", "json":
+		return ending
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,259 @@
+package lint
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/plan"
+)
+
+// A manifest is one of a payload, with what rules ask for again and again.
+type manifest struct {
+	*payload.Manifest
+	id          payload.ID
+	kind        schema.GroupVersionKind
+	annotations map[string]string
+	isTombstone bool
+	isPrevious  bool // of the release before
+
+	choices *string // see chosenBy
+
+	rank int // in the order of an update: what has a lower one is done before
+	node int // of the graph: two of one node are done one after the other
+	task int
+}
+
+// groupKind is the kind without its version.
+func (m *manifest) groupKind() schema.GroupKind { return m.kind.GroupKind() }
+
+// get is a field of the object, nil if it is not there.
+func (m *manifest) get(path ...string) any {
+	value, _, _ := unstructured.NestedFieldNoCopy(m.Object().Object, path...)
+	return value
+}
+
+// text is a field of the object that is a text.
+func (m *manifest) text(path ...string) string {
+	text, _ := m.get(path...).(string)
+	return text
+}
+
+// where says in which file a manifest stands.
+func (m *manifest) where() string {
+	if m.isPrevious {
+		return "the previous " + m.Path
+	}
+	return m.Path
+}
+
+// An index finds manifests of a payload.
+type index struct {
+	*payload.Payload
+	manifests  []*manifest
+	normal     []*manifest
+	tombstones []*manifest
+	byID       map[payload.ID][]*manifest
+	byKind     map[schema.GroupKind][]*manifest
+	inside     map[string][]*manifest           // by namespace
+	excluded   map[payload.ID]bool              // what filters have left out
+	defines    map[schema.GroupKind][]*manifest // CustomResourceDefinitions by what they define
+}
+
+// The kinds that rules know by name.
+var (
+	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
+	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	serviceKind    = schema.GroupKind{Kind: "Service"}
+	accountKind    = schema.GroupKind{Kind: "ServiceAccount"}
+	jobKind        = schema.GroupKind{Group: "batch", Kind: "Job"}
+	apiServiceKind = schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}
+)
+
+func newIndex(p *payload.Payload, isPrevious bool) *index {
+	x := &index{
+		Payload: p, byID: map[payload.ID][]*manifest{}, byKind: map[schema.GroupKind][]*manifest{},
+		inside: map[string][]*manifest{}, excluded: map[payload.ID]bool{}, defines: map[schema.GroupKind][]*manifest{},
+	}
+	for i, m := range p.Manifests {
+		entry := newManifest(m)
+		entry.isPrevious, entry.task = isPrevious, i
+		x.add(entry)
+	}
+	for _, left := range p.Excluded {
+		x.excluded[left.Manifest.ID()] = true
+	}
+	x.order()
+	return x
+}
+
+func newManifest(m *payload.Manifest) *manifest {
+	return &manifest{
+		Manifest: m, id: m.ID(), kind: m.GroupVersionKind(),
+		annotations: m.Object().GetAnnotations(), isTombstone: m.IsTombstone(),
+	}
+}
+
+func (x *index) add(m *manifest) {
+	x.manifests = append(x.manifests, m)
+	if m.isTombstone {
+		x.tombstones = append(x.tombstones, m)
+	} else {
+		x.normal = append(x.normal, m)
+	}
+	x.byID[m.id] = append(x.byID[m.id], m)
+	x.byKind[m.groupKind()] = append(x.byKind[m.groupKind()], m)
+	if m.id.Namespace != "" {
+		x.inside[m.id.Namespace] = append(x.inside[m.id.Namespace], m)
+	}
+	if m.groupKind() == definitionKind && m.text("spec", "names", "kind") != "" {
+		defined := schema.GroupKind{Group: m.text("spec", "group"), Kind: m.text("spec", "names", "kind")}
+		x.defines[defined] = append(x.defines[defined], m)
+	}
+}
+
+// order ranks manifests by the graph of an update. Its nodes stand in rows, and all of
+// a row are done before any of the next, so the row says what is before what.
+func (x *index) order() {
+	g := graph.Build(x.Manifests, graph.Options{Mode: graph.Update})
+	ranks := make([]int, len(g.Nodes))
+	for i, node := range g.Nodes { // nodes stand behind those they wait for
+		for _, before := range node.In {
+			ranks[i] = max(ranks[i], ranks[before]+1)
+		}
+		for _, task := range node.Tasks {
+			x.manifests[task].rank, x.manifests[task].node = ranks[i], i
+		}
+	}
+}
+
+// before says whether an update is sure to do one manifest before another.
+func before(a, b *manifest) bool {
+	return a.rank < b.rank || a.node == b.node && a.task < b.task
+}
+
+// namespaces are the Namespace objects of a name.
+func (x *index) namespaces(name string) []*manifest {
+	return x.byID[payload.ID{Kind: "Namespace", Name: name}]
+}
+
+// A subject is what is linted.
+type subject struct {
+	*index
+	ctx      context.Context
+	problems []payload.Problem
+	previous *index // nil if there is none
+	config   Config
+	update   *plan.Plan // from the previous payload; nil if there is none
+	met      map[[2]string]meeting
+	plurals  map[string][]schema.GroupKind // see kindsByPlural
+	prepared map[*manifest]*definition     // see definitionsOf
+	judged   *judgements                   // see judge
+	profiles bool                          // whether any manifest names a cluster profile
+}
+
+// A meeting is whether manifests of some annotations are on one cluster, and on which.
+type meeting struct {
+	where payload.Filter
+	found bool
+}
+
+func newSubject(ctx context.Context, input Input) *subject {
+	s := &subject{
+		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config,
+		met: map[[2]string]meeting{}, prepared: map[*manifest]*definition{},
+	}
+	if input.Previous != nil {
+		s.previous = newIndex(input.Previous, true)
+		s.update = plan.Compare(input.Previous, input.Payload)
+	}
+	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
+	return s
+}
+
+const includePrefix = "include.release.openshift.io/"
+
+// hasProfile says whether a manifest is for some profiles only.
+func (m *manifest) hasProfile() bool {
+	for key := range m.annotations {
+		if strings.HasPrefix(key, includePrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// lacks says whether there is not what a rule needs.
+func (s *subject) lacks(n need) bool {
+	switch n {
+	case needsPrevious:
+		return s.previous == nil
+	case needsVersions:
+		return s.previous == nil || s.previous.Version == "" || s.Version == ""
+	case needsImages:
+		return len(s.Images) == 0
+	default:
+		return false
+	}
+}
+
+// isMinorUpdate says whether an update from the previous payload is more than a patch.
+func (s *subject) isMinorUpdate() bool {
+	from, err := version.ParseSemantic(s.previous.Version)
+	if err != nil {
+		return false
+	}
+	to, err := version.ParseSemantic(s.Version)
+	return err == nil && (from.Major() != to.Major() || from.Minor() != to.Minor())
+}
+
+// together says whether two manifests are applied to the same cluster, and to which.
+func (s *subject) together(a, b *manifest) (payload.Filter, bool) {
+	key := [2]string{a.chosenBy(), b.chosenBy()}
+	met, known := s.met[key]
+	if !known {
+		met.where, met.found = payload.Together(a.Manifest, b.Manifest)
+		s.met[key] = met
+	}
+	return met.where, met.found
+}
+
+// areTogether is together for those who don't ask where.
+func (s *subject) areTogether(a, b *manifest) bool {
+	_, found := s.together(a, b)
+	return found
+}
+
+// chosenBy are those annotations that choose clusters, and the kind, which matters to
+// some of them.
+func (m *manifest) chosenBy() string {
+	if m.choices == nil {
+		parts := []string{m.kind.Kind}
+		for key, value := range m.annotations {
+			if domain, _, _ := strings.Cut(key, "/"); strings.HasSuffix(domain, "release.openshift.io") {
+				parts = append(parts, key+"="+value)
+			}
+		}
+		slices.Sort(parts)
+		m.choices = new(strings.Join(parts, "\n"))
+	}
+	return *m.choices
+}
+
+// on says for which clusters something is so; "" for all of them.
+func on(where payload.Filter) string {
+	if text := where.String(); text != "" {
+		return " (on a cluster with " + text + ")"
+	}
+	return ""
+}
+
+// sortedKeys are the keys of a mapping in order.
+func sortedKeys[V any](fields map[string]V) []string { return slices.Sorted(maps.Keys(fields)) }

@@ -1,0 +1,168 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// These rules are about workloads, what they need to run, and what they operate.
+
+// account is the ServiceAccount of a workload.
+func account(m *manifest) payload.ID {
+	template := []string{"spec", "template", "spec", "serviceAccountName"}
+	if m.kind.Kind == "CronJob" {
+		template = append([]string{"spec", "jobTemplate"}, template...)
+	}
+	name := m.text(template...)
+	if name == "" {
+		name = "default"
+	}
+	return payload.ID{Kind: "ServiceAccount", Namespace: m.id.Namespace, Name: name}
+}
+
+func checkAccountDeleted(s *subject, r *reporter) error {
+	for _, m := range s.normal {
+		if !isWorkload(m) {
+			continue
+		}
+		for _, a := range s.byID[account(m)] {
+			if where, meet := s.together(m, a); meet && a.isTombstone {
+				r.at(a, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete the workload first", m.id, m.Path, m.Line, on(where))
+			}
+		}
+	}
+	return nil
+}
+
+// checkRBACDeletedFirst looks at tombstones of what lets workloads do their work, and
+// at when those workloads go themselves.
+func checkRBACDeletedFirst(s *subject, r *reporter) error {
+	var allowing []*manifest
+	for _, t := range s.tombstones {
+		if t.groupKind() == accountKind || isBinding(t) {
+			allowing = append(allowing, t)
+		}
+	}
+	if len(allowing) == 0 {
+		return nil
+	}
+	going := s.workloadsThatGo()
+	for _, t := range allowing {
+		reported := false
+		for _, allowed := range s.allowedBy(t) {
+			for _, w := range going[allowed] {
+				if reported = s.areTogether(t, w.last) && before(t, w.last); reported {
+					r.at(t, "%s needs it, and is only deleted later, by %s:%d: delete that first", w.id, w.last.Path, w.last.Line)
+					break
+				}
+			}
+			if reported {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// A goingWorkload is one that an update deletes, and the tombstone that does it.
+type goingWorkload struct {
+	*manifest
+	last *manifest
+}
+
+// workloadsThatGo finds them by their ServiceAccounts: those with a tombstone, and
+// those of the previous payload that a Namespace takes along.
+func (s *subject) workloadsThatGo() map[payload.ID][]goingWorkload {
+	found := map[payload.ID][]goingWorkload{}
+	add := func(m, last *manifest) {
+		found[account(m)] = append(found[account(m)], goingWorkload{m, last})
+	}
+	for _, t := range s.tombstones {
+		if isWorkload(t) {
+			for _, same := range s.sameIn(t) {
+				add(same, t)
+			}
+		}
+		if t.groupKind() == namespaceKind && s.previous != nil {
+			for _, m := range s.previous.inside[t.id.Name] {
+				if isWorkload(m) && !m.isTombstone {
+					add(m, t)
+				}
+			}
+		}
+	}
+	return found
+}
+
+func isBinding(m *manifest) bool {
+	return m.kind.Group == "rbac.authorization.k8s.io" && (m.kind.Kind == "RoleBinding" || m.kind.Kind == "ClusterRoleBinding")
+}
+
+// allowedBy are the ServiceAccounts that something gives rights to: a binding, or the
+// ServiceAccount itself.
+func (s *subject) allowedBy(m *manifest) []payload.ID {
+	if m.groupKind() == accountKind {
+		return []payload.ID{m.id}
+	}
+	var found []payload.ID
+	for _, same := range s.sameIn(m) {
+		subjects, _ := same.get("subjects").([]any)
+		for _, subject := range subjects {
+			fields, _ := subject.(map[string]any)
+			name, _ := fields["name"].(string)
+			namespace, _ := fields["namespace"].(string)
+			if fields["kind"] == "ServiceAccount" && name != "" {
+				id := payload.ID{Kind: "ServiceAccount", Namespace: namespace, Name: name}
+				if !slices.Contains(found, id) {
+					found = append(found, id)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// checkOperatorDeletedFirst looks for tombstones of operators that come before those
+// of what they operate, which then has nobody to clean up after it.
+func checkOperatorDeletedFirst(s *subject, r *reporter) error {
+	operands := map[string][]*manifest{}
+	for _, t := range s.tombstones {
+		if name := graph.ParseName(t.File()); name.IsKnown() && s.isOperand(t) {
+			operands[name.Component] = append(operands[name.Component], t)
+		}
+	}
+	for _, t := range s.tombstones {
+		if !isOperator(t) {
+			continue
+		}
+		component := graph.ParseName(t.File()).Component
+		for _, operand := range operands[component] {
+			if operand != t && s.areTogether(operand, t) && before(t, operand) {
+				r.at(t, "it operates %s, which is only deleted later, in %s:%d: delete that first, and this in a later release, or the cleaning up is left undone", operand.id, operand.Path, operand.Line)
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// isOperator says whether a workload operates others, as far as its name tells.
+func isOperator(m *manifest) bool {
+	return isWorkload(m) && m.groupKind() != jobKind && strings.Contains(m.id.Name, "operator")
+}
+
+// isOperand says whether something may have to be cleaned up by an operator: another
+// workload, or a custom resource.
+func (s *subject) isOperand(m *manifest) bool {
+	return isWorkload(m) && !isOperator(m) || s.isCustom(m.groupKind())
+}
+
+// isCustom says whether a payload defines a kind, in this release or the one before.
+func (s *subject) isCustom(kind schema.GroupKind) bool {
+	return len(s.defines[kind]) > 0 || s.previous != nil && len(s.previous.defines[kind]) > 0
+}
