@@ -111,6 +111,7 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 		cause = err
 	}
 	syntax := syntaxError(cause)
+	syntax.keepQuiet(text)
 	if hidden := bytes.IndexFunc(text, isControl); syntax.line == 0 && hidden >= 0 {
 		syntax.line = lineAt(text, int64(hidden))
 	}
@@ -151,6 +152,28 @@ func syntaxError(err error) *errSyntax {
 	}
 	line, _ := strconv.Atoi(found[1])
 	return &errSyntax{line: line, message: strings.Replace(message, found[0], "", 1)}
+}
+
+// What YAML's libraries say with a piece of the text, which may be a secret's value.
+var (
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+	invalidKey    = regexp.MustCompile(`^invalid map key: `)
+)
+
+// keepQuiet says the same without quoting the text.
+func (e *errSyntax) keepQuiet(text []byte) {
+	if found := unknownAnchor.FindStringSubmatch(e.message); found != nil {
+		e.message = `a value that begins with "*" stands for an anchor, and there is none of this name: put it in quotes if it is a text`
+		if at := bytes.Index(text, []byte("*"+found[1])); at >= 0 {
+			e.line = lineAt(text, int64(at))
+		}
+	}
+	if invalidKey.MatchString(e.message) {
+		e.message = "a key is a mapping or a list, and must be a text: put braces in quotes if they are one"
+		if at := bytes.Index(text, []byte("{{")); at >= 0 {
+			e.line = lineAt(text, int64(at))
+		}
+	}
 }
 
 // A converter makes values of nodes.

@@ -1,0 +1,115 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/runlevel/runlevel/internal/cli"
+)
+
+// hiddenValues are values of Secrets, one of them in base64, that nobody may see.
+var hiddenValues = []string{"pl4nted-one", "cGw0bnRlZC10d28tMg==", "pl4nted-three", "pl4nted-four", "cGw0bnRlZC1maXZl", "pl4nted-six"}
+
+// TestNoCommandTellsASecret runs every command that reads releases on some that have
+// Secrets: changed, new, gone, deleted, and wrong in ways that are told of.
+func TestNoCommandTellsASecret(t *testing.T) {
+	folder := t.TempDir()
+	secret := func(name, annotations, rest string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata:\n  name: %s\n  namespace: shop\n  annotations: {%s}\n%s", name, annotations, rest)
+	}
+	stringData := func(value string) string { return "stringData:\n  password: " + value + "\n" }
+	data := func(value string) string { return "data:\n  password: " + value + "\n" }
+	copied := func(value string) string {
+		return `kubectl.kubernetes.io/last-applied-configuration: '{"data":{"password":"` + value + `"}}'`
+	}
+	good := map[string]string{
+		"old/0000_50_web_01_changed.yaml":  secret("changed", copied(hiddenValues[0]), stringData(hiddenValues[2])),
+		"new/0000_50_web_01_changed.yaml":  secret("changed", copied(hiddenValues[3]), stringData(hiddenValues[5])),
+		"old/0000_50_web_02_data.yaml":     secret("data", "", data(hiddenValues[1])),
+		"new/0000_50_web_02_data.yaml":     secret("data", "", data(hiddenValues[4])),
+		"old/0000_50_web_03_dropped.yaml":  secret("dropped", "", stringData(hiddenValues[0])),
+		"new/0000_50_web_04_created.yaml":  secret("created", "", stringData(hiddenValues[2])),
+		"old/0000_50_web_05_deleted.yaml":  secret("deleted", "", stringData(hiddenValues[3])),
+		"new/0000_50_web_05_deleted.yaml":  secret("deleted", `release.openshift.io/delete: "true"`, stringData(hiddenValues[3])),
+		"old/0000_50_web_06_sealed.yaml":   secret("sealed", "", data(hiddenValues[1])+"immutable: true\n"),
+		"new/0000_50_web_06_sealed.yaml":   secret("sealed", "", data(hiddenValues[4])+"immutable: true\n"),
+		"old/0000_50_web_07_moved.yaml":    secret("moved", "", "stringData: {password: "+hiddenValues[0]+"}\n"),
+		"new/0000_50_web_07_moved.yaml":    secret("moved", "", "type: example.com/other\nstringData: {token: "+hiddenValues[0]+"}\n"),
+		"new/0000_50_web_08_recreate.yaml": secret("recreate", `runlevel.dev/recreate: "true"`, data(hiddenValues[4])),
+	}
+	bad := map[string]string{
+		"bad/0000_50_web_01_type.yaml":     secret("type", "", "data: ["+hiddenValues[0]+"]\n"),
+		"bad/0000_50_web_02_base64.yaml":   secret("base64", "", data(hiddenValues[0])),
+		"bad/0000_50_web_03_number.yaml":   secret("number", "", "data: {password: 12345678912345}\n"),
+		"bad/0000_50_web_04_twice.yaml":    secret("twice", "", stringData(hiddenValues[2])+"  password: "+hiddenValues[3]+"\n"),
+		"bad/0000_50_web_05_anchor.yaml":   secret("anchor", "", stringData("*"+hiddenValues[0])),
+		"bad/0000_50_web_06_flow.yaml":     secret("flow", "", stringData("{{"+hiddenValues[0]+"}}")),
+		"bad/0000_50_web_07_open.yaml":     secret("open", "", stringData(`"`+hiddenValues[0])),
+		"bad/0000_50_web_08_tag.yaml":      secret("tag", "", stringData("!"+hiddenValues[0]+" x")),
+		"bad/0000_50_web_09_annotate.yaml": secret("annotate", copied(hiddenValues[2])+", release.openshift.io/delete: yes", stringData(hiddenValues[3])),
+		"bad/0000_50_web_10_extra.yaml":    secret("extra", "", stringData(hiddenValues[3])+"passwords: "+hiddenValues[0]+"\n"),
+		"bad/0000_50_web_11_list.yaml":     "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, stringData: {a: " + hiddenValues[0] + "}}\n",
+		"bad/0000_50_web_12_key.yaml":      secret("key", "", stringData("a: "+hiddenValues[0]+": b")),
+		"bad/0000_50_web_13.json":          `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"json"},"stringData":{"a":` + hiddenValues[0] + `}}`,
+	}
+	for _, files := range []map[string]string{good, bad} {
+		for name, text := range files {
+			write(t, filepath.Join(folder, name), text)
+		}
+	}
+	old, next, broken := filepath.Join(folder, "old"), filepath.Join(folder, "new"), filepath.Join(folder, "bad")
+	for _, args := range [][]string{
+		{"render", next}, {"render", next, "-o", "json"}, {"render", next, "--explain"}, {"render", next, "--only-excluded"},
+		{"render", next, "--output-dir", filepath.Join(folder, "rendered")},
+		{"graph", next, "--manifests"}, {"graph", next, "-o", "json"}, {"graph", next, "-o", "dot"}, {"graph", next, "-o", "svg"}, {"graph", next, "-o", "mermaid"},
+		{"plan", old, next, "--all"}, {"plan", old, next, "-o", "json"}, {"plan", old, next, "-o", "yaml"}, {"plan", old, next, "-o", "markdown"},
+		{"plan", next, old}, {"plan", next, old, "-o", "markdown"},
+		{"lint", next, "--previous", old}, {"lint", next, "--previous", old, "-o", "json"}, {"lint", next, "--previous", old, "-o", "sarif"},
+		{"render", broken}, {"graph", broken}, {"plan", broken, next}, {"lint", broken}, {"lint", broken, "-o", "sarif"}, {"lint", next, "--previous", broken},
+	} {
+		var out, problems bytes.Buffer
+		code := cli.Run(context.Background(), args, cli.Streams{Out: &out, Err: &problems})
+		if said := out.String() + problems.String(); code < 0 || len(said) == 0 && !strings.Contains(strings.Join(args, " "), "only-excluded") {
+			t.Errorf("%v says nothing", args)
+		} else {
+			tellsNothing(t, args, said)
+		}
+	}
+	rendered, err := filepath.Glob(filepath.Join(folder, "rendered", "*"))
+	if err != nil || len(rendered) == 0 {
+		t.Fatal("nothing was rendered", err)
+	}
+	for _, file := range rendered {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tellsNothing(t, []string{file}, string(text))
+	}
+}
+
+func tellsNothing(t *testing.T, what []string, said string) {
+	t.Helper()
+	for _, value := range hiddenValues {
+		for line := range strings.Lines(said) {
+			if strings.Contains(line, value) {
+				t.Errorf("%v tells %s: %s", what, value, line)
+			}
+		}
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
