@@ -58,6 +58,9 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 		Example: `  # See it work: a control plane of its own, a sample release, nothing left behind
   runlevel demo
 
+  # What does an update do, and what does it leave behind?
+  runlevel plan ./old ./new
+
   # A control plane to try things on
   runlevel sandbox up --detach
   kubectl --kubeconfig "$(runlevel sandbox kubeconfig)" get nodes

@@ -34,3 +34,15 @@ func TestPicturesOfTheDocumentation(t *testing.T) {
 		}
 	}
 }
+
+// TestThePlanOfTheDocumentation compares the example with what is printed today.
+func TestThePlanOfTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/plan.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := "../../examples/removals/autoscaler/"
+	if printed := run(t, "plan", folder+"old", folder+"new"); !bytes.Contains(page, []byte(printed)) {
+		t.Errorf("docs/plan.md does not have what runlevel prints:\n%s", printed)
+	}
+}

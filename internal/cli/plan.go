@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,9 @@ Secrets are never shown.
 Exit codes: 0, whatever the plan is; with --exit-code 1 when there is a difference; 2
 when a release can't be read.
 
-OLD and NEW are each a SOURCE: ` + sourceHelp,
+OLD and NEW are each a SOURCE.
+
+` + sourceHelp,
 		Example: `  # What will the update do to a cluster of this profile?
   runlevel plan ./4.20 ./4.21 --profile self-managed-high-availability
 
@@ -63,7 +66,7 @@ OLD and NEW are each a SOURCE: ` + sourceHelp,
   runlevel plan registry.example/shop:1.3.2 registry.example/shop:1.4.0 --exit-code
 
   # What is left behind?
-  runlevel plan ./old ./new -o json | jq -r '.absent[] | select(.action == "dropped") | .tombstone'`,
+  runlevel plan ./old ./new -o json | jq -r '.absent[] | select(.action == "dropped") | "---\n" + .tombstone'`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeSources,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -136,8 +139,8 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 	before, after := f.release, f.release
 	before.version, before.image = f.previousVersion, f.previousImage
 	old, _, oldErr := before.loadAs(ctx, "the old release", oldRef, progress)
-	if ctx.Err() != nil {
-		return nil, nil, oldErr
+	if err := ctx.Err(); err != nil { // and there is no more to tell
+		return nil, nil, cmp.Or(oldErr, err)
 	}
 	if f.release.capabilities != "" {
 		after.before = old
