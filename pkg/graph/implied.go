@@ -38,8 +38,8 @@ var (
 // An index finds tasks by what others may need of them.
 type index struct {
 	kindOf     []schema.GroupKind // of each task; none for tombstones, which nothing needs
-	kinds      map[schema.GroupKind]int
-	namespaces map[string]int
+	kinds      map[schema.GroupKind][]int
+	namespaces map[string][]int
 	services   map[types.NamespacedName]int
 	workloads  map[string][]int               // by namespace
 	served     map[types.NamespacedName][]int // what servedBy found
@@ -61,11 +61,13 @@ func Dependencies(tasks []Task) []Dependency {
 				found = append(found, Dependency{Task: i, Needs: needs, Why: why})
 			}
 		}
-		crd, known := x.kinds[x.kindOf[i]]
-		need(crd, known, needsKind)
+		for _, crd := range x.kinds[x.kindOf[i]] {
+			need(crd, true, needsKind)
+		}
 		if namespace := object.GetNamespace(); namespace != "" {
-			holder, known := x.namespaces[namespace]
-			need(holder, known, needsNamespace)
+			for _, holder := range x.namespaces[namespace] {
+				need(holder, true, needsNamespace)
+			}
 		}
 		for _, called := range CalledServices(object) {
 			service, known := x.services[called]
@@ -80,7 +82,7 @@ func Dependencies(tasks []Task) []Dependency {
 
 func newIndex(tasks []Task) *index {
 	x := &index{
-		kindOf: make([]schema.GroupKind, len(tasks)), kinds: map[schema.GroupKind]int{}, namespaces: map[string]int{},
+		kindOf: make([]schema.GroupKind, len(tasks)), kinds: map[schema.GroupKind][]int{}, namespaces: map[string][]int{},
 		services: map[types.NamespacedName]int{}, workloads: map[string][]int{}, served: map[types.NamespacedName][]int{}, tasks: tasks,
 	}
 	for i, task := range tasks {
@@ -93,9 +95,10 @@ func newIndex(tasks []Task) *index {
 		case definitionKind:
 			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 			defined, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
-			x.kinds[schema.GroupKind{Group: group, Kind: defined}] = i
+			kind := schema.GroupKind{Group: group, Kind: defined}
+			x.kinds[kind] = append(x.kinds[kind], i)
 		case namespaceKind:
-			x.namespaces[object.GetName()] = i
+			x.namespaces[object.GetName()] = append(x.namespaces[object.GetName()], i)
 		case serviceKind:
 			x.services[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = i
 		case deploymentKind, daemonSetKind, statefulSetKind:

@@ -2,6 +2,8 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +19,11 @@ func checkMisspeltDelete(s *subject, r *reporter) error {
 	for _, m := range s.manifests {
 		for _, key := range sortedKeys(m.annotations) {
 			if key != payload.DeleteAnnotation && looksLikeDelete(key) {
-				r.field(m, annotation(key), `the annotation %s deletes nothing: write %s, or drop it`, key, payload.DeleteAnnotation)
+				instead := fmt.Sprintf("write %s, or drop it", payload.DeleteAnnotation)
+				if m.isTombstone {
+					instead = fmt.Sprintf("drop it, for %s is there already", payload.DeleteAnnotation)
+				}
+				r.field(m, annotation(key), "the annotation %q deletes nothing: %s", key, instead)
 			}
 		}
 	}
@@ -67,14 +73,16 @@ func distance(a, b string) int {
 // checkMisplacedDelete looks for the annotation anywhere but among the object's own.
 func checkMisplacedDelete(s *subject, r *reporter) error {
 	for _, m := range s.manifests {
-		if m.groupKind() == definitionKind && !m.isTombstone || !bytes.Contains(m.Text(), []byte(payload.DeleteAnnotation)) {
+		if !bytes.Contains(m.Text(), []byte(payload.DeleteAnnotation)) {
 			continue
 		}
 		for _, path := range keysNamed(payload.DeleteAnnotation, m.Object().Object, nil) {
-			if !slices.Equal(path, annotation(payload.DeleteAnnotation)) {
-				r.field(m, path, "%s stands in %s, where it deletes nothing: it belongs into metadata.annotations of the object itself",
-					payload.DeleteAnnotation, strings.Join(path[:len(path)-1], "."))
+			isSchema := m.groupKind() == definitionKind && path[0] == "spec" // of a field of that name
+			if isSchema || slices.Equal(path, annotation(payload.DeleteAnnotation)) {
+				continue
 			}
+			where := cmp.Or(strings.Join(path[:len(path)-1], "."), "the manifest itself")
+			r.field(m, path, "%s stands in %s, where it deletes nothing: it belongs into metadata.annotations of the object itself", payload.DeleteAnnotation, where)
 		}
 	}
 	return nil
@@ -130,7 +138,8 @@ func checkDeleteNever(s *subject, r *reporter) error {
 		}
 	}
 	for _, left := range s.Excluded {
-		if left.Filter == payload.ByMajorVersion && left.Manifest.IsTombstone() {
+		isForLater := len(s.byID[left.Manifest.ID()]) > 0 // of an object that this major version has
+		if left.Filter == payload.ByMajorVersion && left.Manifest.IsTombstone() && !isForLater {
 			r.at(newManifest(left.Manifest), "it is for another major version than this release, so it deletes nothing: %s", left.Reason)
 		}
 	}

@@ -35,6 +35,14 @@ func newIgnores(s *subject, ran map[string]bool) *ignores {
 	for _, file := range s.Files {
 		i.addComments(file.Path, 0, 1, file.Head)
 	}
+	for _, left := range s.Excluded { // of which few rules speak, so that their comments may find nothing
+		i.addComments(left.Manifest.Path, left.Manifest.Document, left.Manifest.TextLine(), left.Manifest.Text())
+	}
+	for _, all := range i.inside {
+		for _, one := range all {
+			one.used = one.document > 0
+		}
+	}
 	for _, m := range s.manifests {
 		i.addComments(m.Path, m.Document, m.TextLine(), m.Text())
 	}

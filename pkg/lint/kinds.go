@@ -164,7 +164,11 @@ func checkUnknownAPI(s *subject, r *reporter) error {
 		case len(s.defines[m.groupKind()]) > 0:
 			s.reportUnserved(r, m)
 		case builtin().IsGroupRegistered(m.kind.Group) && !newest.LessThan(s.config.kubernetes()):
-			r.field(m, []string{"apiVersion"}, "Kubernetes %d.%d has no %s in %s%s", newest.Major(), newest.Minor(), m.kind.Kind, m.kind.GroupVersion(), instead(m.groupKind()))
+			field, what := "apiVersion", instead(m.groupKind(), s.config.kubernetes())
+			if what == "" {
+				field, what = "kind", ": is the kind misspelt, or has Kubernetes dropped it?"
+			}
+			r.field(m, []string{field}, "Kubernetes %d.%d has no %s in %s%s", newest.Major(), newest.Minor(), m.kind.Kind, m.kind.GroupVersion(), what)
 		}
 	}
 	return nil
@@ -190,22 +194,38 @@ func (s *subject) reportUnserved(r *reporter, m *manifest) {
 	}
 }
 
+// isRemoved says whether a version of Kubernetes no longer serves a type.
+func isRemoved(kind schema.GroupVersionKind, target *version.Version) bool {
+	object, err := builtin().New(kind)
+	if err != nil {
+		return true
+	}
+	removed, is := object.(removedType)
+	if !is {
+		return false
+	}
+	major, minor := removed.APILifecycleRemoved()
+	return !target.LessThan(version.MajorMinor(uint(major), uint(minor)))
+}
+
 // instead names the versions that Kubernetes has of a kind, or the groups that have
 // one of that name.
-func instead(kind schema.GroupKind) string {
+func instead(kind schema.GroupKind, target *version.Version) string {
 	var versions []string
 	for _, version := range builtin().VersionsForGroupKind(kind) {
-		versions = append(versions, version.String())
+		if !isRemoved(version.WithKind(kind.Kind), target) {
+			versions = append(versions, version.String())
+		}
 	}
 	if len(versions) == 0 {
 		for known := range builtin().AllKnownTypes() {
-			if known.Kind == kind.Kind && known.Version != runtime.APIVersionInternal {
+			if known.Kind == kind.Kind && known.Version != runtime.APIVersionInternal && !isRemoved(known, target) {
 				versions = append(versions, known.GroupVersion().String())
 			}
 		}
 	}
 	if len(versions) == 0 {
-		return ": is the kind misspelt?"
+		return ""
 	}
 	slices.Sort(versions)
 	return fmt.Sprintf(": it is in %s", strings.Join(versions, ", "))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
@@ -23,10 +24,24 @@ func checkMissingNamespace(s *subject, r *reporter) error {
 		if namespace == "" || seen.Has(namespace) || s.scopeOf(m) == clusterWide {
 			continue
 		}
-		seen.Insert(namespace)
-		if len(s.namespaces(namespace)) == 0 {
-			r.field(m, []string{"metadata", "namespace"}, "the Namespace %s is not in the payload (%s in it): add it, or say in the configuration that it is known", namespace, counted(len(s.inside[namespace]), "object"))
+		holders, normal := []*payload.Manifest{}, 0
+		for _, holder := range s.namespaces(namespace) {
+			holders = append(holders, holder.Manifest)
 		}
+		where, isWithout := payload.Without(m.Manifest, holders)
+		if !isWithout {
+			continue
+		}
+		if len(holders) == 0 {
+			where = payload.Filter{}
+		}
+		for _, other := range s.inside[namespace] {
+			if !other.isTombstone {
+				normal++
+			}
+		}
+		seen.Insert(namespace)
+		r.field(m, []string{"metadata", "namespace"}, "the Namespace %s is not in the payload%s (%s in it): add it, or say in the configuration that it is known", namespace, strings.NewReplacer("(", "", ")", "").Replace(on(where)), counted(normal, "object"))
 	}
 	return nil
 }
@@ -34,9 +49,15 @@ func checkMissingNamespace(s *subject, r *reporter) error {
 // checkOutOfOrder asks the graph for what the names of files contradict.
 func checkOutOfOrder(s *subject, r *reporter) error {
 	g := graph.Build(s.Payload.Manifests, graph.Options{Mode: graph.Update, Implied: true})
+	type need struct {
+		task int
+		id   payload.ID
+	}
+	seen := map[need]bool{} // variants of what is needed are one
 	for _, conflict := range g.Conflicts {
 		m, needs := s.manifests[conflict.Task], s.manifests[conflict.Needs]
-		if s.areTogether(m, needs) {
+		if what := (need{conflict.Task, needs.id}); !seen[what] && s.areTogether(m, needs) {
+			seen[what] = true
 			r.at(m, "it comes before %s (%s:%d), and %s: give it a higher level, or that a lower one", needs.id, needs.Path, needs.Line, conflict.Why)
 		}
 	}
@@ -54,12 +75,22 @@ const (
 func checkNames(s *subject, r *reporter, key, separator string, isKnown func(name string) (what string, known bool)) {
 	for _, m := range s.manifests {
 		value, named := m.annotations[key]
-		if !named {
+		if !named || value == "" && key != featureSetAnnotation { // which alone means something when it is empty
 			continue
 		}
 		for name := range strings.SplitSeq(value, separator) {
+			follows := "no cluster gets this"
+			if key == featureGateAnnotation { // blanks mean nothing
+				var isOff bool
+				if name, isOff = strings.CutPrefix(strings.TrimSpace(name), "-"); isOff {
+					follows = "it is off on every cluster, and the minus means nothing"
+				}
+				if name == "" {
+					continue
+				}
+			}
 			if what, known := isKnown(name); !known {
-				r.field(m, annotation(key), "%s: nobody knows %q, so that no cluster gets this: is it misspelt? (If it is your own, say so in the configuration.)", what, name)
+				r.field(m, annotation(key), "%s: nobody knows %q, so that %s: is it misspelt? (If it is your own, say so in the configuration.)", what, name, follows)
 			}
 		}
 	}
@@ -77,7 +108,9 @@ func checkUnknownCapability(s *subject, r *reporter) error {
 func checkUnknownFeatureSet(s *subject, r *reporter) error {
 	known := sets.New(s.config.Known.FeatureSets...).Insert("Default", string(configv1.CustomNoUpgrade))
 	for _, name := range configv1.AllFixedFeatureSets {
-		known.Insert(string(name))
+		if name != configv1.Default { // which is "", and only written as Default
+			known.Insert(string(name))
+		}
 	}
 	checkNames(s, r, featureSetAnnotation, ",", func(name string) (string, bool) { return "feature set", known.Has(name) })
 	return nil
@@ -99,7 +132,7 @@ func checkUnknownFeatureGate(s *subject, r *reporter) error {
 		}
 	}
 	checkNames(s, r, featureGateAnnotation, ",", func(name string) (string, bool) {
-		return "feature gate", known.Has(strings.TrimPrefix(name, "-"))
+		return "feature gate", known.Has(name)
 	})
 	return nil
 }
@@ -116,11 +149,19 @@ func checkFeatureSetAndGate(s *subject, r *reporter) error {
 }
 
 func checkMajorVersionKind(s *subject, r *reporter) error {
-	for _, m := range s.manifests {
+	manifests := slices.Clone(s.manifests)
+	for _, left := range s.Excluded { // for just this, if the release says its version
+		manifests = append(manifests, newManifest(left.Manifest))
+	}
+	for _, m := range manifests {
 		_, named := m.annotations[majorVersionAnnotation]
 		isFeatureGate := m.groupKind() == schema.GroupKind{Group: "config.openshift.io", Kind: "FeatureGate"}
 		if named && !isFeatureGate && m.groupKind() != definitionKind {
-			r.field(m, annotation(majorVersionAnnotation), "%s is only looked at for a CustomResourceDefinition or a FeatureGate: every major version gets this %s", majorVersionAnnotation, m.kind.Kind)
+			kind := m.kind.Kind
+			if kind == "FeatureGate" {
+				kind += " of " + m.kind.Group
+			}
+			r.field(m, annotation(majorVersionAnnotation), "%s only works for a CustomResourceDefinition or a FeatureGate of config.openshift.io: no cluster gets this %s; drop it", majorVersionAnnotation, kind)
 		}
 	}
 	return nil

@@ -1,8 +1,8 @@
 package lint
 
 import (
+	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,23 +15,38 @@ import (
 // These rules are about deletes that take something away from what still needs it.
 
 func checkInsideDeletedNamespace(s *subject, r *reporter) error {
-	for _, holder := range s.tombstones {
-		if holder.groupKind() != namespaceKind {
-			continue
-		}
-		for _, m := range s.inside[holder.id.Name] {
-			if where, meet := s.together(m, holder); meet && !m.isTombstone {
+	for _, m := range s.normal {
+		for _, holder := range s.holdersThatGo(m) {
+			if where, meet := s.together(m, holder); meet {
 				r.field(m, []string{"metadata", "namespace"}, "%s:%d deletes its Namespace with all that is inside%s: move it, or drop it", holder.Path, holder.Line, on(where))
+				break
 			}
 		}
 	}
 	return nil
 }
 
+// holdersThatGo are the tombstones of the Namespace that an object is in. What is
+// cluster-wide is in none, whatever it says.
+func (s *subject) holdersThatGo(m *manifest) []*manifest {
+	if m.id.Namespace == "" {
+		return nil
+	}
+	var found []*manifest
+	for _, holder := range s.namespaces(m.id.Namespace) {
+		if holder.isTombstone && s.scopeOf(m) != clusterWide {
+			found = append(found, holder)
+		}
+	}
+	return found
+}
+
 func checkOfDeletedDefinition(s *subject, r *reporter) error {
+	seen := map[*manifest]bool{} // there may be a tombstone for each variant of the definition
 	for _, definition := range s.tombstones {
 		for _, m := range s.resourcesOf(definition) {
-			if where, meet := s.together(m, definition); meet && !m.isTombstone {
+			if where, meet := s.together(m, definition); meet && !m.isTombstone && !seen[m] {
+				seen[m] = true
 				r.field(m, []string{"kind"}, "%s:%d deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it", definition.Path, definition.Line, m.kind.Kind, on(where))
 			}
 		}
@@ -99,53 +114,77 @@ func checkBackendDeleted(s *subject, r *reporter) error {
 	}
 	for _, kind := range callers {
 		for _, caller := range s.byKind[kind] {
-			for _, backend := range s.backendsOf(caller) {
-				reportBackend(s, r, caller, backend)
-			}
+			s.reportBackends(r, caller)
 		}
 	}
 	for _, caller := range s.dropped() { // which stays in the cluster
 		if slices.Contains(callers, caller.groupKind()) {
-			for _, backend := range s.backendsOf(caller) {
-				reportBackend(s, r, caller, backend)
-			}
+			s.reportBackends(r, caller)
 		}
 	}
 	return nil
 }
 
+// reportBackends reports what takes away the Services that the API server calls
+// because of an object: those it names now, and those it has named until it is applied.
+func (s *subject) reportBackends(r *reporter, caller *manifest) {
+	now := backendsOf(caller)
+	for _, backend := range now {
+		s.reportBackend(r, caller, backend, caller.isTombstone)
+	}
+	for _, old := range s.sameIn(caller)[1:] {
+		for _, backend := range backendsOf(old) {
+			if !slices.Contains(now, backend) && s.areTogether(old, caller) {
+				now = append(now, backend)
+				s.reportBackend(r, caller, backend, !caller.isPrevious)
+			}
+		}
+	}
+}
+
 // reportBackend reports the first tombstone that takes a caller's backend away too
-// early.
-func reportBackend(s *subject, r *reporter, caller *manifest, backend types.NamespacedName) {
+// early: at all, or before the caller is applied that does not call it any more.
+func (s *subject) reportBackend(r *reporter, caller *manifest, backend types.NamespacedName, isLast bool) {
 	for _, killer := range s.killers(backend) {
 		where, meet := s.together(caller, killer)
-		if !meet || caller.isTombstone && before(caller, killer) {
+		if !meet || isLast && before(caller, killer) {
 			continue
 		}
+		called := "this Service"
+		switch {
+		case killer.groupKind() == namespaceKind:
+			called = fmt.Sprintf("the Service %s in it", backend)
+		case isWorkload(killer):
+			called = fmt.Sprintf("the Service %s, behind which there is nothing else", backend)
+		}
+		var todo string
 		switch {
 		case caller.isPrevious:
-			r.at(killer, "it takes away the Service %s that %s calls, which the payload has dropped without a tombstone%s: delete that first", backend, caller.id, on(where))
+			todo = ", and has been dropped without a tombstone, so that it goes on calling: add one that comes before this"
+		case caller.isTombstone && before(killer, caller):
+			todo = ", and is only deleted later: let that come first"
 		case caller.isTombstone:
-			r.at(killer, "it takes away the Service %s that %s still calls: that is deleted in %s:%d, which is not sure to come before%s", backend, caller.id, caller.Path, caller.Line, on(where))
+			todo = ", and may only be deleted later: let that come first"
+		case isLast:
+			todo = " until that is applied: let this come later"
+		case caller.groupKind() == definitionKind:
+			todo = " to convert versions: change that first, or keep this"
 		default:
-			r.at(killer, "it takes away the Service %s that %s calls (%s:%d)%s: delete that first, or keep this", backend, caller.id, caller.Path, caller.Line, on(where))
+			todo = ": delete that first, or keep this"
 		}
+		r.at(killer, "%s (%s:%d) calls %s%s%s", caller.id, caller.where(), caller.Line, called, on(where), todo)
 		return
 	}
 }
 
 // backendsOf are the Services that the API server calls because of an object.
-func (s *subject) backendsOf(caller *manifest) []types.NamespacedName {
-	var found []types.NamespacedName
-	for _, m := range s.sameIn(caller) {
-		found = append(found, graph.CalledServices(m.Object())...)
-		if name := m.text("spec", "conversion", "webhook", "clientConfig", "service", "name"); name != "" {
-			namespace := m.text("spec", "conversion", "webhook", "clientConfig", "service", "namespace")
-			found = append(found, types.NamespacedName{Namespace: namespace, Name: name})
-		}
+func backendsOf(m *manifest) []types.NamespacedName {
+	found := graph.CalledServices(m.Object())
+	if name := m.text("spec", "conversion", "webhook", "clientConfig", "service", "name"); name != "" {
+		namespace := m.text("spec", "conversion", "webhook", "clientConfig", "service", "namespace")
+		found = append(found, types.NamespacedName{Namespace: namespace, Name: name})
 	}
-	slices.SortFunc(found, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
-	return slices.Compact(found)
+	return found
 }
 
 // killers are the tombstones that leave a Service without anybody to answer: its own,
@@ -216,25 +255,29 @@ func checkProtectedNamespace(s *subject, r *reporter) error {
 }
 
 func checkDeleteInsideDeleted(s *subject, r *reporter) error {
-	for _, holder := range s.tombstones {
-		if holder.groupKind() != namespaceKind {
+	for _, m := range s.tombstones {
+		var holders []*payload.Manifest
+		for _, holder := range s.holdersThatGo(m) {
+			holders = append(holders, holder.Manifest)
+		}
+		if len(holders) == 0 || !s.areTogether(m, m) {
 			continue
 		}
-		for _, m := range s.inside[holder.id.Name] {
-			if m.isTombstone && s.areTogether(m, holder) {
-				r.at(m, "%s:%d deletes its Namespace, and this with it: it can go", holder.Path, holder.Line)
-			}
+		if _, needed := payload.Without(m.Manifest, holders); !needed { // for clusters that keep the Namespace
+			r.at(m, "%s:%d deletes its Namespace, and this with it: it can go", holders[0].Path, holders[0].Line)
 		}
 	}
 	return nil
 }
 
 func checkDeleteAfterDefinition(s *subject, r *reporter) error {
+	seen := map[*manifest]bool{} // there may be a tombstone for each variant of the definition
 	for _, definition := range s.tombstones {
 		for _, m := range s.resourcesOf(definition) {
-			if !m.isTombstone || !s.areTogether(m, definition) || before(m, definition) {
+			if !m.isTombstone || seen[m] || !s.areTogether(m, definition) || before(m, definition) {
 				continue
 			}
+			seen[m] = true
 			when := "may do so first"
 			if before(definition, m) {
 				when = "does so first"

@@ -38,7 +38,7 @@ func (s *subject) judge() (*judgements, error) {
 		return s.judged, nil
 	}
 	found := &judgements{}
-	if s.wants("definition") {
+	if s.wants("definition") || s.wants("unknown-field") {
 		found.definitions = s.definitionsToJudge()
 	}
 	if s.wants("custom-resource") || s.wants("unknown-field") {
@@ -70,7 +70,7 @@ func (s *subject) definitionsToJudge() []*judgement {
 	var found []*judgement
 	alike := map[*manifest]*judgement{}
 	for _, m := range s.byKind[definitionKind] {
-		if m.isTombstone || s.isOld(m) {
+		if m.isTombstone || s.isOld(m) || m.kind.Version != "v1" { // removed-api tells of others
 			continue
 		}
 		first := s.firstLike(m)
@@ -179,7 +179,7 @@ func (s *subject) check(d *definition, m *manifest) []crd.Problem {
 func checkDefinition(s *subject, r *reporter) error {
 	judged, err := s.judge()
 	if err == nil {
-		r.judgements(judged.definitions, func(crd.Problem) bool { return true })
+		r.judgements(judged.definitions, func(p crd.Problem) bool { return !p.Unknown })
 	}
 	return err
 }
@@ -198,7 +198,7 @@ func checkUnknownField(s *subject, r *reporter) error {
 	}
 	judged, err := s.judge()
 	if err == nil {
-		r.judgements(judged.resources, func(p crd.Problem) bool { return p.Unknown })
+		r.judgements(slices.Concat(judged.definitions, judged.resources), func(p crd.Problem) bool { return p.Unknown })
 	}
 	return err
 }

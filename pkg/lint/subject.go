@@ -155,6 +155,7 @@ type subject struct {
 	met      map[[2]string]meeting
 	plurals  map[string][]schema.GroupKind // see kindsByPlural
 	prepared map[*manifest]*definition     // see definitionsOf
+	bindings map[payload.ID][]*manifest    // see bindingsOf
 	judged   *judgements                   // see judge
 	profiles bool                          // whether any manifest names a cluster profile
 }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -14,14 +15,11 @@ import (
 
 // account is the ServiceAccount of a workload.
 func account(m *manifest) payload.ID {
-	template := []string{"spec", "template", "spec", "serviceAccountName"}
+	pod := []string{"spec", "template", "spec"}
 	if m.kind.Kind == "CronJob" {
-		template = append([]string{"spec", "jobTemplate"}, template...)
+		pod = append([]string{"spec", "jobTemplate"}, pod...)
 	}
-	name := m.text(template...)
-	if name == "" {
-		name = "default"
-	}
+	name := cmp.Or(m.text(append(pod, "serviceAccountName")...), m.text(append(pod, "serviceAccount")...), "default")
 	return payload.ID{Kind: "ServiceAccount", Namespace: m.id.Namespace, Name: name}
 }
 
@@ -44,7 +42,7 @@ func checkAccountDeleted(s *subject, r *reporter) error {
 func checkRBACDeletedFirst(s *subject, r *reporter) error {
 	var allowing []*manifest
 	for _, t := range s.tombstones {
-		if t.groupKind() == accountKind || isBinding(t) {
+		if t.groupKind() == accountKind || isBinding(t) || isRole(t) {
 			allowing = append(allowing, t)
 		}
 	}
@@ -99,18 +97,33 @@ func (s *subject) workloadsThatGo() map[payload.ID][]goingWorkload {
 	return found
 }
 
+const rbacGroup = "rbac.authorization.k8s.io"
+
+var (
+	roleBindingKind        = schema.GroupKind{Group: rbacGroup, Kind: "RoleBinding"}
+	clusterRoleBindingKind = schema.GroupKind{Group: rbacGroup, Kind: "ClusterRoleBinding"}
+)
+
 func isBinding(m *manifest) bool {
-	return m.kind.Group == "rbac.authorization.k8s.io" && (m.kind.Kind == "RoleBinding" || m.kind.Kind == "ClusterRoleBinding")
+	return m.groupKind() == roleBindingKind || m.groupKind() == clusterRoleBindingKind
 }
 
-// allowedBy are the ServiceAccounts that something gives rights to: a binding, or the
-// ServiceAccount itself.
+func isRole(m *manifest) bool {
+	return m.kind.Group == rbacGroup && (m.kind.Kind == "Role" || m.kind.Kind == "ClusterRole")
+}
+
+// allowedBy are the ServiceAccounts that something gives rights to: a binding, what it
+// binds, or the ServiceAccount itself.
 func (s *subject) allowedBy(m *manifest) []payload.ID {
 	if m.groupKind() == accountKind {
 		return []payload.ID{m.id}
 	}
+	bindings := s.sameIn(m)
+	if isRole(m) {
+		bindings = s.bindingsOf(m)
+	}
 	var found []payload.ID
-	for _, same := range s.sameIn(m) {
+	for _, same := range bindings {
 		subjects, _ := same.get("subjects").([]any)
 		for _, subject := range subjects {
 			fields, _ := subject.(map[string]any)
@@ -125,6 +138,30 @@ func (s *subject) allowedBy(m *manifest) []payload.ID {
 		}
 	}
 	return found
+}
+
+// bindingsOf are those of a role, in the previous payload too.
+func (s *subject) bindingsOf(role *manifest) []*manifest {
+	if s.bindings == nil {
+		s.bindings = map[payload.ID][]*manifest{}
+		for _, x := range []*index{s.index, s.previous} {
+			if x != nil {
+				s.addBindings(x)
+			}
+		}
+	}
+	return s.bindings[role.id]
+}
+
+// addBindings finds the bindings of a payload by the roles they name.
+func (s *subject) addBindings(x *index) {
+	for _, m := range slices.Concat(x.byKind[roleBindingKind], x.byKind[clusterRoleBindingKind]) {
+		role := payload.ID{Group: m.kind.Group, Kind: m.text("roleRef", "kind"), Name: m.text("roleRef", "name")}
+		if role.Kind == "Role" {
+			role.Namespace = m.id.Namespace
+		}
+		s.bindings[role] = append(s.bindings[role], m)
+	}
 }
 
 // checkOperatorDeletedFirst looks for tombstones of operators that come before those

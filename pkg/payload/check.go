@@ -1,7 +1,7 @@
 package payload
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -101,11 +101,12 @@ func (d *document) stringMapProblems(fields map[string]any, kind string) []Probl
 			continue
 		}
 		cause := Malformed
+		written := d.written("metadata", kind, key)
 		if kind == "annotations" && key == DeleteAnnotation {
-			cause = WrongDelete
+			cause, written = WrongDelete, ""
 		}
 		problems = append(problems, d.problem(cause, []string{"metadata", kind, key},
-			"%s %s is %s, not a string: write it in quotes%s", strings.TrimSuffix(kind, "s"), key, describe(entries[key]), quoted(entries[key])))
+			"%s %s is %s, not a string: write it in quotes%s", strings.TrimSuffix(kind, "s"), key, describe(entries[key]), quoted(entries[key], written)))
 	}
 	return problems
 }
@@ -114,7 +115,7 @@ func (d *document) stringMapProblems(fields map[string]any, kind string) []Probl
 // what they can't. Other kinds have schemas that aren't known here.
 func (d *document) fieldProblems(m *Manifest) []Problem {
 	typed, err := scheme.Scheme.New(m.GroupVersionKind())
-	if err != nil {
+	if err != nil || m.IsTombstone() { // of which only the name matters
 		return nil
 	}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(m.object.Object, typed, true)
@@ -123,7 +124,13 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	}
 	strict, isUnknown := runtime.AsStrictDecodingError(err)
 	if !isUnknown {
-		return []Problem{d.misfit(m, typed, err)}
+		var problems []Problem
+		for _, wrong := range misfits(m) {
+			problem := m.problem(WrongType, "the API server will refuse it: %s%s", nameOf(wrong.path), wrong.why)
+			problem.Line = d.lineOf(wrong.path)
+			problems = append(problems, problem)
+		}
+		return problems
 	}
 	var problems []Problem
 	for _, err := range strict.Errors() {
@@ -134,22 +141,6 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 		problems = append(problems, problem)
 	}
 	return problems
-}
-
-// misfit is the problem of a field that holds what it can't. The converter does not
-// name it, but JSON's decoder does.
-func (d *document) misfit(m *Manifest, typed runtime.Object, err error) Problem {
-	problem := m.problem(WrongType, "the API server will refuse it: %s", err)
-	text, marshalErr := json.Marshal(m.object.Object)
-	if marshalErr != nil {
-		return problem
-	}
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(json.Unmarshal(text, typed), &wrongType) {
-		problem.Line = d.lineOf(strings.Split(wrongType.Field, "."))
-		problem.Message = fmt.Sprintf("the API server will refuse it: %s can't be of type %s", wrongType.Field, wrongType.Value)
-	}
-	return problem
 }
 
 // problem is one at a field of this document.
@@ -200,13 +191,20 @@ func describe(value any) string {
 	}
 }
 
-// quoted is how to write a value in quotes, if it is that simple.
-func quoted(value any) string {
+// written is how a simple value is written; "" if that is not known.
+func (d *document) written(path ...string) string {
+	d.lineOf(nil)
+	return d.places.scalar(path...)
+}
+
+// quoted is how to write a value in quotes, if it is that simple: as it is written, for
+// 1.10 is another text than 1.1.
+func quoted(value any, written string) string {
 	switch value := value.(type) {
 	case nil:
 		return `, as ""`
 	case bool, int64, float64:
-		return fmt.Sprintf(`, as "%v"`, value)
+		return fmt.Sprintf(`, as "%s"`, cmp.Or(written, fmt.Sprint(value)))
 	default:
 		return ""
 	}

@@ -86,9 +86,14 @@ func parseNode(text []byte) (*yaml3.Node, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	if err := decoder.Decode(new(yaml3.Node)); !errors.Is(err, io.EOF) {
+	var rest yaml3.Node
+	if err := decoder.Decode(&rest); !errors.Is(err, io.EOF) {
 		// Kubernetes' decoder would drop the rest without a word.
-		return nil, &errSyntax{message: `there is more after the end of the document: put "---" on a line of its own between two documents`}
+		line := rest.Line
+		if err != nil {
+			line = syntaxError(err).line
+		}
+		return nil, &errSyntax{line: line, message: `there is more after the end of the document: put "---" on a line of its own between two documents`}
 	}
 	if len(root.Content) == 0 {
 		return nil, nil
@@ -112,10 +117,23 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 	}
 	syntax := syntaxError(cause)
 	syntax.keepQuiet(text)
+	if isIndentedByTab(text, syntax.line) {
+		syntax.message = "this line begins with a tab: indent it with blanks"
+	}
 	if hidden := bytes.IndexFunc(text, isControl); syntax.line == 0 && hidden >= 0 {
 		syntax.line = lineAt(text, int64(hidden))
 	}
 	return decoded{}, syntax
+}
+
+// isIndentedByTab says whether a tab is in front of what a line says.
+func isIndentedByTab(text []byte, line int) bool {
+	lines := bytes.Split(text, []byte("\n"))
+	if line < 1 || line > len(lines) {
+		return false
+	}
+	at := bytes.IndexFunc(lines[line-1], func(r rune) bool { return !unicode.IsSpace(r) })
+	return bytes.IndexByte(lines[line-1][:max(at, 0)], '\t') >= 0
 }
 
 // isControl finds the characters that YAML does not allow.

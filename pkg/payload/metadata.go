@@ -116,6 +116,11 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	if err := json.Unmarshal(text, &metadata); err != nil {
 		problem := Problem{File: name, Cause: Mislabelled, Message: "this is not the JSON of a release's metadata: " + strings.TrimPrefix(err.Error(), "json: ")}
+		var wrongType *json.UnmarshalTypeError
+		if errors.As(err, &wrongType) {
+			problem.Line = lineAt(text, wrongType.Offset-1)
+			problem.Message = fmt.Sprintf("%s can't be of type %s", cmp.Or(wrongType.Field, "a release's metadata"), wrongType.Value)
+		}
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
 			problem.Line = lineAt(text, syntax.Offset-1) // which is behind the character

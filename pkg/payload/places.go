@@ -41,6 +41,22 @@ func (p *Places) Line(path ...string) int {
 	return p.text.fileLine(line)
 }
 
+// scalar is how a value is written; "" where there is none, or more than one line of it.
+func (p *Places) scalar(path ...string) string {
+	node := p.root
+	for _, step := range path {
+		next, found := p.child(node, step)
+		if !found {
+			return ""
+		}
+		node = next.value
+	}
+	if node == nil || node.Kind != yaml3.ScalarNode {
+		return ""
+	}
+	return node.Value
+}
+
 // A field is where something is in a mapping or a list, and what it is.
 type field struct {
 	line  int

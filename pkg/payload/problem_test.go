@@ -25,13 +25,13 @@ func TestBadManifests(t *testing.T) {
 		want []string
 	}{
 		"broken YAML":     {"kind: ConfigMap\nmetadata: [\n", []string{"f.yaml:2: document 1: did not find expected node content"}},
-		"a tab":           {"kind: ConfigMap\nmetadata:\n\tname: x\n", []string{"f.yaml:3: document 1: found character that cannot start any token"}},
+		"a tab":           {"kind: ConfigMap\nmetadata:\n\tname: x\n", []string{"f.yaml:3: document 1: this line begins with a tab: indent it with blanks"}},
 		"invalid UTF-8":   {"kind: ConfigMap\n# \xff\n", []string{"f.yaml:2: document 1: this is not UTF-8 text: save the file as UTF-8"}},
 		"billion laughs":  {laughs, []string{"f.yaml:1: document 1: document contains excessive aliasing"}},
 		"a list":          {"- a\n- b\n", []string{"f.yaml:1: document 1: a manifest is a mapping with apiVersion, kind and metadata; this is a list"}},
 		"a text":          {"hello\n", []string{"f.yaml:1: document 1: a manifest is a mapping with apiVersion, kind and metadata; this is a text"}},
 		"text behind ---": {configMap("a") + "--- kind: ConfigMap\n", []string{`f.yaml:6: document 2: only a comment may stand behind "---": put the rest on the next line`}},
-		"more behind ...": {configMap("a") + "...\n" + configMap("b"), []string{`f.yaml:1: document 1: there is more after the end of the document: put "---" on a line of its own between two documents`}},
+		"more behind ...": {configMap("a") + "...\n" + configMap("b"), []string{`f.yaml:6: document 1: there is more after the end of the document: put "---" on a line of its own between two documents`}},
 		"the second document": {configMap("a") + "---\nkind: [\n---\n" + configMap("c"), []string{
 			"f.yaml:7: document 2: did not find expected node content"}},
 		"nothing required": {"metadata: {}\n", []string{

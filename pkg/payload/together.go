@@ -78,7 +78,7 @@ func clusters(manifests []*Manifest, gates []string) []Filter {
 func gatesOf(m *Manifest, which func(gate string) bool) []string {
 	var found []string
 	for _, gate := range annotationList(m, featureGateAnnotation, ",") {
-		if which(gate) {
+		if gate = strings.TrimSpace(gate); gate != "" && which(gate) {
 			found = append(found, strings.TrimPrefix(gate, "-"))
 		}
 	}

@@ -50,8 +50,11 @@ func Validate(text string) error {
 	}
 	ast, issues := env.Compile(text)
 	if issues.Err() != nil {
-		wrong := issues.Errors()[0]
-		return fmt.Errorf("it is no valid CEL, at character %d: %s", wrong.Location.Column()+1, strings.ReplaceAll(wrong.Message, "\n", " "))
+		wrong, line := issues.Errors()[0], ""
+		if wrong.Location.Line() > 1 {
+			line = fmt.Sprintf("in line %d, ", wrong.Location.Line())
+		}
+		return fmt.Errorf("it is no valid CEL, %sat character %d: %s", line, wrong.Location.Column()+1, strings.ReplaceAll(wrong.Message, "\n", " "))
 	}
 	if kind := ast.OutputType(); kind != cel.BoolType && kind != cel.DynType {
 		return fmt.Errorf("it is of type %s, and must be true or false", kind)
