@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // A Dependency is what two objects imply by themselves, whatever their files are
@@ -27,8 +29,6 @@ const (
 
 // The kinds that others may need.
 var (
-	definitionKind  = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	namespaceKind   = schema.GroupKind{Kind: "Namespace"}
 	serviceKind     = schema.GroupKind{Kind: "Service"}
 	deploymentKind  = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	daemonSetKind   = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
@@ -92,12 +92,12 @@ func newIndex(tasks []Task) *index {
 		object := task.Object()
 		x.kindOf[i] = object.GroupVersionKind().GroupKind()
 		switch x.kindOf[i] {
-		case definitionKind:
+		case kinds.CustomResourceDefinition:
 			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 			defined, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
 			kind := schema.GroupKind{Group: group, Kind: defined}
 			x.kinds[kind] = append(x.kinds[kind], i)
-		case namespaceKind:
+		case kinds.Namespace:
 			x.namespaces[object.GetName()] = append(x.namespaces[object.GetName()], i)
 		case serviceKind:
 			x.services[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = i
@@ -158,7 +158,7 @@ func CalledServices(object *unstructured.Unstructured) []types.NamespacedName {
 			}
 		}
 		return called
-	case kind == schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}:
+	case kind == kinds.APIService:
 		return serviceAt(object.Object, "spec", "service")
 	default:
 		return nil

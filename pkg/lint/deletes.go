@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -77,7 +78,7 @@ func checkMisplacedDelete(s *subject, r *reporter) error {
 			continue
 		}
 		for _, path := range keysNamed(payload.DeleteAnnotation, m.Object().Object, nil) {
-			isSchema := m.groupKind() == definitionKind && path[0] == "spec" // of a field of that name
+			isSchema := m.groupKind() == kinds.CustomResourceDefinition && path[0] == "spec" // of a field of that name
 			if isSchema || slices.Equal(path, annotation(payload.DeleteAnnotation)) {
 				continue
 			}
@@ -132,15 +133,15 @@ func checkDeleteNever(s *subject, r *reporter) error {
 	for _, m := range s.tombstones {
 		switch {
 		case !s.areTogether(m, m):
-			r.at(m, "its annotations leave it out of every cluster, so it deletes nothing: mend those that say for which profile, feature set or feature gate it is")
+			r.field(m, annotation(payload.DeleteAnnotation), "its annotations leave it out of every cluster, so it deletes nothing: mend those that say for which profile, feature set or feature gate it is")
 		case s.profiles && !m.hasProfile():
-			r.at(m, "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", includePrefix)
+			r.field(m, annotation(payload.DeleteAnnotation), "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", includePrefix)
 		}
 	}
 	for _, left := range s.Excluded {
 		isForLater := len(s.byID[left.Manifest.ID()]) > 0 // of an object that this major version has
 		if left.Filter == payload.ByMajorVersion && left.Manifest.IsTombstone() && !isForLater {
-			r.at(newManifest(left.Manifest), "it is for another major version than this release, so it deletes nothing: %s", left.Reason)
+			r.field(newManifest(left.Manifest), annotation(payload.DeleteAnnotation), "it is for another major version than this release, so it deletes nothing: %s", left.Reason)
 		}
 	}
 	return nil

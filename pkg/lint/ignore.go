@@ -72,8 +72,9 @@ func (i *ignores) add(one *ignoring, fromConfig bool) {
 	}
 }
 
-// ignoreComment is how a manifest says that it is all right.
-var ignoreComment = regexp.MustCompile(`#\s*runlevel:ignore\b[ \t]*(\S*)[ \t]*(.*)`)
+// ignoreComment is how a manifest says that it is all right. What stands in front of
+// it is a blank, or nothing.
+var ignoreComment = regexp.MustCompile(`(?m)(?:^|[ \t])(#[ \t]*runlevel:ignore\b:?)[ \t]*([^\s,:]*)[,:]?[ \t]*(.*)`)
 
 // addComments finds the comments in a text that begins in some line of its file.
 func (i *ignores) addComments(file string, document, line int, text []byte) {
@@ -81,12 +82,12 @@ func (i *ignores) addComments(file string, document, line int, text []byte) {
 		return
 	}
 	for _, at := range ignoreComment.FindAllSubmatchIndex(text, -1) {
-		end := at[1]
-		if document > 0 && !payload.IsComment(text, at[0], end) {
+		begin, end := at[2], at[1]
+		if document > 0 && !payload.IsComment(text, begin, end) {
 			continue
 		}
-		said := Ignore{Rule: string(text[at[2]:at[3]]), Reason: strings.TrimSpace(string(text[at[4]:at[5]]))}
-		where := Finding{File: file, Line: line + bytes.Count(text[:at[0]], []byte("\n")), Document: document}
+		said := Ignore{Rule: string(text[at[4]:at[5]]), Reason: strings.TrimSpace(string(text[at[6]:at[7]]))}
+		where := Finding{File: file, Line: line + bytes.Count(text[:begin], []byte("\n")), Document: document}
 		i.add(&ignoring{Ignore: said, at: where, document: document}, false)
 	}
 }
@@ -142,7 +143,7 @@ func (i *ignores) findings() []Finding {
 		for _, one := range all {
 			if !one.used && i.ran[one.Rule] {
 				f := one.at
-				f.Message = fmt.Sprintf("%s finds nothing here any more: drop the comment or entry that ignores it", one.Rule)
+				f.Message = fmt.Sprintf("%s finds nothing here: drop the comment or entry that ignores it", one.Rule)
 				tell("unused-ignore", f)
 			}
 		}

@@ -3,114 +3,42 @@ package lint
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/client-go/kubernetes"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	componentversion "k8s.io/component-base/version"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // These rules are about kinds: which Kubernetes has them, and whether they are
 // namespaced.
-
-// builtin are Kubernetes' own types, which say themselves when they were removed.
-var builtin = sync.OnceValue(func() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensionsv1.AddToScheme, apiextensionsv1beta1.AddToScheme} {
-		utilruntime.Must(add(scheme))
-	}
-	return scheme
-})
 
 // newestKubernetes is the version whose types and checks are built in.
 func newestKubernetes() *version.Version {
 	return version.MustParseGeneric(componentversion.DefaultKubeBinaryVersion)
 }
 
-// A scope says whether objects of a kind are in a namespace.
-type scope string
-
-const (
-	namespaced  scope = "Namespaced"
-	clusterWide scope = "Cluster"
-)
-
-// builtinScopes are those of Kubernetes' own kinds. Its client says them: what makes a
-// client of a kind takes a namespace, or does not.
-var builtinScopes = sync.OnceValue(func() map[schema.GroupKind]scope {
-	found := map[schema.GroupKind]scope{
-		definitionKind: clusterWide, apiServiceKind: clusterWide, // which have clients of their own
-	}
-	clients := reflect.TypeFor[kubernetes.Interface]()
-	for i := range clients.NumMethod() {
-		group := clients.Method(i).Type
-		if group.NumOut() != 1 || group.Out(0).Kind() != reflect.Interface {
-			continue
-		}
-		for j := range group.Out(0).NumMethod() {
-			getter := group.Out(0).Method(j).Type
-			for _, kind := range kindsOfClient(getter) {
-				found[kind] = clusterWide
-				if getter.NumIn() == 1 {
-					found[kind] = namespaced
-				}
-			}
-		}
-	}
-	return found
-})
-
-// kindsOfClient are the kinds that the client of one kind creates, as in
-// Create(ctx, *v1.Pod, options).
-func kindsOfClient(getter reflect.Type) []schema.GroupKind {
-	if getter.NumOut() != 1 || getter.Out(0).Kind() != reflect.Interface {
-		return nil
-	}
-	create, ok := getter.Out(0).MethodByName("Create")
-	if !ok || create.Type.NumIn() < 2 || create.Type.In(1).Kind() != reflect.Pointer {
-		return nil
-	}
-	object, isObject := reflect.New(create.Type.In(1).Elem()).Interface().(runtime.Object)
-	if !isObject {
-		return nil
-	}
-	kinds, _, err := builtin().ObjectKinds(object)
-	if err != nil {
-		return nil
-	}
-	var all []schema.GroupKind
-	for _, kind := range kinds {
-		all = append(all, kind.GroupKind())
-	}
-	return all
-}
-
-// scopeOf is the scope of a manifest's kind; "" if nobody knows.
-func (s *subject) scopeOf(m *manifest) scope {
-	if known := builtinScopes()[m.groupKind()]; known != "" {
+// scopeOf is the scope of a manifest's kind.
+func (s *subject) scopeOf(m *manifest) kinds.Scope {
+	if known := kinds.ScopeOf(m.groupKind()); known != kinds.Unknown {
 		return known
 	}
 	for _, definition := range s.defines[m.groupKind()] {
 		if s.areTogether(definition, m) {
-			return scope(definition.text("spec", "scope"))
+			return kinds.Scope(definition.text("spec", "scope"))
 		}
 	}
-	return ""
+	return kinds.Unknown
 }
 
 func checkNoNamespace(s *subject, r *reporter) error {
 	for _, m := range s.manifests {
-		if m.id.Namespace == "" && s.scopeOf(m) == namespaced {
-			r.field(m, []string{"metadata"}, "a %s is in a namespace, and this one says none: write metadata.namespace", m.kind.Kind)
+		if m.id.Namespace == "" && s.scopeOf(m) == kinds.Namespaced {
+			r.field(m, []string{"metadata"}, "%s is a namespaced kind, and this one says no namespace: write metadata.namespace", m.kind.Kind)
 		}
 	}
 	return nil
@@ -118,8 +46,8 @@ func checkNoNamespace(s *subject, r *reporter) error {
 
 func checkNeedlessNamespace(s *subject, r *reporter) error {
 	for _, m := range s.manifests {
-		if m.id.Namespace != "" && s.scopeOf(m) == clusterWide {
-			r.field(m, []string{"metadata", "namespace"}, "a %s is in no namespace: drop metadata.namespace", m.kind.Kind)
+		if m.Object().GetNamespace() != "" && s.scopeOf(m) == kinds.Cluster {
+			r.field(m, []string{"metadata", "namespace"}, "%s is a cluster-wide kind: drop metadata.namespace", m.kind.Kind)
 		}
 	}
 	return nil
@@ -135,7 +63,7 @@ type replacedType interface {
 func checkRemovedAPI(s *subject, r *reporter) error {
 	target := s.config.kubernetes()
 	for _, m := range s.manifests {
-		object, err := builtin().New(m.kind)
+		object, err := kinds.Scheme().New(m.kind)
 		if err != nil {
 			continue
 		}
@@ -160,10 +88,10 @@ func checkUnknownAPI(s *subject, r *reporter) error {
 	newest := newestKubernetes()
 	for _, m := range s.manifests {
 		switch {
-		case builtin().Recognizes(m.kind) || m.groupKind() == apiServiceKind:
+		case kinds.Scheme().Recognizes(m.kind) || m.groupKind() == kinds.APIService:
 		case len(s.defines[m.groupKind()]) > 0:
 			s.reportUnserved(r, m)
-		case builtin().IsGroupRegistered(m.kind.Group) && !newest.LessThan(s.config.kubernetes()):
+		case kinds.Scheme().IsGroupRegistered(m.kind.Group) && !newest.LessThan(s.config.kubernetes()):
 			field, what := "apiVersion", instead(m.groupKind(), s.config.kubernetes())
 			if what == "" {
 				field, what = "kind", ": is the kind misspelt, or has Kubernetes dropped it?"
@@ -196,7 +124,7 @@ func (s *subject) reportUnserved(r *reporter, m *manifest) {
 
 // isRemoved says whether a version of Kubernetes no longer serves a type.
 func isRemoved(kind schema.GroupVersionKind, target *version.Version) bool {
-	object, err := builtin().New(kind)
+	object, err := kinds.Scheme().New(kind)
 	if err != nil {
 		return true
 	}
@@ -212,13 +140,13 @@ func isRemoved(kind schema.GroupVersionKind, target *version.Version) bool {
 // one of that name.
 func instead(kind schema.GroupKind, target *version.Version) string {
 	var versions []string
-	for _, version := range builtin().VersionsForGroupKind(kind) {
+	for _, version := range kinds.Scheme().VersionsForGroupKind(kind) {
 		if !isRemoved(version.WithKind(kind.Kind), target) {
 			versions = append(versions, version.String())
 		}
 	}
 	if len(versions) == 0 {
-		for known := range builtin().AllKnownTypes() {
+		for known := range kinds.Scheme().AllKnownTypes() {
 			if known.Kind == kind.Kind && known.Version != runtime.APIVersionInternal && !isRemoved(known, target) {
 				versions = append(versions, known.GroupVersion().String())
 			}
@@ -236,7 +164,7 @@ func checkForeignKind(s *subject, r *reporter) error {
 	seen := map[schema.GroupKind]bool{}
 	for _, m := range s.normal {
 		kind := m.groupKind()
-		if seen[kind] || builtin().IsGroupRegistered(kind.Group) || kind == apiServiceKind || len(s.defines[kind]) > 0 {
+		if seen[kind] || kinds.Scheme().IsGroupRegistered(kind.Group) || kind == kinds.APIService || len(s.defines[kind]) > 0 {
 			continue
 		}
 		seen[kind] = true

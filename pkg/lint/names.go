@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -20,8 +21,11 @@ func checkFileName(s *subject, r *reporter) error {
 			unnamed = append(unnamed, file.Path)
 		}
 	}
+	if len(unnamed) == len(s.Files) {
+		return nil
+	}
 	for _, file := range unnamed {
-		r.file(file, 0, "the name says neither level nor component, so that it is applied alone, one after the other: call it 0000_LEVEL_COMPONENT_%s", path.Base(file))
+		r.file(file, 0, "the name says no level and component, so its place is that of its letters, and nothing runs beside it: call it 0000_LEVEL_COMPONENT_anything%s", path.Ext(file))
 	}
 	return nil
 }
@@ -34,14 +38,20 @@ func checkLevelWidth(s *subject, r *reporter) error {
 	}
 	usual := 0 // digits
 	for width, files := range count {
-		if width > 0 && (files > count[usual] || usual == 0 || files == count[usual] && width < usual) {
+		if width > 0 && (usual == 0 || files > count[usual] || files == count[usual] && width > usual) {
 			usual = width
 		}
 	}
 	for _, file := range s.Files {
-		if level := levelOf(file.Path); level != "" && len(level) != usual {
-			r.file(file.Path, 0, "the level %s has %d digits, and others have %d; they are compared as text, so write %s", level, len(level), usual, padded(level, usual))
+		level := levelOf(file.Path)
+		if level == "" || len(level) == usual {
+			continue
 		}
+		todo := "write " + padded(level, usual)
+		if len(padded(level, usual)) > usual {
+			todo = fmt.Sprintf("choose one with %s, or write the others with %d", counted(usual, "digit"), len(padded(level, usual)))
+		}
+		r.file(file.Path, 0, "the level %s has %s, and others have %d; they are compared as text: %s", level, counted(len(level), "digit"), usual, todo)
 	}
 	return nil
 }
@@ -55,7 +65,7 @@ func padded(level string, digits int) string {
 }
 
 // checkSplitComponent looks for components that come back after others: they are in
-// both folders, or in two spellings that are sorted apart.
+// both folders of a release.
 func checkSplitComponent(s *subject, r *reporter) error {
 	last := map[graph.Name]int{}
 	for i, file := range s.Files {
@@ -64,7 +74,7 @@ func checkSplitComponent(s *subject, r *reporter) error {
 			continue
 		}
 		if before, seen := last[name]; seen && before != i-1 {
-			r.file(file.Path, 0, "%s has files of level %s up to %s, and others come between: they are two pieces, of which the other may run side by side with them; name them so that they stand together",
+			r.file(file.Path, 0, "%s has files of level %s up to %s, and others come between, so they don't run in a row: put them into one folder",
 				name.Component, name.Level, s.Files[before].Path)
 		}
 		last[name] = i
@@ -77,7 +87,7 @@ func checkSplitComponent(s *subject, r *reporter) error {
 var almostManifests = []string{
 	".yaml~", ".yml~", ".json~", ".yaml.bak", ".yml.bak", ".yaml.orig", ".yml.orig", ".yaml.old", ".yml.old",
 	".yaml.tmpl", ".yml.tmpl", ".yaml.swp", ".yml.swp", ".yam", ".ymal", ".yaml ", ".yml ", ".yamll", ".jsn",
-	".yaml.disabled", ".yml.disabled", ".yaml.txt", ".yml.txt",
+	".yaml#", ".yml#", ".json#", ".yaml.rej", ".yml.rej", ".yalm", ".yaml.disabled", ".yml.disabled", ".yaml.txt", ".yml.txt",
 }
 
 func checkIgnoredFile(s *subject, r *reporter) error {
@@ -103,7 +113,7 @@ func checkEmptyDocument(s *subject, r *reporter) error {
 			continue
 		}
 		for _, line := range file.Empty {
-			r.file(file.Path, line, `there is nothing between two "---": was a manifest cut off, or has it become a comment?`)
+			r.file(file.Path, line, "this document is empty: was a manifest cut off, or has it become a comment?")
 		}
 	}
 	return nil

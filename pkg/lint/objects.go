@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -21,14 +22,14 @@ func checkMissingNamespace(s *subject, r *reporter) error {
 	seen := sets.New(ownedByKubernetes...).Insert(s.config.Known.Namespaces...)
 	for _, m := range s.normal {
 		namespace := m.id.Namespace
-		if namespace == "" || seen.Has(namespace) || s.scopeOf(m) == clusterWide {
+		if namespace == "" || seen.Has(namespace) || s.scopeOf(m) == kinds.Cluster {
 			continue
 		}
 		holders, normal := []*payload.Manifest{}, 0
 		for _, holder := range s.namespaces(namespace) {
 			holders = append(holders, holder.Manifest)
 		}
-		where, isWithout := payload.Without(m.Manifest, holders)
+		where, isWithout := s.Filter.Without(m.Manifest, holders)
 		if !isWithout {
 			continue
 		}
@@ -58,7 +59,7 @@ func checkOutOfOrder(s *subject, r *reporter) error {
 		m, needs := s.manifests[conflict.Task], s.manifests[conflict.Needs]
 		if what := (need{conflict.Task, needs.id}); !seen[what] && s.areTogether(m, needs) {
 			seen[what] = true
-			r.at(m, "it comes before %s (%s:%d), and %s: give it a higher level, or that a lower one", needs.id, needs.Path, needs.Line, conflict.Why)
+			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it in its file, so that this comes later", needs.id, needs.Path, needs.Line, conflict.Why)
 		}
 	}
 	return nil
@@ -71,57 +72,86 @@ const (
 	majorVersionAnnotation = "release.openshift.io/major-version"
 )
 
-// checkNames reports names in an annotation that are not known, each once a manifest.
-func checkNames(s *subject, r *reporter, key, separator string, isKnown func(name string) (what string, known bool)) {
+// A vocabulary is what names an annotation may have.
+type vocabulary struct {
+	annotation string
+	what       string // a name of it is
+	separator  string
+	known      sets.Set[string]
+}
+
+// report reports names that are not known.
+func (v vocabulary) report(s *subject, r *reporter) {
 	for _, m := range s.manifests {
-		value, named := m.annotations[key]
-		if !named || value == "" && key != featureSetAnnotation { // which alone means something when it is empty
-			continue
-		}
-		for name := range strings.SplitSeq(value, separator) {
+		for _, name := range v.unknown(m) {
 			follows := "no cluster gets this"
-			if key == featureGateAnnotation { // blanks mean nothing
-				var isOff bool
-				if name, isOff = strings.CutPrefix(strings.TrimSpace(name), "-"); isOff {
-					follows = "it is off on every cluster, and the minus means nothing"
-				}
-				if name == "" {
-					continue
-				}
+			if v.annotation == featureGateAnnotation && strings.HasPrefix(name, "-") {
+				name, follows = strings.TrimPrefix(name, "-"), "it is off on every cluster, and the minus means nothing"
 			}
-			if what, known := isKnown(name); !known {
-				r.field(m, annotation(key), "%s: nobody knows %q, so that %s: is it misspelt? (If it is your own, say so in the configuration.)", what, name, follows)
-			}
+			r.field(m, annotation(v.annotation), "there is no %s %q, so %s%s (if it is your own, say so in the configuration)", v.what, name, follows, v.hint(name))
 		}
 	}
 }
 
-func checkUnknownCapability(s *subject, r *reporter) error {
-	known := sets.New(s.config.Known.Capabilities...)
+// unknown are the names of a manifest that are not known. Feature gates may have blanks
+// around them, and may be left out, which means something to feature sets alone.
+func (v vocabulary) unknown(m *manifest) []string {
+	value, named := m.annotations[v.annotation]
+	if !named || value == "" && v.annotation != featureSetAnnotation {
+		return nil
+	}
+	var found []string
+	for name := range strings.SplitSeq(value, v.separator) {
+		if v.annotation == featureGateAnnotation {
+			name = strings.TrimSpace(name)
+			if name == "" || v.known.Has(strings.TrimPrefix(name, "-")) {
+				continue
+			}
+		}
+		if !v.known.Has(name) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// hint is the name that may have been meant.
+func (v vocabulary) hint(name string) string {
+	if v.known.Has(strings.TrimSpace(name)) {
+		return ": drop the blank"
+	}
+	best, closest := "", 3
+	for _, known := range sets.List(v.known) {
+		if d := distance(strings.ToLower(known), strings.ToLower(name)); d < closest {
+			best, closest = known, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return ": did you mean " + best + "?"
+}
+
+func capabilities(config Config) vocabulary {
+	known := sets.New(config.Known.Capabilities...)
 	for _, name := range configv1.KnownClusterVersionCapabilities {
 		known.Insert(string(name))
 	}
-	checkNames(s, r, capabilityAnnotation, "+", func(name string) (string, bool) { return "capability", known.Has(name) })
-	return nil
+	return vocabulary{capabilityAnnotation, "capability", "+", known}
 }
 
-func checkUnknownFeatureSet(s *subject, r *reporter) error {
-	known := sets.New(s.config.Known.FeatureSets...).Insert("Default", string(configv1.CustomNoUpgrade))
+func featureSets(config Config) vocabulary {
+	known := sets.New(config.Known.FeatureSets...).Insert("Default", string(configv1.CustomNoUpgrade))
 	for _, name := range configv1.AllFixedFeatureSets {
 		if name != configv1.Default { // which is "", and only written as Default
 			known.Insert(string(name))
 		}
 	}
-	checkNames(s, r, featureSetAnnotation, ",", func(name string) (string, bool) { return "feature set", known.Has(name) })
-	return nil
+	return vocabulary{featureSetAnnotation, "feature set", ",", known}
 }
 
-func checkUnknownFeatureGate(s *subject, r *reporter) error {
-	known := sets.New(s.config.Known.FeatureGates...)
-	isUsed := func(m *manifest) bool { _, is := m.annotations[featureGateAnnotation]; return is }
-	if !slices.ContainsFunc(s.manifests, isUsed) {
-		return nil
-	}
+func featureGates(config Config) vocabulary {
+	known := sets.New(config.Known.FeatureGates...)
 	for _, profiles := range features.AllFeatureSets() {
 		for _, sets := range profiles {
 			for _, gates := range sets {
@@ -131,21 +161,58 @@ func checkUnknownFeatureGate(s *subject, r *reporter) error {
 			}
 		}
 	}
-	checkNames(s, r, featureGateAnnotation, ",", func(name string) (string, bool) {
-		return "feature gate", known.Has(name)
-	})
+	return vocabulary{featureGateAnnotation, "feature gate", ",", known}
+}
+
+func checkUnknownCapability(s *subject, r *reporter) error {
+	capabilities(s.config).report(s, r)
 	return nil
+}
+
+func checkUnknownFeatureSet(s *subject, r *reporter) error {
+	featureSets(s.config).report(s, r)
+	return nil
+}
+
+func checkUnknownFeatureGate(s *subject, r *reporter) error {
+	featureGates(s.config).report(s, r)
+	return nil
+}
+
+// checkNeverApplied leaves out what other rules tell more of.
+func checkNeverApplied(s *subject, r *reporter) error {
+	sets := featureSets(s.config)
+	for _, m := range s.normal {
+		if s.areTogether(m, m) || len(sets.unknown(m)) > 0 || hasSetAndGate(m) || isForMajorVersions(m) && !mayHaveMajorVersion(m) {
+			continue
+		}
+		r.field(m, []string{"metadata", "annotations"}, `no cluster gets it: its annotations contradict each other, or an %sPROFILE is something else than "true"; mend them, or drop the manifest`, includePrefix)
+	}
+	return nil
+}
+
+func hasSetAndGate(m *manifest) bool {
+	_, set := m.annotations[featureSetAnnotation]
+	_, gate := m.annotations[featureGateAnnotation]
+	return set && gate
 }
 
 func checkFeatureSetAndGate(s *subject, r *reporter) error {
 	for _, m := range s.manifests {
-		_, set := m.annotations[featureSetAnnotation]
-		_, gate := m.annotations[featureGateAnnotation]
-		if set && gate {
+		if hasSetAndGate(m) {
 			r.field(m, annotation(featureGateAnnotation), "%s and %s don't go together: OpenShift refuses a manifest with both; keep one", featureSetAnnotation, featureGateAnnotation)
 		}
 	}
 	return nil
+}
+
+func isForMajorVersions(m *manifest) bool {
+	_, named := m.annotations[majorVersionAnnotation]
+	return named
+}
+
+func mayHaveMajorVersion(m *manifest) bool {
+	return m.groupKind() == kinds.CustomResourceDefinition || m.groupKind() == schema.GroupKind{Group: "config.openshift.io", Kind: "FeatureGate"}
 }
 
 func checkMajorVersionKind(s *subject, r *reporter) error {
@@ -154,9 +221,7 @@ func checkMajorVersionKind(s *subject, r *reporter) error {
 		manifests = append(manifests, newManifest(left.Manifest))
 	}
 	for _, m := range manifests {
-		_, named := m.annotations[majorVersionAnnotation]
-		isFeatureGate := m.groupKind() == schema.GroupKind{Group: "config.openshift.io", Kind: "FeatureGate"}
-		if named && !isFeatureGate && m.groupKind() != definitionKind {
+		if isForMajorVersions(m) && !mayHaveMajorVersion(m) {
 			kind := m.kind.Kind
 			if kind == "FeatureGate" {
 				kind += " of " + m.kind.Group
@@ -174,7 +239,7 @@ func checkImageNotInRelease(s *subject, r *reporter) error {
 		known.Insert(spec)
 	}
 	for _, m := range s.normal {
-		if m.groupKind() == definitionKind || !isWorkload(m) && m.kind.Kind != "Pod" {
+		if m.groupKind() == kinds.CustomResourceDefinition || !isWorkload(m) && m.kind.Kind != "Pod" {
 			continue
 		}
 		for _, path := range keysNamed("image", m.Object().Object["spec"], []string{"spec"}) {
@@ -182,7 +247,7 @@ func checkImageNotInRelease(s *subject, r *reporter) error {
 				continue
 			}
 			if image, isText := valueAt(m.Object().Object, path).(string); isText && image != "" && !known.Has(image) { // "" is the release's own, in a template
-				r.field(m, path, "the image %s is none of image-references: it does not come with the release, and is not there where nothing else can be pulled", image)
+				r.field(m, path, "the image %s is none of image-references: it does not come with the release, and is not there where nothing else can be pulled: add it to image-references, or correct it", image)
 			}
 		}
 	}
@@ -213,7 +278,7 @@ func checkReadyExpression(s *subject, r *reporter) error {
 
 // mustNotBeRecreated says whether too much would go with an object.
 func mustNotBeRecreated(m *manifest) bool {
-	return slices.Contains([]schema.GroupKind{definitionKind, namespaceKind, {Kind: "PersistentVolumeClaim"}}, m.groupKind())
+	return slices.Contains([]schema.GroupKind{kinds.CustomResourceDefinition, kinds.Namespace, {Kind: "PersistentVolumeClaim"}}, m.groupKind())
 }
 
 func checkRecreateRefused(s *subject, r *reporter) error {
@@ -221,10 +286,10 @@ func checkRecreateRefused(s *subject, r *reporter) error {
 		value, marked := m.annotations[recreate]
 		switch {
 		case !marked:
-		case mustNotBeRecreated(m):
+		case mustNotBeRecreated(m) && value != "false":
 			r.field(m, annotation(recreate), "a %s is never recreated, for all that it holds would be lost: drop %s", m.kind.Kind, recreate)
-		case value != "true":
-			r.field(m, annotation(recreate), `%s is %q, and only "true" means anything`, recreate, value)
+		case value != "true" && value != "false":
+			r.field(m, annotation(recreate), `%s is %q, and only "true" recreates anything: write "true", or drop it`, recreate, value)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -34,7 +35,7 @@ func (s *subject) holdersThatGo(m *manifest) []*manifest {
 	}
 	var found []*manifest
 	for _, holder := range s.namespaces(m.id.Namespace) {
-		if holder.isTombstone && s.scopeOf(m) != clusterWide {
+		if holder.isTombstone && s.scopeOf(m) != kinds.Cluster {
 			found = append(found, holder)
 		}
 	}
@@ -58,7 +59,7 @@ func checkOfDeletedDefinition(s *subject, r *reporter) error {
 // say no more than its name, which has the plural of the kind: then the previous
 // payload says the kind, or it is guessed as Kubernetes does.
 func (s *subject) resourcesOf(definition *manifest) []*manifest {
-	if definition.groupKind() != definitionKind {
+	if definition.groupKind() != kinds.CustomResourceDefinition {
 		return nil
 	}
 	for _, d := range s.sameIn(definition) {
@@ -102,8 +103,8 @@ func (s *subject) sameIn(m *manifest) []*manifest {
 var callers = []schema.GroupKind{
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
-	apiServiceKind,
-	definitionKind,
+	kinds.APIService,
+	kinds.CustomResourceDefinition,
 }
 
 // checkBackendDeleted looks for Services, or what is behind them, that go while the
@@ -152,7 +153,7 @@ func (s *subject) reportBackend(r *reporter, caller *manifest, backend types.Nam
 		}
 		called := "this Service"
 		switch {
-		case killer.groupKind() == namespaceKind:
+		case killer.groupKind() == kinds.Namespace:
 			called = fmt.Sprintf("the Service %s in it", backend)
 		case isWorkload(killer):
 			called = fmt.Sprintf("the Service %s, behind which there is nothing else", backend)
@@ -167,7 +168,7 @@ func (s *subject) reportBackend(r *reporter, caller *manifest, backend types.Nam
 			todo = ", and may only be deleted later: let that come first"
 		case isLast:
 			todo = " until that is applied: let this come later"
-		case caller.groupKind() == definitionKind:
+		case caller.groupKind() == kinds.CustomResourceDefinition:
 			todo = " to convert versions: change that first, or keep this"
 		default:
 			todo = ": delete that first, or keep this"
@@ -179,12 +180,26 @@ func (s *subject) reportBackend(r *reporter, caller *manifest, backend types.Nam
 
 // backendsOf are the Services that the API server calls because of an object.
 func backendsOf(m *manifest) []types.NamespacedName {
+	if isPatient(m) {
+		return nil
+	}
 	found := graph.CalledServices(m.Object())
 	if name := m.text("spec", "conversion", "webhook", "clientConfig", "service", "name"); name != "" {
 		namespace := m.text("spec", "conversion", "webhook", "clientConfig", "service", "namespace")
 		found = append(found, types.NamespacedName{Namespace: namespace, Name: name})
 	}
 	return found
+}
+
+// isPatient says whether the API server goes on when none of a configuration's webhooks
+// answers.
+func isPatient(m *manifest) bool {
+	webhooks, _ := m.get("webhooks").([]any)
+	isIgnored := func(webhook any) bool {
+		fields, _ := webhook.(map[string]any)
+		return fields["failurePolicy"] == "Ignore"
+	}
+	return len(webhooks) > 0 && !slices.ContainsFunc(webhooks, func(webhook any) bool { return !isIgnored(webhook) })
 }
 
 // killers are the tombstones that leave a Service without anybody to answer: its own,
@@ -247,7 +262,7 @@ var ownedByKubernetes = []string{"default", "kube-system", "kube-public", "kube-
 
 func checkProtectedNamespace(s *subject, r *reporter) error {
 	for _, m := range s.tombstones {
-		if m.groupKind() == namespaceKind && slices.Contains(ownedByKubernetes, m.id.Name) {
+		if m.groupKind() == kinds.Namespace && slices.Contains(ownedByKubernetes, m.id.Name) {
 			r.at(m, "every cluster has this Namespace, and no release owns it: drop the tombstone")
 		}
 	}
@@ -263,7 +278,7 @@ func checkDeleteInsideDeleted(s *subject, r *reporter) error {
 		if len(holders) == 0 || !s.areTogether(m, m) {
 			continue
 		}
-		if _, needed := payload.Without(m.Manifest, holders); !needed { // for clusters that keep the Namespace
+		if _, needed := s.Filter.Without(m.Manifest, holders); !needed { // for clusters that keep the Namespace
 			r.at(m, "%s:%d deletes its Namespace, and this with it: it can go", holders[0].Path, holders[0].Line)
 		}
 	}
@@ -278,11 +293,11 @@ func checkDeleteAfterDefinition(s *subject, r *reporter) error {
 				continue
 			}
 			seen[m] = true
-			when := "may do so first"
-			if before(definition, m) {
-				when = "does so first"
+			when := "before this"
+			if !before(definition, m) {
+				when = "perhaps before this"
 			}
-			r.at(m, "%s:%d deletes its CustomResourceDefinition, and %s, so that this goes unseen with all others of its kind: give this the lower level, or the name that comes first", definition.Path, definition.Line, when)
+			r.at(m, "%s:%d deletes its CustomResourceDefinition, and all objects with it, %s: name this file so that it comes first, or drop it", definition.Path, definition.Line, when)
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/crd"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -69,7 +70,7 @@ func (s *subject) wants(id string) bool {
 func (s *subject) definitionsToJudge() []*judgement {
 	var found []*judgement
 	alike := map[*manifest]*judgement{}
-	for _, m := range s.byKind[definitionKind] {
+	for _, m := range s.byKind[kinds.CustomResourceDefinition] {
 		if m.isTombstone || s.isOld(m) || m.kind.Version != "v1" { // removed-api tells of others
 			continue
 		}
@@ -238,7 +239,7 @@ func (s *subject) reportTransitions(r *reporter, old, m *manifest) {
 		for _, problem := range definition.CheckUpdate(s.ctx, old.Object().Object, m.Object().Object) {
 			isNew := !slices.ContainsFunc(known, func(p crd.Problem) bool { return p.Message == problem.Message })
 			if isNew && !problem.Unknown {
-				r.field(m, problem.Path, "%s (it was otherwise in %s:%d)", problem.Message, old.where(), old.Line)
+				r.field(m, problem.Path, "%s (it was otherwise in %s:%d): take the change back", problem.Message, old.where(), old.Line)
 			}
 		}
 	}

@@ -8,9 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/plan"
 )
@@ -62,33 +62,30 @@ type index struct {
 	tombstones []*manifest
 	byID       map[payload.ID][]*manifest
 	byKind     map[schema.GroupKind][]*manifest
-	inside     map[string][]*manifest           // by namespace
-	excluded   map[payload.ID]bool              // what filters have left out
-	defines    map[schema.GroupKind][]*manifest // CustomResourceDefinitions by what they define
+	inside     map[string][]*manifest            // by namespace
+	excluded   map[payload.ID]*payload.Exclusion // what filters have left out
+	defines    map[schema.GroupKind][]*manifest  // CustomResourceDefinitions by what they define
 }
 
 // The kinds that rules know by name.
 var (
-	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
-	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	serviceKind    = schema.GroupKind{Kind: "Service"}
-	accountKind    = schema.GroupKind{Kind: "ServiceAccount"}
-	jobKind        = schema.GroupKind{Group: "batch", Kind: "Job"}
-	apiServiceKind = schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}
+	serviceKind = schema.GroupKind{Kind: "Service"}
+	accountKind = schema.GroupKind{Kind: "ServiceAccount"}
+	jobKind     = schema.GroupKind{Group: "batch", Kind: "Job"}
 )
 
 func newIndex(p *payload.Payload, isPrevious bool) *index {
 	x := &index{
 		Payload: p, byID: map[payload.ID][]*manifest{}, byKind: map[schema.GroupKind][]*manifest{},
-		inside: map[string][]*manifest{}, excluded: map[payload.ID]bool{}, defines: map[schema.GroupKind][]*manifest{},
+		inside: map[string][]*manifest{}, excluded: map[payload.ID]*payload.Exclusion{}, defines: map[schema.GroupKind][]*manifest{},
 	}
 	for i, m := range p.Manifests {
 		entry := newManifest(m)
 		entry.isPrevious, entry.task = isPrevious, i
 		x.add(entry)
 	}
-	for _, left := range p.Excluded {
-		x.excluded[left.Manifest.ID()] = true
+	for i, left := range p.Excluded {
+		x.excluded[left.Manifest.ID()] = &p.Excluded[i]
 	}
 	x.order()
 	return x
@@ -113,7 +110,7 @@ func (x *index) add(m *manifest) {
 	if m.id.Namespace != "" {
 		x.inside[m.id.Namespace] = append(x.inside[m.id.Namespace], m)
 	}
-	if m.groupKind() == definitionKind && m.text("spec", "names", "kind") != "" {
+	if m.groupKind() == kinds.CustomResourceDefinition && m.text("spec", "names", "kind") != "" {
 		defined := schema.GroupKind{Group: m.text("spec", "group"), Kind: m.text("spec", "names", "kind")}
 		x.defines[defined] = append(x.defines[defined], m)
 	}
@@ -205,22 +202,12 @@ func (s *subject) lacks(n need) bool {
 	}
 }
 
-// isMinorUpdate says whether an update from the previous payload is more than a patch.
-func (s *subject) isMinorUpdate() bool {
-	from, err := version.ParseSemantic(s.previous.Version)
-	if err != nil {
-		return false
-	}
-	to, err := version.ParseSemantic(s.Version)
-	return err == nil && (from.Major() != to.Major() || from.Minor() != to.Minor())
-}
-
 // together says whether two manifests are applied to the same cluster, and to which.
 func (s *subject) together(a, b *manifest) (payload.Filter, bool) {
 	key := [2]string{a.chosenBy(), b.chosenBy()}
 	met, known := s.met[key]
 	if !known {
-		met.where, met.found = payload.Together(a.Manifest, b.Manifest)
+		met.where, met.found = s.Filter.Together(a.Manifest, b.Manifest)
 		s.met[key] = met
 	}
 	return met.where, met.found

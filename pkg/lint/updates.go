@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/plan"
 )
@@ -35,9 +37,21 @@ func (s *subject) dropped() []*manifest {
 }
 
 func checkDropped(s *subject, r *reporter) error {
+	const todo = `keep its manifest with the annotation %s: "true" (runlevel plan prints it)`
 	s.absent(plan.Dropped, func(m *manifest, entry plan.Entry) {
 		if entry.RenamedTo == nil {
-			r.at(m, `it is gone, and stays in clusters: keep its manifest with the annotation %s: "true" (runlevel plan prints it)`, payload.DeleteAnnotation)
+			r.at(m, "it is gone, and stays in clusters: "+todo, payload.DeleteAnnotation)
+		}
+	})
+	s.absent(plan.TakenAlong, func(m *manifest, entry plan.Entry) {
+		var takers []*payload.Manifest
+		for _, taker := range s.byID[payload.ID(*entry.With)] {
+			if taker.isTombstone {
+				takers = append(takers, taker.Manifest)
+			}
+		}
+		if where, stays := s.Filter.Without(m.Manifest, takers); stays && len(takers) > 0 {
+			r.at(m, "it is gone, and stays in clusters that keep %s%s: "+todo, entry.With, on(where), payload.DeleteAnnotation)
 		}
 	})
 	return nil
@@ -60,15 +74,29 @@ func checkNarrowed(s *subject, r *reporter) error {
 		if len(now) == 0 || slices.ContainsFunc(now, func(m *manifest) bool { return m.chosenBy() == old.chosenBy() }) {
 			continue
 		}
-		var variants []*payload.Manifest
-		for _, m := range now {
-			variants = append(variants, m.Manifest)
+		var others []*payload.Manifest
+		for _, m := range slices.Concat(now, s.holdersThatGo(old), s.definitionsThatGo(old)) {
+			others = append(others, m.Manifest)
 		}
-		if where, found := payload.Without(old.Manifest, variants); found {
-			r.at(now[0], "%s:%d had it%s, and nothing has it there any more, so it stays: add a tombstone for those clusters", old.where(), old.Line, on(where))
+		if where, found := s.Filter.Without(old.Manifest, others); found {
+			r.at(now[0], "%s:%d had it%s, and nothing has it there any more, so it stays: let it be for those clusters too, or add a tombstone for them", old.where(), old.Line, on(where))
 		}
 	}
+	s.absent(plan.LeftOut, func(old *manifest, entry plan.Entry) {
+		if left := s.excluded[payload.ID(entry.Object)]; left != nil && !old.isTombstone {
+			r.at(newManifest(left.Manifest), "%s:%d had it, and here it is left out (%s), so it stays: let it be for those clusters too, or add a tombstone for them", old.where(), old.Line, left.Why())
+		}
+	})
 	return nil
+}
+
+// definitionsThatGo are the tombstones of an object's CustomResourceDefinition.
+func (s *subject) definitionsThatGo(m *manifest) []*manifest {
+	plural, _ := meta.UnsafeGuessKindToResource(m.kind)
+	return slices.DeleteFunc(slices.Clone(slices.Concat(
+		s.defines[m.groupKind()],
+		s.byID[payload.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: plural.GroupResource().String()}],
+	)), func(d *manifest) bool { return !d.isTombstone })
 }
 
 // enoughHints is how many findings get a hint that takes long to find. Who has more has
@@ -77,13 +105,13 @@ const enoughHints = 20
 
 func checkDeleteOfNothing(s *subject, r *reporter) error {
 	for _, t := range s.tombstones {
-		if len(s.previous.byID[t.id]) > 0 || s.previous.excluded[t.id] {
+		if len(s.previous.byID[t.id]) > 0 || s.previous.excluded[t.id] != nil {
 			continue
 		}
 		hint := ""
 		if len(r.findings) >= enoughHints {
 			// it is said without one
-		} else if near := s.previous.nearest(t); near != nil {
+		} else if near := s.nearest(t); near != nil {
 			hint = fmt.Sprintf(": did you mean %s (%s:%d)?", near.id, near.where(), near.Line)
 		}
 		r.at(t, "the previous payload has no such object%s", hint)
@@ -91,12 +119,17 @@ func checkDeleteOfNothing(s *subject, r *reporter) error {
 	return nil
 }
 
-// nearest is the object of the same kind whose name is nearly that of another.
-func (x *index) nearest(m *manifest) *manifest {
+// nearest is the object of the previous payload that may be meant: of the same kind,
+// with nearly the same name, and not there any more.
+func (s *subject) nearest(m *manifest) *manifest {
 	var best *manifest
 	closest := 4 // letters that may be wrong
-	for _, other := range x.byKind[m.groupKind()] {
-		if d := distance(other.id.Namespace+"/"+other.id.Name, m.id.Namespace+"/"+m.id.Name); d < closest {
+	for _, other := range s.previous.byKind[m.groupKind()] {
+		d := distance(other.id.Namespace+"/"+other.id.Name, m.id.Namespace+"/"+m.id.Name)
+		if other.id.Name == m.id.Name {
+			d = min(d, 3) // the namespace may be another word
+		}
+		if isAlive := slices.ContainsFunc(s.byID[other.id], func(m *manifest) bool { return !m.isTombstone }); d < closest && !isAlive {
 			best, closest = other, d
 		}
 	}
@@ -104,15 +137,18 @@ func (x *index) nearest(m *manifest) *manifest {
 }
 
 func checkStaleDelete(s *subject, r *reporter) error {
-	if !s.isMinorUpdate() {
+	if s.update.Update != plan.Minor && s.update.Update != plan.Major {
 		return nil
 	}
 	for _, t := range s.tombstones {
+		var before []*payload.Manifest
 		for _, old := range s.previous.byID[t.id] {
-			if old.isTombstone && s.areTogether(old, t) {
-				r.field(t, annotation(payload.DeleteAnnotation), "%s had this tombstone already, so clusters of %s are rid of the object: drop it in %s", s.previous.Version, s.previous.Version, s.Version)
-				break
+			if old.isTombstone {
+				before = append(before, old.Manifest)
 			}
+		}
+		if _, isNew := s.Filter.Without(t.Manifest, before); len(before) > 0 && !isNew {
+			r.field(t, annotation(payload.DeleteAnnotation), "%s had this tombstone already, so clusters of %s are rid of the object: drop it in %s", s.previous.Version, s.previous.Version, s.Version)
 		}
 	}
 	return nil
@@ -122,7 +158,7 @@ func checkRevived(s *subject, r *reporter) error {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
 			if where, meet := s.together(old, m); meet && old.isTombstone {
-				r.at(m, "%s:%d deletes it%s: where that is not done yet, the object is still going while it is to come back", old.where(), old.Line, on(where))
+				r.at(m, "%s:%d deletes it%s: where that is not done yet, the object is still going while it is to come back; give it another name, or let a release without either come between", old.where(), old.Line, on(where))
 				break
 			}
 		}
@@ -152,16 +188,30 @@ func (m *manifest) isKept() bool {
 }
 
 func checkImmutableChanged(s *subject, r *reporter) error {
+	seen := map[change]bool{} // variants of before may say the same
 	s.pairs(func(old, m *manifest) {
 		if m.groupKind() == jobKind || m.isKept() {
 			return
 		}
-		for _, change := range refused(old, m) {
-			r.field(m, change.Path.Keys(), "%s can't be changed once it is set (it was set in %s:%d): give the object another name and delete this one, or annotate it %s: \"true\"", change.Path, old.where(), old.Line, recreate)
+		todo := fmt.Sprintf(`take it back, give the object another name and delete this one, or annotate it %s: "true"`, recreate)
+		if mustNotBeRecreated(m) {
+			todo = fmt.Sprintf("take it back, or give the object another name; a %s is never recreated", m.kind.Kind)
+		}
+		for _, refused := range refused(old, m) {
+			if what := (change{m, refused.Path.String()}); !seen[what] {
+				seen[what] = true
+				r.field(m, refused.Path.Keys(), "%s differs from %s:%d, and the API server lets nobody change it: %s", refused.Path, old.where(), old.Line, todo)
+			}
 		}
 		s.reportTransitions(r, old, m)
 	})
 	return nil
+}
+
+// A change is of a manifest, somewhere in it.
+type change struct {
+	manifest *manifest
+	where    string
 }
 
 func refused(old, m *manifest) []fields.Change {
@@ -175,7 +225,7 @@ func checkJobChanged(s *subject, r *reporter) error {
 			return
 		}
 		if changes := refused(old, m); len(changes) > 0 {
-			r.field(m, changes[0].Path.Keys(), "%s has changed since %s:%d, and a Job can't be: give it another name, such as one that ends with the version", changes[0].Path, old.where(), old.Line)
+			r.field(m, changes[0].Path.Keys(), "%s has changed since %s:%d, and a Job can't be: give it another name, such as one that ends with the version, and delete the old one", changes[0].Path, old.where(), old.Line)
 		}
 	})
 	return nil
@@ -183,14 +233,16 @@ func checkJobChanged(s *subject, r *reporter) error {
 
 // checkVersionRemoved looks for versions whose objects some client may still ask for.
 func checkVersionRemoved(s *subject, r *reporter) error {
+	seen := map[change]bool{} // variants of before may say the same
 	s.pairs(func(old, m *manifest) {
-		if m.groupKind() != definitionKind {
+		if m.groupKind() != kinds.CustomResourceDefinition {
 			return
 		}
 		now := servedVersions(m)
 		for _, version := range servedVersions(old) {
-			if !slices.Contains(now, version) {
-				r.field(m, []string{"spec", "versions"}, "%s was served by %s:%d, and is not any more: clients that ask for it fail, and what is stored in it must be written anew before it can go", version, old.where(), old.Line)
+			if what := (change{m, version}); !seen[what] && !slices.Contains(now, version) {
+				seen[what] = true
+				r.field(m, []string{"spec", "versions"}, "%s was served in %s:%d, and is not any more: clients that ask for it fail, and what is stored in it must be written anew before it can go", version, old.where(), old.Line)
 			}
 		}
 	})

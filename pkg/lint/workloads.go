@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -25,7 +26,7 @@ func account(m *manifest) payload.ID {
 
 func checkAccountDeleted(s *subject, r *reporter) error {
 	for _, m := range s.normal {
-		if !isWorkload(m) {
+		if !isWorkload(m) || account(m).Name == "default" { // which Kubernetes creates anew
 			continue
 		}
 		for _, a := range s.byID[account(m)] {
@@ -86,7 +87,7 @@ func (s *subject) workloadsThatGo() map[payload.ID][]goingWorkload {
 				add(same, t)
 			}
 		}
-		if t.groupKind() == namespaceKind && s.previous != nil {
+		if t.groupKind() == kinds.Namespace && s.previous != nil {
 			for _, m := range s.previous.inside[t.id.Name] {
 				if isWorkload(m) && !m.isTombstone {
 					add(m, t)
@@ -180,7 +181,7 @@ func checkOperatorDeletedFirst(s *subject, r *reporter) error {
 		component := graph.ParseName(t.File()).Component
 		for _, operand := range operands[component] {
 			if operand != t && s.areTogether(operand, t) && before(t, operand) {
-				r.at(t, "it operates %s, which is only deleted later, in %s:%d: delete that first, and this in a later release, or the cleaning up is left undone", operand.id, operand.Path, operand.Line)
+				r.at(t, "it seems to operate %s, which is only deleted later, by %s:%d: delete that first, and this in a later release, or nobody cleans up", operand.id, operand.Path, operand.Line)
 				break
 			}
 		}
@@ -194,9 +195,9 @@ func isOperator(m *manifest) bool {
 }
 
 // isOperand says whether something may have to be cleaned up by an operator: another
-// workload, or a custom resource.
+// workload, a custom resource, or all of a kind.
 func (s *subject) isOperand(m *manifest) bool {
-	return isWorkload(m) && !isOperator(m) || s.isCustom(m.groupKind())
+	return isWorkload(m) && !isOperator(m) || s.isCustom(m.groupKind()) || m.groupKind() == kinds.CustomResourceDefinition
 }
 
 // isCustom says whether a payload defines a kind, in this release or the one before.

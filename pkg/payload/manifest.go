@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
@@ -49,10 +50,15 @@ func (m *Manifest) File() string { return path.Base(m.Path) }
 // Object is what the manifest holds. It must not be changed.
 func (m *Manifest) Object() *unstructured.Unstructured { return m.object }
 
-// ID says which object this is.
+// ID says which object this is. A namespace where there can be none says nothing: API
+// servers drop it.
 func (m *Manifest) ID() ID {
 	kind := m.GroupVersionKind()
-	return ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.object.GetNamespace(), Name: m.object.GetName()}
+	id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.object.GetNamespace(), Name: m.object.GetName()}
+	if id.Namespace != "" && kinds.ScopeOf(kind.GroupKind()) == kinds.Cluster {
+		id.Namespace = ""
+	}
+	return id
 }
 
 // GroupVersionKind is the type of the object.

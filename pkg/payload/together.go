@@ -11,28 +11,33 @@ import (
 
 // Together finds a cluster on which two manifests of a release are both applied, as
 // the filter that chooses it, and says whether there is any. Of one manifest it says,
-// given it twice, whether it is applied anywhere.
-func Together(a, b *Manifest) (Filter, bool) {
+// given it twice, whether it is applied anywhere. What the filter has chosen already
+// is chosen for all clusters.
+func (f Filter) Together(a, b *Manifest) (Filter, bool) {
 	gates := append(gatesOf(a, wanted), gatesOf(b, wanted)...)
-	for _, filter := range clusters([]*Manifest{a, b}, gates) {
-		if filter.Includes(a) && filter.Includes(b) {
-			return filter, true
+	for _, cluster := range f.clusters([]*Manifest{a, b}, gates) {
+		if cluster.Includes(a) && cluster.Includes(b) {
+			return cluster, true
 		}
 	}
 	return Filter{}, false
 }
 
 // Without finds a cluster on which a manifest is applied, and none of some others is.
-func Without(m *Manifest, others []*Manifest) (Filter, bool) {
-	fewest := append([]string{}, gatesOf(m, wanted)...) // none is not the same as not to ask
+func (f Filter) Without(m *Manifest, others []*Manifest) (Filter, bool) {
+	all := append(slices.Clone(others), m)
+	fewest := gatesOf(m, wanted)
+	if slices.ContainsFunc(all, namesGates) {
+		fewest = append([]string{}, fewest...) // none is not the same as not to ask
+	}
 	most := slices.Clone(fewest)
 	for _, other := range others {
 		most = append(most, gatesOf(other, unwanted)...)
 	}
 	for _, gates := range [][]string{fewest, most} {
-		for _, filter := range clusters(append(slices.Clone(others), m), gates) {
-			if filter.Includes(m) && !slices.ContainsFunc(others, filter.Includes) {
-				return filter, true
+		for _, cluster := range f.clusters(all, gates) {
+			if cluster.Includes(m) && !slices.ContainsFunc(others, cluster.Includes) {
+				return cluster, true
 			}
 		}
 	}
@@ -48,29 +53,64 @@ func (f Filter) Includes(m *Manifest) bool {
 // clusters are all that the annotations of some manifests can tell apart, with some
 // feature gates on. All capabilities are on: that some are off keeps no two manifests
 // together.
-func clusters(manifests []*Manifest, gates []string) []Filter {
-	var profiles, sets []string
-	var majors []uint64
-	for _, m := range manifests {
-		profiles = append(profiles, annotationsBelow(m, includePrefix)...)
-		sets = append(sets, annotationList(m, featureSetAnnotation, ",")...)
-		majors = append(majors, numbers(annotationList(m, majorVersionAnnotation, ","))...)
+func (f Filter) clusters(manifests []*Manifest, gates []string) []Filter {
+	profiles, sets, excludes, majors := []string{f.Profile}, []string{f.FeatureSet}, []string{f.Exclude}, []uint64{f.MajorVersion}
+	if f.Profile == "" {
+		profiles = orNone(collect(manifests, func(m *Manifest) []string { return annotationsBelow(m, includePrefix) }))
 	}
-	if len(sets) > 0 {
-		sets = append(append([]string{"Default"}, sets...), string(configv1.CustomNoUpgrade), string(configv1.TechPreviewNoUpgrade))
+	if f.Exclude == "" {
+		excludes = append(excludes, collect(manifests, func(m *Manifest) []string { return annotationsBelow(m, excludePrefix) })...)
 	}
-	if len(majors) > 0 {
-		majors = append(majors, slices.Max(majors)+1)
+	if f.FeatureSet == "" {
+		sets = orNone(withOthers(collect(manifests, func(m *Manifest) []string { return annotationList(m, featureSetAnnotation, ",") })))
+	}
+	if f.MajorVersion == 0 {
+		majors = orNone(withNext(collect(manifests, func(m *Manifest) []uint64 { return numbers(annotationList(m, majorVersionAnnotation, ",")) })))
+	}
+	if f.FeatureGates != nil {
+		gates = f.FeatureGates
 	}
 	var found []Filter
-	for _, profile := range orNone(profiles) {
-		for _, set := range orNone(sets) {
-			for _, major := range orNone(majors) {
-				found = append(found, Filter{Profile: profile, FeatureSet: set, FeatureGates: gates, MajorVersion: major})
+	for _, exclude := range excludes {
+		for _, profile := range profiles {
+			for _, set := range sets {
+				for _, major := range majors {
+					found = append(found, Filter{Exclude: exclude, Profile: profile, FeatureSet: set, FeatureGates: gates, MajorVersion: major})
+				}
 			}
 		}
 	}
 	return found
+}
+
+// collect is what manifests name, each once.
+func collect[T comparable](manifests []*Manifest, names func(*Manifest) []T) []T {
+	var found []T
+	for _, m := range manifests {
+		for _, name := range names(m) {
+			if !slices.Contains(found, name) {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
+}
+
+// withOthers adds the feature sets that are not named, if any is.
+func withOthers(sets []string) []string {
+	if len(sets) == 0 {
+		return nil
+	}
+	others := []string{"Default", string(configv1.CustomNoUpgrade), string(configv1.TechPreviewNoUpgrade), string(configv1.DevPreviewNoUpgrade)}
+	return slices.Concat(others[:1], sets, others[1:])
+}
+
+// withNext adds a major version that is not named, if any is.
+func withNext(majors []uint64) []uint64 {
+	if len(majors) == 0 {
+		return nil
+	}
+	return append(majors, slices.Max(majors)+1)
 }
 
 // gatesOf are the feature gates that a manifest names, those that must be on or those
@@ -84,6 +124,8 @@ func gatesOf(m *Manifest, which func(gate string) bool) []string {
 	}
 	return found
 }
+
+func namesGates(m *Manifest) bool { return m.annotations()[featureGateAnnotation] != "" }
 
 func unwanted(gate string) bool { return strings.HasPrefix(gate, "-") }
 func wanted(gate string) bool   { return !unwanted(gate) }
@@ -105,13 +147,7 @@ func orNone[T comparable](values []T) []T {
 	if len(values) == 0 {
 		return make([]T, 1)
 	}
-	var unique []T
-	for _, value := range values {
-		if !slices.Contains(unique, value) {
-			unique = append(unique, value)
-		}
-	}
-	return unique
+	return values
 }
 
 // String is the filter in the words of the flags: "profile X, feature set Y".
@@ -125,6 +161,10 @@ func (f Filter) String() string {
 	add("profile", f.Profile)
 	add("feature set", f.FeatureSet)
 	add("feature gates", strings.Join(f.FeatureGates, ", "))
+	if f.FeatureGates != nil && len(f.FeatureGates) == 0 {
+		parts = append(parts, "no feature gates")
+	}
+	add("exclude", f.Exclude)
 	if f.MajorVersion != 0 {
 		add("major version", fmt.Sprint(f.MajorVersion))
 	}

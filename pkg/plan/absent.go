@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -123,12 +124,12 @@ func (g *goner) goes(m *payload.Manifest) {
 	id := m.ID()
 	object := Object(id)
 	switch m.GroupVersionKind().GroupKind() {
-	case namespaceKind:
+	case kinds.Namespace:
 		g.namespaces[id.Name] = object
 		for _, at := range g.inNamespace[id.Name] {
 			g.take(at, taker{itself, object})
 		}
-	case definitionKind:
+	case kinds.CustomResourceDefinition:
 		if kind, known := definedKind(m.Object().Object); known {
 			g.kinds[kind] = object
 			for _, at := range g.ofKind[kind] {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -20,9 +21,7 @@ const (
 
 // The kinds that are special here.
 var (
-	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
-	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
-	claimKind      = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	claimKind = schema.GroupKind{Kind: "PersistentVolumeClaim"}
 )
 
 // Compare says what the update from one payload to another does. Both must have been
@@ -55,7 +54,7 @@ func release(p *payload.Payload) Release {
 
 // An inventory finds the manifests of a payload by their objects.
 type inventory struct {
-	in  map[payload.ID]*payload.Manifest  // the last one, where a broken payload has several
+	in  map[payload.ID]*payload.Manifest  // where there are several, the last one that is no tombstone
 	out map[payload.ID]*payload.Exclusion // the first one: variants are left out for the same reason
 }
 
@@ -65,7 +64,9 @@ func newInventory(p *payload.Payload) inventory {
 		out: make(map[payload.ID]*payload.Exclusion, len(p.Excluded)),
 	}
 	for _, m := range p.Manifests {
-		found.in[m.ID()] = m
+		if known := found.in[m.ID()]; known == nil || known.IsTombstone() || !m.IsTombstone() {
+			found.in[m.ID()] = m
+		}
 	}
 	for i, left := range p.Excluded {
 		if id := left.Manifest.ID(); found.out[id] == nil {
@@ -148,7 +149,7 @@ func (e *Entry) compare(old, m *payload.Manifest) {
 	if isRefused && annotation(m, recreateAnnotation) == "true" {
 		e.recreate(kind)
 	}
-	if kind == definitionKind && !e.CreateOnly {
+	if kind == kinds.CustomResourceDefinition && !e.CreateOnly {
 		e.Definition = compareDefinitions(before, after)
 	}
 	if from, to := old.Object().GetAPIVersion(), m.Object().GetAPIVersion(); from != to {
@@ -162,7 +163,7 @@ func (e *Entry) compare(old, m *payload.Manifest) {
 // recreate deletes an object and makes it anew, unless too much would go with it.
 func (e *Entry) recreate(kind schema.GroupKind) {
 	switch kind {
-	case definitionKind, namespaceKind, claimKind:
+	case kinds.CustomResourceDefinition, kinds.Namespace, claimKind:
 		e.because(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", recreateAnnotation, kind.Kind))
 		return
 	}

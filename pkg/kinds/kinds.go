@@ -1,0 +1,98 @@
+// Package kinds knows what Kubernetes says of its own kinds: which there are, in which
+// versions, and whether their objects are in a namespace.
+//
+// It says nothing of custom resources: their CustomResourceDefinitions do.
+//
+// ScopeOf and Scheme are the calls to start from.
+package kinds
+
+import (
+	"reflect"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+)
+
+// Kinds that rules and orders know by name.
+var (
+	Namespace                = schema.GroupKind{Kind: "Namespace"}
+	CustomResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	APIService               = schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}
+)
+
+// Scheme has the types of all kinds and versions, removed ones too: those say
+// themselves since when.
+var Scheme = sync.OnceValue(func() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientscheme.AddToScheme, apiextensionsv1.AddToScheme, apiextensionsv1beta1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+})
+
+// A Scope says whether objects of a kind are in a namespace.
+type Scope string
+
+// The scopes, as CustomResourceDefinitions write them.
+const (
+	Unknown    Scope = "" // it is no kind of Kubernetes' own
+	Namespaced Scope = "Namespaced"
+	Cluster    Scope = "Cluster"
+)
+
+// ScopeOf is the scope of a kind.
+func ScopeOf(kind schema.GroupKind) Scope { return scopes()[kind] }
+
+// scopes are read off Kubernetes' client: what makes a client of a kind takes a
+// namespace, or does not.
+var scopes = sync.OnceValue(func() map[schema.GroupKind]Scope {
+	found := map[schema.GroupKind]Scope{CustomResourceDefinition: Cluster, APIService: Cluster} // which have clients of their own
+	clients := reflect.TypeFor[kubernetes.Interface]()
+	for i := range clients.NumMethod() {
+		group := clients.Method(i).Type
+		if group.NumOut() != 1 || group.Out(0).Kind() != reflect.Interface {
+			continue
+		}
+		for j := range group.Out(0).NumMethod() {
+			getter := group.Out(0).Method(j).Type
+			for _, kind := range kindsOf(getter) {
+				found[kind] = Cluster
+				if getter.NumIn() == 1 {
+					found[kind] = Namespaced
+				}
+			}
+		}
+	}
+	return found
+})
+
+// kindsOf are the kinds that the client of one kind creates, as in
+// Create(ctx, *v1.Pod, options).
+func kindsOf(getter reflect.Type) []schema.GroupKind {
+	if getter.NumOut() != 1 || getter.Out(0).Kind() != reflect.Interface {
+		return nil
+	}
+	create, found := getter.Out(0).MethodByName("Create")
+	if !found || create.Type.NumIn() < 2 || create.Type.In(1).Kind() != reflect.Pointer {
+		return nil
+	}
+	object, isObject := reflect.New(create.Type.In(1).Elem()).Interface().(runtime.Object)
+	if !isObject {
+		return nil
+	}
+	types, _, err := Scheme().ObjectKinds(object)
+	if err != nil {
+		return nil
+	}
+	kinds := make([]schema.GroupKind, len(types))
+	for i, kind := range types {
+		kinds[i] = kind.GroupKind()
+	}
+	return kinds
+}
