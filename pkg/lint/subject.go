@@ -69,7 +69,6 @@ type index struct {
 
 // The kinds that rules know by name.
 var (
-	serviceKind = schema.GroupKind{Kind: "Service"}
 	accountKind = schema.GroupKind{Kind: "ServiceAccount"}
 	jobKind     = schema.GroupKind{Group: "batch", Kind: "Job"}
 )

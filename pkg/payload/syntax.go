@@ -1,0 +1,83 @@
+package payload
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// This file tells of text that is neither YAML nor JSON, in words for people and
+// without quoting what may be a secret.
+
+// errSyntax is text that is neither YAML nor JSON, with its line.
+type errSyntax struct {
+	line    int // 0 when not known
+	message string
+}
+
+func (e *errSyntax) Error() string { return e.message }
+
+var yamlErrorLine = regexp.MustCompile(`line (\d+): `)
+
+// syntaxError takes the line out of the message of a YAML library.
+func syntaxError(err error) *errSyntax {
+	message := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+	message = strings.TrimPrefix(message, "yaml: ")
+	message, _, _ = strings.Cut(message, "\n")
+	found := yamlErrorLine.FindStringSubmatch(message)
+	if found == nil {
+		return &errSyntax{message: message}
+	}
+	line, _ := strconv.Atoi(found[1])
+	return &errSyntax{line: line, message: strings.Replace(message, found[0], "", 1)}
+}
+
+// What YAML's libraries say with a piece of the text, which may be a secret's value.
+var (
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+	invalidKey    = regexp.MustCompile(`^invalid map key: `)
+)
+
+// keepQuiet says the same without quoting the text.
+func (e *errSyntax) keepQuiet(text []byte) {
+	if found := unknownAnchor.FindStringSubmatch(e.message); found != nil {
+		e.message = `a value that begins with "*" stands for an anchor, and there is none of this name: put it in quotes if it is a text`
+		if at := bytes.Index(text, []byte("*"+found[1])); at >= 0 {
+			e.line = lineAt(text, int64(at))
+		}
+	}
+	if invalidKey.MatchString(e.message) {
+		e.message = "a key is a mapping or a list, and must be a text: put braces in quotes if they are one"
+		if at := bytes.Index(text, []byte("{{")); at >= 0 {
+			e.line = lineAt(text, int64(at))
+		}
+	}
+}
+
+// isIndentedByTab says whether a tab is in front of what a line says.
+func isIndentedByTab(text []byte, line int) bool {
+	lines := bytes.Split(text, []byte("\n"))
+	if line < 1 || line > len(lines) {
+		return false
+	}
+	at := bytes.IndexFunc(lines[line-1], func(r rune) bool { return !unicode.IsSpace(r) })
+	return bytes.IndexByte(lines[line-1][:max(at, 0)], '\t') >= 0
+}
+
+// isControl finds the characters that YAML does not allow.
+func isControl(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' && r != 0x85
+}
+
+// lineAt returns the line of the first thing that stands at an offset or after.
+func lineAt(text []byte, offset int64) int {
+	offset = max(0, min(offset, int64(len(text))))
+	rest := text[offset:]
+	offset += int64(len(rest) - len(bytes.TrimLeft(rest, " \t\r\n")))
+	if int(offset) == len(text) {
+		offset = int64(len(bytes.TrimRight(text, " \t\r\n")))
+	}
+	return 1 + bytes.Count(text[:offset], []byte("\n"))
+}
