@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -53,6 +54,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":       exits,
 			"await-ready": awaitReady,
+			"cp-release":  copyRelease,
 		},
 	})
 }
@@ -84,5 +86,18 @@ func awaitReady(ts *testscript.TestScript, _ bool, args []string) {
 		case <-deadline:
 			ts.Fatalf("sandbox %s is not ready", args[0])
 		}
+	}
+}
+
+// copyRelease makes a release of another version out of one: cp-release NEW OLD VERSION
+func copyRelease(ts *testscript.TestScript, _ bool, args []string) {
+	target := filepath.Join(ts.Getenv("WORK"), args[0])
+	ts.Check(os.CopyFS(target, os.DirFS(ts.MkAbs(args[1]))))
+	version := regexp.MustCompile(`("version"|"name"): "\d+\.\d+\.\d+"`)
+	for _, name := range []string{"release-metadata", "image-references"} {
+		file := filepath.Join(target, "release-manifests", name)
+		text, err := os.ReadFile(file)
+		ts.Check(err)
+		ts.Check(os.WriteFile(file, version.ReplaceAll(text, []byte(`$1: "`+args[2]+`"`)), 0o644))
 	}
 }
