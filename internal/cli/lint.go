@@ -135,7 +135,10 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer, is
 	if f.previousVersion != "" && f.previous == "" {
 		return input, misuse{errors.New("--previous-version is for --previous")}
 	}
-	var err error
+	err := checkVersion("previous-version", f.previousVersion)
+	if err != nil {
+		return input, err
+	}
 	if input.Config, err = f.readConfig(isConfigured); err != nil {
 		return input, err
 	}

@@ -133,8 +133,8 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 	if _, err := f.release.options(); err != nil { // which are those of both
 		return nil, nil, err
 	}
-	if f.previousVersion != "" && !payload.IsVersion(f.previousVersion) {
-		return nil, nil, misuse{fmt.Errorf("--previous-version: %q is not a semantic version such as 1.2.3", f.previousVersion)}
+	if err := checkVersion("previous-version", f.previousVersion); err != nil {
+		return nil, nil, err
 	}
 	before, after := f.release, f.release
 	before.version, before.image = f.previousVersion, f.previousImage

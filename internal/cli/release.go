@@ -233,8 +233,8 @@ func (f *releaseFlags) options() (payload.Options, error) {
 	if wrong := validation.IsDNS1123Label(f.name); f.name != "" && len(wrong) > 0 {
 		return options, misuse{fmt.Errorf("--name: %q can't be a name: %s", f.name, wrong[0])}
 	}
-	if f.version != "" && !payload.IsVersion(f.version) {
-		return options, misuse{fmt.Errorf("--release-version: %q is not a semantic version such as 1.2.3", f.version)}
+	if err := checkVersion("release-version", f.version); err != nil {
+		return options, err
 	}
 	filter, err := f.filter()
 	if err != nil {
@@ -252,6 +252,14 @@ func (f *releaseFlags) options() (payload.Options, error) {
 		return options, unreadable{fmt.Errorf("%s: %w", f.imagesFrom, err)}
 	}
 	return options, nil
+}
+
+// checkVersion checks a flag that is a version, if it is set.
+func checkVersion(flag, value string) error {
+	if value == "" || payload.IsVersion(value) {
+		return nil
+	}
+	return misuse{fmt.Errorf("--%s: %q is not a semantic version such as 1.2.3", flag, value)}
 }
 
 // filter reads those flags that choose manifests.
