@@ -9,8 +9,10 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/plan"
@@ -28,6 +30,7 @@ type planFlags struct {
 	format          output
 	all             bool
 	exitCode        bool
+	command         string // what was called, without what it is printed as
 }
 
 func newPlan(streams Streams) *cobra.Command {
@@ -66,10 +69,11 @@ OLD and NEW are each a SOURCE.
   runlevel plan registry.example/shop:1.3.2 registry.example/shop:1.4.0 --exit-code
 
   # What is left behind?
-  runlevel plan ./old ./new -o json | jq -r '.absent[] | select(.action == "dropped") | "---\n" + .tombstone'`,
+  runlevel plan ./old ./new -o json | jq -r '.absent[] | .tombstone | values | "---\n" + .'`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeSources,
 		RunE: func(command *cobra.Command, args []string) error {
+			f.command = planCommand(command.Flags(), args)
 			return f.run(command.Context(), args[0], args[1], streams)
 		},
 	}
@@ -105,7 +109,7 @@ func (f *planFlags) run(ctx context.Context, oldRef, newRef string, streams Stre
 		fmt.Fprintf(streams.Err, "warning: OLD %s is version %s, and NEW %s is %s, which is older: are the two swapped?\n",
 			oldRef, old.Version, newRef, next.Version)
 	}
-	view := show.View{Plan: p, From: oldRef, To: newRef, All: f.all, Command: fmt.Sprintf("runlevel plan %s %s", oldRef, newRef)}
+	view := show.View{Plan: p, From: oldRef, To: newRef, All: f.all, Command: f.command}
 	if err := f.print(streams.Out, view); err != nil {
 		return err
 	}
@@ -113,6 +117,31 @@ func (f *planFlags) run(ctx context.Context, oldRef, newRef string, streams Stre
 		return exitStatus(exitFailed)
 	}
 	return nil
+}
+
+// planCommand is the command line that shows the same plan as text: other filters would
+// show another one, or none.
+func planCommand(flags *pflag.FlagSet, args []string) string {
+	words := append([]string{"runlevel", "plan"}, args...)
+	flags.Visit(func(flag *pflag.Flag) {
+		switch flag.Name {
+		case "output", "all", "exit-code", "verbosity":
+			return
+		}
+		values := []string{flag.Value.String()}
+		if list, isList := flag.Value.(pflag.SliceValue); isList {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			words = append(words, "--"+flag.Name+"="+value)
+		}
+	})
+	for i, word := range words {
+		if strings.ContainsAny(word, " \t\n\"'\\$&;|<>()*?`#~!") {
+			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func (f *planFlags) print(out io.Writer, view show.View) error {

@@ -16,6 +16,9 @@ func Claims() map[string][]string {
 			for _, part := range row.except {
 				claims[name] = append(claims[name], row.field+" allows "+part)
 			}
+			for part := range row.defaults {
+				claims[name] = append(claims[name], row.field+" can be said to have the default "+part)
+			}
 			if row.removable {
 				claims[name] = append(claims[name], row.field+" can be taken away")
 			}

@@ -87,9 +87,6 @@ func (d *differ) compareMappings(path Path, before, after map[string]any) {
 }
 
 func (d *differ) compareLists(path Path, before, after []any) {
-	if reflect.DeepEqual(before, after) {
-		return
-	}
 	key := identity(before, after)
 	if key == "" {
 		d.compareByPlace(path, before, after)
@@ -123,10 +120,11 @@ func (d *differ) compareLists(path Path, before, after []any) {
 
 // compareByPlace compares lists whose items nothing tells apart. What is the same at
 // their ends stays out of it, so that an item that is put in does not make others of
-// all that are behind it.
+// all that are behind it. Lists of the same length need no such care, and it would be
+// paid for at each depth of lists in lists.
 func (d *differ) compareByPlace(path Path, before, after []any) {
 	same := 0
-	for same < min(len(before), len(after)) && reflect.DeepEqual(before[len(before)-1-same], after[len(after)-1-same]) {
+	for len(before) != len(after) && same < min(len(before), len(after)) && reflect.DeepEqual(before[len(before)-1-same], after[len(after)-1-same]) {
 		same++
 	}
 	before, after = before[:len(before)-same], after[:len(after)-same]

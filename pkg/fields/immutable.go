@@ -39,8 +39,9 @@ type immutable struct {
 	when   func(before, after map[string]any) bool
 	// removable says that it can be taken away: then it stays as it is.
 	removable bool
-	// fallback is what it is where it is not set.
+	// fallback is what it is where it is not set, and defaults what parts of it are.
 	fallback any
+	defaults map[string]any
 }
 
 // refuses says whether a change is one of this field.
@@ -50,6 +51,11 @@ func (f immutable) refuses(before, after map[string]any, change Change) bool {
 	}
 	if slices.ContainsFunc(f.except, func(part string) bool { return change.Path.isWithin(f.field + "." + part) }) {
 		return false
+	}
+	for part, value := range f.defaults {
+		if change.Path.isWithin(f.field+"."+part) && reflect.DeepEqual(or(change.Old, value), or(change.New, value)) {
+			return false
+		}
 	}
 	keys := strings.Split(f.field, ".")
 	if len(change.Path) > len(keys) {
@@ -104,7 +110,7 @@ var typeOfService = []string{"spec", "type"}
 var workloadSelector = []immutable{{field: "spec.selector"}}
 
 // roleRef is the one of bindings.
-var roleRef = []immutable{{field: "roleRef"}}
+var roleRef = []immutable{{field: "roleRef", defaults: map[string]any{"apiGroup": "rbac.authorization.k8s.io"}}}
 
 // immutables are the fields that API servers refuse to change, by kind. Tests
 // compare the table with a real one.
@@ -121,7 +127,7 @@ var immutables = map[schema.GroupKind][]immutable{
 		{field: "spec.loadBalancerClass", when: staysLoadBalancer},
 	},
 	kindOf("PersistentVolumeClaim"): {
-		{field: "spec", except: []string{"resources", "volumeAttributesClassName"}},
+		{field: "spec", except: []string{"resources", "volumeAttributesClassName"}, defaults: map[string]any{"volumeMode": "Filesystem"}},
 	},
 	kindOf("PersistentVolume"): {
 		{field: "spec.csi"}, {field: "spec.hostPath"}, {field: "spec.local"}, {field: "spec.nfs"},
@@ -136,7 +142,8 @@ var immutables = map[schema.GroupKind][]immutable{
 	kindOf("DaemonSet.apps"):  workloadSelector,
 	kindOf("StatefulSet.apps"): {
 		{field: "spec", except: []string{"replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
-			"persistentVolumeClaimRetentionPolicy", "minReadySeconds"}},
+			"persistentVolumeClaimRetentionPolicy", "minReadySeconds"},
+			defaults: map[string]any{"podManagementPolicy": "OrderedReady", "volumeClaimTemplates.*.spec.volumeMode": "Filesystem"}},
 	},
 	kindOf("Job.batch"): {
 		{field: "spec.selector"}, {field: "spec.template"}, {field: "spec.completions", when: isNotElastic}, {field: "spec.podFailurePolicy"},
@@ -153,7 +160,7 @@ var immutables = map[schema.GroupKind][]immutable{
 	kindOf("CSIDriver.storage.k8s.io"):             {{field: "spec.attachRequired", fallback: true}, {field: "spec.volumeLifecycleModes", fallback: []any{"Persistent"}}},
 	kindOf("IngressClass.networking.k8s.io"):       {{field: "spec.controller"}},
 	kindOf("PriorityClass.scheduling.k8s.io"): {
-		{field: "value"}, {field: "preemptionPolicy", fallback: "PreemptLowerPriority"},
+		{field: "value", fallback: int64(0)}, {field: "preemptionPolicy", fallback: "PreemptLowerPriority"},
 	},
 	kindOf("RuntimeClass.node.k8s.io"):              {{field: "handler"}},
 	kindOf("EndpointSlice.discovery.k8s.io"):        {{field: "addressType"}},

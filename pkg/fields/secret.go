@@ -3,7 +3,6 @@ package fields
 import (
 	"maps"
 	"slices"
-	"strings"
 )
 
 // What stands in the place of a secret, and of another one where two differ.
@@ -28,11 +27,10 @@ func Mask(object map[string]any) map[string]any {
 	return open
 }
 
-// isSecret says whether an object is a Secret, in whatever version.
+// isSecret says whether an object is a Secret, in whatever version: "/v1" is the same
+// as "v1".
 func isSecret(object map[string]any) bool {
-	apiVersion, _ := object["apiVersion"].(string)
-	kind, _ := object["kind"].(string)
-	return kind == "Secret" && !strings.Contains(apiVersion, "/")
+	return groupKind(object) == kindOf("Secret")
 }
 
 // shown are the fields of a Secret that are none. All others are sealed, so that a

@@ -39,7 +39,11 @@ func (s *subject) dropped() []*manifest {
 func checkDropped(s *subject, r *reporter) error {
 	const todo = `keep its manifest with the annotation %s: "true" (runlevel plan prints it)`
 	s.absent(plan.Dropped, func(m *manifest, entry plan.Entry) {
-		if entry.RenamedTo == nil {
+		switch {
+		case entry.RenamedTo != nil: // is told by a rule of its own
+		case entry.Tombstone == "": // a tombstone would do harm
+			r.at(m, "it is gone, and %s: keep its manifest", entry.Why)
+		default:
 			r.at(m, "it is gone, and stays in clusters: "+todo, payload.DeleteAnnotation)
 		}
 	})

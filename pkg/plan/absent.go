@@ -14,7 +14,7 @@ import (
 // isAbsent says whether a manifest of the old release has no step in the new one.
 // Where a broken release has an object twice, the last manifest stands for it.
 func (c *comparer) isAbsent(m *payload.Manifest) bool {
-	id := m.ID()
+	id := stored(m)
 	return c.to.in[id] == nil && c.from.in[id] == m
 }
 
@@ -22,7 +22,7 @@ func (c *comparer) isAbsent(m *payload.Manifest) bool {
 func (c *comparer) absent(m *payload.Manifest, gone *goner) Entry {
 	id := m.ID()
 	e := Entry{Object: Object(id), Old: place(m)}
-	left := c.to.out[id]
+	left := c.to.out[stored(m)]
 	taker, isTaken := gone.takers[id]
 	switch {
 	case m.IsTombstone() && left != nil:
@@ -36,9 +36,28 @@ func (c *comparer) absent(m *payload.Manifest, gone *goner) Entry {
 	case left != nil:
 		e.Action, e.Why = LeftOut, "it is left out of the new release by "+left.Why()+"; it stays in the cluster"
 	default:
-		e.Action, e.Why, e.Tombstone = Dropped, "nothing deletes it: it stays in the cluster", tombstone(m)
+		e.Action, e.Why = Dropped, "nothing deletes it: it stays in the cluster"
+		if held := c.held(m); held == nil {
+			e.Tombstone = tombstone(m)
+		} else {
+			e.Why = "nothing deletes it, which would take " + held.ID().String() + " of the new release along: it stays in the cluster"
+		}
 	}
 	return e
+}
+
+// held is something that the new release applies, and that is in a Namespace or of a
+// CustomResourceDefinition; nil if there is nothing.
+func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
+	switch m.GroupVersionKind().GroupKind() {
+	case kinds.Namespace:
+		return c.inNamespace[m.ID().Name]
+	case kinds.CustomResourceDefinition:
+		if kind, known := definedKind(m.Object().Object); known {
+			return c.ofKind[kind]
+		}
+	}
+	return nil
 }
 
 // A taker is what takes an object along when it goes.
@@ -90,7 +109,7 @@ func (c *comparer) whatGoes(old, steps []*payload.Manifest) *goner {
 			continue
 		}
 		g.going = append(g.going, m)
-		if before := c.from.in[m.ID()]; before != nil { // it may say more, such as the kind that it defines
+		if before := c.from.in[stored(m)]; before != nil { // it may say more, such as the kind that it defines
 			g.going = append(g.going, before)
 		}
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,12 +28,12 @@ var (
 // Compare says what the update from one payload to another does. Both must have been
 // read with the filters of the same cluster.
 func Compare(from, to *payload.Payload) *Plan {
-	c := &comparer{from: newInventory(from), to: newInventory(to)}
+	steps := inOrder(to.Manifests)
+	c := newComparer(from, to, steps)
 	p := &Plan{
 		From: release(from), To: release(to), Update: kindOf(from.Version, to.Version),
 		Counts: map[Action]int{}, Warnings: []Warning{}, Steps: make([]Entry, 0, len(to.Manifests)), Absent: []Entry{},
 	}
-	steps := inOrder(to.Manifests)
 	for _, m := range steps {
 		p.Steps = append(p.Steps, c.step(m))
 	}
@@ -64,12 +65,13 @@ func newInventory(p *payload.Payload) inventory {
 		out: make(map[payload.ID]*payload.Exclusion, len(p.Excluded)),
 	}
 	for _, m := range p.Manifests {
-		if known := found.in[m.ID()]; known == nil || known.IsTombstone() || !m.IsTombstone() {
-			found.in[m.ID()] = m
+		id := stored(m)
+		if known := found.in[id]; known == nil || known.IsTombstone() || !m.IsTombstone() {
+			found.in[id] = m
 		}
 	}
 	for i, left := range p.Excluded {
-		if id := left.Manifest.ID(); found.out[id] == nil {
+		if id := stored(left.Manifest); found.out[id] == nil {
 			found.out[id] = &p.Excluded[i]
 		}
 	}
@@ -77,12 +79,31 @@ func newInventory(p *payload.Payload) inventory {
 }
 
 // A comparer compares two payloads.
-type comparer struct{ from, to inventory }
+type comparer struct {
+	from, to inventory
+	// The first manifest that the new release applies in a Namespace, or of a kind.
+	inNamespace map[string]*payload.Manifest
+	ofKind      map[schema.GroupKind]*payload.Manifest
+}
+
+// newComparer compares two payloads, of which the new one has its manifests in order.
+func newComparer(from, to *payload.Payload, steps []*payload.Manifest) *comparer {
+	c := &comparer{
+		from: newInventory(from), to: newInventory(to),
+		inNamespace: map[string]*payload.Manifest{}, ofKind: map[schema.GroupKind]*payload.Manifest{},
+	}
+	for _, m := range slices.Backward(steps) {
+		if !m.IsTombstone() {
+			c.inNamespace[m.ID().Namespace], c.ofKind[m.GroupVersionKind().GroupKind()] = m, m
+		}
+	}
+	return c
+}
 
 // step says what one manifest of the new release does.
 func (c *comparer) step(m *payload.Manifest) Entry {
-	id := m.ID()
-	e := Entry{Object: Object(id), New: place(m)}
+	id := stored(m)
+	e := Entry{Object: Object(m.ID()), New: place(m)}
 	old := c.from.in[id]
 	if old != nil {
 		e.Old = place(old)

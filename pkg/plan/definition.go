@@ -50,7 +50,7 @@ func compareDefinitions(before, after map[string]any) *Definition {
 		case was["served"] == true && is["served"] != true:
 			d.Unserved = append(d.Unserved, name)
 		}
-		w := schemaWalk{definition: d, version: name}
+		w := schemaWalk{definition: d, version: name, prunes: prunes(after)}
 		w.compare("", schemaOf(was), schemaOf(is))
 	}
 	if old.storage != "" && next.storage != "" && old.storage != next.storage {
@@ -73,11 +73,19 @@ func versionsOf(definition map[string]any) versions {
 	found := versions{byName: map[string]map[string]any{}}
 	list, _, _ := unstructured.NestedFieldNoCopy(definition, "spec", "versions")
 	items, _ := list.([]any)
+	shared, _, _ := unstructured.NestedFieldNoCopy(definition, "spec", "validation") // of v1beta1
+	if only, _, _ := unstructured.NestedString(definition, "spec", "version"); only != "" && len(items) == 0 {
+		items = []any{map[string]any{"name": only, "served": true, "storage": true}}
+	}
 	for _, item := range items {
 		fields, _ := item.(map[string]any)
 		name, isNamed := fields["name"].(string)
 		if !isNamed {
 			continue
+		}
+		if fields["schema"] == nil && shared != nil {
+			fields = maps.Clone(fields)
+			fields["schema"] = shared
 		}
 		found.names = append(found.names, name)
 		found.byName[name] = fields
@@ -98,6 +106,19 @@ func schemaOf(version map[string]any) map[string]any {
 type schemaWalk struct {
 	definition *Definition
 	version    string
+	prunes     bool // fields that are in no schema are lost
+}
+
+// prunes says whether the API server drops what the schema does not have: always in v1,
+// and in v1beta1 if it is asked for.
+func prunes(definition map[string]any) bool {
+	keeps, isSaid, _ := unstructured.NestedBool(definition, "spec", "preserveUnknownFields")
+	return isSaid && !keeps || !isSaid && definition["apiVersion"] != "apiextensions.k8s.io/v1beta1"
+}
+
+// keepsAll says whether a schema lets an object have any fields.
+func keepsAll(schema map[string]any) bool {
+	return schema["x-kubernetes-preserve-unknown-fields"] == true || schema["additionalProperties"] != nil
 }
 
 func (w *schemaWalk) compare(path string, before, after map[string]any) {
@@ -106,11 +127,14 @@ func (w *schemaWalk) compare(path string, before, after map[string]any) {
 	}
 	was, _ := before["properties"].(map[string]any)
 	is, _ := after["properties"].(map[string]any)
-	keepsAll := after["x-kubernetes-preserve-unknown-fields"] == true || after["additionalProperties"] != nil
+	loses := w.prunes && !keepsAll(after)
+	if loses && keepsAll(before) {
+		w.definition.RemovedFields = append(w.definition.RemovedFields, Field{w.version, path + ".*"})
+	}
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		old, _ := was[name].(map[string]any)
 		next, stays := is[name].(map[string]any)
-		if !stays && !keepsAll {
+		if !stays && loses {
 			w.definition.RemovedFields = append(w.definition.RemovedFields, Field{w.version, join(path, name)})
 		}
 		w.compare(join(path, name), old, next)

@@ -85,7 +85,7 @@ func (e Entry) warnings() []Warning {
 	switch e.Action {
 	case Dropped:
 		if e.RenamedTo != nil {
-			add(Orphan, "nothing deletes it: it stays in the cluster, beside %s, which seems to follow it", e.RenamedTo)
+			add(Orphan, "%s, beside %s, which seems to follow it", e.Why, e.RenamedTo)
 		} else {
 			add(Orphan, "%s", e.Why)
 		}

@@ -80,10 +80,16 @@ func (v View) markdownWarnings(m *markdown) {
 		return
 	}
 	m.add("\n### Needs attention\n\n")
+	told := 0
 	for _, warning := range warnings[:min(len(warnings), maxMarkdownWarnings)] {
-		m.add("- %s: %s\n", code(warning.Object.String()), sentence(short(warning.Message)))
+		text := fmt.Sprintf("- %s: %s\n", code(warning.Object.String()), sentence(warning.Message))
+		if !m.fits(len(text)) {
+			break
+		}
+		m.add("%s", text)
+		told++
 	}
-	if m.cutWarnings = max(0, len(warnings)-maxMarkdownWarnings); m.cutWarnings > 0 {
+	if m.cutWarnings = len(warnings) - told; m.cutWarnings > 0 {
 		m.add("- and %s\n", plural(m.cutWarnings, "more warning"))
 	}
 }
@@ -158,7 +164,7 @@ func markdownEntry(e plan.Entry) (whole, named string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "- **%s** %s", e.Action, code(e.Object.String()))
 	if why := why(e); why != "" {
-		fmt.Fprintf(&out, ": %s", sentence(short(why)))
+		fmt.Fprintf(&out, ": %s", sentence(why))
 	}
 	out.WriteString("\n")
 	named = out.String()
@@ -182,7 +188,7 @@ func markdownEntry(e plan.Entry) (whole, named string) {
 
 // code is a text that nothing in it can end.
 func code(text string) string {
-	text = printable.Line(short(text))
+	text = short(text)
 	if text == "" {
 		text = " "
 	}
@@ -218,15 +224,16 @@ func longestRun(text string) int {
 }
 
 // sentence is a text in which nothing is markup: neither for Markdown, nor for those
-// who make links of names and numbers. A space of no width keeps them from it.
+// who make links of names and numbers, pictures of :names: and formulas of $dollars$. A
+// space of no width keeps them from it.
 func sentence(text string) string {
 	var out strings.Builder
-	for _, r := range printable.Line(text) {
+	for _, r := range short(text) {
 		switch {
 		case strings.ContainsRune("\\`*_[]<>|~&", r):
 			out.WriteRune('\\')
 			out.WriteRune(r)
-		case strings.ContainsRune("@#", r):
+		case strings.ContainsRune("@#$!%", r):
 			out.WriteRune(r)
 			out.WriteString(noWidth)
 		default:
@@ -246,7 +253,11 @@ func quoted(text string) string {
 // maxShort is how long what strangers wrote may be where there is little room.
 const maxShort = 300
 
-func short(text string) string { return cutTo([]rune(text), maxShort) }
+// short is a text in a line, cut after it has become fit to be shown: what stands for
+// one character may be ten.
+func short(text string) string {
+	return cutTo([]rune(printable.Line(cutTo([]rune(text), maxShort))), maxShort)
+}
 
 func cutTo(text []rune, length int) string {
 	if len(text) <= length {

@@ -163,9 +163,8 @@ func why(e plan.Entry) string {
 // are only counted, and so are those beyond a limit.
 func told(e plan.Entry, limit int) (changes []plan.Change, descriptions, more int) {
 	for _, change := range e.Changes {
-		last := change.Path[len(change.Path)-1]
 		switch {
-		case e.Kind == definition && last.Key == "description" && limit > 0:
+		case e.Kind == definition && isDescription(change) && limit > 0:
 			descriptions++
 		case limit > 0 && len(changes) == limit:
 			more++
@@ -174,6 +173,14 @@ func told(e plan.Entry, limit int) (changes []plan.Change, descriptions, more in
 		}
 	}
 	return changes, descriptions, more
+}
+
+// isDescription says whether a change is one of a description, and not of a field of that
+// name, which is a schema.
+func isDescription(change plan.Change) bool {
+	_, wasSchema := change.Old.(map[string]any)
+	_, isSchema := change.New.(map[string]any)
+	return change.Path[len(change.Path)-1].Key == "description" && !wasSchema && !isSchema
 }
 
 // rest says what is not listed; "" if all is.
