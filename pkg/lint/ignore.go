@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // ignores are all that is said to be all right, and which of it was of use.
@@ -132,7 +133,7 @@ func (i *ignores) findings() []Finding {
 	tell := func(id string, f Finding) {
 		rule, _ := FindRule(id)
 		if severity := i.config.severity(rule); severity != Off {
-			f.Rule, f.Severity = id, severity
+			f.Rule, f.Severity, f.Message = id, severity, printable.Line(f.Message)
 			found = append(found, f)
 		}
 	}
