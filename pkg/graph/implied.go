@@ -41,7 +41,7 @@ type index struct {
 	kinds      map[schema.GroupKind][]int
 	namespaces map[string][]int
 	services   map[types.NamespacedName]int
-	workloads  map[string][]int               // by namespace
+	workloads  map[podLabel][]int             // by each label of their pods
 	served     map[types.NamespacedName][]int // what servedBy found
 	tasks      []Task
 }
@@ -83,7 +83,7 @@ func Dependencies(tasks []Task) []Dependency {
 func newIndex(tasks []Task) *index {
 	x := &index{
 		kindOf: make([]schema.GroupKind, len(tasks)), kinds: map[schema.GroupKind][]int{}, namespaces: map[string][]int{},
-		services: map[types.NamespacedName]int{}, workloads: map[string][]int{}, served: map[types.NamespacedName][]int{}, tasks: tasks,
+		services: map[types.NamespacedName]int{}, workloads: map[podLabel][]int{}, served: map[types.NamespacedName][]int{}, tasks: tasks,
 	}
 	for i, task := range tasks {
 		if task.IsTombstone() {
@@ -102,7 +102,9 @@ func newIndex(tasks []Task) *index {
 		case serviceKind:
 			x.services[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = i
 		case deploymentKind, daemonSetKind, statefulSetKind:
-			x.workloads[object.GetNamespace()] = append(x.workloads[object.GetNamespace()], i)
+			for _, label := range podLabels(object) {
+				x.workloads[label] = append(x.workloads[label], i)
+			}
 		}
 	}
 	return x
@@ -124,12 +126,42 @@ func (x *index) findWorkloads(service types.NamespacedName) []int {
 		return nil
 	}
 	var found []int
-	for _, i := range x.workloads[service.Namespace] {
+	for _, i := range rarest(x.workloads, x.tasks[at].Object()) {
 		if Selects(x.tasks[at].Object(), x.tasks[i].Object()) {
 			found = append(found, i)
 		}
 	}
 	return found
+}
+
+// A podLabel is one that pods of a namespace have.
+type podLabel struct{ namespace, key, value string }
+
+// podLabels are those of a workload's pods.
+func podLabels(workload *unstructured.Unstructured) []podLabel {
+	labels, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "template", "metadata", "labels")
+	return inNamespace(workload.GetNamespace(), labels)
+}
+
+func inNamespace(namespace string, labels map[string]string) []podLabel {
+	var found []podLabel
+	for key, value := range labels {
+		found = append(found, podLabel{namespace, key, value})
+	}
+	return found
+}
+
+// rarest are the workloads that have that label of a Service's selector which fewest
+// have.
+func rarest(workloads map[podLabel][]int, service *unstructured.Unstructured) []int {
+	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
+	var fewest []int
+	for i, label := range inNamespace(service.GetNamespace(), selector) {
+		if found := workloads[label]; i == 0 || len(found) < len(fewest) {
+			fewest = found
+		}
+	}
+	return fewest
 }
 
 // Selects says whether a Service leads to the pods of a workload in its namespace.

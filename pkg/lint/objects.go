@@ -25,11 +25,8 @@ func checkMissingNamespace(s *subject, r *reporter) error {
 		if namespace == "" || seen.Has(namespace) || s.scopeOf(m) == kinds.Cluster {
 			continue
 		}
-		holders, normal := []*payload.Manifest{}, 0
-		for _, holder := range s.namespaces(namespace) {
-			holders = append(holders, holder.Manifest)
-		}
-		where, isWithout := s.Filter.Without(m.Manifest, holders)
+		holders, normal := s.namespaces(namespace), 0
+		where, isWithout := s.without(m, holders)
 		if !isWithout {
 			continue
 		}

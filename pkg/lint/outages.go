@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -214,7 +215,7 @@ func (s *subject) killers(service types.NamespacedName) []*manifest {
 	}
 	var serving, deleted []*manifest
 	for _, definition := range s.allOf(id) {
-		for _, m := range s.inside[service.Namespace] {
+		for _, m := range s.near(definition) {
 			switch {
 			case !s.selects(definition, m):
 			case m.isTombstone:
@@ -228,6 +229,47 @@ func (s *subject) killers(service types.NamespacedName) []*manifest {
 		found = append(found, deleted...)
 	}
 	return found
+}
+
+// A podLabel is one that pods of a namespace have.
+type podLabel struct{ namespace, key, value string }
+
+// near are the workloads that have that label of a Service's selector which fewest have:
+// others can't be selected.
+func (s *subject) near(service *manifest) []*manifest {
+	if s.labelled == nil {
+		s.labelled = map[podLabel][]*manifest{}
+		for _, m := range s.manifests {
+			s.addLabels(m)
+		}
+	}
+	selector, _, _ := unstructured.NestedStringMap(service.Object().Object, "spec", "selector")
+	var fewest []*manifest
+	isFirst := true
+	for key, value := range selector {
+		if found := s.labelled[podLabel{service.id.Namespace, key, value}]; isFirst || len(found) < len(fewest) {
+			fewest, isFirst = found, false
+		}
+	}
+	return fewest
+}
+
+// addLabels finds a workload by the labels of its pods, those of the previous payload
+// too.
+func (s *subject) addLabels(m *manifest) {
+	if !isWorkload(m) {
+		return
+	}
+	seen := map[podLabel]bool{}
+	for _, same := range s.sameIn(m) {
+		pods, _, _ := unstructured.NestedStringMap(same.Object().Object, "spec", "template", "metadata", "labels")
+		for key, value := range pods {
+			if label := (podLabel{m.id.Namespace, key, value}); !seen[label] {
+				seen[label] = true
+				s.labelled[label] = append(s.labelled[label], m)
+			}
+		}
+	}
 }
 
 // allOf are the manifests of an object, in the previous payload too.
@@ -271,14 +313,11 @@ func checkProtectedNamespace(s *subject, r *reporter) error {
 
 func checkDeleteInsideDeleted(s *subject, r *reporter) error {
 	for _, m := range s.tombstones {
-		var holders []*payload.Manifest
-		for _, holder := range s.holdersThatGo(m) {
-			holders = append(holders, holder.Manifest)
-		}
+		holders := s.holdersThatGo(m)
 		if len(holders) == 0 || !s.areTogether(m, m) {
 			continue
 		}
-		if _, needed := s.Filter.Without(m.Manifest, holders); !needed { // for clusters that keep the Namespace
+		if _, needed := s.without(m, holders); !needed { // for clusters that keep the Namespace
 			r.at(m, "%s:%d deletes its Namespace, and this with it: it can go", holders[0].Path, holders[0].Line)
 		}
 	}

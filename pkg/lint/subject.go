@@ -24,7 +24,8 @@ type manifest struct {
 	isTombstone bool
 	isPrevious  bool // of the release before
 
-	choices *string // see chosenBy
+	profiles []string // that include it
+	choices  *string  // see chosenBy
 
 	rank int // in the order of an update: what has a lower one is done before
 	node int // of the graph: two of one node are done one after the other
@@ -91,10 +92,16 @@ func newIndex(p *payload.Payload, isPrevious bool) *index {
 }
 
 func newManifest(m *payload.Manifest) *manifest {
-	return &manifest{
+	made := &manifest{
 		Manifest: m, id: m.ID(), kind: m.GroupVersionKind(),
 		annotations: m.Object().GetAnnotations(), isTombstone: m.IsTombstone(),
 	}
+	for key, value := range made.annotations {
+		if profile, found := strings.CutPrefix(key, includePrefix); found && value == "true" {
+			made.profiles = append(made.profiles, profile)
+		}
+	}
+	return made
 }
 
 func (x *index) add(m *manifest) {
@@ -151,6 +158,7 @@ type subject struct {
 	met      map[[2]string]meeting
 	plurals  map[string][]schema.GroupKind // see kindsByPlural
 	prepared map[*manifest]*definition     // see definitionsOf
+	labelled map[podLabel][]*manifest      // see near
 	bindings map[payload.ID][]*manifest    // see bindingsOf
 	judged   *judgements                   // see judge
 	profiles bool                          // whether any manifest names a cluster profile
@@ -203,6 +211,9 @@ func (s *subject) lacks(n need) bool {
 
 // together says whether two manifests are applied to the same cluster, and to which.
 func (s *subject) together(a, b *manifest) (payload.Filter, bool) {
+	if areApart(a, b) {
+		return payload.Filter{}, false
+	}
 	key := [2]string{a.chosenBy(), b.chosenBy()}
 	met, known := s.met[key]
 	if !known {
@@ -210,6 +221,26 @@ func (s *subject) together(a, b *manifest) (payload.Filter, bool) {
 		s.met[key] = met
 	}
 	return met.where, met.found
+}
+
+// areApart says whether two manifests are for different profiles, which is quick to find
+// out: an object may have thousands of variants.
+func areApart(a, b *manifest) bool {
+	if len(a.profiles) == 0 || len(b.profiles) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(a.profiles, func(profile string) bool { return slices.Contains(b.profiles, profile) })
+}
+
+// without finds a cluster that has a manifest, and none of some others.
+func (s *subject) without(m *manifest, others []*manifest) (payload.Filter, bool) {
+	var near []*payload.Manifest
+	for _, other := range others {
+		if !areApart(m, other) {
+			near = append(near, other.Manifest)
+		}
+	}
+	return s.Filter.Without(m.Manifest, near)
 }
 
 // areTogether is together for those who don't ask where.

@@ -48,13 +48,8 @@ func checkDropped(s *subject, r *reporter) error {
 		}
 	})
 	s.absent(plan.TakenAlong, func(m *manifest, entry plan.Entry) {
-		var takers []*payload.Manifest
-		for _, taker := range s.byID[payload.ID(*entry.With)] {
-			if taker.isTombstone {
-				takers = append(takers, taker.Manifest)
-			}
-		}
-		if where, stays := s.Filter.Without(m.Manifest, takers); stays && len(takers) > 0 {
+		takers := tombstonesOf(s.byID[payload.ID(*entry.With)])
+		if where, stays := s.without(m, takers); stays && len(takers) > 0 {
 			r.at(m, "it is gone, and stays in clusters that keep %s%s: "+todo, entry.With, on(where), payload.DeleteAnnotation)
 		}
 	})
@@ -78,11 +73,8 @@ func checkNarrowed(s *subject, r *reporter) error {
 		if len(now) == 0 || slices.ContainsFunc(now, func(m *manifest) bool { return m.chosenBy() == old.chosenBy() }) {
 			continue
 		}
-		var others []*payload.Manifest
-		for _, m := range slices.Concat(now, s.holdersThatGo(old), s.definitionsThatGo(old)) {
-			others = append(others, m.Manifest)
-		}
-		if where, found := s.Filter.Without(old.Manifest, others); found {
+		others := slices.Concat(now, s.holdersThatGo(old), s.definitionsThatGo(old))
+		if where, found := s.without(old, others); found {
 			r.at(now[0], "%s:%d had it%s, and nothing has it there any more, so it stays: let it be for those clusters too, or add a tombstone for them", old.where(), old.Line, on(where))
 		}
 	}
@@ -97,10 +89,19 @@ func checkNarrowed(s *subject, r *reporter) error {
 // definitionsThatGo are the tombstones of an object's CustomResourceDefinition.
 func (s *subject) definitionsThatGo(m *manifest) []*manifest {
 	plural, _ := meta.UnsafeGuessKindToResource(m.kind)
-	return slices.DeleteFunc(slices.Clone(slices.Concat(
-		s.defines[m.groupKind()],
-		s.byID[payload.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: plural.GroupResource().String()}],
-	)), func(d *manifest) bool { return !d.isTombstone })
+	id := payload.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: plural.GroupResource().String()}
+	return tombstonesOf(slices.Concat(s.defines[m.groupKind()], s.byID[id]))
+}
+
+// tombstonesOf are those among some manifests.
+func tombstonesOf(manifests []*manifest) []*manifest {
+	var found []*manifest
+	for _, m := range manifests {
+		if m.isTombstone {
+			found = append(found, m)
+		}
+	}
+	return found
 }
 
 // enoughHints is how many findings get a hint that takes long to find. Who has more has
@@ -145,13 +146,8 @@ func checkStaleDelete(s *subject, r *reporter) error {
 		return nil
 	}
 	for _, t := range s.tombstones {
-		var before []*payload.Manifest
-		for _, old := range s.previous.byID[t.id] {
-			if old.isTombstone {
-				before = append(before, old.Manifest)
-			}
-		}
-		if _, isNew := s.Filter.Without(t.Manifest, before); len(before) > 0 && !isNew {
+		before := tombstonesOf(s.previous.byID[t.id])
+		if _, isNew := s.without(t, before); len(before) > 0 && !isNew {
 			r.field(t, annotation(payload.DeleteAnnotation), "%s had this tombstone already, so clusters of %s are rid of the object: drop it in %s", s.previous.Version, s.previous.Version, s.Version)
 		}
 	}
