@@ -142,6 +142,9 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer, is
 	if input.Config, err = f.readConfig(isConfigured); err != nil {
 		return input, err
 	}
+	if input.Config.IsAhead() {
+		warn(progress, []string{"Kubernetes " + input.Config.KubernetesVersion + " is newer than any that is known here: kinds that seem unknown may be in it, and are let pass"})
+	}
 	f.release.keepText = true
 	if input.Payload, input.Problems, err = f.release.parse(ctx, ref, progress); err != nil {
 		return input, err
@@ -287,7 +290,7 @@ func (r lintReport) text(out io.Writer, showSuppressed bool) error {
 			line(f)
 		}
 	}
-	fmt.Fprintf(&text, "%s, %s, %s", counted(r.Counts[lint.Error], "error"), counted(r.Counts[lint.Warning], "warning"), counted(r.Counts[lint.Info], "note"))
+	fmt.Fprintf(&text, "%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"), printable.Count(r.Counts[lint.Warning], "warning"), printable.Count(r.Counts[lint.Info], "note"))
 	if len(r.Suppressed) > 0 {
 		fmt.Fprintf(&text, ", %d ignored", len(r.Suppressed))
 	}
@@ -305,12 +308,4 @@ func (r lintReport) text(out io.Writer, showSuppressed bool) error {
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
-}
-
-// counted is a number of things.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

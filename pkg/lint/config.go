@@ -120,12 +120,19 @@ func (c Config) check() error {
 		}
 	}
 	for _, ignore := range c.Ignore {
+		if ignore.line == 0 {
+			return errors.New("ignore has an empty entry: write a rule and a reason, or drop it")
+		}
 		if _, err := path.Match(ignore.File, ""); err != nil {
 			return fmt.Errorf("line %d: %q is no pattern for files: write one such as 0000_50_web_*.yaml", ignore.line, ignore.File)
 		}
 	}
 	return nil
 }
+
+// IsAhead says whether the release is for a Kubernetes that is newer than any that is
+// known here, so that its kinds can't be known.
+func (c Config) IsAhead() bool { return newestKubernetes().LessThan(c.kubernetes()) }
 
 // DidYouMean is a hint at the rule whose name is nearest, if one is near.
 func DidYouMean(id string) string {

@@ -82,13 +82,24 @@ func (i *ignores) addComments(file string, document, line int, text []byte) {
 	if !bytes.Contains(text, []byte("runlevel:ignore")) {
 		return
 	}
-	for _, at := range ignoreComment.FindAllSubmatchIndex(text, -1) {
-		begin, end := at[2], at[1]
-		if document > 0 && !payload.IsComment(text, begin, end) {
+	matches := ignoreComment.FindAllSubmatchIndex(text, -1)
+	begins := make([]int, len(matches))
+	for n, at := range matches {
+		begins[n] = at[2]
+	}
+	var isComment []bool // the head of a file has nothing else
+	if document > 0 {
+		isComment = payload.AreComments(text, begins)
+	}
+	counted := 0 // lines are counted up to here
+	for n, at := range matches {
+		if document > 0 && !isComment[n] {
 			continue
 		}
+		line += bytes.Count(text[counted:begins[n]], []byte("\n"))
+		counted = begins[n]
 		said := Ignore{Rule: string(text[at[4]:at[5]]), Reason: strings.TrimSpace(string(text[at[6]:at[7]]))}
-		where := Finding{File: file, Line: line + bytes.Count(text[:begin], []byte("\n")), Document: document}
+		where := Finding{File: file, Line: line, Document: document}
 		i.add(&ignoring{Ignore: said, at: where, document: document}, false)
 	}
 }

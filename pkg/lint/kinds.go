@@ -12,6 +12,7 @@ import (
 	componentversion "k8s.io/component-base/version"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // These rules are about kinds: which Kubernetes has them, and whether they are
@@ -91,7 +92,7 @@ func checkUnknownAPI(s *subject, r *reporter) error {
 		case kinds.Scheme().Recognizes(m.kind) || m.groupKind() == kinds.APIService:
 		case len(s.defines[m.groupKind()]) > 0:
 			s.reportUnserved(r, m)
-		case kinds.Scheme().IsGroupRegistered(m.kind.Group) && !newest.LessThan(s.config.kubernetes()):
+		case kinds.Scheme().IsGroupRegistered(m.kind.Group) && !s.config.IsAhead():
 			field, what := "apiVersion", instead(m.groupKind(), s.config.kubernetes())
 			if what == "" {
 				field, what = "kind", ": is the kind misspelt, or has Kubernetes dropped it?"
@@ -168,15 +169,7 @@ func checkForeignKind(s *subject, r *reporter) error {
 			continue
 		}
 		seen[kind] = true
-		r.field(m, []string{"kind"}, "%s of %s is defined elsewhere, so nothing is known of its fields here (%s)", kind.Kind, kind.Group, counted(len(s.byKind[kind]), "object"))
+		r.field(m, []string{"kind"}, "%s of %s is defined elsewhere, so nothing is known of its fields here (%s)", kind.Kind, kind.Group, printable.Count(len(s.byKind[kind]), "object"))
 	}
 	return nil
-}
-
-// counted is a number of things.
-func counted(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

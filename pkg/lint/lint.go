@@ -150,10 +150,7 @@ func Run(ctx context.Context, input Input) (*Result, error) {
 			continue
 		}
 		r := &reporter{rule: rule, severity: severity}
-		if err := rule.check(s, r); err != nil {
-			return nil, err
-		}
-		if err := ctx.Err(); err != nil {
+		if err := r.look(ctx, s); err != nil {
 			return nil, err
 		}
 		found = append(found, r.findings...)
@@ -202,6 +199,19 @@ type reporter struct {
 	rule     Rule
 	severity Severity
 	findings []Finding
+}
+
+// look lets the rule look, until the context ends: whoever waits is not kept waiting for
+// a rule that takes long, whose findings nobody reads any more.
+func (r *reporter) look(ctx context.Context, s *subject) error {
+	done := make(chan error, 1)
+	go func() { done <- r.rule.check(s, r) }()
+	select {
+	case err := <-done:
+		return cmp.Or(err, ctx.Err())
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // at reports something about a manifest as a whole.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // These rules are about files and how they are called.
@@ -49,9 +50,9 @@ func checkLevelWidth(s *subject, r *reporter) error {
 		}
 		todo := "write " + padded(level, usual)
 		if len(padded(level, usual)) > usual {
-			todo = fmt.Sprintf("choose one with %s, or write the others with %d", counted(usual, "digit"), len(padded(level, usual)))
+			todo = fmt.Sprintf("choose one with %s, or write the others with %d", printable.Count(usual, "digit"), len(padded(level, usual)))
 		}
-		r.file(file.Path, 0, "the level %s has %s, and others have %d; they are compared as text: %s", level, counted(len(level), "digit"), usual, todo)
+		r.file(file.Path, 0, "the level %s has %s, and others have %d; they are compared as text: %s", level, printable.Count(len(level), "digit"), usual, todo)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
@@ -39,7 +40,7 @@ func checkMissingNamespace(s *subject, r *reporter) error {
 			}
 		}
 		seen.Insert(namespace)
-		r.field(m, []string{"metadata", "namespace"}, "the Namespace %s is not in the payload%s (%s in it): add it, or say in the configuration that it is known", namespace, strings.NewReplacer("(", "", ")", "").Replace(on(where)), counted(normal, "object"))
+		r.field(m, []string{"metadata", "namespace"}, "the Namespace %s is not in the payload%s (%s in it): add it, or say in the configuration that it is known", namespace, strings.NewReplacer("(", "", ")", "").Replace(on(where)), printable.Count(normal, "object"))
 	}
 	return nil
 }
@@ -54,6 +55,9 @@ func checkOutOfOrder(s *subject, r *reporter) error {
 	seen := map[need]bool{} // variants of what is needed are one
 	for _, conflict := range g.Conflicts {
 		m, needs := s.manifests[conflict.Task], s.manifests[conflict.Needs]
+		if isWebhooks(m) && len(backendsOf(m)) == 0 { // nobody minds when these don't answer
+			continue
+		}
 		if what := (need{conflict.Task, needs.id}); !seen[what] && s.areTogether(m, needs) {
 			seen[what] = true
 			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it in its file, so that this comes later", needs.id, needs.Path, needs.Line, conflict.Why)

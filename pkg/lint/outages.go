@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -147,7 +148,7 @@ func (s *subject) reportBackends(r *reporter, caller *manifest) {
 // reportBackend reports the first tombstone that takes a caller's backend away too
 // early: at all, or before the caller is applied that does not call it any more.
 func (s *subject) reportBackend(r *reporter, caller *manifest, backend types.NamespacedName, isLast bool) {
-	for _, killer := range s.killers(backend) {
+	for _, killer := range s.killers(caller, backend) {
 		where, meet := s.together(caller, killer)
 		if !meet || isLast && before(caller, killer) {
 			continue
@@ -179,12 +180,14 @@ func (s *subject) reportBackend(r *reporter, caller *manifest, backend types.Nam
 	}
 }
 
-// backendsOf are the Services that the API server calls because of an object.
+// backendsOf are the Services that the API server can't do without because of an object.
 func backendsOf(m *manifest) []types.NamespacedName {
-	if isPatient(m) {
-		return nil
+	object := m.Object()
+	if webhooks, _ := m.get("webhooks").([]any); slices.ContainsFunc(webhooks, isPatient) {
+		object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
+		object.Object["webhooks"] = slices.DeleteFunc(slices.Clone(webhooks), isPatient)
 	}
-	found := graph.CalledServices(m.Object())
+	found := graph.CalledServices(object)
 	if name := m.text("spec", "conversion", "webhook", "clientConfig", "service", "name"); name != "" {
 		namespace := m.text("spec", "conversion", "webhook", "clientConfig", "service", "namespace")
 		found = append(found, types.NamespacedName{Namespace: namespace, Name: name})
@@ -192,20 +195,19 @@ func backendsOf(m *manifest) []types.NamespacedName {
 	return found
 }
 
-// isPatient says whether the API server goes on when none of a configuration's webhooks
-// answers.
-func isPatient(m *manifest) bool {
-	webhooks, _ := m.get("webhooks").([]any)
-	isIgnored := func(webhook any) bool {
-		fields, _ := webhook.(map[string]any)
-		return fields["failurePolicy"] == "Ignore"
-	}
-	return len(webhooks) > 0 && !slices.ContainsFunc(webhooks, func(webhook any) bool { return !isIgnored(webhook) })
+// isWebhooks says whether an object configures admission webhooks.
+func isWebhooks(m *manifest) bool { return slices.Contains(callers[:2], m.groupKind()) }
+
+// isPatient says whether the API server goes on when a webhook does not answer.
+func isPatient(webhook any) bool {
+	fields, _ := webhook.(map[string]any)
+	return fields["failurePolicy"] == "Ignore"
 }
 
 // killers are the tombstones that leave a Service without anybody to answer: its own,
-// that of its Namespace, and that of the last workload behind it.
-func (s *subject) killers(service types.NamespacedName) []*manifest {
+// that of its Namespace, and that of the last workload behind it on the clusters of
+// whoever calls it.
+func (s *subject) killers(caller *manifest, service types.NamespacedName) []*manifest {
 	id := payload.ID{Kind: "Service", Namespace: service.Namespace, Name: service.Name}
 	var found []*manifest
 	for _, m := range slices.Concat(s.namespaces(service.Namespace), s.byID[id]) {
@@ -220,7 +222,7 @@ func (s *subject) killers(service types.NamespacedName) []*manifest {
 			case !s.selects(definition, m):
 			case m.isTombstone:
 				deleted = append(deleted, m)
-			default:
+			case s.areTogether(m, caller):
 				serving = append(serving, m)
 			}
 		}

@@ -52,7 +52,7 @@ func outageRules() []Rule {
 		{"of-deleted-definition", Error, "A custom resource is of a CustomResourceDefinition that this payload deletes.", nothing, checkOfDeletedDefinition},
 		{"backend-deleted", Error, "What the API server calls is deleted before the configuration that makes it call.", nothing, checkBackendDeleted},
 		{"account-deleted", Error, "A workload's ServiceAccount is deleted, and the workload is not.", nothing, checkAccountDeleted},
-		{"rbac-deleted-first", Warning, "What allows a workload to work is deleted before the workload.", nothing, checkRBACDeletedFirst},
+		{"rbac-deleted-first", Warning, "What allows a workload to work is deleted before the workload, or while something still binds it.", nothing, checkRBACDeletedFirst},
 		{"operator-deleted-first", Warning, "An operator is deleted before what it operates.", nothing, checkOperatorDeletedFirst},
 		{"protected-namespace", Error, "A tombstone is for a Namespace that belongs to Kubernetes, not to a release.", nothing, checkProtectedNamespace},
 		{"delete-inside-deleted", Info, "A tombstone is for something that its Namespace's tombstone deletes already.", nothing, checkDeleteInsideDeleted},

@@ -51,7 +51,9 @@ func (s *subject) judge() (*judgements, error) {
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, j := range all {
 		group.Go(func() error {
-			j.problems = j.ask()
+			if inGroup.Err() == nil {
+				j.problems = j.ask()
+			}
 			return inGroup.Err()
 		})
 	}

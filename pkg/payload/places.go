@@ -1,9 +1,10 @@
 package payload
 
 import (
-	"reflect"
-	"slices"
+	"bytes"
+	"fmt"
 	"strconv"
+	"strings"
 
 	yaml3 "go.yaml.in/yaml/v3"
 )
@@ -93,13 +94,63 @@ func fieldsOf(node *yaml3.Node) map[string]field {
 	return fields
 }
 
-// IsComment says whether a part of a document's text is a comment: without it, the
-// document says the same.
-func IsComment(text []byte, from, to int) bool {
-	with, err := decode(text)
-	if err != nil {
-		return false
+// AreComments says of places in a document's text, where a # stands, whether a comment
+// begins there: what is written behind it is in no value then. The document is read
+// twice, however many there are.
+func AreComments(text []byte, at []int) []bool {
+	found := make([]bool, len(at))
+	if _, err := decode(text); err != nil {
+		return found
 	}
-	without, err := decode(slices.Concat(text[:from], text[to:]))
-	return err == nil && reflect.DeepEqual(with.value, without.value)
+	mark := "runlevel-mark"
+	for bytes.Contains(text, []byte(mark)) {
+		mark += "-"
+	}
+	var marked bytes.Buffer
+	last := 0
+	for i, place := range at {
+		marked.Write(text[last : place+1])
+		fmt.Fprintf(&marked, "%s%d;", mark, i)
+		last = place + 1
+	}
+	marked.Write(text[last:])
+	with, err := decode(marked.Bytes())
+	if err != nil {
+		return found
+	}
+	for i := range found {
+		found[i] = true
+	}
+	strike := func(text string) {
+		for {
+			_, rest, more := strings.Cut(text, mark)
+			if !more {
+				return
+			}
+			number, behind, _ := strings.Cut(rest, ";")
+			if i, err := strconv.Atoi(number); err == nil && i < len(found) {
+				found[i] = false
+			}
+			text = behind
+		}
+	}
+	eachText(with.value, strike)
+	return found
+}
+
+// eachText calls a function with all keys and values that are texts.
+func eachText(value any, call func(string)) {
+	switch value := value.(type) {
+	case string:
+		call(value)
+	case []any:
+		for _, item := range value {
+			eachText(item, call)
+		}
+	case map[string]any:
+		for key, item := range value {
+			call(key)
+			eachText(item, call)
+		}
+	}
 }

@@ -227,7 +227,7 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 // comment on the file; anything else that is empty is hardly meant.
 func (f *manifestFile) add(d decoded) {
 	if d.value == nil {
-		if d.text.line > 1 {
+		if d.text.line > 1 && !isSource(d.text.text) {
 			f.empty = append(f.empty, d.text.line)
 		} else if f.keepText {
 			f.head = d.text.text
@@ -245,6 +245,13 @@ func (f *manifestFile) add(d decoded) {
 		}
 		f.manifests = append(f.manifests, m)
 	}
+}
+
+// isSource says whether a text is no more than where Helm says a document was made, which
+// it does of templates that come out empty too.
+func isSource(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return bytes.HasPrefix(text, []byte("# Source: ")) && !bytes.Contains(text, []byte("\n"))
 }
 
 func (f *manifestFile) report(problems ...Problem) {

@@ -2,11 +2,14 @@ package payload
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/manifest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Together finds a cluster on which two manifests of a release are both applied, as
@@ -15,8 +18,9 @@ import (
 // is chosen for all clusters.
 func (f Filter) Together(a, b *Manifest) (Filter, bool) {
 	gates := append(gatesOf(a, wanted), gatesOf(b, wanted)...)
-	for _, cluster := range f.clusters([]*Manifest{a, b}, gates) {
-		if cluster.Includes(a) && cluster.Includes(b) {
+	both := heads([]*Manifest{a, b})
+	for cluster := range f.clusters([]*Manifest{a, b}, nil, gates) {
+		if !slices.ContainsFunc(both, cluster.leavesOut) {
 			return cluster, true
 		}
 	}
@@ -30,13 +34,15 @@ func (f Filter) Without(m *Manifest, others []*Manifest) (Filter, bool) {
 	if slices.ContainsFunc(all, namesGates) {
 		fewest = append([]string{}, fewest...) // none is not the same as not to ask
 	}
+	heads := heads(all)
 	most := slices.Clone(fewest)
 	for _, other := range others {
 		most = append(most, gatesOf(other, unwanted)...)
 	}
 	for _, gates := range [][]string{fewest, most} {
-		for _, cluster := range f.clusters(all, gates) {
-			if cluster.Includes(m) && !slices.ContainsFunc(others, cluster.Includes) {
+		for cluster := range f.clusters([]*Manifest{m}, others, gates) {
+			isIn := func(subject *manifest.Manifest) bool { return !cluster.leavesOut(subject) }
+			if isIn(heads[len(others)]) && !slices.ContainsFunc(heads[:len(others)], isIn) {
 				return cluster, true
 			}
 		}
@@ -46,14 +52,16 @@ func (f Filter) Without(m *Manifest, others []*Manifest) (Filter, bool) {
 
 // Includes says whether a filter lets a manifest in.
 func (f Filter) Includes(m *Manifest) bool {
-	exclusion, err := f.exclusion(m)
-	return err == nil && exclusion == nil
+	subject, err := f.subject(m)
+	return err == nil && f.include(subject) == nil
 }
 
 // clusters are all that the annotations of some manifests can tell apart, with some
-// feature gates on. All capabilities are on: that some are off keeps no two manifests
-// together.
-func (f Filter) clusters(manifests []*Manifest, gates []string) []Filter {
+// feature gates on: of these, only those where each of its filters alone lets in what
+// must be in, for there may be too many to try all. All capabilities are on: that some
+// are off keeps no two manifests together.
+func (f Filter) clusters(must, others []*Manifest, gates []string) iter.Seq[Filter] {
+	manifests := slices.Concat(must, others)
 	profiles, sets, excludes, majors := []string{f.Profile}, []string{f.FeatureSet}, []string{f.Exclude}, []uint64{f.MajorVersion}
 	if f.Profile == "" {
 		profiles = orNone(collect(manifests, func(m *Manifest) []string { return annotationsBelow(m, includePrefix) }))
@@ -70,18 +78,48 @@ func (f Filter) clusters(manifests []*Manifest, gates []string) []Filter {
 	if f.FeatureGates != nil {
 		gates = f.FeatureGates
 	}
-	var found []Filter
-	for _, exclude := range excludes {
-		for _, profile := range profiles {
-			for _, set := range sets {
-				for _, major := range majors {
-					found = append(found, Filter{Exclude: exclude, Profile: profile, FeatureSet: set, FeatureGates: gates, MajorVersion: major})
+	excludes = letIn(must, excludes, func(exclude string) Filter { return Filter{Exclude: exclude} })
+	profiles = letIn(must, profiles, func(profile string) Filter { return Filter{Profile: profile} })
+	sets = letIn(must, sets, func(set string) Filter { return Filter{FeatureSet: set} })
+	majors = letIn(must, majors, func(major uint64) Filter { return Filter{MajorVersion: major} })
+	return func(yield func(Filter) bool) {
+		for _, exclude := range excludes {
+			for _, profile := range profiles {
+				for _, set := range sets {
+					for _, major := range majors {
+						if !yield(Filter{Exclude: exclude, Profile: profile, FeatureSet: set, FeatureGates: gates, MajorVersion: major}) {
+							return
+						}
+					}
 				}
 			}
 		}
 	}
+}
+
+// letIn are those values of one filter that let all of some manifests in.
+func letIn[T any](manifests []*Manifest, values []T, filter func(T) Filter) []T {
+	subjects := heads(manifests)
+	return slices.DeleteFunc(slices.Clone(values), func(value T) bool {
+		return slices.ContainsFunc(subjects, filter(value).leavesOut)
+	})
+}
+
+// heads are what library-go decides about, as far as clusters can be told apart by it:
+// only overrides ask for more than a kind and annotations.
+func heads(manifests []*Manifest) []*manifest.Manifest {
+	found := make([]*manifest.Manifest, len(manifests))
+	for i, m := range manifests {
+		object := m.object
+		if m.annotations() == nil { // see subject
+			object = &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}}}
+		}
+		found[i] = &manifest.Manifest{GVK: m.GroupVersionKind(), Obj: object}
+	}
 	return found
 }
+
+func (f Filter) leavesOut(subject *manifest.Manifest) bool { return f.include(subject) != nil }
 
 // collect is what manifests name, each once.
 func collect[T comparable](manifests []*Manifest, names func(*Manifest) []T) []T {

@@ -4,10 +4,11 @@
 //
 // It masks no secrets and quotes nothing: text that is harmless stays as it is.
 //
-// Line is the only call there is.
+// Line is the call to start from; Count puts numbers into words.
 package printable
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -31,3 +32,11 @@ func Line(text string) string {
 }
 
 func isHidden(r rune) bool { return !unicode.IsPrint(r) }
+
+// Count is a number of things, in words that fit one and many.
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

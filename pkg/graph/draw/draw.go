@@ -92,7 +92,7 @@ func (b box) level() string {
 
 // count says how many manifests there are, and how many of them delete.
 func (b box) count() string {
-	text := plural(len(b.tasks), "manifest")
+	text := printable.Count(len(b.tasks), "manifest")
 	if b.tombstones > 0 {
 		text += fmt.Sprintf(", %d to delete", b.tombstones)
 	}
@@ -174,11 +174,4 @@ func (p Picture) edges() [][2]int {
 		}
 	}
 	return edges
-}
-
-func plural(count int, word string) string {
-	if count == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", count, word)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // Measures of the picture, in pixels.
@@ -87,7 +88,7 @@ func (d *drawing) head(steps int) string {
 	}
 	return fmt.Sprintf(`<text class="title" x="%d" y="36">%s</text>
 <text class="small" x="%d" y="56">%s in %s: %s</text>
-`, margin, escape(d.picture.Title), margin, plural(len(d.picture.Graph.Tasks), "manifest"), plural(steps, "step"), legend)
+`, margin, escape(d.picture.Title), margin, printable.Count(len(d.picture.Graph.Tasks), "manifest"), printable.Count(steps, "step"), legend)
 }
 
 // then says that what follows waits for what is above.
@@ -140,7 +141,7 @@ func (d *drawing) box(b box, at frame) {
 	}
 	d.open(class, "box", b, at)
 	fmt.Fprintf(&d.boxes, `<text class="name" x="%d" y="%d">%s</text>`, left, at.y+19, escape(short(b.title(), 26)))
-	fmt.Fprintf(&d.boxes, `<text class="small" x="%d" y="%d">%s</text>%s`, left, at.y+34, plural(len(b.tasks), "manifest"), deletes)
+	fmt.Fprintf(&d.boxes, `<text class="small" x="%d" y="%d">%s</text>%s`, left, at.y+34, printable.Count(len(b.tasks), "manifest"), deletes)
 	fmt.Fprintf(&d.boxes, "<text class=\"small\" x=\"%d\" y=\"%d\">%s</text></g>\n", left, at.y+48, escape(short(b.kinds(), 30)))
 }
 

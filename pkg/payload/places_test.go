@@ -1,0 +1,35 @@
+package payload
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+)
+
+// TestAreComments asks of each # whether a comment begins there.
+func TestAreComments(t *testing.T) {
+	for text, want := range map[string][]bool{
+		"# a\nkey: value # b\n":                         {true, true},
+		"key: |\n  text # a\n# b\n":                     {false, true},
+		"key: \"# a\" # b\n":                            {false, true},
+		"\"# a\": b\n":                                  {false},
+		"- ['# a', b] # runlevel-mark0;\n":              {false, true},
+		"key: &a value # b\nother: *a\n":                {true},
+		"key: [ # a\n":                                  {false}, // it can't be read
+		"{\"key\": \"# a\"}":                            {false},
+		"data:\n  key: >-\n    # a\n    b\n  # c\nx: y": {false, true},
+	} {
+		var at []int
+		for i := 0; ; i++ {
+			next := bytes.IndexByte([]byte(text)[i:], '#')
+			if next < 0 {
+				break
+			}
+			i += next
+			at = append(at, i)
+		}
+		if got := AreComments([]byte(text), at); !slices.Equal(got, want) {
+			t.Errorf("of %q it says %v, want %v", text, got, want)
+		}
+	}
+}
