@@ -38,11 +38,11 @@ func newPlan(streams Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "plan OLD NEW",
 		Short: "Say what an update from one release to another does",
-		Long: `Say what an update from one release to another does, object by object and in
-order: what is created, changed and deleted; and first what needs attention: objects
+		Long: `Say what an update from one release to another does, object by object, and the
+components in the order in which they begin: what is created, changed and deleted; and first what needs attention: objects
 that are left behind because nothing deletes them, changes that an API server refuses,
-versions and fields that a CustomResourceDefinition no longer has, tombstones of what
-never was there.
+versions, fields and values that a CustomResourceDefinition no longer has, tombstones
+of what never was there.
 
   +  created          -  deleted, by itself or with its Namespace, definition or owner
   ~  changed          !  left behind in the cluster
@@ -53,8 +53,8 @@ Both releases are read with the same flags, as those of one cluster. With
 from a cluster: what somebody has changed there, a plan does not know. The values of
 Secrets are never shown.
 
-Exit codes: 0, whatever the plan is; with --exit-code 1 when there is a difference; 2
-when a release can't be read.
+Exit codes: 0, whatever the plan is; 2 when a release can't be read. With --exit-code,
+1 means that there is a difference, and 2 that anything has gone wrong.
 
 OLD and NEW are each a SOURCE.
 
@@ -69,7 +69,7 @@ OLD and NEW are each a SOURCE.
   runlevel plan registry.example/shop:1.3.2 registry.example/shop:1.4.0 --exit-code
 
   # What is left behind?
-  runlevel plan ./old ./new -o json | jq -r '.absent[] | .tombstone | values | "---\n" + .'`,
+  runlevel plan ./old ./new -o json | jq -r '.absent[] | select(.coveredBy | not) | .tombstone | values | "---\n" + .'`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeSources,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -85,7 +85,7 @@ OLD and NEW are each a SOURCE.
 	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of OLD, if it does not say it itself")
 	flags.StringVar(&f.previousImage, "previous-image", "", "the image of OLD, for templates (default: OLD, if it is an image)")
 	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
-	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference")
+	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
 	_ = flags.MarkHidden("updating-from") // OLD is that
 	for _, name := range []string{"previous-version", "previous-image"} {
 		_ = command.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
@@ -93,16 +93,28 @@ OLD and NEW are each a SOURCE.
 	return command
 }
 
+// run prints a plan. With --exit-code, 1 must mean a difference, and nothing else.
 func (f *planFlags) run(ctx context.Context, oldRef, newRef string, streams Streams) error {
+	isDifferent, err := f.plan(ctx, oldRef, newRef, streams)
+	switch {
+	case err != nil && f.exitCode:
+		return misuse{err}
+	case err == nil && f.exitCode && isDifferent:
+		return exitStatus(exitFailed)
+	}
+	return err
+}
+
+func (f *planFlags) plan(ctx context.Context, oldRef, newRef string, streams Streams) (isDifferent bool, err error) {
 	switch {
 	case f.release.updatingFrom != "":
-		return misuse{errors.New("--updating-from: a plan updates from OLD: what OLD has stays enabled, if --capabilities says what is")}
+		return false, misuse{errors.New("--updating-from: a plan updates from OLD: what OLD has stays enabled, if --capabilities says what is")}
 	case filepath.Clean(oldRef) == filepath.Clean(newRef):
-		return misuse{fmt.Errorf("OLD and NEW are both %s: name two releases", newRef)}
+		return false, misuse{fmt.Errorf("OLD and NEW are both %s: name two releases", newRef)}
 	}
 	old, next, err := f.read(ctx, oldRef, newRef, streams.Err)
 	if err != nil {
-		return err
+		return false, err
 	}
 	p := plan.Compare(old, next)
 	if p.Update == plan.Downgrade {
@@ -110,13 +122,7 @@ func (f *planFlags) run(ctx context.Context, oldRef, newRef string, streams Stre
 			oldRef, old.Version, newRef, next.Version)
 	}
 	view := show.View{Plan: p, From: oldRef, To: newRef, All: f.all, Command: f.command}
-	if err := f.print(streams.Out, view); err != nil {
-		return err
-	}
-	if f.exitCode && !p.IsEmpty() {
-		return exitStatus(exitFailed)
-	}
-	return nil
+	return !p.IsEmpty(), f.print(streams.Out, view)
 }
 
 // planCommand is the command line that shows the same plan as text: other filters would

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -106,6 +108,52 @@ func TestSecretsAreNeverShown(t *testing.T) {
 		t.Error("a Secret is not shown when it is asked for")
 	}
 }
+
+// TestTheCommandInACommentHasTheFlags: what is cut there is found with the same filters.
+func TestTheCommandInACommentHasTheFlags(t *testing.T) {
+	folder := t.TempDir()
+	for _, side := range []string{"old", "new"} {
+		var text strings.Builder
+		for i := range 1_000 {
+			fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c%d}, data: {side: %s}}\n", i, side)
+		}
+		if err := os.Mkdir(filepath.Join(folder, side), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, side, "a.yaml"), []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(folder)
+	out := run(t, "plan", "old", "./new", "-o", "markdown", "--all", "--feature-set", "Default", "--exclude", "it's", "--unmanaged", "ConfigMap/web/c1", "--unmanaged", "ConfigMap/web/c2")
+	if want := "run `runlevel plan old ./new '--exclude=it'\\''s' --feature-set=Default --unmanaged=ConfigMap/web/c1 --unmanaged=ConfigMap/web/c2`.\n"; !strings.HasSuffix(out, want) {
+		t.Errorf("%s\nwant %s", out[len(out)-300:], want)
+	}
+}
+
+// TestFailuresAreNoDifference: with --exit-code, 1 means nothing else.
+func TestFailuresAreNoDifference(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"old", "new"} {
+		if err := os.Mkdir(filepath.Join(folder, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name, "a.yaml"), []byte("{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, more := range map[int][]string{1: nil, 2: {"--exit-code"}} {
+		args := append([]string{"plan", filepath.Join(folder, "old"), filepath.Join(folder, "new")}, more...)
+		if code := cli.Run(t.Context(), args, cli.Streams{Out: full{}, Err: io.Discard}); code != want {
+			t.Errorf("%v: exit code %d, want %d", more, code, want)
+		}
+	}
+}
+
+// full is where nothing can be written.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
 func hides(t *testing.T, what, shown string) {
 	t.Helper()

@@ -33,7 +33,7 @@ func newRender(streams Streams) *cobra.Command {
 		Use:   "render SOURCE",
 		Short: "Print the manifests of a release as they would be applied",
 		Long: `Print the manifests of a release as they would be applied: filtered, templates
-rendered, images substituted, in the order of an update. The same release always
+rendered, images substituted, in the order of the files. The same release always
 gives the same text, so that two can be compared with diff.
 
 Without any filter everything is taken. If that leaves an object there twice, the
@@ -62,6 +62,8 @@ To apply it, print it with --show-secrets.
 				return misuse{errors.New("--output-dir is empty: name a new folder")}
 			case isSet && (f.explain || f.format != asYAML):
 				return misuse{errors.New("--output-dir writes the manifests as YAML: it does not go with --explain or -o json")}
+			case f.explain && f.showSecrets:
+				return misuse{errors.New("--explain prints no manifests: --show-secrets does not go with it")}
 			}
 			release, err := f.release.load(command.Context(), args[0], streams.Err)
 			if err != nil {

@@ -25,7 +25,7 @@ func (v *version) rulesFor(object map[string]any) *cel.Validator {
 // structure is the same without any: rules need the types of all fields.
 func withRules(full, bare *structural.Structural, value any) *structural.Structural {
 	made := *bare
-	made.XValidations, made.ValueValidation = full.XValidations, full.ValueValidation
+	made.XValidations = full.XValidations
 	switch value := value.(type) {
 	case map[string]any:
 		made.Properties = propertiesWithRules(full, bare, value)

@@ -25,6 +25,9 @@ func Claims() map[string][]string {
 			if row.fallback != nil {
 				claims[name] = append(claims[name], row.field+" can be said to be its default")
 			}
+			if row.ofPods {
+				claims[name] = append(claims[name], row.field+" can be said to have the defaults of pods")
+			}
 			if row.when != nil {
 				claims[name] = append(claims[name], row.field+" is not always refused")
 			}

@@ -28,29 +28,19 @@ type Change struct {
 // one, and else by their places. A field that is null is one that is not there.
 // Neither object is changed, and what is returned may share values with both.
 func Diff(before, after map[string]any) []Change {
-	d := differ{hasSecrets: isSecret(before) || isSecret(after)}
-	if d.hasSecrets {
-		before, after = seal(before), seal(after)
-	}
-	d.compare(nil, before, after)
+	d := differ{}
+	d.compareMappings(nil, before, after)
 	return d.changes
 }
 
 // A differ collects changes.
-type differ struct {
-	hasSecrets bool
-	changes    []Change
-}
+type differ struct{ changes []Change }
 
 func (d *differ) report(path Path, before, after any) {
-	change := Change{Path: slices.Clone(path), Old: before, New: after}
-	if d.hasSecrets {
-		_, hadSecret := before.(sealed)
-		_, hasSecret := after.(sealed)
-		change.Old, change.New = unseal(before), unseal(after)
-		if hadSecret && hasSecret {
-			change.New = maskedOther
-		}
+	change := Change{Path: slices.Clone(path), Old: mask(before), New: mask(after)}
+	_, hadSecret := before.(sealed)
+	if _, hasSecret := after.(sealed); hadSecret && hasSecret {
+		change.New = maskedOther
 	}
 	d.changes = append(d.changes, change)
 }
@@ -74,6 +64,9 @@ func (d *differ) compare(path Path, before, after any) {
 }
 
 func (d *differ) compareMappings(path Path, before, after map[string]any) {
+	if isSecret(before, path == nil) || isSecret(after, path == nil) {
+		before, after = seal(before), seal(after)
+	}
 	keys := make(map[string]bool, len(before)+len(after))
 	for key := range before {
 		keys[key] = true
@@ -171,6 +164,9 @@ func placesByIdentity(key string, list []any) map[string]int {
 
 func identityOf(key string, item any) string {
 	fields, _ := item.(map[string]any)
+	if isSecret(fields, false) {
+		return "" // what it has of that name may be secret
+	}
 	switch value := fields[key].(type) {
 	case string:
 		return value

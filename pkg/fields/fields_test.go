@@ -64,8 +64,17 @@ func TestDiff(t *testing.T) {
 		"a Secret's data, all at once": {`{apiVersion: v1, kind: Secret, data: {a: x, b: x}}`, `{apiVersion: v1, kind: Secret, stringData: {a: x}}`, []string{`data: {"a":"***","b":"***"} -> null`, `stringData: null -> {"a":"***"}`}},
 		"a Secret with broken data":    {`{apiVersion: v1, kind: Secret, data: x, stringData: [x]}`, `{apiVersion: v1, kind: Secret, data: {a: x}, stringData: [z]}`, []string{`data: "***" -> {"a":"***"}`, `stringData: "***" -> "*** (changed)"`}},
 		"a copy of a Secret": {`{apiVersion: v1, kind: Secret, metadata: {annotations: {a: x, kubectl.kubernetes.io/last-applied-configuration: x}}}`, `{apiVersion: v1, kind: Secret, metadata: {annotations: {a: z, kubectl.kubernetes.io/last-applied-configuration: z}}}`,
-			[]string{`metadata.annotations.a: "x" -> "z"`, `metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]: "***" -> "*** (changed)"`}},
-		"no Secret any more":        {`{apiVersion: v1, kind: Secret, data: {a: x}}`, `{apiVersion: v1, kind: ConfigMap, data: {a: z}}`, []string{`data.a: "***" -> "*** (changed)"`, `kind: "Secret" -> "ConfigMap"`}},
+			[]string{`metadata.annotations.a: "***" -> "*** (changed)"`, `metadata.annotations["kubectl.kubernetes.io/last-applied-configuration"]: "***" -> "*** (changed)"`}},
+		"no Secret any more":                         {`{apiVersion: v1, kind: Secret, data: {a: x}}`, `{apiVersion: v1, kind: ConfigMap, data: {a: z}}`, []string{`data.a: "***" -> "*** (changed)"`, `kind: "Secret" -> "ConfigMap"`}},
+		"a Secret whose version begins with a slash": {`{apiVersion: /v1, kind: Secret, data: {a: x}}`, `{apiVersion: /v1, kind: Secret, data: {a: z}}`, []string{`data.a: "***" -> "*** (changed)"`}},
+		"Secrets within something": {`{objects: [{apiVersion: v1, kind: Secret, data: {a: x}}, {apiVersion: v1, kind: Secret, name: x}, {a: x}], one: {apiVersion: v1, kind: Secret, data: {a: x}}}`,
+			`{objects: [{apiVersion: v1, kind: Secret, data: {a: z}}, {apiVersion: v1, kind: Secret, name: z}, {a: z}, {apiVersion: v1, kind: Secret, data: {a: x}}], one: x, other: [{apiVersion: v1, kind: Secret, data: {a: x}}]}`,
+			[]string{`objects[0].data.a: "***" -> "*** (changed)"`, `objects[1].name: "x" -> "z"`, `objects[2].a: "x" -> "z"`, `objects[3]: null -> {"apiVersion":"v1","data":{"a":"***"},"kind":"Secret"}`,
+				`one: {"apiVersion":"v1","data":{"a":"***"},"kind":"Secret"} -> "x"`, `other: null -> [{"apiVersion":"v1","data":{"a":"***"},"kind":"Secret"}]`}},
+		"Secrets within something, told apart by what is secret": {`{objects: [{apiVersion: v1, kind: Secret, name: x1, data: {}}, {apiVersion: v1, kind: Secret, name: x2, data: {}}]}`,
+			`{objects: [{apiVersion: v1, kind: Secret, name: x1, data: {}}, {apiVersion: v1, kind: Secret, name: x3, data: {}}]}`, []string{`objects[1].name: "***" -> "*** (changed)"`}},
+		"names to be quoted": {`{l: [{name: a.b, v: 1}, {name: "a]", v: 1}, {name: "a b=", v: 1}, {name: a, v: 1}]}`, `{l: [{name: a.b, v: 2}, {name: "a]", v: 2}, {name: "a b=", v: 2}, {name: a, v: 2}]}`,
+			[]string{`l[name="a.b"].v: 1 -> 2`, `l[name="a]"].v: 1 -> 2`, `l[name="a b="].v: 1 -> 2`, `l[name=a].v: 1 -> 2`}},
 		"a Secret of somebody else": {`{apiVersion: example.com/v1, kind: Secret, data: {a: x}}`, `{apiVersion: example.com/v1, kind: Secret, data: {a: z}}`, []string{`data.a: "x" -> "z"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +83,41 @@ func TestDiff(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestListsWithinLists: to compare them must not take longer the deeper they are, or
+// this would not end.
+func TestListsWithinLists(t *testing.T) {
+	const deep = 50_000
+	nested := func(value any) map[string]any {
+		for range deep {
+			value = []any{value}
+		}
+		return map[string]any{"a": value}
+	}
+	changes := fields.Diff(nested("1"), nested("2"))
+	if len(changes) != 1 || len(changes[0].Path) != deep+1 || changes[0].New != "2" {
+		t.Errorf("%d changes", len(changes))
+	}
+}
+
+// TestTheMostTellingFieldTellsItemsApart: where items have several, it is the first of
+// these, and each of them is enough.
+func TestTheMostTellingFieldTellsItemsApart(t *testing.T) {
+	telling := []string{"name", "mountPath", "containerPort", "port", "key", "type", "ip"}
+	for i, key := range telling {
+		list := func(changed string) map[string]any {
+			one, other := map[string]any{"v": changed}, map[string]any{}
+			for _, name := range telling[i:] {
+				one[name], other[name] = "x", "y"
+			}
+			return map[string]any{"l": []any{other, one}}
+		}
+		want := []string{"l[" + key + `=x].v: "1" -> "2"`}
+		if diff := cmp.Diff(want, lines(fields.Diff(list("1"), list("2")))); diff != "" {
+			t.Error(diff)
+		}
 	}
 }
 
@@ -112,13 +156,18 @@ func TestAChangeInJSON(t *testing.T) {
 func TestMask(t *testing.T) {
 	for name, test := range map[string]struct{ object, want string }{
 		"all that is secret": {
-			`{apiVersion: v1, kind: Secret, type: Opaque, metadata: {name: s, annotations: {a: b, kubectl.kubernetes.io/last-applied-configuration: x}}, data: {a: x, b: null}, stringData: {c: x}}`,
-			`{apiVersion: v1, kind: Secret, type: Opaque, metadata: {name: s, annotations: {a: b, kubectl.kubernetes.io/last-applied-configuration: "***"}}, data: {a: "***", b: null}, stringData: {c: "***"}}`},
-		"a misspelt field": {`{apiVersion: v1, kind: Secret, immutable: true, dta: {a: x}, password: x}`, `{apiVersion: v1, kind: Secret, immutable: true, dta: {a: "***"}, password: "***"}`},
-		"odd shapes":       {`{apiVersion: v1, kind: Secret, metadata: x, data: {a: {b: x, c: [x]}}, stringData: x}`, `{apiVersion: v1, kind: Secret, metadata: x, data: {a: {b: "***", c: "***"}}, stringData: "***"}`},
-		"no secret":        {`{apiVersion: v1, kind: ConfigMap, data: {a: x}}`, `{apiVersion: v1, kind: ConfigMap, data: {a: x}}`},
-		"nothing":          {`null`, `null`},
-		"nothing much":     {`{apiVersion: v1, kind: Secret}`, `{apiVersion: v1, kind: Secret}`},
+			`{apiVersion: v1, kind: Secret, type: Opaque, metadata: {name: s, annotations: {a: b, release.openshift.io/delete: "true", include.release.openshift.io/x: "true", runlevel.dev/x: "y", capability.openshift.io/name: a, kubectl.kubernetes.io/last-applied-configuration: x}}, data: {a: x, b: null}, stringData: {c: x}}`,
+			`{apiVersion: v1, kind: Secret, type: Opaque, metadata: {name: s, annotations: {a: "***", release.openshift.io/delete: "true", include.release.openshift.io/x: "true", runlevel.dev/x: "y", capability.openshift.io/name: a, kubectl.kubernetes.io/last-applied-configuration: "***"}}, data: {a: "***", b: null}, stringData: {c: "***"}}`},
+		"a misspelt field":      {`{apiVersion: v1, kind: Secret, immutable: true, dta: {a: x}, password: x}`, `{apiVersion: v1, kind: Secret, immutable: true, dta: {a: "***"}, password: "***"}`},
+		"odd shapes":            {`{apiVersion: v1, kind: Secret, metadata: x, data: {a: {b: x, c: [x]}}, stringData: x}`, `{apiVersion: v1, kind: Secret, metadata: "***", data: {a: {b: "***", c: "***"}}, stringData: "***"}`},
+		"not what they must be": {`{apiVersion: v1, kind: Secret, immutable: x, type: {a: x}, metadata: {annotations: [x], managedFields: [x]}}`, `{apiVersion: v1, kind: Secret, immutable: "***", type: {a: "***"}, metadata: {annotations: "***", managedFields: "***"}}`},
+		"within something": {`{kind: Template, objects: [{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: x}}, {a: b}], one: {apiVersion: v1, kind: Secret, dta: [x]}}`,
+			`{kind: Template, objects: [{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {a: "***"}}, {a: b}], one: {apiVersion: v1, kind: Secret, dta: "***"}}`},
+		"one that is only named": {`{ref: {apiVersion: v1, kind: Secret, name: s, namespace: n, key: k}}`, `{ref: {apiVersion: v1, kind: Secret, name: s, namespace: n, key: k}}`},
+		"a slash in front":       {`{apiVersion: /v1, kind: Secret, stringData: {a: x}}`, `{apiVersion: /v1, kind: Secret, stringData: {a: "***"}}`},
+		"no secret":              {`{apiVersion: v1, kind: ConfigMap, data: {a: x}}`, `{apiVersion: v1, kind: ConfigMap, data: {a: x}}`},
+		"nothing":                {`null`, `null`},
+		"nothing much":           {`{apiVersion: v1, kind: Secret}`, `{apiVersion: v1, kind: Secret}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := object(t, test.object)
@@ -179,14 +228,27 @@ func withoutSecrets(objects ...map[string]any) string {
 	for _, object := range objects {
 		rest := runtime.DeepCopyJSON(object)
 		for key, value := range rest {
-			if !slices.Contains([]string{"apiVersion", "kind", "metadata", "type", "immutable"}, key) {
+			_, isText := value.(string)
+			_, isBool := value.(bool)
+			_, isMapping := value.(map[string]any)
+			isShown := slices.Contains([]string{"apiVersion", "kind", "type"}, key) && isText || key == "immutable" && isBool || key == "metadata" && isMapping
+			if !isShown {
 				left = append(left, key, keysOf(value))
 				delete(rest, key)
 			}
 		}
 		metadata, _ := rest["metadata"].(map[string]any)
 		annotations, _ := metadata["annotations"].(map[string]any)
-		delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+		left = append(left, keysOf(metadata["annotations"]), keysOf(metadata["managedFields"]))
+		delete(metadata, "managedFields")
+		for key := range annotations {
+			if domain, _, _ := strings.Cut(key, "/"); !strings.HasSuffix(domain, "release.openshift.io") && domain != "capability.openshift.io" && domain != "runlevel.dev" {
+				delete(annotations, key)
+			}
+		}
+		if annotations == nil {
+			delete(metadata, "annotations")
+		}
 		left = append(left, rest)
 	}
 	return fmt.Sprint(left)

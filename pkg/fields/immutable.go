@@ -42,6 +42,7 @@ type immutable struct {
 	// fallback is what it is where it is not set, and defaults what parts of it are.
 	fallback any
 	defaults map[string]any
+	ofPods   bool // it is, or has in it, the spec of a pod, whose defaults are known
 }
 
 // refuses says whether a change is one of this field.
@@ -50,6 +51,9 @@ func (f immutable) refuses(before, after map[string]any, change Change) bool {
 		return false
 	}
 	if slices.ContainsFunc(f.except, func(part string) bool { return change.Path.isWithin(f.field + "." + part) }) {
+		return false
+	}
+	if isSameQuantity(change) || f.ofPods && isPodDefault(change) {
 		return false
 	}
 	for part, value := range f.defaults {
@@ -135,7 +139,7 @@ var immutables = map[schema.GroupKind][]immutable{
 	},
 	kindOf("ResourceQuota"): {{field: "spec.scopes"}},
 	kindOf("Pod"): {
-		{field: "spec", except: []string{"containers.*.image", "initContainers.*.image", "activeDeadlineSeconds", "tolerations", "schedulingGates"}},
+		{field: "spec", ofPods: true, except: []string{"containers.*.image", "initContainers.*.image", "activeDeadlineSeconds", "tolerations", "schedulingGates"}},
 	},
 	kindOf("Deployment.apps"): workloadSelector,
 	kindOf("ReplicaSet.apps"): workloadSelector,
@@ -146,7 +150,7 @@ var immutables = map[schema.GroupKind][]immutable{
 			defaults: map[string]any{"podManagementPolicy": "OrderedReady", "volumeClaimTemplates.*.spec.volumeMode": "Filesystem"}},
 	},
 	kindOf("Job.batch"): {
-		{field: "spec.selector"}, {field: "spec.template"}, {field: "spec.completions", when: isNotElastic}, {field: "spec.podFailurePolicy"},
+		{field: "spec.selector"}, {field: "spec.template", ofPods: true}, {field: "spec.completions", when: isNotElastic}, {field: "spec.podFailurePolicy"},
 		{field: "spec.backoffLimitPerIndex"}, {field: "spec.successPolicy"}, {field: "spec.managedBy"},
 		{field: "spec.completionMode", fallback: "NonIndexed"},
 	},

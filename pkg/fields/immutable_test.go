@@ -81,6 +81,15 @@ func TestEveryClaimIsTried(t *testing.T) {
 	}
 }
 
+// TestAnotherObjectCanBeAnything: where the kind is another, nothing is changed.
+func TestAnotherObjectCanBeAnything(t *testing.T) {
+	before := object(t, `{apiVersion: v1, kind: ConfigMap, immutable: true, data: {a: b}}`)
+	after := object(t, `{apiVersion: v1, kind: Secret, immutable: true, data: {a: c}}`)
+	if refused := fields.Immutable(before, after, fields.Diff(before, after)); len(refused) > 0 {
+		t.Errorf("refused: %v", refused)
+	}
+}
+
 // TestTheAPIServerRefusesWhatTheTableSays asks a real one about every claim.
 func TestTheAPIServerRefusesWhatTheTableSays(t *testing.T) {
 	server := newServer(t)

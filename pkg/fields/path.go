@@ -19,17 +19,17 @@ type Step struct {
 const none = -1
 
 // String writes a path as people do: spec.containers[name=web].args[0], with quotes
-// around keys that have dots in them.
+// around keys and names that have dots and the like in them.
 func (p Path) String() string {
 	var out strings.Builder
 	for _, step := range p {
 		switch {
 		case step.Index != none && step.Key != "":
-			out.WriteString("[" + step.Key + "=" + step.Value + "]")
+			out.WriteString("[" + step.Key + "=" + quoted(step.Value) + "]")
 		case step.Index != none:
 			out.WriteString("[" + strconv.Itoa(step.Index) + "]")
-		case step.Key == "" || strings.ContainsAny(step.Key, `.[]"= `):
-			out.WriteString("[" + strconv.Quote(step.Key) + "]")
+		case step.Key != quoted(step.Key):
+			out.WriteString("[" + quoted(step.Key) + "]")
 		default:
 			if out.Len() > 0 {
 				out.WriteString(".")
@@ -38,6 +38,14 @@ func (p Path) String() string {
 		}
 	}
 	return out.String()
+}
+
+// quoted is a text with quotes around it, if it could be taken for something else.
+func quoted(text string) string {
+	if text == "" || strings.ContainsAny(text, `.[]"= `) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // MarshalText writes a path into JSON and YAML.

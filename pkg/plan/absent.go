@@ -1,6 +1,9 @@
 package plan
 
 import (
+	"encoding/json"
+	"maps"
+	"path"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,9 +40,16 @@ func (c *comparer) absent(m *payload.Manifest, gone *goner) Entry {
 		e.Action, e.Why = LeftOut, "it is left out of the new release by "+left.Why()+"; it stays in the cluster"
 	default:
 		e.Action, e.Why = Dropped, "nothing deletes it: it stays in the cluster"
-		if held := c.held(m); held == nil {
+		held := c.held(m)
+		switch cover := c.cover(m); {
+		case held == nil:
 			e.Tombstone = tombstone(m)
-		} else {
+			if cover != nil {
+				namespace := Object(cover.ID())
+				e.CoveredBy = &namespace
+				e.Why += "; a tombstone of " + namespace.String() + " would take it along"
+			}
+		default:
 			e.Why = "nothing deletes it, which would take " + held.ID().String() + " of the new release along: it stays in the cluster"
 		}
 	}
@@ -58,6 +68,20 @@ func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
 		}
 	}
 	return nil
+}
+
+// cover is the Namespace of an object whose tombstone deletes the object as well, wherever
+// it was made; nil if there is none.
+func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
+	id := payload.ID{Kind: kinds.Namespace.Kind, Name: m.ID().Namespace}
+	namespace := c.from.in[id]
+	if m.ID().Namespace == "" || namespace == nil || namespace.IsTombstone() || !c.isAbsent(namespace) || c.to.out[id] != nil {
+		return nil // it has none, or it stays, or its tombstone is not printed
+	}
+	if c.held(namespace) != nil || !maps.Equal(filters(namespace), filters(m)) {
+		return nil
+	}
+	return namespace
 }
 
 // A taker is what takes an object along when it goes.
@@ -79,6 +103,7 @@ type goner struct {
 	takers     map[payload.ID]taker // of those objects of the old release that are taken along
 	namespaces map[string]Object    // that go
 	kinds      map[schema.GroupKind]Object
+	gone       map[payload.ID]bool // all of it
 
 	candidates  []candidate
 	inNamespace map[string][]int // places in candidates
@@ -96,7 +121,7 @@ type candidate struct {
 // whatGoes finds what of the old release is deleted with the tombstones of the new one.
 func (c *comparer) whatGoes(old, steps []*payload.Manifest) *goner {
 	g := &goner{
-		takers: map[payload.ID]taker{}, namespaces: map[string]Object{}, kinds: map[schema.GroupKind]Object{},
+		takers: map[payload.ID]taker{}, namespaces: map[string]Object{}, kinds: map[schema.GroupKind]Object{}, gone: map[payload.ID]bool{},
 		inNamespace: map[string][]int{}, ofKind: map[schema.GroupKind][]int{}, ownedBy: map[payload.ID][]int{},
 	}
 	for _, m := range old {
@@ -142,6 +167,7 @@ func (g *goner) add(m *payload.Manifest) {
 func (g *goner) goes(m *payload.Manifest) {
 	id := m.ID()
 	object := Object(id)
+	g.gone[id] = true
 	switch m.GroupVersionKind().GroupKind() {
 	case kinds.Namespace:
 		g.namespaces[id.Name] = object
@@ -180,8 +206,22 @@ func (g *goner) deletes(m *payload.Manifest) (Object, bool) {
 	if namespace, found := g.namespaces[m.ID().Namespace]; found {
 		return namespace, true
 	}
-	definition, found := g.kinds[m.GroupVersionKind().GroupKind()]
-	return definition, found
+	if definition, found := g.kinds[m.GroupVersionKind().GroupKind()]; found {
+		return definition, true
+	}
+	owners := ownersOf(m)
+	for i, owner := range owners {
+		if !g.gone[owner] {
+			owners[i].Namespace = ""
+		}
+		if !g.gone[owners[i]] {
+			return Object{}, false
+		}
+	}
+	if len(owners) == 0 {
+		return Object{}, false
+	}
+	return Object(owners[0]), true
 }
 
 // definedKind is the kind that a CustomResourceDefinition defines, if it says so: a
@@ -210,24 +250,36 @@ var filtering = []string{
 }
 
 // tombstone is the manifest that deletes an object from all clusters that have it of
-// this manifest.
+// this manifest, in the language of its file.
 func tombstone(m *payload.Manifest) string {
-	annotations := map[string]string{payload.DeleteAnnotation: "true"}
-	for key, value := range m.Object().GetAnnotations() {
-		for _, name := range filtering {
-			if key == name || strings.HasSuffix(name, "/") && strings.HasPrefix(key, name) {
-				annotations[key] = value
-			}
-		}
-	}
+	annotations := filters(m)
+	annotations[payload.DeleteAnnotation] = "true"
 	id := m.ID()
 	metadata := map[string]any{"name": id.Name, "annotations": annotations}
 	if id.Namespace != "" {
 		metadata["namespace"] = id.Namespace
 	}
-	text, err := yaml.Marshal(map[string]any{"apiVersion": m.Object().GetAPIVersion(), "kind": id.Kind, "metadata": metadata})
+	object := map[string]any{"apiVersion": m.Object().GetAPIVersion(), "kind": id.Kind, "metadata": metadata}
+	text, err := yaml.Marshal(object)
+	if path.Ext(m.Path) == ".json" {
+		text, err = json.MarshalIndent(object, "", "  ")
+		text = append(text, '\n')
+	}
 	if err != nil {
 		return "" // strings can always be written
 	}
 	return string(text)
+}
+
+// filters are the annotations of a manifest that decide which clusters it is for.
+func filters(m *payload.Manifest) map[string]string {
+	found := map[string]string{}
+	for key, value := range m.Object().GetAnnotations() {
+		for _, name := range filtering {
+			if key == name || strings.HasSuffix(name, "/") && strings.HasPrefix(key, name) {
+				found[key] = value
+			}
+		}
+	}
+	return found
 }

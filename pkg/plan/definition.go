@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +18,8 @@ type Definition struct {
 	RemovedFields []Field `json:"removedFields,omitempty"`
 	// RequiredFields must be there now, and have no default.
 	RequiredFields []Field `json:"requiredFields,omitempty"`
+	// NarrowedFields may not be any more what they were.
+	NarrowedFields []Narrowing `json:"narrowedFields,omitempty"`
 }
 
 // A Storage is the version in which objects are stored.
@@ -56,7 +59,7 @@ func compareDefinitions(before, after map[string]any) *Definition {
 	if old.storage != "" && next.storage != "" && old.storage != next.storage {
 		d.Storage = &Storage{Old: old.storage, New: next.storage}
 	}
-	if len(d.Removed)+len(d.Unserved)+len(d.RemovedFields)+len(d.RequiredFields) == 0 && d.Storage == nil {
+	if reflect.DeepEqual(d, &Definition{}) {
 		return nil
 	}
 	return d
@@ -125,6 +128,7 @@ func (w *schemaWalk) compare(path string, before, after map[string]any) {
 	if before == nil || after == nil {
 		return
 	}
+	w.compareValues(path, before, after)
 	was, _ := before["properties"].(map[string]any)
 	is, _ := after["properties"].(map[string]any)
 	loses := w.prunes && !keepsAll(after)

@@ -84,7 +84,11 @@ type Entry struct {
 	// RenamedTo is the object that seems to have followed a dropped one: the only other
 	// of its kind in a file of the same name.
 	RenamedTo *Object `json:"renamedTo,omitempty"`
-	// Tombstone is the manifest that would delete a dropped object, in YAML.
+	// CoveredBy is the Namespace, dropped as well, whose tombstone would take a dropped
+	// object along: it needs none of its own.
+	CoveredBy *Object `json:"coveredBy,omitempty"`
+	// Tombstone is the manifest that would delete a dropped object, in YAML, or in JSON if
+	// its own is.
 	Tombstone string `json:"tombstone,omitempty"`
 }
 

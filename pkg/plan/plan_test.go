@@ -149,7 +149,9 @@ func printEntries(out *strings.Builder, entries []plan.Entry) {
 		if e.RenamedTo != nil {
 			detail("renamed to %s", e.RenamedTo)
 		}
-		if e.Tombstone != "" {
+		if e.CoveredBy != nil {
+			detail("covered by %s", e.CoveredBy)
+		} else if e.Tombstone != "" {
 			detail("%s", strings.ReplaceAll(strings.TrimSpace(e.Tombstone), "\n", "\n      "))
 		}
 	}

@@ -35,7 +35,7 @@ func TestRandomReleases(t *testing.T) {
 				if e.Action == plan.TakenAlong && !told[*e.With] && !isAmong(*e.With, p) {
 					t.Fatalf("round %d: %s is taken along by %s, which does not go", round, e.Object, e.With)
 				}
-				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped && (e.Tombstone == "") != strings.Contains(e.Why, "along") {
+				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped && (e.Tombstone == "") != strings.Contains(e.Why, "along: ") {
 					t.Fatalf("round %d: %s is %s, and its tombstone is %q", round, e.Object, e.Action, e.Tombstone)
 				}
 			}
@@ -114,6 +114,47 @@ func randomRelease(t *testing.T, random *rand.Rand) *payload.Payload {
 		if problem.Cause != payload.Duplicate && !problem.IsWarning() {
 			t.Fatal(problem)
 		}
+	}
+	return release
+}
+
+// TestWhatIsNoDifference: what is dropped is a difference, though all steps are idle.
+func TestWhatIsNoDifference(t *testing.T) {
+	for name, test := range map[string]struct {
+		old, next map[string]string
+		isEmpty   bool
+	}{
+		"nothing":       {map[string]string{"a.yaml": one}, map[string]string{"a.yaml": "# one\n" + one}, true},
+		"dropped":       {map[string]string{"a.yaml": one, "b.yaml": other}, map[string]string{"a.yaml": one}, false},
+		"moved":         {map[string]string{"0000_10_a_a.yaml": one}, map[string]string{"0000_20_a_a.yaml": one}, false},
+		"another file":  {map[string]string{"0000_10_a_a.yaml": one}, map[string]string{"0000_10_a_b.yaml": one}, true},
+		"deleted again": {map[string]string{"a.yaml": tombstoneOfOne}, map[string]string{"a.yaml": tombstoneOfOne}, true},
+		"retired":       {map[string]string{"a.yaml": tombstoneOfOne, "b.yaml": other}, map[string]string{"b.yaml": other}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := plan.Compare(parse(t, test.old), parse(t, test.next)).IsEmpty(); got != test.isEmpty {
+				t.Errorf("it is empty: %v", got)
+			}
+		})
+	}
+}
+
+const (
+	one            = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}}\n"
+	tombstoneOfOne = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one, annotations: {release.openshift.io/delete: 'true'}}}\n"
+	other          = "{apiVersion: v1, kind: ConfigMap, metadata: {name: other}}\n"
+)
+
+// parse reads a release of these files.
+func parse(t *testing.T, texts map[string]string) *payload.Payload {
+	t.Helper()
+	files := fstest.MapFS{}
+	for name, text := range texts {
+		files[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	release, problems, err := payload.Parse(t.Context(), files, payload.Options{})
+	if err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
 	}
 	return release
 }

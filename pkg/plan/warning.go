@@ -25,6 +25,7 @@ const (
 	VersionRemoved    Reason = "VersionRemoved"    // of a CustomResourceDefinition, or it is not served any more
 	FieldRemoved      Reason = "FieldRemoved"      // of its schema
 	FieldRequired     Reason = "FieldRequired"     // by its schema
+	FieldNarrowed     Reason = "FieldNarrowed"     // by its schema: another type, or fewer values
 	Contradiction     Reason = "Contradiction"     // it is applied, and deleted with something else
 	Orphan            Reason = "Orphan"            // it stays, and nobody looks after it
 	Recreation        Reason = "Recreation"        // it is gone for a while
@@ -37,7 +38,7 @@ const (
 // Reasons are all of them, the worst first.
 func Reasons() []Reason {
 	return []Reason{
-		Refused, VersionRemoved, FieldRemoved, FieldRequired, Contradiction, Orphan, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion,
+		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, Contradiction, Orphan, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion,
 	}
 }
 
@@ -125,6 +126,9 @@ func (d *Definition) warn(add func(reason Reason, format string, args ...any)) {
 	if len(d.RequiredFields) > 0 {
 		add(FieldRequired, "fields that its objects may lack are required: %s", d.list(d.RequiredFields))
 	}
+	if len(d.NarrowedFields) > 0 {
+		add(FieldNarrowed, "fields may not be any more what they are in its objects: %s", d.narrowings())
+	}
 	if d.Storage != nil && !slices.Contains(d.Removed, d.Storage.Old) {
 		add(NewStorageVersion, "objects are stored as %s, and were as %s: those that are there stay so until they are written", d.Storage.New, d.Storage.Old)
 	}
@@ -147,6 +151,14 @@ func (d *Definition) list(fields []Field) string {
 		names = append(names, field.Path+" ("+field.Version+")")
 	}
 	return listed(names)
+}
+
+func (d *Definition) narrowings() string {
+	var said []string
+	for _, field := range d.NarrowedFields {
+		said = append(said, fmt.Sprintf("%s (%s: %s)", field.Path, field.Version, field.How))
+	}
+	return listed(said)
 }
 
 func paths(changes []Change) string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/plan"
@@ -38,7 +39,8 @@ func (v View) Markdown(out io.Writer) error {
 
 // A markdown is a text that must not become too long.
 type markdown struct {
-	text strings.Builder
+	text      strings.Builder
+	hasGroups bool
 	// What there was no room for: warnings, the details of objects that are named, and
 	// objects, with the components and the changed fields that are theirs.
 	cutWarnings, cutDetails, cutObjects, cutGroups, cutFields int
@@ -69,7 +71,7 @@ func (v View) markdownCounts(m *markdown) {
 	m.add("| objects | |\n|---:|---|\n")
 	for _, action := range plan.Actions() {
 		if count := v.Plan.Counts[action]; count > 0 {
-			m.add("| %d | %s |\n", count, counted(action))
+			m.add("| %d | %s |\n", count, counted(action, count))
 		}
 	}
 }
@@ -95,16 +97,10 @@ func (v View) markdownWarnings(m *markdown) {
 }
 
 func (v View) markdownGroups(m *markdown) {
-	isFirst := true
 	for _, g := range v.groups() {
-		if len(g.entries) == 0 {
-			continue
+		if len(g.entries) > 0 {
+			v.markdownGroup(m, g)
 		}
-		if isFirst {
-			m.add("\n### Object by object\n")
-			isFirst = false
-		}
-		v.markdownGroup(m, g)
 	}
 }
 
@@ -112,10 +108,16 @@ func (v View) markdownGroups(m *markdown) {
 func (v View) markdownGroup(m *markdown, g *group) {
 	var body strings.Builder
 	head := fmt.Sprintf("\n<details><summary>%s: %s</summary>\n\n", quoted(g.title), g.markdownSummary())
+	if g.from != "" {
+		head += fmt.Sprintf("All of it comes from %s.\n\n", code(g.from))
+	}
+	if !m.hasGroups {
+		head = "\n### Object by object\n" + head
+	}
 	const tail = "\n</details>\n"
 	cut := 0
 	for i, e := range g.entries {
-		text, named := markdownEntry(e)
+		text, named := g.markdownEntry(e)
 		room := len(head) + body.Len() + len(tail)
 		if !m.fits(room + len(text)) {
 			if text != named {
@@ -137,6 +139,7 @@ func (v View) markdownGroup(m *markdown, g *group) {
 		}
 	}
 	if body.Len() > 0 {
+		m.hasGroups = true
 		m.add("%s%s%s", head, body.String(), tail)
 	}
 }
@@ -160,10 +163,10 @@ func (g *group) markdownSummary() string {
 }
 
 // markdownEntry writes an object with its details, and without.
-func markdownEntry(e plan.Entry) (whole, named string) {
+func (g *group) markdownEntry(e plan.Entry) (whole, named string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "- **%s** %s", e.Action, code(e.Object.String()))
-	if why := why(e); why != "" {
+	if why := g.why(e); why != "" {
 		fmt.Fprintf(&out, ": %s", sentence(why))
 	}
 	out.WriteString("\n")
@@ -179,9 +182,9 @@ func markdownEntry(e plan.Entry) (whole, named string) {
 	if rest := rest(descriptions, more); rest != "" {
 		fmt.Fprintf(&out, "  - %s\n", rest)
 	}
-	if e.Tombstone != "" {
-		fmt.Fprintf(&out, "  - to delete it, put this into %s:\n", code(e.Old.File))
-		out.WriteString(fenced("yaml", e.Tombstone, "    "))
+	if text, file, language := tombstone(e); text != "" {
+		fmt.Fprintf(&out, "  - to delete it, put this into %s:\n", code(file))
+		out.WriteString(fenced(language, text, "    "))
 	}
 	return out.String(), named
 }
@@ -224,11 +227,13 @@ func longestRun(text string) int {
 }
 
 // sentence is a text in which nothing is markup: neither for Markdown, nor for those
-// who make links of names and numbers, pictures of :names: and formulas of $dollars$. A
-// space of no width keeps them from it.
+// who make links of names, numbers and hashes, pictures of :names: and formulas of
+// $dollars$. A space of no width keeps them from it.
 func sentence(text string) string {
 	var out strings.Builder
-	for _, r := range short(text) {
+	plain := colons.ReplaceAllString(short(text), ":"+noWidth+"$1")
+	plain = hashes.ReplaceAllStringFunc(plain, func(hash string) string { return piece.ReplaceAllString(hash, "$0"+noWidth) })
+	for _, r := range plain {
 		switch {
 		case strings.ContainsRune("\\`*_[]<>|~&", r):
 			out.WriteRune('\\')
@@ -244,6 +249,13 @@ func sentence(text string) string {
 }
 
 const noWidth = "\u200b"
+
+// What becomes a picture, and what is taken for the hash of a commit.
+var (
+	colons = regexp.MustCompile(`:([A-Za-z0-9_+-])`)
+	hashes = regexp.MustCompile(`\b[0-9a-fA-F]{7,40}\b`)
+	piece  = regexp.MustCompile(`.{6}`) // of a hash, too short to be taken for one
+)
 
 // quoted is a text for HTML.
 func quoted(text string) string {

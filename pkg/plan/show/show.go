@@ -11,6 +11,7 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/plan"
@@ -80,8 +81,11 @@ func sign(action plan.Action) string {
 	}
 }
 
-// counted says what an action is, of some objects.
-func counted(action plan.Action) string {
+// counted says what an action is, of one object or several.
+func counted(action plan.Action, count int) string {
+	if one := countedOne[action]; one != "" && count == 1 {
+		return one
+	}
 	return map[plan.Action]string{
 		plan.Created:         "created",
 		plan.Included:        "created, let in by the filters",
@@ -98,15 +102,24 @@ func counted(action plan.Action) string {
 	}[action]
 }
 
+// countedOne is what differs if it is one object.
+var countedOne = map[plan.Action]string{
+	plan.Revived: "created again, after it was deleted",
+	plan.Dropped: "dropped: it stays in the cluster",
+	plan.LeftOut: "left out by the filters: it stays in the cluster",
+	plan.Retired: "tombstone that is no longer in the release",
+}
+
 // A group is the objects of a component in a level.
 type group struct {
 	title   string
-	isGone  bool // no manifest of the new release is in it
+	from    string // where all of several have come from; "" if they have not
+	isGone  bool   // no manifest of the new release is in it
 	entries []plan.Entry
 	hidden  int // entries that nothing happens to, and which are not among the others
 }
 
-// groups are in the order of the update. What is absent from the new release stands
+// groups are in the order in which they begin in the update. What is absent from the new release stands
 // behind the rest of its component, or at the end.
 func (v View) groups() []*group {
 	var groups []*group
@@ -131,7 +144,30 @@ func (v View) groups() []*group {
 	for _, e := range v.Plan.Absent {
 		add(e, true)
 	}
+	for _, g := range groups {
+		g.from = g.origin()
+	}
 	return groups
+}
+
+// origin is where all that both releases have in a group has come from, if it is more
+// than one object: then it is said once.
+func (g *group) origin() string {
+	from, count := "", 0
+	for _, e := range g.entries {
+		switch {
+		case e.Old == nil || e.New == nil:
+			continue
+		case !e.IsMoved() || from != "" && from != heading(*e.Old):
+			return ""
+		}
+		from = heading(*e.Old)
+		count++
+	}
+	if count < 2 || g.hidden > 0 {
+		return ""
+	}
+	return from
 }
 
 func heading(p plan.Place) string {
@@ -141,10 +177,10 @@ func heading(p plan.Place) string {
 	return fmt.Sprintf("level %s · %s", p.Level, p.Component)
 }
 
-// why says what is special about an object, in a sentence; "" if nothing is.
-func why(e plan.Entry) string {
+// why says what is special about an object of a group, in a sentence; "" if nothing is.
+func (g *group) why(e plan.Entry) string {
 	var said []string
-	if e.IsMoved() {
+	if e.IsMoved() && g.from == "" {
 		said = append(said, "it comes from "+heading(*e.Old))
 	}
 	switch {
@@ -181,6 +217,19 @@ func isDescription(change plan.Change) bool {
 	_, wasSchema := change.Old.(map[string]any)
 	_, isSchema := change.New.(map[string]any)
 	return change.Path[len(change.Path)-1].Key == "description" && !wasSchema && !isSchema
+}
+
+// tombstone is what to put where, to delete an object; "" if there is nothing, or nothing
+// of its own.
+func tombstone(e plan.Entry) (text, file, language string) {
+	if e.CoveredBy != nil || e.Tombstone == "" {
+		return "", "", ""
+	}
+	language = "yaml"
+	if path.Ext(e.Old.File) == ".json" {
+		language = "json"
+	}
+	return e.Tombstone, e.Old.File, language
 }
 
 // rest says what is not listed; "" if all is.

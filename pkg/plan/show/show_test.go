@@ -74,6 +74,8 @@ func TestValues(t *testing.T) {
 		want      string
 	}{
 		"texts":                       {"a b", "c", "f: a b → c"},
+		"blanks at an end":            {"a", " a", `f: a → " a"`},
+		"a new secret":                {nil, "***", `f: (none) → ***`},
 		"an empty text":               {"a", "", `f: a → ""`},
 		"a text that was a number":    {int64(1), "1", `f: 1 → "1"`},
 		"a new text":                  {nil, "null", `f: (none) → "null"`},
@@ -120,12 +122,56 @@ func TestPathsOfASchema(t *testing.T) {
 		"version v1: properties":                 at("properties"),
 		"spec.group":                             change("spec.group", "a", "b"),
 		"and 1 description":                      at("properties", "spec", "description"),
+		`version v1: spec.description: (none)`:   {Change: fields.Change{Path: at("properties", "spec", "properties", "description").Path, New: map[string]any{"type": "string"}}},
 	} {
 		e := configMap(plan.Changed, "a", "c", c)
 		e.Kind = "CustomResourceDefinition"
 		if out := text(t, show.View{Plan: planOf([]plan.Entry{e}, nil)}); !strings.Contains(out, "      "+want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
+	}
+}
+
+// TestAMoveIsSaidOnce where all of a component comes from one place.
+func TestAMoveIsSaidOnce(t *testing.T) {
+	moved := func(name, from string) plan.Entry {
+		e := configMap(plan.Unchanged, "a", name)
+		e.Old = &plan.Place{Level: from, Component: "a"}
+		return e
+	}
+	all := show.View{Plan: planOf([]plan.Entry{moved("a", "05"), moved("b", "05"), configMap(plan.Created, "a", "c")}, nil)}
+	if out := text(t, all); !strings.Contains(out, "level 10 · a  (from level 05 · a)\n  = ConfigMap a\n") {
+		t.Error(out)
+	}
+	if out := markdown(t, all); !strings.Contains(out, "All of it comes from `level 05 · a`.\n\n- **unchanged** `ConfigMap a`\n") {
+		t.Error(out)
+	}
+	for name, entries := range map[string][]plan.Entry{
+		"from two places": {moved("a", "05"), moved("b", "06")},
+		"one stays":       {moved("a", "05"), moved("b", "05"), configMap(plan.Unchanged, "a", "c")},
+		"only one":        {moved("a", "05")},
+	} {
+		if out := text(t, show.View{Plan: planOf(entries, nil)}); !strings.Contains(out, "= ConfigMap a  (it comes from level 05 · a)") {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+}
+
+// TestTombstones: in the language of their file, and none where another does.
+func TestTombstones(t *testing.T) {
+	inJSON, covered := configMap(plan.Dropped, "a", "a"), configMap(plan.Dropped, "a", "b")
+	inJSON.Tombstone, inJSON.Old = "{}\n", &plan.Place{File: "a.json"}
+	covered.Tombstone, covered.CoveredBy = "not to be told\n", &plan.Object{Kind: "Namespace", Name: "n"}
+	v := show.View{Plan: planOf(nil, []plan.Entry{inJSON, covered})}
+	out := markdown(t, v) + text(t, v)
+	if !strings.Contains(out, "put this into `a.json`:\n    ```json\n") || !strings.Contains(out, "put this into a.json:\n") || strings.Contains(out, "told") {
+		t.Error(out)
+	}
+	if !strings.Contains(out, "2 dropped: they stay in the cluster") {
+		t.Error(out)
+	}
+	if one := text(t, show.View{Plan: planOf(nil, []plan.Entry{covered})}); !strings.Contains(one, "1 dropped: it stays in the cluster") {
+		t.Error(one)
 	}
 }
 
@@ -165,7 +211,7 @@ func hostile(s string) show.View {
 
 var hostileTexts = []string{
 	"a`b", "``", "`", "`````` x", "a|b", "<script>alert(1)</script>", "</details>", "</code></summary><img src=x>", "@everyone @a/b", "#1 a/b#2 GH-3", "a\n\n# b\n- c\n```\n",
-	"[a](javascript:b)", "![a](b)", "**a** _b_ ~~c~~", "https://example.com www.example.com a@example.com", "&lt;script&gt;", "<!-- ", "-->", "\\`", "\\", "a\x1b[31mb\u202ec\x00", "~~~", "~~~\n", "   ```", "\t```", "", " ",
+	"[a](javascript:b)", "![a](b)", "**a** _b_ ~~c~~", "https://example.com www.example.com a@example.com", "&lt;script&gt;", "<!-- ", "-->", "\\`", "\\", ":tada: a:+1:b::smile:", "0123456 abcdef0 0123456789abcdef0123456789abcdef01234567 x", "a\x1b[31mb\u202ec\x00", "~~~", "~~~\n", "   ```", "\t```", "", " ",
 }
 
 func TestNothingBecomesMarkup(t *testing.T) {
@@ -183,7 +229,7 @@ func FuzzMarkdown(f *testing.F) {
 
 var (
 	ourTags  = regexp.MustCompile(`(?m)^(<details><summary><code>[^<>]*</code>: [a-z0-9, -]*</summary>|</details>)$`)
-	mentions = regexp.MustCompile(`[@#][^\x{200b}]|GH-|www\.|://`)
+	mentions = regexp.MustCompile(`[@#][^\x{200b}]|GH-|www\.|://|:[a-z0-9_+-]+:|\b[0-9a-f]{7,40}\b`)
 )
 
 // checkMarkdown looks at what is left of the Markdown when all code is taken out.
@@ -304,6 +350,26 @@ func TestMarkdownIsNeverTooLong(t *testing.T) {
 				t.Errorf("%d warnings are shown, of %d", warnings, size.warnings)
 			}
 		})
+	}
+}
+
+// TestMarkdownOfWhatIsEscapedIsNotTooLong: what stands for one character may be ten.
+func TestMarkdownOfWhatIsEscapedIsNotTooLong(t *testing.T) {
+	hidden := strings.Repeat("\U000e0001", 1_000)
+	var steps []plan.Entry
+	p := planOf(nil, nil)
+	for i := range 5_000 {
+		steps = append(steps, configMap(plan.Changed, hidden, fmt.Sprint(hidden, i), change(hidden, hidden, hidden+"<")))
+		p.Warnings = append(p.Warnings, plan.Warning{Reason: plan.Orphan, Object: steps[i].Object, Message: hidden})
+	}
+	p.Steps = steps
+	p.From.Version, p.To.Version = hidden, hidden
+	out := markdown(t, show.View{Plan: p, Command: "runlevel plan " + hidden})
+	if len(out) >= 60_000 {
+		t.Errorf("it has %d bytes", len(out))
+	}
+	if number(out, `(\d+) more warning`)+strings.Count(out, "\n- `ConfigMap") != len(p.Warnings) {
+		t.Errorf("it does not say how many warnings are cut: %.1000s", out)
 	}
 }
 

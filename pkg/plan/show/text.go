@@ -35,7 +35,7 @@ func (v View) Text(out io.Writer) error {
 func (v View) textCounts(w io.Writer) {
 	for _, action := range plan.Actions() {
 		if count := v.Plan.Counts[action]; count > 0 {
-			fmt.Fprintf(w, "  %s %5d %s\n", sign(action), count, counted(action))
+			fmt.Fprintf(w, "  %s %5d %s\n", sign(action), count, counted(action, count))
 		}
 	}
 }
@@ -67,6 +67,9 @@ func (v View) textGroup(w io.Writer, g *group) {
 	if g.isGone {
 		said = append(said, "no longer in the release")
 	}
+	if g.from != "" {
+		said = append(said, "from "+g.from)
+	}
 	if g.hidden > 0 {
 		said = append(said, fmt.Sprintf("%d unchanged", g.hidden))
 	}
@@ -76,13 +79,13 @@ func (v View) textGroup(w io.Writer, g *group) {
 	}
 	fmt.Fprintln(w)
 	for _, e := range g.entries {
-		v.textEntry(w, e)
+		v.textEntry(w, g, e)
 	}
 }
 
-func (v View) textEntry(w io.Writer, e plan.Entry) {
+func (v View) textEntry(w io.Writer, g *group, e plan.Entry) {
 	fmt.Fprintf(w, "  %s %s", sign(e.Action), e.Object)
-	if why := why(e); why != "" {
+	if why := g.why(e); why != "" {
 		fmt.Fprintf(w, "  (%s)", why)
 	}
 	fmt.Fprintln(w)
@@ -101,9 +104,9 @@ func (v View) textEntry(w io.Writer, e plan.Entry) {
 	if rest := rest(descriptions, more); rest != "" {
 		fmt.Fprintf(w, "      %s\n", rest)
 	}
-	if e.Tombstone != "" {
-		fmt.Fprintf(w, "      to delete it, put this into %s:\n", printable.Line(e.Old.File))
-		for line := range strings.Lines(e.Tombstone) {
+	if text, file, _ := tombstone(e); text != "" {
+		fmt.Fprintf(w, "      to delete it, put this into %s:\n", printable.Line(file))
+		for line := range strings.Lines(text) {
 			fmt.Fprintf(w, "        %s\n", printable.Line(strings.TrimSuffix(line, "\n")))
 		}
 	}

@@ -84,7 +84,7 @@ func text(value any, isPlain bool) string {
 	switch {
 	case value == nil:
 		return none
-	case isText && isPlain && written != "":
+	case isText && isPlain && written != "" && strings.TrimSpace(written) == written, fields.IsMask(value):
 		return printable.Line(written)
 	case isText && strings.Contains(written, "\n"):
 		return countLines(written)
