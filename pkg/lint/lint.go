@@ -228,6 +228,9 @@ func (r *reporter) field(m *manifest, field []string, format string, args ...any
 	if m.isPrevious {
 		f.In = InPrevious
 	}
+	if m.LinesAreRendered() {
+		f.Message += payload.LineNote
+	}
 	r.report(f)
 }
 

@@ -28,6 +28,8 @@ type Manifest struct {
 	object *unstructured.Unstructured
 	sum    [sha256.Size]byte // of its text, with its template rendered and its images substituted
 	text   chunk             // if it was to be kept
+
+	isShifted bool // its template has other lines than what it was rendered to
 }
 
 // An ID says which object a manifest is about, whatever its version.
@@ -77,6 +79,10 @@ func (m *Manifest) Text() []byte { return m.text.text }
 
 // TextLine is the line of the file where the text begins, which may be with comments.
 func (m *Manifest) TextLine() int { return m.text.line }
+
+// LinesAreRendered says that lines are those of the text that a template was rendered
+// to, which are others than those of the file.
+func (m *Manifest) LinesAreRendered() bool { return m.isShifted }
 
 // Places finds the lines of the manifest's fields, and needs its text for it.
 func (m *Manifest) Places() *Places { return newPlaces(m.text) }

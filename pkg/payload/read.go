@@ -239,6 +239,7 @@ func (f *manifestFile) add(d decoded) {
 	f.report(problems...)
 	if m != nil {
 		m.place = f.place
+		m.isShifted = f.isShifted
 		m.sum = sha256.Sum256(d.text.text)
 		if f.keepText {
 			m.text = d.text
@@ -246,6 +247,9 @@ func (f *manifestFile) add(d decoded) {
 		f.manifests = append(f.manifests, m)
 	}
 }
+
+// LineNote is put behind what is said of a line that the file does not have.
+const LineNote = " (the line is that of the rendered template)"
 
 // isSource says whether a text is no more than where Helm says a document was made, which
 // it does of templates that come out empty too.
@@ -257,7 +261,7 @@ func isSource(text []byte) bool {
 func (f *manifestFile) report(problems ...Problem) {
 	for _, p := range problems {
 		if f.isShifted && p.Line > 0 {
-			p.Message += " (the line is that of the rendered template)"
+			p.Message += LineNote
 		}
 		f.problems = append(f.problems, p)
 	}
