@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,11 +53,26 @@ func checkNeedlessNamespace(s *subject, r *reporter) error {
 	return nil
 }
 
-// A removedType is one that says when Kubernetes has removed it, and what is there
-// instead.
-type removedType interface{ APILifecycleRemoved() (major, minor int) }
-type replacedType interface {
-	APILifecycleReplacement() schema.GroupVersionKind
+// removedIn is the version of Kubernetes that no longer serves a type; nil where it is
+// served still.
+func removedIn(object runtime.Object) *version.Version {
+	removed, is := object.(interface{ APILifecycleRemoved() (major, minor int) })
+	if !is {
+		return nil
+	}
+	major, minor := removed.APILifecycleRemoved()
+	return version.MajorMinor(uint(major), uint(minor))
+}
+
+// replacement says what to write instead of a type that is gone, if the type does.
+func replacement(object runtime.Object) string {
+	replaced, is := object.(interface {
+		APILifecycleReplacement() schema.GroupVersionKind
+	})
+	if !is || replaced.APILifecycleReplacement().Empty() {
+		return ""
+	}
+	return ": write " + replaced.APILifecycleReplacement().GroupVersion().String()
 }
 
 func checkRemovedAPI(s *subject, r *reporter) error {
@@ -68,19 +82,9 @@ func checkRemovedAPI(s *subject, r *reporter) error {
 		if err != nil {
 			continue
 		}
-		removed, is := object.(removedType)
-		if !is {
-			continue
+		if since := removedIn(object); since != nil && !target.LessThan(since) {
+			r.field(m, []string{"apiVersion"}, "Kubernetes %s and later don't serve %s of %s%s", since, m.kind.Kind, m.kind.GroupVersion(), replacement(object))
 		}
-		major, minor := removed.APILifecycleRemoved()
-		if cmp.Or(cmp.Compare(uint(major), target.Major()), cmp.Compare(uint(minor), target.Minor())) > 0 {
-			continue
-		}
-		instead := ""
-		if replaced, is := object.(replacedType); is && !replaced.APILifecycleReplacement().Empty() {
-			instead = ": write " + replaced.APILifecycleReplacement().GroupVersion().String()
-		}
-		r.field(m, []string{"apiVersion"}, "Kubernetes %d.%d and later don't serve %s of %s%s", major, minor, m.kind.Kind, m.kind.GroupVersion(), instead)
 	}
 	return nil
 }
@@ -129,12 +133,8 @@ func isRemoved(kind schema.GroupVersionKind, target *version.Version) bool {
 	if err != nil {
 		return true
 	}
-	removed, is := object.(removedType)
-	if !is {
-		return false
-	}
-	major, minor := removed.APILifecycleRemoved()
-	return !target.LessThan(version.MajorMinor(uint(major), uint(minor)))
+	since := removedIn(object)
+	return since != nil && !target.LessThan(since)
 }
 
 // instead names the versions that Kubernetes has of a kind, or the groups that have

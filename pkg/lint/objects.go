@@ -31,8 +31,9 @@ func checkMissingNamespace(s *subject, r *reporter) error {
 		if !isWithout {
 			continue
 		}
-		if len(holders) == 0 {
-			where = payload.Filter{}
+		missing := "is not in the payload"
+		if cluster := where.String(); len(holders) > 0 && cluster != "" {
+			missing += " on a cluster with " + cluster
 		}
 		for _, other := range s.inside[namespace] {
 			if !other.isTombstone {
@@ -40,7 +41,7 @@ func checkMissingNamespace(s *subject, r *reporter) error {
 			}
 		}
 		seen.Insert(namespace)
-		r.field(m, []string{"metadata", "namespace"}, "the Namespace %s is not in the payload%s (%s in it): add it, or say in the configuration that it is known", namespace, strings.NewReplacer("(", "", ")", "").Replace(on(where)), printable.Count(normal, "object"))
+		r.field(m, []string{"metadata", "namespace"}, "the Namespace %s %s (%s in it): add it, or say in the configuration that it is known", namespace, missing, printable.Count(normal, "object"))
 	}
 	return nil
 }

@@ -97,12 +97,17 @@ func (s *subject) isOld(m *manifest) bool {
 // but for which clusters it is: half of a real release's CustomResourceDefinitions are
 // copies of others.
 func (s *subject) firstLike(m *manifest) *manifest {
+	if first, known := s.alike[m]; known { // they are large, and asked for by each custom resource
+		return first
+	}
+	s.alike[m] = m
 	for _, other := range s.byID[m.id] {
 		if other == m || !other.isTombstone && isLike(other, m) {
-			return other
+			s.alike[m] = other
+			break
 		}
 	}
-	return m
+	return s.alike[m]
 }
 
 func isLike(a, b *manifest) bool {

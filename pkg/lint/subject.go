@@ -157,6 +157,7 @@ type subject struct {
 	update   *plan.Plan // from the previous payload; nil if there is none
 	met      map[[2]string]meeting
 	plurals  map[string][]schema.GroupKind // see kindsByPlural
+	alike    map[*manifest]*manifest       // see firstLike
 	prepared map[*manifest]*definition     // see definitionsOf
 	labelled map[podLabel][]*manifest      // see near
 	bindings map[payload.ID][]*manifest    // see bindingsOf
@@ -173,7 +174,7 @@ type meeting struct {
 func newSubject(ctx context.Context, input Input) *subject {
 	s := &subject{
 		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config,
-		met: map[[2]string]meeting{}, prepared: map[*manifest]*definition{},
+		met: map[[2]string]meeting{}, prepared: map[*manifest]*definition{}, alike: map[*manifest]*manifest{},
 	}
 	if input.Previous != nil {
 		s.previous = newIndex(input.Previous, true)

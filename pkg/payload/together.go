@@ -50,12 +50,6 @@ func (f Filter) Without(m *Manifest, others []*Manifest) (Filter, bool) {
 	return Filter{}, false
 }
 
-// Includes says whether a filter lets a manifest in.
-func (f Filter) Includes(m *Manifest) bool {
-	subject, err := f.subject(m)
-	return err == nil && f.include(subject) == nil
-}
-
 // clusters are all that the annotations of some manifests can tell apart, with some
 // feature gates on: of these, only those where each of its filters alone lets in what
 // must be in, for there may be too many to try all. All capabilities are on: that some

@@ -50,14 +50,14 @@ type markdown struct {
 func (m *markdown) cut() string {
 	var said []string
 	if m.cutWarnings > 0 {
-		said = append(said, plural(m.cutWarnings, "more warning"))
+		said = append(said, printable.Count(m.cutWarnings, "more warning"))
 	}
 	if m.cutDetails > 0 {
-		said = append(said, "the details of "+plural(m.cutDetails, "object"))
+		said = append(said, "the details of "+printable.Count(m.cutDetails, "object"))
 	}
 	if m.cutObjects > 0 {
 		said = append(said, fmt.Sprintf("%s of %s with %s",
-			plural(m.cutObjects, "more object"), plural(m.cutGroups, "component"), plural(m.cutFields, "changed field")))
+			printable.Count(m.cutObjects, "more object"), printable.Count(m.cutGroups, "component"), printable.Count(m.cutFields, "changed field")))
 	}
 	return strings.Join(said, ", ")
 }
@@ -92,7 +92,7 @@ func (v View) markdownWarnings(m *markdown) {
 		told++
 	}
 	if m.cutWarnings = len(warnings) - told; m.cutWarnings > 0 {
-		m.add("- and %s\n", plural(m.cutWarnings, "more warning"))
+		m.add("- and %s\n", printable.Count(m.cutWarnings, "more warning"))
 	}
 }
 

@@ -236,20 +236,13 @@ func tombstone(e plan.Entry) (text, file, language string) {
 func rest(descriptions, more int) string {
 	var left []string
 	if descriptions > 0 {
-		left = append(left, plural(descriptions, "description"))
+		left = append(left, printable.Count(descriptions, "description"))
 	}
 	if more > 0 {
-		left = append(left, plural(more, "more field"))
+		left = append(left, printable.Count(more, "more field"))
 	}
 	if len(left) == 0 {
 		return ""
 	}
 	return "and " + strings.Join(left, ", ")
-}
-
-func plural(count int, word string) string {
-	if count == 1 {
-		return "1 " + word
-	}
-	return fmt.Sprintf("%d %ss", count, word)
 }

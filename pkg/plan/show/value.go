@@ -99,7 +99,7 @@ func text(value any, isPlain bool) string {
 }
 
 func countLines(text string) string {
-	return plural(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line")
+	return printable.Count(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line")
 }
 
 // around cuts two values to what is around their first difference.
@@ -160,7 +160,7 @@ func lineDiff(before, after []string) []string {
 		}
 	}
 	if more := len(lines) - maxLines; more > 0 {
-		lines = append(lines[:maxLines], "and "+plural(more, "more line"))
+		lines = append(lines[:maxLines], "and "+printable.Count(more, "more line"))
 	}
 	return lines
 }
