@@ -25,7 +25,7 @@ type Config struct {
 	// Severities of rules, where they are not to be as they are.
 	Severities map[string]Severity `yaml:"severities"`
 	// Ignore findings.
-	Ignore []Ignore `yaml:"ignore"`
+	Ignore []*Ignore `yaml:"ignore"`
 	// Known are names that the release need not explain.
 	Known Known `yaml:"known"`
 
@@ -100,7 +100,7 @@ func explain(err error) string {
 		return fmt.Sprintf("line %s: there is no key %q here: there are %s", found[1], found[2], keys)
 	}
 	if found := wrongType.FindStringSubmatch(text); found != nil {
-		wanted := map[string]string{"string": "a text", "lint.Severity": "a text", "[]string": "a list of names", "[]lint.Ignore": "a list of entries"}
+		wanted := map[string]string{"string": "a text", "lint.Severity": "a text", "[]string": "a list of names", "[]*lint.Ignore": "a list of entries"}
 		return fmt.Sprintf("line %s: this must be %s", found[1], cmp.Or(wanted[found[2]], "a mapping"))
 	}
 	return text
@@ -120,7 +120,7 @@ func (c Config) check() error {
 		}
 	}
 	for _, ignore := range c.Ignore {
-		if ignore.line == 0 {
+		if ignore == nil {
 			return errors.New("ignore has an empty entry: write a rule and a reason, or drop it")
 		}
 		if _, err := path.Match(ignore.File, ""); err != nil {

@@ -31,7 +31,7 @@ type ignoring struct {
 func newIgnores(s *subject, ran map[string]bool) *ignores {
 	i := &ignores{inside: map[string][]*ignoring{}, ran: ran, config: s.config}
 	for _, ignore := range s.config.Ignore {
-		i.add(&ignoring{Ignore: ignore, at: Finding{File: s.config.file, Line: ignore.line, In: InConfig}}, true)
+		i.add(&ignoring{Ignore: *ignore, at: Finding{File: s.config.file, Line: ignore.line, In: InConfig}}, true)
 	}
 	for _, file := range s.Files {
 		i.addComments(file.Path, 0, 1, file.Head)
