@@ -42,9 +42,13 @@ func sarifResult(f lint.Finding, rule int) *sarif.Result {
 	if f.Object != "" {
 		message = f.Object + ": " + message
 	}
+	region := sarif.NewRegion().WithStartLine(max(f.Line, 1))
+	if f.Column > 0 {
+		region.WithStartColumn(f.Column)
+	}
 	place := sarif.NewPhysicalLocation().
 		WithArtifactLocation(sarif.NewSimpleArtifactLocation((&url.URL{Path: f.File}).String())).
-		WithRegion(sarif.NewRegion().WithStartLine(max(f.Line, 1)))
+		WithRegion(region)
 	result := sarif.NewRuleResult(f.Rule).
 		WithRuleIndex(rule).
 		WithLevel(sarifLevel(f.Severity)).

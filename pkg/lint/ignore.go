@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -99,9 +100,14 @@ func (i *ignores) addComments(file string, document, line int, text []byte) {
 		line += bytes.Count(text[counted:begins[n]], []byte("\n"))
 		counted = begins[n]
 		said := Ignore{Rule: string(text[at[4]:at[5]]), Reason: strings.TrimSpace(string(text[at[6]:at[7]]))}
-		where := Finding{File: file, Line: line, Document: document}
+		where := Finding{File: file, Line: line, Column: columnAt(text, begins[n]), Document: document}
 		i.add(&ignoring{Ignore: said, at: where, document: document}, false)
 	}
+}
+
+// columnAt is where in its line a place of a text is, in characters.
+func columnAt(text []byte, at int) int {
+	return 1 + utf8.RuneCount(text[1+bytes.LastIndexByte(text[:at], '\n'):at])
 }
 
 // suppress says why a finding does not count; nil if it does.

@@ -62,6 +62,7 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	File     string   `json:"file"`
 	Line     int      `json:"line,omitempty"`     // 0 when the whole file is meant
+	Column   int      `json:"column,omitempty"`   // in characters, from 1; 0 when all of the line is meant
 	Document int      `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
 	Object   string   `json:"object,omitempty"`
 	Message  string   `json:"message"`
@@ -74,18 +75,19 @@ type Finding struct {
 	field    []string
 }
 
-// String is the finding in one line: file, line, severity, object, message, rule.
+// String is the finding in one line, in the form that editors and problem matchers know:
+// file, line, column, severity, object, message, rule.
 func (f Finding) String() string {
 	where := f.File
-	if f.In == InPrevious {
-		where = "previous " + where
-	}
 	if f.Line > 0 {
-		where += fmt.Sprintf(":%d", f.Line)
+		where += fmt.Sprintf(":%d:%d", f.Line, max(1, f.Column))
 	}
 	message := f.Message
 	if f.Object != "" {
 		message = f.Object + ": " + message
+	}
+	if f.In == InPrevious {
+		message = "previous " + message
 	}
 	return printable.Line(fmt.Sprintf("%s: %s: %s [%s]", where, f.Severity, message, f.Rule))
 }
@@ -176,7 +178,7 @@ func (r *Result) add(ignores *ignores, found []Finding) {
 
 // byPlace orders findings as a reader meets them.
 func byPlace(a, b Finding) int {
-	return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Document, b.Document), cmp.Compare(a.Rule, b.Rule))
+	return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Document, b.Document), cmp.Compare(a.Rule, b.Rule))
 }
 
 // locate finds the lines of findings, reading each manifest's text once.
@@ -190,7 +192,7 @@ func locate(findings []Finding) {
 		if places[f.manifest] == nil {
 			places[f.manifest] = f.manifest.Places()
 		}
-		f.Line = places[f.manifest].Line(f.field...)
+		f.Line, f.Column = places[f.manifest].At(f.field...)
 	}
 }
 

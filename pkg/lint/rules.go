@@ -142,7 +142,7 @@ func problemsOf(cause payload.Cause) func(*subject, *reporter) error {
 	return func(s *subject, r *reporter) error {
 		for _, p := range s.problems {
 			if p.Cause == cause {
-				r.report(Finding{File: p.File, Line: p.Line, Document: p.Document, Object: p.Object, Message: p.Message})
+				r.report(Finding{File: p.File, Line: p.Line, Column: p.Column, Document: p.Document, Object: p.Object, Message: p.Message})
 			}
 		}
 		return nil

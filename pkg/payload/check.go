@@ -44,7 +44,7 @@ func (d *document) manifest() (*Manifest, []Problem) {
 	}
 	for _, repeated := range d.twice {
 		problem := m.problem(RepeatedKey, "the key %q stands twice in the same mapping: the last one counts", repeated.key)
-		problem.Line = d.text.fileLine(repeated.line)
+		problem.Line, problem.Column = d.text.fileLine(repeated.line), repeated.column
 		problems = append(problems, problem)
 	}
 	return m, append(problems, d.fieldProblems(m)...)
@@ -127,7 +127,7 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 		var problems []Problem
 		for _, wrong := range misfits(m) {
 			problem := m.problem(WrongType, "the API server will refuse it: %s%s", nameOf(wrong.path), wrong.why)
-			problem.Line = d.lineOf(wrong.path)
+			problem.Line, problem.Column = d.at(wrong.path)
 			problems = append(problems, problem)
 		}
 		return problems
@@ -136,7 +136,7 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	for _, err := range strict.Errors() {
 		problem := m.problem(UnknownField, "%s: is it misspelt?", err)
 		if _, field, found := strings.Cut(err.Error(), "unknown field "); found {
-			problem.Line = d.lineOf(strings.FieldsFunc(strings.Trim(field, `"`), func(r rune) bool { return strings.ContainsRune(".[]", r) }))
+			problem.Line, problem.Column = d.at(strings.FieldsFunc(strings.Trim(field, `"`), func(r rune) bool { return strings.ContainsRune(".[]", r) }))
 		}
 		problems = append(problems, problem)
 	}
@@ -145,8 +145,9 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 
 // problem is one at a field of this document.
 func (d *document) problem(cause Cause, field []string, format string, args ...any) Problem {
+	line, column := d.at(field)
 	return Problem{
-		File: d.path, Line: d.lineOf(field), Document: d.number, Object: d.object(),
+		File: d.path, Line: line, Column: column, Document: d.number, Object: d.object(),
 		Cause: cause, Message: fmt.Sprintf(format, args...),
 	}
 }
@@ -164,13 +165,13 @@ func (d *document) object() string {
 	return strings.TrimSpace(ID{Kind: kind, Namespace: namespace, Name: name}.String())
 }
 
-// lineOf finds the line of a field. The text is read once more for it, which is only
+// at finds where a field stands. The text is read once more for it, which is only
 // done to tell of a problem. Where the path ends early, so does the search.
-func (d *document) lineOf(path []string) int {
+func (d *document) at(path []string) (line, column int) {
 	if d.places == nil {
 		d.places = newPlaces(d.text)
 	}
-	return d.places.Line(path...)
+	return d.places.At(path...)
 }
 
 // describe says what a value is, for people who write YAML.
@@ -193,7 +194,7 @@ func describe(value any) string {
 
 // written is how a simple value is written; "" if that is not known.
 func (d *document) written(path ...string) string {
-	d.lineOf(nil)
+	d.at(nil)
 	return d.places.scalar(path...)
 }
 

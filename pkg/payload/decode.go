@@ -31,8 +31,8 @@ type decoded struct {
 
 // A repeatedKey is a key that a mapping has twice. The last one counts.
 type repeatedKey struct {
-	key  string
-	line int
+	key          string
+	line, column int
 }
 
 // decode reads one document.
@@ -123,7 +123,7 @@ func repeatedKeys(node *yaml3.Node) []repeatedKey {
 	for i, child := range node.Content {
 		if node.Kind == yaml3.MappingNode && i%2 == 0 && child.Kind == yaml3.ScalarNode {
 			if seen[child.Value] {
-				found = append(found, repeatedKey{key: child.Value, line: child.Line})
+				found = append(found, repeatedKey{key: child.Value, line: child.Line, column: child.Column})
 			}
 			seen[child.Value] = true
 		}
@@ -180,7 +180,7 @@ func (c *converter) mapping(node *yaml3.Node) (any, bool) {
 			return nil, false
 		}
 		if _, twice := fields[key]; twice {
-			c.twice = append(c.twice, repeatedKey{key: key, line: node.Content[i].Line})
+			c.twice = append(c.twice, repeatedKey{key: key, line: node.Content[i].Line, column: node.Content[i].Column})
 		}
 		fields[key] = value
 	}

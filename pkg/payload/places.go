@@ -9,7 +9,7 @@ import (
 	yaml3 "go.yaml.in/yaml/v3"
 )
 
-// Places tells in which lines of its file the fields of a manifest are.
+// Places tells where in its file the fields of a manifest are.
 type Places struct {
 	text     chunk
 	root     *yaml3.Node
@@ -25,21 +25,22 @@ func newPlaces(text chunk) *Places {
 	return &Places{text: text, root: root, children: map[*yaml3.Node]map[string]field{}}
 }
 
-// Line is where a field stands: keys of mappings, and indexes of lists. Where the
-// path leads to nothing, it is the last thing that is there.
-func (p *Places) Line(path ...string) int {
-	line, node := 1, p.root
+// At is the line and column where a field stands: keys of mappings, and indexes of
+// lists. Where the path leads to nothing, it is the last thing that is there. Columns
+// are counted in characters, from 1.
+func (p *Places) At(path ...string) (line, column int) {
+	line, column, node := 1, 1, p.root
 	if node != nil {
-		line = node.Line
+		line, column = node.Line, node.Column
 	}
 	for _, step := range path {
 		next, found := p.child(node, step)
 		if !found {
 			break
 		}
-		line, node = next.line, next.value
+		line, column, node = next.line, next.column, next.value
 	}
-	return p.text.fileLine(line)
+	return p.text.fileLine(line), column
 }
 
 // scalar is how a value is written; "" where there is none, or more than one line of it.
@@ -60,8 +61,8 @@ func (p *Places) scalar(path ...string) string {
 
 // A field is where something is in a mapping or a list, and what it is.
 type field struct {
-	line  int
-	value *yaml3.Node
+	line, column int
+	value        *yaml3.Node
 }
 
 // child finds a key of a mapping or an item of a list.
@@ -86,9 +87,9 @@ func fieldsOf(node *yaml3.Node) map[string]field {
 	for i, content := range node.Content {
 		switch {
 		case node.Kind == yaml3.SequenceNode:
-			fields[strconv.Itoa(i)] = field{content.Line, content}
+			fields[strconv.Itoa(i)] = field{content.Line, content.Column, content}
 		case node.Kind == yaml3.MappingNode && i%2 == 0:
-			fields[content.Value] = field{content.Line, node.Content[i+1]}
+			fields[content.Value] = field{content.Line, content.Column, node.Content[i+1]}
 		}
 	}
 	return fields

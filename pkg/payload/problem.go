@@ -39,6 +39,7 @@ const (
 type Problem struct {
 	File     string `json:"file"`
 	Line     int    `json:"line,omitempty"`     // 0 when the whole file is meant
+	Column   int    `json:"column,omitempty"`   // in characters, from 1; 0 when not known
 	Document int    `json:"document,omitempty"` // counted from 1; 0 when the whole file is meant
 	Object   string `json:"object,omitempty"`   // "Deployment my-namespace/my-name"
 	Cause    Cause  `json:"cause"`

@@ -110,7 +110,7 @@ func TestFilesAreListed(t *testing.T) {
 	if want := "a.yaml 1 [7 8]\nb.yaml 0 []\nz.yml 1 []\n[c.YAML d.yaml~ e]\n"; got.String() != want {
 		t.Errorf("got\n%s, want\n%s", got.String(), want)
 	}
-	if line := read.Manifests[0].Places().Line("metadata", "name"); line != 5 {
-		t.Errorf("metadata.name is in line %d, want 5", line)
+	if line, column := read.Manifests[0].Places().At("metadata", "name"); line != 5 || column != 12 {
+		t.Errorf("metadata.name is in line %d, column %d, want 5 and 12", line, column)
 	}
 }
