@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ const lintConfigFile = ".runlevel-lint"
 // lintFlags are the flags of runlevel lint.
 type lintFlags struct {
 	release         releaseFlags
+	component       componentFlags
 	format          output
 	previous        string
 	previousVersion string
@@ -54,6 +56,10 @@ All manifests are looked at, whatever cluster they are for, unless a filter such
 --profile chooses some. "runlevel explain RULE" says what a rule means and how to mend
 what it finds.
 
+` + componentHelp + `
+Only what is wrong with the component's files is reported, and what the change
+causes in others. Without --previous, RELEASE is the release before.
+
 What is known to be all right is said in a comment of the manifest,
   # runlevel:ignore RULE the reason
 or in the configuration, ` + lintConfigFile + ` of the working directory or --config FILE.
@@ -64,6 +70,9 @@ Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when somethin
 ` + sourceHelp,
 		Example: `  # In the CI of a release
   runlevel lint ./release --previous registry.example/shop/release:1.3.0
+
+  # In the CI of a component: is its pull request all right in that release?
+  runlevel lint ./manifests --component web --into registry.example/shop/release:1.4.0
 
   # For a code host that shows findings beside the change
   runlevel lint ./release -o sarif > runlevel.sarif
@@ -77,6 +86,7 @@ Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when somethin
 		},
 	}
 	addReleaseFlags(command, &f.release)
+	addComponentFlags(command, &f.component)
 	addOutput(command, &f.format, asText, asJSON, asYAML, asSARIF)
 	flags := command.Flags()
 	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the release before, to look at the update too")
@@ -103,7 +113,7 @@ func ruleIDs() []string {
 }
 
 func (f *lintFlags) run(ctx context.Context, ref string, streams Streams, isConfigured bool) error {
-	input, err := f.read(ctx, ref, streams.Err, isConfigured)
+	input, paths, err := f.read(ctx, ref, streams.Err, isConfigured)
 	if err != nil {
 		return err
 	}
@@ -111,7 +121,7 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams Streams, isConf
 	if err != nil {
 		return err
 	}
-	report := newLintReport(result, folderOf(ref), folderOf(f.previous))
+	report := newLintReport(result, paths)
 	switch f.format {
 	case asSARIF:
 		err = report.sarif().PrettyWrite(streams.Out)
@@ -130,33 +140,60 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams Streams, isConf
 }
 
 // read reads what is to be linted.
-func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer, isConfigured bool) (lint.Input, error) {
-	var input lint.Input
-	if f.previousVersion != "" && f.previous == "" {
-		return input, misuse{errors.New("--previous-version is for --previous")}
-	}
-	err := checkVersion("previous-version", f.previousVersion)
-	if err != nil {
-		return input, err
+func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer, isConfigured bool) (input lint.Input, paths lintPaths, err error) {
+	if err := f.check(); err != nil {
+		return input, paths, err
 	}
 	if input.Config, err = f.readConfig(isConfigured); err != nil {
-		return input, err
+		return input, paths, err
 	}
 	if input.Config.IsAhead() {
 		warn(progress, []string{"Kubernetes " + input.Config.KubernetesVersion + " is newer than any that is known here: kinds that seem unknown may be in it, and are let pass"})
 	}
 	f.release.keepText = true
-	if input.Payload, input.Problems, err = f.release.parse(ctx, ref, progress); err != nil {
-		return input, err
+	paths = lintPaths{source: folderOf(ref), previous: folderOf(f.previous)}
+	if f.component.into != "" {
+		if paths.placed, err = f.place(ctx, ref, progress, &input); err != nil {
+			return input, paths, err
+		}
+		paths.release, paths.previous = folderOf(f.component.into), folderOf(cmp.Or(f.previous, f.component.into))
+	} else if input.Payload, input.Problems, err = f.release.parse(ctx, ref, progress); err != nil {
+		return input, paths, err
 	}
 	if f.previous != "" {
 		if input.Previous, err = f.readPrevious(ctx, progress); err != nil {
-			return input, err
+			return input, paths, err
 		}
-		warn(progress, mistaken(ref, f.previous, input.Previous, input.Payload))
+		warn(progress, mistaken(cmp.Or(f.component.into, ref), f.previous, input.Previous, input.Payload))
 	}
 	warn(progress, f.release.idle(input.Payload))
-	return input, nil
+	return input, paths, nil
+}
+
+// check says what of the flags can't be meant.
+func (f *lintFlags) check() error {
+	if f.previousVersion != "" && f.previous == "" && f.component.into == "" {
+		return misuse{errors.New("--previous-version is for --previous")}
+	}
+	if err := checkVersion("previous-version", f.previousVersion); err != nil {
+		return err
+	}
+	return f.component.check(&f.release)
+}
+
+// place puts a component into a release, which is the release before as well, unless
+// another one is.
+func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) (*placed, error) {
+	before := f.previousVersion
+	if f.previous != "" {
+		before = f.release.version
+	}
+	p, err := f.component.place(ctx, ref, &f.release, before, progress)
+	if err != nil {
+		return nil, err
+	}
+	input.Payload, input.Problems, input.Previous, input.Change = p.after, p.afterProblems, p.before, p.change()
+	return p, nil
 }
 
 // readPrevious reads the release before, which must be in order: else what is missing
@@ -244,25 +281,39 @@ type lintReport struct {
 	Counts map[lint.Severity]int `json:"counts"`
 }
 
-// newLintReport makes paths of the files of folders.
-func newLintReport(result *lint.Result, folder, previous string) lintReport {
-	report := lintReport{Result: *result, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
-	name := func(file string, in lint.Origin) string {
-		switch in {
-		case lint.InConfig:
-			return file
-		case lint.InPrevious:
-			return filepath.ToSlash(filepath.Join(previous, file))
-		default:
-			return filepath.ToSlash(filepath.Join(folder, file))
+// lintPaths say where files of payloads are on disk: folders are "" for what is none.
+type lintPaths struct {
+	source, release, previous string
+	placed                    *placed // if the source is one component's
+}
+
+// of is the path of a file.
+func (p lintPaths) of(file string, in lint.Origin) string {
+	folder := p.source
+	switch in {
+	case lint.InConfig:
+		return file
+	case lint.InPrevious:
+		folder = p.previous
+	case lint.InRelease:
+		folder = p.release
+	default:
+		if p.placed != nil {
+			file, _ = p.placed.Own(file)
 		}
 	}
+	return filepath.ToSlash(filepath.Join(folder, file))
+}
+
+// newLintReport makes paths of the files of folders.
+func newLintReport(result *lint.Result, paths lintPaths) lintReport {
+	report := lintReport{Result: *result, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
 	for _, findings := range [][]lint.Finding{result.Findings, result.Suppressed} {
 		for i := range findings {
 			f := &findings[i]
-			f.File = name(f.File, f.In)
+			f.File = paths.of(f.File, f.In)
 			if f.Suppressed != nil {
-				f.Suppressed.File = name(f.Suppressed.File, f.Suppressed.In)
+				f.Suppressed.File = paths.of(f.Suppressed.File, f.Suppressed.In)
 			}
 		}
 	}

@@ -25,6 +25,7 @@ const asMarkdown output = "markdown"
 // planFlags are the flags of runlevel plan.
 type planFlags struct {
 	release         releaseFlags
+	component       componentFlags
 	previousVersion string
 	previousImage   string
 	format          output
@@ -33,12 +34,7 @@ type planFlags struct {
 	command         string // what was called, without what it is printed as
 }
 
-func newPlan(streams Streams) *cobra.Command {
-	var f planFlags
-	command := &cobra.Command{
-		Use:   "plan OLD NEW",
-		Short: "Say what an update from one release to another does",
-		Long: `Say what an update from one release to another does, object by object, and the
+const planHelp = `Say what an update from one release to another does, object by object, and the
 components in the order in which they begin: what is created, changed and deleted; and first what needs attention: objects
 that are left behind because nothing deletes them, changes that an API server refuses,
 versions, fields and values that a CustomResourceDefinition no longer has, tombstones
@@ -58,7 +54,17 @@ Exit codes: 0, whatever the plan is; 2 when a release can't be read. With --exit
 
 OLD and NEW are each a SOURCE.
 
-` + sourceHelp,
+` + sourceHelp + `
+
+` + componentHelp + `
+OLD is RELEASE as it is, unless it is given.`
+
+func newPlan(streams Streams) *cobra.Command {
+	var f planFlags
+	command := &cobra.Command{
+		Use:   "plan [OLD] NEW",
+		Short: "Say what an update from one release to another does",
+		Long:  planHelp,
 		Example: `  # What will the update do to a cluster of this profile?
   runlevel plan ./4.20 ./4.21 --profile self-managed-high-availability
 
@@ -68,16 +74,20 @@ OLD and NEW are each a SOURCE.
   # Two images; is there anything to review at all?
   runlevel plan registry.example/shop:1.3.2 registry.example/shop:1.4.0 --exit-code
 
+  # What does a component's pull request do to the release that it goes into?
+  runlevel plan ./manifests --component web --into registry.example/shop:1.4.0
+
   # What is left behind?
   runlevel plan ./old ./new -o json | jq -r '.absent[] | select(.coveredBy | not) | .tombstone | values | "---\n" + .'`,
-		Args:              cobra.ExactArgs(2),
+		Args:              f.checkArgs,
 		ValidArgsFunction: completeSources,
 		RunE: func(command *cobra.Command, args []string) error {
 			f.command = planCommand(command.Flags(), args)
-			return f.run(command.Context(), args[0], args[1], streams)
+			return f.run(command.Context(), args, streams)
 		},
 	}
 	addReleaseFlags(command, &f.release)
+	addComponentFlags(command, &f.component)
 	addOutput(command, &f.format, asText, asJSON, asYAML, asMarkdown)
 	flags := command.Flags()
 	flags.Lookup("release-version").Usage = "the version of NEW, if it does not say it itself"
@@ -93,9 +103,17 @@ OLD and NEW are each a SOURCE.
 	return command
 }
 
+// checkArgs takes one release less where a component goes into one.
+func (f *planFlags) checkArgs(command *cobra.Command, args []string) error {
+	if f.component.into != "" {
+		return cobra.RangeArgs(1, 2)(command, args)
+	}
+	return cobra.ExactArgs(2)(command, args)
+}
+
 // run prints a plan. With --exit-code, 1 must mean a difference, and nothing else.
-func (f *planFlags) run(ctx context.Context, oldRef, newRef string, streams Streams) error {
-	isDifferent, err := f.plan(ctx, oldRef, newRef, streams)
+func (f *planFlags) run(ctx context.Context, args []string, streams Streams) error {
+	isDifferent, err := f.plan(ctx, args, streams)
 	switch {
 	case err != nil && f.exitCode:
 		return misuse{err}
@@ -105,14 +123,28 @@ func (f *planFlags) run(ctx context.Context, oldRef, newRef string, streams Stre
 	return err
 }
 
-func (f *planFlags) plan(ctx context.Context, oldRef, newRef string, streams Streams) (isDifferent bool, err error) {
+func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (isDifferent bool, err error) {
+	if err := f.component.check(&f.release); err != nil {
+		return false, err
+	}
+	newRef := args[len(args)-1]
+	oldRef := cmp.Or(f.component.into, args[0])
+	if len(args) == 2 {
+		oldRef = args[0]
+	}
 	switch {
 	case f.release.updatingFrom != "":
 		return false, misuse{errors.New("--updating-from: a plan updates from OLD: what OLD has stays enabled, if --capabilities says what is")}
 	case filepath.Clean(oldRef) == filepath.Clean(newRef):
 		return false, misuse{fmt.Errorf("OLD and NEW are both %s: name two releases", newRef)}
 	}
-	old, next, err := f.read(ctx, oldRef, newRef, streams.Err)
+	var old, next *payload.Payload
+	if f.component.into != "" {
+		old, next, err = f.place(ctx, args, streams.Err)
+		newRef = f.component.label(newRef)
+	} else {
+		old, next, err = f.read(ctx, oldRef, newRef, streams.Err)
+	}
 	if err != nil {
 		return false, err
 	}

@@ -92,8 +92,7 @@ func (u unreadable) Unwrap() error { return u.error }
 
 // parse opens a release and reads what can be read of it.
 func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer) (_ *payload.Payload, _ []payload.Problem, err error) {
-	options, err := f.options()
-	if err != nil {
+	if _, err := f.options(); err != nil { // before anything is pulled
 		return nil, nil, err
 	}
 	release, err := f.open(ctx, ref, progress)
@@ -101,9 +100,17 @@ func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, release.Close()) }()
-	if options.ReleaseImage == "" {
-		options.ReleaseImage = release.Image
+	return f.read(ctx, release, nil, progress)
+}
+
+// read reads what can be read of a release. What an earlier one has of it is reused.
+func (f *releaseFlags) read(ctx context.Context, release *source.Release, earlier *payload.Payload, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	options, err := f.options()
+	if err != nil {
+		return nil, nil, err
 	}
+	options.ReleaseImage = cmp.Or(options.ReleaseImage, release.Image)
+	options.Reuse = earlier
 	read, problems, err := payload.Parse(ctx, release.FS, options)
 	if err == nil && (f.updatingFrom != "" || f.before != nil) {
 		var enabled []configv1.ClusterVersionCapability
@@ -248,7 +255,7 @@ func (f *releaseFlags) options() (payload.Options, error) {
 	if err != nil {
 		return options, unreadable{err}
 	}
-	if _, options.Images, err = payload.ParseImageReferences(text); err != nil {
+	if options.Release, err = payload.ParseReferences(text); err != nil {
 		return options, unreadable{fmt.Errorf("%s: %w", f.imagesFrom, err)}
 	}
 	return options, nil

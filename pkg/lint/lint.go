@@ -100,6 +100,7 @@ const (
 	InPayload  Origin = ""
 	InPrevious Origin = "previous" // the payload before
 	InConfig   Origin = "config"   // it is the configuration
+	InRelease  Origin = "release"  // the payload, of which somebody changes only other files: see Change
 )
 
 // A Suppression is why a finding does not count, and where that is said.
@@ -116,6 +117,7 @@ type Input struct {
 	Problems []payload.Problem // of reading it
 	Previous *payload.Payload  // the release before, if there is one
 	Config   Config
+	Change   *Change // what is asked about, if it is not all of the payload
 }
 
 // A Result is what was found.
@@ -134,6 +136,15 @@ type Skipped struct {
 // Run looks at a payload with all rules that its configuration does not turn off. The
 // error is for a context that ended.
 func Run(ctx context.Context, input Input) (*Result, error) {
+	result, err := run(ctx, input)
+	if err != nil || input.Change == nil {
+		return result, err
+	}
+	return input.Change.only(ctx, input, result)
+}
+
+// run looks at all of a payload.
+func run(ctx context.Context, input Input) (*Result, error) {
 	s := newSubject(ctx, input)
 	result := &Result{Findings: []Finding{}, Suppressed: []Finding{}, Skipped: []Skipped{}}
 	var found []Finding

@@ -73,7 +73,7 @@ func (s *subject) definitionsToJudge() []*judgement {
 	var found []*judgement
 	alike := map[*manifest]*judgement{}
 	for _, m := range s.byKind[kinds.CustomResourceDefinition] {
-		if m.isTombstone || s.isOld(m) || m.kind.Version != "v1" { // removed-api tells of others
+		if m.isTombstone || s.isOld(m) || !s.isAskedFor(m) || m.kind.Version != "v1" { // removed-api tells of others
 			continue
 		}
 		first := s.firstLike(m)
@@ -164,6 +164,9 @@ func (s *subject) resourcesToJudge() []*judgement {
 	var found []*judgement
 	for _, m := range s.normal {
 		for _, d := range s.definitionsOf(m) {
+			if !s.isAskedFor(m) && !s.isAskedFor(d.manifest) {
+				continue
+			}
 			found = append(found, &judgement{manifests: []*manifest{m}, weight: len(d.manifest.Text()), ask: func() []crd.Problem {
 				return s.check(d, m)
 			}})

@@ -154,6 +154,7 @@ type subject struct {
 	problems []payload.Problem
 	previous *index // nil if there is none
 	config   Config
+	change   *Change    // see Input
 	update   *plan.Plan // from the previous payload; nil if there is none
 	met      map[[2]string]meeting
 	plurals  map[string][]schema.GroupKind // see kindsByPlural
@@ -173,7 +174,7 @@ type meeting struct {
 
 func newSubject(ctx context.Context, input Input) *subject {
 	s := &subject{
-		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config,
+		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config, change: input.Change,
 		met: map[[2]string]meeting{}, prepared: map[*manifest]*definition{}, alike: map[*manifest]*manifest{},
 	}
 	if input.Previous != nil {

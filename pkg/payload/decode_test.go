@@ -130,11 +130,11 @@ func FuzzImageReferences(f *testing.F) {
 	f.Add([]byte(`{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1"},"spec":{"tags":[{"name":"a","from":{"kind":"DockerImage","name":"r.example/a@sha256:00"}}]}}`), []byte("image: r.example/a:1"))
 	f.Add([]byte("kind: ImageStream\napiVersion: image.openshift.io/v1\nspec: {tags: [{name: a, from: {kind: DockerImage, name: ':'}}]}"), []byte("x"))
 	f.Fuzz(func(t *testing.T, references, text []byte) {
-		_, images, err := ParseImageReferences(references)
+		found, err := ParseReferences(references)
 		if err != nil {
 			return
 		}
-		s, err := substitutionOf(images, nil)
+		s, _, err := substitutionOf(found.Images, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

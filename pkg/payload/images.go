@@ -59,8 +59,9 @@ func (s *substitution) apply(text []byte) []byte {
 
 // substitutionOf is the one of a release: its own images by their repositories,
 // and what stands for them in a component's manifests. A repository that several
-// images share says nothing about which of them is meant.
-func substitutionOf(images, placeholders map[string]string) (*substitution, error) {
+// images share says nothing about which of them is meant. Missing are the names of
+// images that something stands for, and that the release does not have.
+func substitutionOf(images, placeholders map[string]string) (_ *substitution, missing []string, _ error) {
 	targets := map[string]string{}
 	shared := map[string]bool{}
 	for _, spec := range images {
@@ -79,18 +80,19 @@ func substitutionOf(images, placeholders map[string]string) (*substitution, erro
 		placeholder := placeholders[name]
 		spec, known := images[name]
 		if placeholder == "" {
-			return nil, fmt.Errorf("nothing stands for the image %q", name)
-		}
-		if !known {
-			return nil, fmt.Errorf("the release has no image %q, which %s stands for", name, placeholder)
+			return nil, nil, fmt.Errorf("nothing stands for the image %q", name)
 		}
 		if other, twice := named[placeholder]; twice {
-			return nil, fmt.Errorf("%s stands for two images, %q and %q", placeholder, other, name)
+			return nil, nil, fmt.Errorf("%s stands for two images, %q and %q", placeholder, other, name)
 		}
 		named[placeholder] = name
-		targets[placeholder] = spec
+		if known {
+			targets[placeholder] = spec
+		} else {
+			missing = append(missing, name)
+		}
 	}
-	return newSubstitution(targets), nil
+	return newSubstitution(targets), missing, nil
 }
 
 // namesRegistry says whether a repository begins with a registry, as registry.example/web

@@ -8,18 +8,15 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
 const (
-	metadataFile    = "release-metadata"
-	imagesFile      = "image-references"
-	metadataKind    = "cincinnati-metadata-v0"
-	imageStreamKind = "ImageStream"
-	imageStreamAPI  = "image.openshift.io/v1"
+	metadataFile = "release-metadata"
+	imagesFile   = "image-references"
+	metadataKind = "cincinnati-metadata-v0"
 )
 
 // Metadata is what a release says about itself.
@@ -29,24 +26,6 @@ type Metadata struct {
 	Previous []string       `json:"previous,omitempty"` // versions it may follow
 	Next     []string       `json:"next,omitempty"`
 	Metadata map[string]any `json:"metadata,omitempty"` // anything else, such as "url"
-}
-
-// An imageStream is what image-references holds, as far as it is needed.
-type imageStream struct {
-	Kind       string `json:"kind"`
-	APIVersion string `json:"apiVersion"`
-	Metadata   struct {
-		Name string `json:"name"`
-	} `json:"metadata"`
-	Spec struct {
-		Tags []struct {
-			Name string `json:"name"`
-			From *struct {
-				Kind string `json:"kind"`
-				Name string `json:"name"`
-			} `json:"from"`
-		} `json:"tags"`
-	} `json:"spec"`
 }
 
 // readMetadata reads release-metadata and image-references of a folder. They may
@@ -62,15 +41,18 @@ func (r *reader) readMetadata(folder string, optional bool) {
 			r.report(Problem{File: metadataPath, Cause: Mislabelled, Message: fmt.Sprintf("the release is version %q, and %q was asked for", r.payload.Version, asked)})
 		}
 	}
-	r.payload.Images = r.options.Images
+	release := r.options.Release
+	if release != nil {
+		r.payload.Images = release.Images
+	}
 	text, ok := r.readFile(imagesPath, optional)
-	if !ok && optional && r.options.Images != nil {
+	if !ok && optional && release != nil {
 		r.report(Problem{File: imagesPath, Cause: Suspicious, Message: "it is missing, so nothing stands for the images of the release"})
 	}
 	if !ok {
 		return
 	}
-	version, images, err := ParseImageReferences(text)
+	found, err := ParseReferences(text)
 	if err != nil {
 		problem := Problem{File: imagesPath, Cause: Mislabelled, Message: err.Error()}
 		var syntax *errSyntax
@@ -80,17 +62,30 @@ func (r *reader) readMetadata(folder string, optional bool) {
 		r.report(problem)
 		return
 	}
-	if r.options.Images != nil {
-		r.placeholders = images // a component's: its name is no version
+	if release != nil {
+		r.readPlaceholders(release, found)
 		return
 	}
-	r.payload.Images = images
+	r.payload.Images = found.Images
 	switch said := r.payload.Metadata.Version; {
-	case said != "" && version != said:
+	case said != "" && found.Name != said:
 		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: fmt.Sprintf(
-			"this is for version %q, but %s says %q: both must come from the same release", version, metadataFile, said)})
-	case said == "" && r.options.Version != "" && version != r.options.Version:
-		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: fmt.Sprintf("this is for version %q, and %q was asked for", version, r.options.Version)})
+			"this is for version %q, but %s says %q: both must come from the same release", found.Name, metadataFile, said)})
+	case said == "" && r.options.Version != "" && found.Name != r.options.Version:
+		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: fmt.Sprintf("this is for version %q, and %q was asked for", found.Name, r.options.Version)})
+	}
+}
+
+// readPlaceholders takes a component's references for what stands for those of a release.
+func (r *reader) readPlaceholders(release, component *References) {
+	rewriting, err := NewRewriting(release, component)
+	if err != nil {
+		r.report(Problem{File: r.imagesPath, Cause: Mislabelled, Message: err.Error()})
+		return
+	}
+	r.rewriting = rewriting
+	for _, name := range rewriting.Missing {
+		r.report(Problem{File: r.imagesPath, Cause: Mislabelled, Message: fmt.Sprintf("the release has no image %q, which %s stands for", name, component.Images[name])})
 	}
 }
 
@@ -160,64 +155,6 @@ func unknownField(text []byte) string {
 	}
 	_, field, _ := strings.Cut(err.Error(), "unknown field ")
 	return strings.Trim(field, `"`)
-}
-
-// pullSpec is what an image may look like.
-var pullSpec = regexp.MustCompile(`^\w[\w.:/@+-]*$`)
-
-// ParseImageReferences reads an image-references file: the version it is for, and
-// the pull specs of its images by name. It is an ImageStream, in JSON or YAML.
-func ParseImageReferences(text []byte) (version string, images map[string]string, err error) {
-	stream, err := parseImageStream(text)
-	if err != nil {
-		return "", nil, fmt.Errorf("this is no ImageStream: %w", err)
-	}
-	if stream.Kind != imageStreamKind || stream.APIVersion != imageStreamAPI {
-		return "", nil, fmt.Errorf("this is %q of %q: it must be %s of %s", stream.Kind, stream.APIVersion, imageStreamKind, imageStreamAPI)
-	}
-	images = make(map[string]string, len(stream.Spec.Tags))
-	for i, tag := range stream.Spec.Tags {
-		switch {
-		case tag.Name == "":
-			return "", nil, fmt.Errorf("spec.tags[%d] has no name", i)
-		case tag.From == nil || tag.From.Kind != "DockerImage":
-			continue // it refers to something else than an image
-		case tag.From.Name == "":
-			return "", nil, fmt.Errorf("the tag %q has no from.name, which is where its image is", tag.Name)
-		case !pullSpec.MatchString(tag.From.Name):
-			return "", nil, fmt.Errorf("the tag %q has from.name %q, which is no image", tag.Name, tag.From.Name)
-		case images[tag.Name] != "":
-			return "", nil, fmt.Errorf("the tag %q stands twice", tag.Name)
-		}
-		images[tag.Name] = tag.From.Name
-	}
-	return stream.Metadata.Name, images, nil
-}
-
-// parseImageStream reads the one document that there must be.
-func parseImageStream(text []byte) (imageStream, error) {
-	var stream imageStream
-	chunks, wrong := split(text)
-	switch {
-	case wrong != nil:
-		return stream, wrong
-	case len(chunks) != 1:
-		return stream, fmt.Errorf("it has %d documents, and must have one", len(chunks))
-	}
-	read, err := decode(chunks[0].text)
-	if err != nil {
-		return stream, err
-	}
-	plain, err := json.Marshal(read.value)
-	if err != nil {
-		return stream, err
-	}
-	err = json.Unmarshal(plain, &stream)
-	var wrongType *json.UnmarshalTypeError
-	if errors.As(err, &wrongType) {
-		return stream, fmt.Errorf("%s can't be of type %s", wrongType.Field, wrongType.Value)
-	}
-	return stream, err
 }
 
 // withoutPath is the message of a file error without the name of the file, which

@@ -34,6 +34,8 @@ type Payload struct {
 	Files     []File      // that were read, in order
 	Ignored   []string    // files beside them that were not
 	Hash      string      // of all that takes part: the same files give the same hash
+
+	contents map[string]*content // of files by their paths, if texts are kept
 }
 
 // A File is one with manifests, or one that ought to have some.
@@ -53,12 +55,15 @@ type Options struct {
 	Version string
 	// ReleaseImage is where the release came from, for the templates of manifests/.
 	ReleaseImage string
-	// Images are the pull specs of a release by name. With them the files are taken
-	// for a component's, before it is released: its own image-references says which
-	// images stand in its manifests for which of the release.
-	Images map[string]string
+	// Release is what a release refers to. With it the files are taken for a
+	// component's, before it is released: its own image-references says which images
+	// stand in its manifests for which of the release.
+	Release *References
 	// KeepText keeps the text of manifests, for those who ask for lines later.
 	KeepText bool
+	// Reuse is a payload that has many of the same files, and was read with the same
+	// options and KeepText: those files are not read into manifests again.
+	Reuse *Payload
 }
 
 // Load reads a release that can be applied. If anything is wrong with it, the
@@ -77,7 +82,7 @@ func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Proble
 // Parse reads what can be read of a release, and returns all problems beside it.
 // The error is for a context that ended, never for what the files hold.
 func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
-	r := &reader{files: files, options: options, payload: &Payload{Name: options.Name, Version: options.Version}}
+	r := &reader{files: files, options: options, payload: &Payload{Name: options.Name, Version: options.Version, contents: map[string]*content{}}}
 	if err := r.read(ctx); err != nil {
 		return nil, nil, err
 	}

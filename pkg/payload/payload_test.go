@@ -208,7 +208,7 @@ func TestAComponentsPlaceholders(t *testing.T) {
 		"for several": {`{"name":"api","from":{"kind":"DockerImage","name":"x"}},{"name":"web","from":{"kind":"DockerImage","name":"x"}}`, "", []string{`image-references: x stands for two images, "api" and "web"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, problems := parse(t, component(test.references), payload.Options{Images: images})
+			p, problems := parse(t, component(test.references), payload.Options{Release: &payload.References{Images: images}})
 			if diff := cmp.Diff(test.problems, lines(problems)); diff != "" {
 				t.Error(diff)
 			}
@@ -231,7 +231,7 @@ func TestOnlyWhatNamesARegistryIsSubstituted(t *testing.T) {
 }
 
 func TestImagesForAComponentThatHasNoPlaceholders(t *testing.T) {
-	p, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("a")}), payload.Options{Images: map[string]string{"api": "registry.example/api:1", "none": ""}})
+	p, problems := parse(t, files(t, map[string]string{"a.yaml": configMap("a")}), payload.Options{Release: &payload.References{Images: map[string]string{"api": "registry.example/api:1", "none": ""}}})
 	want := []string{"image-references: it is missing, so nothing stands for the images of the release"}
 	if diff := cmp.Diff(want, lines(problems)); diff != "" || p.Images["api"] == "" {
 		t.Error(diff, p.Images)

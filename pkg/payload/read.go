@@ -29,9 +29,9 @@ type reader struct {
 	payload  *Payload
 	problems []Problem
 
-	imagesPath   string            // of image-references
-	placeholders map[string]string // what stands for the images of the release, by their names
-	images       *substitution
+	imagesPath string // of image-references
+	images     *substitution
+	rewriting  *Rewriting // of a component's text; nil for a release
 }
 
 func (r *reader) report(p ...Problem) { r.problems = append(r.problems, p...) }
@@ -41,21 +41,28 @@ type manifestFile struct {
 	path       string
 	place      int // among the files of the release
 	isTemplate bool
+	keepText   bool
+	problems   []Problem // of getting at its text
+	content
+}
 
-	isShifted bool // rendering has changed how many lines there are
-	keepText  bool
+// A content is what came of a text: that of a file, with its template rendered and its
+// images substituted.
+type content struct {
+	text      []byte // if it was to be kept
+	isShifted bool   // rendering has changed how many lines there are
 	head      []byte // comments before the first document
 	documents int    // that were found so far
 	empty     []int  // lines of documents that hold nothing
 	manifests []*Manifest
-	problems  []Problem
+	mistakes  []Problem
 }
 
 // read reads the release.
 func (r *reader) read(ctx context.Context) error {
 	found := r.list()
 	r.payload.Filter = r.filter()
-	images, err := substitutionOf(r.payload.Images, r.placeholders)
+	images, _, err := substitutionOf(r.payload.Images, nil)
 	if err != nil {
 		r.report(Problem{File: r.imagesPath, Cause: Mislabelled, Message: err.Error()})
 	}
@@ -67,6 +74,10 @@ func (r *reader) read(ctx context.Context) error {
 	for _, file := range found {
 		r.payload.Files = append(r.payload.Files, File{Path: file.path, Documents: file.documents, Empty: file.empty, Head: file.head})
 		r.report(file.problems...)
+		r.report(file.mistakes...)
+		if r.options.KeepText {
+			r.payload.contents[file.path] = &file.content
+		}
 		for _, m := range file.manifests {
 			exclusion, err := r.payload.Filter.exclusion(m)
 			switch {
@@ -177,8 +188,14 @@ func (r *reader) readAll(ctx context.Context, found []*manifestFile) error {
 func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 	text, err := r.readText(ctx, file)
 	if err != nil {
-		file.report(unreadable(file.path, 0, 0, err))
+		file.problems = append(file.problems, unreadable(file.path, 0, 0, err))
 		return
+	}
+	if r.reuse(file, text) {
+		return
+	}
+	if file.keepText {
+		file.text = text
 	}
 	chunks, wrong := split(text)
 	for _, chunk := range chunks {
@@ -199,6 +216,27 @@ func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 	}
 }
 
+// reuse takes what came of a file of the same text, if an earlier payload has one.
+func (r *reader) reuse(file *manifestFile, text []byte) bool {
+	if r.options.Reuse == nil || !file.keepText {
+		return false
+	}
+	known := r.options.Reuse.contents[file.path]
+	if known == nil || known.isShifted != file.isShifted || known.text == nil || !bytes.Equal(known.text, text) {
+		return false
+	}
+	file.content = *known
+	file.manifests = slices.Clone(known.manifests)
+	for i, m := range file.manifests {
+		if m.place != file.place {
+			moved := *m
+			moved.place = file.place
+			file.manifests[i] = &moved
+		}
+	}
+	return true
+}
+
 // readText reads the text of a file, with its images substituted and rendered if it
 // is a template.
 func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, error) {
@@ -206,12 +244,12 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	if err != nil {
 		return nil, errors.New(withoutPath(err))
 	}
-	text = r.images.apply(text)
+	text = r.rewrite(file, text)
 	if !file.isTemplate {
 		return text, nil
 	}
 	if r.options.ReleaseImage == "" && bytes.Contains(text, []byte(".ReleaseImage")) {
-		file.report(Problem{File: file.path, Cause: Imageless,
+		file.problems = append(file.problems, Problem{File: file.path, Cause: Imageless,
 			Message: "its template has the release's own image, which is not known here and left empty"})
 	}
 	rendered, err := renderTemplate(ctx, text, templateData{
@@ -221,6 +259,18 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	})
 	file.isShifted = err == nil && bytes.Count(text, []byte("\n")) != bytes.Count(rendered, []byte("\n"))
 	return rendered, err
+}
+
+// rewrite puts images, and in a component's text versions, in their places.
+func (r *reader) rewrite(file *manifestFile, text []byte) []byte {
+	if r.rewriting == nil {
+		return r.images.apply(text)
+	}
+	text, unknown := r.rewriting.Apply(text)
+	for _, part := range unknown {
+		file.problems = append(file.problems, Problem{File: file.path, Cause: Mislabelled, Message: UnknownPart(part)})
+	}
+	return text
 }
 
 // add adds a document of the file. What stands before the first separator may be a
@@ -258,12 +308,12 @@ func isSource(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("# Source: ")) && !bytes.Contains(text, []byte("\n"))
 }
 
-func (f *manifestFile) report(problems ...Problem) {
+func (f *content) report(problems ...Problem) {
 	for _, p := range problems {
 		if f.isShifted && p.Line > 0 {
 			p.Message += LineNote
 		}
-		f.problems = append(f.problems, p)
+		f.mistakes = append(f.mistakes, p)
 	}
 }
 

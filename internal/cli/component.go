@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/component"
+	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/source"
+)
+
+// componentFlags say that SOURCE has the manifests of one component only, and which
+// release they are for.
+type componentFlags struct {
+	names []string
+	into  string
+}
+
+// componentHelp says what they do, the same in the help of every verb that has them.
+const componentHelp = `A component's own repository has only its own manifests. With --component NAME --into
+RELEASE, SOURCE is the folder of these, and they take the place of what RELEASE (another
+SOURCE) has in files called 0000_NN_NAME_…, and of files with the same names. As when
+a release is built, files without a number become 0000_50_NAME_…, and what the
+component's image-references names is replaced.`
+
+func addComponentFlags(command *cobra.Command, f *componentFlags) {
+	flags := command.Flags()
+	flags.StringSliceVar(&f.names, "component", nil, "the name of the component that SOURCE has the manifests of; more than one, if its files are called differently")
+	flags.StringVar(&f.into, "into", "", "the SOURCE of the release that the component's manifests are put into")
+	_ = command.RegisterFlagCompletionFunc("component", cobra.NoFileCompletions)
+	_ = command.RegisterFlagCompletionFunc("into", completeSource)
+}
+
+// check says what of the flags can't be meant.
+func (f *componentFlags) check(release *releaseFlags) error {
+	switch {
+	case f.into == "" && len(f.names) > 0:
+		return misuse{errors.New("--component is for --into: which release do its manifests go into?")}
+	case f.into != "" && len(f.names) == 0:
+		return misuse{errors.New("--into needs --component: what is the component called in the names of files?")}
+	case f.into != "" && release.imagesFrom != "":
+		return misuse{errors.New("--images-from is not for --into, which takes the images of that release")}
+	}
+	return nil
+}
+
+// A placed component is one whose manifests are in a release.
+type placed struct {
+	*component.Build
+	before, after                 *payload.Payload // the release without, and with its manifests
+	beforeProblems, afterProblems []payload.Problem
+}
+
+// place puts the component at ref into its release. The release alone has the version
+// before, if it does not say one itself.
+func (f *componentFlags) place(ctx context.Context, ref string, flags *releaseFlags, before string, progress io.Writer) (_ *placed, err error) {
+	old := *flags
+	old.version = before
+	if _, err := flags.options(); err != nil {
+		return nil, err
+	}
+	own, err := flags.open(ctx, ref, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, own.Close()) }()
+	release, err := flags.open(ctx, f.into, progress)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release.Close()) }()
+	build, err := component.Into(release.FS, own.FS, component.Options{Names: f.names, Version: flags.version})
+	if err != nil {
+		return nil, unreadable{fmt.Errorf("%s: %w", ref, err)}
+	}
+	p := &placed{Build: build}
+	if p.before, p.beforeProblems, err = old.read(ctx, release, nil, progress); err != nil {
+		return nil, err
+	}
+	if err := payload.Refuse(ofWhole(p.before, p.beforeProblems)); err != nil {
+		return nil, refused("--into "+f.into, err)
+	}
+	built := &source.Release{FS: build.FS, Image: release.Image}
+	if p.after, p.afterProblems, err = flags.read(ctx, built, p.before, progress); err != nil {
+		return nil, err
+	}
+	p.afterProblems = append(p.afterProblems, build.Problems...)
+	for _, note := range build.Notes(p.before, p.after) {
+		fmt.Fprintln(progress, "note:", note)
+	}
+	return p, nil
+}
+
+// ofWhole are the problems that a release has as a whole, not in the files of one
+// component.
+func ofWhole(release *payload.Payload, problems []payload.Problem) []payload.Problem {
+	if len(release.Manifests)+len(release.Excluded) == 0 {
+		return problems
+	}
+	return slices.DeleteFunc(slices.Clone(problems), func(p payload.Problem) bool { return p.Cause != payload.Mislabelled })
+}
+
+// change is what lint is to look at.
+func (p *placed) change() *lint.Change {
+	return &lint.Change{Before: p.before, Problems: p.beforeProblems, IsOwn: func(file string, in lint.Origin) bool {
+		if in == lint.InPrevious {
+			return p.Had(file)
+		}
+		_, isOwn := p.Own(file)
+		return isOwn
+	}}
+}
+
+// label is how a component in a release is called.
+func (f *componentFlags) label(ref string) string {
+	return fmt.Sprintf("%s with %s of %s", f.into, strings.Join(f.names, ","), ref)
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// place puts a component into a release, and reads the old one, if it is another.
+func (f *planFlags) place(ctx context.Context, args []string, progress io.Writer) (old, next *payload.Payload, err error) {
+	after, before := f.release, f.previousVersion
+	if len(args) == 2 {
+		before = f.release.version
+		previous := f.release
+		previous.version, previous.image = f.previousVersion, f.previousImage
+		if old, _, err = previous.loadAs(ctx, "the old release", args[0], progress); err != nil {
+			return nil, nil, err
+		}
+		if f.release.capabilities != "" {
+			after.before = old
+		}
+	}
+	after.keepText = true // so that what is the same need not be read twice
+	p, err := f.component.place(ctx, args[len(args)-1], &after, before, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, others := p.split(p.afterProblems)
+	if err := payload.Refuse(own); err != nil {
+		return nil, nil, refused(f.component.label(args[len(args)-1]), err)
+	}
+	warn(progress, own)
+	if count := countRefused(others); count > 0 {
+		fmt.Fprintf(progress, "warning: others' files of %s have %s, and are in the plan as far as they can be read\n", f.component.into, printable.Count(count, "problem"))
+	}
+	warn(progress, f.release.idle(p.after))
+	if old == nil {
+		old = p.before
+	}
+	return old, p.after, nil
+}
+
+// split tells the problems of the component's files from those of others. The former are
+// named as they are in the component's folder.
+func (p *placed) split(problems []payload.Problem) (own, others []payload.Problem) {
+	for _, problem := range problems {
+		if file, isOwn := p.Own(problem.File); isOwn {
+			problem.File = file
+			own = append(own, problem)
+		} else if !slices.Contains(p.beforeProblems, problem) {
+			own = append(own, problem) // which the component is the cause of
+		} else {
+			others = append(others, problem)
+		}
+	}
+	return own, others
+}
+
+func countRefused(problems []payload.Problem) int {
+	count := 0
+	for _, problem := range problems {
+		if !problem.IsWarning() {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,220 @@
+// Package component puts the manifests of one component into a release that is there
+// already, in the place of those that it had, as a build of the release would: files
+// get numbers, and what stands for images and versions is replaced by those of the
+// release. So a component's pull request can be looked at as part of a whole release
+// before there is one.
+//
+// Which files of a release are a component's, only their names say. It reads no
+// manifests, and writes nothing: what comes out is a file system to read.
+//
+// Into is the call to start from.
+package component
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// The folders and files of a release, and of a component.
+const (
+	templates      = "manifests"
+	manifests      = "release-manifests"
+	referencesFile = "image-references"
+	metadataFile   = "release-metadata"
+)
+
+// Options say which component it is, and what is built.
+type Options struct {
+	// Names are those that the component has in the names of files. Files without a
+	// number get the first of them.
+	Names []string
+	// Version is that of the release that is built. Without it the release keeps its own.
+	Version string
+}
+
+// A Build is a release with the manifests of a component in it.
+type Build struct {
+	FS       fs.FS
+	Problems []payload.Problem // of the component's image-references, and of what they stand for
+
+	names    []string
+	own      map[string]string // files of the component, by what they are called in the build
+	told     map[string]string // the same, of files that are not in the build
+	called   map[string]bool   // the names of its files, now and before
+	replaced []string          // files of the release that were the component's
+	kept     []string          // files that were not, and are called like some of the component's
+}
+
+// Into puts a component's files into a release.
+func Into(release, component fs.FS, options Options) (*Build, error) {
+	if err := checkNames(options.Names); err != nil {
+		return nil, err
+	}
+	files, err := read(component)
+	if err != nil {
+		return nil, err
+	}
+	b := &Build{names: options.Names, own: map[string]string{}, told: map[string]string{}, called: map[string]bool{}}
+	home := "." // where the release has its manifests
+	if _, err := fs.Stat(release, manifests); err == nil {
+		home = manifests
+	}
+	layer := &overlay{under: release, files: map[string][]byte{}, gone: map[string]bool{}}
+	b.FS = layer
+	if err := b.take(release, files, home, layer); err != nil {
+		return nil, err
+	}
+	if options.Version != "" {
+		relabel(release, home, options.Version, layer)
+	}
+	rewriting := b.rewriting(release, home, options.Version, files)
+	for _, name := range sortedKeys(b.own) {
+		layer.files[name] = b.rewrite(rewriting, name, files[b.own[name]])
+	}
+	return b, nil
+}
+
+// checkNames says what can't be in the name of a file.
+func checkNames(names []string) error {
+	for _, name := range names {
+		if graph.ParseName("0000_50_"+name+"_x").Component != name || name == "" {
+			return fmt.Errorf("%q can't be the name of a component: it has letters and digits, with single dashes between them", name)
+		}
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("a component needs a name")
+	}
+	return nil
+}
+
+// read reads the files of a component: those of the folder itself, or of manifests/ in
+// it, where the images of operators have them.
+func read(component fs.FS) (map[string][]byte, error) {
+	if _, err := fs.Stat(component, manifests); err == nil {
+		return nil, fmt.Errorf("it has %s/, so it is a whole release: name the folder of one component's manifests", manifests)
+	}
+	for _, folder := range []string{".", templates} {
+		entries, err := fs.ReadDir(component, folder)
+		if err != nil && folder == "." {
+			return nil, err
+		}
+		files := map[string][]byte{}
+		for _, entry := range entries {
+			name := path.Join(folder, entry.Name())
+			if !entry.Type().IsRegular() {
+				continue
+			}
+			if files[name], err = fs.ReadFile(component, name); err != nil {
+				return nil, err
+			}
+		}
+		if slices.ContainsFunc(sortedKeys(files), isManifest) {
+			return files, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no manifest in it: a manifest is a .yaml, .yml or .json file")
+}
+
+func isManifest(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
+}
+
+// take takes the component's old files out of the release, and finds places for the new.
+func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer *overlay) error {
+	inBuild := map[string]string{} // files of the component, by their names in the build
+	others := map[string]bool{}    // components that some of them are named for, beside its own names
+	for _, file := range sortedKeys(files) {
+		if name := path.Base(file); name == referencesFile || name == metadataFile {
+			continue
+		}
+		name := numbered(path.Base(file), b.names[0], inBuild)
+		inBuild[name] = file
+		if named := graph.ParseName(name).Component; !slices.Contains(b.names, named) {
+			others[named] = true
+		}
+	}
+	folders := map[string]string{} // of those that the release has already
+	for _, folder := range []string{home, templates} {
+		entries, err := fs.ReadDir(release, folder)
+		if folder == home && err != nil {
+			return err
+		}
+		if folder == templates && home == "." {
+			break // it is nothing but a folder that is not read
+		}
+		for _, entry := range entries {
+			name, full := entry.Name(), path.Join(folder, entry.Name())
+			_, isSame := inBuild[name]
+			component := graph.ParseName(name).Component
+			switch {
+			case !entry.Type().IsRegular() || !isManifest(name):
+			case isSame || slices.Contains(b.names, component):
+				folders[name] = folder
+				layer.gone[full] = true
+				b.called[name] = true
+				b.replaced = append(b.replaced, full)
+			case component != "" && others[component]:
+				b.kept = append(b.kept, full)
+			}
+		}
+	}
+	for name, file := range inBuild {
+		b.called[name] = true
+		b.own[path.Join(cmp.Or(folders[name], home), name)] = file
+	}
+	return nil
+}
+
+// numbered is what a build of a release calls a manifest of a component. What is no
+// manifest keeps its name, and is not read.
+func numbered(file, component string, taken map[string]string) string {
+	if !isManifest(file) {
+		return file
+	}
+	if !strings.HasPrefix(file, "0000_") {
+		file = "0000_50_" + component + "_" + file
+	}
+	name := file
+	for count := 2; taken[name] != ""; count++ {
+		ending := path.Ext(file)
+		name = fmt.Sprintf("%s_%d%s", strings.TrimSuffix(file, ending), count, ending)
+	}
+	return name
+}
+
+// relabel says in the release's own files that it is another version. What can't be
+// read there is told when they are read.
+func relabel(release fs.FS, home, version string, layer *overlay) {
+	set := func(name string, change func(fields map[string]any)) {
+		text, err := fs.ReadFile(release, path.Join(home, name))
+		if err != nil {
+			return
+		}
+		var fields map[string]any
+		if err := yaml.Unmarshal(text, &fields); err != nil || fields == nil {
+			return
+		}
+		change(fields)
+		if changed, err := yaml.Marshal(fields); err == nil {
+			layer.files[path.Join(home, name)] = changed
+		}
+	}
+	set(metadataFile, func(fields map[string]any) { fields["version"] = version })
+	set(referencesFile, func(fields map[string]any) {
+		if metadata, isMapping := fields["metadata"].(map[string]any); isMapping {
+			metadata["name"] = version
+		}
+	})
+}
+
+func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

@@ -1,0 +1,67 @@
+package component
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// rewriting is what a build does to the text of the component's manifests: nothing, if
+// the component has no image-references, or the release has none to compare them with.
+func (b *Build) rewriting(release fs.FS, home, version string, files map[string][]byte) *payload.Rewriting {
+	file := slices.IndexFunc(sortedKeys(files), func(file string) bool { return path.Base(file) == referencesFile })
+	if file < 0 {
+		return nil
+	}
+	name := sortedKeys(files)[file]
+	text, err := fs.ReadFile(release, path.Join(home, referencesFile))
+	if err != nil {
+		return nil
+	}
+	whole, err := payload.ParseReferences(text)
+	if err != nil {
+		return nil // which is told when the release is read
+	}
+	whole.Name = cmp.Or(version, whole.Name)
+	wrong := func(cause payload.Cause, format string, args ...any) {
+		b.Problems = append(b.Problems, payload.Problem{File: b.reserve(home, name), Cause: cause, Message: fmt.Sprintf(format, args...)})
+	}
+	own, err := payload.ParseReferences(files[name])
+	if err != nil {
+		wrong(payload.Mislabelled, "%s", err)
+		return nil
+	}
+	rewriting, err := payload.NewRewriting(whole, own)
+	if err != nil {
+		wrong(payload.Mislabelled, "%s", err)
+		return nil
+	}
+	for _, name := range rewriting.Missing {
+		wrong(payload.Suspicious, "the release has no image %q yet, which %s stands for: correct the name, unless the image is new", name, own.Images[name])
+	}
+	return rewriting
+}
+
+// reserve gives a file that no build has a name in it, to tell of it: the release has an
+// image-references of its own.
+func (b *Build) reserve(home, file string) string {
+	name := path.Join(home, "0000_50_"+b.names[0]+"_"+path.Base(file))
+	b.told[name] = file
+	return name
+}
+
+// rewrite makes of a manifest's text what the build makes of it.
+func (b *Build) rewrite(rewriting *payload.Rewriting, file string, text []byte) []byte {
+	if rewriting == nil || !isManifest(file) {
+		return text
+	}
+	text, unknown := rewriting.Apply(text)
+	for _, part := range unknown {
+		b.Problems = append(b.Problems, payload.Problem{File: file, Cause: payload.Mislabelled, Message: payload.UnknownPart(part)})
+	}
+	return text
+}

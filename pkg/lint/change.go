@@ -1,0 +1,80 @@
+package lint
+
+import (
+	"context"
+	"regexp"
+	"slices"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A Change is what somebody is about to change in a payload: files of their own among
+// those of others. What is wrong with others' files is not their concern, unless their
+// change is the cause.
+type Change struct {
+	Before   *payload.Payload  // the payload without the change
+	Problems []payload.Problem // of reading it
+	// IsOwn says whether a file is of those who make the change: one of the payload, or
+	// of the one before it.
+	IsOwn func(file string, in Origin) bool
+}
+
+// isAskedFor says whether a manifest is to be held against schemas, which is slow.
+func (s *subject) isAskedFor(m *manifest) bool {
+	return s.change == nil || s.change.IsOwn(m.Path, InPayload)
+}
+
+// only leaves out of a result what others have done.
+func (c *Change) only(ctx context.Context, input Input, after *Result) (*Result, error) {
+	input.Payload, input.Problems = c.Before, c.Problems
+	before, err := run(ctx, input)
+	if err != nil {
+		return nil, err
+	}
+	known := map[fault]int{}
+	for _, findings := range [][]Finding{before.Findings, before.Suppressed} {
+		for _, f := range findings {
+			known[faultOf(f)]++
+		}
+	}
+	isOthers := func(f Finding) bool {
+		if f.In == InConfig || c.IsOwn(f.File, f.In) {
+			return false
+		}
+		what := faultOf(f)
+		known[what]--
+		return known[what] >= 0
+	}
+	for _, findings := range []*[]Finding{&after.Findings, &after.Suppressed} {
+		*findings = slices.DeleteFunc(*findings, isOthers)
+		for i := range *findings {
+			c.place(&(*findings)[i])
+		}
+	}
+	return after, nil
+}
+
+// place says of a finding in a file of others that it is there.
+func (c *Change) place(f *Finding) {
+	if f.In != InPayload || c.IsOwn(f.File, InPayload) {
+		return
+	}
+	f.In = InRelease
+	if f.Suppressed != nil && f.Suppressed.In == InPayload {
+		f.Suppressed.In = InRelease
+	}
+}
+
+// A fault is a finding, wherever in its file it stands.
+type fault struct {
+	rule, file, object, message string
+	in                          Origin
+}
+
+// lineInMessage is how messages name a line of another file. It is another one when
+// somebody writes a comment above.
+var lineInMessage = regexp.MustCompile(`:\d+`)
+
+func faultOf(f Finding) fault {
+	return fault{f.Rule, f.File, f.Object, lineInMessage.ReplaceAllString(f.Message, ""), f.In}
+}

@@ -1,0 +1,201 @@
+package payload
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+const (
+	imageStreamKind = "ImageStream"
+	imageStreamAPI  = "image.openshift.io/v1"
+	partsAnnotation = "io.openshift.build.versions"
+)
+
+// References are what an image-references file holds.
+type References struct {
+	Name   string            // of a release's, its version
+	Images map[string]string // pull specs by name
+	// Parts are versions of what is inside, such as kubernetes, by the image that says
+	// them, and "" for the release.
+	Parts map[string]map[string]string
+}
+
+// An imageStream is an image-references file, as far as it is needed.
+type imageStream struct {
+	Kind       string         `json:"kind"`
+	APIVersion string         `json:"apiVersion"`
+	Metadata   streamMetadata `json:"metadata"`
+	Spec       struct {
+		Tags []struct {
+			Name        string            `json:"name"`
+			Annotations map[string]string `json:"annotations"`
+			From        *struct {
+				Kind string `json:"kind"`
+				Name string `json:"name"`
+			} `json:"from"`
+		} `json:"tags"`
+	} `json:"spec"`
+}
+
+type streamMetadata struct {
+	Name        string            `json:"name"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// pullSpec is what an image may look like.
+var pullSpec = regexp.MustCompile(`^\w[\w.:/@+-]*$`)
+
+// ParseReferences reads an image-references file. It is an ImageStream, in JSON or YAML.
+func ParseReferences(text []byte) (*References, error) {
+	stream, err := parseImageStream(text)
+	if err != nil {
+		return nil, fmt.Errorf("this is no ImageStream: %w", err)
+	}
+	if stream.Kind != imageStreamKind || stream.APIVersion != imageStreamAPI {
+		return nil, fmt.Errorf("this is %q of %q: it must be %s of %s", stream.Kind, stream.APIVersion, imageStreamKind, imageStreamAPI)
+	}
+	found := &References{Name: stream.Metadata.Name, Images: make(map[string]string, len(stream.Spec.Tags)), Parts: map[string]map[string]string{}}
+	found.Parts[""] = parseParts(stream.Metadata.Annotations[partsAnnotation])
+	for i, tag := range stream.Spec.Tags {
+		switch {
+		case tag.Name == "":
+			return nil, fmt.Errorf("spec.tags[%d] has no name", i)
+		case tag.From == nil || tag.From.Kind != "DockerImage":
+			continue // it refers to something else than an image
+		case tag.From.Name == "":
+			return nil, fmt.Errorf("the tag %q has no from.name, which is where its image is", tag.Name)
+		case !pullSpec.MatchString(tag.From.Name):
+			return nil, fmt.Errorf("the tag %q has from.name %q, which is no image", tag.Name, tag.From.Name)
+		case found.Images[tag.Name] != "":
+			return nil, fmt.Errorf("the tag %q stands twice", tag.Name)
+		}
+		found.Images[tag.Name] = tag.From.Name
+		found.Parts[tag.Name] = parseParts(tag.Annotations[partsAnnotation])
+	}
+	return found, nil
+}
+
+// parseParts reads versions of parts, as in kubernetes=1.34.1,kernel=6.12.0.
+func parseParts(text string) map[string]string {
+	parts := map[string]string{}
+	for entry := range strings.SplitSeq(text, ",") {
+		name, value, found := strings.Cut(strings.TrimSpace(entry), "=")
+		if found && name != "" && IsVersion(value) {
+			parts[name] = value
+		}
+	}
+	return parts
+}
+
+// parseImageStream reads the one document that there must be.
+func parseImageStream(text []byte) (imageStream, error) {
+	var stream imageStream
+	chunks, wrong := split(text)
+	switch {
+	case wrong != nil:
+		return stream, wrong
+	case len(chunks) != 1:
+		return stream, fmt.Errorf("it has %d documents, and must have one", len(chunks))
+	}
+	read, err := decode(chunks[0].text)
+	if err != nil {
+		return stream, err
+	}
+	plain, err := json.Marshal(read.value)
+	if err != nil {
+		return stream, err
+	}
+	err = json.Unmarshal(plain, &stream)
+	var wrongType *json.UnmarshalTypeError
+	if errors.As(err, &wrongType) {
+		return stream, fmt.Errorf("%s can't be of type %s", wrongType.Field, wrongType.Value)
+	}
+	return stream, err
+}
+
+// A Rewriting makes of the text of a component's manifests what the build of a release
+// makes of it: images and versions stand in the place of what stands for them.
+type Rewriting struct {
+	Missing []string // images that something stands for, and that the release does not have
+
+	images  *substitution
+	version string            // of the release; "" where it is none, and nothing is put in its place
+	parts   map[string]string // their versions; those of "" are in dispute
+	knows   bool              // whether the release says the version of any part
+}
+
+// NewRewriting compares a component's references with those of the release that it is
+// for.
+func NewRewriting(release, component *References) (*Rewriting, error) {
+	images, missing, err := substitutionOf(release.Images, component.Images)
+	if err != nil {
+		return nil, err
+	}
+	r := &Rewriting{Missing: missing, images: images, parts: map[string]string{}}
+	if IsVersion(release.Name) {
+		r.version = version.MustParseSemantic(release.Name).WithBuildMetadata("").String()
+	}
+	said := []map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(component.Images)) {
+		said = append(said, release.Parts[name])
+	}
+	for _, parts := range said {
+		for part, value := range parts {
+			if other, twice := r.parts[part]; twice && other != value {
+				value = "" // nobody knows which is meant
+			}
+			r.parts[part] = value
+		}
+	}
+	for part, value := range release.Parts[""] {
+		if _, known := r.parts[part]; !known {
+			r.parts[part] = value
+		}
+	}
+	r.knows = len(r.parts) > 0
+	return r, nil
+}
+
+// versionPlaceholder stands for the version of the release, or with a name behind it for
+// that of a part.
+var versionPlaceholder = regexp.MustCompile(`(\W|^)0\.0\.1-snapshot(?:-([a-z0-9-]+)|(\W)|$)`)
+
+// UnknownPart says that nobody knows the version of a part.
+func UnknownPart(part string) string {
+	return fmt.Sprintf("0.0.1-snapshot-%s stands for the version of %q, which the release does not say, or says twice", part, part)
+}
+
+// Apply rewrites a text. Unknown are parts whose version it asks for, and nobody says.
+func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string) {
+	text = r.images.apply(text)
+	var out []byte
+	rest := text
+	for {
+		at := versionPlaceholder.FindSubmatchIndex(rest)
+		if at == nil {
+			return append(out, rest...), unknown
+		}
+		start, end, value := at[3], at[1], r.version
+		if at[6] >= 0 { // what stands behind it may be in front of the next
+			end = at[6]
+		}
+		if at[4] >= 0 {
+			part := string(rest[at[4]:at[5]])
+			if value = r.parts[part]; value == "" && r.knows && !slices.Contains(unknown, part) {
+				unknown = append(unknown, part)
+			}
+		}
+		if value == "" {
+			value = string(rest[start:end])
+		}
+		out = append(append(out, rest[:start]...), value...)
+		rest = rest[end:]
+	}
+}
