@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -121,4 +122,13 @@ func (p *placed) change() *lint.Change {
 // label is how a component in a release is called.
 func (f *componentFlags) label(ref string) string {
 	return fmt.Sprintf("%s with %s of %s", f.into, strings.Join(f.names, ","), ref)
+}
+
+// pathOf is where a file of a release is, or would be, in the component's folder; one of
+// others has no place in it.
+func (p *placed) pathOf(folder, file string) string {
+	if _, isOwn := p.Own(file); !isOwn && !p.Had(file) {
+		return file
+	}
+	return filepath.ToSlash(filepath.Join(folder, p.Home(file)))
 }

@@ -138,10 +138,10 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (i
 	case filepath.Clean(oldRef) == filepath.Clean(newRef):
 		return false, misuse{fmt.Errorf("OLD and NEW are both %s: name two releases", newRef)}
 	}
+	view := show.View{From: oldRef, To: newRef, All: f.all, Command: f.command}
 	var old, next *payload.Payload
 	if f.component.into != "" {
-		old, next, err = f.place(ctx, args, streams.Err)
-		newRef = f.component.label(newRef)
+		old, next, err = f.place(ctx, args, &view, streams.Err)
 	} else {
 		old, next, err = f.read(ctx, oldRef, newRef, streams.Err)
 	}
@@ -153,7 +153,7 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (i
 		fmt.Fprintf(streams.Err, "warning: OLD %s is version %s, and NEW %s is %s, which is older: are the two swapped?\n",
 			oldRef, old.Version, newRef, next.Version)
 	}
-	view := show.View{Plan: p, From: oldRef, To: newRef, All: f.all, Command: f.command}
+	view.Plan = p
 	return !p.IsEmpty(), f.print(streams.Out, view)
 }
 

@@ -7,11 +7,15 @@ import (
 	"slices"
 
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/plan/show"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // place puts a component into a release, and reads the old one, if it is another.
-func (f *planFlags) place(ctx context.Context, args []string, progress io.Writer) (old, next *payload.Payload, err error) {
+func (f *planFlags) place(ctx context.Context, args []string, view *show.View, progress io.Writer) (old, next *payload.Payload, err error) {
+	if err := checkVersion("previous-version", f.previousVersion); err != nil {
+		return nil, nil, err
+	}
 	after, before := f.release, f.previousVersion
 	if len(args) == 2 {
 		before = f.release.version
@@ -25,13 +29,16 @@ func (f *planFlags) place(ctx context.Context, args []string, progress io.Writer
 		}
 	}
 	after.keepText = true // so that what is the same need not be read twice
-	p, err := f.component.place(ctx, args[len(args)-1], &after, before, progress)
+	ref := args[len(args)-1]
+	p, err := f.component.place(ctx, ref, &after, before, progress)
 	if err != nil {
 		return nil, nil, err
 	}
+	view.To = f.component.label(ref)
+	view.Home = func(file string) string { return p.pathOf(folderOf(ref), file) }
 	own, others := p.split(p.afterProblems)
 	if err := payload.Refuse(own); err != nil {
-		return nil, nil, refused(f.component.label(args[len(args)-1]), err)
+		return nil, nil, refused(view.To, err)
 	}
 	warn(progress, own)
 	if count := countRefused(others); count > 0 {

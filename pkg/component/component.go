@@ -12,6 +12,7 @@ package component
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -205,7 +206,7 @@ func relabel(release fs.FS, home, version string, layer *overlay) {
 			return
 		}
 		change(fields)
-		if changed, err := yaml.Marshal(fields); err == nil {
+		if changed, err := json.Marshal(fields); err == nil {
 			layer.files[path.Join(home, name)] = changed
 		}
 	}

@@ -54,8 +54,8 @@ func (b *Build) Notes(before, built *payload.Payload) []string {
 	}
 	if len(b.kept) > 0 {
 		named := graph.ParseName(path.Base(b.kept[0])).Component
-		notes = append(notes, fmt.Sprintf("the release keeps %s that the component does not have and that are called like some it has, such as %s: if they are its own, and are to go, write --component %s,%s",
-			printable.Count(len(b.kept), "file"), path.Base(b.kept[0]), name, named))
+		notes = append(notes, fmt.Sprintf("some files are called like those of %s, of which the release keeps %s more, such as %s: if all of them are the component's, write --component %s,%s",
+			named, printable.Count(len(b.kept), "file"), path.Base(b.kept[0]), name, named))
 	}
 	if twice := b.elsewhere(before, built); len(twice) > 0 {
 		instead := "take them out of one of the two"

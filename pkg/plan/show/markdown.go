@@ -117,7 +117,7 @@ func (v View) markdownGroup(m *markdown, g *group) {
 	const tail = "\n</details>\n"
 	cut := 0
 	for i, e := range g.entries {
-		text, named := g.markdownEntry(e)
+		text, named := v.markdownEntry(g, e)
 		room := len(head) + body.Len() + len(tail)
 		if !m.fits(room + len(text)) {
 			if text != named {
@@ -163,7 +163,7 @@ func (g *group) markdownSummary() string {
 }
 
 // markdownEntry writes an object with its details, and without.
-func (g *group) markdownEntry(e plan.Entry) (whole, named string) {
+func (v View) markdownEntry(g *group, e plan.Entry) (whole, named string) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "- **%s** %s", e.Action, code(e.Object.String()))
 	if why := g.why(e); why != "" {
@@ -182,7 +182,7 @@ func (g *group) markdownEntry(e plan.Entry) (whole, named string) {
 	if rest := rest(descriptions, more); rest != "" {
 		fmt.Fprintf(&out, "  - %s\n", rest)
 	}
-	if text, file, language := tombstone(e); text != "" {
+	if text, file, language := v.tombstone(e); text != "" {
 		fmt.Fprintf(&out, "  - to delete it, put this into %s:\n", code(file))
 		out.WriteString(fenced(language, text, "    "))
 	}

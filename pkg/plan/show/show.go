@@ -27,6 +27,9 @@ type View struct {
 	All bool
 	// Command is what shows all of what Markdown has no room for.
 	Command string
+	// Home is where a file of a release is written, if that is not its place in the
+	// release.
+	Home func(file string) string
 }
 
 // title says what is compared.
@@ -221,7 +224,7 @@ func isDescription(change plan.Change) bool {
 
 // tombstone is what to put where, to delete an object; "" if there is nothing, or nothing
 // of its own.
-func tombstone(e plan.Entry) (text, file, language string) {
+func (v View) tombstone(e plan.Entry) (text, file, language string) {
 	if e.CoveredBy != nil || e.Tombstone == "" {
 		return "", "", ""
 	}
@@ -229,7 +232,10 @@ func tombstone(e plan.Entry) (text, file, language string) {
 	if path.Ext(e.Old.File) == ".json" {
 		language = "json"
 	}
-	return e.Tombstone, e.Old.File, language
+	if file = e.Old.File; v.Home != nil {
+		file = v.Home(file)
+	}
+	return e.Tombstone, file, language
 }
 
 // rest says what is not listed; "" if all is.

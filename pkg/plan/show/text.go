@@ -104,7 +104,7 @@ func (v View) textEntry(w io.Writer, g *group, e plan.Entry) {
 	if rest := rest(descriptions, more); rest != "" {
 		fmt.Fprintf(w, "      %s\n", rest)
 	}
-	if text, file, _ := tombstone(e); text != "" {
+	if text, file, _ := v.tombstone(e); text != "" {
 		fmt.Fprintf(w, "      to delete it, put this into %s:\n", printable.Line(file))
 		for line := range strings.Lines(text) {
 			fmt.Fprintf(w, "        %s\n", printable.Line(strings.TrimSuffix(line, "\n")))

@@ -1,0 +1,74 @@
+package payload
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const someReferences = `
+kind: ImageStream
+apiVersion: image.openshift.io/v1
+metadata:
+  name: 4.21.3+build.7
+  annotations: {io.openshift.build.versions: "crio=1.33.0, odd, =1, kernel=x"}
+spec:
+  tags:
+  - name: hyperkube
+    annotations: {io.openshift.build.versions: "kubernetes=1.34.1,kubectl=1.34.1"}
+    from: {kind: DockerImage, name: registry.example/hyperkube@sha256:aaaa}
+  - name: cli
+    annotations: {io.openshift.build.versions: "kubectl=1.34.2"}
+    from: {kind: DockerImage, name: registry.example/cli@sha256:bbbb}
+  - name: other
+    annotations: {io.openshift.build.versions: "kubernetes=1.0.0,crio=1.32.0"}
+    from: {kind: DockerImage, name: registry.example/other@sha256:cccc}
+`
+
+func TestRewriting(t *testing.T) {
+	release, err := ParseReferences([]byte(someReferences))
+	if err != nil {
+		t.Fatal(err)
+	}
+	component := &References{Images: map[string]string{"hyperkube": "dev.example/hyperkube", "cli": "dev.example/cli", "new": "dev.example/new"}}
+	rewriting, err := NewRewriting(release, component)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"new"}, rewriting.Missing); diff != "" {
+		t.Error(diff)
+	}
+	for text, want := range map[string]string{
+		"0.0.1-snapshot":                                  "4.21.3",
+		`"0.0.1-snapshot"`:                                `"4.21.3"`,
+		"a 0.0.1-snapshot 0.0.1-snapshot\n0.0.1-snapshot": "a 4.21.3 4.21.3\n4.21.3",
+		"10.0.1-snapshot":                                 "10.0.1-snapshot",
+		"0.0.1-snapshots":                                 "0.0.1-snapshots",
+		"0.0.1-snapshot-kubernetes":                       "1.34.1", // of an image of the component
+		"0.0.1-snapshot-crio,":                            "1.33.0,",
+		"0.0.1-snapshot-kubectl":                          "0.0.1-snapshot-kubectl", // its images say two versions
+		"0.0.1-snapshot-kernel":                           "0.0.1-snapshot-kernel",  // which has no version
+		"image: dev.example/cli:v4.0":                     "image: registry.example/cli@sha256:bbbb",
+		"image: dev.example/new:v4.0":                     "image: dev.example/new:v4.0",
+	} {
+		if got, _ := rewriting.Apply([]byte(text)); string(got) != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+	_, unknown := rewriting.Apply([]byte("0.0.1-snapshot-kubectl 0.0.1-snapshot-kernel 0.0.1-snapshot-kubectl 0.0.1-snapshot"))
+	if diff := cmp.Diff([]string{"kubectl", "kernel"}, unknown); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A release that is no version, and knows no versions, leaves them alone.
+func TestRewritingWithoutVersions(t *testing.T) {
+	rewriting, err := NewRewriting(&References{Name: "stable"}, &References{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "0.0.1-snapshot 0.0.1-snapshot-kubernetes"
+	if got, unknown := rewriting.Apply([]byte(text)); string(got) != text || len(unknown) > 0 {
+		t.Errorf("it became %q, and %v are unknown", got, unknown)
+	}
+}
