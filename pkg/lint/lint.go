@@ -118,6 +118,7 @@ type Input struct {
 	Previous *payload.Payload  // the release before, if there is one
 	Config   Config
 	Change   *Change // what is asked about, if it is not all of the payload
+	Memory   *Memory // what earlier runs have found out, for those who ask again and again
 }
 
 // A Result is what was found.
@@ -136,6 +137,7 @@ type Skipped struct {
 // Run looks at a payload with all rules that its configuration does not turn off. The
 // error is for a context that ended.
 func Run(ctx context.Context, input Input) (*Result, error) {
+	input.Memory = input.Memory.next()
 	result, err := run(ctx, input)
 	if err != nil || input.Change == nil {
 		return result, err

@@ -159,6 +159,21 @@ func (e *example) setWant(archive *txtar.Archive, got string) {
 // lint lints an example with all rules.
 func (e *example) lint(t *testing.T) []lint.Finding {
 	t.Helper()
+	return run(t, e.input(t)).Findings
+}
+
+func run(t *testing.T, input lint.Input) *lint.Result {
+	t.Helper()
+	result, err := lint.Run(t.Context(), input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// input is what of an example is to be linted.
+func (e *example) input(t *testing.T) lint.Input {
+	t.Helper()
 	config, err := lint.ParseConfig("config", e.config)
 	if err != nil {
 		t.Fatal(err)
@@ -172,11 +187,7 @@ func (e *example) lint(t *testing.T) []lint.Finding {
 			t.Fatal(err)
 		}
 	}
-	result, err := lint.Run(t.Context(), input)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result.Findings
+	return input
 }
 
 // linesOf are the findings of a rule, one a line.

@@ -22,6 +22,7 @@ import (
 // A judgement is what a schema says of manifests.
 type judgement struct {
 	manifests []*manifest
+	about     question
 	weight    int // how long it takes, more or less
 	ask       func() []crd.Problem
 	problems  []crd.Problem
@@ -52,7 +53,7 @@ func (s *subject) judge() (*judgements, error) {
 	for _, j := range all {
 		group.Go(func() error {
 			if inGroup.Err() == nil {
-				j.problems = j.ask()
+				j.problems = s.memory.answer(s.ctx, j.about, j.ask)
 			}
 			return inGroup.Err()
 		})
@@ -78,7 +79,7 @@ func (s *subject) definitionsToJudge() []*judgement {
 		}
 		first := s.firstLike(m)
 		if alike[first] == nil {
-			alike[first] = &judgement{weight: len(m.Text()), ask: func() []crd.Problem {
+			alike[first] = &judgement{about: question{definition: first.Sum()}, weight: len(m.Text()), ask: func() []crd.Problem {
 				return crd.CheckDefinition(s.ctx, first.Object().Object)
 			}}
 			found = append(found, alike[first])
@@ -167,9 +168,10 @@ func (s *subject) resourcesToJudge() []*judgement {
 			if !s.isAskedFor(m) && !s.isAskedFor(d.manifest) {
 				continue
 			}
-			found = append(found, &judgement{manifests: []*manifest{m}, weight: len(d.manifest.Text()), ask: func() []crd.Problem {
-				return s.check(d, m)
-			}})
+			found = append(found, &judgement{
+				manifests: []*manifest{m}, about: question{d.manifest.Sum(), m.Sum()}, weight: len(d.manifest.Text()),
+				ask: func() []crd.Problem { return s.check(d, m) },
+			})
 		}
 	}
 	return found

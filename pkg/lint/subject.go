@@ -155,6 +155,7 @@ type subject struct {
 	previous *index // nil if there is none
 	config   Config
 	change   *Change    // see Input
+	memory   *Memory
 	update   *plan.Plan // from the previous payload; nil if there is none
 	met      map[[2]string]meeting
 	plurals  map[string][]schema.GroupKind // see kindsByPlural
@@ -174,7 +175,7 @@ type meeting struct {
 
 func newSubject(ctx context.Context, input Input) *subject {
 	s := &subject{
-		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config, change: input.Change,
+		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config, change: input.Change, memory: input.Memory,
 		met: map[[2]string]meeting{}, prepared: map[*manifest]*definition{}, alike: map[*manifest]*manifest{},
 	}
 	if input.Previous != nil {

@@ -91,6 +91,9 @@ func (m *Manifest) Places() *Places { return newPlaces(m.text) }
 // their objects are the same, which is far more work to find out.
 func (m *Manifest) SameTextAs(other *Manifest) bool { return m.sum == other.sum }
 
+// Sum is the same for manifests with the same text.
+func (m *Manifest) Sum() [sha256.Size]byte { return m.sum }
+
 // YAML is the object in YAML, its keys in order.
 func (m *Manifest) YAML() ([]byte, error) { return yaml.Marshal(m.object.Object) }
 

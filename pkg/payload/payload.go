@@ -61,8 +61,8 @@ type Options struct {
 	Release *References
 	// KeepText keeps the text of manifests, for those who ask for lines later.
 	KeepText bool
-	// Reuse is a payload that has many of the same files, and was read with the same
-	// options and KeepText: those files are not read into manifests again.
+	// Reuse is a payload that has many of the same files, and was read with KeepText:
+	// what came of those files is taken from it.
 	Reuse *Payload
 }
 
