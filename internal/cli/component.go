@@ -62,8 +62,11 @@ type placed struct {
 // place puts the component at ref into its release. The release alone has the version
 // before, if it does not say one itself.
 func (f *componentFlags) place(ctx context.Context, ref string, flags *releaseFlags, before string, progress io.Writer) (_ *placed, err error) {
-	old := *flags
+	old, now := *flags, *flags
 	old.version = before
+	if now.earlier == nil {
+		now.earlier = newEarlier() // most of the release is in the build, too
+	}
 	if _, err := flags.options(); err != nil {
 		return nil, err
 	}
@@ -82,14 +85,17 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags *releaseFl
 		return nil, unreadable{fmt.Errorf("%s: %w", ref, err)}
 	}
 	p := &placed{Build: build}
-	if p.before, p.beforeProblems, err = old.read(ctx, release, nil, progress); err != nil {
+	if p.before, p.beforeProblems, err = old.read(ctx, f.into, release, progress); err != nil {
 		return nil, err
 	}
 	if err := payload.Refuse(ofWhole(p.before, p.beforeProblems)); err != nil {
 		return nil, refused("--into "+f.into, err)
 	}
-	built := &source.Release{FS: build.FS, Image: release.Image}
-	if p.after, p.afterProblems, err = flags.read(ctx, built, p.before, progress); err != nil {
+	name := f.label(ref)
+	if now.earlier.payload(name) == nil {
+		now.earlier.keep(name, p.before)
+	}
+	if p.after, p.afterProblems, err = now.read(ctx, name, &source.Release{FS: build.FS, Image: release.Image}, progress); err != nil {
 		return nil, err
 	}
 	p.afterProblems = append(p.afterProblems, build.Problems...)

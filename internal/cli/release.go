@@ -44,6 +44,7 @@ type releaseFlags struct {
 
 	keepText bool             // for those who ask for lines later
 	before   *payload.Payload // what it is an update from, if that was read already: see updatingFrom
+	earlier  *earlier         // for those who read the same again and again
 }
 
 func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
@@ -100,17 +101,17 @@ func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, release.Close()) }()
-	return f.read(ctx, release, nil, progress)
+	return f.read(ctx, ref, release, progress)
 }
 
-// read reads what can be read of a release. What an earlier one has of it is reused.
-func (f *releaseFlags) read(ctx context.Context, release *source.Release, earlier *payload.Payload, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+// read reads what can be read of an open release.
+func (f *releaseFlags) read(ctx context.Context, ref string, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
 	options, err := f.options()
 	if err != nil {
 		return nil, nil, err
 	}
 	options.ReleaseImage = cmp.Or(options.ReleaseImage, release.Image)
-	options.Reuse = earlier
+	options.Reuse = f.earlier.payload(ref)
 	read, problems, err := payload.Parse(ctx, release.FS, options)
 	if err == nil && (f.updatingFrom != "" || f.before != nil) {
 		var enabled []configv1.ClusterVersionCapability
@@ -123,6 +124,7 @@ func (f *releaseFlags) read(ctx context.Context, release *source.Release, earlie
 	if err != nil {
 		return nil, nil, failed(ctx, err)
 	}
+	f.earlier.keep(ref, read)
 	return read, problems, nil
 }
 
@@ -219,11 +221,14 @@ func warn[T any](out io.Writer, warnings []T) {
 }
 
 func (f *releaseFlags) open(ctx context.Context, ref string, progress io.Writer) (*source.Release, error) {
+	if pulled := f.earlier.image(ref); pulled != nil {
+		return pulled, nil
+	}
 	release, err := source.Open(ctx, ref, source.Options{Platform: f.platform, Insecure: f.insecure, Progress: progress})
 	if err != nil {
 		return nil, failed(ctx, err)
 	}
-	return release, nil
+	return f.earlier.keepImage(ref, release), nil
 }
 
 // failed tells what can't be read from what was interrupted.
