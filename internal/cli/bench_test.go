@@ -34,3 +34,38 @@ func BenchmarkCommands(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkComponent lints one component of a real release in its place, beside what
+// there is without: to lint the whole release, once it is built.
+func BenchmarkComponent(b *testing.B) {
+	release := os.Getenv("RUNLEVEL_TEST_RELEASE")
+	if release == "" {
+		b.Skip("RUNLEVEL_TEST_RELEASE names no release")
+	}
+	files, err := filepath.Glob(filepath.Join(release, "release-manifests", "0000_*_machine-api-operator_*"))
+	if err != nil || len(files) == 0 {
+		b.Fatal("the release has no machine-api-operator: ", err)
+	}
+	own := b.TempDir()
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(own, filepath.Base(file)), text, 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for name, args := range map[string][]string{
+		"one component": {"lint", own, "--component", "machine-api-operator", "--into", release, "--fail-on", "never"},
+		"all of it":     {"lint", release, "--fail-on", "never"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if code := cli.Run(context.Background(), args, cli.Streams{Out: io.Discard, Err: io.Discard}); code != 0 {
+					b.Fatalf("exit code %d", code)
+				}
+			}
+		})
+	}
+}

@@ -116,12 +116,11 @@ func ofWhole(release *payload.Payload, problems []payload.Problem) []payload.Pro
 
 // change is what lint is to look at.
 func (p *placed) change() *lint.Change {
-	return &lint.Change{Before: p.before, Problems: p.beforeProblems, IsOwn: func(file string, in lint.Origin) bool {
+	return &lint.Change{Before: p.before, Problems: p.beforeProblems, Own: func(file string, in lint.Origin) (string, bool) {
 		if in == lint.InPrevious {
-			return p.Had(file)
+			return file, p.Had(file)
 		}
-		_, isOwn := p.Own(file)
-		return isOwn
+		return p.Own(file)
 	}}
 }
 

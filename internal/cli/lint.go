@@ -153,7 +153,7 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer, is
 	f.release.keepText = true
 	paths = lintPaths{source: folderOf(ref), previous: folderOf(f.previous)}
 	if f.component.into != "" {
-		if paths.placed, err = f.place(ctx, ref, progress, &input); err != nil {
+		if err = f.place(ctx, ref, progress, &input); err != nil {
 			return input, paths, err
 		}
 		paths.release, paths.previous = folderOf(f.component.into), folderOf(cmp.Or(f.previous, f.component.into))
@@ -183,17 +183,17 @@ func (f *lintFlags) check() error {
 
 // place puts a component into a release, which is the release before as well, unless
 // another one is.
-func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) (*placed, error) {
+func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) error {
 	before := f.previousVersion
 	if f.previous != "" {
 		before = f.release.version
 	}
 	p, err := f.component.place(ctx, ref, &f.release, before, progress)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	input.Payload, input.Problems, input.Previous, input.Change = p.after, p.afterProblems, p.before, p.change()
-	return p, nil
+	return nil
 }
 
 // readPrevious reads the release before, which must be in order: else what is missing
@@ -284,7 +284,6 @@ type lintReport struct {
 // lintPaths say where files of payloads are on disk: folders are "" for what is none.
 type lintPaths struct {
 	source, release, previous string
-	placed                    *placed // if the source is one component's
 }
 
 // of is the path of a file.
@@ -297,10 +296,6 @@ func (p lintPaths) of(file string, in lint.Origin) string {
 		folder = p.previous
 	case lint.InRelease:
 		folder = p.release
-	default:
-		if p.placed != nil {
-			file, _ = p.placed.Own(file)
-		}
 	}
 	return filepath.ToSlash(filepath.Join(folder, file))
 }

@@ -14,14 +14,30 @@ import (
 type Change struct {
 	Before   *payload.Payload  // the payload without the change
 	Problems []payload.Problem // of reading it
-	// IsOwn says whether a file is of those who make the change: one of the payload, or
-	// of the one before it.
-	IsOwn func(file string, in Origin) bool
+	// Own is what those who make the change call a file, of the payload or of the one
+	// before it, if it is theirs.
+	Own func(file string, in Origin) (name string, isOwn bool)
 }
 
 // isAskedFor says whether a manifest is to be held against schemas, which is slow.
 func (s *subject) isAskedFor(m *manifest) bool {
-	return s.change == nil || s.change.IsOwn(m.Path, InPayload)
+	return s.change == nil || s.change.isOwn(m.Path, InPayload)
+}
+
+func (c *Change) isOwn(file string, in Origin) bool {
+	_, isOwn := c.Own(file, in)
+	return isOwn
+}
+
+// nameOf is what a file of the payload is called by those who change it.
+func (c *Change) nameOf(file string) string {
+	if c == nil {
+		return file
+	}
+	if name, isOwn := c.Own(file, InPayload); isOwn {
+		return name
+	}
+	return file
 }
 
 // only leaves out of a result what others have done.
@@ -38,7 +54,7 @@ func (c *Change) only(ctx context.Context, input Input, after *Result) (*Result,
 		}
 	}
 	isOthers := func(f Finding) bool {
-		if f.In == InConfig || c.IsOwn(f.File, f.In) {
+		if f.In == InConfig || c.isOwn(f.File, f.In) {
 			return false
 		}
 		what := faultOf(f)
@@ -50,18 +66,24 @@ func (c *Change) only(ctx context.Context, input Input, after *Result) (*Result,
 		for i := range *findings {
 			c.place(&(*findings)[i])
 		}
+		slices.SortStableFunc(*findings, byPlace)
 	}
 	return after, nil
 }
 
-// place says of a finding in a file of others that it is there.
+// place says of a finding whether it is in a file of others, and calls the file by the
+// name that its owners know.
 func (c *Change) place(f *Finding) {
-	if f.In != InPayload || c.IsOwn(f.File, InPayload) {
-		return
+	set := func(file *string, in *Origin) {
+		if *in == InPayload && !c.isOwn(*file, InPayload) {
+			*in = InRelease
+		} else if *in == InPayload {
+			*file = c.nameOf(*file)
+		}
 	}
-	f.In = InRelease
-	if f.Suppressed != nil && f.Suppressed.In == InPayload {
-		f.Suppressed.In = InRelease
+	set(&f.File, &f.In)
+	if f.Suppressed != nil {
+		set(&f.Suppressed.File, &f.Suppressed.In)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestAChangeOfAllAndOfNothing(t *testing.T) {
 		input := e.input(t)
 		want := inPayload(run(t, input).Findings)
 		isMine := true
-		input.Change = &lint.Change{Before: input.Payload, Problems: input.Problems, IsOwn: func(string, lint.Origin) bool { return isMine }}
+		input.Change = &lint.Change{Before: input.Payload, Problems: input.Problems, Own: func(file string, _ lint.Origin) (string, bool) { return file, isMine }}
 		if diff := cmp.Diff(want, inPayload(run(t, input).Findings)); diff != "" {
 			t.Errorf("%s: who owns everything sees something else: %s", name, diff)
 		}
@@ -92,10 +92,10 @@ func TestWhatAChangeCauses(t *testing.T) {
 		"nothing": {fstest.MapFS{}, fstest.MapFS{"0000_50_web_01.yaml": configMap("web", "")}, nil},
 		"its own mistake": {
 			fstest.MapFS{"0000_50_web_01.yaml": configMap("web", misspelt)}, fstest.MapFS{"0000_50_web_01.yaml": configMap("web", misspelt)},
-			[]string{"0000_50_web_01.yaml delete-misspelt"},
+			[]string{"01.yaml delete-misspelt"},
 		},
 		"an object that others have, behind theirs": {
-			fstest.MapFS{}, fstest.MapFS{"0000_50_web_01.yaml": configMap("both", "")}, []string{"0000_50_web_01.yaml duplicate"},
+			fstest.MapFS{}, fstest.MapFS{"0000_50_web_01.yaml": configMap("both", "")}, []string{"01.yaml duplicate"},
 		},
 		"an object that others have, in front of theirs": {
 			fstest.MapFS{}, fstest.MapFS{"0000_40_web_01.yaml": configMap("both", "")}, []string{"0000_50_api_02.yaml duplicate release"},
@@ -106,7 +106,9 @@ func TestWhatAChangeCauses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			change := &lint.Change{IsOwn: func(file string, _ lint.Origin) bool { return strings.Contains(file, "_web_") }}
+			change := &lint.Change{Own: func(file string, _ lint.Origin) (string, bool) {
+				return strings.TrimPrefix(file, "0000_50_web_"), strings.Contains(file, "_web_")
+			}}
 			input := lint.Input{Change: change}
 			change.Before, change.Problems = read(t, with(test.before))
 			input.Payload, input.Problems = read(t, with(test.after))

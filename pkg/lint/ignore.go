@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -18,6 +19,7 @@ type ignores struct {
 	inside map[string][]*ignoring
 	ran    map[string]bool // the rules that have looked
 	config Config
+	change *Change
 	bad    []Finding
 }
 
@@ -30,7 +32,7 @@ type ignoring struct {
 }
 
 func newIgnores(s *subject, ran map[string]bool) *ignores {
-	i := &ignores{inside: map[string][]*ignoring{}, ran: ran, config: s.config}
+	i := &ignores{inside: map[string][]*ignoring{}, ran: ran, config: s.config, change: s.change}
 	for _, ignore := range s.config.Ignore {
 		i.add(&ignoring{Ignore: *ignore, at: Finding{File: s.config.file, Line: ignore.line, In: InConfig}}, true)
 	}
@@ -114,7 +116,7 @@ func columnAt(text []byte, at int) int {
 func (i *ignores) suppress(f Finding) *Suppression {
 	var why *Suppression
 	try := func(one *ignoring) {
-		if one.covers(f) {
+		if one.covers(f, i.change.nameOf(f.File)) {
 			one.used = true
 			why = &Suppression{Reason: one.Reason, File: one.at.File, Line: one.at.Line, In: one.at.In}
 		}
@@ -130,8 +132,9 @@ func (i *ignores) suppress(f Finding) *Suppression {
 	return why
 }
 
-// covers says whether it is about a finding.
-func (i *ignoring) covers(f Finding) bool {
+// covers says whether it is about a finding, in a file that may have another name for
+// those who change it.
+func (i *ignoring) covers(f Finding, name string) bool {
 	isElsewhere := i.document > 0 && f.Document > 0 && i.document != f.Document
 	if i.Rule != f.Rule || isElsewhere || i.Object != "" && i.Object != f.Object {
 		return false
@@ -139,9 +142,10 @@ func (i *ignoring) covers(f Finding) bool {
 	if i.document > 0 || i.File == "" {
 		return true
 	}
-	matchesPath, _ := path.Match(i.File, f.File)
-	matchesName, _ := path.Match(i.File, path.Base(f.File))
-	return matchesPath || matchesName
+	return slices.ContainsFunc([]string{f.File, path.Base(f.File), name, path.Base(name)}, func(name string) bool {
+		matches, _ := path.Match(i.File, name)
+		return matches
+	})
 }
 
 // findings are about what ignores nothing, or can't be meant.

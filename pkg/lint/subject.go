@@ -154,7 +154,7 @@ type subject struct {
 	problems []payload.Problem
 	previous *index // nil if there is none
 	config   Config
-	change   *Change    // see Input
+	change   *Change // see Input
 	memory   *Memory
 	update   *plan.Plan // from the previous payload; nil if there is none
 	met      map[[2]string]meeting

@@ -39,17 +39,17 @@ func TestRewriting(t *testing.T) {
 		t.Error(diff)
 	}
 	for text, want := range map[string]string{
-		"0.0.1-snapshot":                                  "4.21.3",
-		`"0.0.1-snapshot"`:                                `"4.21.3"`,
+		"0.0.1-snapshot":   "4.21.3",
+		`"0.0.1-snapshot"`: `"4.21.3"`,
 		"a 0.0.1-snapshot 0.0.1-snapshot\n0.0.1-snapshot": "a 4.21.3 4.21.3\n4.21.3",
-		"10.0.1-snapshot":                                 "10.0.1-snapshot",
-		"0.0.1-snapshots":                                 "0.0.1-snapshots",
-		"0.0.1-snapshot-kubernetes":                       "1.34.1", // of an image of the component
-		"0.0.1-snapshot-crio,":                            "1.33.0,",
-		"0.0.1-snapshot-kubectl":                          "0.0.1-snapshot-kubectl", // its images say two versions
-		"0.0.1-snapshot-kernel":                           "0.0.1-snapshot-kernel",  // which has no version
-		"image: dev.example/cli:v4.0":                     "image: registry.example/cli@sha256:bbbb",
-		"image: dev.example/new:v4.0":                     "image: dev.example/new:v4.0",
+		"10.0.1-snapshot":             "10.0.1-snapshot",
+		"0.0.1-snapshots":             "0.0.1-snapshots",
+		"0.0.1-snapshot-kubernetes":   "1.34.1", // of an image of the component
+		"0.0.1-snapshot-crio,":        "1.33.0,",
+		"0.0.1-snapshot-kubectl":      "0.0.1-snapshot-kubectl", // its images say two versions
+		"0.0.1-snapshot-kernel":       "0.0.1-snapshot-kernel",  // which has no version
+		"image: dev.example/cli:v4.0": "image: registry.example/cli@sha256:bbbb",
+		"image: dev.example/new:v4.0": "image: dev.example/new:v4.0",
 	} {
 		if got, _ := rewriting.Apply([]byte(text)); string(got) != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
