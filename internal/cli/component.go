@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,7 +76,7 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags *releaseFl
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, own.Close()) }()
-	release, err := flags.open(ctx, f.into, progress)
+	release, err := f.openRelease(ctx, flags, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +104,18 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags *releaseFl
 		fmt.Fprintln(progress, "note:", note)
 	}
 	return p, nil
+}
+
+// openRelease opens the release that the component goes into.
+func (f *componentFlags) openRelease(ctx context.Context, flags *releaseFlags, progress io.Writer) (*source.Release, error) {
+	release, err := flags.open(ctx, f.into, progress)
+	if err == nil || ctx.Err() != nil {
+		return release, err
+	}
+	if _, onDisk := os.Stat(f.into); onDisk == nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w; where it can't be pulled, a copy on disk will do: an OCI layout, an archive or a folder", err)
 }
 
 // ofWhole are the problems that a release has as a whole, not in the files of one
