@@ -41,11 +41,11 @@ func (c *Change) nameOf(file string) string {
 }
 
 // only leaves out of a result what others have done.
-func (c *Change) only(ctx context.Context, input Input, after *Result) (*Result, error) {
+func (c *Change) only(ctx context.Context, input Input, after *Result) error {
 	input.Payload, input.Problems = c.Before, c.Problems
 	before, err := run(ctx, input)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	known := map[fault]int{}
 	for _, findings := range [][]Finding{before.Findings, before.Suppressed} {
@@ -68,7 +68,7 @@ func (c *Change) only(ctx context.Context, input Input, after *Result) (*Result,
 		}
 		slices.SortStableFunc(*findings, byPlace)
 	}
-	return after, nil
+	return nil
 }
 
 // place says of a finding whether it is in a file of others, and calls the file by the

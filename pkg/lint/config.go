@@ -93,14 +93,15 @@ func explain(err error) string {
 	text := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ")
 	text, _, _ = strings.Cut(text, "\n")
 	if found := notFound.FindStringSubmatch(text); found != nil {
-		keys := "kubernetesVersion, severities, ignore and known"
-		if found[3] == "Known" {
-			keys = "namespaces, capabilities, featureSets and featureGates"
+		keys := map[string]string{
+			"Config":       "kubernetesVersion, severities, ignore and known",
+			"Known":        "namespaces, capabilities, featureSets and featureGates",
+			"baselineText": "version and findings",
 		}
-		return fmt.Sprintf("line %s: there is no key %q here: there are %s", found[1], found[2], keys)
+		return fmt.Sprintf("line %s: there is no key %q here: there are %s", found[1], found[2], keys[found[3]])
 	}
 	if found := wrongType.FindStringSubmatch(text); found != nil {
-		wanted := map[string]string{"string": "a text", "lint.Severity": "a text", "[]string": "a list of names", "[]*lint.Ignore": "a list of entries"}
+		wanted := map[string]string{"string": "a text", "lint.Severity": "a text", "[]string": "a list of names", "[]*lint.Ignore": "a list of entries", "[]*lint.accepted": "a list of entries", "int": "a number"}
 		return fmt.Sprintf("line %s: this must be %s", found[1], cmp.Or(wanted[found[2]], "a mapping"))
 	}
 	return text

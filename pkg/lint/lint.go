@@ -5,7 +5,8 @@
 //
 // It reads no files and asks no cluster: payloads come in, findings go out, each with
 // its file and line. What is known to be all right is said in comments of the
-// manifests, or in a configuration, always with a reason.
+// manifests, or in a configuration, always with a reason. What is not, and is to be
+// mended later, is in a baseline.
 //
 // Run is the call to start from. Explain is the page of a rule.
 package lint
@@ -101,6 +102,7 @@ const (
 	InPrevious Origin = "previous" // the payload before
 	InConfig   Origin = "config"   // it is the configuration
 	InRelease  Origin = "release"  // the payload, of which somebody changes only other files: see Change
+	InBaseline Origin = "baseline" // it is the baseline
 )
 
 // A Suppression is why a finding does not count, and where that is said.
@@ -117,8 +119,9 @@ type Input struct {
 	Problems []payload.Problem // of reading it
 	Previous *payload.Payload  // the release before, if there is one
 	Config   Config
-	Change   *Change // what is asked about, if it is not all of the payload
-	Memory   *Memory // what earlier runs have found out, for those who ask again and again
+	Change   *Change   // what is asked about, if it is not all of the payload
+	Memory   *Memory   // what earlier runs have found out, for those who ask again and again
+	Baseline *Baseline // what is known today and accepted; nil if nothing is
 }
 
 // A Result is what was found.
@@ -126,6 +129,7 @@ type Result struct {
 	Findings   []Finding `json:"findings"`   // that count, in the order of files
 	Suppressed []Finding `json:"suppressed"` // that don't
 	Skipped    []Skipped `json:"skipped"`    // rules that could not look
+	Looked     []string  `json:"-"`          // rules that could, in the order of Rules
 }
 
 // A Skipped rule had not what it needs.
@@ -139,10 +143,14 @@ type Skipped struct {
 func Run(ctx context.Context, input Input) (*Result, error) {
 	input.Memory = input.Memory.next()
 	result, err := run(ctx, input)
-	if err != nil || input.Change == nil {
-		return result, err
+	if err == nil && input.Change != nil {
+		err = input.Change.only(ctx, input, result)
 	}
-	return input.Change.only(ctx, input, result)
+	if err != nil {
+		return nil, err
+	}
+	result.accept(input.Baseline, input.Config)
+	return result, nil
 }
 
 // run looks at all of a payload.
@@ -161,6 +169,7 @@ func run(ctx context.Context, input Input) (*Result, error) {
 			continue
 		}
 		ran[rule.ID] = true
+		result.Looked = append(result.Looked, rule.ID)
 		if rule.check == nil {
 			continue
 		}

@@ -10,8 +10,8 @@ import (
 )
 
 // The pages are archives of text: what a rule is about, in the comment; a payload that
-// it fires on, in bad/ and, of the release before, bad.previous/; what it says, in
-// want; and more payloads that tests look at.
+// it fires on, in bad/ and, of the release before, bad.previous/, with its baseline in
+// bad.baseline; what it says, in want; and more payloads that tests look at.
 //
 //go:embed rules/*.txtar
 var pages embed.FS
@@ -40,6 +40,8 @@ func Explain(rule Rule) string {
 		switch folder {
 		case "bad.previous":
 			name += " of the previous payload"
+		case "bad.baseline":
+			name = ".runlevel-baseline"
 		case "bad":
 		case "want":
 			fmt.Fprintf(&out, "\n```\n%s```\n", file.Data)

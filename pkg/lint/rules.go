@@ -124,6 +124,7 @@ func ignoringRules() []Rule {
 	return []Rule{
 		{"bad-ignore", Error, "Something is to be ignored without a reason, or by a rule that there isn't.", nothing, nil},
 		{"unused-ignore", Warning, "Something is to be ignored that is not found.", nothing, nil},
+		{"stale-baseline", Info, "The baseline accepts something that is no longer found.", nothing, nil},
 	}
 }
 

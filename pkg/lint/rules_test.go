@@ -21,8 +21,8 @@ import (
 var update = flag.Bool("update", false, "write what rules say into their pages")
 
 // TestRules runs each rule on the payloads of its page. A payload is a folder of the
-// archive; NAME.previous is the one before it, NAME.config its configuration, and
-// NAME.want what the rule says, for the first one "want". Where nothing is wanted, no
+// archive; NAME.previous is the one before it, NAME.config its configuration,
+// NAME.baseline its baseline, and NAME.want what the rule says, for the first one "want". Where nothing is wanted, no
 // rule may find an error either.
 func TestRules(t *testing.T) {
 	for _, rule := range lint.Rules() {
@@ -94,6 +94,7 @@ type example struct {
 	name            string
 	files, previous fstest.MapFS
 	config          []byte
+	baseline        []byte // nil if there is none
 	want            string
 }
 
@@ -118,6 +119,8 @@ func examplesOf(archive *txtar.Archive) []*example {
 			get(base).want = string(file.Data)
 		case !isFile && what == "config":
 			get(base).config = file.Data
+		case !isFile && what == "baseline":
+			get(base).baseline = file.Data
 		case what == "previous":
 			e := get(base)
 			if e.previous == nil {
@@ -179,6 +182,11 @@ func (e *example) input(t *testing.T) lint.Input {
 		t.Fatal(err)
 	}
 	input := lint.Input{Config: config}
+	if e.baseline != nil {
+		if input.Baseline, err = lint.ParseBaseline(".runlevel-baseline", e.baseline); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if input.Payload, input.Problems, err = payload.Parse(t.Context(), e.files, payload.Options{KeepText: true}); err != nil {
 		t.Fatal(err)
 	}

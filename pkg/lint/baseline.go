@@ -1,0 +1,234 @@
+package lint
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+
+	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// BaselineVersion is the version of the format of baselines that is read and written.
+const BaselineVersion = 1
+
+// A Baseline is what was found once and is accepted since, to be mended later. What is
+// found beyond it is new, and counts.
+type Baseline struct {
+	file    string
+	entries []*accepted
+}
+
+// baselineText is a baseline as it is written.
+type baselineText struct {
+	Version  int         `yaml:"version"`
+	Findings []*accepted `yaml:"findings"`
+}
+
+// A baselineHead is what baselines of all versions have.
+type baselineHead struct {
+	Version yaml.Node `yaml:"version"`
+}
+
+// An accepted entry is findings that don't count. The message is for people: it says
+// what was found, and may since have other words.
+type accepted struct {
+	place   `yaml:",inline"`
+	Count   int    `yaml:"count,omitempty"` // 1, if it is left out
+	Message string `yaml:"message,omitempty"`
+
+	line int
+}
+
+// A place is what findings have in common that are the same to a baseline. It has no
+// lines, so that an edit elsewhere in a file changes nothing.
+type place struct {
+	File   string `yaml:"file"`
+	In     Origin `yaml:"in,omitempty"`
+	Rule   string `yaml:"rule"`
+	Object string `yaml:"object,omitempty"`
+}
+
+// placeOf is where a finding is. There is one configuration, wherever it lies.
+func placeOf(f Finding) place {
+	file := f.File
+	if f.In == InConfig {
+		file = path.Base(file)
+	}
+	return place{File: file, In: f.In, Rule: f.Rule, Object: f.Object}
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.In, q.In), cmp.Compare(p.File, q.File), cmp.Compare(p.Rule, q.Rule), cmp.Compare(p.Object, q.Object))
+}
+
+// baselineComment says to whoever reviews a baseline what it is.
+const baselineComment = `# What "runlevel lint" is known to find, and accepts until it is mended. What is new
+# counts. "runlevel lint SOURCE --baseline FILE --write-baseline" writes this file anew,
+# and an entry of what is mended can be dropped by hand. Rule, file, object and count
+# decide; the message only says what was found.
+`
+
+// WriteBaseline writes the baseline that accepts some findings, and no others. The same
+// findings always make the same text.
+func WriteBaseline(out io.Writer, findings []Finding) error {
+	text := baselineText{Version: BaselineVersion, Findings: []*accepted{}}
+	entries := map[place]*accepted{}
+	for _, f := range findings {
+		at := placeOf(f)
+		switch entry := entries[at]; {
+		case f.In == InBaseline: // of the one before
+		case entry == nil:
+			entries[at] = &accepted{place: at, Count: 1, Message: f.Message}
+			text.Findings = append(text.Findings, entries[at])
+		default:
+			entry.Count++
+			entry.Message = min(entry.Message, f.Message) // whatever their order
+		}
+	}
+	for _, entry := range text.Findings {
+		if entry.Count == 1 {
+			entry.Count = 0 // goes without saying
+		}
+	}
+	slices.SortFunc(text.Findings, func(a, b *accepted) int { return a.compare(b.place) })
+	var content bytes.Buffer
+	content.WriteString(baselineComment)
+	encoder := yaml.NewEncoder(&content)
+	encoder.CompactSeqIndent()
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(text), encoder.Close()); err != nil {
+		return err
+	}
+	_, err := content.WriteTo(out)
+	return err
+}
+
+// ParseBaseline reads a baseline. The file is the name to tell of it.
+func ParseBaseline(file string, content []byte) (*Baseline, error) {
+	var text baselineText
+	if err := text.parse(content); err != nil {
+		return nil, fmt.Errorf("%s: %s", file, printable.Line(err.Error()))
+	}
+	return &Baseline{file: file, entries: text.Findings}, nil
+}
+
+// parse looks at the version first: of another one, nothing else can be known.
+func (t *baselineText) parse(content []byte) error {
+	var head baselineHead
+	if err := yaml.NewDecoder(bytes.NewReader(content)).Decode(&head); err != nil && !errors.Is(err, io.EOF) {
+		return errors.New(explain(err))
+	}
+	if head.Version.IsZero() {
+		return fmt.Errorf(`this is no baseline: it says no "version: %d"`, BaselineVersion)
+	}
+	if head.Version.Value != fmt.Sprint(BaselineVersion) {
+		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it anew", cmp.Or(head.Version.Value, "?"), BaselineVersion)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(content))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(t); err != nil {
+		return errors.New(explain(err))
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New(`there must be one document only: drop what comes behind "---"`)
+	}
+	if slices.Contains(t.Findings, nil) {
+		return errors.New("findings has an empty entry: write a file and a rule, or drop it")
+	}
+	return nil
+}
+
+// acceptedKeys are what an entry may say.
+var acceptedKeys = []string{"file", "in", "rule", "object", "count", "message"}
+
+// UnmarshalYAML keeps the line, to tell of an entry that accepts nothing any more.
+func (a *accepted) UnmarshalYAML(node *yaml.Node) error {
+	type plain accepted // without this method
+	hasCount := false
+	for at := 0; at+1 < len(node.Content); at += 2 {
+		key := node.Content[at]
+		if !slices.Contains(acceptedKeys, key.Value) {
+			return fmt.Errorf("line %d: an entry of findings has file, in, rule, object, count and message, and no %s", key.Line, key.Value)
+		}
+		hasCount = hasCount || key.Value == "count"
+	}
+	if err := node.Decode((*plain)(a)); err != nil {
+		return err
+	}
+	a.line = node.Line
+	switch {
+	case a.File == "" || a.Rule == "":
+		return fmt.Errorf("line %d: this entry accepts nothing: write its file and its rule", a.line)
+	case !slices.Contains([]Origin{InPayload, InPrevious, InRelease, InConfig}, a.In):
+		return fmt.Errorf("line %d: in is %q, and must be %s, %s or %s, or left out", a.line, a.In, InPrevious, InRelease, InConfig)
+	case hasCount && a.Count < 1:
+		return fmt.Errorf("line %d: count is %d, and must be 1 or more: drop the entry if there are none", a.line, a.Count)
+	}
+	a.Count = max(1, a.Count)
+	return nil
+}
+
+// accept sorts out what is in the baseline, and tells what of that is no longer found.
+func (r *Result) accept(baseline *Baseline, config Config) {
+	if baseline == nil {
+		return
+	}
+	left := map[*accepted]int{}
+	entries := map[place][]*accepted{}
+	for _, entry := range baseline.entries {
+		left[entry] = entry.Count
+		entries[entry.place] = append(entries[entry.place], entry)
+	}
+	found := r.Findings
+	r.Findings = []Finding{}
+	for _, f := range found {
+		same := entries[placeOf(f)]
+		n := slices.IndexFunc(same, func(entry *accepted) bool { return left[entry] > 0 })
+		if n < 0 {
+			r.Findings = append(r.Findings, f)
+			continue
+		}
+		left[same[n]]--
+		f.Suppressed = &Suppression{Reason: "known in the baseline", File: baseline.file, Line: same[n].line, In: InBaseline}
+		r.Suppressed = append(r.Suppressed, f)
+	}
+	rule, _ := FindRule("stale-baseline")
+	if severity := config.severity(rule); severity != Off {
+		for _, entry := range baseline.entries {
+			if message := entry.stale(left[entry], r.Looked); message != "" {
+				r.Findings = append(r.Findings, Finding{
+					Rule: rule.ID, Severity: severity, File: baseline.file, In: InBaseline, Line: entry.line,
+					Object: entry.Object, Message: printable.Line(message),
+				})
+			}
+		}
+	}
+	slices.SortStableFunc(r.Findings, byPlace)
+	slices.SortStableFunc(r.Suppressed, byPlace)
+}
+
+// stale says what an entry accepts without need, if so many of its findings were not
+// there. Nothing is known of a rule that has not looked.
+func (a *accepted) stale(left int, looked []string) string {
+	where := a.File
+	if a.In != InPayload {
+		where += fmt.Sprintf(" (%s)", a.In)
+	}
+	_, exists := FindRule(a.Rule)
+	switch {
+	case !exists:
+		return fmt.Sprintf("this entry accepts nothing: there is no rule %q%s", a.Rule, DidYouMean(a.Rule))
+	case left == 0 || !slices.Contains(looked, a.Rule):
+		return ""
+	case left < a.Count:
+		return fmt.Sprintf("%s finds %d of these in %s, and no longer %d: lower the count", a.Rule, a.Count-left, where, a.Count)
+	default:
+		return fmt.Sprintf("%s no longer finds this in %s: drop the entry", a.Rule, where)
+	}
+}
