@@ -87,7 +87,7 @@ Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when somethin
 	}
 	addReleaseFlags(command, &f.release)
 	addComponentFlags(command, &f.component)
-	addOutput(command, &f.format, asText, asJSON, asYAML, asSARIF)
+	addOutput(command, &f.format, asText, asJSON, asYAML, asSARIF, asJUnit, asGitHub)
 	flags := command.Flags()
 	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the release before, to look at the update too")
 	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of the release before, when it does not say it itself")
@@ -125,18 +125,25 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams Streams, isConf
 	switch f.format {
 	case asSARIF:
 		err = report.sarif().PrettyWrite(streams.Out)
+	case asJUnit:
+		err = report.junit(f.fails).write(streams.Out)
+	case asGitHub:
+		err = report.github(streams.Out, folderOf(ref) != "")
 	default:
 		err = f.format.print(streams.Out, report, func(out io.Writer) error { return report.text(out, f.suppressed) })
 	}
 	if err != nil {
 		return err
 	}
-	if f.failOn.value != "never" && slices.ContainsFunc(result.Findings, func(finding lint.Finding) bool {
-		return finding.Severity.AtLeast(lint.Severity(f.failOn.value))
-	}) {
+	if slices.ContainsFunc(result.Findings, f.fails) {
 		return exitStatus(exitFailed)
 	}
 	return nil
+}
+
+// fails says whether a finding is as bad as --fail-on.
+func (f *lintFlags) fails(finding lint.Finding) bool {
+	return f.failOn.value != "never" && finding.Severity.AtLeast(lint.Severity(f.failOn.value))
 }
 
 // read reads what is to be linted.
@@ -290,7 +297,7 @@ type lintPaths struct {
 func (p lintPaths) of(file string, in lint.Origin) string {
 	folder := p.source
 	switch in {
-	case lint.InConfig:
+	case lint.InConfig, lint.InBaseline:
 		return file
 	case lint.InPrevious:
 		folder = p.previous
@@ -336,6 +343,13 @@ func (r lintReport) text(out io.Writer, showSuppressed bool) error {
 			line(f)
 		}
 	}
+	_, err := io.WriteString(out, text.String()+r.summary())
+	return err
+}
+
+// summary is what the findings come to, and what could not be looked at.
+func (r lintReport) summary() string {
+	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"), printable.Count(r.Counts[lint.Warning], "warning"), printable.Count(r.Counts[lint.Info], "note"))
 	if len(r.Suppressed) > 0 {
 		fmt.Fprintf(&text, ", %d ignored", len(r.Suppressed))
@@ -352,6 +366,5 @@ func (r lintReport) text(out io.Writer, showSuppressed bool) error {
 	for _, need := range needs {
 		fmt.Fprintf(&text, "not looked at without %s: %s\n", need, strings.Join(skipped[need], ", "))
 	}
-	_, err := io.WriteString(out, text.String())
-	return err
+	return text.String()
 }

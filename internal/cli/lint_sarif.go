@@ -57,7 +57,7 @@ func sarifResult(f lint.Finding, rule int) *sarif.Result {
 		WithPartialFingerprints(map[string]string{"finding/v1": f.Rule + "|" + f.Object + "|" + f.File})
 	if f.Suppressed != nil {
 		kind := "inSource"
-		if f.Suppressed.In == lint.InConfig {
+		if f.Suppressed.In == lint.InConfig || f.Suppressed.In == lint.InBaseline {
 			kind = "external"
 		}
 		result.AddSuppression(sarif.NewSuppression().WithKind(kind).

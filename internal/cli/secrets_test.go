@@ -70,6 +70,7 @@ func TestNoCommandTellsASecret(t *testing.T) {
 		{"plan", old, next, "--all"}, {"plan", old, next, "-o", "json"}, {"plan", old, next, "-o", "yaml"}, {"plan", old, next, "-o", "markdown"},
 		{"plan", next, old}, {"plan", next, old, "-o", "markdown"},
 		{"lint", next, "--previous", old}, {"lint", next, "--previous", old, "-o", "json"}, {"lint", next, "--previous", old, "-o", "sarif"},
+		{"lint", next, "--previous", old, "-o", "junit"}, {"lint", next, "--previous", old, "-o", "github"}, {"lint", broken, "-o", "junit"}, {"lint", broken, "-o", "github"},
 		{"render", broken}, {"graph", broken}, {"plan", broken, next}, {"lint", broken}, {"lint", broken, "-o", "sarif"}, {"lint", next, "--previous", broken},
 	} {
 		var out, problems bytes.Buffer
