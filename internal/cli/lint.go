@@ -35,6 +35,7 @@ type lintFlags struct {
 	previous        string
 	previousVersion string
 	config          string
+	baseline        baselineFlags
 	kubernetes      string
 	failOn          choice
 	off             []string
@@ -63,6 +64,8 @@ causes in others. Without --previous, RELEASE is the release before.
 What is known to be all right is said in a comment of the manifest,
   # runlevel:ignore RULE the reason
 or in the configuration, ` + lintConfigFile + ` of the working directory or --config FILE.
+What is to be mended later is accepted by a baseline: --baseline FILE --write-baseline
+writes what is found today, and with --baseline FILE only what is new counts.
 
 Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when something is,
 2 when the release before can't be read, or the command is called wrongly.
@@ -77,6 +80,10 @@ Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when somethin
   # For a code host that shows findings beside the change
   runlevel lint ./release -o sarif > runlevel.sarif
 
+  # Begin with a release that has findings, and see to it that there are no more
+  runlevel lint ./release --baseline .runlevel-baseline --write-baseline
+  runlevel lint ./release --baseline .runlevel-baseline
+
   # What does this rule want?
   runlevel explain stale-delete`,
 		Args:              cobra.ExactArgs(1),
@@ -88,6 +95,7 @@ Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when somethin
 	addReleaseFlags(command, &f.release)
 	addComponentFlags(command, &f.component)
 	addOutput(command, &f.format, asText, asJSON, asYAML, asSARIF, asJUnit, asGitHub)
+	addBaselineFlags(command, &f.baseline)
 	flags := command.Flags()
 	flags.StringVar(&f.previous, "previous", "", "the SOURCE of the release before, to look at the update too")
 	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of the release before, when it does not say it itself")
@@ -121,6 +129,9 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams Streams, isConf
 	if err != nil {
 		return err
 	}
+	if f.baseline.write {
+		return f.baseline.save(result, streams.Out)
+	}
 	report := newLintReport(result, paths)
 	switch f.format {
 	case asSARIF:
@@ -152,6 +163,9 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer, is
 		return input, paths, err
 	}
 	if input.Config, err = f.readConfig(isConfigured); err != nil {
+		return input, paths, err
+	}
+	if input.Baseline, err = f.baseline.read(f.format); err != nil {
 		return input, paths, err
 	}
 	if input.Config.IsAhead() {

@@ -62,6 +62,9 @@ func TestNoCommandTellsASecret(t *testing.T) {
 			write(t, filepath.Join(folder, name), text)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(folder, "written"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	old, next, broken := filepath.Join(folder, "old"), filepath.Join(folder, "new"), filepath.Join(folder, "bad")
 	for _, args := range [][]string{
 		{"render", next}, {"render", next, "-o", "json"}, {"render", next, "--explain"}, {"render", next, "--only-excluded"},
@@ -71,6 +74,8 @@ func TestNoCommandTellsASecret(t *testing.T) {
 		{"plan", next, old}, {"plan", next, old, "-o", "markdown"},
 		{"lint", next, "--previous", old}, {"lint", next, "--previous", old, "-o", "json"}, {"lint", next, "--previous", old, "-o", "sarif"},
 		{"lint", next, "--previous", old, "-o", "junit"}, {"lint", next, "--previous", old, "-o", "github"}, {"lint", broken, "-o", "junit"}, {"lint", broken, "-o", "github"},
+		{"lint", next, "--previous", old, "--baseline", filepath.Join(folder, "written", "good"), "--write-baseline"},
+		{"lint", broken, "--baseline", filepath.Join(folder, "written", "bad"), "--write-baseline"},
 		{"render", broken}, {"graph", broken}, {"plan", broken, next}, {"lint", broken}, {"lint", broken, "-o", "sarif"}, {"lint", next, "--previous", broken},
 	} {
 		var out, problems bytes.Buffer
@@ -81,11 +86,15 @@ func TestNoCommandTellsASecret(t *testing.T) {
 			tellsNothing(t, args, said)
 		}
 	}
-	rendered, err := filepath.Glob(filepath.Join(folder, "rendered", "*"))
-	if err != nil || len(rendered) == 0 {
-		t.Fatal("nothing was rendered", err)
+	var files []string
+	for _, name := range []string{"rendered", "written"} {
+		found, err := filepath.Glob(filepath.Join(folder, name, "*"))
+		if err != nil || len(found) == 0 {
+			t.Fatal("nothing was "+name, err)
+		}
+		files = append(files, found...)
 	}
-	for _, file := range rendered {
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// baselineFlags say which file accepts what is found today.
+type baselineFlags struct {
+	file  string
+	write bool
+}
+
+// addBaselineFlags adds them to a command. What file is meant is completed by the shell.
+func addBaselineFlags(command *cobra.Command, f *baselineFlags) {
+	command.Flags().StringVar(&f.file, "baseline", "", "the file of findings that are accepted until they are mended, so that only new ones count")
+	command.Flags().BoolVar(&f.write, "write-baseline", false, "write that file from what is found now, instead of a report")
+}
+
+// read reads the baseline, or sees to it that it may be written. There is none to look
+// with while it is written: what it accepts already is to be in it again.
+func (f baselineFlags) read(format output) (*lint.Baseline, error) {
+	switch {
+	case f.write && f.file == "":
+		return nil, misuse{errors.New("--write-baseline is for --baseline: say which file to write, as in --baseline .runlevel-baseline")}
+	case f.write && format != asText:
+		return nil, misuse{fmt.Errorf("--write-baseline prints no report: leave out -o %s", format)}
+	case f.file == "":
+		return nil, nil
+	}
+	content, err := f.content()
+	if err != nil {
+		return nil, unreadable{err}
+	}
+	if f.write && len(content) == 0 {
+		return nil, nil
+	}
+	baseline, err := lint.ParseBaseline(f.file, content)
+	if err != nil && f.write {
+		err = fmt.Errorf("%w; it is not written over: remove it first, if it may go", err)
+	}
+	if err != nil {
+		return nil, unreadable{err}
+	}
+	if f.write {
+		return nil, nil
+	}
+	return baseline, nil
+}
+
+// content is what is in the file. It need not be there to be written.
+func (f baselineFlags) content() ([]byte, error) {
+	if info, err := os.Stat(f.file); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("--baseline %s: this is a folder: name a file", f.file)
+	}
+	content, err := os.ReadFile(f.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if f.write {
+			return nil, nil
+		}
+		err = fmt.Errorf("--baseline %s: there is no such file: --write-baseline writes it", f.file)
+	}
+	return content, err
+}
+
+// save writes the baseline of what was found, and says how much that is.
+func (f baselineFlags) save(result *lint.Result, out io.Writer) error {
+	if err := replaceFile(f.file, func(file io.Writer) error { return lint.WriteBaseline(file, result.Findings) }); err != nil {
+		return fmt.Errorf("--write-baseline: %w", err)
+	}
+	report := newLintReport(result, lintPaths{})
+	_, err := fmt.Fprintf(out, "%s accepts %s:\n%s", f.file, printable.Count(len(result.Findings), "finding"), report.summary())
+	return err
+}
+
+// replaceFile writes a file that is there as a whole, or is what it was before.
+func replaceFile(name string, write func(io.Writer) error) error {
+	draft, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(draft), draft.Chmod(0o644), draft.Close())
+	if err == nil {
+		err = os.Rename(draft.Name(), name)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(draft.Name()))
+	}
+	return err
+}
