@@ -59,8 +59,12 @@ func (f baselineFlags) read(format output) (*lint.Baseline, error) {
 
 // content is what is in the file. It need not be there to be written.
 func (f baselineFlags) content() ([]byte, error) {
-	if info, err := os.Stat(f.file); err == nil && info.IsDir() {
+	info, err := os.Stat(f.file)
+	switch {
+	case err == nil && info.IsDir():
 		return nil, fmt.Errorf("--baseline %s: this is a folder: name a file", f.file)
+	case err == nil && f.write && !info.Mode().IsRegular(): // /dev/null would be gone
+		return nil, fmt.Errorf("--baseline %s: this is no file that can be written anew: name another", f.file)
 	}
 	content, err := os.ReadFile(f.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,8 +86,12 @@ func (f baselineFlags) save(result *lint.Result, out io.Writer) error {
 	return err
 }
 
-// replaceFile writes a file that is there as a whole, or is what it was before.
+// replaceFile writes a file that is there as a whole, or is what it was before. A link
+// stays one.
 func replaceFile(name string, write func(io.Writer) error) error {
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
 	draft, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-")
 	if err != nil {
 		return err

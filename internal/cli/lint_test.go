@@ -117,12 +117,12 @@ func lintJUnit(t *testing.T, args []string) []byte {
 // ends where it should.
 func TestGitHubCommands(t *testing.T) {
 	t.Chdir(t.TempDir())
-	write(t, "odd/0000_50_web_01 a:b,c%d\n::error::e.yaml", "apiVersion: v1\nkind: ConfigMap\n")
+	write(t, "odd/0000_50_web_01 a:b,c%d\n::error::e.yaml", "apiVersion: v1\nkind: \"Config\\eMap\"\n")
 	write(t, "odd/0000_50_web_02.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"100%25\\n::warning::x\"}\n")
 	var out, problems bytes.Buffer
 	cli.Run(context.Background(), []string{"lint", "odd", "-o", "github"}, cli.Streams{Out: &out, Err: &problems})
 	commands := []string{
-		`::error file=odd/0000_50_web_01 a%3Ab%2Cc%25d%0A%3A%3Aerror%3A%3Ae.yaml,line=1,col=1,title=not-a-manifest::ConfigMap: metadata.name is missing`,
+		`::error file=odd/0000_50_web_01 a%3Ab%2Cc%25d%0A%3A%3Aerror%3A%3Ae.yaml,line=1,col=1,title=not-a-manifest::Config\x1bMap: metadata.name is missing`,
 		`::error file=odd/0000_50_web_02.yaml,line=3,col=1,title=no-namespace::ConfigMap 100%2525\n::warning::x: ConfigMap is a namespaced kind, and this one says no namespace: write metadata.namespace`,
 	}
 	want := strings.Join(commands, "\n") + "\n2 errors, 0 warnings, 0 notes\nnot looked at"
