@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// read reads what is to be linted.
+func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer, isConfigured bool) (input lint.Input, paths lintPaths, err error) {
+	if err := f.check(); err != nil {
+		return input, paths, err
+	}
+	if input.Config, err = f.readConfig(isConfigured); err != nil {
+		return input, paths, err
+	}
+	if input.Baseline, err = f.baseline.read(f.format); err != nil {
+		return input, paths, err
+	}
+	if input.Config.IsAhead() {
+		warn(progress, []string{"Kubernetes " + input.Config.KubernetesVersion + " is newer than any that is known here: kinds that seem unknown may be in it, and are let pass"})
+	}
+	f.release.keepText = true
+	paths = lintPaths{source: folderOf(ref), previous: folderOf(f.previous)}
+	if f.component.into != "" {
+		if err = f.place(ctx, ref, progress, &input); err != nil {
+			return input, paths, err
+		}
+		paths.release, paths.previous = folderOf(f.component.into), folderOf(cmp.Or(f.previous, f.component.into))
+	} else if input.Payload, input.Problems, err = f.release.parse(ctx, ref, progress); err != nil {
+		return input, paths, err
+	}
+	if f.previous != "" {
+		if input.Previous, err = f.readPrevious(ctx, progress); err != nil {
+			return input, paths, err
+		}
+		warn(progress, mistaken(cmp.Or(f.component.into, ref), f.previous, input.Previous, input.Payload))
+	}
+	warn(progress, f.release.idle(input.Payload))
+	return input, paths, nil
+}
+
+// check says what of the flags can't be meant.
+func (f *lintFlags) check() error {
+	if f.previousVersion != "" && f.previous == "" && f.component.into == "" {
+		return misuse{errors.New("--previous-version is for --previous")}
+	}
+	if err := checkVersion("previous-version", f.previousVersion); err != nil {
+		return err
+	}
+	return f.component.check(&f.release)
+}
+
+// place puts a component into a release, which is the release before as well, unless
+// another one is.
+func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) error {
+	before := f.previousVersion
+	if f.previous != "" {
+		before = f.release.version
+	}
+	p, err := f.component.place(ctx, ref, &f.release, before, progress)
+	if err != nil {
+		return err
+	}
+	input.Payload, input.Problems, input.Previous, input.Change = p.after, p.afterProblems, p.before, p.change()
+	return nil
+}
+
+// readPrevious reads the release before, which must be in order: else what is missing
+// from it would seem to be new.
+func (f *lintFlags) readPrevious(ctx context.Context, progress io.Writer) (*payload.Payload, error) {
+	before := f.release
+	before.version, before.image, before.imagesFrom, before.updatingFrom = f.previousVersion, "", "", ""
+	read, problems, err := before.parse(ctx, f.previous, progress)
+	if err != nil {
+		return nil, err
+	}
+	if err := payload.Refuse(tolerated(problems, payload.Duplicate)); err != nil {
+		return nil, refused("--previous "+f.previous, err)
+	}
+	return read, nil
+}
+
+// mistaken are warnings about two releases that are hardly those that were meant.
+func mistaken(ref, previousRef string, previous, next *payload.Payload) []string {
+	if previous.Hash == next.Hash {
+		return []string{fmt.Sprintf("%s and %s hold the same manifests: there is nothing to update", previousRef, ref)}
+	}
+	from, err := version.ParseSemantic(previous.Version)
+	if err != nil {
+		return nil
+	}
+	to, err := version.ParseSemantic(next.Version)
+	if err == nil && to.LessThan(from) {
+		return []string{fmt.Sprintf("%s is %s, which is older than %s of %s: are they swapped?", ref, next.Version, previous.Version, previousRef)}
+	}
+	return nil
+}
+
+// readConfig reads the configuration, and what flags say instead of it.
+func (f *lintFlags) readConfig(isConfigured bool) (lint.Config, error) {
+	file := f.config
+	if !isConfigured {
+		file = lintConfigFile
+	}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && !isConfigured {
+		err = nil
+	}
+	if err != nil {
+		return lint.Config{}, unreadable{err}
+	}
+	config, err := lint.ParseConfig(file, text)
+	if err != nil {
+		return config, unreadable{err}
+	}
+	if config.Severities == nil {
+		config.Severities = map[string]lint.Severity{}
+	}
+	for _, id := range f.off {
+		if !slices.Contains(ruleIDs(), id) {
+			return config, misuse{fmt.Errorf("--off: there is no rule %q: \"runlevel explain\" lists them", id)}
+		}
+		config.Severities[id] = lint.Off
+	}
+	if f.kubernetes != "" {
+		if _, err := version.ParseGeneric(f.kubernetes); err != nil {
+			return config, misuse{fmt.Errorf("--kubernetes-version: %q is not a version such as 1.34", f.kubernetes)}
+		}
+		config.KubernetesVersion = f.kubernetes
+	}
+	return config, nil
+}

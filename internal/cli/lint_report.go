@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// folderOf is the folder that a release is in: findings in it can be named by paths
+// that lead there. It is "" for what is no folder of manifests.
+func folderOf(ref string) string {
+	info, err := os.Stat(ref)
+	if err != nil || !info.IsDir() {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(ref, "oci-layout")); err == nil {
+		return ""
+	}
+	return ref
+}
+
+// A lintReport is a result to print.
+type lintReport struct {
+	lint.Result
+	Counts map[lint.Severity]int `json:"counts"`
+}
+
+// lintPaths say where files of payloads are on disk: folders are "" for what is none.
+type lintPaths struct {
+	source, release, previous string
+}
+
+// of is the path of a file.
+func (p lintPaths) of(file string, in lint.Origin) string {
+	folder := p.source
+	switch in {
+	case lint.InConfig, lint.InBaseline:
+		return file
+	case lint.InPrevious:
+		folder = p.previous
+	case lint.InRelease:
+		folder = p.release
+	}
+	return filepath.ToSlash(filepath.Join(folder, file))
+}
+
+// newLintReport makes paths of the files of folders.
+func newLintReport(result *lint.Result, paths lintPaths) lintReport {
+	report := lintReport{Result: *result, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
+	for _, findings := range [][]lint.Finding{result.Findings, result.Suppressed} {
+		for i := range findings {
+			f := &findings[i]
+			f.File = paths.of(f.File, f.In)
+			if f.Suppressed != nil {
+				f.Suppressed.File = paths.of(f.Suppressed.File, f.Suppressed.In)
+			}
+		}
+	}
+	for _, f := range result.Findings {
+		report.Counts[f.Severity]++
+	}
+	return report
+}
+
+// text writes a line for each finding, and what they come to.
+func (r lintReport) text(out io.Writer, showSuppressed bool) error {
+	var text strings.Builder
+	line := func(f lint.Finding) {
+		text.WriteString(f.String())
+		if f.Suppressed != nil {
+			fmt.Fprintf(&text, " (ignored by %s:%d: %s)", f.Suppressed.File, f.Suppressed.Line, printable.Line(f.Suppressed.Reason))
+		}
+		text.WriteString("\n")
+	}
+	for _, f := range r.Findings {
+		line(f)
+	}
+	if showSuppressed {
+		for _, f := range r.Suppressed {
+			line(f)
+		}
+	}
+	_, err := io.WriteString(out, text.String()+r.summary())
+	return err
+}
+
+// summary is what the findings come to, and what could not be looked at.
+func (r lintReport) summary() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s, %s, %s", printable.Count(r.Counts[lint.Error], "error"), printable.Count(r.Counts[lint.Warning], "warning"), printable.Count(r.Counts[lint.Info], "note"))
+	if len(r.Suppressed) > 0 {
+		fmt.Fprintf(&text, ", %d ignored", len(r.Suppressed))
+	}
+	text.WriteString("\n")
+	var needs []string
+	skipped := map[string][]string{}
+	for _, s := range r.Skipped {
+		if skipped[s.Needs] == nil {
+			needs = append(needs, s.Needs)
+		}
+		skipped[s.Needs] = append(skipped[s.Needs], s.Rule)
+	}
+	for _, need := range needs {
+		fmt.Fprintf(&text, "not looked at without %s: %s\n", need, strings.Join(skipped[need], ", "))
+	}
+	return text.String()
+}
