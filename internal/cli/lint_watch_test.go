@@ -196,8 +196,9 @@ func TestWatching(t *testing.T) {
 // TestWatchingNothing fails as looking once does.
 func TestWatchingNothing(t *testing.T) {
 	t.Chdir(t.TempDir())
-	streams := Streams{Out: io.Discard, Err: io.Discard}
-	err := watchLint(t.Context(), streams, lintWatch{paths: []string{"release"}, now: everySecond(), look: lookAt("release")})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	err := watchLint(ctx, Streams{Out: io.Discard, Err: io.Discard}, lintWatch{paths: []string{"release"}, now: everySecond(), look: lookAt("release")})
 	if err == nil || !strings.Contains(err.Error(), "release") {
 		t.Errorf("watching a folder that is not there ends with %v", err)
 	}
