@@ -30,6 +30,10 @@ type lintFlags struct {
 	failOn          choice
 	off             []string
 	suppressed      bool
+	watch           choice
+
+	isConfigured bool         // --config is set
+	memory       *lint.Memory // of those who look again and again
 }
 
 const lintHelp = `Look at the manifests of a release with rules: what can't be read, deletes that
@@ -58,7 +62,7 @@ Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when somethin
 ` + sourceHelp
 
 func newLint(streams Streams) *cobra.Command {
-	f := lintFlags{failOn: choice{value: string(lint.Error), allowed: []string{string(lint.Error), string(lint.Warning), string(lint.Info), "never"}}}
+	f := lintFlags{watch: choice{allowed: []string{watchChanges, watchAll}}, failOn: choice{value: string(lint.Error), allowed: []string{string(lint.Error), string(lint.Warning), string(lint.Info), "never"}}}
 	command := &cobra.Command{
 		Use:   "lint SOURCE",
 		Short: "Say what will go wrong with a release, before there is one",
@@ -81,7 +85,11 @@ func newLint(streams Streams) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSource,
 		RunE: func(command *cobra.Command, args []string) error {
-			return f.run(command.Context(), args[0], streams, command.Flags().Changed("config"))
+			f.isConfigured = command.Flags().Changed("config")
+			if f.watch.value != "" {
+				return f.watchSource(command.Context(), args[0], streams)
+			}
+			return f.run(command.Context(), args[0], streams)
 		},
 	}
 	addReleaseFlags(command, &f.release)
@@ -96,6 +104,8 @@ func newLint(streams Streams) *cobra.Command {
 	flags.StringSliceVar(&f.off, "off", nil, "rules that are not to look")
 	flags.BoolVar(&f.suppressed, "show-ignored", false, "list what is ignored, too, with the reasons (in text)")
 	addChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never")
+	addChoice(command, &f.watch, "watch", "look again when a file changes, and print what has changed; all prints all findings each time, for editors")
+	flags.Lookup("watch").NoOptDefVal = watchChanges
 	_ = command.RegisterFlagCompletionFunc("previous", completeSource)
 	for _, name := range []string{"kubernetes-version", "previous-version"} {
 		_ = command.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
@@ -112,19 +122,28 @@ func ruleIDs() []string {
 	return ids
 }
 
-func (f *lintFlags) run(ctx context.Context, ref string, streams Streams, isConfigured bool) error {
-	input, paths, err := f.read(ctx, ref, streams.Err, isConfigured)
+// look reads what is to be linted, and lints it. The report has paths of files that the
+// result calls by their names in a release.
+func (f *lintFlags) look(ctx context.Context, ref string, progress io.Writer) (*lint.Result, lintReport, error) {
+	input, paths, err := f.read(ctx, ref, progress)
 	if err != nil {
-		return err
+		return nil, lintReport{}, err
 	}
 	result, err := lint.Run(ctx, input)
+	if err != nil {
+		return nil, lintReport{}, err
+	}
+	return result, newLintReport(result, paths), nil
+}
+
+func (f *lintFlags) run(ctx context.Context, ref string, streams Streams) error {
+	result, report, err := f.look(ctx, ref, streams.Err)
 	if err != nil {
 		return err
 	}
 	if f.baseline.write {
 		return f.baseline.save(result, streams.Out)
 	}
-	report := newLintReport(result, paths)
 	switch f.format {
 	case asSARIF:
 		err = report.sarif().PrettyWrite(streams.Out)

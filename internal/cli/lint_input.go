@@ -17,11 +17,11 @@ import (
 )
 
 // read reads what is to be linted.
-func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer, isConfigured bool) (input lint.Input, paths lintPaths, err error) {
+func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (input lint.Input, paths lintPaths, err error) {
 	if err := f.check(); err != nil {
 		return input, paths, err
 	}
-	if input.Config, err = f.readConfig(isConfigured); err != nil {
+	if input.Config, err = f.readConfig(); err != nil {
 		return input, paths, err
 	}
 	if input.Baseline, err = f.baseline.read(f.format); err != nil {
@@ -31,6 +31,7 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer, is
 		warn(progress, []string{"Kubernetes " + input.Config.KubernetesVersion + " is newer than any that is known here: kinds that seem unknown may be in it, and are let pass"})
 	}
 	f.release.keepText = true
+	input.Memory = f.memory
 	paths = lintPaths{source: folderOf(ref), previous: folderOf(f.previous)}
 	if f.component.into != "" {
 		if err = f.place(ctx, ref, progress, &input); err != nil {
@@ -108,13 +109,13 @@ func mistaken(ref, previousRef string, previous, next *payload.Payload) []string
 }
 
 // readConfig reads the configuration, and what flags say instead of it.
-func (f *lintFlags) readConfig(isConfigured bool) (lint.Config, error) {
+func (f *lintFlags) readConfig() (lint.Config, error) {
 	file := f.config
-	if !isConfigured {
+	if !f.isConfigured {
 		file = lintConfigFile
 	}
 	text, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) && !isConfigured {
+	if errors.Is(err, fs.ErrNotExist) && !f.isConfigured {
 		err = nil
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/lint"
@@ -52,12 +53,15 @@ func (p lintPaths) of(file string, in lint.Origin) string {
 // newLintReport makes paths of the files of folders.
 func newLintReport(result *lint.Result, paths lintPaths) lintReport {
 	report := lintReport{Result: *result, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
-	for _, findings := range [][]lint.Finding{result.Findings, result.Suppressed} {
-		for i := range findings {
-			f := &findings[i]
+	for _, findings := range []*[]lint.Finding{&report.Findings, &report.Suppressed} {
+		*findings = slices.Clone(*findings)
+		for i := range *findings {
+			f := &(*findings)[i]
 			f.File = paths.of(f.File, f.In)
 			if f.Suppressed != nil {
-				f.Suppressed.File = paths.of(f.Suppressed.File, f.Suppressed.In)
+				why := *f.Suppressed
+				why.File = paths.of(why.File, why.In)
+				f.Suppressed = &why
 			}
 		}
 	}

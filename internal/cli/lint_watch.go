@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,40 @@ import (
 	"github.com/runlevel/runlevel/pkg/lint"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
+
+// What --watch prints.
+const (
+	watchChanges = "changes"
+	watchAll     = "all"
+)
+
+// watchSource lints what is on disk again and again.
+func (f *lintFlags) watchSource(ctx context.Context, ref string, streams Streams) error {
+	if _, err := os.Stat(ref); err != nil {
+		return misuse{fmt.Errorf("--watch is for what is on disk, and %s is not", ref)}
+	}
+	if f.baseline.write || f.format != asText {
+		return misuse{errors.New("--watch prints text, and nothing else: leave out --write-baseline and --output")}
+	}
+	f.release.earlier, f.memory = newEarlier(), &lint.Memory{}
+	w := lintWatch{all: f.watch.value == watchAll, suppressed: f.suppressed, now: time.Now}
+	config := lintConfigFile
+	if f.isConfigured {
+		config = f.config
+	}
+	for _, path := range []string{ref, config, f.baseline.file, f.previous, f.component.into} {
+		if _, err := os.Stat(path); path == config || path == f.baseline.file && path != "" || err == nil {
+			w.paths = append(w.paths, path)
+		}
+	}
+	progress := streams.Err
+	w.look = func(ctx context.Context) (lintReport, error) {
+		_, report, err := f.look(ctx, ref, progress)
+		progress = io.Discard // it would say the same again and again
+		return report, err
+	}
+	return watchLint(ctx, streams, w)
+}
 
 // A lintWatch is a lint that is done again and again.
 type lintWatch struct {
@@ -146,10 +181,9 @@ func summary(added, gone int, counts map[lint.Severity]int) string {
 
 // An identity is what makes a finding the same as one of the time before.
 type identity struct {
-	rule, file, object, message string
-	in                          lint.Origin
-	severity                    lint.Severity
-	line, column                int
+	lint.Fault
+	severity     lint.Severity
+	line, column int
 }
 
 // changes says which findings are new, and which are gone. One that has moved is the
@@ -157,7 +191,7 @@ type identity struct {
 // more or less severe is new, and the old one is not gone.
 func changes(before, after []lint.Finding) (added, gone []lint.Finding) {
 	inPlace := func(f lint.Finding) identity {
-		return identity{f.Rule, f.File, f.Object, f.Message, f.In, f.Severity, f.Line, f.Column}
+		return identity{f.Fault(), f.Severity, f.Line, f.Column}
 	}
 	anywhere := func(f lint.Finding) identity {
 		f.Line, f.Column = 0, 0

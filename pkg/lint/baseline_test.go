@@ -148,7 +148,7 @@ func TestBaselinesThatAreRefused(t *testing.T) {
 		entry("{file: a, rule: b, line: 1}"):         "b: line 3: an entry of findings has file, in, rule, object, count and message, and no line",
 		entry("{file: a, rule: b, count: many}"):     "b: line 3: this must be a number",
 		entry("{file: a, rule: b, count: 0}"):        "b: line 3: count is 0, and must be 1 or more: drop the entry if there are none",
-		entry("{file: a, rule: b, in: baseline}"):    `b: line 3: in is "baseline", and must be previous or config, or left out`,
+		entry("{file: a, rule: b, in: baseline}"):    `b: line 3: in is "baseline", and must be previous, release or config, or left out`,
 		entry("{file: [a], rule: b}"):                "b: line 3: this must be a text",
 		entry("{file: a, rule: b}\n  colour: green"): "b: line 3: did not find expected key",
 	} {

@@ -47,17 +47,17 @@ func (c *Change) only(ctx context.Context, input Input, after *Result) error {
 	if err != nil {
 		return err
 	}
-	known := map[fault]int{}
+	known := map[Fault]int{}
 	for _, findings := range [][]Finding{before.Findings, before.Suppressed} {
 		for _, f := range findings {
-			known[faultOf(f)]++
+			known[f.Fault()]++
 		}
 	}
 	isOthers := func(f Finding) bool {
 		if f.In == InConfig || c.isOwn(f.File, f.In) {
 			return false
 		}
-		what := faultOf(f)
+		what := f.Fault()
 		known[what]--
 		return known[what] >= 0
 	}
@@ -87,8 +87,8 @@ func (c *Change) place(f *Finding) {
 	}
 }
 
-// A fault is a finding, wherever in its file it stands.
-type fault struct {
+// A Fault is a finding, wherever in its file it stands, and however bad it is.
+type Fault struct {
 	rule, file, object, message string
 	in                          Origin
 }
@@ -97,6 +97,7 @@ type fault struct {
 // somebody writes a comment above.
 var lineInMessage = regexp.MustCompile(`:\d+`)
 
-func faultOf(f Finding) fault {
-	return fault{f.Rule, f.File, f.Object, lineInMessage.ReplaceAllString(f.Message, ""), f.In}
+// Fault is what is found.
+func (f Finding) Fault() Fault {
+	return Fault{f.Rule, f.File, f.Object, lineInMessage.ReplaceAllString(f.Message, ""), f.In}
 }
