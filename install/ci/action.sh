@@ -1,0 +1,185 @@
+#!/usr/bin/env bash
+# The steps of action.yml: "action.sh key", "action.sh build" and "action.sh lint".
+#
+# What the author of a workflow, or of a pull request, can choose comes in variables and
+# is never part of a command's text: neither a quote nor $(...) in it means anything.
+# It runs with macOS' bash, 3.2, where an empty array counts as a variable that is not set.
+set -euo pipefail
+
+main() {
+  local key folder
+  key=$(source_key)
+  folder=$RUNNER_TEMP/$key
+  runlevel=$folder/runlevel
+  case ${1-} in
+  key)
+    output key "$key"
+    output folder "$folder"
+    ;;
+  build) build ;;
+  lint) lint ;;
+  *) refuse "action.sh: use key, build or lint" ;;
+  esac
+}
+
+# source_key tells one runlevel from another by the files it is built from. A runner has
+# nothing else to go by: an action comes to it as files, without a repository.
+source_key() {
+  local files
+  cd "$GITHUB_ACTION_PATH" || exit 2
+  files=$(find cmd examples internal pkg go.mod go.sum -type f | LC_ALL=C sort)
+  printf 'runlevel-%s-%s-' "$(uname -s)" "$(uname -m)"
+  {
+    printf '%s\n' "$files"
+    printf '%s\n' "$files" | git hash-object --no-filters --stdin-paths
+  } | git hash-object --no-filters --stdin
+}
+
+# build needs any Go since 1.21: it gets itself the one that go.mod asks for, whatever the
+# job has set up for its own code. Git is not asked which commit this is: in a container,
+# the files may be another user's, and git would refuse to say.
+build() {
+  if [ -x "$runlevel" ]; then
+    return
+  fi
+  command -v go >/dev/null || refuse "runlevel is built with Go, and there is none: put a step with actions/setup-go before this one"
+  cd "$GITHUB_ACTION_PATH"
+  GOTOOLCHAIN=auto GOWORK=off go build -mod=readonly -buildvcs=false -o "$runlevel" ./cmd/runlevel
+}
+
+# lint ends with lint's own exit code: 1 for findings, 2 for what can't be done.
+lint() {
+  local code=0 errors warnings
+  cd "$GITHUB_WORKSPACE"
+  work=$(mktemp -d "$RUNNER_TEMP/runlevel.XXXXXXXXXX")
+  read_inputs
+  "${lint[@]}" -o github -- "$manifests" >"$work/findings" 2>"$work/said" || code=$?
+  cat "$work/findings"
+  repeat_said
+  if [ "$code" -gt 1 ]; then
+    summary "**runlevel lint** could not look. The log of this step says why."
+    refuse "runlevel lint could not look; the log says why"
+  fi
+  errors=$(count error)
+  warnings=$(count warning)
+  output errors "$errors"
+  output warnings "$warnings"
+  summary "**runlevel lint**: errors: $errors, warnings: $warnings"
+  write_sarif
+  write_plan
+  exit "$code"
+}
+
+# read_inputs makes command lines of the inputs. A value stands behind its flag and "=",
+# and what is no flag behind "--": nothing is taken for a flag that is not meant as one.
+read_inputs() {
+  manifests=${INPUT_MANIFESTS:-manifests}
+  case ${INPUT_PLAN:-false} in
+  true) [ -n "${INPUT_INTO-}${INPUT_PREVIOUS-}" ] || refuse "input plan: there is nothing to compare with: set into or previous, too" ;;
+  false) ;;
+  *) refuse "input plan: write true or false" ;;
+  esac
+  lint=("$runlevel" lint)
+  plan=("$runlevel" plan -o markdown)
+  split filters "${INPUT_FILTERS-}"
+  lint+=(${words[@]+"${words[@]}"})
+  plan+=(${words[@]+"${words[@]}"})
+  split args "${INPUT_ARGS-}"
+  lint+=(${words[@]+"${words[@]}"})
+  if [ -n "${INPUT_COMPONENT-}" ]; then
+    lint+=("--component=$INPUT_COMPONENT")
+    plan+=("--component=$INPUT_COMPONENT")
+  fi
+  add_flag into "${INPUT_INTO-}"
+  add_flag previous "${INPUT_PREVIOUS-}"
+  add_flag baseline "${INPUT_BASELINE-}"
+  add_flag config "${INPUT_CONFIG-}"
+  add_flag fail-on "${INPUT_FAIL_ON-}"
+  if [ -n "${INPUT_INTO-}" ]; then
+    plan+=("--into=$INPUT_INTO" -- "$manifests")
+  else
+    plan+=(-- "${INPUT_PREVIOUS-}" "$manifests")
+  fi
+}
+
+add_flag() {
+  if [ -n "$2" ]; then
+    lint+=("--$1=$2")
+  fi
+}
+
+# split sets words to those of an input's value. Quotes keep blanks together, as in a
+# shell, and that is all of a shell there is: xargs knows no other.
+split() {
+  local word
+  words=()
+  if [ -z "${2//[[:space:]]/}" ]; then
+    return
+  fi
+  printf '%s\n' "$2" | xargs printf '%s\0' >"$work/words" || refuse "input $1: a quote is not closed"
+  while IFS= read -r -d '' word; do
+    words+=("$word")
+  done <"$work/words"
+}
+
+# count says how many annotations of a kind there are. The code host shows ten of each.
+count() {
+  grep -c "^::$1[ :]" "$work/findings" || true
+}
+
+write_sarif() {
+  local code=0
+  if [ -z "${INPUT_SARIF_FILE-}" ]; then
+    return
+  fi
+  mkdir -p -- "$(dirname -- "$INPUT_SARIF_FILE")"
+  "${lint[@]}" -o sarif -- "$manifests" >"$INPUT_SARIF_FILE" 2>"$work/said" || code=$?
+  if [ "$code" -gt 1 ]; then
+    repeat_said
+    refuse "input sarif-file: it could not be written; the log says why"
+  fi
+  output sarif "$INPUT_SARIF_FILE"
+}
+
+# write_plan puts the plan into the summary. It never has more than 60,000 characters, and
+# a summary may have a mebibyte. A release that is broken has no plan; lint has said so.
+write_plan() {
+  if [ "${INPUT_PLAN:-false}" = false ]; then
+    return
+  fi
+  if "${plan[@]}" >"$work/plan" 2>"$work/said"; then
+    summary "$(cat "$work/plan")"
+    return
+  fi
+  repeat_said
+  summary "There is no plan. The log of this step says why."
+}
+
+# repeat_said prints what runlevel has said beside its output. Words of a pull request's
+# author may be in it, so the runner is to take no commands from it. What ends that is
+# the random part of a name, which nobody can know before.
+repeat_said() {
+  if [ -s "$work/said" ]; then
+    echo "::stop-commands::${work##*.}"
+    cat "$work/said"
+    echo "::${work##*.}::"
+  fi
+}
+
+summary() {
+  printf '%s\n\n' "$1" >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
+}
+
+# output sets an output. A value may have lines, and may not end before its mark does.
+output() {
+  local mark
+  mark=end-$(printf '%s' "$2" | git hash-object --stdin)
+  printf '%s<<%s\n%s\n%s\n' "$1" "$mark" "$2" "$mark" >>"${GITHUB_OUTPUT:-/dev/null}"
+}
+
+refuse() {
+  echo "::error title=runlevel::$1"
+  exit 2
+}
+
+main "$@"

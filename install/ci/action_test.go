@@ -1,0 +1,374 @@
+package ci_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	namespace = `apiVersion: v1
+kind: Namespace
+metadata:
+  name: web
+`
+	settings = `apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: settings
+  namespace: web
+`
+	tombstone = settings + `  annotations:
+    release.openshift.io/delete: "true"
+`
+	misspelt = settings + `  annotations:
+    release.openshift.io/deleted: "true"
+`
+)
+
+// A component with an error in it, and the release before, which has one file more.
+func webComponent() map[string]string {
+	return map[string]string{
+		"manifests/0000_10_web_00_namespace.yaml": namespace,
+		"manifests/0000_50_web_01_settings.yaml":  misspelt,
+		"before/0000_10_web_00_namespace.yaml":    namespace,
+		"before/0000_50_web_01_settings.yaml":     settings,
+		"before/0000_50_web_02_banner.yaml":       strings.ReplaceAll(settings, "settings", "banner"),
+	}
+}
+
+// TestAction is one story: the first run builds runlevel, and the others find it kept.
+func TestAction(t *testing.T) {
+	r := newRunner(t, webComponent())
+	first := r.run(t, map[string]string{"args": "--help"})
+	if want := []string{"key", "actions/cache/restore", "build", "actions/cache/save", "lint"}; !slices.Equal(first.ran, want) || first.code != 0 {
+		t.Fatalf("the first run has run %v and ended with %d, want %v\n%s", first.ran, first.code, want, first.log)
+	}
+	if !strings.Contains(first.log, "runlevel lint SOURCE") {
+		t.Fatalf("--help in args prints no help:\n%s", first.log)
+	}
+
+	t.Run("misuse", func(t *testing.T) { testMisuse(t, r) })
+	t.Run("into a release", func(t *testing.T) {
+		skipUnlessKnown(t, first.log, "--into ")
+		testInto(t, r)
+	})
+	t.Run("annotations", func(t *testing.T) {
+		skipUnlessKnown(t, first.log, "github")
+		testAnnotations(t, r)
+	})
+	t.Run("update", func(t *testing.T) {
+		skipUnlessKnown(t, first.log, "github")
+		testUpdate(t, r)
+	})
+	t.Run("SARIF", func(t *testing.T) {
+		skipUnlessKnown(t, first.log, "github")
+		testSARIF(t, r)
+	})
+	t.Run("broken", func(t *testing.T) {
+		skipUnlessKnown(t, first.log, "github")
+		testBroken(t, r)
+	})
+}
+
+// skipUnlessKnown skips what needs a flag or format that lint does not have yet.
+func skipUnlessKnown(t *testing.T, help, word string) {
+	t.Helper()
+	if !strings.Contains(help, word) {
+		t.Skipf("lint does not know %q yet", strings.TrimSpace(word))
+	}
+}
+
+func testMisuse(t *testing.T, r *runner) {
+	for name, test := range map[string]struct {
+		inputs map[string]string
+		want   string
+	}{
+		"a plan of one release":     {map[string]string{"plan": "true"}, "::error title=runlevel::input plan: there is nothing to compare with: set into or previous, too\n"},
+		"neither true nor false":    {map[string]string{"plan": "yes"}, "::error title=runlevel::input plan: write true or false\n"},
+		"a quote that is open":      {map[string]string{"args": "--off 'dropped"}, "::error title=runlevel::input args: a quote is not closed\n"},
+		"a flag that there is not":  {map[string]string{"args": "--profle x"}, "unknown flag: --profle"},
+		"a severity there is not":   {map[string]string{"fail-on": "fatal"}, "--fail-on"},
+		"a configuration not there": {map[string]string{"config": "nowhere"}, "nowhere"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := r.run(t, test.inputs)
+			if got.code != 2 || !strings.Contains(got.log, test.want) || !strings.Contains(got.log, "::error title=runlevel::") {
+				t.Errorf("ended with %d, want 2 and %q:\n%s", got.code, test.want, got.log)
+			}
+		})
+	}
+}
+
+func testAnnotations(t *testing.T, r *runner) {
+	got := r.run(t, nil)
+	if got.code != 1 {
+		t.Errorf("ended with %d, want 1", got.code)
+	}
+	if want := regexp.MustCompile(`(?m)^::error [^:]*file=manifests/0000_50_web_01_settings\.yaml,[^:]*line=\d+`); !want.MatchString(got.log) {
+		t.Errorf("no error is told beside its line:\n%s", got.log)
+	}
+	if want := map[string]string{"errors": "1", "warnings": "0", "sarif": ""}; !cmp.Equal(got.outputs, want) {
+		t.Errorf("outputs (-want +got):\n%s", cmp.Diff(want, got.outputs))
+	}
+	if want := "**runlevel lint**: errors: 1, warnings: 0\n\n"; got.summary != want {
+		t.Errorf("the summary is %q, want %q", got.summary, want)
+	}
+	if got := r.run(t, map[string]string{"fail-on": "never"}); got.code != 0 || got.outputs["errors"] != "1" {
+		t.Errorf("with fail-on never: ended with %d and %s errors, want 0 and 1", got.code, got.outputs["errors"])
+	}
+	if got := r.run(t, map[string]string{"manifests": "before"}); got.code != 0 || got.outputs["errors"] != "0" {
+		t.Errorf("of manifests that are right: ended with %d and %s errors\n%s", got.code, got.outputs["errors"], got.log)
+	}
+}
+
+func testUpdate(t *testing.T, r *runner) {
+	got := r.run(t, map[string]string{"previous": "before", "plan": "true"})
+	if got.code != 1 || !strings.Contains(got.log, "file=before/0000_50_web_02_banner.yaml") {
+		t.Errorf("ended with %d, and nothing is told of what is gone:\n%s", got.code, got.log)
+	}
+	for _, want := range []string{"**runlevel lint**: errors: 2,", "ConfigMap web/banner", "dropped"} {
+		if !strings.Contains(got.summary, want) {
+			t.Errorf("the summary does not say %q:\n%s", want, got.summary)
+		}
+	}
+}
+
+// testInto has a release that the component is part of, and a change that drops an object
+// from it. Of the component beside it, nothing is told.
+func testInto(t *testing.T, r *runner) {
+	skipUnlessKnown(t, r.run(t, map[string]string{"args": "--help"}).log, "github")
+	changed := newRunner(t, map[string]string{
+		"manifests/01_settings.yaml":               settings,
+		"release/0000_10_base_00_namespace.yaml":   namespace,
+		"release/0000_50_other_01_settings.yaml":   strings.ReplaceAll(misspelt, "name: settings", "name: other"),
+		"release/0000_50_web_01_settings.yaml":     settings,
+		"release/0000_50_web_02_banner.yaml":       strings.ReplaceAll(settings, "settings", "banner"),
+		"release/0000_90_other_03_unrelated.yaml":  strings.ReplaceAll(settings, "settings", "unrelated"),
+		"release/0000_90_other_04_tombstones.yaml": strings.ReplaceAll(tombstone, "settings", "gone"),
+	})
+	changed.kept = r.kept
+	got := changed.run(t, map[string]string{"component": "web", "into": "release", "plan": "true"})
+	if got.code != 1 || got.outputs["errors"] != "1" {
+		t.Errorf("ended with %d and %s errors, want 1 and 1:\n%s", got.code, got.outputs["errors"], got.log)
+	}
+	if !strings.Contains(got.summary, "ConfigMap web/banner") || strings.Contains(got.summary, "unrelated") {
+		t.Errorf("the summary is not that of the change alone:\n%s", got.summary)
+	}
+}
+
+func testSARIF(t *testing.T, r *runner) {
+	file := "out of the way/it's \"runlevel\".sarif"
+	got := r.run(t, map[string]string{"sarif-file": file})
+	if got.code != 1 || got.outputs["sarif"] != file {
+		t.Errorf("ended with %d, and says that the findings are in %q, want 1 and %q", got.code, got.outputs["sarif"], file)
+	}
+	var report struct {
+		Runs []struct {
+			Results []struct{ RuleID string }
+		}
+	}
+	check(t, json.Unmarshal([]byte(read(t, filepath.Join(r.workspace, file))), &report))
+	if len(report.Runs) != 1 || len(report.Runs[0].Results) == 0 {
+		t.Errorf("the file has no findings: %+v", report)
+	}
+}
+
+// testBroken has a release that there can be no plan of: lint says why, and fails the job.
+func testBroken(t *testing.T, r *runner) {
+	broken := newRunner(t, webComponent())
+	broken.kept = r.kept
+	write(t, filepath.Join(broken.workspace, "manifests/0000_50_web_01_settings.yaml"), "kind: [\n")
+	got := broken.run(t, map[string]string{"previous": "before", "plan": "true"})
+	if got.code != 1 || !strings.Contains(got.log, "::error ") || !strings.Contains(got.summary, "There is no plan.") {
+		t.Errorf("ended with %d, want 1; the log is\n%s\nand the summary\n%s", got.code, got.log, got.summary)
+	}
+}
+
+// Nothing in an input is taken for a flag, a command or a line that it is not.
+func TestActionPassesInputsOn(t *testing.T) {
+	hostile := "a b'c\"d $(touch pwned) `touch pwned` ${HOME} ; touch pwned\n::set-output name=x::y\n*"
+	for name, test := range map[string]struct {
+		inputs     map[string]string
+		lint, plan []string
+	}{
+		"nothing": {
+			lint: []string{"lint", "--fail-on=error", "-o", "github", "--", "manifests"},
+		},
+		"all": {
+			inputs: map[string]string{
+				"manifests": "install", "component": "web", "into": "registry.example/shop:1.4", "previous": "before", "baseline": "known.json",
+				"config": "lint.cfg", "fail-on": "warning", "filters": "--profile ha", "args": "--off dropped\n--kubernetes-version 1.34", "plan": "true",
+			},
+			lint: []string{
+				"lint", "--profile", "ha", "--off", "dropped", "--kubernetes-version", "1.34", "--component=web", "--into=registry.example/shop:1.4",
+				"--previous=before", "--baseline=known.json", "--config=lint.cfg", "--fail-on=warning", "-o", "github", "--", "install",
+			},
+			plan: []string{"plan", "-o", "markdown", "--profile", "ha", "--component=web", "--into=registry.example/shop:1.4", "--", "install"},
+		},
+		"values that would do harm": {
+			inputs: map[string]string{
+				"manifests": hostile, "component": hostile, "into": hostile, "previous": hostile, "baseline": hostile,
+				"config": hostile, "fail-on": hostile, "plan": "true",
+			},
+			lint: []string{
+				"lint", "--component=" + hostile, "--into=" + hostile, "--previous=" + hostile, "--baseline=" + hostile,
+				"--config=" + hostile, "--fail-on=" + hostile, "-o", "github", "--", hostile,
+			},
+			plan: []string{"plan", "-o", "markdown", "--component=" + hostile, "--into=" + hostile, "--", hostile},
+		},
+		"values that look like flags": {
+			inputs: map[string]string{"manifests": "--config=x", "previous": "--help", "plan": "true"},
+			lint:   []string{"lint", "--previous=--help", "--fail-on=error", "-o", "github", "--", "--config=x"},
+			plan:   []string{"plan", "-o", "markdown", "--", "--help", "--config=x"},
+		},
+		"words of flags": {
+			inputs: map[string]string{"args": `--unmanaged 'ConfigMap/web/a b' "$(touch pwned)" * ~ \$HOME ;` + "\n\t`touch pwned`\n"},
+			lint:   []string{"lint", "--unmanaged", "ConfigMap/web/a b", "$(touch pwned)", "*", "~", "$HOME", ";", "`touch", "pwned`", "--fail-on=error", "-o", "github", "--", "manifests"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, calls := newRecorder(t, `echo "::warning file=a::b"`)
+			got := r.run(t, test.inputs)
+			want := [][]string{test.lint}
+			if test.plan != nil {
+				want = append(want, test.plan)
+			}
+			if diff := cmp.Diff(want, calls()); diff != "" {
+				t.Errorf("runlevel was called (-want +got):\n%s\n%s", diff, got.log)
+			}
+			if found, _ := filepath.Glob(filepath.Join(r.workspace, "*pwned*")); found != nil {
+				t.Error("an input was run as a command")
+			}
+			if want := map[string]string{"errors": "0", "warnings": "1", "sarif": ""}; got.code != 0 || !cmp.Equal(want, got.outputs) {
+				t.Errorf("ended with %d; outputs (-want +got):\n%s\n%s", got.code, cmp.Diff(want, got.outputs), got.log)
+			}
+		})
+	}
+}
+
+func TestActionTakesNoOutputsFromAFileName(t *testing.T) {
+	r, _ := newRecorder(t, "")
+	name := "a\nerrors=7\nsarif<<x\nb.sarif"
+	got := r.run(t, map[string]string{"sarif-file": name})
+	if want := map[string]string{"errors": "0", "warnings": "0", "sarif": name}; !cmp.Equal(want, got.outputs) {
+		t.Errorf("outputs (-want +got):\n%s\n%s", cmp.Diff(want, got.outputs), got.log)
+	}
+}
+
+// What runlevel says may quote a file of the pull request.
+func TestActionTakesNoCommandsFromWhatIsSaid(t *testing.T) {
+	r, _ := newRecorder(t, `echo "::set-output name=errors::0" >&2`)
+	got := r.run(t, nil)
+	fenced := regexp.MustCompile(`(?m)^::stop-commands::(\w{10,})\n::set-output name=errors::0\n::(\w{10,})::\n`).FindStringSubmatch(got.log)
+	if fenced == nil || fenced[1] != fenced[2] {
+		t.Errorf("the runner would take commands from this:\n%s", got.log)
+	}
+	again := r.run(t, nil)
+	if fenced != nil && strings.Contains(again.log, fenced[1]) {
+		t.Errorf("what ends the fence can be known before: %s", fenced[1])
+	}
+}
+
+// newRecorder is a runner whose cache holds a script in runlevel's place. It does what
+// is given, and notes how it was called.
+func newRecorder(t *testing.T, does string) (r *runner, calls func() [][]string) {
+	t.Helper()
+	r = newRunner(t, map[string]string{"a file that a star would find": ""})
+	notes := filepath.Join(t.TempDir(), "calls")
+	_, _, outputs := r.bash(t, readAction(t).Runs.Steps[0], map[string]string{"runner.temp": t.TempDir()}, "")
+	folder := filepath.Join(r.kept, outputs["key"])
+	check(t, os.MkdirAll(folder, 0o755))
+	script := "#!/bin/sh\nprintf '%s\\0' \"$@\" >>" + notes + "\nprintf '\\1' >>" + notes + "\n" + does + "\n"
+	check(t, os.WriteFile(filepath.Join(folder, "runlevel"), []byte(script), 0o755))
+	return r, func() [][]string {
+		var calls [][]string
+		for call := range strings.SplitSeq(strings.TrimSuffix(read(t, notes), "\x01"), "\x01") {
+			calls = append(calls, strings.Split(strings.TrimSuffix(call, "\x00"), "\x00"))
+		}
+		return calls
+	}
+}
+
+func TestActionSaysThatThereIsNoGo(t *testing.T) {
+	r := newRunner(t, nil)
+	r.env["PATH"] = t.TempDir()
+	for _, name := range []string{"bash", "cat", "dirname", "find", "git", "grep", "mkdir", "mktemp", "sort", "uname", "xargs"} {
+		place := strings.TrimSpace(output(t, root, "sh", "-c", "command -v "+name))
+		check(t, os.Symlink(place, filepath.Join(r.env["PATH"], name)))
+	}
+	got := r.run(t, nil)
+	if got.code != 2 || !strings.Contains(got.log, "::error title=runlevel::runlevel is built with Go, and there is none: put a step with actions/setup-go before this one\n") {
+		t.Errorf("ended with %d:\n%s", got.code, got.log)
+	}
+}
+
+// What is kept must not be used for other sources than it was built of.
+func TestActionKeepsWhatItBuildsByItsSources(t *testing.T) {
+	r := newRunner(t, nil)
+	key := func() string {
+		_, _, outputs := r.bash(t, readAction(t).Runs.Steps[0], map[string]string{"runner.temp": t.TempDir()}, "")
+		return outputs["key"]
+	}
+	before := key()
+	if before != key() {
+		t.Errorf("the same sources have two keys, %s and %s", before, key())
+	}
+	listed := output(t, r.action, "go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", "./cmd/runlevel")
+	for folder := range strings.FieldsSeq(listed) {
+		file := filepath.Join(folder, "more.go")
+		write(t, file, "")
+		if key() == before {
+			t.Errorf("a change to %s gives the same key", file)
+		}
+		check(t, os.Remove(file))
+	}
+	if key() != before {
+		t.Error("the sources are as they were, and the key is not")
+	}
+}
+
+// An action that is pinned by a tag may be another tomorrow.
+func TestActionsArePinned(t *testing.T) {
+	uses := regexp.MustCompile(`(?m)^.*\buses:.*$`)
+	pinned := regexp.MustCompile(`uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
+	lines := uses.FindAllString(read(t, filepath.Join(root, "action.yml")), -1)
+	if len(lines) == 0 {
+		t.Fatal("action.yml uses nothing: is the test wrong?")
+	}
+	for _, line := range lines {
+		if !pinned.MatchString(line) {
+			t.Errorf("write the commit, and its version behind it: %s", strings.TrimSpace(line))
+		}
+	}
+}
+
+// An input in the text of a command could be a command itself, and one that nobody reads
+// does nothing.
+func TestInputsAreVariables(t *testing.T) {
+	declared := readAction(t)
+	script := read(t, "action.sh")
+	var env string
+	for _, s := range declared.Runs.Steps {
+		if strings.Contains(s.Run, "${{") {
+			t.Errorf("a step's command has an expression in its text: %s", s.Run)
+		}
+		for name, value := range s.Env {
+			env += value + "\n"
+			if !strings.Contains(script, "${"+name) {
+				t.Errorf("action.sh does not read %s", name)
+			}
+		}
+	}
+	for name, input := range declared.Inputs {
+		if input.Description == "" || !strings.Contains(env, "${{ inputs."+name+" }}\n") {
+			t.Errorf("input %s: it has no description, or no step reads it", name)
+		}
+	}
+}
