@@ -1,0 +1,180 @@
+package ci_test
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// A hook is one of .pre-commit-hooks.yaml; a field that is not here is a mistake.
+type hook struct {
+	ID             string   `json:"id"`
+	Name           string   `json:"name"`
+	Description    string   `json:"description"`
+	Language       string   `json:"language"`
+	Entry          string   `json:"entry"`
+	Args           []string `json:"args"`
+	PassFilenames  *bool    `json:"pass_filenames"`
+	Files          string   `json:"files"`
+	MinimumVersion string   `json:"minimum_pre_commit_version"`
+}
+
+func readHooks(t *testing.T) map[string]hook {
+	t.Helper()
+	var list []hook
+	check(t, yaml.UnmarshalStrict([]byte(read(t, filepath.Join(root, ".pre-commit-hooks.yaml"))), &list))
+	hooks := map[string]hook{}
+	for _, h := range list {
+		hooks[h.ID] = h
+	}
+	return hooks
+}
+
+// A committer has a component, and the hooks of this repository at HEAD.
+type committer struct {
+	folder   string // of the component
+	env      map[string]string
+	programs string // where what is installed lies, as a pattern
+	run      func(t *testing.T, id string) (log string, code int)
+}
+
+// newCommitter installs the hooks with pre-commit, if there is one, and else does what
+// it does: it clones the repository, and runs "go install ./..." there.
+func newCommitter(t *testing.T, files map[string]string) *committer {
+	t.Helper()
+	c := &committer{folder: repository(t, files), env: goEnvironment(t)}
+	c.env["PATH"], c.env["HOME"] = os.Getenv("PATH"), t.TempDir()
+	origin, err := filepath.Abs(strings.TrimSpace(output(t, root, "git", "rev-parse", "--show-toplevel")))
+	check(t, err)
+	if _, err := exec.LookPath("pre-commit"); err == nil {
+		c.usePreCommit(t, origin)
+		return c
+	}
+	clone, gopath := filepath.Join(t.TempDir(), "clone"), t.TempDir()
+	output(t, root, "git", "clone", "--quiet", origin, clone)
+	env := maps.Clone(c.env)
+	env["GOPATH"] = gopath
+	install := exec.Command("go", "install", "./...")
+	install.Dir, install.Env = clone, flat(env)
+	if log, code := finish(t, install); code != 0 {
+		t.Fatalf("go install ./... ended with %d\n%s", code, log)
+	}
+	c.env["PATH"] = filepath.Join(gopath, "bin") + string(filepath.ListSeparator) + c.env["PATH"]
+	c.programs = filepath.Join(gopath, "bin", "*")
+	c.run = c.runHook
+	return c
+}
+
+func (c *committer) usePreCommit(t *testing.T, origin string) {
+	head := strings.TrimSpace(output(t, root, "git", "rev-parse", "HEAD"))
+	c.env["PRE_COMMIT_HOME"] = t.TempDir()
+	c.programs = filepath.Join(c.env["PRE_COMMIT_HOME"], "repo*", "golangenv-*", "bin", "*")
+	config := "repos:\n- repo: " + origin + "\n  rev: " + head + "\n  hooks:\n"
+	for id := range readHooks(t) {
+		config += "  - id: " + id + "\n    args: [./manifests]\n"
+	}
+	write(t, filepath.Join(c.folder, ".pre-commit-config.yaml"), config)
+	c.run = func(t *testing.T, id string) (string, int) {
+		t.Helper()
+		command := exec.Command("pre-commit", "run", id)
+		command.Dir, command.Env = c.folder, flat(c.env)
+		return finish(t, command)
+	}
+}
+
+// runHook runs a hook if a file is staged that it is for. It fails as well when it has
+// changed files.
+func (c *committer) runHook(t *testing.T, id string) (string, int) {
+	t.Helper()
+	h := readHooks(t)[id]
+	if !anyMatches(h.Files, strings.Fields(output(t, c.folder, "git", "diff", "--staged", "--name-only"))) {
+		return "(no files to check) Skipped\n", 0
+	}
+	before := output(t, c.folder, "git", "diff")
+	command := exec.Command("env", append(strings.Fields(h.Entry), h.Args...)...)
+	command.Dir, command.Env = c.folder, flat(c.env)
+	log, code := finish(t, command)
+	if output(t, c.folder, "git", "diff") != before {
+		return log + "files were modified by this hook\n", max(code, 1)
+	}
+	return log, code
+}
+
+func anyMatches(pattern string, files []string) bool {
+	for _, file := range files {
+		if regexp.MustCompile(pattern).MatchString(file) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestPreCommit(t *testing.T) {
+	right := map[string]string{
+		"README.md": "The web of the shop.\n",
+		"manifests/0000_10_web_00_namespace.yaml": namespace,
+		"manifests/0000_50_web_01_settings.yaml":  settings,
+	}
+	c := newCommitter(t, right)
+	stage := func(file, text string) {
+		write(t, filepath.Join(c.folder, file), text)
+		output(t, c.folder, "git", "add", file)
+	}
+
+	stage("README.md", "The shop's web.\n")
+	if log, code := c.run(t, "runlevel-lint"); code != 0 || !strings.Contains(log, "Skipped") {
+		t.Errorf("with no manifest staged: ended with %d\n%s", code, log)
+	}
+
+	manifest := "manifests/0000_50_web_01_settings.yaml"
+	stage(manifest, misspelt)
+	log, code := c.run(t, "runlevel-lint")
+	if code != 1 || !regexp.MustCompile(regexp.QuoteMeta(manifest)+`:\d+:\d+: error: .*\[delete-misspelt\]`).MatchString(log) {
+		t.Errorf("with an error staged: ended with %d\n%s", code, log)
+	}
+	t.Run("fix", func(t *testing.T) {
+		installed, err := filepath.Glob(c.programs)
+		check(t, err)
+		if len(installed) != 1 {
+			t.Fatalf("installed are %v, want one program", installed)
+		}
+		skipUnlessKnown(t, output(t, c.folder, installed[0], "lint", "--help"), "--fix ")
+		log, code := c.run(t, "runlevel-fix")
+		if code != 1 || !strings.Contains(log, "files were modified by this hook") {
+			t.Errorf("ended with %d\n%s", code, log)
+		}
+		output(t, c.folder, "git", "add", manifest)
+		if log, code := c.run(t, "runlevel-fix"); code != 0 {
+			t.Errorf("what is mended is not left alone: ended with %d\n%s", code, log)
+		}
+	})
+	stage(manifest, settings+"  labels:\n    of: web\n")
+	if log, code := c.run(t, "runlevel-lint"); code != 0 {
+		t.Errorf("with nothing wrong: ended with %d\n%s", code, log)
+	}
+}
+
+// pre-commit's golang hooks have no names of files, which would be taken for SOURCEs.
+func TestHooks(t *testing.T) {
+	hooks := readHooks(t)
+	for _, id := range []string{"runlevel-lint", "runlevel-fix"} {
+		h := hooks[id]
+		if h.Language != "golang" || h.PassFilenames == nil || *h.PassFilenames {
+			t.Errorf("hook %s: language %q must be golang, and pass_filenames false", id, h.Language)
+		}
+		for file, want := range map[string]bool{
+			"manifests/0000_50_web_01_settings.yaml": true, "manifests/a.yml": true, "deep/in/it.json": true,
+			".runlevel-lint": true, "README.md": false, "yaml": false, "a.yaml.gotmpl": false,
+		} {
+			if got := anyMatches(h.Files, []string{file}); got != want {
+				t.Errorf("hook %s: is it for %s? %v, want %v", id, file, got, want)
+			}
+		}
+	}
+}
