@@ -1,0 +1,295 @@
+package ci_test
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// What people paste from docs/ci.md is tested as they would use it. A workflow is one of
+// GitHub's, as far as it is used there.
+type workflow struct {
+	Name        string            `json:"name"`
+	On          string            `json:"true"` // as YAML 1.1 reads "on", and GitHub does not
+	Permissions map[string]string `json:"permissions"`
+	Jobs        map[string]struct {
+		RunsOn string         `json:"runs-on"`
+		Steps  []workflowStep `json:"steps"`
+	} `json:"jobs"`
+}
+
+// A workflowStep has values of any kind, all of which reach an action as texts.
+type workflowStep struct {
+	ID   string         `json:"id"`
+	If   string         `json:"if"`
+	Uses string         `json:"uses"`
+	With map[string]any `json:"with"`
+}
+
+// A prowConfig is what Prow reads, as far as it is used.
+type prowConfig struct {
+	Presubmits map[string][]struct {
+		Name         string         `json:"name"`
+		Decorate     bool           `json:"decorate"`
+		RunIfChanged string         `json:"run_if_changed"`
+		Spec         corev1.PodSpec `json:"spec"`
+	} `json:"presubmits"`
+}
+
+// A gitlabJob is one of GitLab's, as far as it is used.
+type gitlabJob struct {
+	Stage     string            `json:"stage"`
+	Image     string            `json:"image"`
+	Variables map[string]string `json:"variables"`
+	Rules     []struct {
+		If      string   `json:"if"`
+		Changes []string `json:"changes"`
+	} `json:"rules"`
+	Script    []string `json:"script"`
+	Artifacts struct {
+		When    string            `json:"when"`
+		Reports map[string]string `json:"reports"`
+	} `json:"artifacts"`
+}
+
+const (
+	ours    = "runlevel/runlevel@"
+	release = "registry.example/shop/release:1.4" // the release of the documentation
+)
+
+// blocks are the code blocks of docs/ci.md in a language.
+func blocks(t *testing.T, language string) []string {
+	t.Helper()
+	var found []string
+	fenced := regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+	for _, match := range fenced.FindAllStringSubmatch(read(t, filepath.Join(root, "docs/ci.md")), -1) {
+		if match[1] == language {
+			found = append(found, match[2])
+		}
+	}
+	return found
+}
+
+// block is the one that has a text in it.
+func block(t *testing.T, language, has string) string {
+	t.Helper()
+	all := slices.DeleteFunc(blocks(t, language), func(text string) bool { return !strings.Contains(text, has) })
+	if len(all) != 1 {
+		t.Fatalf("docs/ci.md has %d blocks of %s with %q, want one", len(all), language, has)
+	}
+	return all[0]
+}
+
+// inputs are those that a step gives to our action, as texts.
+func (s workflowStep) inputs(t *testing.T) map[string]string {
+	t.Helper()
+	declared := readAction(t)
+	inputs := map[string]string{}
+	for name, value := range s.With {
+		if _, ok := declared.Inputs[name]; !ok {
+			t.Errorf("docs/ci.md gives the action an input that it does not have: %s", name)
+			continue
+		}
+		text, err := yaml.Marshal(value)
+		check(t, err)
+		inputs[name] = strings.TrimSpace(string(text))
+	}
+	return inputs
+}
+
+func readWorkflow(t *testing.T) []workflowStep {
+	t.Helper()
+	var w workflow
+	check(t, yaml.UnmarshalStrict([]byte(block(t, "yaml", "# .github/workflows/")), &w))
+	if w.On != "pull_request" || len(w.Jobs) != 1 {
+		t.Fatalf("the workflow is for %q and has %d jobs", w.On, len(w.Jobs))
+	}
+	var more []workflowStep
+	check(t, yaml.UnmarshalStrict([]byte(block(t, "yaml", "sarif-file")), &more))
+	for _, job := range w.Jobs {
+		return append(job.Steps, more...)
+	}
+	return nil
+}
+
+func TestDocumentedWorkflow(t *testing.T) {
+	count := 0
+	for _, s := range readWorkflow(t) {
+		if strings.HasPrefix(s.Uses, ours) {
+			count++
+			s.inputs(t)
+		} else if !regexp.MustCompile(`@[0-9a-f]{40}$`).MatchString(s.Uses) {
+			t.Errorf("not pinned by a commit: %s", s.Uses)
+		}
+	}
+	if count != 2 {
+		t.Errorf("our action is used %d times, want 2", count)
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(read(t, filepath.Join(root, "docs/ci.md")), -1) {
+		for _, name := range regexp.MustCompile("[a-z-]+").FindAllString(row[1], -1) {
+			if _, ok := readAction(t).Inputs[name]; !ok {
+				t.Errorf("docs/ci.md has an input in its table that the action does not: %s", name)
+			}
+		}
+	}
+}
+
+func TestDocumentedHooks(t *testing.T) {
+	var config struct {
+		Repos []struct {
+			Repo  string `json:"repo"`
+			Rev   string `json:"rev"`
+			Hooks []struct {
+				ID   string   `json:"id"`
+				Args []string `json:"args"`
+			} `json:"hooks"`
+		} `json:"repos"`
+	}
+	check(t, yaml.UnmarshalStrict([]byte(block(t, "yaml", "# .pre-commit-config.yaml")), &config))
+	hooks := readHooks(t)
+	for _, h := range config.Repos[0].Hooks {
+		if _, ok := hooks[h.ID]; !ok || !slices.Equal(h.Args, []string{"./manifests"}) {
+			t.Errorf("hook %s with %q: it is not there, or TestPreCommit calls it otherwise", h.ID, h.Args)
+		}
+	}
+	if len(config.Repos[0].Hooks) != len(hooks) {
+		t.Errorf("docs/ci.md shows %d hooks of %d", len(config.Repos[0].Hooks), len(hooks))
+	}
+}
+
+// What docs/ci.md shows of the files in install/ci is what they are.
+func TestDocumentedFiles(t *testing.T) {
+	for file, has := range map[string]string{"gitlab-ci.yaml": "merge_request_event", "prow-job.yaml": "presubmits"} {
+		if diff := cmp.Diff(read(t, file), block(t, "yaml", has)); diff != "" {
+			t.Errorf("docs/ci.md shows another %s (-file +page):\n%s", file, diff)
+		}
+	}
+	if want := "-f install/ci/Containerfile"; !strings.Contains(block(t, "sh", "podman build"), want) {
+		t.Errorf("docs/ci.md does not build with %q", want)
+	}
+}
+
+// The images that the pages name come from registries that are none, or are short names,
+// for which everybody has a registry of their own.
+func TestNoRegistryIsNamed(t *testing.T) {
+	for _, file := range []string{"Containerfile", "gitlab-ci.yaml", "prow-job.yaml", filepath.Join(root, "docs/ci.md"), filepath.Join(root, "action.yml")} {
+		for _, found := range regexp.MustCompile(`\b(?:[\w-]+\.)+\w+/[\w./-]+[:@]\w`).FindAllString(read(t, file), -1) {
+			if !strings.HasPrefix(found, "registry.example/") {
+				t.Errorf("%s names a registry: %s", file, found)
+			}
+		}
+	}
+}
+
+// A shellJob is what CI runs in a shell: in both kinds, a report is written first, and
+// then the job passes or fails.
+type shellJob struct {
+	script string
+	env    map[string]string
+	report string // from the folder of the component
+}
+
+func shellJobs(t *testing.T) map[string]shellJob {
+	t.Helper()
+	var gitlab map[string]gitlabJob
+	check(t, yaml.UnmarshalStrict([]byte(read(t, "gitlab-ci.yaml")), &gitlab))
+	job := gitlab["runlevel-lint"]
+	var prow prowConfig
+	check(t, yaml.UnmarshalStrict([]byte(read(t, "prow-job.yaml")), &prow))
+	presubmit := prow.Presubmits["shop/web"][0]
+	container := presubmit.Spec.Containers[0]
+	if !presubmit.Decorate || !slices.Equal(container.Command, []string{"/bin/sh", "-ec"}) || len(container.Args) != 1 {
+		t.Fatalf("the job of Prow is not decorated, or runs no script: %+v", presubmit)
+	}
+	if !regexp.MustCompile(presubmit.RunIfChanged).MatchString("manifests/0000_50_web_01_settings.yaml") {
+		t.Errorf("the job of Prow does not run for manifests: %s", presubmit.RunIfChanged)
+	}
+	env := map[string]string{"ARTIFACTS": "artifacts"}
+	for _, variable := range container.Env {
+		env[variable.Name] = variable.Value
+	}
+	return map[string]shellJob{
+		"GitLab": {strings.Join(job.Script, "\n"), job.Variables, job.Artifacts.Reports["junit"]},
+		"Prow":   {container.Args[0], env, "artifacts/junit_runlevel.xml"},
+	}
+}
+
+// runShell runs a script of CI with a program in runlevel's place, or with runlevel.
+func runShell(t *testing.T, job shellJob, folder, program string) (log string, code int) {
+	t.Helper()
+	bin := t.TempDir()
+	check(t, os.Symlink(program, filepath.Join(bin, "runlevel")))
+	check(t, os.MkdirAll(filepath.Join(folder, "artifacts"), 0o755))
+	env := maps.Clone(job.env)
+	env["PATH"], env["HOME"] = bin+string(filepath.ListSeparator)+os.Getenv("PATH"), t.TempDir()
+	command := exec.Command("sh", "-ec", job.script)
+	command.Dir, command.Env = folder, flat(env)
+	return finish(t, command)
+}
+
+func TestShellJobsReportAndFail(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "program")
+	check(t, os.WriteFile(program, []byte(`#!/bin/sh
+case "$*" in
+*"--into `+release+` -o junit") echo "<testsuites/>"; exit 1 ;;
+*"--into `+release+`") echo "error: in your manifest"; exit 1 ;;
+*) exit 2 ;;
+esac
+`), 0o755))
+	for name, job := range shellJobs(t) {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			log, code := runShell(t, job, folder, program)
+			if code != 1 || log != "error: in your manifest\n" {
+				t.Errorf("ended with %d and printed %q, want 1 and the error", code, log)
+			}
+			if got := read(t, filepath.Join(folder, job.report)); got != "<testsuites/>\n" {
+				t.Errorf("%s has %q", job.report, got)
+			}
+		})
+	}
+}
+
+// testDocumented runs what docs/ci.md shows with runlevel itself, and a release on disk
+// in the place of the one in a registry.
+func testDocumented(t *testing.T, r *runner, help string) {
+	web := newRunner(t, webInRelease())
+	web.kept = r.kept
+	folder := filepath.Join(web.workspace, "release")
+	for _, s := range readWorkflow(t) {
+		if strings.HasPrefix(s.Uses, ours) {
+			inputs := s.inputs(t)
+			inputs["into"] = strings.ReplaceAll(inputs["into"], release, folder)
+			if got := web.run(t, inputs); got.code != 1 || got.outputs["errors"] != "1" {
+				t.Errorf("the workflow ended with %d and %s errors, want 1 and 1:\n%s", got.code, got.outputs["errors"], got.log)
+			}
+		}
+	}
+	kept, err := filepath.Glob(filepath.Join(r.kept, "*", "runlevel"))
+	check(t, err)
+	for name, job := range shellJobs(t) {
+		job.env["RELEASE"] = folder
+		log, code := runShell(t, job, web.workspace, kept[0])
+		if code != 1 || !strings.Contains(log, "web/banner") || !strings.Contains(read(t, filepath.Join(web.workspace, job.report)), "web/banner") {
+			t.Errorf("%s: ended with %d:\n%s", name, code, log)
+		}
+	}
+	for _, text := range blocks(t, "sh") {
+		for _, flag := range regexp.MustCompile(`\blint \./manifests.*`).FindAllString(text, -1) {
+			for _, name := range regexp.MustCompile(`--[a-z-]+`).FindAllString(flag, -1) {
+				if !strings.Contains(help, name+" ") {
+					t.Errorf("lint has no flag %s, which docs/ci.md shows", name)
+				}
+			}
+		}
+	}
+}
