@@ -274,11 +274,9 @@ func testDocumented(t *testing.T, r *runner, help string) {
 			}
 		}
 	}
-	kept, err := filepath.Glob(filepath.Join(r.kept, "*", "runlevel"))
-	check(t, err)
 	for name, job := range shellJobs(t) {
 		job.env["RELEASE"] = folder
-		log, code := runShell(t, job, web.workspace, kept[0])
+		log, code := runShell(t, job, web.workspace, r.program(t))
 		if code != 1 || !strings.Contains(log, "web/banner") || !strings.Contains(read(t, filepath.Join(web.workspace, job.report)), "web/banner") {
 			t.Errorf("%s: ended with %d:\n%s", name, code, log)
 		}

@@ -133,9 +133,9 @@ func TestPreCommit(t *testing.T) {
 	}
 
 	manifest := "manifests/0000_50_web_01_settings.yaml"
-	stage(manifest, misspelt)
+	stage(manifest, settings+"  annotations:\n    shop.example/revision: 7\n")
 	log, code := c.run(t, "runlevel-lint")
-	if code != 1 || !regexp.MustCompile(regexp.QuoteMeta(manifest)+`:\d+:\d+: error: .*\[delete-misspelt\]`).MatchString(log) {
+	if code != 1 || !regexp.MustCompile(regexp.QuoteMeta(manifest)+`:\d+:\d+: error: .*\[malformed\]`).MatchString(log) {
 		t.Errorf("with an error staged: ended with %d\n%s", code, log)
 	}
 	t.Run("fix", func(t *testing.T) {

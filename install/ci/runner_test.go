@@ -101,7 +101,7 @@ func (r *runner) run(t *testing.T, inputs map[string]string) run {
 		if !holds(t, s.If, values) {
 			continue
 		}
-		outputs := map[string]string{}
+		var outputs map[string]string
 		if s.Uses != "" {
 			result.ran = append(result.ran, strings.Split(s.Uses, "@")[0])
 			outputs = r.use(t, s, values)
