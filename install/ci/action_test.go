@@ -115,12 +115,11 @@ func testMisuse(t *testing.T, r *runner) {
 		inputs map[string]string
 		want   string
 	}{
-		"a plan of one release":     {map[string]string{"plan": "true"}, "::error title=runlevel::input plan: there is nothing to compare with: set into or previous, too\n"},
-		"neither true nor false":    {map[string]string{"plan": "yes"}, "::error title=runlevel::input plan: write true or false\n"},
-		"a quote that is open":      {map[string]string{"args": "--off 'dropped"}, "::error title=runlevel::input args: a quote is not closed\n"},
-		"a flag that there is not":  {map[string]string{"args": "--profle x"}, "unknown flag: --profle"},
-		"a severity there is not":   {map[string]string{"fail-on": "fatal"}, "--fail-on"},
-		"a configuration not there": {map[string]string{"config": "nowhere"}, "nowhere"},
+		"a plan of one release":    {map[string]string{"plan": "true"}, "::error title=runlevel::input plan: there is nothing to compare with: set into or previous, too\n"},
+		"neither true nor false":   {map[string]string{"plan": "yes"}, "::error title=runlevel::input plan: write true or false\n"},
+		"a quote that is open":     {map[string]string{"args": "--off 'dropped"}, "::error title=runlevel::input args: a quote is not closed\n"},
+		"a flag that there is not": {map[string]string{"args": "--profle x"}, "unknown flag: --profle"},
+		"a severity there is not":  {map[string]string{"fail-on": "fatal"}, "--fail-on"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := r.run(t, test.inputs)
@@ -147,6 +146,9 @@ func testAnnotations(t *testing.T, r *runner) {
 	}
 	if got := r.run(t, map[string]string{"fail-on": "never"}); got.code != 0 || got.outputs["errors"] != "1" {
 		t.Errorf("with fail-on never: ended with %d and %s errors, want 0 and 1", got.code, got.outputs["errors"])
+	}
+	if got := r.run(t, map[string]string{"config": "nowhere"}); got.code != 2 || !strings.Contains(got.log, "open nowhere: ") {
+		t.Errorf("with a configuration that is not there: ended with %d\n%s", got.code, got.log)
 	}
 	if got := r.run(t, map[string]string{"manifests": "before"}); got.code != 0 || got.outputs["errors"] != "0" {
 		t.Errorf("of manifests that are right: ended with %d and %s errors\n%s", got.code, got.outputs["errors"], got.log)
