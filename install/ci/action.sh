@@ -170,10 +170,11 @@ summary() {
   printf '%s\n\n' "$1" >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
 }
 
-# output sets an output. A value may have lines, and may not end before its mark does.
+# output sets an output. A value may have lines, and its mark is made of the whole of it,
+# so that none of them can be the mark.
 output() {
   local mark
-  mark=end-$(printf '%s' "$2" | git hash-object --stdin)
+  mark=$1-$(printf '%s' "$2" | git hash-object --stdin)
   printf '%s<<%s\n%s\n%s\n' "$1" "$mark" "$2" "$mark" >>"${GITHUB_OUTPUT:-/dev/null}"
 }
 

@@ -341,8 +341,10 @@ func TestActionKeepsWhatItBuildsByItsSources(t *testing.T) {
 	for folder := range strings.FieldsSeq(listed) {
 		file := filepath.Join(folder, "more.go")
 		write(t, file, "")
-		if key() == before {
-			t.Errorf("a change to %s gives the same key", file)
+		empty := key()
+		write(t, file, "package more\n")
+		if empty == before || key() == empty {
+			t.Errorf("to add %s, or to change it, gives the same key", file)
 		}
 		check(t, os.Remove(file))
 	}

@@ -198,7 +198,7 @@ func holds(t *testing.T, condition string, values map[string]string) bool {
 // parseOutputs reads the file of a step's outputs.
 func parseOutputs(t *testing.T, text string) map[string]string {
 	t.Helper()
-	outputs := map[string]string{}
+	outputs, marks := map[string]string{}, map[string]bool{}
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines)-1; i++ {
 		name, mark, ok := strings.Cut(lines[i], "<<")
@@ -209,6 +209,10 @@ func parseOutputs(t *testing.T, text string) map[string]string {
 		if end < 0 {
 			t.Fatalf("the output %s does not end", name)
 		}
+		if marks[mark] {
+			t.Errorf("a value could end the output %s: its mark %q is the same as another's", name, mark)
+		}
+		marks[mark] = true
 		outputs[name] = strings.Join(lines[i+1:i+1+end], "\n")
 		i += 1 + end
 	}
