@@ -38,10 +38,10 @@ func readHooks(t *testing.T) map[string]hook {
 
 // A committer has a component, and the hooks of this repository at HEAD.
 type committer struct {
-	folder   string // of the component
-	env      map[string]string
-	programs string // where what is installed lies, as a pattern
-	run      func(t *testing.T, id string) (log string, code int)
+	folder  string // of the component
+	env     map[string]string
+	program string // where runlevel is installed, as a pattern
+	run     func(t *testing.T, id string) (log string, code int)
 }
 
 // newCommitter installs the hooks with pre-commit, if there is one, and else does what
@@ -66,7 +66,7 @@ func newCommitter(t *testing.T, files map[string]string) *committer {
 		t.Fatalf("go install ./... ended with %d\n%s", code, log)
 	}
 	c.env["PATH"] = filepath.Join(gopath, "bin") + string(filepath.ListSeparator) + c.env["PATH"]
-	c.programs = filepath.Join(gopath, "bin", "*")
+	c.program = filepath.Join(gopath, "bin", "runlevel")
 	c.run = c.runHook
 	return c
 }
@@ -74,7 +74,7 @@ func newCommitter(t *testing.T, files map[string]string) *committer {
 func (c *committer) usePreCommit(t *testing.T, origin string) {
 	head := strings.TrimSpace(output(t, root, "git", "rev-parse", "HEAD"))
 	c.env["PRE_COMMIT_HOME"] = t.TempDir()
-	c.programs = filepath.Join(c.env["PRE_COMMIT_HOME"], "repo*", "golangenv-*", "bin", "*")
+	c.program = filepath.Join(c.env["PRE_COMMIT_HOME"], "repo*", "golangenv-*", "bin", "runlevel")
 	config := "repos:\n- repo: " + origin + "\n  rev: " + head + "\n  hooks:\n"
 	for id := range readHooks(t) {
 		config += "  - id: " + id + "\n    args: [./manifests]\n"
@@ -139,7 +139,7 @@ func TestPreCommit(t *testing.T) {
 		t.Errorf("with an error staged: ended with %d\n%s", code, log)
 	}
 	t.Run("fix", func(t *testing.T) {
-		installed, err := filepath.Glob(c.programs)
+		installed, err := filepath.Glob(c.program)
 		check(t, err)
 		if len(installed) != 1 {
 			t.Fatalf("installed are %v, want one program", installed)
