@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,6 +66,7 @@ type placed struct {
 func (f *componentFlags) place(ctx context.Context, ref string, flags *releaseFlags, before string, progress io.Writer) (_ *placed, err error) {
 	old, now := *flags, *flags
 	old.version = before
+	old.instead, now.instead = nil, nil // which is of the component's files
 	if now.earlier == nil {
 		now.earlier = newEarlier() // most of the release is in the build, too
 	}
@@ -81,7 +83,7 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags *releaseFl
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, release.Close()) }()
-	build, err := component.Into(release.FS, own.FS, component.Options{Names: f.names, Version: flags.version})
+	build, err := component.Into(release.FS, cmp.Or(flags.instead, own.FS), component.Options{Names: f.names, Version: flags.version})
 	if err != nil {
 		return nil, unreadable{fmt.Errorf("%s: %w", ref, err)}
 	}

@@ -31,6 +31,7 @@ type lintFlags struct {
 	off             []string
 	suppressed      bool
 	watch           choice
+	fix             fixFlags
 
 	isConfigured bool         // --config is set
 	memory       *lint.Memory // of those who look again and again
@@ -59,7 +60,7 @@ writes what is found today, and with --baseline FILE only what is new counts.
 Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when something is,
 2 when the release before can't be read, or the command is called wrongly.
 
-` + sourceHelp
+` + fixHelp + sourceHelp
 
 func newLint(streams Streams) *cobra.Command {
 	f := lintFlags{watch: choice{allowed: []string{watchChanges, watchAll}}, failOn: choice{value: string(lint.Error), allowed: []string{string(lint.Error), string(lint.Warning), string(lint.Info), "never"}}}
@@ -79,6 +80,9 @@ func newLint(streams Streams) *cobra.Command {
   # Begin with a release that has findings, and see to it that there are no more
   runlevel lint ./release --baseline .runlevel-baseline --write-baseline
   runlevel lint ./release --baseline .runlevel-baseline
+
+  # Mend what can be mended safely
+  runlevel lint ./release --fix
 
   # What does this rule want?
   runlevel explain stale-delete`,
@@ -103,6 +107,7 @@ func newLint(streams Streams) *cobra.Command {
 	flags.StringVar(&f.kubernetes, "kubernetes-version", "", "the Kubernetes that the release is for, as in 1.34 (default: the newest that is known)")
 	flags.StringSliceVar(&f.off, "off", nil, "rules that are not to look")
 	flags.BoolVar(&f.suppressed, "show-ignored", false, "list what is ignored, too, with the reasons (in text)")
+	addFixFlags(command, &f.fix)
 	addChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never")
 	addChoice(command, &f.watch, "watch", "look again when a file changes, and print what has changed; all prints all findings each time, for editors")
 	flags.Lookup("watch").NoOptDefVal = watchChanges
@@ -122,45 +127,68 @@ func ruleIDs() []string {
 	return ids
 }
 
-// look reads what is to be linted, and lints it. The report has paths of files that the
-// result calls by their names in a release.
-func (f *lintFlags) look(ctx context.Context, ref string, progress io.Writer) (*lint.Result, lintReport, error) {
-	input, paths, err := f.read(ctx, ref, progress)
-	if err != nil {
-		return nil, lintReport{}, err
+// A lintRun is what was linted, and what was found.
+type lintRun struct {
+	input  lint.Input
+	paths  lintPaths
+	result *lint.Result
+}
+
+// look reads what is to be linted, and lints it.
+func (f *lintFlags) look(ctx context.Context, ref string, progress io.Writer) (run lintRun, err error) {
+	if run.input, run.paths, err = f.read(ctx, ref, progress); err != nil {
+		return run, err
 	}
-	result, err := lint.Run(ctx, input)
-	if err != nil {
-		return nil, lintReport{}, err
-	}
-	return result, newLintReport(result, paths), nil
+	run.result, err = lint.Run(ctx, run.input)
+	return run, err
 }
 
 func (f *lintFlags) run(ctx context.Context, ref string, streams Streams) error {
-	result, report, err := f.look(ctx, ref, streams.Err)
+	if err := f.fix.check(ref, f.format); err != nil {
+		return err
+	}
+	seen, err := f.look(ctx, ref, streams.Err)
 	if err != nil {
 		return err
 	}
 	if f.baseline.write {
-		return f.baseline.save(result, streams.Out)
+		return f.baseline.save(seen.result, streams.Out)
 	}
-	switch f.format {
-	case asSARIF:
-		err = report.sarif().PrettyWrite(streams.Out)
-	case asJUnit:
-		err = report.junit(f.fails).write(streams.Out)
-	case asGitHub:
-		err = report.github(streams.Out, folderOf(ref) != "")
-	default:
-		err = f.format.print(streams.Out, report, func(out io.Writer) error { return report.text(out, f.suppressed) })
+	var pasteable string
+	if f.fix.isOn() {
+		m := &mending{flags: f, ref: ref, now: seen, streams: streams}
+		if err := m.run(ctx); err != nil {
+			return err
+		}
+		seen, pasteable = m.now, m.pasteable()
 	}
-	if err != nil {
+	if err := f.print(newLintReport(seen), folderOf(ref) != "", pasteable, streams.Out); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(result.Findings, f.fails) {
+	if slices.ContainsFunc(seen.result.Findings, f.fails) {
 		return exitStatus(exitFailed)
 	}
 	return nil
+}
+
+// print writes a report in the format that was asked for.
+func (f *lintFlags) print(report lintReport, inFolder bool, pasteable string, out io.Writer) error {
+	switch f.format {
+	case asSARIF:
+		return report.sarif().PrettyWrite(out)
+	case asJUnit:
+		return report.junit(f.fails).write(out)
+	case asGitHub:
+		return report.github(out, inFolder)
+	default:
+		return f.format.print(out, report, func(out io.Writer) error {
+			err := report.text(out, f.suppressed)
+			if err == nil {
+				_, err = io.WriteString(out, pasteable)
+			}
+			return err
+		})
+	}
 }
 
 // fails says whether a finding is as bad as --fail-on.

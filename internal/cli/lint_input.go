@@ -34,7 +34,7 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (i
 	input.Memory = f.memory
 	paths = lintPaths{source: folderOf(ref), previous: folderOf(f.previous)}
 	if f.component.into != "" {
-		if err = f.place(ctx, ref, progress, &input); err != nil {
+		if paths.placed, err = f.place(ctx, ref, progress, &input); err != nil {
 			return input, paths, err
 		}
 		paths.release, paths.previous = folderOf(f.component.into), folderOf(cmp.Or(f.previous, f.component.into))
@@ -64,17 +64,17 @@ func (f *lintFlags) check() error {
 
 // place puts a component into a release, which is the release before as well, unless
 // another one is.
-func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) error {
+func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) (*placed, error) {
 	before := f.previousVersion
 	if f.previous != "" {
 		before = f.release.version
 	}
 	p, err := f.component.place(ctx, ref, &f.release, before, progress)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	input.Payload, input.Problems, input.Previous, input.Change = p.after, p.afterProblems, p.before, p.change()
-	return nil
+	return p, nil
 }
 
 // readPrevious reads the release before, which must be in order: else what is missing

@@ -34,6 +34,7 @@ type lintReport struct {
 // lintPaths say where files of payloads are on disk: folders are "" for what is none.
 type lintPaths struct {
 	source, release, previous string
+	placed                    *placed // if the source is one component's
 }
 
 // of is the path of a file.
@@ -51,21 +52,21 @@ func (p lintPaths) of(file string, in lint.Origin) string {
 }
 
 // newLintReport makes paths of the files of folders.
-func newLintReport(result *lint.Result, paths lintPaths) lintReport {
-	report := lintReport{Result: *result, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
+func newLintReport(run lintRun) lintReport {
+	report := lintReport{Result: *run.result, Counts: map[lint.Severity]int{lint.Error: 0, lint.Warning: 0, lint.Info: 0}}
 	for _, findings := range []*[]lint.Finding{&report.Findings, &report.Suppressed} {
 		*findings = slices.Clone(*findings)
 		for i := range *findings {
 			f := &(*findings)[i]
-			f.File = paths.of(f.File, f.In)
+			f.File = run.paths.of(f.File, f.In)
 			if f.Suppressed != nil {
 				why := *f.Suppressed
-				why.File = paths.of(why.File, why.In)
+				why.File = run.paths.of(why.File, why.In)
 				f.Suppressed = &why
 			}
 		}
 	}
-	for _, f := range result.Findings {
+	for _, f := range report.Findings {
 		report.Counts[f.Severity]++
 	}
 	return report

@@ -25,8 +25,8 @@ func (f *lintFlags) watchSource(ctx context.Context, ref string, streams Streams
 	if _, err := os.Stat(ref); err != nil {
 		return misuse{fmt.Errorf("--watch is for what is on disk, and %s is not", ref)}
 	}
-	if f.baseline.write || f.format != asText {
-		return misuse{errors.New("--watch prints text, and nothing else: leave out --write-baseline and --output")}
+	if f.baseline.write || f.fix.isOn() || f.format != asText {
+		return misuse{errors.New("--watch prints text, and does nothing else: leave out --fix, --write-baseline and --output")}
 	}
 	f.release.earlier, f.memory = newEarlier(), &lint.Memory{}
 	w := lintWatch{all: f.watch.value == watchAll, suppressed: f.suppressed, now: time.Now}
@@ -41,11 +41,19 @@ func (f *lintFlags) watchSource(ctx context.Context, ref string, streams Streams
 	}
 	progress := streams.Err
 	w.look = func(ctx context.Context) (lintReport, error) {
-		_, report, err := f.look(ctx, ref, progress)
+		report, err := f.report(ctx, ref, progress)
 		progress = io.Discard // it would say the same again and again
 		return report, err
 	}
 	return watchLint(ctx, streams, w)
+}
+
+func (f *lintFlags) report(ctx context.Context, ref string, progress io.Writer) (lintReport, error) {
+	seen, err := f.look(ctx, ref, progress)
+	if err != nil {
+		return lintReport{}, err
+	}
+	return newLintReport(seen), nil
 }
 
 // A lintWatch is a lint that is done again and again.

@@ -138,7 +138,7 @@ runlevel: release has 2 problems: a: locked; b: locked
 			w.look = func(context.Context) (lintReport, error) {
 				now := looks[runs]
 				runs++
-				return newLintReport(&lint.Result{Findings: findings(now.found)}, lintPaths{}), now.err
+				return newLintReport(lintRun{result: &lint.Result{Findings: findings(now.found)}}), now.err
 			}
 			for range looks {
 				if err := w.run(t.Context()); err != nil {
@@ -230,8 +230,7 @@ func lookAt(folder string) func(context.Context) (lintReport, error) {
 	return func(ctx context.Context) (lintReport, error) {
 		var f lintFlags
 		addReleaseFlags(&cobra.Command{}, &f.release)
-		_, report, err := f.look(ctx, folder, io.Discard)
-		return report, err
+		return f.report(ctx, folder, io.Discard)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -45,6 +46,7 @@ type releaseFlags struct {
 	keepText bool             // for those who ask for lines later
 	before   *payload.Payload // what it is an update from, if that was read already: see updatingFrom
 	earlier  *earlier         // for those who read the same again and again
+	instead  fs.FS            // what to read instead of the files of the release: them, with some mended
 }
 
 func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
@@ -112,14 +114,15 @@ func (f *releaseFlags) read(ctx context.Context, ref string, release *source.Rel
 	}
 	options.ReleaseImage = cmp.Or(options.ReleaseImage, release.Image)
 	options.Reuse = f.earlier.payload(ref)
-	read, problems, err := payload.Parse(ctx, release.FS, options)
+	files := cmp.Or(f.instead, release.FS)
+	read, problems, err := payload.Parse(ctx, files, options)
 	if err == nil && (f.updatingFrom != "" || f.before != nil) {
 		var enabled []configv1.ClusterVersionCapability
 		if enabled, err = f.implicitlyEnabled(ctx, read, progress); err != nil {
 			return nil, nil, err
 		}
 		options.Filter = options.Filter.WithCapabilities(enabled)
-		read, problems, err = payload.Parse(ctx, release.FS, options)
+		read, problems, err = payload.Parse(ctx, files, options)
 	}
 	if err != nil {
 		return nil, nil, failed(ctx, err)

@@ -32,6 +32,11 @@ func (b *Build) Home(file string) string {
 	name := path.Base(file)
 	folder := "."
 	for _, own := range sortedKeys(b.own) {
+		if path.Base(own) == name {
+			return b.own[own]
+		}
+	}
+	for _, own := range sortedKeys(b.own) {
 		folder = path.Dir(b.own[own])
 		if !isManifest(own) || strings.HasPrefix(path.Base(b.own[own]), "0000_") {
 			continue

@@ -71,6 +71,8 @@ type Finding struct {
 	In Origin `json:"in,omitempty"`
 	// Suppressed says why it does not count.
 	Suppressed *Suppression `json:"suppressed,omitempty"`
+	// Instead is what the file is to be called, if that is what is wrong and it is known.
+	Instead string `json:"-"`
 
 	manifest *manifest
 	field    []string
@@ -92,6 +94,10 @@ func (f Finding) String() string {
 	}
 	return printable.Line(fmt.Sprintf("%s: %s: %s [%s]", where, f.Severity, message, f.Rule))
 }
+
+// Field is the path of the field that a finding is about; nil if it is about all of a
+// manifest, or a rule does not say.
+func (f Finding) Field() []string { return slices.Clone(f.field) }
 
 // An Origin is where a file is.
 type Origin string

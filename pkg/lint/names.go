@@ -48,11 +48,16 @@ func checkLevelWidth(s *subject, r *reporter) error {
 		if level == "" || len(level) == usual {
 			continue
 		}
-		todo := "write " + padded(level, usual)
-		if len(padded(level, usual)) > usual {
-			todo = fmt.Sprintf("choose one with %s, or write the others with %d", printable.Count(usual, "digit"), len(padded(level, usual)))
+		instead := padded(level, usual)
+		f := Finding{File: file.Path}
+		todo := "write " + instead
+		if len(instead) == usual {
+			f.Instead = "0000_" + instead + strings.TrimPrefix(path.Base(file.Path), "0000_"+level)
+		} else {
+			todo = fmt.Sprintf("choose one with %s, or write the others with %d", printable.Count(usual, "digit"), len(instead))
 		}
-		r.file(file.Path, 0, "the level %s has %s, and others have %d; they are compared as text: %s", level, printable.Count(len(level), "digit"), usual, todo)
+		f.Message = fmt.Sprintf("the level %s has %s, and others have %d; they are compared as text: %s", level, printable.Count(len(level), "digit"), usual, todo)
+		r.report(f)
 	}
 	return nil
 }
@@ -98,6 +103,16 @@ func checkIgnoredFile(s *subject, r *reporter) error {
 		isMeant := slices.ContainsFunc(almostManifests, func(end string) bool { return strings.HasSuffix(lower, end) })
 		if isMeant || slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(lower)) || graph.ParseName(name).IsKnown() {
 			r.file(file, 0, "it is not read: only files whose names end in .yaml, .yml or .json are, and no folders; rename it, or take it out of the release")
+		}
+	}
+	return nil
+}
+
+// checkFinalNewline looks for last lines that go on where something is appended.
+func checkFinalNewline(s *subject, r *reporter) error {
+	for _, file := range s.Files {
+		if file.CutLine > 0 {
+			r.file(file.Path, file.CutLine, "the last line does not end with a line break: what is appended to the file comes to stand in it")
 		}
 	}
 	return nil

@@ -83,6 +83,7 @@ func namingRules() []Rule {
 		{"split-component", Warning, "A component's files of one level don't stand together.", nothing, checkSplitComponent},
 		{"ignored-file", Warning, "A file looks like a manifest, and is not read.", nothing, checkIgnoredFile},
 		{"empty-document", Warning, "A file or document holds no manifest.", nothing, checkEmptyDocument},
+		{"final-newline", Info, "The last line of a file has no line break.", nothing, checkFinalNewline},
 	}
 }
 

@@ -304,14 +304,14 @@ func decodeJSON(text []byte) ([]decoded, error) {
 			if err != nil {
 				return found, wrong
 			}
-			last.text = chunk{text: text[start:], line: line}
+			last.text = chunk{text: text[start:], line: line, at: start}
 			return append(found, last), nil
 		}
 		var value any
 		if err := utiljson.Unmarshal(raw, &value); err != nil {
 			return found, &errSyntax{line: line, message: err.Error()}
 		}
-		found = append(found, decoded{value: value, text: chunk{text: raw, line: line}, line: 1})
+		found = append(found, decoded{value: value, text: chunk{text: raw, line: line, at: start}, line: 1})
 	}
 }
 

@@ -44,6 +44,7 @@ type File struct {
 	Documents int    // that hold something
 	Empty     []int  // the lines where documents begin that hold nothing
 	Head      []byte // comments before the first "---", if texts are kept
+	CutLine   int    // the last line, if it does not end with a line break and there are manifests; 0 if it does
 }
 
 // Options say how to read a release.

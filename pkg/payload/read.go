@@ -42,6 +42,7 @@ type manifestFile struct {
 	place      int // among the files of the release
 	isTemplate bool
 	keepText   bool
+	cutLine    int       // see File
 	problems   []Problem // of getting at its text
 	content
 }
@@ -72,7 +73,7 @@ func (r *reader) read(ctx context.Context) error {
 		return err
 	}
 	for _, file := range found {
-		r.payload.Files = append(r.payload.Files, File{Path: file.path, Documents: file.documents, Empty: file.empty, Head: file.head})
+		r.payload.Files = append(r.payload.Files, file.summary())
 		r.report(file.problems...)
 		r.report(file.mistakes...)
 		if r.options.KeepText {
@@ -168,6 +169,15 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 	return found
 }
 
+// summary is what is kept of a file.
+func (f *manifestFile) summary() File {
+	file := File{Path: f.path, Documents: f.documents, Empty: f.empty, Head: f.head}
+	if len(f.manifests) > 0 {
+		file.CutLine = f.cutLine
+	}
+	return file
+}
+
 // readAll reads files in parallel. Each has its own place for what comes of it.
 func (r *reader) readAll(ctx context.Context, found []*manifestFile) error {
 	group, inGroup := errgroup.WithContext(ctx)
@@ -243,6 +253,9 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	text, err := fs.ReadFile(r.files, file.path)
 	if err != nil {
 		return nil, errors.New(withoutPath(err))
+	}
+	if end := bytes.TrimRight(text, "\r\n"); len(end) == len(text) {
+		file.cutLine = 1 + bytes.Count(text, []byte("\n"))
 	}
 	text = r.rewrite(file, text)
 	if !file.isTemplate {
@@ -325,6 +338,7 @@ func (c chunk) decode() ([]decoded, error) {
 		documents, jsonErr = decodeJSON(c.text)
 		for i := range documents {
 			documents[i].text.line += c.line - 1
+			documents[i].text.at += c.at
 		}
 		if jsonErr == nil || len(documents) > 0 {
 			return documents, jsonErr

@@ -9,6 +9,7 @@ import (
 type chunk struct {
 	text []byte
 	line int // of the file, where text begins; 1 for the first
+	at   int // in the file, in bytes, where text begins
 }
 
 // fileLine makes a line of the file of one of the text.
@@ -23,6 +24,7 @@ var (
 // separator may be followed by blanks and a comment only. What stands between two
 // separators is a document even if it is empty, and so no manifest.
 func split(text []byte) ([]chunk, *errSyntax) {
+	whole := len(text)
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	if at := invalidUTF8(text); at >= 0 {
 		return nil, &errSyntax{line: 1 + bytes.Count(text[:at], []byte("\n")), message: "this is not UTF-8 text: save the file as UTF-8"}
@@ -32,7 +34,7 @@ func split(text []byte) ([]chunk, *errSyntax) {
 	for {
 		body, marker, rest, found := cutSeparator(text)
 		if len(bytes.TrimSpace(body)) > 0 || found && len(chunks)+line > 1 {
-			chunks = append(chunks, chunk{text: body, line: line})
+			chunks = append(chunks, chunk{text: body, line: line, at: whole - len(text)})
 		}
 		if !found {
 			return chunks, nil

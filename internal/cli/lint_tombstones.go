@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/fix"
+	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// A missing tombstone is one that a finding asks for.
+type missing struct {
+	object string // as the finding prints it
+	id     payload.ID
+	file   string // of the folder, where it belongs
+	text   string // to paste
+
+	// Of an annotation that is misspelt:
+	key            string
+	document, line int
+}
+
+// missing are the tombstones that findings ask for, in their order.
+func (m *mending) missing() []missing {
+	var found []missing
+	for _, f := range m.now.result.Findings {
+		switch f.Rule {
+		case "dropped", "renamed":
+			found = append(found, m.missingOf(f)...)
+		case fix.Misspelt:
+			if one, ok := m.misspelt(f); ok {
+				found = append(found, one)
+			}
+		}
+	}
+	return found
+}
+
+// missingOf are those of an object that is gone. What has no tombstone in the plan would
+// do harm with one.
+func (m *mending) missingOf(f lint.Finding) []missing {
+	if m.absent == nil {
+		m.absent = plan.Compare(m.now.input.Previous, m.now.input.Payload).Absent
+	}
+	var found []missing
+	for _, entry := range m.absent {
+		if entry.Tombstone != "" && entry.String() == f.Object {
+			found = append(found, missing{object: f.Object, id: payload.ID(entry.Object), file: m.fileFor(entry.Old.File), text: entry.Tombstone})
+		}
+	}
+	return found
+}
+
+// fileFor is where a manifest would stand that was in a file of the release before: in the
+// one of the same name, if there is one.
+func (m *mending) fileFor(old string) string {
+	if placed := m.now.paths.placed; placed != nil {
+		return placed.Home(old)
+	}
+	name := path.Base(old)
+	folder := "."
+	for _, file := range m.now.input.Payload.Files {
+		if file.Path == old {
+			return old
+		}
+		if path.Dir(file.Path) != "." {
+			folder = "release-manifests"
+		}
+	}
+	for _, file := range m.now.input.Payload.Files {
+		if path.Base(file.Path) == name {
+			return file.Path
+		}
+	}
+	return path.Join(folder, name)
+}
+
+// misspelt is the tombstone that an annotation was to make, if it says that it was.
+func (m *mending) misspelt(f lint.Finding) (missing, bool) {
+	field := f.Field()
+	manifests := m.now.input.Payload.Manifests
+	at := slices.IndexFunc(manifests, func(other *payload.Manifest) bool {
+		return m.nameOf(other.Path) == f.File && other.Document == f.Document
+	})
+	if f.In != lint.InPayload || at < 0 || len(field) == 0 || manifests[at].IsTombstone() {
+		return missing{}, false
+	}
+	key := field[len(field)-1]
+	value := manifests[at].Object().GetAnnotations()[key]
+	return missing{
+		object: f.Object, id: manifests[at].ID(), file: f.File, text: payload.DeleteAnnotation + ": \"true\"\n",
+		key: key, document: f.Document, line: f.Line,
+	}, strings.EqualFold(strings.TrimSpace(value), "true")
+}
+
+// pasteable is what a person may paste into files, each with where to.
+func (m *mending) pasteable() string {
+	var text strings.Builder
+	for _, one := range m.missing() {
+		text.WriteString("\n" + m.paste(one))
+	}
+	return text.String()
+}
+
+// paste is one of them. The first line is a comment, as it may be pasted, too.
+func (m *mending) paste(one missing) string {
+	where, what := m.where(one.file, one.line), "add this as a document of its own"
+	if one.key != "" {
+		what = fmt.Sprintf("write this instead of %s", one.key)
+	}
+	how := fmt.Sprintf("or use --fix=%s --object %q", fixTombstones, one.object)
+	if why := fix.Guarded(one.id); why != "" {
+		how = "but mind: " + why
+	}
+	return printable.Line(fmt.Sprintf("# %s: %s to delete %s, %s", where, what, one.object, how)) + "\n" + one.text
+}
+
+// addTombstones adds those that were asked for to a patch.
+func (m *mending) addTombstones(patch *fix.Patch) error {
+	all := m.missing()
+	flags := choices(all)
+	if len(m.flags.fix.objects) == 0 && flags != "" {
+		return misuse{fmt.Errorf("--fix=%s needs to know what to delete: name it with %s", fixTombstones, flags)}
+	}
+	for _, object := range m.flags.fix.objects {
+		var asked []missing
+		for _, one := range all {
+			if one.object == object {
+				asked = append(asked, one)
+			}
+		}
+		if len(asked) == 0 && flags == "" {
+			return misuse{fmt.Errorf("--object %q: there is no finding that wants a tombstone for it, or for any other object", object)}
+		}
+		if len(asked) == 0 {
+			return misuse{fmt.Errorf("--object %q: there is no finding that wants a tombstone for it: there is %s", object, flags)}
+		}
+		if err := m.add(patch, asked); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choices are the flags to choose from; "" if there are none.
+func choices(all []missing) string {
+	var flags []string
+	for _, one := range all {
+		flag := fmt.Sprintf("--object %q", one.object)
+		if fix.Guarded(one.id) == "" && !slices.Contains(flags, flag) {
+			flags = append(flags, flag)
+		}
+	}
+	return printable.Line(strings.Join(flags, " or "))
+}
+
+// add adds the tombstones of one object.
+func (m *mending) add(patch *fix.Patch, asked []missing) error {
+	for _, one := range asked {
+		if one.id != asked[0].id {
+			return misuse{fmt.Errorf("--object %q is several objects, of the groups %q and %q: add their tombstones by hand, as --fix prints them", one.object, asked[0].id.Group, one.id.Group)}
+		}
+		if why := fix.Guarded(one.id); why != "" {
+			fmt.Fprint(m.streams.Out, m.paste(one))
+			return misuse{fmt.Errorf("--object %q: %s", one.object, why)}
+		}
+		var err error
+		if one.key != "" {
+			err = patch.Correct(one.file, one.document, one.key)
+		} else {
+			err = patch.Append(one.file, []byte(one.text))
+		}
+		if err != nil {
+			fmt.Fprint(m.streams.Out, m.paste(one))
+			return fmt.Errorf("--object %q: %w", one.object, err)
+		}
+	}
+	return nil
+}

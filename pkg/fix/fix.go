@@ -1,0 +1,205 @@
+// Package fix mends the files of a release where it is known how: values of the delete
+// annotation that say true in another spelling, values of annotations that want quotes,
+// levels with too few digits, last lines without a line break. It changes single bytes
+// and leaves all others as they are, comments and layout included.
+//
+// It finds nothing by itself: somebody says which document of which file has what. And it
+// trusts itself with nothing: each document is read before and after, as package payload
+// reads it, and must differ in what was meant and in nothing else. What can't be mended
+// so is left, with the reason. No object is ever deleted that was not to be: only a
+// manifest whose own annotation says true already becomes a tombstone.
+//
+// New is the call to start from: it gives a Patch, to which things to mend are added and
+// which reads like the files it makes. A Folder writes it.
+package fix
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// The rules whose findings can be mended, by the names that package lint gives them.
+const (
+	DeleteValue  = "delete-value"
+	Malformed    = "malformed"
+	LevelWidth   = "level-width"
+	FinalNewline = "final-newline"
+)
+
+// Rules are all of them.
+func Rules() []string { return []string{DeleteValue, Malformed, LevelWidth, FinalNewline} }
+
+// A Request is one thing to mend.
+type Request struct {
+	Rule     string
+	Path     string // of the file, as the patch calls it by now
+	Document int    // of the file, counted from 1, for what is in one
+	Name     string // what the file is to be called, for LevelWidth
+}
+
+// A Change is what becomes of one file.
+type Change struct {
+	Path          string // "" if there is no such file yet
+	NewPath       string // the same, unless it is renamed
+	Before, After []byte
+	Fixed         []Fixed
+
+	place string // of the bytes, if Path is a link
+}
+
+// A Fixed is one thing that is mended.
+type Fixed struct {
+	Rule string
+	Line int // 0 when the whole file is meant
+	What string
+}
+
+// A Left is one thing that must be mended by hand.
+type Left struct {
+	Path string
+	Line int // 0 when the whole file is meant
+	Why  string
+}
+
+// A Patch is what becomes of the files of a folder.
+type Patch struct {
+	files   fs.FS
+	changes map[string]*Change // by what files are called by now
+	left    []Left
+}
+
+// New is a patch that changes nothing yet.
+func New(files fs.FS) *Patch { return &Patch{files: files, changes: map[string]*Change{}} }
+
+// Changes are those of all files, in the order of their names.
+func (p *Patch) Changes() []Change {
+	var all []Change
+	for _, change := range p.changes {
+		slices.SortStableFunc(change.Fixed, func(a, b Fixed) int { return cmp.Compare(a.Line, b.Line) })
+		all = append(all, *change)
+	}
+	slices.SortFunc(all, func(a, b Change) int { return cmp.Compare(a.NewPath, b.NewPath) })
+	return all
+}
+
+// Left is what was asked for and must be mended by hand.
+func (p *Patch) Left() []Left { return p.left }
+
+// Mend adds what can be mended, and says whether that is anything. Mending one thing may
+// show another, which is for the caller to find and to ask for.
+func (p *Patch) Mend(requests []Request) bool {
+	byPath := map[string][]Request{}
+	var paths []string
+	for _, request := range requests {
+		if byPath[request.Path] == nil {
+			paths = append(paths, request.Path)
+		}
+		byPath[request.Path] = append(byPath[request.Path], request)
+	}
+	slices.Sort(paths)
+	isChanged := false
+	for _, name := range paths {
+		isMended, isRenamed := p.mendText(name, byPath[name]), p.rename(name, byPath[name])
+		isChanged = isChanged || isMended || isRenamed
+	}
+	return isChanged
+}
+
+// mendText changes what is in a file.
+func (p *Patch) mendText(name string, requests []Request) bool {
+	requests = slices.DeleteFunc(slices.Clone(requests), func(r Request) bool { return r.Rule == LevelWidth })
+	if len(requests) == 0 {
+		return false
+	}
+	text, err := p.read(name)
+	if err != nil {
+		p.leave(Left{Path: name, Why: plain(err)})
+		return false
+	}
+	m := mender{text: text}
+	m.mend(requests)
+	for _, left := range m.left {
+		left.Path = name
+		p.leave(left)
+	}
+	if len(m.fixed) == 0 {
+		return false
+	}
+	change := p.change(name, text)
+	change.After = m.text
+	change.Fixed = append(change.Fixed, m.fixed...)
+	return true
+}
+
+// rename gives a file another name, if nothing is called so.
+func (p *Patch) rename(name string, requests []Request) bool {
+	at := slices.IndexFunc(requests, func(r Request) bool { return r.Rule == LevelWidth && r.Name != "" })
+	if at < 0 {
+		return false
+	}
+	newName := path.Join(path.Dir(name), requests[at].Name)
+	if path.Base(newName) != requests[at].Name || newName == name {
+		return false
+	}
+	if _, err := fs.ReadFile(p.FS(), newName); p.exists(newName) || err == nil {
+		p.leave(Left{Path: name, Why: fmt.Sprintf("it can't be called %s: there is such a file already", requests[at].Name)})
+		return false
+	}
+	text, err := fs.ReadFile(p.FS(), name)
+	if err != nil {
+		p.leave(Left{Path: name, Why: plain(err)})
+		return false
+	}
+	change := p.change(name, text)
+	delete(p.changes, name)
+	change.NewPath = newName
+	change.Fixed = append(change.Fixed, Fixed{Rule: LevelWidth, What: "it was called " + path.Base(name)})
+	p.changes[newName] = change
+	return true
+}
+
+// exists says whether anything has a name in the folder as it is, a folder or a broken
+// link included, whatever becomes of it.
+func (p *Patch) exists(name string) bool {
+	entries, err := fs.ReadDir(p.files, path.Dir(name))
+	return err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.EqualFold(e.Name(), path.Base(name)) })
+}
+
+// read is the text of a file that may be changed.
+func (p *Patch) read(name string) ([]byte, error) {
+	text, err := fs.ReadFile(p.FS(), name)
+	if err != nil {
+		return nil, err
+	}
+	if p.isTemplate(name) && bytes.Contains(text, []byte("{{")) {
+		return nil, fmt.Errorf("it is a template, so that nobody knows what it becomes: mend it by hand")
+	}
+	return text, nil
+}
+
+// isTemplate says whether a file is rendered before it is read.
+func (p *Patch) isTemplate(name string) bool {
+	const templates, releases = "manifests", "release-manifests"
+	_, err := fs.Stat(p.files, releases)
+	return path.Dir(name) == templates && err == nil
+}
+
+// change is the one of a file, made for it if it has none.
+func (p *Patch) change(name string, text []byte) *Change {
+	if p.changes[name] == nil {
+		p.changes[name] = &Change{Path: name, NewPath: name, Before: text, After: text}
+	}
+	return p.changes[name]
+}
+
+// leave notes what is left, once.
+func (p *Patch) leave(left Left) {
+	if !slices.Contains(p.left, left) {
+		p.left = append(p.left, left)
+	}
+}
