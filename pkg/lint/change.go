@@ -19,9 +19,10 @@ type Change struct {
 	Own func(file string, in Origin) (name string, isOwn bool)
 }
 
-// isAskedFor says whether a manifest is to be held against schemas, which is slow.
+// isAskedFor says whether a manifest is to be held against schemas, which is slow. In the
+// payload before the change, its file may have had another name.
 func (s *subject) isAskedFor(m *manifest) bool {
-	return s.change == nil || s.change.isOwn(m.Path, InPayload)
+	return s.change == nil || s.change.isOwn(m.Path, InPayload) || s.change.isOwn(m.Path, InPrevious)
 }
 
 func (c *Change) isOwn(file string, in Origin) bool {

@@ -138,3 +138,23 @@ func TestMemory(t *testing.T) {
 		}
 	})
 }
+
+// A definition may move to another file, and what others did wrong is still theirs.
+func TestADefinitionInAnotherFile(t *testing.T) {
+	definition := text("apiVersion: apiextensions.k8s.io/v1", "kind: CustomResourceDefinition", "metadata: {name: shops.example.com}",
+		"spec:", "  group: example.com", "  scope: Namespaced", "  names: {kind: Shop, plural: shops}", "  versions:",
+		"  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, required: [spec]}}}")
+	shop := text("apiVersion: example.com/v1", "kind: Shop", "metadata: {name: api, namespace: default}")
+	own := func(now string) *lint.Change {
+		return &lint.Change{Own: func(file string, in lint.Origin) (string, bool) {
+			return file, file == now || in == lint.InPrevious && strings.Contains(file, "_web_")
+		}}
+	}
+	change := own("0000_10_web_02.yaml")
+	change.Before, change.Problems = read(t, fstest.MapFS{"0000_10_web_01.yaml": definition, "0000_50_api_01.yaml": shop})
+	input := lint.Input{Change: change}
+	input.Payload, input.Problems = read(t, fstest.MapFS{"0000_10_web_02.yaml": definition, "0000_50_api_01.yaml": shop})
+	if got := inPayload(run(t, input).Findings); got != "" {
+		t.Errorf("found %s", got)
+	}
+}
