@@ -94,11 +94,11 @@ type Fault struct {
 	in                          Origin
 }
 
-// lineInMessage is how messages name a line of another file. It is another one when
-// somebody writes a comment above.
-var lineInMessage = regexp.MustCompile(`:\d+`)
+// passing is what a message says and a change of anything may make another: the line of
+// another file, and how many objects have the same fault.
+var passing = regexp.MustCompile(`:\d+|\b\d+ objects?\b`)
 
 // Fault is what is found.
 func (f Finding) Fault() Fault {
-	return Fault{f.Rule, f.File, f.Object, lineInMessage.ReplaceAllString(f.Message, ""), f.In}
+	return Fault{f.Rule, f.File, f.Object, passing.ReplaceAllString(f.Message, ""), f.In}
 }

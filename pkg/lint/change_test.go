@@ -71,7 +71,11 @@ func configMap(name, more string) *fstest.MapFile {
 // in its file it stands now, and however often.
 func TestWhatAChangeCauses(t *testing.T) {
 	misspelt := `  annotations: {release.openshift.io/deleted: "true"}`
+	inNowhere := text("apiVersion: v1", "kind: ConfigMap", "metadata: {name: web, namespace: nowhere}")
+	ofForeignKind := text("apiVersion: shop.example/v1", "kind: Shop", "metadata: {name: web, namespace: default}")
 	others := fstest.MapFS{
+		"0000_40_api_04.yaml": text("apiVersion: v1", "kind: ConfigMap", "metadata: {name: api, namespace: nowhere}"),
+		"0000_40_api_05.yaml": text("apiVersion: shop.example/v1", "kind: Shop", "metadata: {name: api, namespace: default}"),
 		"0000_50_api_01.yaml": configMap("api", misspelt),
 		"0000_50_api_02.yaml": configMap("both", ""),
 		"0000_60_api_03.yaml": text("apiVersion: v1", "kind: ConfigMap", "metadata: {name: broken"),
@@ -100,6 +104,8 @@ func TestWhatAChangeCauses(t *testing.T) {
 		"an object that others have, in front of theirs": {
 			fstest.MapFS{}, fstest.MapFS{"0000_40_web_01.yaml": configMap("both", "")}, []string{"0000_50_api_02.yaml duplicate release"},
 		},
+		"one more object in a Namespace that is missing for others": {fstest.MapFS{}, fstest.MapFS{"0000_50_web_01.yaml": inNowhere}, nil},
+		"one more object of a kind that others have, too":           {fstest.MapFS{}, fstest.MapFS{"0000_50_web_01.yaml": ofForeignKind}, nil},
 		"the same, that was there in another line": {
 			fstest.MapFS{"0000_40_web_01.yaml": configMap("both", "")},
 			fstest.MapFS{"0000_40_web_01.yaml": text("# one more line", string(configMap("both", "").Data))}, nil,
