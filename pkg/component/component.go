@@ -112,8 +112,12 @@ func read(component fs.FS) (map[string][]byte, error) {
 		files := map[string][]byte{}
 		for _, entry := range entries {
 			name := path.Join(folder, entry.Name())
-			if !entry.Type().IsRegular() {
+			if entry.IsDir() {
 				continue
+			}
+			files[name] = nil
+			if !isManifest(name) && entry.Name() != referencesFile {
+				continue // whatever it holds: only that it is there may be told
 			}
 			if files[name], err = fs.ReadFile(component, name); err != nil {
 				return nil, err
@@ -158,7 +162,7 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 			_, isSame := inBuild[name]
 			component := graph.ParseName(name).Component
 			switch {
-			case !entry.Type().IsRegular() || !isManifest(name):
+			case entry.IsDir() || !isManifest(name):
 			case isSame || slices.Contains(b.names, component):
 				folders[name] = folder
 				layer.gone[full] = true

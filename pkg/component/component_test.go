@@ -118,6 +118,27 @@ func TestTemplatesStayTemplates(t *testing.T) {
 	}
 }
 
+// An image may have anything beside its manifests.
+func TestNothingElseIsRead(t *testing.T) {
+	own := fstest.MapFS{"01.yaml": {Data: []byte(configMap("web"))}, "app.tar": {Data: []byte("large")}}
+	b, err := component.Into(files(map[string]string{"a.yaml": ""}), own, component.Options{Names: []string{"web"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := fs.ReadFile(b.FS, "app.tar"); err != nil || len(text) > 0 {
+		t.Errorf("it has %q of it, %v", text, err)
+	}
+}
+
+// A manifest that can't be read must not seem to have been removed.
+func TestALinkThatLeadsNowhere(t *testing.T) {
+	own := fstest.MapFS{"01.yaml": {Data: []byte(configMap("web"))}, "02.yaml": {Data: []byte("../gone.yaml"), Mode: fs.ModeSymlink}}
+	_, err := component.Into(files(map[string]string{"a.yaml": ""}), own, component.Options{Names: []string{"web"}})
+	if err == nil || !strings.Contains(err.Error(), "02.yaml") {
+		t.Errorf("got %v, want to be told of 02.yaml", err)
+	}
+}
+
 func TestABuildIsAFileSystem(t *testing.T) {
 	b := into(t, map[string]string{"release-manifests/0000_50_web_01.yaml": "old", "release-manifests/0000_50_api_01.yaml": "api", "manifests/0000_00_cvo_01.yaml": ""},
 		map[string]string{"01.yaml": "new", "02.yaml": ""}, "web")
