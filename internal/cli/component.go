@@ -133,7 +133,7 @@ func ofWhole(release *payload.Payload, problems []payload.Problem) []payload.Pro
 func (p *placed) change() *lint.Change {
 	return &lint.Change{Before: p.before, Problems: p.beforeProblems, Own: func(file string, in lint.Origin) (string, bool) {
 		if in == lint.InPrevious {
-			return file, p.Had(file)
+			return p.Home(file), p.Had(file)
 		}
 		return p.Own(file)
 	}}

@@ -30,12 +30,12 @@ func (c *Change) isOwn(file string, in Origin) bool {
 	return isOwn
 }
 
-// nameOf is what a file of the payload is called by those who change it.
-func (c *Change) nameOf(file string) string {
-	if c == nil {
+// nameOf is what a file is called by those who change the payload.
+func (c *Change) nameOf(file string, in Origin) string {
+	if c == nil || in == InConfig {
 		return file
 	}
-	if name, isOwn := c.Own(file, InPayload); isOwn {
+	if name, isOwn := c.Own(file, in); isOwn {
 		return name
 	}
 	return file
@@ -79,7 +79,7 @@ func (c *Change) place(f *Finding) {
 		if *in == InPayload && !c.isOwn(*file, InPayload) {
 			*in = InRelease
 		} else if *in == InPayload {
-			*file = c.nameOf(*file)
+			*file = c.nameOf(*file, InPayload)
 		}
 	}
 	set(&f.File, &f.In)

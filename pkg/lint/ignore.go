@@ -116,7 +116,7 @@ func columnAt(text []byte, at int) int {
 func (i *ignores) suppress(f Finding) *Suppression {
 	var why *Suppression
 	try := func(one *ignoring) {
-		if one.covers(f, i.change.nameOf(f.File)) {
+		if one.covers(f, i.change.nameOf(f.File, f.In)) {
 			one.used = true
 			why = &Suppression{Reason: one.Reason, File: one.at.File, Line: one.at.Line, In: one.at.In}
 		}
