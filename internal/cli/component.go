@@ -24,6 +24,8 @@ import (
 type componentFlags struct {
 	names []string
 	into  string
+
+	isUpdate bool // what the old release has enabled stays so
 }
 
 // componentHelp says what they do, the same in the help of every verb that has them.
@@ -57,16 +59,16 @@ func (f *componentFlags) check(release *releaseFlags) error {
 // A placed component is one whose manifests are in a release.
 type placed struct {
 	*component.Build
-	before, after                 *payload.Payload // the release without, and with its manifests
+	released                      *payload.Payload // the release as it is; nil if nobody asked
+	before, after                 *payload.Payload // what is built of it without, and with its manifests
 	beforeProblems, afterProblems []payload.Problem
 }
 
-// place puts the component at ref into its release. The release alone has the version
-// before, if it does not say one itself.
-func (f *componentFlags) place(ctx context.Context, ref string, flags *releaseFlags, before string, progress io.Writer) (_ *placed, err error) {
-	old, now := *flags, *flags
-	old.version = before
-	old.instead, now.instead = nil, nil // which is of the component's files
+// place puts the component at ref into its release. Released says how to read the release
+// as it is; nil if nobody asks for that.
+func (f *componentFlags) place(ctx context.Context, ref string, flags, released *releaseFlags, progress io.Writer) (_ *placed, err error) {
+	now := *flags
+	now.instead = nil // which is of the component's files
 	if now.earlier == nil {
 		now.earlier = newEarlier() // most of the release is in the build, too
 	}
@@ -88,11 +90,17 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags *releaseFl
 		return nil, unreadable{fmt.Errorf("%s: %w", ref, err)}
 	}
 	p := &placed{Build: build}
-	if p.before, p.beforeProblems, err = old.read(ctx, f.into, release, progress); err != nil {
-		return nil, err
+	if released != nil {
+		released.earlier = now.earlier
+		if p.released, _, err = f.readWhole(ctx, released, release, progress); err != nil {
+			return nil, err
+		}
 	}
-	if err := payload.Refuse(ofWhole(p.before, p.beforeProblems)); err != nil {
-		return nil, refused("--into "+f.into, err)
+	if f.isUpdate && flags.capabilities != "" {
+		now.before = cmp.Or(now.before, p.released)
+	}
+	if p.before, p.beforeProblems, err = f.readWhole(ctx, &now, &source.Release{FS: build.Before, Image: release.Image}, progress); err != nil {
+		return nil, err
 	}
 	name := f.label(ref)
 	if now.earlier.payload(name) == nil {
@@ -102,10 +110,15 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags *releaseFl
 		return nil, err
 	}
 	p.afterProblems = append(p.afterProblems, build.Problems...)
-	for _, note := range build.Notes(p.before, p.after) {
-		fmt.Fprintln(progress, "note:", note)
-	}
+	note(progress, build.Notes(p.before, p.after))
 	return p, nil
+}
+
+// note prints what a user should know, and need not mind.
+func note(out io.Writer, notes []string) {
+	for _, note := range notes {
+		fmt.Fprintln(out, "note:", note)
+	}
 }
 
 // openRelease opens the release that the component goes into.
@@ -118,6 +131,18 @@ func (f *componentFlags) openRelease(ctx context.Context, flags *releaseFlags, p
 		return nil, err
 	}
 	return nil, fmt.Errorf("%w; where it can't be pulled, a copy on disk will do: an OCI layout, an archive or a folder", err)
+}
+
+// readWhole reads the release, which must be in order as a whole.
+func (f *componentFlags) readWhole(ctx context.Context, flags *releaseFlags, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	read, problems, err := flags.read(ctx, f.into, release, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := payload.Refuse(ofWhole(read, problems)); err != nil {
+		return nil, nil, refused("--into "+f.into, err)
+	}
+	return read, problems, nil
 }
 
 // ofWhole are the problems that a release has as a whole, not in the files of one

@@ -65,15 +65,17 @@ func (f *lintFlags) check() error {
 // place puts a component into a release, which is the release before as well, unless
 // another one is.
 func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, input *lint.Input) (*placed, error) {
-	before := f.previousVersion
-	if f.previous != "" {
-		before = f.release.version
+	var released *releaseFlags
+	if f.previous == "" {
+		flags := f.release
+		flags.version, flags.instead = f.previousVersion, nil
+		released = &flags
 	}
-	p, err := f.component.place(ctx, ref, &f.release, before, progress)
+	p, err := f.component.place(ctx, ref, &f.release, released, progress)
 	if err != nil {
 		return nil, err
 	}
-	input.Payload, input.Problems, input.Previous, input.Change = p.after, p.afterProblems, p.before, p.change()
+	input.Payload, input.Problems, input.Previous, input.Change = p.after, p.afterProblems, p.released, p.change()
 	return p, nil
 }
 

@@ -60,7 +60,7 @@ OLD and NEW are each a SOURCE.
 OLD is RELEASE as it is, unless it is given.`
 
 func newPlan(streams Streams) *cobra.Command {
-	var f planFlags
+	f := planFlags{component: componentFlags{isUpdate: true}}
 	command := &cobra.Command{
 		Use:   "plan [OLD] NEW",
 		Short: "Say what an update from one release to another does",

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,21 +17,22 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.View, p
 	if err := checkVersion("previous-version", f.previousVersion); err != nil {
 		return nil, nil, err
 	}
-	after, before := f.release, f.previousVersion
+	after := f.release
+	after.keepText = true // so that what is the same need not be read twice
+	before := after
+	before.version, before.image = f.previousVersion, f.previousImage
+	released := &before
 	if len(args) == 2 {
-		before = f.release.version
-		previous := f.release
-		previous.version, previous.image = f.previousVersion, f.previousImage
-		if old, _, err = previous.loadAs(ctx, "the old release", args[0], progress); err != nil {
+		if old, _, err = before.loadAs(ctx, "the old release", args[0], progress); err != nil {
 			return nil, nil, err
 		}
+		released = nil
 		if f.release.capabilities != "" {
 			after.before = old
 		}
 	}
-	after.keepText = true // so that what is the same need not be read twice
 	ref := args[len(args)-1]
-	p, err := f.component.place(ctx, ref, &after, before, progress)
+	p, err := f.component.place(ctx, ref, &after, released, progress)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,10 +47,7 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.View, p
 		fmt.Fprintf(progress, "warning: others' files of %s have %s, and are in the plan as far as they can be read\n", f.component.into, printable.Count(count, "problem"))
 	}
 	warn(progress, f.release.idle(p.after))
-	if old == nil {
-		old = p.before
-	}
-	return old, p.after, nil
+	return cmp.Or(old, p.released), p.after, nil
 }
 
 // split tells the problems of the component's files from those of others. The former are

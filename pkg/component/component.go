@@ -46,6 +46,7 @@ type Options struct {
 // A Build is a release with the manifests of a component in it.
 type Build struct {
 	FS       fs.FS
+	Before   fs.FS             // the release without them, of the version that is built
 	Problems []payload.Problem // of the component's image-references, and of what they stand for
 
 	names    []string
@@ -70,13 +71,14 @@ func Into(release, component fs.FS, options Options) (*Build, error) {
 	if _, err := fs.Stat(release, manifests); err == nil {
 		home = manifests
 	}
-	layer := &overlay{under: release, files: map[string][]byte{}, gone: map[string]bool{}}
+	b.Before = release
+	if options.Version != "" {
+		b.Before = relabelled(release, home, options.Version)
+	}
+	layer := &overlay{under: b.Before, files: map[string][]byte{}, gone: map[string]bool{}}
 	b.FS = layer
 	if err := b.take(release, files, home, layer); err != nil {
 		return nil, err
-	}
-	if options.Version != "" {
-		relabel(release, home, options.Version, layer)
 	}
 	rewriting := b.rewriting(release, home, options.Version, files)
 	for _, name := range sortedKeys(b.own) {
@@ -197,9 +199,10 @@ func numbered(file, component string, taken map[string]string) string {
 	return name
 }
 
-// relabel says in the release's own files that it is another version. What can't be
+// relabelled is a release whose own files say that it is another version. What can't be
 // read there is told when they are read.
-func relabel(release fs.FS, home, version string, layer *overlay) {
+func relabelled(release fs.FS, home, version string) fs.FS {
+	layer := &overlay{under: release, files: map[string][]byte{}}
 	set := func(name string, change func(fields map[string]any)) {
 		text, err := fs.ReadFile(release, path.Join(home, name))
 		if err != nil {
@@ -220,6 +223,7 @@ func relabel(release fs.FS, home, version string, layer *overlay) {
 			metadata["name"] = version
 		}
 	})
+	return layer
 }
 
 func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
