@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -53,17 +54,32 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.View, p
 // split tells the problems of the component's files from those of others. The former are
 // named as they are in the component's folder.
 func (p *placed) split(problems []payload.Problem) (own, others []payload.Problem) {
+	known := make([]payload.Problem, 0, len(p.beforeProblems))
+	for _, problem := range p.beforeProblems {
+		known = append(known, withoutLines(problem))
+	}
 	for _, problem := range problems {
 		if file, isOwn := p.Own(problem.File); isOwn {
 			problem.File = file
 			own = append(own, problem)
-		} else if !slices.Contains(p.beforeProblems, problem) {
+		} else if !slices.Contains(known, withoutLines(problem)) {
 			own = append(own, problem) // which the component is the cause of
 		} else {
 			others = append(others, problem)
 		}
 	}
 	return own, others
+}
+
+// lineInMessage is how messages name a line of another file.
+var lineInMessage = regexp.MustCompile(`:\d+`)
+
+// withoutLines is a problem wherever in its file it stands, and in which line another file
+// has its part of it: the component may have written a comment above.
+func withoutLines(problem payload.Problem) payload.Problem {
+	problem.Line = 0
+	problem.Message = lineInMessage.ReplaceAllString(problem.Message, "")
+	return problem
 }
 
 func countRefused(problems []payload.Problem) int {
