@@ -54,6 +54,7 @@ type Build struct {
 	told     map[string]string // the same, of files that are not in the build
 	called   map[string]bool   // the names of its files, now and before
 	replaced []string          // files of the release that were the component's
+	taken    []string          // of these, files that are called for another component
 	kept     []string          // files that were not, and are called like some of the component's
 }
 
@@ -144,7 +145,10 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 		if name := path.Base(file); name == referencesFile || name == metadataFile {
 			continue
 		}
-		name := numbered(path.Base(file), b.names[0], inBuild)
+		name := path.Base(file)
+		if _, err := fs.Stat(release, name); err != nil || home != "." { // in a plain folder it has its place already
+			name = numbered(name, b.names[0], inBuild)
+		}
 		inBuild[name] = file
 		if named := graph.ParseName(name).Component; !slices.Contains(b.names, named) {
 			others[named] = true
@@ -170,6 +174,9 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 				layer.gone[full] = true
 				b.called[name] = true
 				b.replaced = append(b.replaced, full)
+				if component != "" && !slices.Contains(b.names, component) {
+					b.taken = append(b.taken, full)
+				}
 			case component != "" && others[component]:
 				b.kept = append(b.kept, full)
 			}

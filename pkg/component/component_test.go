@@ -75,6 +75,12 @@ func TestFilesAreNumberedAsABuildDoes(t *testing.T) {
 			names:   []string{"web"}, folder: "release-manifests",
 			want: []string{"0000_50_web_09.json <- 0000_50_web_09.json", "release-metadata"},
 		},
+		"a plain folder without numbers": {
+			release: map[string]string{"01.yaml": "", "02.yaml": ""},
+			own:     map[string]string{"01.yaml": "", "03.yaml": ""},
+			names:   []string{"web"}, folder: ".",
+			want: []string{"0000_50_web_03.yaml <- 03.yaml", "01.yaml <- 01.yaml", "02.yaml"},
+		},
 		"the same name twice": {
 			release: map[string]string{"a.yaml": ""},
 			own:     map[string]string{"0000_50_web_01.yaml": "", "01.yaml": ""},
@@ -261,6 +267,11 @@ func TestNotes(t *testing.T) {
 			map[string]string{"0000_50_shop_01.yaml": configMap("a"), "0000_50_shop_02.yaml": configMap("b")},
 			map[string]string{"0000_50_shop_01.yaml": configMap("a")}, []string{"web"},
 			[]string{"some files are called like those of shop, of which the release keeps 1 file more, such as 0000_50_shop_02.yaml: if all of them are the component's, write --component web,shop"},
+		},
+		"a file that is another component's": {
+			map[string]string{"0000_50_web_01.yaml": configMap("a"), "0000_50_api_01.yaml": configMap("b")},
+			map[string]string{"01.yaml": configMap("a"), "0000_50_api_01.yaml": configMap("c")}, []string{"web"},
+			[]string{"0000_50_api_01.yaml of the release gives way to the component's file of that name: if it is another component's, rename yours, and else write --component web,api"},
 		},
 		"an object that was in both already": {
 			map[string]string{"0000_50_web_01.yaml": configMap("a"), "0000_50_api_01.yaml": configMap("a")},
