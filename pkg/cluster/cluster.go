@@ -1,0 +1,122 @@
+// Package cluster is a cluster as an applier sees it: any object by its kind, without a
+// client for each. It knows which kinds are served (and which are surely not), applies
+// and deletes, says what came of it, and tells the server's time.
+//
+// It decides nothing: what to apply, in which order, and what of a failure heals is
+// for those who call it. Nor does it bound the rate of requests: the server does.
+//
+// Connect is the call to start from.
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// FieldManager is who owns what we apply.
+const FieldManager = "runlevel"
+
+// A Cluster is a connection to one. It may be used by many at once.
+type Cluster struct {
+	Objects  dynamic.Interface    // any object
+	Metadata metadata.Interface   // the same, without reading their bodies
+	Client   kubernetes.Interface // Kubernetes' own kinds
+
+	kinds *catalog
+	clock *clock
+}
+
+// Connect makes a connection. It sends no request yet.
+func Connect(config *rest.Config) (*Cluster, error) {
+	c := &Cluster{clock: &clock{}}
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // the server's priority and fairness decides
+	config.WarningHandlerWithContext = warningsOfContext{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &observer{next: next, clock: c.clock} })
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	if c.Objects, err = dynamic.NewForConfigAndClient(config, client); err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	if c.Metadata, err = metadata.NewForConfigAndClient(config, client); err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	kube, err := kubernetes.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	c.Client = kube
+	c.kinds = &catalog{discovery: kube.Discovery(), cluster: c}
+	return c, nil
+}
+
+// Now is the time of the server, as far as its answers have told it. Ages of what is in
+// the cluster are counted with it: this machine's clock may be wrong.
+func (c *Cluster) Now() time.Time { return c.clock.now() }
+
+// An Applied is what came of applying an object.
+type Applied struct {
+	Object   *unstructured.Unstructured // as it is now
+	Created  bool                       // it was not there before
+	Warnings []string                   // the server's
+}
+
+// Apply is a server-side apply of one object: what it says becomes so, whoever owned it.
+func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured) (Applied, error) {
+	body, err := json.Marshal(object.Object)
+	if err != nil {
+		return Applied{}, err
+	}
+	return observe(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		options := metav1.PatchOptions{FieldManager: FieldManager, Force: new(true)}
+		return c.In(in, object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, body, options)
+	})
+}
+
+// Create makes an object that must not be there yet.
+func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.Unstructured) (Applied, error) {
+	return observe(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return c.In(in, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager})
+	})
+}
+
+// Delete asks for the end of the object with this UID, and of no other with its name.
+// What it owns goes after it.
+func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
+	return c.In(in, namespace).Delete(ctx, name, metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &uid},
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
+	})
+}
+
+// Head reads an object without its body.
+func (c *Cluster) Head(ctx context.Context, in Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	resource := c.Metadata.Resource(in.GroupVersionResource)
+	if in.Namespaced {
+		return resource.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	return resource.Get(ctx, name, metav1.GetOptions{})
+}
+
+// In is where the objects of a resource are. The namespace is left aside where there is
+// none.
+func (c *Cluster) In(in Resource, namespace string) dynamic.ResourceInterface {
+	resource := c.Objects.Resource(in.GroupVersionResource)
+	if in.Namespaced {
+		return resource.Namespace(namespace)
+	}
+	return resource
+}

@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// A clock follows the server's.
+type clock struct {
+	ahead atomic.Int64 // how much the server's is ahead of ours
+}
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// set reads the time of an answer that has just come. It has whole seconds only, so it is
+// corrected only if it is further off than that.
+func (c *clock) set(header string) {
+	date, err := http.ParseTime(header)
+	if err != nil {
+		return
+	}
+	if off := date.Sub(c.now()); off < -2*time.Second || off > time.Second {
+		c.ahead.Add(int64(off))
+	}
+}
+
+// An observer reads off answers what the clients don't pass on: the server's time, and
+// whether an object was made or was there already.
+type observer struct {
+	next  http.RoundTripper
+	clock *clock
+}
+
+func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := o.next.RoundTrip(request)
+	if err != nil {
+		return response, err
+	}
+	o.clock.set(response.Header.Get("Date"))
+	if seen, ok := request.Context().Value(observationKey{}).(*observation); ok {
+		seen.status = response.StatusCode
+	}
+	return response, nil
+}
+
+// An observation is what one call has told beside its result.
+type observation struct {
+	status   int
+	warnings []string
+}
+
+type observationKey struct{}
+
+// observe makes a call and notes what it tells beside its result.
+func observe(ctx context.Context, call func(context.Context) (*unstructured.Unstructured, error)) (Applied, error) {
+	seen := &observation{}
+	object, err := call(context.WithValue(ctx, observationKey{}, seen))
+	return Applied{Object: object, Created: seen.status == http.StatusCreated, Warnings: seen.warnings}, err
+}
+
+// warningsOfContext keeps the server's warnings with the call that they are for.
+type warningsOfContext struct{}
+
+func (warningsOfContext) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
+	const miscellaneous = 299 // the only one that Kubernetes sends
+	if seen, ok := ctx.Value(observationKey{}).(*observation); ok && code == miscellaneous && text != "" {
+		seen.warnings = append(seen.warnings, text)
+	}
+}
