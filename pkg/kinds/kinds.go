@@ -1,5 +1,5 @@
-// Package kinds knows what Kubernetes says of its own kinds: which there are, in which
-// versions, and whether their objects are in a namespace.
+// Package kinds names objects by their kinds, and knows what Kubernetes says of its own
+// kinds: which there are, in which versions, and whether their objects are in a namespace.
 //
 // It says nothing of custom resources: their CustomResourceDefinitions do.
 //

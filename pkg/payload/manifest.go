@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // DeleteAnnotation makes a manifest a tombstone when its value is "true".
@@ -33,18 +32,7 @@ type Manifest struct {
 }
 
 // An ID says which object a manifest is about, whatever its version.
-type ID struct {
-	Group, Kind, Namespace, Name string
-}
-
-// String is the object as people write it: "Deployment my-namespace/my-name".
-func (id ID) String() string {
-	name := id.Name
-	if id.Namespace != "" {
-		name = id.Namespace + "/" + name
-	}
-	return printable.Line(id.Kind + " " + name)
-}
+type ID = kinds.ID
 
 // File is the name of the manifest's file, which says its level and component.
 func (m *Manifest) File() string { return path.Base(m.Path) }
