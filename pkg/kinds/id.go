@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -24,4 +26,9 @@ func (id ID) String() string {
 		name = id.Namespace + "/" + name
 	}
 	return printable.Line(id.Kind + " " + name)
+}
+
+// Compare orders objects by kind, group, namespace and name.
+func Compare(a, b ID) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
