@@ -5,16 +5,33 @@
 // stays the same when the sentence is improved. The reasons themselves are
 // constants of the package that gives them.
 //
-// Of is the call to start from: it finds the reason of any error.
+// An error may also have an Effect: what it does to an update. Who applies decides
+// what follows from it.
+//
+// Of is the call to start from: it finds the reason of any error, as EffectOf does its
+// effect.
 package reason
 
 import "errors"
+
+// An Effect is what a failure does to an update, in the words of the cluster-version
+// operator.
+type Effect string
+
+// The effects. A failure that says none fails the update at once, as Fail does.
+const (
+	None              Effect = "None"              // it goes on: what fails is on its way
+	Report            Effect = "Report"            // it goes on, and the failure is told
+	FailAfterInterval Effect = "FailAfterInterval" // it fails if this stays so for long
+	Fail              Effect = "Fail"              // it fails at once
+)
 
 // An Error is a failure with a reason.
 type Error struct {
 	Reason  string // CamelCase, as in a condition
 	Message string // a sentence in lower case; empty for that of Err
 	Err     error  // what caused it, if anything did
+	Effect  Effect // what it does to an update; empty for what failures do
 }
 
 func (e *Error) Error() string {
@@ -35,6 +52,15 @@ func Of(err error) string {
 	var failure *Error
 	if errors.As(err, &failure) {
 		return failure.Reason
+	}
+	return ""
+}
+
+// EffectOf returns the effect of the outermost Error in err, and "" when it has none.
+func EffectOf(err error) Effect {
+	var failure *Error
+	if errors.As(err, &failure) {
+		return failure.Effect
 	}
 	return ""
 }

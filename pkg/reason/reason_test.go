@@ -26,3 +26,16 @@ func TestOf(t *testing.T) {
 		t.Errorf("an error without a reason has reason %q", got)
 	}
 }
+
+func TestEffectOf(t *testing.T) {
+	slow := &reason.Error{Reason: "ClusterOperatorUpdating", Message: "it is at 1.2.2", Effect: reason.None}
+	if got := reason.EffectOf(fmt.Errorf("update to 1.2.3: %w", slow)); got != reason.None {
+		t.Errorf("reason.EffectOf = %q, want %q", got, reason.None)
+	}
+	if got := reason.EffectOf(&reason.Error{Reason: "UpdatePayloadFailed", Err: slow}); got != "" {
+		t.Errorf("an error that says no effect has that of its cause: %q", got)
+	}
+	if got := reason.EffectOf(errors.New("no such file")); got != "" {
+		t.Errorf("an error without a reason has effect %q", got)
+	}
+}
