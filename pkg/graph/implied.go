@@ -1,8 +1,6 @@
 package graph
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,7 +67,7 @@ func Dependencies(tasks []Task) []Dependency {
 				need(holder, true, needsNamespace)
 			}
 		}
-		for _, called := range CalledServices(object) {
+		for _, called := range kinds.CalledServices(object) {
 			service, known := x.services[called]
 			need(service, known, needsService)
 			for _, workload := range x.servedBy(called) {
@@ -169,42 +167,4 @@ func Selects(service, workload *unstructured.Unstructured) bool {
 	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 	pods, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "template", "metadata", "labels")
 	return len(selector) > 0 && labels.SelectorFromSet(selector).Matches(labels.Set(pods))
-}
-
-// CalledServices are those that the API server calls because of an object: a webhook
-// configuration or an APIService.
-func CalledServices(object *unstructured.Unstructured) []types.NamespacedName {
-	switch kind := object.GroupVersionKind().GroupKind(); {
-	case strings.HasSuffix(kind.Kind, "WebhookConfiguration") && kind.Group == "admissionregistration.k8s.io":
-		webhooks, _, _ := unstructured.NestedFieldNoCopy(object.Object, "webhooks")
-		list, _ := webhooks.([]any)
-		seen := map[types.NamespacedName]bool{}
-		var called []types.NamespacedName
-		for _, webhook := range list {
-			fields, _ := webhook.(map[string]any)
-			for _, service := range serviceAt(fields, "clientConfig", "service") {
-				if !seen[service] {
-					seen[service] = true
-					called = append(called, service)
-				}
-			}
-		}
-		return called
-	case kind == kinds.APIService:
-		return serviceAt(object.Object, "spec", "service")
-	default:
-		return nil
-	}
-}
-
-// serviceAt reads a reference to a Service, if there is one.
-func serviceAt(fields map[string]any, path ...string) []types.NamespacedName {
-	reference, _, _ := unstructured.NestedFieldNoCopy(fields, path...)
-	named, isMapping := reference.(map[string]any)
-	if !isMapping {
-		return nil
-	}
-	namespace, _ := named["namespace"].(string)
-	name, _ := named["name"].(string)
-	return []types.NamespacedName{{Namespace: namespace, Name: name}}
 }

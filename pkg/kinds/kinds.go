@@ -1,9 +1,10 @@
 // Package kinds names objects by their kinds, and knows what Kubernetes says of its own
-// kinds: which there are, in which versions, and whether their objects are in a namespace.
+// kinds: which there are, in which versions, whether their objects are in a namespace, and
+// which Services the API server calls because of them.
 //
 // It says nothing of custom resources: their CustomResourceDefinitions do.
 //
-// ScopeOf and Scheme are the calls to start from.
+// ScopeOf, Scheme and CalledServices are the calls to start from.
 package kinds
 
 import (

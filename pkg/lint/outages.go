@@ -187,7 +187,7 @@ func backendsOf(m *manifest) []types.NamespacedName {
 		object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
 		object.Object["webhooks"] = slices.DeleteFunc(slices.Clone(webhooks), isPatient)
 	}
-	found := graph.CalledServices(object)
+	found := kinds.CalledServices(object)
 	if name := m.text("spec", "conversion", "webhook", "clientConfig", "service", "name"); name != "" {
 		namespace := m.text("spec", "conversion", "webhook", "clientConfig", "service", "namespace")
 		found = append(found, types.NamespacedName{Namespace: namespace, Name: name})

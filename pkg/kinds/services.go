@@ -1,0 +1,46 @@
+package kinds
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// CalledServices are those that the API server calls because of an object: a webhook
+// configuration or an APIService.
+func CalledServices(object *unstructured.Unstructured) []types.NamespacedName {
+	switch kind := object.GroupVersionKind().GroupKind(); {
+	case strings.HasSuffix(kind.Kind, "WebhookConfiguration") && kind.Group == "admissionregistration.k8s.io":
+		webhooks, _, _ := unstructured.NestedFieldNoCopy(object.Object, "webhooks")
+		list, _ := webhooks.([]any)
+		seen := map[types.NamespacedName]bool{}
+		var called []types.NamespacedName
+		for _, webhook := range list {
+			fields, _ := webhook.(map[string]any)
+			for _, service := range serviceAt(fields, "clientConfig", "service") {
+				if !seen[service] {
+					seen[service] = true
+					called = append(called, service)
+				}
+			}
+		}
+		return called
+	case kind == APIService:
+		return serviceAt(object.Object, "spec", "service")
+	default:
+		return nil
+	}
+}
+
+// serviceAt reads a reference to a Service, if there is one.
+func serviceAt(fields map[string]any, path ...string) []types.NamespacedName {
+	reference, _, _ := unstructured.NestedFieldNoCopy(fields, path...)
+	named, isMapping := reference.(map[string]any)
+	if !isMapping {
+		return nil
+	}
+	namespace, _ := named["namespace"].(string)
+	name, _ := named["name"].(string)
+	return []types.NamespacedName{{Namespace: namespace, Name: name}}
+}
