@@ -1,63 +1,154 @@
-// Package ready says when an object is ready. So far it reads the expressions with
-// which manifests say so themselves, in the annotation runlevel.dev/ready: CEL over
-// the object, with the functions that the API server has for it too.
+// Package ready says whether an object is ready, and if not, what it is waiting for,
+// in one line that a person can act on.
 //
-// It asks no cluster, and waits for nothing.
+// What it knows of Kubernetes' own kinds and of ClusterOperators is in a table, rule by
+// rule; a custom resource is judged by its conditions, as kstatus does; and any manifest
+// can say itself what ready means, in the annotation runlevel.dev/ready: CEL over the
+// object, with the functions that the API server has for it too. Troubles says why the
+// pods of a workload do not come up.
 //
-// Validate is the call to start from.
+// It asks no cluster, looks at no clock, and waits for nothing: who calls it brings what
+// it needs to know.
+//
+// Check is the call to start from; Validate says what is wrong with an annotation.
 package ready
 
 import (
-	"errors"
 	"fmt"
-	"strings"
-	"sync"
 
-	"github.com/google/cel-go/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/reason"
 )
 
-// Annotation has an expression that is true when the object is ready, or None.
-const Annotation = "runlevel.dev/ready"
+// A Standard is how much must be true of an object before what comes after it goes on.
+type Standard string
 
-// None says that nobody waits for the object.
-const None = "none"
+// The standards.
+const (
+	Full     Standard = "ready"    // it is rolled out, and does what it is for
+	Upstream Standard = "upstream" // the cluster-version operator would go on: it awaits no rollout
+)
 
-// base is the API server's own set of functions, with the object as "self".
-var base = sync.OnceValues(func() (*cel.Env, error) {
-	version := environment.DefaultCompatibilityVersion()
-	set, err := environment.MustBaseEnvSet(version).Extend(environment.VersionedOptions{
-		IntroducedVersion: version,
-		EnvOptions:        []cel.EnvOption{cel.Variable("self", cel.DynType)},
-	})
-	if err != nil {
-		return nil, err
+// A State is what is known of an object's readiness.
+type State string
+
+// The states.
+const (
+	Ready   State = "ready"
+	Waiting State = "waiting"
+	Failed  State = "failed" // waiting longer will not help
+)
+
+// A Verdict is what is said of one object.
+type Verdict struct {
+	State   State
+	Message string        // what it waits for, or why it failed: one line in lower case; empty when it is ready
+	Reason  string        // the cluster-version operator's, where that has one
+	Effect  reason.Effect // the same
+}
+
+// Around is what a verdict needs to know beside the object itself.
+type Around struct {
+	// Manifest is the object as the release has it. Its status says which versions a
+	// ClusterOperator is to report.
+	Manifest *unstructured.Unstructured
+
+	// Serving says of the Services that the API server calls for the object, as
+	// kinds.CalledServices finds them, whether anything serves them.
+	Serving map[types.NamespacedName]bool
+
+	// Installing says that the release is being installed. The cluster-version operator
+	// looks at ClusterOperators only then, and does not ask for their versions.
+	Installing bool
+}
+
+// A rule judges the objects of a kind.
+type rule func(object live, around Around) Verdict
+
+// full are the kinds that Full has rules for. Other kinds of Kubernetes are ready at
+// once, a PersistentVolumeClaim too: it may have to wait for a pod, which comes later.
+var full = map[schema.GroupKind]rule{
+	{Group: "apps", Kind: "Deployment"}:                     checkDeployment,
+	{Group: "apps", Kind: "ReplicaSet"}:                     checkReplicaSet,
+	{Kind: "ReplicationController"}:                         checkReplicaSet,
+	{Group: "apps", Kind: "StatefulSet"}:                    checkStatefulSet,
+	{Group: "apps", Kind: "DaemonSet"}:                      checkDaemonSet,
+	{Group: "batch", Kind: "Job"}:                           checkJob,
+	{Kind: "Pod"}:                                           checkPod,
+	{Group: "config.openshift.io", Kind: "ClusterOperator"}: checkClusterOperator,
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: checkWebhooks,
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   checkWebhooks,
+	kinds.APIService:               checkAPIService,
+	kinds.CustomResourceDefinition: checkDefinition,
+	kinds.Namespace:                checkNamespace,
+}
+
+// Check says whether an object is ready: as it was last seen on the cluster, or nil if
+// it was not.
+func Check(object *unstructured.Unstructured, standard Standard, around Around) Verdict {
+	if object == nil || object.Object == nil {
+		return waiting("it is not there yet")
 	}
-	return set.StoredExpressionsEnv(), nil
-})
-
-// Validate says what is wrong with a value of the annotation, in one line.
-func Validate(text string) error {
+	kind, expression := object.GroupVersionKind().GroupKind(), object.GetAnnotations()[Annotation]
+	_, isMarked := object.GetAnnotations()[Annotation]
+	judge, isKnown := full[kind]
 	switch {
-	case text == None:
-		return nil
-	case strings.TrimSpace(text) == "":
-		return errors.New(`it is empty: write a CEL expression such as self.status.phase == "Ready", or none`)
+	case expression == None:
+		return ready()
+	case standard == Upstream && !isMarked:
+		return checkUpstream(kind, live(object.Object), around)
+	case object.GetDeletionTimestamp() != nil:
+		return waiting(beingDeleted)
+	case isMarked:
+		return checkExpression(object, expression)
+	case isKnown:
+		return judge(live(object.Object), around)
+	case kinds.ScopeOf(kind) != kinds.Unknown:
+		return ready()
+	default:
+		return checkConditions(object)
 	}
-	env, err := base()
-	if err != nil {
-		return err
+}
+
+// Awaits says whether an object can be other than ready, unless it is being deleted: the
+// others need not be watched.
+func Awaits(object *unstructured.Unstructured, standard Standard) bool {
+	kind := object.GroupVersionKind().GroupKind()
+	expression, isMarked := object.GetAnnotations()[Annotation]
+	if isMarked {
+		return expression != None
 	}
-	ast, issues := env.Compile(text)
-	if issues.Err() != nil {
-		wrong, line := issues.Errors()[0], ""
-		if wrong.Location.Line() > 1 {
-			line = fmt.Sprintf("in line %d, ", wrong.Location.Line())
-		}
-		return fmt.Errorf("it is no valid CEL, %sat character %d: %s", line, wrong.Location.Column()+1, strings.ReplaceAll(wrong.Message, "\n", " "))
+	if standard == Upstream {
+		_, isKnown := upstream[kind]
+		return isKnown
 	}
-	if kind := ast.OutputType(); kind != cel.BoolType && kind != cel.DynType {
-		return fmt.Errorf("it is of type %s, and must be true or false", kind)
+	_, isKnown := full[kind]
+	switch {
+	case callsServices(kind):
+		return len(kinds.CalledServices(object)) > 0
+	case isKnown:
+		return true
+	default:
+		return kinds.ScopeOf(kind) == kinds.Unknown
 	}
-	return nil
+}
+
+// What more than one rule says.
+const (
+	beingDeleted = "it is being deleted"
+	notSeen      = "the controller has not seen the change yet"
+)
+
+func ready() Verdict { return Verdict{State: Ready} }
+
+func waiting(format string, args ...any) Verdict {
+	return Verdict{State: Waiting, Message: sentence(fmt.Sprintf(format, args...))}
+}
+
+func failed(format string, args ...any) Verdict {
+	return Verdict{State: Failed, Message: sentence(fmt.Sprintf(format, args...))}
 }

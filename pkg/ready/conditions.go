@@ -1,0 +1,35 @@
+package ready
+
+import (
+	"cmp"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// checkConditions judges a custom resource by what most of them have in common. One that
+// says nothing of itself is ready: there is no telling it from one that never will.
+func checkConditions(object *unstructured.Unstructured) Verdict {
+	o := live(object.Object)
+	if o.isUnseen() {
+		return waiting(notSeen)
+	}
+	result, err := status.Compute(object)
+	if err != nil {
+		return waiting("its status can't be read: %v", err)
+	}
+	message := result.Message
+	for _, c := range result.Conditions {
+		message = cmp.Or(message, c.Message, c.Reason)
+	}
+	switch result.Status {
+	case status.CurrentStatus:
+		return ready()
+	case status.TerminatingStatus:
+		return waiting(beingDeleted)
+	case status.FailedStatus: // its controller may still find a way
+		return waiting("it says that it is stuck: %s", cmp.Or(message, "not why"))
+	default:
+		return waiting("%s", cmp.Or(message, "it says that it is not ready"))
+	}
+}

@@ -1,0 +1,154 @@
+package ready
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A Trouble is why a workload's pods do not come up.
+type Trouble struct {
+	Object    string // "Pod namespace/name", or what can't make its pods: "ReplicaSet namespace/name"
+	Container string // of a pod, if it is about one
+	Message   string // in one line and lower case, as in a Verdict
+
+	// WantsLog says that the container's last lines tell more: those of the one before
+	// it, if Previous.
+	WantsLog, Previous bool
+}
+
+// mostTroubles are as many as somebody reads. More are seldom more than one.
+const mostTroubles = 4
+
+// Troubles says why pods do not come up, the most telling first. The events are those of
+// these pods and of what makes them, a ReplicaSet or a Job: a quota stops pods that are not
+// there. Pods that are alike are told of once.
+//
+// No values of environment variables are in what it says.
+func Troubles(pods []corev1.Pod, events []corev1.Event) []Trouble {
+	newest := newestEvents(events)
+	found := troublesOfMakers(newest)
+	for i := range pods {
+		found = append(found, troublesOfPod(&pods[i], newest)...)
+	}
+	found = group(found)
+	if len(found) > mostTroubles {
+		found = found[:mostTroubles]
+	}
+	told := make([]Trouble, len(found))
+	for i, f := range found {
+		told[i] = f.Trouble
+		if f.pods > 1 {
+			told[i].Message += fmt.Sprintf(" (%d pods like this)", f.pods)
+		}
+	}
+	return told
+}
+
+// A rank is how much a trouble tells: lower ones come first.
+type rank int
+
+const (
+	ended     rank = iota // a container ran, and did not go well
+	unstarted             // it can't be started
+	unmade                // there is not even a pod
+	homeless              // no node takes the pod
+	unready               // it runs, and does not answer
+	slow                  // it may only need more time
+)
+
+// A finding is a trouble of one pod, until those that are alike are made one.
+type finding struct {
+	Trouble
+	rank  rank
+	alike string // is the same for the same trouble of other pods
+	pods  int
+}
+
+// group makes one of findings that are alike, and puts them in order. The first by name
+// stands for the others.
+func group(all []finding) []finding {
+	slices.SortStableFunc(all, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.Object, b.Object))
+	})
+	var groups []finding
+	at := map[string]int{}
+	for _, f := range all {
+		key := fmt.Sprint(f.rank, "\n", f.Container, "\n", f.alike)
+		if i, isKnown := at[key]; isKnown {
+			groups[i].pods++
+			continue
+		}
+		f.pods = 1
+		at[key] = len(groups)
+		groups = append(groups, f)
+	}
+	slices.SortStableFunc(groups, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(b.pods, a.pods))
+	})
+	return groups
+}
+
+// An occasion is what an event is about.
+type occasion struct{ kind, namespace, name, reason string }
+
+// newestEvents are the last events of each object and reason. What was so before that
+// does not have to be so any more.
+func newestEvents(events []corev1.Event) map[occasion]*corev1.Event {
+	newest := map[occasion]*corev1.Event{}
+	for i := range events {
+		about := events[i].InvolvedObject
+		key := occasion{about.Kind, about.Namespace, about.Name, events[i].Reason}
+		if other := newest[key]; other == nil || timeOf(other).Before(timeOf(&events[i])) {
+			newest[key] = &events[i]
+		}
+	}
+	return newest
+}
+
+// timeOf is when an event was last seen. There are several fields for it, by age of who
+// writes them.
+func timeOf(event *corev1.Event) time.Time {
+	last := event.EventTime.Time
+	if event.Series != nil {
+		last = later(last, event.Series.LastObservedTime.Time)
+	}
+	for _, other := range []metav1.Time{event.LastTimestamp, event.FirstTimestamp, event.CreationTimestamp} {
+		last = later(last, other.Time)
+	}
+	return last
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// troublesOfMakers are about what can't make its pods: because of a quota, a LimitRange, a
+// webhook, pod security, or a ServiceAccount that is not there.
+func troublesOfMakers(newest map[occasion]*corev1.Event) []finding {
+	var found []finding
+	for about, event := range newest {
+		if about.reason != "FailedCreate" {
+			continue
+		}
+		made := about
+		made.reason = "SuccessfulCreate"
+		if success := newest[made]; success != nil && timeOf(event).Before(timeOf(success)) {
+			continue // it could after that
+		}
+		message := "can't make pods: " + sentence(strings.TrimPrefix(event.Message, "Error creating: "))
+		found = append(found, finding{
+			Trouble: Trouble{Object: fmt.Sprintf("%s %s/%s", about.kind, about.namespace, about.name), Message: sentence(message)},
+			rank:    unmade, alike: about.name,
+		})
+	}
+	return found
+}
