@@ -18,9 +18,9 @@ func checkConditions(object *unstructured.Unstructured) Verdict {
 	if err != nil {
 		return waiting("its status can't be read: %v", err)
 	}
-	message := result.Message
+	message, cause := result.Message, ""
 	for _, c := range result.Conditions {
-		message = cmp.Or(message, c.Message, c.Reason)
+		message, cause = cmp.Or(message, c.Message), cmp.Or(cause, c.Reason)
 	}
 	switch result.Status {
 	case status.CurrentStatus:
@@ -28,8 +28,10 @@ func checkConditions(object *unstructured.Unstructured) Verdict {
 	case status.TerminatingStatus:
 		return waiting(beingDeleted)
 	case status.FailedStatus: // its controller may still find a way
-		return waiting("it says that it is stuck: %s", cmp.Or(message, "not why"))
+		return waiting("it says that it is stuck: %s", cmp.Or(message, cause, "not why"))
+	case status.InProgressStatus:
+		return waiting("%s", cmp.Or(message, "it says that it is not ready: "+cmp.Or(cause, "not why")))
 	default:
-		return waiting("%s", cmp.Or(message, "it says that it is not ready"))
+		return waiting("its status is %s", result.Status)
 	}
 }

@@ -107,7 +107,7 @@ func sentence(text string) string {
 	text = printable.Line(text)
 	first, _, _ := strings.Cut(text, " ")
 	for i, r := range first {
-		if i > 0 && !unicode.IsLower(r) && r != '\'' && r != ':' && r != ',' {
+		if i > 0 && !unicode.IsLower(r) && !strings.ContainsRune("'-:,", r) {
 			return text
 		}
 	}

@@ -43,16 +43,16 @@ func (p *podView) ofPod() {
 	obstacle := p.obstacle()
 	switch {
 	case status.Phase == corev1.PodFailed:
-		p.add(ended, "it has failed: %s", cmp.Or(status.Message, status.Reason, "the node does not say why"))
+		p.add(ended, "it has failed: %s", sentence(cmp.Or(status.Message, status.Reason, "the node does not say why")))
 	case scheduled.Status == corev1.ConditionFalse:
-		p.add(homeless, "it has no node: %s", cmp.Or(scheduled.Message, scheduled.Reason, "the scheduler does not say why"))
+		p.add(homeless, "it has no node: %s", sentence(cmp.Or(scheduled.Message, scheduled.Reason, "the scheduler does not say why")))
 	case ready.Status == corev1.ConditionTrue:
 	case p.pod.Spec.NodeName == "":
 		p.add(slow, "no scheduler has looked at it yet")
 	case len(status.ContainerStatuses) == 0 && obstacle == "":
 		p.add(slow, "node %s has not begun with it yet", p.pod.Spec.NodeName)
 	case status.Phase == corev1.PodRunning:
-		p.add(unready, "it is not ready: %s", cmp.Or(ready.Message, ready.Reason, "the node does not say why"))
+		p.add(unready, "it is not ready: %s", sentence(cmp.Or(ready.Message, ready.Reason, "the node does not say why")))
 	case obstacle != "":
 		p.add(unstarted, "its containers can't be created: %s", obstacle)
 	default:

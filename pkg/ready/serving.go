@@ -39,9 +39,9 @@ func checkNamespace(o live, _ Around) Verdict {
 
 // checkAPIService takes one that the API server answers itself as it is.
 func checkAPIService(o live, _ Around) Verdict {
-	service, _, _ := unstructured.NestedMap(o, "spec", "service")
+	isLocal := len(kinds.CalledServices(&unstructured.Unstructured{Object: o})) == 0
 	available := o.condition("Available")
-	if len(service) == 0 || available.isTrue() {
+	if isLocal || available.isTrue() {
 		return ready()
 	}
 	return waiting("it is not available: %s", available.why("the API server has not tried it yet"))
