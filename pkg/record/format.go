@@ -1,0 +1,184 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sort"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// format is what this program writes, and the newest that it reads. Fields that come
+// newly to the top need no newer one: programs that don't know them keep them.
+const format = 1
+
+// maxSize is what a ConfigMap may hold.
+const maxSize = 1 << 20
+
+// A document is a record as it is written.
+type document struct {
+	Format int `json:"format"`
+	Record
+}
+
+// decode reads the record of a release.
+func decode(config *corev1.ConfigMap, release string) (*Record, error) {
+	text, found := config.Data[key]
+	broken := func(what string) error {
+		return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf(
+			"ConfigMap %s/%s, key %s%s: restore it from a backup, or delete the ConfigMap; the next apply is then taken for an update of a release that nothing is known of",
+			config.Namespace, config.Name, key, printable.Line(what))}
+	}
+	if !found {
+		return nil, broken(": there is none")
+	}
+	var head struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal([]byte(text), &head); err != nil {
+		return nil, broken(placed(text, err))
+	}
+	if head.Format > format {
+		return nil, &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf(
+			"ConfigMap %s/%s, key %s: a newer runlevel wrote it, in format %d, and this one reads up to %d: use that one",
+			config.Namespace, config.Name, key, head.Format, format)}
+	}
+	var read document
+	if err := json.Unmarshal([]byte(text), &read); err != nil {
+		return nil, broken(placed(text, err))
+	}
+	if wrong := read.wrong(release); wrong != "" {
+		return nil, broken(": " + wrong)
+	}
+	return &read.Record, nil
+}
+
+// wrong says what is wrong with a record that could be read; "" if nothing is.
+func (d *document) wrong(release string) string {
+	if d.Format < 1 {
+		return fmt.Sprintf("format is %d, want %d", d.Format, format)
+	}
+	if d.Release != release {
+		return fmt.Sprintf("release is %q, want %q", d.Release, release)
+	}
+	for i, e := range d.History {
+		if e.State != Partial && e.State != Completed {
+			return fmt.Sprintf("history[%d].state is %q, want %s or %s", i, e.State, Partial, Completed)
+		}
+	}
+	return ""
+}
+
+// placed says where JSON is wrong, and how.
+func placed(text string, err error) string {
+	var syntax *json.SyntaxError
+	var mistyped *json.UnmarshalTypeError
+	var offset int64
+	switch {
+	case errors.As(err, &syntax):
+		offset = syntax.Offset
+	case errors.As(err, &mistyped):
+		offset = mistyped.Offset
+	default:
+		return ": " + err.Error()
+	}
+	before := text[:max(0, min(int(offset)-1, len(text)))]
+	line, column := strings.Count(before, "\n")+1, len(before)-strings.LastIndex(before, "\n")
+	return fmt.Sprintf(", line %d, column %d: %s", line, column, strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// encode writes a record for a ConfigMap, with the fields that are in there already and
+// that this program does not know. If it is too big, old entries lose their tombstones,
+// the oldest ones first, as many as must.
+func encode(r *Record, config *corev1.ConfigMap) (string, error) {
+	room := maxSize
+	for name, value := range config.Data {
+		if name != key {
+			room -= len(value)
+		}
+	}
+	for _, value := range config.BinaryData {
+		room -= len(value)
+	}
+	unknown := unknownFields(config.Data[key])
+	text, err := marshal(r, unknown)
+	if err != nil || len(text) <= room {
+		return text, err
+	}
+	return shrink(r, unknown, room)
+}
+
+// shrink writes a record with as few changes as make it fit.
+func shrink(r *Record, unknown map[string]json.RawMessage, room int) (string, error) {
+	least, err := marshal(r.without(len(r.History)), unknown)
+	if err != nil {
+		return "", err
+	}
+	if len(least) > room {
+		return "", &reason.Error{Reason: ReasonTooBig, Message: fmt.Sprintf(
+			"record of release %q: it needs %d bytes, and a ConfigMap has room for %d: %s",
+			r.Release, len(least), room, r.counts())}
+	}
+	shed := sort.Search(len(r.History), func(shed int) bool {
+		text, _ := marshal(r.without(shed), unknown) // it could be written a moment ago
+		return len(text) <= room
+	})
+	return marshal(r.without(shed), unknown)
+}
+
+// counts says how much of what there is.
+func (r *Record) counts() string {
+	return strings.Join([]string{
+		printable.Count(len(r.Kinds), "kind"), printable.Count(len(r.Jobs), "finished job"),
+		printable.Count(len(r.Tombstones), "unfinished delete"), printable.Count(len(r.Waits), "wait"),
+	}, ", ")
+}
+
+// without is the record whose oldest entries have no tombstones.
+func (r *Record) without(shed int) *Record {
+	lean := *r
+	lean.History = slices.Clone(r.History)
+	for i := len(lean.History) - shed; i < len(lean.History); i++ {
+		lean.History[i].Tombstones = nil
+	}
+	return &lean
+}
+
+// marshal writes one field or element per line, so that people can read it and compare.
+func marshal(r *Record, unknown map[string]json.RawMessage) (string, error) {
+	text, err := json.MarshalIndent(document{Format: format, Record: *r}, "", " ")
+	if err != nil || len(unknown) == 0 {
+		return string(text), err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return "", err
+	}
+	for name, value := range unknown {
+		all[name] = value
+	}
+	text, err = json.MarshalIndent(all, "", " ")
+	return string(text), err
+}
+
+// unknownFields are those at the top that this program does not know.
+func unknownFields(text string) map[string]json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &all) != nil {
+		return nil // there is no record yet
+	}
+	known := reflect.TypeFor[Record]()
+	delete(all, "format")
+	for i := range known.NumField() {
+		name, _, _ := strings.Cut(known.Field(i).Tag.Get("json"), ",")
+		delete(all, name)
+	}
+	return all
+}

@@ -1,0 +1,212 @@
+// Package record keeps what was applied to a cluster: one small object per release, with
+// its history, the deletes that were asked for, the kinds that it ever had, the Jobs that
+// are done, and what the applier waits for. It stands in a ConfigMap, so that it outlives
+// whoever applies. A Lease of the same name says who does that now.
+//
+// A Record is a plain value, for one goroutine at a time. What is in it tells what
+// somebody meant to do, never how an object is: that is read from the object.
+//
+// NewStore is the call to start from: Store.Locked takes the lock, Load and Save are for
+// the record, and List reads those of all releases.
+package record
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// A Record is what is known of one release on a cluster.
+type Record struct {
+	Release    string      `json:"release"`
+	History    []Entry     `json:"history,omitempty"`    // newest first
+	Tombstones []Tombstone `json:"tombstones,omitempty"` // whose delete was asked for, until the object is seen gone; across versions
+	Kinds      []Kind      `json:"kinds,omitempty"`      // ever applied: where orphans are looked for; sorted, each once
+	Jobs       []Job       `json:"jobs,omitempty"`       // that finished, so that one which its TTL removed is not run again
+	Waits      []Wait      `json:"waits,omitempty"`      // what the applier waits for now
+}
+
+// An Object says which object is meant, whatever its version.
+type Object struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// String is the object as people write it: "Deployment my-namespace/my-name".
+func (o Object) String() string {
+	name := o.Name
+	if o.Namespace != "" {
+		name = o.Namespace + "/" + name
+	}
+	return printable.Line(o.Kind + " " + name)
+}
+
+// A State says how far an update came.
+type State string
+
+// The states, in the words of ClusterVersion.
+const (
+	Partial   State = "Partial"   // it was begun
+	Completed State = "Completed" // all of it was applied
+)
+
+// An Entry is one update in the history.
+type Entry struct {
+	State      State        `json:"state"`
+	Version    string       `json:"version,omitempty"`
+	Hash       string       `json:"hash,omitempty"` // of the payload
+	Source     string       `json:"source,omitempty"`
+	Mode       string       `json:"mode,omitempty"` // as package graph calls it
+	Started    metav1.Time  `json:"started"`
+	Completed  *metav1.Time `json:"completed,omitempty"`
+	Forced     []string     `json:"forced,omitempty"`     // the gates that were overridden
+	Tombstones []Object     `json:"tombstones,omitempty"` // that the version carries; old entries may have lost them
+}
+
+// A Tombstone is a delete that was asked for.
+type Tombstone struct {
+	Object  `json:",inline"`
+	UID     types.UID   `json:"uid,omitempty"`     // of what is to go; "" if it was not seen yet
+	Version string      `json:"version,omitempty"` // that asked for it
+	Asked   metav1.Time `json:"asked"`
+}
+
+// A Kind is a kind of objects, whatever its version.
+type Kind struct {
+	Group string `json:"group,omitempty"`
+	Kind  string `json:"kind"`
+}
+
+// A Job is one that finished.
+type Job struct {
+	Object `json:",inline"`
+	UID    types.UID `json:"uid,omitempty"`
+	Sum    string    `json:"sum,omitempty"` // of its manifest
+}
+
+// A Wait is something that the applier waits for.
+type Wait struct {
+	Object `json:",inline"`
+	For    string      `json:"for"`
+	Since  metav1.Time `json:"since"`
+}
+
+// maxHistory is how many entries are kept: as many as ClusterVersion has.
+const maxHistory = 100
+
+// Begin notes that an update begins. One that was begun already, and not completed, goes
+// on: it keeps the time when it started, and the gates that were overridden then.
+func (r *Record) Begin(e Entry) {
+	e.State, e.Completed = Partial, nil
+	if newest := r.Newest(); newest != nil && newest.State == Partial && newest.Hash == e.Hash && e.Hash != "" {
+		e.Started = newest.Started
+		e.Forced = joined(newest.Forced, e.Forced)
+		*newest = e
+		return
+	}
+	r.History = slices.Insert(r.History, 0, e)
+	r.prune()
+}
+
+// joined is what is in either list, each once.
+func joined(a, b []string) []string {
+	all := slices.Clone(a)
+	for _, one := range b {
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// prune drops the oldest entries that may go: not the first of all, which tells when the
+// release came, and not the one that is known to work.
+func (r *Record) prune() {
+	applied := slices.IndexFunc(r.History, isCompleted)
+	for at := len(r.History) - 2; len(r.History) > maxHistory && at > 0; at-- {
+		if at != applied {
+			r.History = slices.Delete(r.History, at, at+1)
+		}
+	}
+}
+
+func isCompleted(e Entry) bool { return e.State == Completed }
+
+// Complete notes that all of the newest update was applied.
+func (r *Record) Complete(now metav1.Time) {
+	if newest := r.Newest(); newest != nil && newest.State != Completed {
+		newest.State, newest.Completed = Completed, &now
+	}
+}
+
+// Newest is the last update that was begun, completed or not; nil if there was none.
+func (r *Record) Newest() *Entry {
+	if len(r.History) == 0 {
+		return nil
+	}
+	return &r.History[0]
+}
+
+// Applied is the last update that was completed; nil if none ever was.
+func (r *Record) Applied() *Entry {
+	at := slices.IndexFunc(r.History, isCompleted)
+	if at < 0 {
+		return nil
+	}
+	return &r.History[at]
+}
+
+// Ask notes that a delete is asked for. Who asks again, for the same object, changes
+// nothing: the time of the first request stays. An object that was not seen then gets its
+// UID, and one with another UID takes the place of the one before, which must be gone.
+func (r *Record) Ask(t Tombstone) {
+	at := slices.IndexFunc(r.Tombstones, func(known Tombstone) bool { return known.Object == t.Object })
+	switch {
+	case at < 0:
+		r.Tombstones = append(r.Tombstones, t)
+	case t.UID == "" || t.UID == r.Tombstones[at].UID:
+	case r.Tombstones[at].UID == "":
+		r.Tombstones[at].UID = t.UID
+	default:
+		r.Tombstones[at] = t
+	}
+}
+
+// Forget notes that an object which was to be deleted is gone. The UID is the one that
+// Ask was given: an object that came in its place is not meant.
+func (r *Record) Forget(o Object, uid types.UID) {
+	r.Tombstones = slices.DeleteFunc(r.Tombstones, func(known Tombstone) bool { return known.Object == o && known.UID == uid })
+}
+
+// AddKinds notes kinds that are applied.
+func (r *Record) AddKinds(kinds ...Kind) {
+	r.Kinds = append(r.Kinds, kinds...)
+	slices.SortFunc(r.Kinds, func(a, b Kind) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
+	r.Kinds = slices.Compact(r.Kinds)
+}
+
+// RememberJob notes that a Job finished, in place of an earlier one of that name.
+func (r *Record) RememberJob(j Job) {
+	r.ForgetJob(j.Object)
+	r.Jobs = append(r.Jobs, j)
+}
+
+// FindJob is what is known of a Job that finished.
+func (r *Record) FindJob(o Object) (Job, bool) {
+	at := slices.IndexFunc(r.Jobs, func(known Job) bool { return known.Object == o })
+	if at < 0 {
+		return Job{}, false
+	}
+	return r.Jobs[at], true
+}
+
+// ForgetJob makes a Job one that never ran, because it was deleted for example.
+func (r *Record) ForgetJob(o Object) {
+	r.Jobs = slices.DeleteFunc(r.Jobs, func(known Job) bool { return known.Object == o })
+}

@@ -1,0 +1,243 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// The reasons of this package's failures.
+const (
+	ReasonUnreadable = "ReleaseRecordUnreadable" // the record is not what this program can read
+	ReasonChanged    = "ReleaseRecordChanged"    // somebody else has written it
+	ReasonTooBig     = "ReleaseRecordTooBig"     // it does not fit into a ConfigMap
+	ReasonHeld       = "ReleaseLocked"           // somebody else applies the release
+	ReasonLost       = "ReleaseLockLost"         // we may not apply it any more
+	ReasonDenied     = "ReleaseRecordDenied"     // rights are missing
+)
+
+// Label is on every ConfigMap and Lease of this package. Its value is the release's name.
+// It is not the label of what a release consists of, so that nobody takes a record for an
+// object of the release, and removes it with those.
+const Label = "runlevel.dev/record"
+
+const (
+	prefix       = "runlevel-release-" // of the names of ConfigMaps and Leases
+	key          = "record.json"
+	fieldManager = "runlevel"
+)
+
+// ErrChanged is what Save returns when somebody else has written the record.
+var ErrChanged = &reason.Error{Reason: ReasonChanged, Message: "somebody else has written or deleted it since it was read: load it again"}
+
+// A Store is where the record of one release is. It is for one goroutine at a time, but
+// for Locked, which may run beside Load and Save.
+type Store struct {
+	// Now is the time, best by the server's clock. Nil means this machine's.
+	Now func() time.Time
+
+	client    kubernetes.Interface
+	namespace string
+	release   string
+
+	loaded *corev1.ConfigMap // as it was read or written last; nil if there was none
+	sent   string            // what an update was to write of which nobody knows whether it did
+}
+
+// NewStore is the place of a release's record. It asks the cluster for nothing.
+func NewStore(client kubernetes.Interface, namespace, release string) *Store {
+	return &Store{client: client, namespace: namespace, release: release}
+}
+
+// CheckName says what is wrong with the name of a release, if anything is.
+func CheckName(release string) error {
+	if len(validation.IsDNS1123Label(release)) > 0 {
+		return fmt.Errorf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", release)
+	}
+	return nil
+}
+
+func (s *Store) name() string { return prefix + s.release }
+
+func (s *Store) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}
+
+// Load reads the record. Where there is none, not even its namespace, it is empty, and
+// not found.
+func (s *Store) Load(ctx context.Context) (*Record, bool, error) {
+	if err := CheckName(s.release); err != nil {
+		return nil, false, err
+	}
+	s.loaded, s.sent = nil, ""
+	found, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, s.name(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return &Record{Release: s.release}, false, nil
+	case err != nil:
+		return nil, false, s.failure("get", "configmaps", err)
+	}
+	r, err := decode(found, s.release)
+	if err != nil {
+		return nil, true, err
+	}
+	s.loaded = found
+	return r, true, nil
+}
+
+// Save writes the record, unless the cluster has it as it is. If somebody else has
+// written it since it was loaded, that is an ErrChanged.
+func (s *Store) Save(ctx context.Context, r *Record) error {
+	if err := CheckName(s.release); err != nil {
+		return err
+	}
+	wanted, err := s.wanted(r)
+	if err != nil || s.isLoaded(wanted) {
+		return err
+	}
+	err = s.write(ctx, wanted)
+	if isConflict(err) && s.isOwn(ctx) {
+		if wanted, err = s.wanted(r); err == nil && !s.isLoaded(wanted) {
+			err = s.write(ctx, wanted)
+		}
+	}
+	switch {
+	case isConflict(err):
+		return fmt.Errorf("record of release %q, ConfigMap %s/%s: %w", s.release, s.namespace, s.name(), ErrChanged)
+	default:
+		return err
+	}
+}
+
+// wanted is the ConfigMap as it is to be, with whatever others have put into it.
+func (s *Store) wanted(r *Record) (*corev1.ConfigMap, error) {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name()}}
+	if s.loaded != nil {
+		config = s.loaded.DeepCopy()
+	}
+	text, err := encode(r, config)
+	if err != nil {
+		return nil, err
+	}
+	metav1.SetMetaDataLabel(&config.ObjectMeta, Label, s.release)
+	if config.Data == nil {
+		config.Data = map[string]string{}
+	}
+	config.Data[key] = text
+	return config, nil
+}
+
+// isLoaded says whether the cluster has it already.
+func (s *Store) isLoaded(wanted *corev1.ConfigMap) bool {
+	return s.loaded != nil && s.loaded.Data[key] == wanted.Data[key] && s.loaded.Labels[Label] == s.release
+}
+
+// write creates or updates the ConfigMap, and makes its namespace if there is none.
+func (s *Store) write(ctx context.Context, wanted *corev1.ConfigMap) error {
+	var written *corev1.ConfigMap
+	var err error
+	verb, configs := "update", s.client.CoreV1().ConfigMaps(s.namespace)
+	if s.loaded != nil {
+		written, err = configs.Update(ctx, wanted, metav1.UpdateOptions{FieldManager: fieldManager})
+	} else {
+		verb = "create"
+		err = s.inNamespace(ctx, func() (err error) {
+			written, err = configs.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
+			return err
+		})
+	}
+	if err != nil {
+		s.sent = wanted.Data[key]
+		return s.failure(verb, "configmaps", err)
+	}
+	s.loaded, s.sent = written, ""
+	return nil
+}
+
+// inNamespace creates something, and its namespace first if there is none.
+func (s *Store) inNamespace(ctx context.Context, create func() error) error {
+	err := create()
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+	_, err = s.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: fieldManager})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return s.failure("create", "namespaces", err)
+	}
+	return create()
+}
+
+// isOwn says whether what is in our way is what we wrote ourselves: an update may have
+// been done, and its answer have been lost.
+func (s *Store) isOwn(ctx context.Context) bool {
+	found, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, s.name(), metav1.GetOptions{})
+	if err != nil || s.sent == "" || found.Data[key] != s.sent {
+		return false
+	}
+	s.loaded, s.sent = found, ""
+	return true
+}
+
+// isConflict says whether the ConfigMap is not the one that was read.
+func isConflict(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+}
+
+// failure says what could not be done, and which right is missing if it is that.
+func (s *Store) failure(verb, resource string, err error) error {
+	var known *reason.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	says := fmt.Sprintf("release %q: %s %s", s.release, verb, resource)
+	if resource != "namespaces" {
+		says += fmt.Sprintf(" %s in namespace %q", s.name(), s.namespace)
+	}
+	if apierrors.IsForbidden(err) {
+		return &reason.Error{Reason: ReasonDenied, Message: says, Err: shown(err)}
+	}
+	return fmt.Errorf("%s: %w", says, shown(err))
+}
+
+// A shownError is an error of the server, in one line.
+type shownError struct{ err error }
+
+func (e shownError) Error() string { return printable.Line(strings.TrimSpace(e.err.Error())) }
+func (e shownError) Unwrap() error { return e.err }
+
+func shown(err error) error { return shownError{err} }
+
+// List reads the records of all releases, in the order of their names. Those that can't
+// be read are errors, all of them joined, beside those that can.
+func List(ctx context.Context, client kubernetes.Interface, namespace string) ([]*Record, error) {
+	found, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: Label})
+	if err != nil {
+		return nil, fmt.Errorf("list configmaps in namespace %q: %w", namespace, shown(err))
+	}
+	var records []*Record
+	var broken []error
+	for i := range found.Items {
+		r, err := decode(&found.Items[i], found.Items[i].Labels[Label])
+		if err != nil {
+			broken = append(broken, err)
+			continue
+		}
+		records = append(records, r)
+	}
+	return records, errors.Join(broken...)
+}
