@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"sort"
@@ -161,24 +162,22 @@ func marshal(r *Record, unknown map[string]json.RawMessage) (string, error) {
 	if err := json.Unmarshal(text, &all); err != nil {
 		return "", err
 	}
-	for name, value := range unknown {
-		all[name] = value
-	}
+	maps.Copy(all, unknown)
 	text, err = json.MarshalIndent(all, "", " ")
 	return string(text), err
 }
 
 // unknownFields are those at the top that this program does not know.
+// Names are compared as package json does, whatever their case.
 func unknownFields(text string) map[string]json.RawMessage {
 	var all map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &all) != nil {
 		return nil // there is no record yet
 	}
 	known := reflect.TypeFor[Record]()
-	delete(all, "format")
-	for i := range known.NumField() {
-		name, _, _ := strings.Cut(known.Field(i).Tag.Get("json"), ",")
-		delete(all, name)
-	}
+	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
+		_, isKnown := known.FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
+		return isKnown || strings.EqualFold("format", name)
+	})
 	return all
 }

@@ -2,10 +2,17 @@ package record
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"os/user"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
@@ -25,11 +32,40 @@ type Lock struct {
 	Say func(Held)
 }
 
+// withDefaults fills in what was left out.
+func (l Lock) withDefaults() Lock {
+	if l.Holder == "" {
+		l.Holder = DefaultHolder()
+	}
+	if l.Duration <= 0 {
+		l.Duration = 30 * time.Second
+	}
+	if rest := l.Duration % time.Second; rest > 0 { // a Lease counts seconds
+		l.Duration += time.Second - rest
+	}
+	if l.Say == nil {
+		l.Say = func(Held) {}
+	}
+	return l
+}
+
+// deadline is how long a holder tries to renew the lock before it gives it up. Together
+// with one retry it leaves a fifth of the duration, or more, to end what runs before
+// somebody else may begin.
+func (l Lock) deadline() time.Duration { return l.Duration * 2 / 3 }
+
+// retry is how often a holder renews the lock, and how often others look.
+func (l Lock) retry() time.Duration { return l.Duration / 10 }
+
 // Held says who holds a lock.
 type Held struct {
 	Holder  string
 	Since   time.Time
 	Renewed time.Time // when the holder gave the last sign of life
+}
+
+func heldBy(r *resourcelock.LeaderElectionRecord) Held {
+	return Held{Holder: r.HolderIdentity, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time}
 }
 
 // ErrLost is the cause with which the context of what runs under a lock ends, when the
@@ -45,7 +81,7 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	return fmt.Sprintf("release %q is being applied by %s since %s (%s ago): wait with --wait-lock, or try again later",
-		e.Release, printable.Line(e.Held.Holder), e.Held.Since.UTC().Format(time.RFC3339), duration.HumanDuration(e.Age))
+		e.Release, printable.Line(e.Held.Holder), e.Held.Since.UTC().Format(time.RFC3339), duration.HumanDuration(max(0, e.Age)))
 }
 
 // Unwrap gives the error its reason.
@@ -54,15 +90,74 @@ func (e *HeldError) Unwrap() error {
 }
 
 // DefaultHolder says who we are: the user, the machine, the process, and something by
-// chance, because containers like to be process 1 of machines with the same name.
-func DefaultHolder() string { return "" }
+// chance, because in containers everybody is root and process 1.
+func DefaultHolder() string {
+	who, where := os.Getenv("USER"), "unknown"
+	if current, err := user.Current(); err == nil {
+		who = current.Username
+	}
+	if name, err := os.Hostname(); err == nil {
+		where = name
+	}
+	return fmt.Sprintf("%s@%s:%d-%s", who, where, os.Getpid(), rand.String(5))
+}
 
 // Holding says who holds the lock, dead or alive; nil if nobody does.
-func (s *Store) Holding(ctx context.Context) (*Held, error) { return nil, nil }
+func (s *Store) Holding(ctx context.Context) (*Held, error) {
+	if err := CheckName(s.release); err != nil {
+		return nil, err
+	}
+	found, err := s.client.CoordinationV1().Leases(s.namespace).Get(ctx, s.name(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, s.failure("get", leases, err)
+	}
+	held := heldBy(resourcelock.LeaseSpecToLeaderElectionRecord(&found.Spec))
+	if held.Holder == "" {
+		return nil, nil
+	}
+	return &held, nil
+}
 
 // Locked runs do while it holds the lock of the release, and returns when do has returned
 // and the lock is free again, also if ctx has ended. The context of do ends with an
-// ErrLost as its cause when somebody else might hold the lock from then on.
+// ErrLost as its cause when somebody else has the lock, or soon may have.
+//
+// Whoever holds the lock and has died loses it when it was not renewed for its duration.
+// That is measured here, by looking on, because clocks differ.
 func (s *Store) Locked(ctx context.Context, l Lock, do func(ctx context.Context) error) error {
-	return do(ctx)
+	if err := CheckName(s.release); err != nil {
+		return err
+	}
+	e, err := s.elect(ctx, l.withDefaults())
+	if err != nil {
+		return err
+	}
+	defer e.leave()
+	select {
+	case <-e.elected:
+	case <-e.ended.Done():
+		return context.Cause(e.ended)
+	case <-ctx.Done():
+		return fmt.Errorf("lock release %q: %w", s.release, context.Cause(ctx))
+	}
+	held, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(e.ended, func() { end(context.Cause(e.ended)) })()
+	return explained(do(held), context.Cause(held))
+}
+
+// explained is the error of what ran under a lock, with that of the lock if it is lost.
+// What has ended well all the same is done.
+func explained(err, cause error) error {
+	switch {
+	case err == nil, !errors.Is(cause, ErrLost), errors.Is(err, ErrLost):
+		return err
+	case err == context.Canceled:
+		return cause
+	default:
+		return fmt.Errorf("%w (%w)", cause, err)
+	}
 }

@@ -25,6 +25,7 @@ const (
 	ReasonHeld       = "ReleaseLocked"           // somebody else applies the release
 	ReasonLost       = "ReleaseLockLost"         // we may not apply it any more
 	ReasonDenied     = "ReleaseRecordDenied"     // rights are missing
+	ReasonFailed     = "ReleaseRecordFailed"     // the server can't be asked, or says no
 )
 
 // Label is on every ConfigMap and Lease of this package. Its value is the release's name.
@@ -36,6 +37,13 @@ const (
 	prefix       = "runlevel-release-" // of the names of ConfigMaps and Leases
 	key          = "record.json"
 	fieldManager = "runlevel"
+)
+
+// What we ask the server for, as it calls them in roles.
+const (
+	configMaps = "configmaps"
+	namespaces = "namespaces"
+	leases     = "leases.coordination.k8s.io"
 )
 
 // ErrChanged is what Save returns when somebody else has written the record.
@@ -89,7 +97,7 @@ func (s *Store) Load(ctx context.Context) (*Record, bool, error) {
 	case apierrors.IsNotFound(err):
 		return &Record{Release: s.release}, false, nil
 	case err != nil:
-		return nil, false, s.failure("get", "configmaps", err)
+		return nil, false, s.failure("get", configMaps, err)
 	}
 	r, err := decode(found, s.release)
 	if err != nil {
@@ -105,6 +113,9 @@ func (s *Store) Save(ctx context.Context, r *Record) error {
 	if err := CheckName(s.release); err != nil {
 		return err
 	}
+	if r.Release != s.release {
+		return fmt.Errorf("the record of release %q is no record of release %q", r.Release, s.release)
+	}
 	wanted, err := s.wanted(r)
 	if err != nil || s.isLoaded(wanted) {
 		return err
@@ -115,12 +126,10 @@ func (s *Store) Save(ctx context.Context, r *Record) error {
 			err = s.write(ctx, wanted)
 		}
 	}
-	switch {
-	case isConflict(err):
+	if isConflict(err) {
 		return fmt.Errorf("record of release %q, ConfigMap %s/%s: %w", s.release, s.namespace, s.name(), ErrChanged)
-	default:
-		return err
 	}
+	return err
 }
 
 // wanted is the ConfigMap as it is to be, with whatever others have put into it.
@@ -162,7 +171,7 @@ func (s *Store) write(ctx context.Context, wanted *corev1.ConfigMap) error {
 	}
 	if err != nil {
 		s.sent = wanted.Data[key]
-		return s.failure(verb, "configmaps", err)
+		return s.failure(verb, configMaps, err)
 	}
 	s.loaded, s.sent = written, ""
 	return nil
@@ -177,7 +186,7 @@ func (s *Store) inNamespace(ctx context.Context, create func() error) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
 	_, err = s.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: fieldManager})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return s.failure("create", "namespaces", err)
+		return s.failure("create", namespaces, err)
 	}
 	return create()
 }
@@ -204,14 +213,15 @@ func (s *Store) failure(verb, resource string, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	says := fmt.Sprintf("release %q: %s %s", s.release, verb, resource)
-	if resource != "namespaces" {
-		says += fmt.Sprintf(" %s in namespace %q", s.name(), s.namespace)
+	says := fmt.Sprintf("release %q: %s %s %s in namespace %q", s.release, verb, resource, s.name(), s.namespace)
+	if resource == namespaces {
+		says = fmt.Sprintf("release %q: %s %s %s", s.release, verb, resource, s.namespace)
 	}
-	if apierrors.IsForbidden(err) {
-		return &reason.Error{Reason: ReasonDenied, Message: says, Err: shown(err)}
+	why := ReasonFailed
+	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		why = ReasonDenied
 	}
-	return fmt.Errorf("%s: %w", says, shown(err))
+	return &reason.Error{Reason: why, Message: says, Err: shown(err)}
 }
 
 // A shownError is an error of the server, in one line.
@@ -227,12 +237,12 @@ func shown(err error) error { return shownError{err} }
 func List(ctx context.Context, client kubernetes.Interface, namespace string) ([]*Record, error) {
 	found, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: Label})
 	if err != nil {
-		return nil, fmt.Errorf("list configmaps in namespace %q: %w", namespace, shown(err))
+		return nil, fmt.Errorf("list %s in namespace %q: %w", configMaps, namespace, shown(err))
 	}
 	var records []*Record
 	var broken []error
 	for i := range found.Items {
-		r, err := decode(&found.Items[i], found.Items[i].Labels[Label])
+		r, err := decode(&found.Items[i], strings.TrimPrefix(found.Items[i].Name, prefix))
 		if err != nil {
 			broken = append(broken, err)
 			continue
