@@ -1,0 +1,105 @@
+package tombstone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// Observe looks at an object. Asked is the UID of the one whose end was asked for, empty
+// if none was ever seen.
+func Observe(ctx context.Context, c *cluster.Cluster, object Object, asked types.UID) Observation {
+	seen := Observation{Asked: asked}
+	resource, head, err := find(ctx, c, object)
+	switch {
+	case errors.Is(err, cluster.ErrNotServed), apierrors.IsNotFound(err) && !isNoSuchResource(err):
+		seen.State = Absent
+	case err != nil:
+		seen.State, seen.Why = Unknown, printable.Line(err.Error())
+	case head.DeletionTimestamp != nil:
+		seen.State, seen.UID = Terminating, head.UID
+		seen.Since = askedAt(head)
+		seen.Finalizers = printableLines(head.Finalizers)
+		seen.lookInside(ctx, c, resource, object)
+	case asked != "" && head.UID != asked:
+		seen.State, seen.UID, seen.MadeBy = Reappeared, head.UID, maker(head)
+	default:
+		seen.State, seen.UID = Present, head.UID
+	}
+	return seen
+}
+
+// find reads the head of an object. That its kind was served a moment ago may be wrong by
+// now, and so may the version in which it was.
+func find(ctx context.Context, c *cluster.Cluster, object Object) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
+	resource, head, err := findOnce(ctx, c, object)
+	if isNoSuchResource(err) {
+		c.Refresh()
+		return findOnce(ctx, c, object)
+	}
+	return resource, head, err
+}
+
+func findOnce(ctx context.Context, c *cluster.Cluster, object Object) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
+	resource, err := c.FindOrGone(ctx, object.Kind)
+	if err != nil {
+		return resource, nil, err
+	}
+	if resource.Namespaced && object.Namespace == "" {
+		return resource, nil, fmt.Errorf("objects of kind %s are in a namespace, and none is said", object.Kind)
+	}
+	head, err := c.Head(ctx, resource, object.Namespace, object.Name)
+	return resource, head, err
+}
+
+// isNoSuchResource tells an answer that nothing is served at a path from one that there is
+// no object: only the latter is the server's word on the object.
+func isNoSuchResource(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// askedAt is when the end of an object was asked for: its deletionTimestamp is when its
+// grace period ends.
+func askedAt(head *metav1.PartialObjectMetadata) time.Time {
+	var grace time.Duration
+	if seconds := head.DeletionGracePeriodSeconds; seconds != nil {
+		grace = time.Duration(*seconds) * time.Second
+	}
+	return head.DeletionTimestamp.Add(-grace)
+}
+
+// maker names who made an object, and when. The oldest of those who wrote to it is the
+// one; of several in the same second, the one who wrote all of it and not just a status.
+func maker(head *metav1.PartialObjectMetadata) string {
+	var oldest *metav1.ManagedFieldsEntry
+	for i := range head.ManagedFields {
+		entry := &head.ManagedFields[i]
+		if entry.Time == nil {
+			continue
+		}
+		if oldest == nil || entry.Time.Before(oldest.Time) || entry.Time.Equal(oldest.Time) && oldest.Subresource != "" {
+			oldest = entry
+		}
+	}
+	who := "somebody"
+	if oldest != nil {
+		who = printable.Line(oldest.Manager)
+	}
+	return fmt.Sprintf("%s at %s", who, head.CreationTimestamp.UTC().Format(time.RFC3339))
+}
+
+func printableLines(texts []string) []string {
+	lines := make([]string, len(texts))
+	for i, text := range texts {
+		lines[i] = printable.Line(text)
+	}
+	return lines
+}
