@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 )
 
 // A Resource is where the objects of a kind are.
@@ -32,18 +36,19 @@ var ErrNotServed = errors.New("the cluster does not serve it")
 
 // A catalog is the kinds that are served, as they were when somebody last looked.
 type catalog struct {
-	discovery discovery.DiscoveryInterface
-	cluster   *Cluster
+	config *rest.Config
+	client *http.Client
 
 	mu      sync.Mutex
 	read    bool
 	served  map[schema.GroupKind][]Resource // the preferred version first
-	unknown map[string]error                // why the kinds of a group are not known
-	learnt  map[schema.GroupKind][]Resource // from definitions, since
+	listed  map[schema.GroupVersion]bool    // whose kinds are all known
+	unknown map[string]error                // why the kinds of a group are not all known
+	learnt  map[schema.GroupKind][]Resource // from definitions, until the server lists them, too
 }
 
-// Find says where objects of this version of a kind are. What is not known is looked up
-// anew if fresh is asked for, or if nothing was looked up before.
+// Find says where objects of this version of a kind are, as the server said when it was
+// last asked, or as was learnt since.
 func (c *Cluster) Find(ctx context.Context, kind schema.GroupVersionKind) (Resource, error) {
 	return c.kinds.find(ctx, kind.GroupKind(), kind.Version)
 }
@@ -54,21 +59,30 @@ func (c *Cluster) FindKind(ctx context.Context, kind schema.GroupKind) (Resource
 }
 
 // Learn makes the kind of an established CustomResourceDefinition known, without asking
-// the server.
+// the server, whose list of kinds is a moment behind.
 func (c *Cluster) Learn(definition *unstructured.Unstructured) { c.kinds.learn(definition) }
 
-// Refresh makes the next look-up ask the server again.
+// Refresh makes the next look-up ask the server again. What was learnt stays known.
 func (c *Cluster) Refresh() {
 	c.kinds.mu.Lock()
 	defer c.kinds.mu.Unlock()
 	c.kinds.read = false
 }
 
-func (k *catalog) find(_ context.Context, kind schema.GroupKind, version string) (Resource, error) {
+// Forget is Refresh for those whom the server has told that nothing is where a kind was
+// found: what was learnt of it is wrong by now.
+func (c *Cluster) Forget(kind schema.GroupKind) {
+	c.kinds.mu.Lock()
+	defer c.kinds.mu.Unlock()
+	c.kinds.read = false
+	delete(c.kinds.learnt, kind)
+}
+
+func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version string) (Resource, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.read {
-		if err := k.load(); err != nil {
+		if err := k.load(ctx); err != nil {
 			return Resource{}, fmt.Errorf("ask the cluster for the kinds it serves: %w", err)
 		}
 	}
@@ -88,46 +102,84 @@ func (k *catalog) find(_ context.Context, kind schema.GroupKind, version string)
 }
 
 // load asks the server for all kinds.
-func (k *catalog) load() error {
-	groups, lists, err := discovery.ServerGroupsAndResources(k.discovery)
+func (k *catalog) load(ctx context.Context) error {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(k.config, &http.Client{Transport: bound{ctx, k.client.Transport}})
+	if err != nil {
+		return err
+	}
+	groups, lists, err := discovery.ServerGroupsAndResources(client)
+	if ctx.Err() != nil {
+		return ctx.Err() // which may look as if only some kinds could not be asked for
+	}
 	var partly *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &partly) {
 		return err
 	}
-	k.read, k.served, k.unknown, k.learnt = true, map[schema.GroupKind][]Resource{}, map[string]error{}, map[schema.GroupKind][]Resource{}
+	k.read, k.served, k.listed, k.unknown = true, map[schema.GroupKind][]Resource{}, map[schema.GroupVersion]bool{}, map[string]error{}
 	if partly != nil {
 		for version, why := range partly.Groups {
 			k.unknown[version.Group] = why
 		}
 	}
-	preferred := map[string]string{}
-	for _, group := range groups {
-		preferred[group.Name] = group.PreferredVersion.Version
-	}
+	byVersion := map[string][]metav1.APIResource{}
 	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			continue // no version that a manifest could name
-		}
-		k.add(version, list.APIResources, preferred[version.Group] == version.Version)
+		byVersion[list.GroupVersion] = list.APIResources
 	}
+	for _, group := range groups {
+		for _, version := range preferredFirst(group) {
+			if resources, ok := byVersion[version.GroupVersion]; ok {
+				k.add(schema.GroupVersion{Group: group.Name, Version: version.Version}, resources)
+			}
+		}
+	}
+	maps.DeleteFunc(k.learnt, func(kind schema.GroupKind, learnt []Resource) bool { return k.serves(kind, learnt) })
 	return nil
 }
 
+func preferredFirst(group *metav1.APIGroup) []metav1.GroupVersionForDiscovery {
+	others := slices.DeleteFunc(slices.Clone(group.Versions), func(version metav1.GroupVersionForDiscovery) bool {
+		return version == group.PreferredVersion
+	})
+	return append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, others...)
+}
+
 // add takes in the kinds of one version of a group.
-func (k *catalog) add(version schema.GroupVersion, resources []metav1.APIResource, isPreferred bool) {
+func (k *catalog) add(version schema.GroupVersion, resources []metav1.APIResource) {
+	k.listed[version] = true
 	for _, listed := range resources {
-		if slices.Contains([]byte(listed.Name), '/') {
+		if strings.Contains(listed.Name, "/") {
 			continue // a part of objects, such as their status
 		}
 		resource := Resource{GroupVersionResource: version.WithResource(listed.Name), Kind: listed.Kind, Namespaced: listed.Namespaced, Verbs: listed.Verbs}
-		kind := resource.GroupKind()
-		if isPreferred {
-			k.served[kind] = slices.Insert(k.served[kind], 0, resource)
-		} else {
-			k.served[kind] = append(k.served[kind], resource)
+		k.served[resource.GroupKind()] = append(k.served[resource.GroupKind()], resource)
+	}
+}
+
+// lists says whether all kinds of a version of a group are known.
+func (k *catalog) lists(version schema.GroupVersion) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.listed[version]
+}
+
+// serves says whether the server lists all versions of a kind that were learnt.
+func (k *catalog) serves(kind schema.GroupKind, learnt []Resource) bool {
+	for _, resource := range learnt {
+		if !slices.ContainsFunc(k.served[kind], func(served Resource) bool { return served.Version == resource.Version }) {
+			return false
 		}
 	}
+	return true
+}
+
+// A bound transport ends requests with a context. Client-go's discovery takes none.
+type bound struct {
+	ctx  context.Context
+	next http.RoundTripper
+}
+
+func (b bound) RoundTrip(request *http.Request) (*http.Response, error) {
+	return b.next.RoundTrip(request.WithContext(b.ctx))
 }
 
 // learn takes the kind of a definition.

@@ -59,7 +59,7 @@ func Connect(config *rest.Config) (*Cluster, error) {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
 	c.Client = kube
-	c.kinds = &catalog{discovery: kube.Discovery(), cluster: c}
+	c.kinds = &catalog{config: config, client: client}
 	return c, nil
 }
 

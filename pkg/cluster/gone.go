@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,29 +15,41 @@ import (
 )
 
 // FindOrGone is FindKind for those to whom it matters that a kind is gone for good, and
-// its objects with it. ErrNotServed then means that no definition has the kind and no
-// aggregated API serves its group. What can't be asked for is not gone.
+// its objects with it. ErrNotServed then means that no definition has the kind, and that
+// no aggregated API may have it. What can't be asked for is not gone.
 func (c *Cluster) FindOrGone(ctx context.Context, kind schema.GroupKind) (Resource, error) {
+	if found, err := c.FindKind(ctx, kind); err == nil {
+		return found, nil
+	}
+	c.Refresh() // what is known may be old, and what could not be asked may answer again
 	found, err := c.FindKind(ctx, kind)
 	if !errors.Is(err, ErrNotServed) {
 		return found, err
 	}
-	c.Refresh() // what is known may be old
-	if found, err = c.FindKind(ctx, kind); !errors.Is(err, ErrNotServed) {
-		return found, err
-	}
-	if held, holdsErr := c.heldBy(ctx, kind); holdsErr != nil {
-		return Resource{}, fmt.Errorf("it is not known whether kind %s is gone: %w", kind, holdsErr)
-	} else if held != "" {
-		return Resource{}, fmt.Errorf("kind %s is not served now, but %s has it", kind, held)
+	if holder, holderErr := c.holderOf(ctx, kind); holderErr != nil {
+		return Resource{}, fmt.Errorf("it is not known whether kind %s is gone: %w", kind, holderErr)
+	} else if holder != "" {
+		return Resource{}, fmt.Errorf("kind %s is not served now, but %s has it", kind, holder)
 	}
 	return Resource{}, err
 }
 
-// heldBy names the definition or the aggregated API that a kind is of, although it is
+// holderOf names the definition or the aggregated API that a kind is of, although it is
 // not served.
-func (c *Cluster) heldBy(ctx context.Context, kind schema.GroupKind) (string, error) {
+func (c *Cluster) holderOf(ctx context.Context, kind schema.GroupKind) (string, error) {
+	holder, err := c.definitionOf(ctx, kind)
+	if holder != "" || err != nil {
+		return holder, err
+	}
+	return c.aggregatedOf(ctx, kind)
+}
+
+// definitionOf names the CustomResourceDefinition of a kind.
+func (c *Cluster) definitionOf(ctx context.Context, kind schema.GroupKind) (string, error) {
 	definitions, err := c.FindKind(ctx, kinds.CustomResourceDefinition)
+	if errors.Is(err, ErrNotServed) {
+		return "", errors.New("the cluster serves no CustomResourceDefinitions that could be asked")
+	}
 	if err != nil {
 		return "", err
 	}
@@ -49,7 +62,10 @@ func (c *Cluster) heldBy(ctx context.Context, kind schema.GroupKind) (string, er
 		if _, group, _ := strings.Cut(name, "."); group != kind.Group {
 			continue
 		}
-		definition, err := c.Objects.Resource(definitions.GroupVersionResource).Get(ctx, name, metav1.GetOptions{})
+		definition, err := c.In(definitions, "").Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue // it has just gone
+		}
 		if err != nil {
 			return "", err
 		}
@@ -57,6 +73,12 @@ func (c *Cluster) heldBy(ctx context.Context, kind schema.GroupKind) (string, er
 			return "CustomResourceDefinition " + name, nil
 		}
 	}
+	return "", nil
+}
+
+// aggregatedOf names the aggregated API that may have a kind: one that serves a version of
+// its group, and has not said which kinds.
+func (c *Cluster) aggregatedOf(ctx context.Context, kind schema.GroupKind) (string, error) {
 	services, err := c.FindKind(ctx, kinds.APIService)
 	if errors.Is(err, ErrNotServed) {
 		return "", nil // a server without aggregation
@@ -64,14 +86,18 @@ func (c *Cluster) heldBy(ctx context.Context, kind schema.GroupKind) (string, er
 	if err != nil {
 		return "", err
 	}
-	aggregated, err := c.Objects.Resource(services.GroupVersionResource).List(ctx, metav1.ListOptions{})
+	aggregated, err := c.In(services, "").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
 	}
 	for i := range aggregated.Items {
 		item := &aggregated.Items[i]
 		group, _, _ := unstructured.NestedString(item.Object, "spec", "group")
-		if _, isElsewhere, _ := unstructured.NestedMap(item.Object, "spec", "service"); isElsewhere && group == kind.Group {
+		version, _, _ := unstructured.NestedString(item.Object, "spec", "version")
+		if _, isElsewhere, _ := unstructured.NestedMap(item.Object, "spec", "service"); !isElsewhere || group != kind.Group {
+			continue
+		}
+		if !c.kinds.lists(schema.GroupVersion{Group: group, Version: version}) {
 			return "APIService " + item.GetName(), nil
 		}
 	}

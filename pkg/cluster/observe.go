@@ -23,8 +23,9 @@ func (c *clock) set(header string) {
 	if err != nil {
 		return
 	}
-	if off := date.Sub(c.now()); off < -2*time.Second || off > time.Second {
-		c.ahead.Add(int64(off))
+	ahead := c.ahead.Load()
+	if off := date.Sub(time.Now().Add(time.Duration(ahead))); off < -2*time.Second || off > time.Second {
+		c.ahead.CompareAndSwap(ahead, ahead+int64(off)) // else another answer has just done it
 	}
 }
 

@@ -86,7 +86,7 @@ func following[T any](ctx context.Context, f follower, stop func(), request func
 	}
 	answer, err := request(objects)
 	if apierrors.IsNotFound(err) {
-		f.cluster.Refresh() // lists are of kinds: it is the kind that is not there
+		f.cluster.Forget(f.object.Kind) // lists are of kinds: it is the kind that is not there
 	}
 	return answer, err
 }

@@ -42,7 +42,7 @@ func Observe(ctx context.Context, c *cluster.Cluster, object Object, asked types
 func find(ctx context.Context, c *cluster.Cluster, object Object) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
 	resource, head, err := findOnce(ctx, c, object)
 	if isNoSuchResource(err) {
-		c.Refresh()
+		c.Forget(object.Kind)
 		return findOnce(ctx, c, object)
 	}
 	return resource, head, err

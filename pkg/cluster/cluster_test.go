@@ -1,0 +1,293 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/cluster"
+)
+
+var testbed = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+
+func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
+
+var (
+	pods        = corev1.SchemeGroupVersion.WithResource("pods")
+	jobs        = batchv1.SchemeGroupVersion.WithResource("jobs")
+	definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+)
+
+func TestApplySaysWhetherItMadeTheObject(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	config := configMap(namespace, "config", map[string]any{"greeting": "grüß Gott ☃"})
+	for _, wanted := range []bool{true, false} {
+		applied := apply(t, c, config)
+		if applied.Created != wanted {
+			t.Errorf("made by this: %t, want %t", applied.Created, wanted)
+		}
+		if got, _, _ := unstructured.NestedString(applied.Object.Object, "data", "greeting"); got != "grüß Gott ☃" {
+			t.Errorf("the object that came back says %q", got)
+		}
+	}
+	delete(config.Object, "data")
+	applied := apply(t, c, config)
+	if _, isThere, _ := unstructured.NestedMap(applied.Object.Object, "data"); isThere {
+		t.Errorf("what the manifest no longer says is still there: %v", applied.Object)
+	}
+}
+
+func TestApplyTakesFieldsFromOthers(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config"}, Data: map[string]string{"key": "theirs"}}
+	if _, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), other, metav1.CreateOptions{FieldManager: "somebody-else"}); err != nil {
+		t.Fatal(err)
+	}
+	config := configMap(namespace, "config", map[string]any{"key": "ours"})
+	applied := apply(t, c, config)
+	if got, _, _ := unstructured.NestedString(applied.Object.Object, "data", "key"); got != "ours" {
+		t.Errorf("the field is %q", got)
+	}
+}
+
+func TestCreateLeavesWhatIsThere(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	config := configMap(namespace, "config", map[string]any{"key": "first"})
+	in := find(t, c, config)
+	if made, err := c.Create(t.Context(), in, config); err != nil || !made.Created {
+		t.Errorf("created: %t, %v", made.Created, err)
+	}
+	if made, err := c.Create(t.Context(), in, configMap(namespace, "config", nil)); !apierrors.IsAlreadyExists(err) || made.Created {
+		t.Errorf("created again: %t, %v", made.Created, err)
+	}
+}
+
+func TestWarningsOfTheServerComeWithTheirCall(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	establish(t, c, `
+  group: warnings.example.com
+  scope: Namespaced
+  names: {kind: Gauge, plural: gauges}
+  versions:
+  - {name: v2, served: true, storage: true, schema: &any {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+  - {name: v1, served: true, storage: false, deprecated: true, deprecationWarning: "write v2 of Gauge", schema: *any}
+`)
+	for version, wanted := range map[string]string{"v1": "write v2 of Gauge", "v2": ""} {
+		gauge := parse(t, "apiVersion: warnings.example.com/"+version+"\nkind: Gauge\nmetadata: {name: g, namespace: "+namespace+"}")
+		if got := strings.Join(apply(t, c, gauge).Warnings, "; "); got != wanted {
+			t.Errorf("%s: warnings %q, want %q", version, got, wanted)
+		}
+	}
+}
+
+func TestDeleteSparesAnotherObjectOfThatName(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	config := configMap(namespace, "config", nil)
+	in := find(t, c, config)
+	applied := apply(t, c, config)
+	for _, uid := range []types.UID{"", "00000000-0000-0000-0000-000000000000"} {
+		if err := c.Delete(t.Context(), in, namespace, "config", uid); !apierrors.IsConflict(err) {
+			t.Errorf("deleting it as %q: %v, want a conflict", uid, err)
+		}
+	}
+	head, err := c.Head(t.Context(), in, namespace, "config")
+	if err != nil || head.UID != applied.Object.GetUID() || head.DeletionTimestamp != nil {
+		t.Fatalf("it is not as it was: %+v, %v", head, err)
+	}
+	if err := c.Delete(t.Context(), in, namespace, "config", head.UID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Head(t.Context(), in, namespace, "config"); !apierrors.IsNotFound(err) {
+		t.Errorf("after it was deleted: %v", err)
+	}
+}
+
+// The API's own default for Jobs would leave the pods behind.
+func TestDeleteOfAJobTakesItsPodsAlong(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	job := parse(t, `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: work, namespace: `+namespace+`}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: work, image: registry.example/work}]}}}`)
+	in, applied := find(t, c, job), apply(t, c, job)
+	sandboxtest.Await(t, testbed, jobs, namespace+"/work", func(j *batchv1.Job) bool { return j != nil && j.Status.Active == 1 })
+	list, err := c.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != 1 {
+		t.Fatalf("%d pods, %v", len(list.Items), err)
+	}
+	if err := c.Delete(t.Context(), in, namespace, "work", applied.Object.GetUID()); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Await(t, testbed, pods, namespace+"/"+list.Items[0].Name, func(p *corev1.Pod) bool { return p == nil })
+}
+
+// Answers are dated with whole seconds, and by the server's clock.
+func TestNowFollowsTheServersClock(t *testing.T) {
+	for name, wrong := range map[string]time.Duration{"an hour ahead": time.Hour, "an hour behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			c := dated(t, func() time.Time { return time.Now().Add(wrong) })
+			ask(c, t.Context())
+			if off := c.Now().Sub(time.Now().Add(wrong)).Abs(); off > time.Minute {
+				t.Errorf("it is off by %s", off)
+			}
+		})
+	}
+	t.Run("back and forth", func(t *testing.T) {
+		var wrong time.Duration
+		c := dated(t, func() time.Time { return time.Now().Add(wrong) })
+		for _, wrong = range []time.Duration{time.Hour, 0, -time.Hour, 0} {
+			ask(c, t.Context())
+		}
+		if off := time.Until(c.Now()).Abs(); off > time.Minute {
+			t.Errorf("it is off by %s", off)
+		}
+	})
+	for name, jitter := range map[string]time.Duration{"a second old": -time.Second, "just now": 0} {
+		t.Run(name, func(t *testing.T) {
+			c := dated(t, func() time.Time { return time.Now().Add(jitter) })
+			ask(c, t.Context())
+			if before, now, after := time.Now(), c.Now(), time.Now(); now.Before(before) || now.After(after) {
+				t.Errorf("%s is not between %s and %s", now, before, after)
+			}
+		})
+	}
+}
+
+// dated connects to a server of the given time, which has nothing.
+func dated(t *testing.T, now func() time.Time) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.Connect(&rest.Config{Host: "http://cluster.example", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+		header := http.Header{"Date": {now().UTC().Format(http.TimeFormat)}}
+		return &http.Response{StatusCode: http.StatusNotFound, Header: header, Body: http.NoBody, Request: request}, nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func ask(c *cluster.Cluster, ctx context.Context) {
+	_, _ = c.Head(ctx, cluster.Resource{GroupVersionResource: pods}, "", "any") // it is not there
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+func connect(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	return connectAs(t, testbed.Sandbox(t).Config)
+}
+
+func connectAs(t *testing.T, config *rest.Config) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.Connect(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func find(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) cluster.Resource {
+	t.Helper()
+	in, err := c.Find(t.Context(), object.GroupVersionKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func apply(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) cluster.Applied {
+	t.Helper()
+	applied, err := c.Apply(t.Context(), find(t, c, object), object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return applied
+}
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func configMap(namespace, name string, data map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"namespace": namespace, "name": name},
+		"data":     data,
+	}}
+}
+
+// establish makes a definition with this spec, has the cluster learn it, and has it
+// deleted after the test.
+func establish(t *testing.T, c *cluster.Cluster, spec string) *unstructured.Unstructured {
+	t.Helper()
+	defined := define(t, c, spec)
+	sandboxtest.Await(t, testbed, definitions, defined.GetName(), hasCondition(apiextensionsv1.Established, apiextensionsv1.ConditionTrue))
+	c.Learn(defined)
+	return defined
+}
+
+func define(t *testing.T, c *cluster.Cluster, spec string) *unstructured.Unstructured {
+	t.Helper()
+	definition := parse(t, "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec:"+spec)
+	plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	definition.SetName(plural + "." + group)
+	applied := apply(t, c, definition)
+	t.Cleanup(func() { // the test's own context has ended by now
+		_ = c.Objects.Resource(definitions).Delete(context.Background(), definition.GetName(), metav1.DeleteOptions{})
+	})
+	return applied.Object
+}
+
+func hasCondition(name apiextensionsv1.CustomResourceDefinitionConditionType, status apiextensionsv1.ConditionStatus) func(*apiextensionsv1.CustomResourceDefinition) bool {
+	return func(definition *apiextensionsv1.CustomResourceDefinition) bool {
+		if definition == nil {
+			return false
+		}
+		for _, condition := range definition.Status.Conditions {
+			if condition.Type == name && condition.Status == status {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// eventually asks until the answer is right: the API server's list of kinds follows what
+// is in the cluster after a moment.
+func eventually(t *testing.T, wrong func(context.Context) error) {
+	t.Helper()
+	last := errors.New("never asked")
+	_ = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		last = wrong(ctx)
+		return last == nil, nil
+	})
+	if last != nil {
+		t.Fatal(last)
+	}
+}

@@ -1,0 +1,212 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/cluster"
+)
+
+// wants asks what became of a kind until the answer is the wanted one: "found", "gone", or
+// a part of why it is not known.
+func wants(t *testing.T, c *cluster.Cluster, kind schema.GroupKind, wanted string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		if wanted == "gone" {
+			c.Refresh() // what was found stays found until somebody doubts it
+		}
+		got := verdict(c.FindOrGone(ctx, kind))
+		if strings.Contains(got, wanted) {
+			return nil
+		}
+		return fmt.Errorf("%s: %s, want %s", kind, got, wanted)
+	})
+}
+
+func verdict(_ cluster.Resource, err error) string {
+	switch {
+	case err == nil:
+		return "found"
+	case errors.Is(err, cluster.ErrNotServed):
+		return "gone"
+	default:
+		return "not known: " + err.Error()
+	}
+}
+
+func TestAKindThatNeverWasIsGone(t *testing.T) {
+	c := connect(t)
+	for _, kind := range []schema.GroupKind{{Group: "never.example.com", Kind: "Thing"}, {Group: "apps", Kind: "Thing"}, {Kind: "Thing"}} {
+		if got := verdict(c.FindOrGone(t.Context(), kind)); got != "gone" {
+			t.Errorf("%s: %s", kind, got)
+		}
+	}
+}
+
+func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	kind, spec := widgets("going.example.com")
+	definition := establish(t, c, spec)
+	held := parse(t, "apiVersion: going.example.com/v1\nkind: Widget\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/hold]}")
+	in := find(t, c, held)
+	apply(t, c, held)
+	fresh := connect(t)
+	wants(t, fresh, kind, "found")
+
+	of := find(t, c, definition)
+	if err := c.Delete(t.Context(), of, "", definition.GetName(), definition.GetUID()); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Await(t, testbed, definitions, definition.GetName(), hasCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue))
+	if got := verdict(connect(t).FindOrGone(t.Context(), kind)); got == "gone" {
+		t.Errorf("while an instance is left, it is %s", got)
+	}
+
+	release := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := c.In(in, namespace).Patch(t.Context(), "held", types.MergePatchType, release, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Await(t, testbed, definitions, definition.GetName(), func(d *apiextensionsv1.CustomResourceDefinition) bool { return d == nil })
+	wants(t, fresh, kind, "gone")
+}
+
+// It may have instances from when it was served, which nobody sees now.
+func TestAKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
+	c := connect(t)
+	_, first := widgets("clash.example.com")
+	establish(t, c, strings.Replace(first, "plural: widgets", "plural: widgets, shortNames: [w]", 1))
+	second := strings.NewReplacer("plural: widgets", "plural: wings, shortNames: [w]", "kind: Widget", "kind: Wing").Replace(first)
+	clashing := define(t, c, second)
+	sandboxtest.Await(t, testbed, definitions, clashing.GetName(), hasCondition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse))
+
+	wing := schema.GroupKind{Group: "clash.example.com", Kind: "Wing"}
+	if got, wanted := verdict(c.FindOrGone(t.Context(), wing)), "kind Wing.clash.example.com is not served now, but CustomResourceDefinition wings.clash.example.com has it"; !strings.Contains(got, wanted) {
+		t.Errorf("%s, want %s", got, wanted)
+	}
+	if got := verdict(c.FindOrGone(t.Context(), schema.GroupKind{Group: "clash.example.com", Kind: "Other"})); got != "gone" {
+		t.Errorf("another kind of the group is %s", got)
+	}
+}
+
+func TestAKindIsNotGoneForThoseWhoMayNotLook(t *testing.T) {
+	namespace, admin := testbed.Namespace(t), testbed.Client(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "weak"}}
+	if _, err := admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "weak", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(testbed.Sandbox(t).Config)
+	for name, test := range map[string]struct{ token, wanted string }{
+		"no right to list definitions": {token.Status.Token, "customresourcedefinitions.apiextensions.k8s.io is forbidden"},
+		"no right to ask at all":       {"nobody's", "ask the cluster for the kinds it serves"},
+	} {
+		config.BearerToken = test.token
+		got := verdict(connectAs(t, config).FindOrGone(t.Context(), schema.GroupKind{Group: "never.example.com", Kind: "Thing"}))
+		if !strings.HasPrefix(got, "not known") || !strings.Contains(got, test.wanted) {
+			t.Errorf("%s: %s, want %s", name, got, test.wanted)
+		}
+	}
+}
+
+func TestAKindOfAnAggregatedAPI(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(serveThings))
+	defer server.Close()
+	thing, other := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"}, schema.GroupKind{Group: "aggregated.example.com", Kind: "Other"}
+
+	service := aggregate(t, c, namespace, closedPort(t))
+	wants(t, c, thing, "not known") // it is down
+	if got := verdict(c.FindOrGone(t.Context(), other)); !strings.HasPrefix(got, "not known") {
+		t.Errorf("while nobody can say which kinds the API has, another is %s", got)
+	}
+
+	aggregate(t, c, namespace, portOf(t, server.Listener.Addr().String()))
+	wants(t, c, thing, "found") // it has come up
+	wants(t, c, other, "gone")  // it says what it has, and this is not of it
+
+	if err := c.Delete(t.Context(), find(t, c, service), "", service.GetName(), service.GetUID()); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, c, thing, "gone")
+}
+
+// aggregate leads an API to a port of this machine.
+func aggregate(t *testing.T, c *cluster.Cluster, namespace string, port int) *unstructured.Unstructured {
+	t.Helper()
+	apply(t, c, parse(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata: {name: aggregated, namespace: %s}
+spec: {type: ExternalName, externalName: localhost, ports: [{port: %d}]}`, namespace, port)))
+	applied := apply(t, c, parse(t, fmt.Sprintf(`
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.aggregated.example.com}
+spec:
+  group: aggregated.example.com
+  version: v1
+  groupPriorityMinimum: 1000
+  versionPriority: 10
+  service: {namespace: %s, name: aggregated, port: %d}
+  insecureSkipTLSVerify: true # a test's certificate names no Service
+`, namespace, port))).Object
+	services := c.In(find(t, c, applied), "")
+	t.Cleanup(func() { // the test's own context has ended by now
+		_ = services.Delete(context.Background(), applied.GetName(), metav1.DeleteOptions{})
+	})
+	return applied
+}
+
+// closedPort is one where nobody listens.
+func closedPort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return portOf(t, listener.Addr().String())
+}
+
+func portOf(t *testing.T, address string) int {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number
+}
+
+func serveThings(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/apis/aggregated.example.com/v1" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"aggregated.example.com/v1",
+		"resources":[{"name":"things","kind":"Thing","namespaced":true,"verbs":["get"]}]}`)
+}
