@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // A Record is what is known of one release on a cluster.
@@ -31,21 +31,7 @@ type Record struct {
 }
 
 // An Object says which object is meant, whatever its version.
-type Object struct {
-	Group     string `json:"group,omitempty"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-}
-
-// String is the object as people write it: "Deployment my-namespace/my-name".
-func (o Object) String() string {
-	name := o.Name
-	if o.Namespace != "" {
-		name = o.Namespace + "/" + name
-	}
-	return printable.Line(o.Kind + " " + name)
-}
+type Object = kinds.ID
 
 // A State says how far an update came.
 type State string

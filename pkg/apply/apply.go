@@ -1,0 +1,153 @@
+// Package apply walks the graph of a payload against a cluster: it applies and deletes,
+// waits until what must be ready is, tries again what may heal, and tells of each step.
+// There is one code path for every kind.
+//
+// It decides neither what to apply (the payload), nor in which order (the graph), nor
+// whether it may (the gate). It does not know when an object is ready either: package
+// ready does.
+//
+// Run is the call to start from. The walk is in walk.go, a single object in task.go,
+// deletes in delete.go, waiting in follow.go, and what heals in heal.go.
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
+)
+
+// ErrTimeout is why a run ended that took too long.
+var ErrTimeout = errors.New("the time is up")
+
+// What manifests may say of how they are applied.
+const (
+	// CreateOnlyAnnotation makes an object that is not there, and never touches it again.
+	CreateOnlyAnnotation = "release.openshift.io/create-only"
+	// RecreateAnnotation allows to delete an object and make it anew, where it has to
+	// change and can't.
+	RecreateAnnotation = "runlevel.dev/recreate"
+)
+
+// Options say how to apply.
+type Options struct {
+	Release  string     // the value of the label that objects get
+	Version  string     // of the payload, for the record
+	Mode     graph.Mode // Update, if it is empty
+	Attempt  int        // how often Reconcile was tried before: see graph.Options
+	Standard ready.Standard
+	// NoWait ends when everything is applied, ready or not.
+	NoWait bool
+	// Timeout is how long it may take; 30 minutes if it is 0.
+	Timeout time.Duration
+	// Workers are how many objects are written at a time; what fits the mode if it is 0.
+	Workers int
+	// DropUnknownFields leaves out what the cluster's schema does not have, as the
+	// cluster-version operator does. Else such an object is refused.
+	DropUnknownFields bool
+	// TellWaits is how often waits are told of; every 10 seconds if it is 0.
+	TellWaits time.Duration
+	// Journal keeps what must outlive this run.
+	Journal *Journal
+	// Tell is told of each step, one after the other. Nil tells nobody.
+	Tell func(Event)
+}
+
+// workers are how many objects are written at a time, by mode.
+var workers = map[graph.Mode]int{graph.Install: 48, graph.Update: 16, graph.Reconcile: 8}
+
+// withDefaults fills in what was not said.
+func (o Options) withDefaults() Options {
+	if o.Mode == "" {
+		o.Mode = graph.Update
+	}
+	if o.Standard == "" {
+		o.Standard = ready.Full
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 30 * time.Minute
+	}
+	if o.Workers == 0 {
+		o.Workers = workers[o.Mode]
+	}
+	if o.TellWaits == 0 {
+		o.TellWaits = 10 * time.Second
+	}
+	if o.Tell == nil {
+		o.Tell = func(Event) {}
+	}
+	return o
+}
+
+// An Action is what was done to an object.
+type Action string
+
+// The actions. The first five are about objects that are to be there, the others about
+// tombstones.
+const (
+	Created    Action = "created"
+	Configured Action = "configured" // it was there, and is not as it was
+	Unchanged  Action = "unchanged"
+	Recreated  Action = "recreated" // deleted and made anew
+	Kept       Action = "kept"      // it is not to be touched: create-only, or a Job that has finished
+
+	Deleted    Action = "deleted"    // it is gone, by us
+	Pending    Action = "pending"    // its end was asked for, and it is still there
+	Absent     Action = "absent"     // it was not there
+	Reappeared Action = "reappeared" // it is there again, and not deleted again in this mode
+	Left       Action = "left"       // it is there, and this mode deletes nothing
+
+	Failed  Action = "failed"
+	NotDone Action = "not done" // it was never its turn
+)
+
+// A Change is what came of one manifest.
+type Change struct {
+	Manifest *payload.Manifest
+	Action   Action
+	UID      types.UID // of the object, if it is there
+	Message  string    // more about it: what holds a delete, why an object was kept
+	Err      *Failure  // of what failed
+}
+
+// A Report is what came of a run.
+type Report struct {
+	Mode     graph.Mode
+	Changes  []Change // one for each manifest, in the order of the payload
+	Waits    []Wait   // that were left when the run ended
+	Warnings []Warning
+	Err      error // why it is not all done; nil if it is
+}
+
+// A Warning is one of the server's, once for each text.
+type Warning struct {
+	Text  string   `json:"text"`
+	Files []string `json:"files"`
+}
+
+// Run applies a payload. inventory is what the cluster had before, of the kinds of the
+// payload. A run that ends early says what is not done; ctx ends it after the requests
+// that are on their way, unless its cause is that the lock is lost.
+func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
+	options = options.withDefaults()
+	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
+	defer cancel()
+	r := newRun(c, before, options)
+	defer r.close()
+	if err := r.plan(ctx, release.Manifests); err != nil {
+		return &Report{Mode: options.Mode, Err: err}
+	}
+	stop := r.tellWaits(ctx)
+	r.walk(ctx)
+	r.awaitAll(ctx)
+	stop()
+	return r.report(ctx)
+}

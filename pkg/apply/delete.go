@@ -1,0 +1,169 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// bury deletes the object of a tombstone, in an update, and waits for nothing.
+func (r *run) bury(m *payload.Manifest) (Change, error) {
+	id := m.ID()
+	seen := tombstone.Observe(r.requests, r.cluster, buried(id), r.askedUID(id))
+	if seen.State != tombstone.Present && seen.State != tombstone.Reappeared {
+		return r.leave(m, seen)
+	}
+	if r.options.Mode != graph.Update {
+		return r.notHere(m, seen), nil
+	}
+	if seen.State == tombstone.Reappeared {
+		r.announce(id, seen.UID, eventReappeared, "it was deleted, and is there again, made by "+seen.MadeBy)
+	}
+	// Whatever happens now, the record knows what was asked for.
+	if err := r.ask(m, seen.UID); err != nil {
+		return Change{}, err
+	}
+	if err := r.delete(id, seen.UID); err != nil {
+		return Change{}, err
+	}
+	r.announce(id, seen.UID, eventRequested, "the release asks for it to be deleted")
+	after := tombstone.Observe(r.requests, r.cluster, buried(id), seen.UID)
+	if after.State == tombstone.Absent {
+		r.announce(id, seen.UID, eventGone, "it is gone")
+		return Change{Action: Deleted}, r.options.Journal.Note(r.requests, func(known *record.Record) { known.Forget(id, seen.UID) })
+	}
+	return Change{Action: Pending, UID: seen.UID, Message: after.Describe(r.cluster.Now())}, nil
+}
+
+// leave notes of an object that needs no delete how it stands.
+func (r *run) leave(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
+	id, asked := m.ID(), r.askedUID(m.ID())
+	if seen.State == tombstone.Absent {
+		return Change{Action: Absent}, r.options.Journal.Note(r.requests, func(known *record.Record) { known.Forget(id, asked) })
+	}
+	change := Change{Action: Pending, UID: seen.UID, Message: seen.Describe(r.cluster.Now())}
+	if seen.State == tombstone.Terminating {
+		r.announce(id, seen.UID, eventTerminating, change.Message)
+	}
+	if r.options.Mode != graph.Update {
+		return change, nil
+	}
+	return change, r.ask(m, seen.UID)
+}
+
+// notHere is about an object that is there in a mode that deletes nothing.
+func (r *run) notHere(m *payload.Manifest, seen tombstone.Observation) Change {
+	if r.options.Mode == graph.Install {
+		return Change{Action: Left, UID: seen.UID, Message: "an install deletes nothing: the next update will"}
+	}
+	if seen.UID == r.askedUID(m.ID()) {
+		return Change{Action: Pending, UID: seen.UID, Message: "its delete was asked for, and did not reach it: the next update will ask again"}
+	}
+	message := "it was deleted, and is there again"
+	if seen.MadeBy != "" {
+		message += ", made by " + seen.MadeBy
+	}
+	r.announce(m.ID(), seen.UID, eventReappeared, message)
+	return Change{Action: Reappeared, UID: seen.UID, Message: message + ": the next update deletes it again"}
+}
+
+// askedUID is that of the object whose end was asked for, as the record has it.
+func (r *run) askedUID(id kinds.ID) (uid types.UID) {
+	r.options.Journal.Read(func(known *record.Record) {
+		for _, asked := range known.Tombstones {
+			if asked.Object == id {
+				uid = asked.UID
+			}
+		}
+	})
+	return uid
+}
+
+// ask notes in the record that the end of an object is asked for.
+func (r *run) ask(m *payload.Manifest, uid types.UID) error {
+	return r.options.Journal.Note(r.requests, func(known *record.Record) {
+		known.Ask(record.Tombstone{Object: m.ID(), UID: uid, Version: r.options.Version, Asked: metav1.NewTime(r.cluster.Now().Truncate(time.Second))})
+	})
+}
+
+// delete asks for the end of the object with a UID. That it is gone already, or another
+// one has come in its place, is as good.
+func (r *run) delete(id kinds.ID, uid types.UID) error {
+	resource, err := r.cluster.FindKind(r.requests, id.GroupKind())
+	if errors.Is(err, cluster.ErrNotServed) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = r.cluster.Delete(r.requests, resource, id.Namespace, id.Name, uid)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// recreate deletes an object that can't be changed and makes it anew, if its manifest
+// allows it. Else it says which fields it is about, and what to do.
+func (r *run) recreate(resource cluster.Resource, m *payload.Manifest, err error) (Change, error) {
+	fixed := immutableFields(err)
+	if len(fixed) == 0 {
+		return Change{}, err
+	}
+	switch {
+	case m.Object().GetAnnotations()[RecreateAnnotation] != "true":
+		return Change{}, refusal{ResourceInvalid, cannotChange(fixed) + ": keep the fields as they were, give the object another name and this one a tombstone, or allow to delete it and make it anew with the annotation " + RecreateAnnotation + `: "true"`}
+	case isPrecious(resource.GroupKind()):
+		return Change{}, refusal{ResourceInvalid, cannotChange(fixed) + ", and to make a " + resource.Kind + " anew would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
+	}
+	live, err := r.cluster.Head(r.requests, resource, m.ID().Namespace, m.ID().Name)
+	if err != nil {
+		return Change{}, err
+	}
+	if err := r.delete(m.ID(), live.UID); err != nil {
+		return Change{}, err
+	}
+	if err := r.awaitGone(m.ID(), live.UID); err != nil {
+		return Change{}, err
+	}
+	applied, err := r.apply(resource, m, r.labelled(m))
+	if err != nil {
+		return Change{}, err
+	}
+	r.follow.add(m, resource, applied.Object)
+	return Change{Action: Recreated, UID: applied.Object.GetUID(), Message: cannotChange(fixed)}, nil
+}
+
+// awaitGone waits until the object with a UID is gone.
+func (r *run) awaitGone(id kinds.ID, uid types.UID) error {
+	ctx, cancel := context.WithTimeout(r.requests, recreatePatience)
+	defer cancel()
+	changes := tombstone.Changes(ctx, r.cluster, []tombstone.Object{buried(id)})
+	for {
+		seen := tombstone.Observe(ctx, r.cluster, buried(id), uid)
+		if seen.State == tombstone.Absent || seen.State == tombstone.Reappeared {
+			return nil
+		}
+		if _, open := <-changes; !open {
+			return refusal{ResourceConflict, "it was deleted to be made anew, and is still there: " + seen.Describe(r.cluster.Now())}
+		}
+	}
+}
+
+// recreatePatience is how long a deleted object may take to go, before it is made anew.
+const recreatePatience = 2 * time.Minute
+
+func buried(id kinds.ID) tombstone.Object {
+	return tombstone.Object{Kind: id.GroupKind(), Namespace: id.Namespace, Name: id.Name}
+}

@@ -1,0 +1,66 @@
+package apply
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"sync"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// A Journal is the record of a release while somebody works on it. It may be used by many
+// at once.
+type Journal struct {
+	store *record.Store
+
+	mu     sync.Mutex
+	record *record.Record
+}
+
+// NewJournal continues a record.
+func NewJournal(store *record.Store, known *record.Record) *Journal {
+	return &Journal{store: store, record: known}
+}
+
+// Note changes the record, and returns when the cluster has it. Whoever holds the lock of
+// the release is the only one to write it; somebody may have edited it by hand all the
+// same, and what they wrote stays.
+func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	const tries = 5
+	for try := 1; ; try++ {
+		change(j.record)
+		err := j.store.Save(ctx, j.record)
+		if !errors.Is(err, record.ErrChanged) || try == tries {
+			return err
+		}
+		if j.record, _, err = j.store.Load(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Read looks at the record, which must not be changed or kept.
+func (j *Journal) Read(look func(*record.Record)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	look(j.record)
+}
+
+// hasFinished says whether the Job of a manifest, as it is now, has run to its end.
+func (j *Journal) hasFinished(m *payload.Manifest) (finished bool) {
+	j.Read(func(r *record.Record) {
+		job, found := r.FindJob(m.ID())
+		finished = found && job.Sum == sumOf(m)
+	})
+	return finished
+}
+
+// sumOf tells a manifest from an earlier one of the same object.
+func sumOf(m *payload.Manifest) string {
+	sum := m.Sum()
+	return hex.EncodeToString(sum[:])
+}

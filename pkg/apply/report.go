@@ -1,0 +1,95 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// report sums up.
+func (r *run) report(ctx context.Context) *Report {
+	report := &Report{Mode: r.options.Mode, Waits: r.waits(r.requests, true)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sayWhyNotDone()
+	report.Changes = slices.Clone(r.changes)
+	slices.SortFunc(report.Changes, func(a, b Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
+	for _, text := range slices.Sorted(maps.Keys(r.warnings)) {
+		report.Warnings = append(report.Warnings, Warning{Text: text, Files: r.warnings[text]})
+	}
+	report.Err = r.outcome(ctx, report)
+	return report
+}
+
+// outcome is why not all is done.
+func (r *run) outcome(ctx context.Context, report *Report) error {
+	var failures []error
+	undone := 0
+	for _, change := range report.Changes {
+		switch change.Action {
+		case Failed:
+			failures = append(failures, change.Err)
+		case NotDone:
+			undone++
+		}
+	}
+	for _, w := range r.follow.waiting() {
+		if w.verdict.State == "failed" {
+			failures = append(failures, failureOf(w.manifest, w.failure()))
+		}
+	}
+	switch {
+	case len(failures) > 0:
+		return condense(failures)
+	case ctx.Err() != nil && (undone > 0 || len(report.Waits) > 0):
+		return fmt.Errorf("%w: %s", context.Cause(ctx), leftOver(undone, len(report.Waits)))
+	default:
+		return nil
+	}
+}
+
+// leftOver says in words what a run has not come to.
+func leftOver(undone, waits int) string {
+	var parts []string
+	if undone > 0 {
+		parts = append(parts, printable.Count(undone, "object")+" not applied")
+	}
+	if waits > 0 {
+		parts = append(parts, printable.Count(waits, "object")+" not ready")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// servedGroup is the API group that a definition or an APIService brings.
+func servedGroup(m *payload.Manifest) string {
+	group, _, _ := unstructured.NestedString(m.Object().Object, "spec", "group")
+	return group
+}
+
+// sayWhyNotDone names what the steps that were never done waited for.
+func (r *run) sayWhyNotDone() {
+	for node := range r.order.graph.Nodes {
+		blockers := r.walked.WhyBlocked(node)
+		if len(blockers) == 0 {
+			continue
+		}
+		var names []string
+		for _, blocker := range blockers {
+			first := r.order.steps[r.order.graph.Nodes[blocker].Tasks[0]].Manifest
+			if name := cmp.Or(nodeName(first), first.ID().String()); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		for _, i := range r.order.graph.Nodes[node].Tasks {
+			r.changes[i].Message = "after " + strings.Join(names, "; ")
+		}
+	}
+}

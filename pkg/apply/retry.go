@@ -1,0 +1,136 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// backoff is how long to wait after a failure: half a second, then longer and longer.
+func backoff() wait.Backoff {
+	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 15 * time.Second}
+}
+
+// inThisRunFor is how long a failure may come from servers that have not seen yet what
+// this run has written.
+const inThisRunFor = time.Minute
+
+// retry tries a step until it is done, or can't heal, and notes what came of it.
+func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool {
+	pause, began := backoff(), time.Now()
+	for attempt := 1; ; attempt++ {
+		if r.slots.Acquire(ctx, 1) != nil {
+			return false // it was never its turn
+		}
+		if ctx.Err() != nil { // Acquire prefers a free slot to the end
+			r.slots.Release(1)
+			return false
+		}
+		change, err := try()
+		r.slots.Release(1)
+		if err == nil {
+			r.done(i, change)
+			return true
+		}
+		if ctx.Err() != nil || !r.heals(i, err, began) {
+			r.failed(i, err)
+			return false
+		}
+		next := max(pause.Step(), asked(err))
+		r.retrying(i, err, attempt, next, began)
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			r.failed(i, err)
+			return false
+		}
+	}
+}
+
+// heals says whether a failure may go away by itself.
+func (r *run) heals(i int, err error, began time.Time) bool {
+	switch remedyFor(err).heals {
+	case byItself:
+		return true
+	case inThisRun:
+		group := r.order.steps[i].GroupVersionKind().Group
+		return r.hasWritten(group) && time.Since(began) < inThisRunFor
+	default:
+		return false
+	}
+}
+
+// asked is how long the server wants to be left alone.
+func asked(err error) time.Duration {
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return time.Duration(seconds) * time.Second
+}
+
+// hasWritten says whether this run has written the definition, or the APIService, of a
+// group.
+func (r *run) hasWritten(group string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	written := r.written[group]
+	return written
+}
+
+// A Failure is why something could not be done.
+type Failure struct {
+	ID     kinds.ID
+	Path   string // of the manifest
+	Line   int
+	Node   string // the level and component
+	Reason string // upstream's, such as UpdatePayloadResourceInvalid
+	Effect reason.Effect
+	Err    error
+}
+
+func (f *Failure) Error() string {
+	where := fmt.Sprintf("%s:%d", f.Path, f.Line)
+	if f.Node != "" {
+		where += ", " + f.Node
+	}
+	return fmt.Sprintf("%s (%s): %s", f.ID, printable.Line(where), oneLine(f.Err))
+}
+
+func (f *Failure) Unwrap() error { return f.Err }
+
+// failureOf says of an error where it is from.
+func failureOf(m *payload.Manifest, err error) *Failure {
+	failure := &Failure{ID: m.ID(), Path: m.Path, Line: m.Line, Node: nodeName(m), Effect: reason.EffectOf(err), Err: masked(m, err)}
+	var ours refusal
+	switch {
+	case errors.As(err, &ours):
+		failure.Reason = ours.reason
+	case reason.Of(err) != "":
+		failure.Reason = reason.Of(err)
+	default:
+		failure.Reason = remedyFor(err).reason
+	}
+	return failure
+}
+
+// nodeName is the level and the component of a manifest, as its file says.
+func nodeName(m *payload.Manifest) string {
+	name := graph.ParseName(m.File())
+	if name.Component == "" {
+		return ""
+	}
+	return "level " + name.Level + ", " + name.Component
+}
+
+// oneLine is an error in a line.
+func oneLine(err error) string { return printable.Line(err.Error()) }

@@ -1,0 +1,178 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// jobKind is that of objects which run once.
+var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
+
+// step does one step, and says whether what comes after it may go on.
+func (r *run) step(ctx context.Context, i int) bool {
+	manifest := r.order.steps[i].Manifest
+	if manifest.IsTombstone() {
+		return r.retry(ctx, i, func() (Change, error) { return r.bury(manifest) })
+	}
+	if err := r.await(ctx, r.order.needs[i]); err != nil {
+		if ctx.Err() == nil {
+			r.failed(i, err)
+		}
+		return false
+	}
+	return r.retry(ctx, i, func() (Change, error) { return r.put(manifest) })
+}
+
+// put makes the object of a manifest what the manifest says.
+func (r *run) put(m *payload.Manifest) (Change, error) {
+	resource, err := r.find(m.GroupVersionKind())
+	if err != nil {
+		return Change{}, err
+	}
+	if resource.Namespaced && m.Object().GetNamespace() == "" {
+		return Change{}, refusal{ResourceInvalid, "it is in no namespace: write metadata.namespace"}
+	}
+	head, isThere, err := r.head(resource, m.ID())
+	if err != nil {
+		return Change{}, err
+	}
+	if owner, isOthers := othersOwn(head, r.options.Release); isThere && isOthers {
+		return Change{}, refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
+	}
+	object := r.labelled(m)
+	switch {
+	case isCreateOnly(m):
+		return r.create(resource, m, object, isThere)
+	case m.GroupVersionKind().GroupKind() == jobKind && !isThere && r.options.Journal.hasFinished(m):
+		return Change{Action: Kept, Message: "it has finished before, and is not run again"}, nil
+	}
+	applied, err := r.apply(resource, m, object)
+	if err != nil {
+		return r.recreate(resource, m, err)
+	}
+	r.follow.add(m, resource, applied.Object)
+	return Change{Action: action(head, isThere, resource, applied), UID: applied.Object.GetUID()}, nil
+}
+
+// find says where the object is. Kinds that came up since the last look are looked for
+// once more.
+func (r *run) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
+	resource, err := r.cluster.Find(r.requests, kind)
+	if errors.Is(err, cluster.ErrNotServed) && r.hasWritten(kind.Group) {
+		r.cluster.Refresh()
+		return r.cluster.Find(r.requests, kind)
+	}
+	return resource, err
+}
+
+// head is what is known of an object from before. It is only asked for where the kind
+// could not be listed, or where an object without our label matters.
+func (r *run) head(resource cluster.Resource, id kinds.ID) (inventory.Head, bool, error) {
+	if head, found := r.before.Find(id); found || r.before.Unlisted(id.GroupKind()) == nil {
+		return head, found, nil
+	}
+	object, err := r.cluster.Head(r.requests, resource, id.Namespace, id.Name)
+	if apierrors.IsNotFound(err) {
+		return inventory.Head{}, false, nil
+	}
+	if err != nil {
+		return inventory.Head{}, false, err
+	}
+	return inventory.HeadOf(resource, object), true, nil
+}
+
+// othersOwn names the other release that an object is of.
+func othersOwn(head inventory.Head, release string) (string, bool) {
+	return head.Release, head.Release != "" && head.Release != release && head.IsOf(head.Release)
+}
+
+// labelled is the object of a manifest with the label of its release.
+func (r *run) labelled(m *payload.Manifest) *unstructured.Unstructured {
+	object := m.Object().DeepCopy()
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[inventory.Label] = r.options.Release
+	object.SetLabels(labels)
+	return object
+}
+
+// isCreateOnly says whether an object is only ever made. The value may be in any case, as
+// upstream has it.
+func isCreateOnly(m *payload.Manifest) bool {
+	return strings.EqualFold(m.Object().GetAnnotations()[CreateOnlyAnnotation], "true")
+}
+
+// create makes an object, if it is not there.
+func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *unstructured.Unstructured, isThere bool) (Change, error) {
+	if !isThere {
+		made, err := r.cluster.Create(r.requests, resource, object)
+		r.warn(m, made.Warnings)
+		if err == nil {
+			r.follow.add(m, resource, made.Object)
+			return Change{Action: Created, UID: made.Object.GetUID()}, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return Change{}, err
+		}
+	}
+	live, err := r.cluster.In(resource, object.GetNamespace()).Get(r.requests, object.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return Change{}, err
+	}
+	r.follow.add(m, resource, live)
+	return Change{Action: Kept, UID: live.GetUID(), Message: "it is create-only, and was there"}, nil
+}
+
+// apply applies an object, without the fields that the cluster does not know if that is
+// allowed.
+func (r *run) apply(resource cluster.Resource, m *payload.Manifest, object *unstructured.Unstructured) (cluster.Applied, error) {
+	applied, err := r.cluster.Apply(r.requests, resource, object)
+	r.warn(m, applied.Warnings)
+	unknown := unknownFields(err)
+	if len(unknown) == 0 || r.hasWritten(resource.Group) {
+		return applied, err
+	}
+	if !r.options.DropUnknownFields {
+		return applied, refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(unknown, ", ") +
+			" of it: correct or remove it, or let such fields be left out with --unknown-fields=drop"}
+	}
+	for _, path := range unknown {
+		if !removeField(object.Object, path) {
+			return applied, err
+		}
+		r.warn(m, []string{"the cluster knows no field " + path + ": left out"})
+	}
+	return r.apply(resource, m, object)
+}
+
+// action says what an apply has done.
+func action(before inventory.Head, isThere bool, resource cluster.Resource, applied cluster.Applied) Action {
+	if applied.Created {
+		return Created
+	}
+	after := inventory.HeadOf(resource, applied.Object)
+	if !isThere || before.UID != after.UID {
+		return Configured
+	}
+	if before.ResourceVersion == after.ResourceVersion {
+		return Unchanged
+	}
+	// Somebody else may have written in between: its status, for example.
+	if before.Entry == after.Entry && before.Generation == after.Generation && after.Generation != 0 {
+		return Unchanged
+	}
+	return Configured
+}

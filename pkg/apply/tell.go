@@ -1,0 +1,166 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// An EventType is what an event tells of.
+type EventType string
+
+// What is told while it happens.
+const (
+	Applied  EventType = "applied"  // an object, or a tombstone: Action says what was done
+	BeReady  EventType = "ready"    // an object that was waited for
+	Waiting  EventType = "waiting"  // for an object, again and again
+	Retrying EventType = "retrying" // after a failure that may heal
+	Failing  EventType = "failed"   // for good
+	Warned   EventType = "warning"  // by the server, once for each text
+)
+
+// An Event is one thing that happened.
+type Event struct {
+	Time    time.Time  `json:"time"`
+	Type    EventType  `json:"type"`
+	Action  Action     `json:"action,omitempty"`
+	Object  *kinds.ID  `json:"object,omitempty"`
+	File    string     `json:"file,omitempty"`
+	Node    string     `json:"node,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Message string     `json:"message,omitempty"`
+	Since   *time.Time `json:"since,omitempty"` // by the server's clock
+	Why     []string   `json:"why,omitempty"`   // of a wait: what keeps its pods
+}
+
+// tell tells of a manifest. Events come one after the other.
+func (r *run) tell(m *payload.Manifest, event Event) {
+	id := m.ID()
+	event.Time, event.Object, event.File, event.Node = r.cluster.Now().UTC(), &id, m.Path, nodeName(m)
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	r.options.Tell(event)
+}
+
+// done notes that a step is done.
+func (r *run) done(i int, change Change) {
+	change.Manifest = r.order.steps[i].Manifest
+	kind := change.Manifest.GroupVersionKind().GroupKind()
+	r.mu.Lock()
+	r.changes[i] = change
+	delete(r.retries, i)
+	wrote := change.Action == Created || change.Action == Configured
+	if (kind == kinds.CustomResourceDefinition || kind == kinds.APIService) && wrote {
+		r.written[servedGroup(change.Manifest)] = true
+	}
+	r.mu.Unlock()
+	r.tell(change.Manifest, Event{Type: Applied, Action: change.Action, Message: change.Message})
+}
+
+// failed notes that a step will not be done.
+func (r *run) failed(i int, err error) {
+	m := r.order.steps[i].Manifest
+	failure := failureOf(m, err)
+	r.mu.Lock()
+	r.changes[i] = Change{Manifest: m, Action: Failed, Err: failure}
+	delete(r.retries, i)
+	r.mu.Unlock()
+	r.tell(m, Event{Type: Failing, Action: Failed, Reason: failure.Reason, Message: oneLine(failure.Err)})
+}
+
+// retrying notes that a step has failed, and is tried again.
+func (r *run) retrying(i int, err error, attempt int, next time.Duration, began time.Time) {
+	m := r.order.steps[i].Manifest
+	failure := failureOf(m, err)
+	r.mu.Lock()
+	r.retries[i] = Wait{ID: failure.ID, File: m.Path, Node: failure.Node, For: oneLine(failure.Err), Since: r.serverTime(began), Reason: failure.Reason, IsRetry: true}
+	r.mu.Unlock()
+	r.tell(m, Event{
+		Type: Retrying, Reason: failure.Reason,
+		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), oneLine(failure.Err)),
+	})
+}
+
+// warn notes warnings of the server, and tells of each text once.
+func (r *run) warn(m *payload.Manifest, warnings []string) {
+	for _, text := range warnings {
+		r.mu.Lock()
+		files, isKnown := r.warnings[text]
+		if !slices.Contains(files, m.Path) {
+			r.warnings[text] = append(files, m.Path)
+		}
+		r.mu.Unlock()
+		if !isKnown {
+			r.tell(m, Event{Type: Warned, Message: oneLine(errors.New(text))})
+		}
+	}
+}
+
+// becameReady is told by the follower, which must not be called back from here.
+func (r *run) becameReady(w *watched, waited time.Duration) {
+	switch kind := w.resource.GroupKind(); kind {
+	case kinds.CustomResourceDefinition:
+		r.cluster.Learn(w.object)
+	case kinds.APIService:
+		r.cluster.Refresh()
+	}
+	if waited < tellReadyAfter {
+		return
+	}
+	r.tell(w.manifest, Event{Type: BeReady, Message: "after " + waited.Round(100*time.Millisecond).String()})
+}
+
+// tellReadyAfter is how long something must have been waited for to be worth a line.
+const tellReadyAfter = 100 * time.Millisecond
+
+// serverTime is a moment of this machine's clock by the server's.
+func (r *run) serverTime(local time.Time) time.Time {
+	return r.cluster.Now().Add(-time.Since(local)).UTC().Truncate(time.Second)
+}
+
+// What Kubernetes' own events tell of deletes.
+const (
+	eventRequested   = "DeleteRequested"
+	eventTerminating = "StillTerminating"
+	eventGone        = "Deleted"
+	eventReappeared  = "Reappeared"
+)
+
+// announce writes an event of Kubernetes about an object that is to go. That it can't be
+// written, because its namespace goes too for example, is no failure.
+func (r *run) announce(id kinds.ID, uid types.UID, why, message string) {
+	namespace := id.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault // where Kubernetes has those of cluster-wide objects
+	}
+	resource, err := r.cluster.FindKind(r.requests, id.GroupKind())
+	if err != nil {
+		return
+	}
+	now := metav1.NewTime(r.cluster.Now())
+	kind := corev1.EventTypeNormal
+	if why == eventReappeared || why == eventTerminating {
+		kind = corev1.EventTypeWarning
+	}
+	_, err = r.cluster.Client.CoreV1().Events(namespace).Create(r.requests, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "runlevel-", Namespace: namespace},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: resource.GroupVersionResource.GroupVersion().String(), Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, UID: uid,
+		},
+		Reason: why, Message: message, Type: kind, Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Source: corev1.EventSource{Component: cluster.FieldManager}, ReportingController: cluster.FieldManager,
+	}, metav1.CreateOptions{})
+	if err != nil {
+		klog.FromContext(r.requests).V(1).Info("an event could not be written", "object", id.String(), "reason", why, "err", err)
+	}
+}

@@ -1,0 +1,149 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// A run is one walk through a payload.
+type run struct {
+	cluster *cluster.Cluster
+	before  *inventory.Inventory
+	options Options
+	order   *order
+	walked  *graph.Walk
+	follow  *follower
+	slots   *semaphore.Weighted // for writing
+
+	requests context.Context // of requests: it outlives an interruption, so that none is cut off
+	cut      context.CancelFunc
+
+	telling sync.Mutex // so that one thing is told after the other
+
+	mu       sync.Mutex // guards what follows
+	changes  []Change   // by step
+	retries  map[int]Wait
+	warnings map[string][]string
+	written  map[string]bool // groups whose definitions this run has written
+}
+
+func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *run {
+	return &run{
+		cluster: c, before: before, options: options, slots: semaphore.NewWeighted(int64(options.Workers)),
+		retries: map[int]Wait{}, warnings: map[string][]string{}, written: map[string]bool{},
+	}
+}
+
+// plan orders what is to be done.
+func (r *run) plan(ctx context.Context, manifests []*payload.Manifest) (err error) {
+	r.requests, r.cut = context.WithCancel(context.WithoutCancel(ctx))
+	r.follow = newFollower(r.requests, r.cluster, r.options, r.becameReady)
+	r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode, Attempt: r.options.Attempt}, r.isThere(ctx))
+	if err != nil {
+		return err
+	}
+	r.changes = make([]Change, len(r.order.steps))
+	for i, step := range r.order.steps {
+		r.changes[i] = Change{Manifest: step.Manifest, Action: NotDone}
+	}
+	context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), record.ErrLost) {
+			r.cut() // somebody else writes now
+		}
+	})
+	return nil
+}
+
+func (r *run) close() {
+	if r.cut != nil {
+		r.cut()
+		r.follow.close()
+	}
+}
+
+// walk goes through the graph. A node that fails holds up only those that come after it.
+func (r *run) walk(ctx context.Context) {
+	type end struct {
+		node  int
+		state graph.State
+	}
+	ends := make(chan end)
+	r.walked = r.order.graph.Walk()
+	for running := 0; ; running-- {
+		if ctx.Err() == nil {
+			for _, node := range r.walked.Ready() {
+				running++
+				go func() { ends <- end{node, r.node(ctx, node)} }()
+			}
+		}
+		if running == 0 {
+			return
+		}
+		ended := <-ends
+		r.walked.Done(ended.node, ended.state)
+	}
+}
+
+// node applies what is in one node, in order, and in an update waits until it is ready.
+func (r *run) node(ctx context.Context, node int) graph.State {
+	steps := r.order.graph.Nodes[node].Tasks
+	for _, i := range steps {
+		if !r.step(ctx, i) {
+			return graph.Failed
+		}
+	}
+	if r.options.Mode != graph.Update || r.options.NoWait {
+		return graph.OK
+	}
+	return r.awaitNode(ctx, steps)
+}
+
+// awaitNode waits until all objects of a node are ready that can be.
+func (r *run) awaitNode(ctx context.Context, steps []int) graph.State {
+	var waits []int
+	for _, i := range steps {
+		if !r.order.late[i] {
+			waits = append(waits, i)
+		}
+	}
+	if r.await(ctx, waits) != nil {
+		return graph.Failed
+	}
+	return graph.OK
+}
+
+// awaitAll waits until everything that was applied is ready, at the same time. After a
+// failure there is no point in it.
+func (r *run) awaitAll(ctx context.Context) {
+	hasFailed := slices.ContainsFunc(r.changes, func(change Change) bool { return change.Action == Failed })
+	if r.options.NoWait || hasFailed {
+		return
+	}
+	var all []int
+	for i := range r.order.steps {
+		all = append(all, i)
+	}
+	_ = r.await(ctx, all) // what is not ready is told of in the report
+}
+
+// await waits until the objects of some steps are ready. It gives up when one of them
+// never will be.
+func (r *run) await(ctx context.Context, steps []int) error {
+	var objects []*watched
+	for _, i := range steps {
+		if w := r.follow.find(r.order.steps[i].Manifest); w != nil {
+			objects = append(objects, w)
+		}
+	}
+	return r.follow.await(ctx, objects)
+}
