@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/overlay"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -76,14 +77,14 @@ func Into(release, component fs.FS, options Options) (*Build, error) {
 	if options.Version != "" {
 		b.Before = relabelled(release, home, options.Version)
 	}
-	layer := &overlay{under: b.Before, files: map[string][]byte{}, gone: map[string]bool{}}
+	layer := overlay.On(b.Before)
 	b.FS = layer
 	if err := b.take(release, files, home, layer); err != nil {
 		return nil, err
 	}
 	rewriting := b.rewriting(release, home, options.Version, files)
 	for _, name := range sortedKeys(b.own) {
-		layer.files[name] = b.rewrite(rewriting, name, files[b.own[name]])
+		layer.Put(name, b.rewrite(rewriting, name, files[b.own[name]]))
 	}
 	return b, nil
 }
@@ -138,7 +139,7 @@ func isManifest(name string) bool {
 }
 
 // take takes the component's old files out of the release, and finds places for the new.
-func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer *overlay) error {
+func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer *overlay.FS) error {
 	inBuild := map[string]string{} // files of the component, by their names in the build
 	others := map[string]bool{}    // components that some of them are named for, beside its own names
 	for _, file := range sortedKeys(files) {
@@ -171,7 +172,7 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 			case entry.IsDir() || !isManifest(name):
 			case isSame || slices.Contains(b.names, component):
 				folders[name] = folder
-				layer.gone[full] = true
+				layer.Remove(full)
 				b.called[name] = true
 				b.replaced = append(b.replaced, full)
 				if component != "" && !slices.Contains(b.names, component) {
@@ -209,7 +210,7 @@ func numbered(file, component string, taken map[string]string) string {
 // relabelled is a release whose own files say that it is another version. What can't be
 // read there is told when they are read.
 func relabelled(release fs.FS, home, version string) fs.FS {
-	layer := &overlay{under: release, files: map[string][]byte{}}
+	layer := overlay.On(release)
 	set := func(name string, change func(fields map[string]any)) {
 		text, err := fs.ReadFile(release, path.Join(home, name))
 		if err != nil {
@@ -221,7 +222,7 @@ func relabelled(release fs.FS, home, version string) fs.FS {
 		}
 		change(fields)
 		if changed, err := json.Marshal(fields); err == nil {
-			layer.files[path.Join(home, name)] = changed
+			layer.Put(path.Join(home, name), changed)
 		}
 	}
 	set(metadataFile, func(fields map[string]any) { fields["version"] = version })

@@ -1,6 +1,7 @@
 package fix_test
 
 import (
+	"errors"
 	"io/fs"
 	"strings"
 	"testing"
@@ -245,7 +246,10 @@ func TestAFileIsRenamed(t *testing.T) {
 	if diff := cmp.Diff([]string{"0000_07_a_b.yaml", "0000_08_A_b.yaml", "0000_8_a_b.yaml"}, names); diff != "" || err != nil {
 		t.Errorf("the folder as it will be, %v (-want +got):\n%s", err, diff)
 	}
-	if text, err := fs.ReadFile(patch.FS(), "m/0000_7_a_b.yaml"); err == nil {
-		t.Errorf("under its old name there is still %q", text)
+	if err := fstest.TestFS(patch.FS(), "0000_05_a_b.yaml", "m/0000_07_a_b.yaml"); err != nil {
+		t.Error(err)
+	}
+	if _, err := fs.Stat(patch.FS(), "m/0000_7_a_b.yaml"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("under its old name there is still something: %v", err)
 	}
 }
