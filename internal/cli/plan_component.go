@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -56,30 +55,19 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.View, p
 func (p *placed) split(problems []payload.Problem) (own, others []payload.Problem) {
 	known := make([]payload.Problem, 0, len(p.beforeProblems))
 	for _, problem := range p.beforeProblems {
-		known = append(known, withoutLines(problem))
+		known = append(known, problem.Anywhere())
 	}
 	for _, problem := range problems {
 		if file, isOwn := p.Own(problem.File); isOwn {
 			problem.File = file
 			own = append(own, problem)
-		} else if !slices.Contains(known, withoutLines(problem)) {
+		} else if !slices.Contains(known, problem.Anywhere()) {
 			own = append(own, problem) // which the component is the cause of
 		} else {
 			others = append(others, problem)
 		}
 	}
 	return own, others
-}
-
-// lineInMessage is how messages name a line of another file.
-var lineInMessage = regexp.MustCompile(`:\d+`)
-
-// withoutLines is a problem wherever in its file it stands, and in which line another file
-// has its part of it: the component may have written a comment above.
-func withoutLines(problem payload.Problem) payload.Problem {
-	problem.Line = 0
-	problem.Message = lineInMessage.ReplaceAllString(problem.Message, "")
-	return problem
 }
 
 func countRefused(problems []payload.Problem) int {

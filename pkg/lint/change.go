@@ -94,11 +94,12 @@ type Fault struct {
 	in                          Origin
 }
 
-// passing is what a message says and a change of anything may make another: the line of
-// another file, and how many objects have the same fault.
-var passing = regexp.MustCompile(`:\d+|\b\d+ objects?\b`)
+// howMany is what a message says and a change of anything may make another: how many
+// objects have the same fault.
+var howMany = regexp.MustCompile(`\b\d+ objects?\b`)
 
 // Fault is what is found.
 func (f Finding) Fault() Fault {
-	return Fault{f.Rule, f.File, f.Object, passing.ReplaceAllString(f.Message, ""), f.In}
+	message := howMany.ReplaceAllString(payload.WithoutLines(f.Message), "")
+	return Fault{f.Rule, f.File, f.Object, message, f.In}
 }

@@ -3,6 +3,7 @@ package payload
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -55,6 +56,19 @@ func (p Problem) IsWarning() bool {
 		return false
 	}
 }
+
+// Anywhere is the same problem wherever in its file it stands.
+func (p Problem) Anywhere() Problem {
+	p.Line, p.Column, p.Message = 0, 0, WithoutLines(p.Message)
+	return p
+}
+
+// lineOfFile is how messages name a line of another file.
+var lineOfFile = regexp.MustCompile(`:\d+`)
+
+// WithoutLines is a message that is still the same when somebody writes a comment into
+// another file that it names.
+func WithoutLines(message string) string { return lineOfFile.ReplaceAllString(message, "") }
 
 // String is the problem in one line: file, line, document, object, message.
 func (p Problem) String() string {

@@ -230,3 +230,23 @@ func TestAFileThatCannotBeRead(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestAnywhere has an object twice, before and after a comment is written above the one
+// and lines are put in front of the other.
+func TestAnywhere(t *testing.T) {
+	problemIn := func(first, second string) payload.Problem {
+		t.Helper()
+		_, problems := parse(t, files(t, map[string]string{"a.yaml": first, "b.yaml": second}), payload.Options{})
+		if len(problems) != 1 {
+			t.Fatal(lines(problems))
+		}
+		return problems[0]
+	}
+	before, after := problemIn(configMap("a"), configMap("a")), problemIn("# one\n\n# more\n"+configMap("a"), "\n"+configMap("a"))
+	if before == after || before.Anywhere() != after.Anywhere() {
+		t.Errorf("these are not the same:\n%s\n%s", before, after)
+	}
+	if other := problemIn(configMap("b"), configMap("b")); other.Anywhere() == before.Anywhere() {
+		t.Errorf("these are the same:\n%s\n%s", before, other)
+	}
+}
