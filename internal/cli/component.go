@@ -52,6 +52,11 @@ func (f *componentFlags) check(release *releaseFlags) error {
 		return misuse{errors.New("--into needs --component: what is the component called in the names of files?")}
 	case f.into != "" && release.imagesFrom != "":
 		return misuse{errors.New("--images-from is not for --into, which takes the images of that release")}
+	case f.into == "":
+		return nil
+	}
+	if err := component.CheckNames(f.names); err != nil {
+		return misuse{fmt.Errorf("--component: %w", err)}
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ type Build struct {
 
 // Into puts a component's files into a release.
 func Into(release, component fs.FS, options Options) (*Build, error) {
-	if err := checkNames(options.Names); err != nil {
+	if err := CheckNames(options.Names); err != nil {
 		return nil, err
 	}
 	files, err := read(component)
@@ -89,11 +89,15 @@ func Into(release, component fs.FS, options Options) (*Build, error) {
 	return b, nil
 }
 
-// checkNames says what can't be in the name of a file.
-func checkNames(names []string) error {
+// CheckNames says which of a component's names can't be in the names of files, and what
+// can be.
+func CheckNames(names []string) error {
 	for _, name := range names {
-		if graph.ParseName("0000_50_"+name+"_x").Component != name || name == "" {
-			return fmt.Errorf("%q can't be the name of a component: it has letters and digits, with single dashes between them", name)
+		switch {
+		case name == "":
+			return fmt.Errorf("one of its names is empty: write a name, or several with one comma between two, as in web,web-server")
+		case graph.ParseName("0000_50_"+name+"_x").Component != name:
+			return fmt.Errorf("%q can't be the name of a component: write letters and digits, with single dashes between them, as in web-server", name)
 		}
 	}
 	if len(names) == 0 {

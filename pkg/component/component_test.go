@@ -165,8 +165,8 @@ func TestBadInput(t *testing.T) {
 	}{
 		"nothing":         {map[string]string{"README.md": ""}, []string{"web"}, "there is no manifest in it: a manifest is a .yaml, .yml or .json file"},
 		"a whole release": {map[string]string{"release-manifests/a.yaml": ""}, []string{"web"}, "it has release-manifests/, so it is a whole release: name the folder of one component's manifests"},
-		"an odd name":     {map[string]string{"a.yaml": ""}, []string{"web", "we_b"}, `"we_b" can't be the name of a component: it has letters and digits, with single dashes between them`},
-		"an empty name":   {map[string]string{"a.yaml": ""}, []string{""}, `"" can't be the name of a component: it has letters and digits, with single dashes between them`},
+		"an odd name":     {map[string]string{"a.yaml": ""}, []string{"web", "we_b"}, `"we_b" can't be the name of a component: write letters and digits, with single dashes between them, as in web-server`},
+		"an empty name":   {map[string]string{"a.yaml": ""}, []string{""}, `one of its names is empty: write a name, or several with one comma between two, as in web,web-server`},
 		"no name":         {map[string]string{"a.yaml": ""}, nil, "a component needs a name"},
 	} {
 		t.Run(name, func(t *testing.T) {
