@@ -56,6 +56,9 @@ func (f *lintFlags) check() error {
 	if f.previousVersion != "" && f.previous == "" && f.component.into == "" {
 		return misuse{errors.New("--previous-version is for --previous")}
 	}
+	if f.baseline.write && f.fix.isOn() {
+		return misuse{errors.New("--write-baseline accepts what is found, and --fix mends it: first run it with --fix alone")}
+	}
 	if err := checkVersion("previous-version", f.previousVersion); err != nil {
 		return err
 	}
