@@ -48,6 +48,7 @@ func (f *lintFlags) watchSource(ctx context.Context, ref string, streams Streams
 	return watchLint(ctx, streams, w)
 }
 
+// report looks once, and has what was found as it is printed.
 func (f *lintFlags) report(ctx context.Context, ref string, progress io.Writer) (lintReport, error) {
 	seen, err := f.look(ctx, ref, progress)
 	if err != nil {
