@@ -95,7 +95,7 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags, released 
 		return nil, unreadable{fmt.Errorf("%s: %w", ref, err)}
 	}
 	p := &placed{Build: build}
-	if released != nil {
+	if released != nil && !f.isSameRelease(flags, released) {
 		released.earlier = now.earlier
 		if p.released, _, err = f.readWhole(ctx, released, release, progress); err != nil {
 			return nil, err
@@ -107,16 +107,32 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags, released 
 	if p.before, p.beforeProblems, err = f.readWhole(ctx, &now, &source.Release{FS: build.Before, Image: release.Image}, progress); err != nil {
 		return nil, err
 	}
-	name := f.label(ref)
-	if now.earlier.payload(name) == nil {
-		now.earlier.keep(name, p.before)
+	if released != nil && p.released == nil {
+		p.released = p.before
 	}
-	if p.after, p.afterProblems, err = now.read(ctx, name, &source.Release{FS: build.FS, Image: release.Image}, progress); err != nil {
+	if err := p.readBuilt(ctx, f.label(ref), release.Image, &now, progress); err != nil {
 		return nil, err
 	}
-	p.afterProblems = append(p.afterProblems, build.Problems...)
 	note(progress, build.Notes(p.before, p.after))
 	return p, nil
+}
+
+// readBuilt reads the release with the component in it. Most of that was read without.
+func (p *placed) readBuilt(ctx context.Context, name, image string, flags *releaseFlags, progress io.Writer) (err error) {
+	if flags.earlier.payload(name) == nil {
+		flags.earlier.keep(name, p.before)
+	}
+	p.after, p.afterProblems, err = flags.read(ctx, name, &source.Release{FS: p.FS, Image: image}, progress)
+	p.afterProblems = append(p.afterProblems, p.Problems...)
+	return err
+}
+
+// isSameRelease says whether what is built without the component is read like the release
+// as it is: then it is read once. In an update, what the latter has switches on
+// capabilities in the former.
+func (f *componentFlags) isSameRelease(flags, released *releaseFlags) bool {
+	isUpdate := f.isUpdate && flags.capabilities != ""
+	return flags.version == "" && released.version == "" && flags.image == released.image && !isUpdate
 }
 
 // note prints what a user should know, and need not mind.
