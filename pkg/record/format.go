@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"reflect"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,6 +26,9 @@ const format = 1
 // maxSize is what a ConfigMap may hold.
 const maxSize = 1 << 20
 
+// maxShown is how much is quoted of a record that can't be read.
+const maxShown = 300
+
 // A document is a record as it is written.
 type document struct {
 	Format int `json:"format"`
@@ -33,9 +39,12 @@ type document struct {
 func decode(config *corev1.ConfigMap, release string) (*Record, error) {
 	text, found := config.Data[key]
 	broken := func(what string) error {
+		if what = printable.Line(what); len(what) > maxShown {
+			what = strings.ToValidUTF8(what[:maxShown], "") + "…"
+		}
 		return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf(
 			"ConfigMap %s/%s, key %s%s: restore it from a backup, or delete the ConfigMap; the next apply is then taken for an update of a release that nothing is known of",
-			config.Namespace, config.Name, key, printable.Line(what))}
+			config.Namespace, config.Name, key, what)}
 	}
 	if !found {
 		return nil, broken(": there is none")
@@ -81,18 +90,27 @@ func (d *document) wrong(release string) string {
 func placed(text string, err error) string {
 	var syntax *json.SyntaxError
 	var mistyped *json.UnmarshalTypeError
-	var offset int64
+	var untimely *time.ParseError
 	switch {
 	case errors.As(err, &syntax):
-		offset = syntax.Offset
+		return place(text, syntax.Offset) + err.Error()
 	case errors.As(err, &mistyped):
-		offset = mistyped.Offset
+		what := cmp.Or(strings.TrimPrefix(mistyped.Field, "Record."), "the record")
+		kind, _, _ := strings.Cut(mistyped.Value, " ")
+		return place(text, mistyped.Offset) + fmt.Sprintf("%s can't be of type %s", what, kind)
+	case errors.As(err, &untimely): // which does not know where it is
+		at := strings.Index(text, strconv.Quote(untimely.Value))
+		return place(text, int64(at)+1) + fmt.Sprintf("%q is no time, such as %s", untimely.Value, time.RFC3339[:19]+"Z")
 	default:
 		return ": " + err.Error()
 	}
+}
+
+// place is the line and column of the character before an offset.
+func place(text string, offset int64) string {
 	before := text[:max(0, min(int(offset)-1, len(text)))]
 	line, column := strings.Count(before, "\n")+1, len(before)-strings.LastIndex(before, "\n")
-	return fmt.Sprintf(", line %d, column %d: %s", line, column, strings.TrimPrefix(err.Error(), "json: "))
+	return fmt.Sprintf(", line %d, column %d: ", line, column)
 }
 
 // encode writes a record for a ConfigMap, with the fields that are in there already and

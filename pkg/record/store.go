@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,7 +61,7 @@ type Store struct {
 	release   string
 
 	loaded *corev1.ConfigMap // as it was read or written last; nil if there was none
-	sent   string            // what an update was to write of which nobody knows whether it did
+	sent   []string          // what was to be written since, and nobody knows whether it was
 }
 
 // NewStore is the place of a release's record. It asks the cluster for nothing.
@@ -91,7 +92,7 @@ func (s *Store) Load(ctx context.Context) (*Record, bool, error) {
 	if err := CheckName(s.release); err != nil {
 		return nil, false, err
 	}
-	s.loaded, s.sent = nil, ""
+	s.loaded, s.sent = nil, nil
 	found, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, s.name(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -170,10 +171,12 @@ func (s *Store) write(ctx context.Context, wanted *corev1.ConfigMap) error {
 		})
 	}
 	if err != nil {
-		s.sent = wanted.Data[key]
+		if !isConflict(err) && !slices.Contains(s.sent, wanted.Data[key]) {
+			s.sent = append(s.sent, wanted.Data[key])
+		}
 		return s.failure(verb, configMaps, err)
 	}
-	s.loaded, s.sent = written, ""
+	s.loaded, s.sent = written, nil
 	return nil
 }
 
@@ -195,10 +198,10 @@ func (s *Store) inNamespace(ctx context.Context, create func() error) error {
 // been done, and its answer have been lost.
 func (s *Store) isOwn(ctx context.Context) bool {
 	found, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, s.name(), metav1.GetOptions{})
-	if err != nil || s.sent == "" || found.Data[key] != s.sent {
+	if err != nil || !slices.Contains(s.sent, found.Data[key]) {
 		return false
 	}
-	s.loaded, s.sent = found, ""
+	s.loaded, s.sent = found, nil
 	return true
 }
 
