@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,9 +115,15 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 	first := hold(t, one, record.Lock{Holder: "anna", Duration: while})
 	told := make(chan record.Held, 10)
 	waiting := record.Lock{Holder: "ben", Duration: 3 * time.Second, Wait: true, Say: func(h record.Held) { told <- h }}
-	second := make(chan error, 1)
+	second, looks := make(chan error, 1), make(chan struct{}, 1000)
+	client := tapped(t, func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if request.Method == http.MethodGet {
+			looks <- struct{}{}
+		}
+		return send()
+	})
 	go func() {
-		second <- record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), waiting, func(context.Context) error {
+		second <- record.NewStore(client, namespace, "web").Locked(t.Context(), waiting, func(context.Context) error {
 			select {
 			case err := <-first.ended:
 				return err
@@ -132,10 +141,15 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 	sandboxtest.Await(t, cluster, leases, namespace+"/"+leaseName, func(l *coordinationv1.Lease) bool {
 		return l != nil && l.ResourceVersion != before.ResourceVersion
 	})
-	select {
-	case err := <-second:
-		t.Fatal("the second did not wait:", err)
-	default:
+	for len(looks) > 0 {
+		<-looks
+	}
+	for range 2 { // when it begins to look again, it has seen that
+		select {
+		case <-looks:
+		case err := <-second:
+			t.Fatal("the second did not wait:", err)
+		}
 	}
 	first.leave()
 	if err := <-second; err != nil {
@@ -212,17 +226,26 @@ func TestLockOfTheDeadIsTakenOver(t *testing.T) {
 
 func TestLockOutlivesAShortOutage(t *testing.T) {
 	namespace, s := cluster.Namespace(t), cluster.Sandbox(t)
-	lock := record.Lock{Holder: "anna", Duration: time.Minute}
-	err := record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), lock, func(ctx context.Context) error {
+	noticed := make(chan struct{}, 1000)
+	client := tapped(t, func(_ *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		response, err := send()
+		if err != nil {
+			noticed <- struct{}{}
+		}
+		return response, err
+	})
+	lock := record.Lock{Holder: "anna", Duration: 45 * time.Second}
+	err := record.NewStore(client, namespace, "web").Locked(t.Context(), lock, func(ctx context.Context) error {
 		if err := s.Kill(sandbox.APIServer); err != nil {
 			return err
 		}
-		if err := s.Resume(ctx, sandbox.APIServer); err != nil {
+		<-noticed
+		if err := s.Resume(t.Context(), sandbox.APIServer); err != nil {
 			return err
 		}
 		before := lease(t, namespace)
 		sandboxtest.Await(t, cluster, leases, namespace+"/"+leaseName, func(l *coordinationv1.Lease) bool {
-			return l.ResourceVersion != before.ResourceVersion
+			return ctx.Err() != nil || l.ResourceVersion != before.ResourceVersion
 		})
 		return context.Cause(ctx)
 	})
@@ -231,6 +254,39 @@ func TestLockOutlivesAShortOutage(t *testing.T) {
 	}
 	if got := lease(t, namespace); holder(got) != "" || ptr.Deref(got.Spec.LeaseTransitions, 0) != 0 {
 		t.Errorf("in the end the lock is held by %q, after %d changes", holder(got), *got.Spec.LeaseTransitions)
+	}
+}
+
+// The server lets nobody write, for example because it was told so.
+func TestLostLockIsNotFreedBeforeWhatRanHasEnded(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	var isShut atomic.Bool
+	var freed atomic.Int32
+	client := tapped(t, func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if request.Method != http.MethodPut || !isShut.Load() {
+			return send()
+		}
+		body, err := io.ReadAll(request.Body)
+		if err == nil && !bytes.Contains(body, []byte("anna")) {
+			freed.Add(1)
+		}
+		return nil, errors.New("the door is shut")
+	})
+	lock := record.Lock{Holder: "anna", Duration: time.Second}
+	err := record.NewStore(client, namespace, "web").Locked(t.Context(), lock, func(ctx context.Context) error {
+		isShut.Store(true)
+		<-ctx.Done()
+		if freed.Load() > 0 {
+			t.Error("it was to be freed already")
+		}
+		isShut.Store(false)
+		return ctx.Err()
+	})
+	if !errors.Is(err, record.ErrLost) || !strings.Contains(err.Error(), "the door is shut") {
+		t.Errorf("it says %v, want that the lock is lost, and why", err)
+	}
+	if got := holder(lease(t, namespace)); got != "" {
+		t.Errorf("in the end the lock is held by %q", got)
 	}
 }
 

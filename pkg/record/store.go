@@ -171,7 +171,7 @@ func (s *Store) write(ctx context.Context, wanted *corev1.ConfigMap) error {
 		})
 	}
 	if err != nil {
-		if !isConflict(err) && !slices.Contains(s.sent, wanted.Data[key]) {
+		if !slices.Contains(s.sent, wanted.Data[key]) {
 			s.sent = append(s.sent, wanted.Data[key])
 		}
 		return s.failure(verb, configMaps, err)

@@ -171,21 +171,18 @@ func TestSecondWriterIsRefused(t *testing.T) {
 func TestOwnWriteIsNoConflict(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	isLossy, isDown := false, false
-	broken := rest.CopyConfig(cluster.Sandbox(t).Config)
-	broken.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if isDown {
-				return nil, errors.New("nobody is there")
-			}
-			response, err := next.RoundTrip(request)
-			if err == nil && isLossy && request.Method != http.MethodGet {
-				response.Body.Close()
-				return nil, errors.New("the connection broke")
-			}
-			return response, err
-		})
+	client := tapped(t, func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if isDown {
+			return nil, errors.New("nobody is there")
+		}
+		response, err := send()
+		if err == nil && isLossy && request.Method != http.MethodGet {
+			response.Body.Close()
+			return nil, errors.New("the connection broke")
+		}
+		return response, err
 	})
-	s := record.NewStore(kubernetes.NewForConfigOrDie(broken), namespace, "web")
+	s := record.NewStore(client, namespace, "web")
 	for _, version := range []string{"1", "2"} { // created, updated
 		r, _, err := s.Load(t.Context())
 		if err != nil {
@@ -208,6 +205,18 @@ func TestOwnWriteIsNoConflict(t *testing.T) {
 			t.Errorf("version %s: applied is %v", version, got)
 		}
 	}
+}
+
+// tapped is a client whose requests the test may look at, and spoil.
+func tapped(t *testing.T, tap func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error)) kubernetes.Interface {
+	t.Helper()
+	config := rest.CopyConfig(cluster.Sandbox(t).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			return tap(request, func() (*http.Response, error) { return next.RoundTrip(request) })
+		})
+	})
+	return kubernetes.NewForConfigOrDie(config)
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
