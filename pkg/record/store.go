@@ -151,9 +151,9 @@ func (s *Store) wanted(r *Record) (*corev1.ConfigMap, error) {
 	return config, nil
 }
 
-// isLoaded says whether the cluster has it already.
+// isLoaded says whether the cluster is known to have it already.
 func (s *Store) isLoaded(wanted *corev1.ConfigMap) bool {
-	return s.loaded != nil && s.loaded.Data[key] == wanted.Data[key] && s.loaded.Labels[Label] == s.release
+	return s.loaded != nil && len(s.sent) == 0 && s.loaded.Data[key] == wanted.Data[key] && s.loaded.Labels[Label] == s.release
 }
 
 // write creates or updates the ConfigMap, and makes its namespace if there is none.

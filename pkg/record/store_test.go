@@ -205,6 +205,18 @@ func TestOwnWriteIsNoConflict(t *testing.T) {
 			t.Errorf("version %s: applied is %v", version, got)
 		}
 	}
+	before := load(t, s)
+	waiting := *before
+	waiting.Waits = full().Waits
+	isLossy = true
+	if err := s.Save(t.Context(), &waiting); err == nil {
+		t.Error("saved, and the answer is lost, without an error")
+	}
+	isLossy = false
+	save(t, s, before) // as it was loaded, which the cluster has no more
+	if got := load(t, s).Waits; len(got) > 0 {
+		t.Errorf("nobody waits any more, and the record says %v", got)
+	}
 }
 
 // tapped is a client whose requests the test may look at, and spoil.
