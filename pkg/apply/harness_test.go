@@ -1,0 +1,97 @@
+package apply_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"golang.org/x/tools/txtar"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// test is the control plane that all tests of this package share.
+var test = sandboxtest.New(sandbox.Options{})
+
+func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
+
+// patience is far longer than anything takes that is to succeed.
+const patience = 2 * time.Minute
+
+// connect makes a connection to the control plane.
+func connect(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.Connect(test.Sandbox(t).Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// load reads a payload of files in txtar, in which NS stands for a namespace.
+func load(t *testing.T, name, namespace, files string) *payload.Payload {
+	t.Helper()
+	folder := fstest.MapFS{}
+	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(files, "NS", namespace))).Files {
+		folder[file.Name] = &fstest.MapFile{Data: file.Data}
+	}
+	release, _, err := payload.Load(t.Context(), folder, payload.Options{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// An applied payload is what came of it, and what was told meanwhile.
+type applied struct {
+	*apply.Report
+	events []apply.Event
+	record *record.Record
+}
+
+// run applies a payload with a record of its own.
+func run(t *testing.T, ctx context.Context, release *payload.Payload, options apply.Options) applied {
+	t.Helper()
+	c := connect(t)
+	store := record.NewStore(c.Client, "default", release.Name)
+	known, _, err := store.Load(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []schema.GroupKind
+	for _, manifest := range release.Manifests {
+		kinds = append(kinds, manifest.GroupVersionKind().GroupKind())
+	}
+	before, err := inventory.Take(ctx, c, kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	did := applied{record: known}
+	if options.Timeout == 0 {
+		options.Timeout = patience
+	}
+	options.Release, options.Journal = release.Name, apply.NewJournal(store, known)
+	options.Tell = func(event apply.Event) { did.events = append(did.events, event) }
+	did.Report = apply.Run(ctx, c, release, before, options)
+	return did
+}
+
+// actions is what was done, a line for each manifest.
+func (a applied) actions() string {
+	var text strings.Builder
+	for _, change := range a.Changes {
+		fmt.Fprintf(&text, "%s %s\n", change.Action, change.Manifest.ID())
+	}
+	return text.String()
+}
