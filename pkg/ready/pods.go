@@ -45,7 +45,8 @@ func (p *podView) ofPod() {
 	case status.Phase == corev1.PodFailed:
 		p.add(ended, "it has failed: %s", sentence(cmp.Or(status.Message, status.Reason, "the node does not say why")))
 	case scheduled.Status == corev1.ConditionFalse:
-		p.add(homeless, "it has no node: %s", sentence(cmp.Or(scheduled.Message, scheduled.Reason, "the scheduler does not say why")))
+		why := condition{reason: scheduled.Reason, message: scheduled.Message}
+		p.add(homeless, "%s", withoutNode(why))
 	case ready.Status == corev1.ConditionTrue:
 	case p.pod.Spec.NodeName == "":
 		p.add(slow, "no scheduler has looked at it yet")
@@ -121,7 +122,9 @@ var pullFailures = []string{
 // differs between pods that are alike.
 func (p *podView) ofCrash(name string, status *corev1.ContainerStatus) {
 	f := p.addFor(status.Name, ended, "%s crashes: %s", name, exit(status.LastTerminationState.Terminated))
-	f.Message += ", " + printable.Count(int(status.RestartCount), "restart")
+	if status.RestartCount > 0 {
+		f.Message += ", " + printable.Count(int(status.RestartCount), "restart")
+	}
 	f.WantsLog, f.Previous = true, true
 }
 

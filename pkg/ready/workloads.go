@@ -2,6 +2,7 @@ package ready
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -19,7 +20,7 @@ func checkDeployment(o live, _ Around) Verdict {
 	case o.flag("spec", "paused"):
 		return waiting("it is paused: %s", missing)
 	case progress.reason == "ProgressDeadlineExceeded":
-		return failed("it made no progress for %d seconds: %s", o.number(600, "spec", "progressDeadlineSeconds"), withFailure(o, missing))
+		return failed("it made no progress for %s: %s", printable.Count(int(o.number(600, "spec", "progressDeadlineSeconds")), "second"), withFailure(o, missing))
 	default:
 		return waiting("%s", withFailure(o, missing))
 	}
@@ -128,10 +129,17 @@ func checkPod(o live, _ Around) Verdict {
 	case isReady.isTrue():
 		return ready()
 	case scheduled.isFalse():
-		return waiting("it has no node: %s", scheduled.why("the scheduler does not say why"))
+		return waiting("%s", withoutNode(scheduled))
 	default:
-		return waiting("%s", isReady.why("its containers have not started yet"))
+		return waiting("it is not ready: %s", isReady.why("its containers have not started yet"))
 	}
+}
+
+// withoutNode is why no node takes a pod. After its first sentence, the scheduler says
+// whether others could go instead, which nobody can do much about.
+func withoutNode(scheduled condition) string {
+	scheduled.message, _, _ = strings.Cut(scheduled.message, ". ")
+	return "it has no node: " + scheduled.why("the scheduler does not say why")
 }
 
 // isUnknownToController says whether a workload's controller has not looked at it since
