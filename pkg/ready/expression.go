@@ -87,15 +87,8 @@ func checkExpression(object *unstructured.Unstructured, text string) Verdict {
 		return waiting(notSeen)
 	}
 	result, _, err := program.Eval(map[string]any{"self": object.Object})
-	switch {
-	case err != nil && strings.Contains(err.Error(), "no such key"):
-		return waiting("%s is not true yet: %v", shown(text), err)
-	case err != nil && strings.Contains(err.Error(), "cost limit exceeded"):
-		return waiting("%s can't be evaluated: it would take too long", shown(text))
-	case err != nil && isSecret(object):
-		return waiting("%s can't be evaluated", shown(text)) // the error may quote a value
-	case err != nil:
-		return waiting("%s can't be evaluated: %v", shown(text), err)
+	if err != nil {
+		return waiting("%s %s", shown(text), withoutAnswer(object, err))
 	}
 	switch result.Value() {
 	case true:
@@ -107,6 +100,23 @@ func checkExpression(object *unstructured.Unstructured, text string) Verdict {
 	}
 }
 
+// withoutAnswer is why an expression is neither true nor false. An error may quote values,
+// which those of Secrets must not be.
+func withoutAnswer(object *unstructured.Unstructured, err error) string {
+	why := ": " + err.Error()
+	if object.GetKind() == "Secret" {
+		why = ""
+	}
+	switch {
+	case strings.Contains(err.Error(), "no such key"):
+		return "is not true yet" + why
+	case strings.Contains(err.Error(), "cost limit exceeded"):
+		return "can't be evaluated: it would take too long"
+	default:
+		return "can't be evaluated" + why
+	}
+}
+
 // shown is an expression in one line, or the beginning of a long one.
 func shown(text string) string {
 	const enough = 200
@@ -115,8 +125,4 @@ func shown(text string) string {
 		return string(runes[:enough]) + "…"
 	}
 	return string(runes)
-}
-
-func isSecret(object *unstructured.Unstructured) bool {
-	return object.GetKind() == "Secret"
 }

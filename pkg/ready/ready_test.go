@@ -116,14 +116,16 @@ func TestCostlyExpressionsEnd(t *testing.T) {
 // What goes wrong with a value may quote it.
 func TestValuesOfSecretsAreNotTold(t *testing.T) {
 	object := readObject(t, []byte(`{apiVersion: v1, kind: Secret, stringData: {token: hunter2}}`))
-	object.SetAnnotations(map[string]string{ready.Annotation: `quantity(self.stringData.token).isGreaterThan(quantity("1"))`})
-	got := ready.Check(object, ready.Full, ready.Around{})
-	if got.State != ready.Waiting || strings.Contains(got.Message, "hunter2") {
-		t.Errorf("%+v", got)
-	}
-	object.SetKind("Certificate")
-	if got := ready.Check(object, ready.Full, ready.Around{}); !strings.Contains(got.Message, "can't be evaluated: ") {
-		t.Errorf("what is no Secret does not tell the error: %+v", got)
+	for _, expression := range []string{`ip(self.stringData.token) == ip("127.0.0.1")`, `{"a": true}[self.stringData.token]`} {
+		object.SetAnnotations(map[string]string{ready.Annotation: expression})
+		object.SetKind("Certificate")
+		if got := ready.Check(object, ready.Full, ready.Around{}); !strings.Contains(got.Message, "hunter2") {
+			t.Errorf("not a Secret, and it does not tell the error: %+v", got)
+		}
+		object.SetKind("Secret")
+		if got := ready.Check(object, ready.Full, ready.Around{}); got.State != ready.Waiting || strings.Contains(got.Message, "hunter2") {
+			t.Errorf("%+v", got)
+		}
 	}
 }
 
