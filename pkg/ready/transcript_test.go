@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -173,5 +174,34 @@ func compare(t *testing.T, name string, archive *txtar.Archive, got string) {
 		if err := os.WriteFile(name, txtar.Format(archive), 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestMessagesOfTheDocumentation looks for each message that docs/readiness.md shows in
+// what is really said.
+func TestMessagesOfTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/readiness.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for _, pattern := range []string{"verdicts/*", "troubles"} {
+		for _, archive := range transcripts(t, pattern) {
+			said.Write(archive.Files[len(archive.Files)-1].Data)
+		}
+	}
+	shown := 0
+	for _, quoted := range regexp.MustCompile("`[^`\n]+`").FindAllString(string(page), -1) {
+		message := strings.Trim(quoted, "`")
+		if !strings.Contains(message, " ") || strings.HasPrefix(message, "runlevel ") {
+			continue // a field, a flag, a reason
+		}
+		shown++
+		if !strings.Contains(said.String(), message) {
+			t.Errorf("docs/readiness.md has a message that no transcript has: %s", message)
+		}
+	}
+	if shown < 25 {
+		t.Errorf("the documentation has %d messages only", shown)
 	}
 }
