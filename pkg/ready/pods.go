@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -17,16 +18,24 @@ func troublesOfPod(pod *corev1.Pod, newest map[occasion]*corev1.Event) []finding
 		return nil
 	}
 	p := podView{pod: pod, newest: newest}
-	for i := range pod.Status.InitContainerStatuses {
-		p.ofInitContainer(&pod.Status.InitContainerStatuses[i])
-	}
-	for i := range pod.Status.ContainerStatuses {
-		p.ofContainer("container", &pod.Status.ContainerStatuses[i])
+	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" { // else the node has ended its containers
+		p.ofContainers()
 	}
 	if len(p.found) == 0 {
 		p.ofPod()
 	}
+	if pod.Status.Phase == corev1.PodFailed && isReplaced(pod) {
+		for i := range p.found {
+			p.found[i].rank = past
+		}
+	}
 	return p.found
+}
+
+// isReplaced says whether another pod has taken the place of one that failed. A ReplicaSet
+// leaves it there all the same.
+func isReplaced(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == "ReplicaSet" })
 }
 
 // A podView is one pod, and what is found to be wrong with it.
@@ -36,6 +45,15 @@ type podView struct {
 	found  []finding
 }
 
+func (p *podView) ofContainers() {
+	for i := range p.pod.Status.InitContainerStatuses {
+		p.ofInitContainer(&p.pod.Status.InitContainerStatuses[i])
+	}
+	for i := range p.pod.Status.ContainerStatuses {
+		p.ofContainer("container", &p.pod.Status.ContainerStatuses[i])
+	}
+}
+
 // ofPod is about a pod whose containers are not to blame.
 func (p *podView) ofPod() {
 	status := &p.pod.Status
@@ -43,10 +61,9 @@ func (p *podView) ofPod() {
 	obstacle := p.obstacle()
 	switch {
 	case status.Phase == corev1.PodFailed:
-		p.add(ended, "it has failed: %s", sentence(cmp.Or(status.Message, status.Reason, "the node does not say why")))
+		p.add(ended, "it has failed: %s", condition{reason: status.Reason, message: status.Message}.fullWhy("the node does not say why"))
 	case scheduled.Status == corev1.ConditionFalse:
-		why := condition{reason: scheduled.Reason, message: scheduled.Message}
-		p.add(homeless, "%s", withoutNode(why))
+		p.add(homeless, "%s", withoutNode(condition{reason: scheduled.Reason, message: scheduled.Message}))
 	case ready.Status == corev1.ConditionTrue:
 	case p.pod.Spec.NodeName == "":
 		p.add(slow, "no scheduler has looked at it yet")
@@ -57,7 +74,7 @@ func (p *podView) ofPod() {
 	case obstacle != "":
 		p.add(unstarted, "its containers can't be created: %s", obstacle)
 	default:
-		p.add(slow, "its containers are not created yet, and node %s does not say why", p.pod.Spec.NodeName)
+		p.add(slow, "its containers are not created yet%s", p.progress())
 	}
 }
 
@@ -98,10 +115,12 @@ func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
 	case now != nil || status.Ready:
 	case waiting != nil && slices.Contains(pullFailures, waiting.Reason):
 		p.addFor(status.Name, unstarted, "%s can't pull image %s: %s", name, status.Image, sentence(cmp.Or(waiting.Message, waiting.Reason)))
-	case waiting != nil && waiting.Reason == "CrashLoopBackOff", last != nil && last.ExitCode != 0:
+	case waiting != nil && waiting.Reason == "CrashLoopBackOff":
 		p.ofCrash(name, status)
 	case waiting != nil && !isIdle(waiting.Reason):
 		p.addFor(status.Name, unstarted, "%s can't start: %s", name, p.withoutValues(sentence(cmp.Or(waiting.Message, waiting.Reason))))
+	case last != nil && last.ExitCode != 0:
+		p.ofCrash(name, status)
 	case status.State.Running != nil:
 		p.ofUnready(name, status)
 	}
@@ -164,6 +183,15 @@ func (p *podView) obstacle() string {
 		}
 	}
 	return ""
+}
+
+// progress is what the pod's node is doing about it.
+func (p *podView) progress() string {
+	pulling, pulled := p.newest[p.about("Pulling")], p.newest[p.about("Pulled")]
+	if pulling != nil && (pulled == nil || timeOf(pulled).Before(timeOf(pulling))) {
+		return ": node " + p.pod.Spec.NodeName + " is " + sentence(pulling.Message)
+	}
+	return ", and node " + p.pod.Spec.NodeName + " does not say why"
 }
 
 func (p *podView) about(reason string) occasion {

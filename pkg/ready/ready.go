@@ -93,8 +93,8 @@ func Check(object *unstructured.Unstructured, standard Standard, around Around) 
 	if object == nil || object.Object == nil {
 		return waiting("it is not there yet")
 	}
-	kind, expression := object.GroupVersionKind().GroupKind(), object.GetAnnotations()[Annotation]
-	_, isMarked := object.GetAnnotations()[Annotation]
+	kind := object.GroupVersionKind().GroupKind()
+	expression, isMarked := object.GetAnnotations()[Annotation]
 	judge, isKnown := full[kind]
 	switch {
 	case expression == None:

@@ -60,6 +60,7 @@ const (
 	homeless              // no node takes the pod
 	unready               // it runs, and does not answer
 	slow                  // it may only need more time
+	past                  // another pod has taken its place
 )
 
 // A finding is a trouble of one pod, until those that are alike are made one.

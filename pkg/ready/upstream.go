@@ -15,12 +15,12 @@ import (
 
 // The reasons that it gives.
 const (
-	ReasonNoVersions     = "ClusterOperatorNoVersions"
-	ReasonNotAvailable   = "ClusterOperatorNotAvailable"
-	ReasonDegraded       = "ClusterOperatorDegraded"
-	ReasonUpdating       = "ClusterOperatorUpdating"
-	ReasonNotProgressing = "WorkloadNotProgressing"
-	ReasonNotRunning     = "WorkloadNotAvailable"
+	ReasonNoVersions             = "ClusterOperatorNoVersions"
+	ReasonNotAvailable           = "ClusterOperatorNotAvailable"
+	ReasonDegraded               = "ClusterOperatorDegraded"
+	ReasonUpdating               = "ClusterOperatorUpdating"
+	ReasonWorkloadNotProgressing = "WorkloadNotProgressing"
+	ReasonWorkloadNotAvailable   = "WorkloadNotAvailable"
 )
 
 // upstream are the kinds that it looks at once they are applied.
@@ -48,13 +48,13 @@ func checkDeploymentUpstream(o live, _ Around) Verdict {
 	case o.text("metadata", "deletionTimestamp") != "":
 		return waiting(beingDeleted)
 	case failure.isTrue():
-		return waiting("pods can't be made: %s", failure.fullWhy("the controller does not say why")).because(ReasonNotProgressing, "")
+		return waiting("pods can't be made: %s", failure.fullWhy("the controller does not say why")).because(ReasonWorkloadNotProgressing, "")
 	case available.isFalse() && isLate:
-		return failed("it is not available and makes no progress: %s", progress.fullWhy("")).because(ReasonNotRunning, "")
+		return failed("it is not available and makes no progress: %s", progress.fullWhy("")).because(ReasonWorkloadNotAvailable, "")
 	case available.isFalse() && progress.isFalse():
-		return waiting("it is not available and makes no progress: %s", progress.fullWhy("the controller does not say why")).because(ReasonNotRunning, "")
+		return waiting("it is not available and makes no progress: %s", progress.fullWhy("the controller does not say why")).because(ReasonWorkloadNotAvailable, "")
 	case isLate:
-		return failed("it makes no progress: %s", progress.fullWhy("")).because(ReasonNotProgressing, "")
+		return failed("it makes no progress: %s", progress.fullWhy("")).because(ReasonWorkloadNotProgressing, "")
 	default:
 		return ready()
 	}
