@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 )
@@ -20,31 +21,57 @@ import (
 // changed. They are watched, each by its name and without its body. The channel is closed
 // when nothing is left to watch: when the context ends, or when all their kinds are gone.
 func Changes(ctx context.Context, c *cluster.Cluster, objects []Object) <-chan struct{} {
-	changes := make(chan struct{}, 1) // several changes are one reason to look
-	changes <- struct{}{}
+	bell := &bell{rung: make(chan struct{}, 1)} // several changes are one reason to look
+	bell.ring()
 	var followers sync.WaitGroup
 	for _, object := range objects {
-		f := follower{cluster: c, object: object, changes: changes}
-		followers.Go(func() { f.follow(ctx) })
+		followers.Go(func() { follower{cluster: c, object: object, changed: bell.ring}.follow(ctx) })
 	}
 	go func() {
 		followers.Wait()
-		close(changes)
+		bell.close()
 	}()
-	return changes
+	return bell.rung
+}
+
+// A bell may be rung after it was closed, which nobody hears: a request may outlive the
+// informer that made it.
+type bell struct {
+	mu       sync.Mutex
+	rung     chan struct{}
+	isClosed bool
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isClosed {
+		return
+	}
+	select {
+	case b.rung <- struct{}{}:
+	default: // it still rings
+	}
+}
+
+func (b *bell) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.isClosed = true
+	close(b.rung)
 }
 
 // A follower watches one object.
 type follower struct {
 	cluster *cluster.Cluster
 	object  Object
-	changes chan<- struct{}
+	changed func()
 }
 
 // follow leaves it to an informer to list, to watch, and to try again later. Whatever it
 // does is a reason to look: a watch may also begin because the server is back.
 func (f follower) follow(ctx context.Context) {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(klog.NewContext(ctx, klog.Logger{})) // which discards: the look that follows says it better
 	defer stop()
 	informer := cache.NewSharedInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -58,13 +85,12 @@ func (f follower) follow(ctx context.Context) {
 			})
 		},
 	}, &metav1.PartialObjectMetadata{}, 0)
-	// Both fail only if the informer was started before.
+	// It fails only once the informer runs.
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { f.changed() },
 		UpdateFunc: func(any, any) { f.changed() },
 		DeleteFunc: func(any) { f.changed() },
 	})
-	_ = informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // the look that follows says it
 	informer.RunWithContext(ctx)
 }
 
@@ -94,12 +120,4 @@ func following[T any](ctx context.Context, f follower, stop func(), request func
 func (f follower) narrow(options metav1.ListOptions) metav1.ListOptions {
 	options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, f.object.Name).String()
 	return options
-}
-
-// changed leaves word, unless there is word already.
-func (f follower) changed() {
-	select {
-	case f.changes <- struct{}{}:
-	default:
-	}
 }

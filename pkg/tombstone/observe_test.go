@@ -1,0 +1,247 @@
+package tombstone_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+var testbed = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+
+func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
+
+func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	object := config(namespace, "held")
+	if got := tombstone.Observe(t.Context(), c, object, ""); got.State != tombstone.Absent {
+		t.Errorf("before it was made: %+v", got)
+	}
+
+	made := bring(t, c, object, "example.com/hold", "example.com/keep")
+	wanted := tombstone.Observation{State: tombstone.Present, UID: made.GetUID()}
+	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, "")); diff != "" {
+		t.Errorf("made (-want +got):\n%s", diff)
+	}
+	wanted.Asked = made.GetUID()
+	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, made.GetUID())); diff != "" {
+		t.Errorf("recorded, but not yet deleted (-want +got):\n%s", diff)
+	}
+
+	remove(t, c, object)
+	deleted, err := c.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "held", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted.State, wanted.Since, wanted.Finalizers = tombstone.Terminating, deleted.DeletionTimestamp.Time, deleted.Finalizers
+	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, made.GetUID())); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
+	// Another process, which has never seen it, says the same.
+	wanted.Asked = ""
+	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), connect(t), object, "")); diff != "" {
+		t.Errorf("after a restart (-want +got):\n%s", diff)
+	}
+
+	release(t, c, object)
+	if got := tombstone.Observe(t.Context(), c, object, made.GetUID()); got.State != tombstone.Absent || got.IsPending() {
+		t.Errorf("after its finalizers went: %+v", got)
+	}
+}
+
+func TestAnObjectMadeAnewSaysByWhom(t *testing.T) {
+	c := connect(t)
+	for name, test := range map[string]struct {
+		data   map[string]string
+		wanted string
+	}{
+		"by somebody":  {map[string]string{"key": "value"}, "Köchin ☃"},
+		"with nothing": {nil, "somebody"}, // of which the API server keeps no manager
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := testbed.Namespace(t)
+			object, maps := config(namespace, "phoenix"), c.Client.CoreV1().ConfigMaps(namespace)
+			first := bring(t, c, object)
+			remove(t, c, object)
+			again, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "phoenix"}, Data: test.data}, metav1.CreateOptions{FieldManager: "Köchin ☃"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			patch := []byte(`{"data":{"later":"by another"}}`)
+			if _, err := maps.Patch(t.Context(), "phoenix", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "a-controller"}); err != nil {
+				t.Fatal(err)
+			}
+			wanted := tombstone.Observation{
+				State: tombstone.Reappeared, UID: again.UID, Asked: first.GetUID(),
+				MadeBy: test.wanted + " at " + again.CreationTimestamp.UTC().Format(time.RFC3339),
+			}
+			if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, first.GetUID())); diff != "" {
+				t.Errorf("made anew (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A pod's deletionTimestamp is when its grace period ends.
+func TestAGracePeriodDoesNotCountAsTheFuture(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	pods := c.Client.CoreV1().Pods(namespace)
+	pod, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "slow"},
+		Spec:       corev1.PodSpec{NodeName: "nowhere", Containers: []corev1.Container{{Name: "c", Image: "registry.example/slow"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const grace = 6 * time.Hour
+	if err := pods.Delete(t.Context(), "slow", metav1.DeleteOptions{GracePeriodSeconds: new(int64(grace / time.Second))}); err != nil {
+		t.Fatal(err)
+	}
+	got := tombstone.Observe(t.Context(), c, tombstone.Object{Kind: schema.GroupKind{Kind: "Pod"}, Namespace: namespace, Name: "slow"}, pod.UID)
+	if age := c.Now().Sub(got.Since); got.State != tombstone.Terminating || age < -time.Minute || age > time.Hour {
+		t.Errorf("it has been terminating for %s: %+v", age, got)
+	}
+}
+
+func TestTheSameNameInAnotherGroupIsAnotherObject(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	first, second := widget("first.example.com", namespace, "w"), widget("second.example.com", namespace, "w")
+	for _, object := range []tombstone.Object{first, second} {
+		define(t, c, object.Kind.Group, "v1")
+		bring(t, c, object)
+	}
+	remove(t, c, first)
+	if got := tombstone.Observe(t.Context(), c, first, ""); got.State != tombstone.Absent {
+		t.Errorf("the deleted one: %+v", got)
+	}
+	if got := tombstone.Observe(t.Context(), c, second, ""); got.State != tombstone.Present {
+		t.Errorf("its namesake: %+v", got)
+	}
+}
+
+// A 404 says that nothing is served at that path, not that the object is gone.
+func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	object := widget("moving.example.com", namespace, "w")
+	define(t, c, object.Kind.Group, "v1alpha1")
+	made := bring(t, c, object)
+
+	define(t, connect(t), object.Kind.Group, "v1") // by somebody else: v1alpha1 is served no more
+	eventually(t, func(ctx context.Context) error {
+		switch got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State {
+		case tombstone.Present:
+			if in, err := c.FindKind(ctx, object.Kind); err == nil && in.Version == "v1" {
+				return nil
+			}
+			return fmt.Errorf("it is still asked for in the old version")
+		case tombstone.Unknown:
+			return fmt.Errorf("%+v", got) // the server's list is a moment behind
+		default:
+			t.Fatalf("it is there, and found to be %+v", got)
+			return nil
+		}
+	})
+}
+
+func TestAnObjectIsGoneWithItsKind(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	object := widget("fading.example.com", namespace, "w")
+	definition := define(t, c, object.Kind.Group, "v1")
+	made := bring(t, c, object)
+	remove(t, connect(t), definition)
+	eventually(t, func(ctx context.Context) error {
+		if got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State != tombstone.Absent {
+			return fmt.Errorf("its kind is gone, and it is found to be %+v", got)
+		}
+		return nil
+	})
+}
+
+func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
+	namespace := testbed.Namespace(t)
+	admin := connect(t)
+	bring(t, admin, config(namespace, "there"))
+	broken := func(status int, body string) *rest.Config {
+		config := rest.CopyConfig(testbed.Sandbox(t).Config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(request *http.Request) (*http.Response, error) {
+				if !strings.Contains(request.URL.Path, "/configmaps/") {
+					return next.RoundTrip(request)
+				}
+				return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: request, Header: http.Header{}}, nil
+			})
+		})
+		return config
+	}
+	for name, test := range map[string]struct {
+		config *rest.Config
+		object tombstone.Object
+		wanted string
+	}{
+		"no right to":       {weak(t, namespace), config(namespace, "there"), `configmaps "there" is forbidden: User "system:serviceaccount:` + namespace + `:weak" cannot get resource`},
+		"a server's error":  {broken(http.StatusInternalServerError, "etcd ☃\n\x1b[31mis away"), config(namespace, "there"), `etcd ☃\n\x1b[31mis away`},
+		"nobody home":       {broken(http.StatusServiceUnavailable, ""), config(namespace, "there"), "the server is currently unable to handle the request"},
+		"a strange 404":     {broken(http.StatusNotFound, "404 page not found"), config(namespace, "there"), "the server could not find the requested resource"},
+		"without namespace": {testbed.Sandbox(t).Config, config("", "there"), "objects of kind ConfigMap are in a namespace, and none is said"},
+		"without name":      {testbed.Sandbox(t).Config, config(namespace, ""), "name is required"},
+		"no server at all":  {&rest.Config{Host: "http://localhost:1"}, config(namespace, "there"), "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := tombstone.Observe(t.Context(), connectAs(t, test.config), test.object, "")
+			if got.State != tombstone.Unknown || !got.IsPending() || !strings.Contains(got.Why, test.wanted) || strings.Contains(got.Why, "\n") {
+				t.Errorf("%+v\nwant a reason with %s", got, test.wanted)
+			}
+		})
+	}
+}
+
+// weak is an account without rights.
+func weak(t *testing.T, namespace string) *rest.Config {
+	t.Helper()
+	accounts := testbed.Client(t).CoreV1().ServiceAccounts(namespace)
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "weak"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := accounts.CreateToken(t.Context(), "weak", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(testbed.Sandbox(t).Config)
+	config.BearerToken = token.Status.Token
+	return config
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+func connect(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	return connectAs(t, testbed.Sandbox(t).Config)
+}
+
+func connectAs(t *testing.T, config *rest.Config) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.Connect(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
