@@ -1,0 +1,179 @@
+package precondition
+
+import (
+	"context"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
+)
+
+// createOnly is what manifests say whose objects are made and never changed.
+const createOnly = "release.openshift.io/create-only"
+
+// recordPrefix begins the names of records and of their locks.
+const recordPrefix = "runlevel-release-"
+
+// What is needed beside the kinds of manifests.
+var (
+	configMaps     = schema.GroupResource{Resource: "configmaps"}
+	leases         = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	services       = schema.GroupResource{Resource: "services"}
+	endpointSlices = schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}
+)
+
+// A need is a right, and the names of the objects that it is needed for: a role may give
+// it for those alone. A name is empty where the server does not look at it.
+type need struct {
+	Right
+	names []string
+}
+
+// needs are collected, each with all that need it.
+type needs struct {
+	all []*need
+	at  map[string]*need
+}
+
+// add notes that a manifest needs some verbs on a resource.
+func (n *needs) add(m *payload.Manifest, resource schema.GroupResource, namespace, name string, verbs ...string) {
+	for _, verb := range verbs {
+		key := strings.Join([]string{verb, resource.String(), namespace}, " ")
+		one := n.at[key]
+		if one == nil {
+			one = &need{Right: Right{Verb: verb, Resource: resource, Namespace: namespace}}
+			n.at[key] = one
+			n.all = append(n.all, one)
+		}
+		one.names = append(one.names, name)
+		if m != nil {
+			one.Manifests = append(one.Manifests, m)
+		}
+	}
+}
+
+// needs are the rights that the update takes: on the record and the lock, on what is
+// applied and deleted, and on what is watched until it is ready.
+func (q Question) needs(places []place) []*need {
+	n := &needs{at: map[string]*need{}}
+	for _, resource := range []schema.GroupResource{configMaps, leases} {
+		n.add(nil, resource, q.Namespace, recordPrefix+q.Record.Release, "get", "update")
+		n.add(nil, resource, q.Namespace, "", "create")
+	}
+	for _, p := range places {
+		if p.resource.Resource == "" {
+			continue // it can't be asked about what is not known
+		}
+		resource, id := p.resource.GroupResource(), p.id()
+		switch {
+		case p.manifest.IsTombstone():
+			n.add(p.manifest, resource, id.Namespace, id.Name, "get", "delete")
+			continue
+		case strings.EqualFold(p.manifest.Object().GetAnnotations()[createOnly], "true"):
+			n.add(p.manifest, resource, id.Namespace, id.Name, "get")
+			n.add(p.manifest, resource, id.Namespace, "", "create")
+		default: // an apply may create, and then the server knows the name
+			n.add(p.manifest, resource, id.Namespace, id.Name, "get", "create", "patch")
+		}
+		if ready.Awaits(p.manifest.Object(), q.Standard) {
+			n.add(p.manifest, resource, id.Namespace, "", "list", "watch")
+			q.needCalled(n, p.manifest)
+		}
+	}
+	return n.all
+}
+
+// needCalled adds what tells whether the Services that the API server calls for an object
+// are served.
+func (q Question) needCalled(n *needs, m *payload.Manifest) {
+	if q.Standard == ready.Upstream {
+		return
+	}
+	for _, service := range kinds.CalledServices(m.Object()) {
+		n.add(m, services, service.Namespace, "", "list", "watch")
+		n.add(m, endpointSlices, service.Namespace, "", "list", "watch")
+	}
+}
+
+// missing are the needs that are not granted. Whoever may do everything is asked about
+// once.
+func missing(ctx context.Context, c *cluster.Cluster, needed []*need) ([]Right, error) {
+	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
+	if all, err := may(ctx, c, everything); all || err != nil {
+		return nil, err
+	}
+	lacking := make([]*Right, len(needed))
+	group, inGroup := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, one := range needed {
+		group.Go(func() (err error) {
+			lacking[i], err = one.lacking(inGroup, c)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var found []Right
+	for _, right := range lacking {
+		if right != nil {
+			found = append(found, *right)
+		}
+	}
+	return found, nil
+}
+
+// lacking is what is not granted of a need; nil if all is. A role that knows names grants
+// it for these, so those are asked about if it is not granted for all.
+func (n *need) lacking(ctx context.Context, c *cluster.Cluster) (*Right, error) {
+	asked := authorizationv1.ResourceAttributes{Verb: n.Verb, Group: n.Resource.Group, Resource: n.Resource.Resource, Namespace: n.Namespace}
+	if granted, err := may(ctx, c, asked); granted || err != nil {
+		return nil, err
+	}
+	lacking, isGranted := n.Right, true
+	lacking.Manifests = nil
+	for i, name := range n.names {
+		granted := false
+		if asked.Name = name; name != "" {
+			var err error
+			if granted, err = may(ctx, c, asked); err != nil {
+				return nil, err
+			}
+		}
+		isGranted = isGranted && granted
+		if !granted && len(n.Manifests) > 0 {
+			lacking.Manifests = append(lacking.Manifests, n.Manifests[i])
+		}
+	}
+	if isGranted {
+		return nil, nil
+	}
+	return &lacking, nil
+}
+
+// may asks whether we have a right.
+func may(ctx context.Context, c *cluster.Cluster, what authorizationv1.ResourceAttributes) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
+	answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return answer.Status.Allowed, nil
+}
+
+// whoAmI is our name, as far as the server tells it.
+func whoAmI(ctx context.Context, c *cluster.Cluster) string {
+	answer, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return ""
+	}
+	return answer.Status.UserInfo.Username
+}

@@ -1,0 +1,122 @@
+package precondition
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// judgeDeletes is PendingDelete. What is left of one minor version is to be gone before
+// the next begins; patches may be what mends it, so they go on.
+func judgeDeletes(f *Facts) []Finding {
+	h := f.hop()
+	var found []Finding
+	for _, asked := range f.Deletes {
+		switch {
+		case asked.Seen.State == tombstone.Reappeared:
+			found = append(found, f.judgeReappeared(asked)...)
+		case asked.Seen.IsPending():
+			found = append(found, f.judgePending(asked, h))
+		}
+	}
+	return found
+}
+
+// judgePending is about an object that is not gone.
+func (f *Facts) judgePending(asked Delete, h hop) Finding {
+	what := asked.Object.String() + " is to be deleted"
+	if asked.Version != "" {
+		what += " since " + printable.Line(asked.Version)
+	}
+	since := asked.Asked.Time
+	if asked.Seen.State == tombstone.Terminating {
+		since = asked.Seen.Since
+	}
+	what += ", and is " + stands(asked.Seen, f)
+	finding := warns(liftsDelete(asked.Seen), "%s: %s goes on", what, h)
+	if h.isBig() {
+		finding = blocks(liftsDelete(asked.Seen), "%s: %s does not begin before it is gone", what, h)
+	}
+	return finding.since(since).about(asked.Object)
+}
+
+// stands says how a pending object stands.
+func stands(seen tombstone.Observation, f *Facts) string {
+	text := seen.Describe(f.Now)
+	if seen.State == tombstone.Unknown {
+		return "perhaps still there, which is " + text
+	}
+	return text
+}
+
+// liftsDelete is who can end a pending delete.
+func liftsDelete(seen tombstone.Observation) string {
+	switch {
+	case seen.State == tombstone.Unknown:
+		return "an answer of the cluster: it can't be asked now"
+	case seen.State == tombstone.Present:
+		return "applying the same version again, which asks for it again, or by whoever deletes it by hand"
+	case len(seen.Remains) > 0 && len(seen.Finalizers) > 0:
+		return holders(seen.Finalizers) + ", and by whoever removes what is left in it"
+	case len(seen.Remains) > 0:
+		return "whoever removes what is left in it"
+	case len(seen.Finalizers) > 0:
+		return holders(seen.Finalizers)
+	default:
+		return "itself: nothing holds it"
+	}
+}
+
+// holders are those who have promised to take their finalizers off.
+func holders(finalizers []string) string {
+	if len(finalizers) == 1 {
+		return "the holder of finalizer " + finalizers[0]
+	}
+	return "the holders of finalizers " + strings.Join(finalizers, ", ")
+}
+
+// judgeReappeared is about an object that is there again, under another UID. If it is the
+// payload that wants it back, there is nothing to say.
+func (f *Facts) judgeReappeared(asked Delete) []Finding {
+	what := "nothing deletes it any more"
+	for _, m := range f.Payload.Manifests {
+		switch {
+		case m.ID() != asked.Object:
+		case !m.IsTombstone():
+			return nil
+		default:
+			what = "this update deletes it again"
+		}
+	}
+	return []Finding{warns("whoever made it", "%s was deleted, and is there again, made by %s: %s",
+		asked.Object, asked.Seen.MadeBy, what).since(asked.Asked.Time).about(asked.Object)}
+}
+
+// judgeTombstones is StaleTombstone. A delete that is not done is still worth its
+// tombstone, and so is that of an object which came back.
+func judgeTombstones(f *Facts) []Finding {
+	applied := f.Record.Applied()
+	if applied == nil {
+		return nil
+	}
+	h := f.hopFrom(applied)
+	if !h.isBig() || !h.isKnown() {
+		return nil
+	}
+	var found []Finding
+	for _, m := range f.Payload.Manifests {
+		if m.IsTombstone() && slices.Contains(applied.Tombstones, m.ID()) && !f.isOpen(m.ID()) {
+			found = append(found, warns("dropping it from the release", "%s: the tombstone of %s was in %s already, and does nothing any more",
+				printable.Line(m.File()), m.ID(), h.from).at(m))
+		}
+	}
+	return found
+}
+
+// isOpen says whether a delete may have something to do.
+func (f *Facts) isOpen(id kinds.ID) bool {
+	return slices.ContainsFunc(f.Deletes, func(asked Delete) bool { return asked.Object == id && asked.Seen.State != tombstone.Absent })
+}

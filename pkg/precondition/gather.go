@@ -1,0 +1,133 @@
+package precondition
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/reason"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// atOnce bounds how much is asked for at a time.
+const atOnce = 16
+
+// A Question is what is about to be done.
+type Question struct {
+	Payload   *payload.Payload
+	Before    *inventory.Inventory // of the kinds of the payload
+	Record    *record.Record       // of the release, as it was loaded; it says the release's name
+	Namespace string               // where that record is
+	Standard  ready.Standard       // how objects are awaited; ready.Full, if it is empty
+	// Store says who holds the lock. Nil asks nobody.
+	Store *record.Store
+	// Holder is what we are called, if it is us who hold the lock.
+	Holder string
+}
+
+// Gather asks for all facts that the checks need. What can't be asked for is a fact, too;
+// an error means that nothing can be said at all.
+func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error) {
+	// Everything else depends on knowing the kinds. This one is always there.
+	if _, err := c.FindKind(ctx, kinds.Namespace); err != nil {
+		return nil, err
+	}
+	f := &Facts{Payload: q.Payload, Record: q.Record}
+	held, err := q.held(ctx)
+	if err != nil {
+		return nil, err
+	}
+	places := q.locate(ctx, c)
+	f.Held = held
+	f.Unserved = unserved(places)
+	f.Deletes = observe(ctx, c, q.Record.Tombstones)
+	f.Claims = q.claims(ctx, c, places)
+	f.Missing, f.RightsErr = missing(ctx, c, q.needs(places))
+	if len(f.Missing) > 0 {
+		f.User = whoAmI(ctx, c)
+	}
+	f.Now = c.Now()
+	if ctx.Err() != nil { // which may look as if much could not be asked for
+		return nil, context.Cause(ctx)
+	}
+	return f, nil
+}
+
+// held says who else holds the lock. That we may not look is told with the other rights.
+func (q Question) held(ctx context.Context) (*record.Held, error) {
+	if q.Store == nil {
+		return nil, nil
+	}
+	held, err := q.Store.Holding(ctx)
+	if reason.Of(err) == record.ReasonDenied {
+		return nil, nil
+	}
+	if err != nil || held == nil || held.Holder == q.Holder {
+		return nil, err
+	}
+	return held, nil
+}
+
+// observe looks at the objects whose delete was asked for.
+func observe(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) []Delete {
+	deletes := make([]Delete, len(asked))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, one := range asked {
+		group.Go(func() error {
+			object := tombstone.Object{Kind: one.GroupKind(), Namespace: one.Namespace, Name: one.Name}
+			deletes[i] = Delete{Tombstone: one, Seen: tombstone.Observe(ctx, c, object, one.UID)}
+			return nil
+		})
+	}
+	_ = group.Wait() // which has no errors: what can't be seen is Unknown
+	return deletes
+}
+
+// claims finds the objects that other releases have.
+func (q Question) claims(ctx context.Context, c *cluster.Cluster, places []place) []Claim {
+	owners := make([]string, len(places))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, at := range places {
+		if !at.isServed {
+			continue
+		}
+		if q.Before.Unlisted(at.resource.GroupKind()) == nil {
+			owners[i], _ = q.Before.Owner(at.id(), q.Record.Release)
+			continue
+		}
+		group.Go(func() error {
+			owners[i] = q.owner(ctx, c, at)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	var claims []Claim
+	for i, owner := range owners {
+		if owner != "" {
+			claims = append(claims, Claim{Manifest: places[i].manifest, Release: owner})
+		}
+	}
+	return claims
+}
+
+// owner asks for one object of a kind that could not be listed. What can't be asked for
+// is found out when it is applied: nothing is ever applied without knowing.
+func (q Question) owner(ctx context.Context, c *cluster.Cluster, at place) string {
+	id := at.id()
+	object, err := c.Head(ctx, at.resource, id.Namespace, id.Name)
+	if err != nil {
+		return ""
+	}
+	if head := inventory.HeadOf(at.resource, object); head.Release != q.Record.Release && head.IsOf(head.Release) {
+		return head.Release
+	}
+	return ""
+}

@@ -1,0 +1,102 @@
+package precondition
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// A distance is how far an update goes.
+type distance string
+
+const (
+	install distance = "install" // nothing was there before
+	again   distance = "again"   // it is the same version
+	patch   distance = "patch"
+	minor   distance = "minor"
+	major   distance = "major"
+)
+
+// A hop is an update, from one version to another.
+type hop struct {
+	distance
+	from, to *version.Version // nil if either is not known
+}
+
+// hop is the update that is asked for. Its start is the version that was applied last. One
+// that was begun since may be gone on with, and corrected by a patch.
+func (f *Facts) hop() hop {
+	newest, start := f.Record.Newest(), f.start()
+	if newest == nil {
+		return hop{distance: install}
+	}
+	whole := f.hopFrom(start)
+	if whole.isBig() && start != newest {
+		if rest := f.hopFrom(newest); !rest.isBig() {
+			return rest
+		}
+	}
+	return whole
+}
+
+// start is the last update that was completed, or else the last one that was begun.
+func (f *Facts) start() *record.Entry {
+	if applied := f.Record.Applied(); applied != nil {
+		return applied
+	}
+	return f.Record.Newest()
+}
+
+// hopFrom is the update from what an entry of the history says.
+func (f *Facts) hopFrom(e *record.Entry) hop {
+	from, to := parse(e.Version), parse(f.Payload.Version)
+	switch {
+	case from == nil || to == nil:
+		if e.Hash == f.Payload.Hash {
+			return hop{distance: again}
+		}
+		return hop{distance: minor}
+	case from.Major() != to.Major():
+		return hop{major, from, to}
+	case from.Minor() != to.Minor():
+		return hop{minor, from, to}
+	case from.LessThan(to) || to.LessThan(from):
+		return hop{patch, from, to}
+	default:
+		return hop{again, from, to}
+	}
+}
+
+// isBig says whether a pending delete stops it.
+func (h hop) isBig() bool { return h.distance == minor || h.distance == major }
+
+// isKnown says whether both versions are.
+func (h hop) isKnown() bool { return h.from != nil && h.to != nil }
+
+// String says which update it is.
+func (h hop) String() string {
+	switch {
+	case h.distance == install:
+		return "an install"
+	case h.distance == again && h.isKnown():
+		return fmt.Sprintf("to apply %s again", printable.Line(h.to.String()))
+	case h.distance == again:
+		return "to apply the same payload again"
+	case !h.isKnown():
+		return "an update between payloads of which not both say a version, which counts as a minor one,"
+	default:
+		return fmt.Sprintf("the %s update from %s to %s", h.distance, printable.Line(h.from.String()), printable.Line(h.to.String()))
+	}
+}
+
+// parse reads a version; nil if it is none.
+func parse(text string) *version.Version {
+	parsed, err := version.ParseSemantic(text)
+	if err != nil {
+		return nil
+	}
+	return parsed
+}
