@@ -1,6 +1,7 @@
 package precondition
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -27,29 +28,23 @@ func judgeDeletes(f *Facts) []Finding {
 
 // judgePending is about an object that is not gone.
 func (f *Facts) judgePending(asked Delete, h hop) Finding {
-	what := asked.Object.String() + " is to be deleted"
+	who, since := "is to be deleted", asked.Asked.Time
 	if asked.Version != "" {
-		what += " since " + printable.Line(asked.Version)
+		who = printable.Line(asked.Version) + " deletes"
 	}
-	since := asked.Asked.Time
 	if asked.Seen.State == tombstone.Terminating {
 		since = asked.Seen.Since
 	}
-	what += ", and is " + stands(asked.Seen, f)
+	stands := "is " + asked.Seen.Describe(f.Now)
+	if asked.Seen.State == tombstone.Unknown {
+		stands = "may still be there, which is " + asked.Seen.Describe(f.Now)
+	}
+	what := fmt.Sprintf("%s, which %s, %s", asked.Object, who, stands)
 	finding := warns(liftsDelete(asked.Seen), "%s: %s goes on", what, h)
 	if h.isBig() {
 		finding = blocks(liftsDelete(asked.Seen), "%s: %s does not begin before it is gone", what, h)
 	}
 	return finding.since(since).about(asked.Object)
-}
-
-// stands says how a pending object stands.
-func stands(seen tombstone.Observation, f *Facts) string {
-	text := seen.Describe(f.Now)
-	if seen.State == tombstone.Unknown {
-		return "perhaps still there, which is " + text
-	}
-	return text
 }
 
 // liftsDelete is who can end a pending delete.

@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
@@ -82,13 +81,13 @@ func (h hop) String() string {
 	case h.distance == install:
 		return "an install"
 	case h.distance == again && h.isKnown():
-		return fmt.Sprintf("to apply %s again", printable.Line(h.to.String()))
+		return fmt.Sprintf("applying %s again", h.to)
 	case h.distance == again:
-		return "to apply the same payload again"
+		return "applying the same payload again"
 	case !h.isKnown():
-		return "an update between payloads of which not both say a version, which counts as a minor one,"
+		return "an update that does not say from which version to which, and so counts as a minor one,"
 	default:
-		return fmt.Sprintf("the %s update from %s to %s", h.distance, printable.Line(h.from.String()), printable.Line(h.to.String()))
+		return fmt.Sprintf("the %s update from %s to %s", h.distance, h.from, h.to)
 	}
 }
 

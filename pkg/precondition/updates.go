@@ -60,19 +60,12 @@ func judgeHop(f *Facts) []Finding {
 	if !h.isKnown() || !h.from.LessThan(h.to) {
 		return nil
 	}
-	var skipped, next string
-	switch majors, minors := h.to.Major()-h.from.Major(), h.to.Minor()-h.from.Minor(); {
-	case majors == 0 && h.to.Minor() > h.from.Minor()+1:
-		next = fmt.Sprintf("%d.%d", h.from.Major(), h.from.Minor()+1)
-		skipped = next
-		if last := h.to.Minor() - 1; minors > 2 {
-			skipped = fmt.Sprintf("%s to %d.%d", next, h.to.Major(), last)
-		}
-	case majors > 0 && (majors > 1 || h.to.Minor() > 0):
+	next := fmt.Sprintf("%d.%d", h.from.Major(), h.from.Minor()+1)
+	if h.distance == major {
 		next = fmt.Sprintf("%d.0", h.from.Major()+1)
-		skipped = next
-	default:
+	}
+	if first := parse(next + ".0"); h.to.Major() == first.Major() && h.to.Minor() <= first.Minor() {
 		return nil
 	}
-	return []Finding{blocks("an update to "+next+" first", "%s skips %s", h, skipped)}
+	return []Finding{blocks("an update to "+next+" first", "%s skips %s", h, next)}
 }

@@ -1,0 +1,305 @@
+package precondition_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/reason"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+
+// release loads a plain folder of manifests, by file name.
+func release(t testing.TB, version string, manifests map[string]string) *payload.Payload {
+	t.Helper()
+	files := fstest.MapFS{}
+	for name, text := range manifests {
+		files[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	if len(files) == 0 {
+		files["0000_10_web_config.yaml"] = &fstest.MapFile{Data: []byte(configMap("config", ""))}
+	}
+	loaded, _, err := payload.Load(t.Context(), files, payload.Options{Name: "web", Version: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+// configMap is a manifest in namespace web; one that is not empty annotates it.
+func configMap(name, annotation string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: web, annotations: {" + annotation + "}}\n"
+}
+
+const gone = `release.openshift.io/delete: "true"`
+
+var old = kinds.ID{Kind: "ConfigMap", Namespace: "web", Name: "old"}
+
+// history is that of a cluster on which versions were applied, the newest first. A version
+// that ends with "..." was only begun.
+func history(versions ...string) *record.Record {
+	r := &record.Record{Release: "web"}
+	for i, version := range versions {
+		done := ago(time.Duration(i+1) * 24 * time.Hour)
+		e := record.Entry{State: record.Completed, Version: version, Started: ago(time.Duration(i+1)*24*time.Hour + time.Hour), Completed: &done}
+		if begun, isBegun := strings.CutSuffix(version, "..."); isBegun {
+			e.State, e.Version, e.Completed = record.Partial, begun, nil
+		}
+		r.History = append(r.History, e)
+	}
+	return r
+}
+
+// asked is a delete that 4.5.0 asked for two hours ago, as it is seen now.
+func asked(seen tombstone.Observation) precondition.Delete {
+	return precondition.Delete{Tombstone: record.Tombstone{Object: old, UID: "1", Version: "4.5.0", Asked: ago(2 * time.Hour)}, Seen: seen}
+}
+
+// shown is what findings say, line by line: all there is of each.
+func shown(findings []precondition.Finding) string {
+	var lines []string
+	for _, f := range findings {
+		line := fmt.Sprintf("%s %s", f.Severity, f)
+		if f.Since != nil {
+			line += " | since " + f.Since.UTC().Format(time.RFC3339)
+		}
+		if f.Object != nil {
+			line += " | " + f.Object.String()
+		}
+		if f.File != "" {
+			line += " | " + f.File
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func expect(t *testing.T, f *precondition.Facts, wanted string) {
+	t.Helper()
+	f.Now = now
+	if f.Record == nil {
+		f.Record = history()
+	}
+	if f.Payload == nil {
+		f.Payload = release(t, "4.6.0", nil)
+	}
+	if diff := cmp.Diff(strings.TrimSpace(wanted), shown(precondition.Evaluate(f))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestPendingDeletesStopMinorUpdates(t *testing.T) {
+	held := tombstone.Observation{State: tombstone.Terminating, UID: "1", Asked: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"}}
+	const what = "PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 5m, held by finalizer example.com/x: "
+	const rest = "; lifted by the holder of finalizer example.com/x | since 2026-05-04T11:55:00Z | ConfigMap web/old"
+	const unsaid = "an update that does not say from which version to which, and so counts as a minor one, does not begin before it is gone"
+	for name, test := range map[string]struct {
+		before []string
+		to     string
+		wanted string
+	}{
+		"minor":                              {[]string{"4.5.3"}, "4.6.0", "Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
+		"major":                              {[]string{"4.5.3"}, "5.0.0", "Blocks " + what + "the major update from 4.5.3 to 5.0.0 does not begin before it is gone" + rest},
+		"patch":                              {[]string{"4.5.3"}, "4.5.4", "Warns " + what + "the patch update from 4.5.3 to 4.5.4 goes on" + rest},
+		"from a candidate":                   {[]string{"4.6.0-rc.1"}, "4.6.0", "Warns " + what + "the patch update from 4.6.0-rc.1 to 4.6.0 goes on" + rest},
+		"same version":                       {[]string{"4.5.3"}, "4.5.3", "Warns " + what + "applying 4.5.3 again goes on" + rest},
+		"install":                            {nil, "4.5.3", "Warns " + what + "an install goes on" + rest},
+		"none was completed":                 {[]string{"4.5.3..."}, "4.6.0", "Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
+		"a minor that was begun goes on":     {[]string{"4.6.0...", "4.5.3"}, "4.6.0", "Warns " + what + "applying 4.6.0 again goes on" + rest},
+		"a minor that was begun is mended":   {[]string{"4.6.0...", "4.5.3"}, "4.6.1", "Warns " + what + "the patch update from 4.6.0 to 4.6.1 goes on" + rest},
+		"a patch that was begun, then minor": {[]string{"4.5.4...", "4.5.3"}, "4.6.0", "Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
+		"no version is said":                 {[]string{"4.5.3"}, "", "Blocks " + what + unsaid + rest},
+		"no version was said":                {[]string{""}, "4.5.3", "Blocks " + what + unsaid + rest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, &precondition.Facts{Payload: release(t, test.to, nil), Record: history(test.before...), Deletes: []precondition.Delete{asked(held)}}, test.wanted)
+		})
+	}
+	t.Run("the same payload without a version", func(t *testing.T) {
+		f := &precondition.Facts{Payload: release(t, "", nil), Record: history(""), Deletes: []precondition.Delete{asked(held)}}
+		f.Record.History[0].Hash = f.Payload.Hash
+		expect(t, f, "Warns "+what+"applying the same payload again goes on"+rest)
+	})
+}
+
+func TestADeleteSaysWhoLiftsIt(t *testing.T) {
+	const update, object = ": the minor update from 4.5.3 to 4.6.0 does not begin before it is gone; lifted by ", " | ConfigMap web/old"
+	since := now.Add(-72 * time.Hour)
+	terminating := func(finalizers []string, remains ...string) tombstone.Observation {
+		return tombstone.Observation{State: tombstone.Terminating, Asked: "1", UID: "1", Since: since, Finalizers: finalizers, Remains: remains}
+	}
+	for name, test := range map[string]struct {
+		seen   tombstone.Observation
+		wanted string
+	}{
+		"gone":       {tombstone.Observation{State: tombstone.Absent, Asked: "1"}, ""},
+		"finalizers": {terminating([]string{"a/b", "c/d"}), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizers a/b, c/d" + update + "the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
+		"content":    {terminating(nil, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (2 Widgets)" + update + "whoever removes what is left in it | since 2026-05-01T12:00:00Z" + object},
+		"both":       {terminating([]string{"a/b"}, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, and by whoever removes what is left in it | since 2026-05-01T12:00:00Z" + object},
+		"nothing":    {terminating(nil), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d" + update + "itself: nothing holds it | since 2026-05-01T12:00:00Z" + object},
+		"not reached": {tombstone.Observation{State: tombstone.Present, Asked: "1", UID: "1"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and not terminating" + update +
+			"applying the same version again, which asks for it again, or by whoever deletes it by hand | since 2026-05-04T10:00:00Z" + object},
+		"not known": {tombstone.Observation{State: tombstone.Unknown, Asked: "1", Why: "the server is down"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, may still be there, which is not known: the server is down" + update +
+			"an answer of the cluster: it can't be asked now | since 2026-05-04T10:00:00Z" + object},
+		"reappeared": {tombstone.Observation{State: tombstone.Reappeared, Asked: "1", UID: "2", MadeBy: "kubectl at noon"},
+			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: nothing deletes it any more; lifted by whoever made it | since 2026-05-04T10:00:00Z" + object},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{asked(test.seen)}}, test.wanted)
+		})
+	}
+	t.Run("of no version", func(t *testing.T) {
+		one := asked(terminating(nil))
+		one.Version = ""
+		expect(t, &precondition.Facts{Payload: release(t, "4.5.4", nil), Record: history("4.5.3"), Deletes: []precondition.Delete{one}},
+			"Warns PendingDelete: ConfigMap web/old, which is to be deleted, is terminating for 3d: the patch update from 4.5.3 to 4.5.4 goes on; lifted by itself: nothing holds it | since 2026-05-01T12:00:00Z"+object)
+	})
+}
+
+func TestWhatReappearedMayBeWanted(t *testing.T) {
+	back := []precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, Asked: "1", UID: "2", MadeBy: "kubectl at noon"})}
+	for name, test := range map[string]struct{ annotation, wanted string }{
+		"the payload has it": {"", ""},
+		"the payload deletes it": {gone, "Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
+			"this update deletes it again; lifted by whoever made it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rel := release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", test.annotation)})
+			expect(t, &precondition.Facts{Payload: rel, Record: history("4.5.3"), Deletes: back}, test.wanted)
+		})
+	}
+}
+
+func TestReleasesDoNotGoBack(t *testing.T) {
+	const begun, done = "begun at 2026-05-03T11:00:00Z", "applied at 2026-05-03T12:00:00Z"
+	older := func(to, from, how string) string {
+		_, since, _ := strings.Cut(how, " at ")
+		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: releases don't go back; lifted by an update to %s or newer | since %s", to, from, how, from, since)
+	}
+	for name, test := range map[string]struct {
+		before []string
+		to     string
+		wanted string
+	}{
+		"patch":                       {[]string{"4.6.2", "4.6.1"}, "4.6.1", older("4.6.1", "4.6.2", done)},
+		"far back":                    {[]string{"4.6.2"}, "3.1.0", older("3.1.0", "4.6.2", done)},
+		"candidate":                   {[]string{"4.6.0"}, "4.6.0-rc.1", older("4.6.0-rc.1", "4.6.0", done)},
+		"candidate of ten":            {[]string{"4.6.0-rc.10"}, "4.6.0-rc.9", older("4.6.0-rc.9", "4.6.0-rc.10", done)},
+		"only begun":                  {[]string{"4.6.1...", "4.6.0"}, "4.6.0", older("4.6.0", "4.6.1", begun)},
+		"the same":                    {[]string{"4.6.2"}, "4.6.2", ""},
+		"the same, built again":       {[]string{"4.6.2+b"}, "4.6.2+a", ""},
+		"newer":                       {[]string{"4.6.2"}, "4.6.3", ""},
+		"newer than what failed once": {[]string{"4.6.2...", "4.6.9"}, "4.6.3", ""},
+		"an install":                  {nil, "1.0.0", ""},
+		"no version":                  {[]string{"4.6.2"}, "", ""},
+		"no version before":           {[]string{""}, "4.6.2", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, &precondition.Facts{Payload: release(t, test.to, nil), Record: history(test.before...)}, test.wanted)
+		})
+	}
+}
+
+func TestUpdatesSkipNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		before []string
+		to     string
+		wanted string
+	}{
+		"next minor":             {[]string{"4.5.3"}, "4.6.7", ""},
+		"two minors":             {[]string{"4.5.3"}, "4.7.0", "Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; lifted by an update to 4.6 first"},
+		"many minors":            {[]string{"4.5.3"}, "4.15.0", "Blocks GiantHop: the minor update from 4.5.3 to 4.15.0 skips 4.6; lifted by an update to 4.6 first"},
+		"next major":             {[]string{"4.22.3"}, "5.0.1", ""},
+		"next major, not at .0":  {[]string{"4.22.3"}, "5.1.0", "Blocks GiantHop: the major update from 4.22.3 to 5.1.0 skips 5.0; lifted by an update to 5.0 first"},
+		"two majors":             {[]string{"4.22.3"}, "6.0.0", "Blocks GiantHop: the major update from 4.22.3 to 6.0.0 skips 5.0; lifted by an update to 5.0 first"},
+		"what was begun is none": {[]string{"4.6.0...", "4.5.3"}, "4.7.0", "Blocks GiantHop: the minor update from 4.5.3 to 4.7.0 skips 4.6; lifted by an update to 4.6 first"},
+		"nothing was completed":  {[]string{"4.6.0..."}, "4.7.0", ""},
+		"an install":             {nil, "7.7.7", ""},
+		"no version":             {[]string{"4.5.3"}, "", ""},
+		"no version before":      {[]string{""}, "4.6.2", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, &precondition.Facts{Payload: release(t, test.to, nil), Record: history(test.before...)}, test.wanted)
+		})
+	}
+}
+
+func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
+	const stale = "Warns StaleTombstone: 0000_10_web_old.yaml: the tombstone of ConfigMap web/old was in 4.5.3 already, and does nothing any more; lifted by dropping it from the release | ConfigMap web/old | 0000_10_web_old.yaml"
+	for name, test := range map[string]struct {
+		from, to string
+		deletes  []precondition.Delete
+		wanted   string
+	}{
+		"next minor":         {"4.5.3", "4.6.0", nil, stale},
+		"seen gone just now": {"4.5.3", "4.6.0", []precondition.Delete{asked(tombstone.Observation{State: tombstone.Absent})}, stale},
+		"patch":              {"4.5.3", "4.5.4", nil, ""},
+		"no version":         {"", "4.6.0", nil, ""},
+		"came back": {"4.5.3", "4.6.0", []precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "kubectl at noon"})},
+			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: this update deletes it again; lifted by whoever made it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rel := release(t, test.to, map[string]string{"0000_10_web_old.yaml": configMap("old", gone), "0000_10_web_new.yaml": configMap("new", gone), "0000_10_web_there.yaml": configMap("there", "")})
+			f := &precondition.Facts{Payload: rel, Record: history(test.from), Deletes: test.deletes}
+			there := old
+			there.Name = "there"
+			f.Record.History[0].Tombstones = []record.Object{old, there}
+			expect(t, f, test.wanted)
+		})
+	}
+	t.Run("install", func(t *testing.T) {
+		expect(t, &precondition.Facts{Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", gone)})}, "")
+	})
+}
+
+func TestSomebodyElseApplies(t *testing.T) {
+	for name, test := range map[string]struct {
+		silent time.Duration
+		wanted string
+	}{
+		"alive": {3 * time.Second, "Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z (10m ago); lifted by its end, which --wait-lock waits for | since 2026-05-04T11:50:00Z"},
+		"dead":  {6 * time.Minute, "Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has given no sign of life for 6m; lifted by the next apply, which takes the lock over | since 2026-05-04T11:50:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, &precondition.Facts{Held: &record.Held{Holder: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-test.silent)}}, test.wanted)
+		})
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	f := &precondition.Facts{Now: now, Payload: release(t, "4.8.0", nil), Record: history("4.5.3"), Deletes: []precondition.Delete{
+		asked(tombstone.Observation{State: tombstone.Terminating, Since: now}), asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "x"}),
+		asked(tombstone.Observation{State: tombstone.Terminating, Since: now, Finalizers: []string{"a/b"}}),
+	}}
+	findings := precondition.Evaluate(f)
+	err := precondition.Refuse(findings)
+	if reason.Of(err) != "UpgradePreconditionCheckFailed" {
+		t.Errorf("reason %q", reason.Of(err))
+	}
+	const wanted = `GiantHop: the minor update from 4.5.3 to 4.8.0 skips 4.6; lifted by an update to 4.6 first
+PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 0s: the minor update from 4.5.3 to 4.8.0 does not begin before it is gone; lifted by itself: nothing holds it
+PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 0s, held by finalizer a/b: the minor update from 4.5.3 to 4.8.0 does not begin before it is gone; lifted by the holder of finalizer a/b`
+	if diff := cmp.Diff(wanted, err.Error()); diff != "" {
+		t.Error(diff)
+	}
+	if names := precondition.Names(precondition.Blocking(findings)); !slices.Equal(names, []string{"GiantHop", "PendingDelete"}) {
+		t.Errorf("overridden: %v", names)
+	}
+	if err := precondition.Refuse(slices.DeleteFunc(findings, func(f precondition.Finding) bool { return f.Severity == precondition.Blocks })); err != nil {
+		t.Errorf("what only warns refuses: %v", err)
+	}
+}
