@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/reason"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// summarize takes from an outcome what is told at the end.
+func summarize(o *rollout.Outcome, now time.Time) applySummary {
+	s := applySummary{
+		Time: now.UTC(), Type: "summary", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
+		Done: o.Err == nil, Deletes: pendingDeletes(o.Deletes, now), Gate: o.Findings, Seconds: o.Took.Seconds(),
+	}
+	if o.Err != nil {
+		s.Error, s.Reason = o.Err.Error(), reasonOf(o.Err)
+	}
+	for _, left := range o.Orphans {
+		s.Orphans = append(s.Orphans, orphan{left.ID, left.Tombstone()})
+	}
+	if o.Report == nil {
+		return s
+	}
+	s.Waits, s.Warnings, s.Counts = o.Report.Waits, o.Report.Warnings, map[apply.Action]int{}
+	for _, change := range o.Report.Changes {
+		s.Counts[change.Action]++
+		switch change.Action {
+		case apply.Failed:
+			s.Failures = append(s.Failures, failure{
+				change.Err.ID, change.Err.Path, change.Err.Line, change.Err.Node, change.Err.Reason, printable.Line(change.Err.Err.Error()),
+			})
+		case apply.NotDone:
+			s.NotDone = append(s.NotDone, notDone{change.Manifest.ID(), change.Manifest.Path, change.Message})
+		}
+	}
+	return s
+}
+
+// reasonOf is the reason of an error, in the words of the cluster-version operator.
+func reasonOf(err error) string {
+	var one *apply.Failure
+	if errors.As(err, &one) {
+		return one.Reason
+	}
+	return reason.Of(err)
+}
+
+// counted are the actions in the order in which they are summed up.
+var counted = []apply.Action{
+	apply.Created, apply.Configured, apply.Recreated, apply.Unchanged, apply.Kept,
+	apply.Deleted, apply.Pending, apply.Absent, apply.Reappeared, apply.Left, apply.Failed, apply.NotDone,
+}
+
+// mostListed is how many of a kind of thing are listed for people.
+const mostListed = 20
+
+// print prints the summary for people.
+func (s applySummary) print(out io.Writer, now time.Time) {
+	var counts []string
+	for _, action := range counted {
+		if n := s.Counts[action]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, action))
+		}
+	}
+	verb := "applied"
+	if !s.Done {
+		verb = "not applied"
+	}
+	fmt.Fprintf(out, "%s %s in %s: %s\n", s.title(), verb, time.Duration(s.Seconds*float64(time.Second)).Round(10*time.Millisecond), strings.Join(counts, ", "))
+	section(out, "not ready", s.Waits, func(wait apply.Wait) string {
+		lines := append([]string{fmt.Sprintf("%s: %s, for %s", wait.ID, wait.For, age(now, wait.Since))}, wait.Why...)
+		return strings.Join(lines, "\n      ")
+	})
+	section(out, "not done", s.NotDone, func(one notDone) string {
+		if one.Why == "" {
+			return one.Object.String()
+		}
+		return one.Object.String() + ": " + one.Why
+	})
+	section(out, "deletes that are pending, and hold back the next minor update", s.Deletes, func(one pendingDelete) string {
+		return one.Object.String() + ": " + one.State
+	})
+	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(one orphan) string {
+		return one.Object.String() + "\n      " + strings.ReplaceAll(strings.TrimRight(one.Tombstone, "\n"), "\n", "\n      ")
+	})
+	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) string {
+		return fmt.Sprintf("%s (%s)", printable.Line(one.Text), printable.Line(listed(one.Files)))
+	})
+}
+
+func (s applySummary) title() string {
+	if s.Version == "" {
+		return "release " + s.Release
+	}
+	return "release " + s.Release + " " + s.Version
+}
+
+// section prints a list under a title, if there is anything in it.
+func section[T any](out io.Writer, title string, items []T, line func(T) string) {
+	if len(items) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "  %s:\n", title)
+	for i, item := range items {
+		if i == mostListed {
+			fmt.Fprintf(out, "    and %d more: -o json has them all\n", len(items)-i)
+			return
+		}
+		fmt.Fprintf(out, "    %s\n", line(item))
+	}
+}
+
+// listed is a list of files, cut where it becomes long.
+func listed(files []string) string {
+	const most = 3
+	if len(files) <= most {
+		return strings.Join(files, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(files[:most], ", "), len(files)-most)
+}

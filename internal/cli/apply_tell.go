@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// A teller tells what an apply does: lines for people on standard error, and a summary on
+// standard output; or one JSON object for each thing, all on standard output.
+type teller struct {
+	streams Streams
+	format  output
+	isQuiet bool
+	now     func() time.Time // the cluster's
+}
+
+func newTeller(streams Streams, format output, isQuiet bool, now func() time.Time) *teller {
+	return &teller{streams: streams, format: format, isQuiet: isQuiet, now: now}
+}
+
+// A startEvent is the first of the stream.
+type startEvent struct {
+	Time     time.Time              `json:"time"`
+	Type     string                 `json:"type"` // "start"
+	Release  string                 `json:"release"`
+	Version  string                 `json:"version,omitempty"`
+	Previous string                 `json:"previous,omitempty"`
+	Mode     string                 `json:"mode"`
+	Objects  int                    `json:"objects"`
+	Gate     []precondition.Finding `json:"gate,omitempty"`
+	Forced   []string               `json:"forced,omitempty"`
+}
+
+// begins tells what is about to be done.
+func (t *teller) begins(objects int) func(*rollout.Outcome) {
+	return func(o *rollout.Outcome) {
+		if t.format == asJSON {
+			t.write(startEvent{
+				Time: t.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
+				Objects: objects, Gate: o.Findings, Forced: o.Forced,
+			})
+			return
+		}
+		if t.isQuiet {
+			return
+		}
+		for _, found := range o.Findings {
+			fmt.Fprintln(t.streams.Err, gateLine(found, t.now()))
+		}
+		if len(o.Forced) > 0 {
+			fmt.Fprintf(t.streams.Err, "going on all the same, as --force says; the record keeps it: %s\n", strings.Join(o.Forced, ", "))
+		}
+		fmt.Fprintf(t.streams.Err, "%s of %s, %s\n", o.Mode, titleOf(o), printable.Count(objects, "object"))
+	}
+}
+
+// titleOf names what is applied.
+func titleOf(o *rollout.Outcome) string {
+	title := "release " + o.Release
+	if o.Version != "" {
+		title += " " + o.Version
+	}
+	if o.Previous != "" && o.Previous != o.Version {
+		title += ", after " + o.Previous
+	}
+	return title
+}
+
+// held tells who has the lock, while we wait.
+func (t *teller) held(by record.Held) {
+	fmt.Fprintf(t.streams.Err, "the release is being applied by %s since %s: waiting\n", printable.Line(by.Holder), by.Since.UTC().Format(time.RFC3339))
+}
+
+// event tells of one thing that happened.
+func (t *teller) event(event apply.Event) {
+	switch {
+	case t.format == asJSON:
+		t.write(event)
+	case !t.isQuiet && event.Action != apply.Unchanged && event.Action != apply.Absent:
+		t.line(event)
+	}
+}
+
+func (t *teller) write(value any) {
+	line, err := json.Marshal(value)
+	if err != nil {
+		return // of values that are ours, and can all be written
+	}
+	_, _ = t.streams.Out.Write(append(line, '\n'))
+}
+
+// line is an event for people.
+func (t *teller) line(event apply.Event) {
+	what := string(event.Type)
+	if event.Type == apply.Applied {
+		what = string(event.Action)
+	}
+	text := fmt.Sprintf("%-11s %s", what, event.Object)
+	if event.Message != "" {
+		text += ": " + event.Message
+	}
+	if event.Since != nil {
+		text += ", for " + age(t.now(), *event.Since)
+	}
+	if event.Type == apply.Failing || event.Type == apply.Warned {
+		text += fmt.Sprintf(" (%s)", printable.Line(event.File))
+	}
+	fmt.Fprintln(t.streams.Err, text)
+	for _, why := range event.Why {
+		fmt.Fprintf(t.streams.Err, "%-11s   %s\n", "", why)
+	}
+}
+
+// age is how long ago something was, in few letters; never less than nothing.
+func age(now, then time.Time) string {
+	return duration.HumanDuration(max(now.Sub(then), 0))
+}
+
+// An applySummary is the last object of the stream, and what the text at the end says.
+type applySummary struct {
+	Time     time.Time              `json:"time"`
+	Type     string                 `json:"type"` // "summary"
+	Release  string                 `json:"release"`
+	Version  string                 `json:"version,omitempty"`
+	Previous string                 `json:"previous,omitempty"`
+	Mode     string                 `json:"mode,omitempty"`
+	Done     bool                   `json:"done"`
+	Counts   map[apply.Action]int   `json:"counts,omitempty"`
+	Failures []failure              `json:"failures,omitempty"`
+	Waits    []apply.Wait           `json:"waits,omitempty"`
+	NotDone  []notDone              `json:"notDone,omitempty"`
+	Deletes  []pendingDelete        `json:"deletes,omitempty"`
+	Orphans  []orphan               `json:"orphans,omitempty"`
+	Warnings []apply.Warning        `json:"warnings,omitempty"`
+	Gate     []precondition.Finding `json:"gate,omitempty"`
+	Seconds  float64                `json:"seconds"`
+	Reason   string                 `json:"reason,omitempty"`
+	Error    string                 `json:"error,omitempty"`
+}
+
+type failure struct {
+	Object payload.ID `json:"object"`
+	File   string     `json:"file"`
+	Line   int        `json:"line"`
+	Node   string     `json:"node,omitempty"`
+	Reason string     `json:"reason"`
+	Error  string     `json:"error"`
+}
+
+type notDone struct {
+	Object payload.ID `json:"object"`
+	File   string     `json:"file"`
+	Why    string     `json:"why,omitempty"`
+}
+
+type orphan struct {
+	Object    payload.ID `json:"object"`
+	Tombstone string     `json:"tombstone"`
+}
+
+// end tells the outcome, and is the error of the command.
+func (t *teller) end(o *rollout.Outcome) error {
+	s := summarize(o, t.now())
+	if t.format == asJSON {
+		t.write(s)
+	} else if o.Report != nil {
+		s.print(t.streams.Out, t.now())
+	}
+	return o.Err
+}

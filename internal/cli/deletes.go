@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/rollout"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// deletesFlags are the flags of runlevel deletes.
+type deletesFlags struct {
+	cluster clusterFlags
+	format  output
+	name    string
+	watch   bool
+}
+
+func newDeletes(streams Streams) *cobra.Command {
+	var f deletesFlags
+	command := &cobra.Command{
+		Use:   "deletes",
+		Short: "List the deletes that were asked for and are not done",
+		Long: `List the deletes that releases have asked for and that are not done, whatever version
+asked for them: how long the object has been terminating, and what holds it. While there
+are any, the next minor update is held back.
+
+The state is read from the objects; only what was asked for is from the record.`,
+		Example: `  runlevel deletes
+  runlevel deletes --watch          # until all are done
+  runlevel deletes -o json | jq -r '.[].object.name'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return f.run(command.Context(), streams)
+		},
+	}
+	addClusterFlags(command, &f.cluster)
+	addOutput(command, &f.format)
+	command.Flags().StringVar(&f.name, "name", "", "only those of this release")
+	command.Flags().BoolVarP(&f.watch, "watch", "w", false, "print each again when it changes, until all are done")
+	_ = command.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions)
+	return command
+}
+
+// A pendingDelete is one that is not done.
+type pendingDelete struct {
+	Release    string          `json:"release,omitempty"`
+	Object     kinds.ID        `json:"object"`
+	UID        string          `json:"uid,omitempty"`
+	Version    string          `json:"version,omitempty"` // that asked for it
+	Asked      time.Time       `json:"asked"`
+	Is         tombstone.State `json:"is"`
+	State      string          `json:"state"` // in words
+	Since      *time.Time      `json:"since,omitempty"`
+	Finalizers []string        `json:"finalizers,omitempty"`
+	Remains    []string        `json:"remains,omitempty"`
+}
+
+// pendingDeletes are those of some deletes that are not done.
+func pendingDeletes(deletes []precondition.Delete, now time.Time) []pendingDelete {
+	var pending []pendingDelete
+	for _, one := range deletes {
+		if one.Seen.State == tombstone.Absent {
+			continue
+		}
+		shown := pendingDelete{
+			Object: one.Object, UID: string(one.UID), Version: one.Version, Asked: one.Asked.Time, Is: one.Seen.State,
+			State: one.Seen.Describe(now), Finalizers: one.Seen.Finalizers, Remains: one.Seen.Remains,
+		}
+		if !one.Seen.Since.IsZero() {
+			shown.Since = &one.Seen.Since
+		}
+		pending = append(pending, shown)
+	}
+	return pending
+}
+
+func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
+	if f.watch && f.format != asText {
+		return misuse{errors.New("--watch prints lines: it does not go with -o")}
+	}
+	c, err := f.cluster.connect()
+	if err != nil {
+		return err
+	}
+	records, err := f.records(ctx, c)
+	if err != nil {
+		return err
+	}
+	if f.watch {
+		return follow(ctx, c, records, streams.Out)
+	}
+	pending := []pendingDelete{}
+	for _, one := range records {
+		for _, shown := range pendingDeletes(rollout.Observe(ctx, c, one.Tombstones), c.Now()) {
+			shown.Release = one.Release
+			pending = append(pending, shown)
+		}
+	}
+	return f.format.print(streams.Out, pending, func(out io.Writer) error { return printDeletes(out, pending) })
+}
+
+// records are those of the releases that are asked about.
+func (f *deletesFlags) records(ctx context.Context, c *cluster.Cluster) ([]*record.Record, error) {
+	records, err := record.List(ctx, c.Client, f.cluster.namespace)
+	if err != nil || f.name == "" {
+		return records, err
+	}
+	records = slices.DeleteFunc(records, func(r *record.Record) bool { return r.Release != f.name })
+	if len(records) == 0 {
+		return nil, fmt.Errorf("namespace %s has no record of a release %q", f.cluster.namespace, f.name)
+	}
+	return records, nil
+}
+
+func printDeletes(out io.Writer, pending []pendingDelete) error {
+	if len(pending) == 0 {
+		_, err := fmt.Fprintln(out, "no delete is pending")
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "RELEASE\tOBJECT\tASKED BY\tSTATE")
+	for _, one := range pending {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", one.Release, one.Object, one.Version, one.State)
+	}
+	return table.Flush()
+}
+
+// follow prints pending deletes whenever one of them changes, until none is left.
+func follow(ctx context.Context, c *cluster.Cluster, records []*record.Record, out io.Writer) error {
+	var asked []record.Tombstone
+	for _, one := range records {
+		asked = append(asked, one.Tombstones...)
+	}
+	var objects []tombstone.Object
+	for _, one := range asked {
+		objects = append(objects, tombstone.Object{Kind: one.GroupKind(), Namespace: one.Namespace, Name: one.Name})
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	told := map[kinds.ID]string{}
+	for range tombstone.Changes(ctx, c, objects) {
+		asked = slices.DeleteFunc(asked, func(one record.Tombstone) bool {
+			seen := tombstone.Observe(ctx, c, tombstone.Object{Kind: one.GroupKind(), Namespace: one.Namespace, Name: one.Name}, one.UID)
+			if ctx.Err() != nil {
+				return false
+			}
+			if state := seen.Describe(c.Now()); stateOf(seen) != told[one.Object] {
+				told[one.Object] = stateOf(seen)
+				fmt.Fprintf(out, "%s: %s\n", one.Object, state)
+			}
+			return !seen.IsPending()
+		})
+		if len(asked) == 0 {
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// stateOf is what is told of an observation, without its age, which always changes.
+func stateOf(seen tombstone.Observation) string {
+	return seen.Describe(seen.Since)
+}

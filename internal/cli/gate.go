@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// gateFlags are the flags of runlevel gate.
+type gateFlags struct {
+	release releaseFlags
+	cluster clusterFlags
+	format  output
+	wait    choice
+}
+
+func newGate(streams Streams) *cobra.Command {
+	f := gateFlags{wait: choice{value: string(ready.Full), allowed: []string{string(ready.Full), string(ready.Upstream)}}}
+	command := &cobra.Command{
+		Use:   "gate SOURCE",
+		Short: "Say what would stop a release from being applied to a cluster",
+		Long: `Say what would stop a release from being applied to a cluster, before anybody asks for
+it: deletes that are pending, a version that is older or too far, rights that are
+missing, kinds that the cluster does not have, objects of other releases. Each says
+since when, and who can lift it. Nothing is written.
+
+Exit codes: 0 when nothing blocks, 1 when something does, 2 for misuse.
+
+` + sourceHelp,
+		Example: `  # May this cluster be updated?
+  runlevel gate ./4.21
+
+  # Which checks block?
+  runlevel gate ./4.21 -o json | jq -r '.findings[] | select(.severity == "Blocks") | .check'`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeSource,
+		RunE: func(command *cobra.Command, args []string) error {
+			return f.run(command.Context(), args[0], streams)
+		},
+	}
+	addReleaseFlags(command, &f.release)
+	addClusterFlags(command, &f.cluster)
+	addOutput(command, &f.format)
+	addChoice(command, &f.wait, "wait", "what apply would wait for, which says what it must be allowed to watch: ready or upstream")
+	return command
+}
+
+// A gateReport is what the gate says.
+type gateReport struct {
+	Release  string                 `json:"release"`
+	Version  string                 `json:"version,omitempty"`
+	Previous string                 `json:"previous,omitempty"`
+	Mode     string                 `json:"mode"`
+	Blocked  bool                   `json:"blocked"`
+	Findings []precondition.Finding `json:"findings"`
+}
+
+func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error {
+	release, err := f.release.load(ctx, ref, streams.Err)
+	if err != nil {
+		return err
+	}
+	if err := checkNamed(release); err != nil {
+		return err
+	}
+	c, err := f.cluster.connect()
+	if err != nil {
+		return err
+	}
+	outcome := rollout.Look(ctx, c, release, rollout.Options{
+		Namespace: f.cluster.namespace, Source: ref, Apply: apply.Options{Standard: ready.Standard(f.wait.value)},
+	})
+	if outcome.Err != nil {
+		return outcome.Err
+	}
+	report := gateReport{
+		Release: outcome.Release, Version: outcome.Version, Previous: outcome.Previous, Mode: string(outcome.Mode),
+		Blocked: len(precondition.Blocking(outcome.Findings)) > 0, Findings: append([]precondition.Finding{}, outcome.Findings...),
+	}
+	if err := f.format.print(streams.Out, report, func(out io.Writer) error { return report.print(out, titleOf(outcome), c.Now()) }); err != nil {
+		return err
+	}
+	if report.Blocked {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}
+
+// print prints the report for people.
+func (r gateReport) print(out io.Writer, title string, now time.Time) error {
+	for _, found := range r.Findings {
+		fmt.Fprintln(out, gateLine(found, now))
+	}
+	verdict := "nothing stops it"
+	if r.Blocked {
+		verdict = "it is blocked"
+	}
+	_, err := fmt.Fprintf(out, "%s of %s: %s\n", r.Mode, title, verdict)
+	return err
+}
+
+// gateLine is a finding of the gate for people.
+func gateLine(found precondition.Finding, now time.Time) string {
+	word := "warning:"
+	if found.Severity == precondition.Blocks {
+		word = "blocked:"
+	}
+	text := fmt.Sprintf("%s %s [%s]", word, found.Message, found.Check)
+	if found.Since != nil {
+		text += ", for " + age(now, *found.Since)
+	}
+	if found.Lifts != "" {
+		text += "\n  lifted by: " + found.Lifts
+	}
+	return text
+}

@@ -1,0 +1,221 @@
+// Package rollout is the story of one apply, from a loaded payload to an outcome: take the
+// lock, find out what is there, judge whether it may, order, apply, and note what came of
+// it. The command line and the operator both call it.
+//
+// It does little itself: each part is a package of its own, and the outcome is a value
+// from which all else is told.
+//
+// Run is the call to start from; Look finds out the same and changes nothing.
+package rollout
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// DefaultNamespace is where records are, unless somebody wants them elsewhere.
+const DefaultNamespace = "runlevel-system"
+
+// Options say how to roll out. Apply.Mode is found out when it is empty.
+type Options struct {
+	Namespace string // of the record and the lock; DefaultNamespace if it is empty
+	Source    string // where the payload is from, for the history
+	Force     bool   // go on although a gate says no
+	Lock      record.Lock
+	Apply     apply.Options
+	// Begins is told what is about to be done, before anything is written.
+	Begins func(*Outcome)
+}
+
+// An Outcome is what came of it.
+type Outcome struct {
+	Release  string
+	Version  string
+	Previous string // the version that was applied before, if any was
+	Mode     graph.Mode
+	Findings []precondition.Finding // of the gate
+	Forced   []string               // gates that were overridden
+	Report   *apply.Report          // nil if nothing was begun
+	Deletes  []precondition.Delete  // that are pending at the end
+	Orphans  []Orphan
+	Took     time.Duration
+	Err      error // why it is not all done
+}
+
+// A rollout is one run.
+type rollout struct {
+	cluster *cluster.Cluster
+	payload *payload.Payload
+	options Options
+	store   *record.Store
+	journal *apply.Journal
+	record  *record.Record
+	before  *inventory.Inventory
+	outcome *Outcome
+}
+
+// Run applies a payload to a cluster.
+func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
+	r := newRollout(c, release, options)
+	began := time.Now()
+	err := r.store.Locked(ctx, options.Lock, r.run)
+	r.outcome.Err = errors.Join(r.outcome.Err, err)
+	r.outcome.Took = time.Since(began)
+	return r.outcome
+}
+
+// Look finds out what Run would find, and what the gate says. It changes nothing.
+func Look(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
+	r := newRollout(c, release, options)
+	r.outcome.Err = r.look(ctx, r.store)
+	return r.outcome
+}
+
+func newRollout(c *cluster.Cluster, release *payload.Payload, options Options) *rollout {
+	if options.Namespace == "" {
+		options.Namespace = DefaultNamespace
+	}
+	return &rollout{
+		cluster: c, payload: release, options: options,
+		store:   record.NewStore(c.Client, options.Namespace, release.Name),
+		outcome: &Outcome{Release: release.Name, Version: release.Version},
+	}
+}
+
+// run is what is done under the lock.
+func (r *rollout) run(ctx context.Context) error {
+	if err := r.look(ctx, nil); err != nil {
+		return err
+	}
+	blocking := precondition.Blocking(r.outcome.Findings)
+	if len(blocking) > 0 && !r.options.Force {
+		return precondition.Refuse(blocking)
+	}
+	r.outcome.Forced = precondition.Names(blocking)
+	if r.options.Begins != nil {
+		r.options.Begins(r.outcome)
+	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	options := r.options.Apply
+	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode, r.journal
+	r.outcome.Report = apply.Run(ctx, r.cluster, r.payload, r.before, options)
+	return errors.Join(r.outcome.Report.Err, r.end(context.WithoutCancel(ctx)))
+}
+
+// look finds out how things stand, and asks the gate. It is given the store to ask it who
+// holds the lock, if we don't.
+func (r *rollout) look(ctx context.Context, store *record.Store) error {
+	known, _, err := r.store.Load(ctx)
+	if err != nil {
+		return err
+	}
+	r.record, r.journal = known, apply.NewJournal(r.store, known)
+	if r.before, err = inventory.Take(ctx, r.cluster, r.kinds()); err != nil {
+		return err
+	}
+	r.outcome.Mode = r.mode()
+	if applied := known.Applied(); applied != nil {
+		r.outcome.Previous = applied.Version
+	}
+	facts, err := precondition.Gather(ctx, r.cluster, precondition.Question{
+		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, Standard: r.options.Apply.Standard, Store: store,
+	})
+	if err != nil {
+		return err
+	}
+	r.outcome.Findings, r.outcome.Deletes = precondition.Evaluate(facts), facts.Deletes
+	return nil
+}
+
+// kinds are those of the payload, and those that releases before it had.
+func (r *rollout) kinds() []schema.GroupKind {
+	var all []schema.GroupKind
+	for _, manifest := range r.payload.Manifests {
+		all = append(all, manifest.GroupVersionKind().GroupKind())
+	}
+	for _, kind := range r.record.Kinds {
+		all = append(all, schema.GroupKind{Group: kind.Group, Kind: kind.Kind})
+	}
+	return all
+}
+
+// mode is what there is to do: an install until one was completed, a reconcile of what was
+// completed last, and else an update. An update that was killed goes on as one. Where the
+// record is lost, objects tell that there was one.
+func (r *rollout) mode() graph.Mode {
+	newest := r.record.Newest()
+	switch {
+	case r.options.Apply.Mode != "":
+		return r.options.Apply.Mode
+	case newest == nil && len(r.before.Of(r.payload.Name)) > 0:
+		return graph.Update
+	case r.record.Applied() == nil:
+		return graph.Install
+	case newest.State == record.Completed && newest.Hash == r.payload.Hash:
+		return graph.Reconcile
+	default:
+		return graph.Update
+	}
+}
+
+// begin notes what is about to be done: from now on the cluster knows it, whatever becomes
+// of us. What is to be deleted is noted with it, so that this is one write.
+func (r *rollout) begin(ctx context.Context) error {
+	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
+	entry := record.Entry{
+		Version: r.payload.Version, Hash: r.payload.Hash, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now, Forced: r.outcome.Forced,
+	}
+	var kinds []record.Kind
+	for _, manifest := range r.payload.Manifests {
+		id := manifest.ID()
+		if manifest.IsTombstone() {
+			entry.Tombstones = append(entry.Tombstones, id)
+		} else {
+			kinds = append(kinds, record.Kind{Group: id.Group, Kind: id.Kind})
+		}
+	}
+	var asked []record.Tombstone
+	if r.outcome.Mode == graph.Update {
+		asked = r.toBury(ctx, entry.Tombstones, now)
+	}
+	return r.journal.Note(ctx, func(known *record.Record) {
+		forgetGone(known, r.outcome.Deletes)
+		if r.outcome.Mode != graph.Reconcile {
+			known.Begin(entry)
+		}
+		known.AddKinds(kinds...)
+		for _, one := range asked {
+			known.Ask(one)
+		}
+	})
+}
+
+// end notes what came of it.
+func (r *rollout) end(ctx context.Context) error {
+	r.outcome.Orphans = r.orphans(ctx)
+	var pending []record.Tombstone
+	r.journal.Read(func(known *record.Record) { pending = slices.Clone(known.Tombstones) })
+	r.outcome.Deletes = Observe(ctx, r.cluster, pending)
+	return r.journal.Note(ctx, func(known *record.Record) {
+		forgetGone(known, r.outcome.Deletes)
+		known.Waits = nil
+		if r.outcome.Report.Err == nil && !r.options.Apply.NoWait {
+			known.Complete(metav1.NewTime(r.cluster.Now().Truncate(time.Second)))
+		}
+	})
+}
