@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 const patience = 2 * time.Minute
 
 // connect makes a connection to the control plane.
-func connect(t *testing.T) *cluster.Cluster {
+func connect(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.Connect(test.Sandbox(t).Config)
 	if err != nil {
@@ -61,7 +61,7 @@ type applied struct {
 }
 
 // run applies a payload with a record of its own.
-func run(t *testing.T, ctx context.Context, release *payload.Payload, options apply.Options) applied {
+func run(t testing.TB, ctx context.Context, release *payload.Payload, options apply.Options) applied {
 	t.Helper()
 	c := connect(t)
 	store := record.NewStore(c.Client, "default", release.Name)

@@ -76,20 +76,30 @@ func servedGroup(m *payload.Manifest) string {
 
 // sayWhyNotDone names what the steps that were never done waited for.
 func (r *run) sayWhyNotDone() {
-	for node := range r.order.graph.Nodes {
-		blockers := r.walked.WhyBlocked(node)
-		if len(blockers) == 0 {
-			continue
-		}
-		var names []string
-		for _, blocker := range blockers {
-			first := r.order.steps[r.order.graph.Nodes[blocker].Tasks[0]].Manifest
-			if name := cmp.Or(nodeName(first), first.ID().String()); !slices.Contains(names, name) {
-				names = append(names, name)
+	for node, steps := range r.order.graph.Nodes {
+		why := r.nodesBefore(node)
+		for _, i := range steps.Tasks {
+			switch change := &r.changes[i]; change.Action {
+			case NotDone:
+				change.Message = why
+			case Failed:
+				why = "after " + change.Manifest.ID().String() + ", which failed"
 			}
 		}
-		for _, i := range r.order.graph.Nodes[node].Tasks {
-			r.changes[i].Message = "after " + strings.Join(names, "; ")
+	}
+}
+
+// nodesBefore names the nodes that one waits for.
+func (r *run) nodesBefore(node int) string {
+	var names []string
+	for _, blocker := range r.walked.WhyBlocked(node) {
+		first := r.order.steps[r.order.graph.Nodes[blocker].Tasks[0]].Manifest
+		if name := cmp.Or(nodeName(first), first.ID().String()); !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "after " + strings.Join(names, "; ")
 }
