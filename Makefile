@@ -15,7 +15,7 @@ lint: ## gofmt, vet, staticcheck and the house test
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) test ./internal/house
 
-demo: build ## apply a sample release to a control plane on this machine
+demo: build ## install and update a sample release on a control plane of its own
 	bin/runlevel demo
 
 bench: build ## run the benchmarks

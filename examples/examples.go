@@ -13,11 +13,13 @@ import (
 //go:embed hello
 var files embed.FS
 
-// Hello returns a small release: an operator with its API, and what it operates.
-func Hello() fs.FS {
-	hello, err := fs.Sub(files, "hello")
+// Hello returns a version of a small release, 1.0.0, 1.1.0 or 1.2.0: an operator with
+// its API, and what it operates. The second deletes something, the third is the next
+// minor version.
+func Hello(version string) fs.FS {
+	hello, err := fs.Sub(files, "hello/"+version)
 	if err != nil {
-		panic(err) // the name above is wrong
+		panic(err) // there is no such version
 	}
 	return hello
 }

@@ -1,24 +1,142 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/examples"
-	"github.com/runlevel/runlevel/internal/demo"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
 func newDemo(streams Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Apply a sample release to a control plane of its own, and show it",
-		Long: `Start a control plane on this machine, apply the sample release examples/hello to
-it, show each object when it is applied and ready, and stop the control plane.
-Nothing is left behind but the cached programs.`,
+		Short: "Install and update a sample release on a control plane of its own",
+		Long: `Start a control plane on this machine, install the sample release examples/hello 1.0.0
+on it, and update it to 1.1.0, which deletes a Deployment that somebody holds by a
+finalizer. The next minor update is refused until that is gone. Nothing is left behind
+but the cached programs.`,
 		Example:           `  runlevel demo`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return demo.Run(command.Context(), examples.Hello(), streams.Out, streams.Err)
+			return demonstrate(command.Context(), streams)
 		},
 	}
+}
+
+// demonstrate starts a control plane, tells the story on it, and stops it.
+func demonstrate(ctx context.Context, streams Streams) (err error) {
+	fmt.Fprintln(streams.Err, "starting a control plane on this machine")
+	s, err := sandbox.Start(ctx, sandbox.Options{Progress: streams.Err})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Stop()) }()
+	fmt.Fprintf(streams.Err, "Kubernetes is ready after %s\n", s.Took.Ready.Round(100*time.Millisecond))
+	c, err := cluster.Connect(s.Config)
+	if err != nil {
+		return err
+	}
+	d := demo{streams: streams, cluster: c}
+	for _, scene := range []func(context.Context) error{d.install, d.hold, d.update, d.isRefused, d.letGo, d.updateAgain} {
+		if err := scene(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A demo is the story that is told, scene by scene.
+type demo struct {
+	streams Streams
+	cluster *cluster.Cluster
+}
+
+const (
+	demoNamespace  = "hello"
+	demoDeployment = "hello-cache"
+	demoFinalizer  = "hello.example.com/hold"
+)
+
+func (d *demo) install(ctx context.Context) error { return d.apply(ctx, "1.0.0") }
+
+// hold puts a finalizer on what the next version deletes, as a controller might.
+func (d *demo) hold(ctx context.Context) error {
+	d.title("somebody holds Deployment hello/hello-cache by a finalizer")
+	return d.patchFinalizers(ctx, `["`+demoFinalizer+`"]`)
+}
+
+func (d *demo) update(ctx context.Context) error { return d.apply(ctx, "1.1.0") }
+
+// isRefused tries the next minor version while the delete is pending.
+func (d *demo) isRefused(ctx context.Context) error {
+	err := d.apply(ctx, "1.2.0")
+	if err == nil {
+		return errors.New("the update to 1.2.0 should have been refused, and was not")
+	}
+	fmt.Fprintf(d.streams.Out, "refused: %v\n", err)
+	return context.Cause(ctx)
+}
+
+// letGo takes the finalizer away, and waits until the Deployment is gone.
+func (d *demo) letGo(ctx context.Context) error {
+	d.title("the finalizer is taken away")
+	if err := d.patchFinalizers(ctx, "null"); err != nil {
+		return err
+	}
+	records, err := record.List(ctx, d.cluster.Client, rollout.DefaultNamespace)
+	if err != nil {
+		return err
+	}
+	return follow(ctx, d.cluster, records, d.streams.Out)
+}
+
+// updateAgain goes to the next minor version, and shows what the cluster has noted.
+func (d *demo) updateAgain(ctx context.Context) error {
+	if err := d.apply(ctx, "1.2.0"); err != nil {
+		return err
+	}
+	d.title("what the cluster has noted")
+	records, err := record.List(ctx, d.cluster.Client, rollout.DefaultNamespace)
+	if err != nil {
+		return err
+	}
+	for _, one := range records {
+		if err := printHistory(d.streams.Out, one, d.cluster.Now()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demo) title(text string) { fmt.Fprintf(d.streams.Out, "\n# %s\n", text) }
+
+// apply applies a version of the sample release, as runlevel apply does.
+func (d *demo) apply(ctx context.Context, version string) error {
+	d.title("runlevel apply examples/hello/" + version)
+	release, _, err := payload.Load(ctx, examples.Hello(version), payload.Options{})
+	if err != nil {
+		return err
+	}
+	teller := newTeller(d.streams, asText, false, d.cluster.Now)
+	options := rollout.Options{Source: "examples/hello/" + version, Begins: teller.begins(len(release.Manifests))}
+	options.Apply.Tell = teller.event
+	return teller.end(rollout.Run(ctx, d.cluster, release, options))
+}
+
+func (d *demo) patchFinalizers(ctx context.Context, finalizers string) error {
+	patch := `{"metadata": {"finalizers": ` + finalizers + `}}`
+	_, err := d.cluster.Client.AppsV1().Deployments(demoNamespace).Patch(ctx, demoDeployment, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
 }
