@@ -1,9 +1,11 @@
 package cluster_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -135,7 +137,7 @@ func TestAKindOfAnAggregatedAPI(t *testing.T) {
 	thing, other := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"}, schema.GroupKind{Group: "aggregated.example.com", Kind: "Other"}
 
 	service := aggregate(t, c, namespace, closedPort(t))
-	wants(t, c, thing, "not known") // it is down
+	wants(t, c, thing, "the cluster can't say whether it has kind Thing.aggregated.example.com") // it is down
 	if got := verdict(c.FindOrGone(t.Context(), other)); !strings.HasPrefix(got, "not known") {
 		t.Errorf("while nobody can say which kinds the API has, another is %s", got)
 	}
@@ -148,6 +150,63 @@ func TestAKindOfAnAggregatedAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants(t, c, thing, "gone")
+}
+
+// The server's list of kinds is a moment behind what is defined.
+func TestAKindIsNotGoneBeforeItIsListed(t *testing.T) {
+	admin, namespace := connect(t), testbed.Namespace(t)
+	old := connectAs(t, frozen(t))
+	kind, spec := widgets("late.example.com")
+	thing := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"}
+	for _, kind := range []schema.GroupKind{kind, thing} {
+		if got := verdict(old.FindOrGone(t.Context(), kind)); got != "gone" {
+			t.Fatalf("before it was defined, kind %s is %s", kind, got)
+		}
+	}
+	establish(t, admin, spec)
+	aggregate(t, admin, namespace, closedPort(t))
+	for kind, wanted := range map[schema.GroupKind]string{
+		kind:  "not known: kind Widget.late.example.com is not served now, but CustomResourceDefinition widgets.late.example.com has it",
+		thing: "not known: kind Thing.aggregated.example.com is not served now, but APIService v1.aggregated.example.com has it",
+	} {
+		if got := verdict(old.FindOrGone(t.Context(), kind)); got != wanted {
+			t.Errorf("%s: %s, want %s", kind, got, wanted)
+		}
+	}
+}
+
+// frozen is a way to a server whose list of kinds stays as it is when it is first read.
+func frozen(t *testing.T) *rest.Config {
+	t.Helper()
+	type answer struct {
+		header http.Header
+		body   []byte
+	}
+	answers := map[string]answer{}
+	config := rest.CopyConfig(testbed.Sandbox(t).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			path := request.URL.Path
+			if path != "/api" && path != "/apis" {
+				return next.RoundTrip(request)
+			}
+			if _, isKnown := answers[path]; !isKnown {
+				response, err := next.RoundTrip(request)
+				if err != nil {
+					return nil, err
+				}
+				defer response.Body.Close()
+				body, err := io.ReadAll(response.Body)
+				if err != nil {
+					return nil, err
+				}
+				answers[path] = answer{response.Header, body}
+			}
+			is := answers[path]
+			return &http.Response{StatusCode: http.StatusOK, Header: is.header, Body: io.NopCloser(bytes.NewReader(is.body)), Request: request}, nil
+		})
+	})
+	return config
 }
 
 // aggregate leads an API to a port of this machine.
