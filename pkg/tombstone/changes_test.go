@@ -78,6 +78,21 @@ func TestChangesEndWhereNothingCanChange(t *testing.T) {
 	}
 }
 
+func TestChangesEndWithTheKind(t *testing.T) {
+	t.Parallel()
+	c, namespace := connect(t), testbed.Namespace(t)
+	definition := define(t, c, "ending.example.com", "v1")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	changes := tombstone.Changes(ctx, c, []tombstone.Object{widget("ending.example.com", namespace, "any")})
+	remove(t, connect(t), definition)
+	for range changes { // nobody looks
+	}
+	if ctx.Err() != nil {
+		t.Error("the kind is gone, and they go on")
+	}
+}
+
 func TestAServerThatDiesAndComesBack(t *testing.T) {
 	own, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: sandbox.NoNodes, Progress: os.Stderr})
 	if err != nil {
@@ -105,9 +120,13 @@ func TestAServerThatDiesAndComesBack(t *testing.T) {
 			t.Errorf("to %s, the object of a dead server is %+v", name, got)
 		}
 	}
+	nothing := []tombstone.Object{config("default", "nothing")}
+	toCome := tombstone.Changes(ctx, c, nothing)
+	follow(t, c, toCome, nothing, tombstone.Unknown)
 	if err := own.Resume(t.Context(), sandbox.APIServer); err != nil {
 		t.Fatal(err)
 	}
+	follow(t, c, toCome, nothing, tombstone.Absent) // of which no watch has any event
 	follow(t, c, changes, objects, tombstone.Terminating)
 	release(t, c, objects[0])
 	follow(t, c, changes, objects, tombstone.Absent)

@@ -99,6 +99,21 @@ func TestAnObjectMadeAnewSaysByWhom(t *testing.T) {
 	}
 }
 
+func TestTheOldestOfManyManagersHasMadeIt(t *testing.T) {
+	c := connectAs(t, answering(t, http.StatusOK, `{
+		"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+		"metadata": {"name": "phoenix", "namespace": "default", "uid": "second", "creationTimestamp": "2026-11-20T10:00:00Z", "managedFields": [
+			{"manager": "an-applier", "operation": "Apply", "time": "2026-11-20T12:00:00Z"},
+			{"manager": "a-status-writer", "operation": "Update", "time": "2026-11-20T10:00:00Z", "subresource": "status"},
+			{"manager": "kubectl-create\n", "operation": "Update", "time": "2026-11-20T10:00:00Z"},
+			{"manager": "a-late-comer", "operation": "Update", "time": "2026-11-20T11:00:00Z"},
+			{"manager": "without-time", "operation": "Update"}]}}`))
+	got := tombstone.Observe(t.Context(), c, config("default", "phoenix"), "first")
+	if wanted := `kubectl-create\n at 2026-11-20T10:00:00Z`; got.State != tombstone.Reappeared || got.MadeBy != wanted {
+		t.Errorf("made by %s: %+v\nwant %s", got.MadeBy, got, wanted)
+	}
+}
+
 // A pod's deletionTimestamp is when its grace period ends.
 func TestAGracePeriodDoesNotCountAsTheFuture(t *testing.T) {
 	c, namespace := connect(t), testbed.Namespace(t)
@@ -178,27 +193,15 @@ func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	admin := connect(t)
 	bring(t, admin, config(namespace, "there"))
-	broken := func(status int, body string) *rest.Config {
-		config := rest.CopyConfig(testbed.Sandbox(t).Config)
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(request *http.Request) (*http.Response, error) {
-				if !strings.Contains(request.URL.Path, "/configmaps/") {
-					return next.RoundTrip(request)
-				}
-				return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: request, Header: http.Header{}}, nil
-			})
-		})
-		return config
-	}
 	for name, test := range map[string]struct {
 		config *rest.Config
 		object tombstone.Object
 		wanted string
 	}{
 		"no right to":       {weak(t, namespace), config(namespace, "there"), `configmaps "there" is forbidden: User "system:serviceaccount:` + namespace + `:weak" cannot get resource`},
-		"a server's error":  {broken(http.StatusInternalServerError, "etcd ☃\n\x1b[31mis away"), config(namespace, "there"), `etcd ☃\n\x1b[31mis away`},
-		"nobody home":       {broken(http.StatusServiceUnavailable, ""), config(namespace, "there"), "the server is currently unable to handle the request"},
-		"a strange 404":     {broken(http.StatusNotFound, "404 page not found"), config(namespace, "there"), "the server could not find the requested resource"},
+		"a server's error":  {answering(t, http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd ☃\n\u001b[31mis away"}`), config(namespace, "there"), `etcd ☃\n\x1b[31mis away`},
+		"nobody home":       {answering(t, http.StatusServiceUnavailable, ""), config(namespace, "there"), "the server is currently unable to handle the request"},
+		"a strange 404":     {answering(t, http.StatusNotFound, "404 page not found"), config(namespace, "there"), "the server could not find the requested resource"},
 		"without namespace": {testbed.Sandbox(t).Config, config("", "there"), "objects of kind ConfigMap are in a namespace, and none is said"},
 		"without name":      {testbed.Sandbox(t).Config, config(namespace, ""), "name is required"},
 		"no server at all":  {&rest.Config{Host: "http://localhost:1"}, config(namespace, "there"), "connection refused"},
@@ -210,6 +213,21 @@ func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// answering is a way to the server on which somebody else answers for ConfigMaps.
+func answering(t *testing.T, status int, body string) *rest.Config {
+	t.Helper()
+	config := rest.CopyConfig(testbed.Sandbox(t).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if !strings.Contains(request.URL.Path, "/configmaps/") {
+				return next.RoundTrip(request)
+			}
+			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: request, Header: http.Header{"Content-Type": {"application/json"}}}, nil
+		})
+	})
+	return config
 }
 
 // weak is an account without rights.
