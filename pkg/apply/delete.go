@@ -20,15 +20,16 @@ import (
 // bury deletes the object of a tombstone, in an update, and waits for nothing.
 func (r *run) bury(m *payload.Manifest) (Change, error) {
 	id := m.ID()
-	seen := tombstone.Observe(r.requests, r.cluster, buried(id), r.askedUID(id))
+	asked := r.options.Journal.asked(id)
+	seen := tombstone.Observe(r.requests, r.cluster, buried(id), asked.UID)
 	if seen.State != tombstone.Present && seen.State != tombstone.Reappeared {
 		return r.leave(m, seen)
 	}
 	if r.options.Mode != graph.Update {
 		return r.notHere(m, seen), nil
 	}
-	if seen.State == tombstone.Reappeared {
-		r.announce(id, seen.UID, eventReappeared, "it was deleted, and is there again, made by "+seen.MadeBy)
+	if seen.State == tombstone.Reappeared || asked.IsBack {
+		r.announce(id, seen.UID, tombstone.BackAgain, "it was deleted, and is there again, made by "+seen.MadeBy)
 	}
 	// Whatever happens now, the record knows what was asked for.
 	if err := r.ask(m, seen.UID); err != nil {
@@ -37,24 +38,32 @@ func (r *run) bury(m *payload.Manifest) (Change, error) {
 	if err := r.delete(id, seen.UID); err != nil {
 		return Change{}, err
 	}
-	r.announce(id, seen.UID, eventRequested, "the release asks for it to be deleted")
+	r.announce(id, seen.UID, tombstone.Requested, "the release asks for it to be deleted")
 	after := tombstone.Observe(r.requests, r.cluster, buried(id), seen.UID)
 	if after.State == tombstone.Absent {
-		r.announce(id, seen.UID, eventGone, "it is gone")
-		return Change{Action: Deleted}, r.options.Journal.Note(r.requests, func(known *record.Record) { known.Forget(id, seen.UID) })
+		return r.isGone(id, seen.UID)
 	}
 	return Change{Action: Pending, UID: seen.UID, Message: after.Describe(r.cluster.Now())}, nil
 }
 
+// isGone notes that a delete is done.
+func (r *run) isGone(id kinds.ID, uid types.UID) (Change, error) {
+	r.announce(id, uid, tombstone.Gone, "it is gone")
+	return Change{Action: Deleted}, r.options.Journal.Note(r.requests, func(known *record.Record) { known.Forget(id, uid) })
+}
+
 // leave notes of an object that needs no delete how it stands.
 func (r *run) leave(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
-	id, asked := m.ID(), r.askedUID(m.ID())
+	id, asked := m.ID(), r.options.Journal.asked(m.ID()).UID
+	if seen.State == tombstone.Absent && asked == "" {
+		return Change{Action: Absent}, nil
+	}
 	if seen.State == tombstone.Absent {
-		return Change{Action: Absent}, r.options.Journal.Note(r.requests, func(known *record.Record) { known.Forget(id, asked) })
+		return r.isGone(id, asked)
 	}
 	change := Change{Action: Pending, UID: seen.UID, Message: seen.Describe(r.cluster.Now())}
 	if seen.State == tombstone.Terminating {
-		r.announce(id, seen.UID, eventTerminating, change.Message)
+		r.announce(id, seen.UID, tombstone.StillTerminating, change.Message)
 	}
 	if r.options.Mode != graph.Update {
 		return change, nil
@@ -67,27 +76,12 @@ func (r *run) notHere(m *payload.Manifest, seen tombstone.Observation) Change {
 	if r.options.Mode == graph.Install {
 		return Change{Action: Left, UID: seen.UID, Message: "an install deletes nothing: the next update will"}
 	}
-	if seen.UID == r.askedUID(m.ID()) {
+	if seen.UID == r.options.Journal.asked(m.ID()).UID {
 		return Change{Action: Pending, UID: seen.UID, Message: "its delete was asked for, and did not reach it: the next update will ask again"}
 	}
-	message := "it was deleted, and is there again"
-	if seen.MadeBy != "" {
-		message += ", made by " + seen.MadeBy
-	}
-	r.announce(m.ID(), seen.UID, eventReappeared, message)
+	message := "it was deleted, and is there again, made by " + seen.MadeBy
+	r.announce(m.ID(), seen.UID, tombstone.BackAgain, message)
 	return Change{Action: Reappeared, UID: seen.UID, Message: message + ": the next update deletes it again"}
-}
-
-// askedUID is that of the object whose end was asked for, as the record has it.
-func (r *run) askedUID(id kinds.ID) (uid types.UID) {
-	r.options.Journal.Read(func(known *record.Record) {
-		for _, asked := range known.Tombstones {
-			if asked.Object == id {
-				uid = asked.UID
-			}
-		}
-	})
-	return uid
 }
 
 // ask notes in the record that the end of an object is asked for.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"sync"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -57,6 +59,16 @@ func (j *Journal) hasFinished(m *payload.Manifest) (finished bool) {
 		finished = found && job.Sum == sumOf(m)
 	})
 	return finished
+}
+
+// asked is the delete of an object that is noted, if one is.
+func (j *Journal) asked(id kinds.ID) (asked record.Tombstone) {
+	j.Read(func(r *record.Record) {
+		if at := slices.IndexFunc(r.Tombstones, func(one record.Tombstone) bool { return one.Object == id }); at >= 0 {
+			asked = r.Tombstones[at]
+		}
+	})
+	return asked
 }
 
 // sumOf tells a manifest from an earlier one of the same object.

@@ -6,14 +6,12 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // An EventType is what an event tells of.
@@ -128,39 +126,10 @@ func (r *run) serverTime(local time.Time) time.Time {
 	return r.cluster.Now().Add(-time.Since(local)).UTC().Truncate(time.Second)
 }
 
-// What Kubernetes' own events tell of deletes.
-const (
-	eventRequested   = "DeleteRequested"
-	eventTerminating = "StillTerminating"
-	eventGone        = "Deleted"
-	eventReappeared  = "Reappeared"
-)
-
 // announce writes an event of Kubernetes about an object that is to go. That it can't be
-// written, because its namespace goes too for example, is no failure.
-func (r *run) announce(id kinds.ID, uid types.UID, why, message string) {
-	namespace := id.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault // where Kubernetes has those of cluster-wide objects
-	}
-	resource, err := r.cluster.FindKind(r.requests, id.GroupKind())
-	if err != nil {
-		return
-	}
-	now := metav1.NewTime(r.cluster.Now())
-	kind := corev1.EventTypeNormal
-	if why == eventReappeared || why == eventTerminating {
-		kind = corev1.EventTypeWarning
-	}
-	_, err = r.cluster.Client.CoreV1().Events(namespace).Create(r.requests, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "runlevel-", Namespace: namespace},
-		InvolvedObject: corev1.ObjectReference{
-			APIVersion: resource.GroupVersionResource.GroupVersion().String(), Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, UID: uid,
-		},
-		Reason: why, Message: message, Type: kind, Count: 1, FirstTimestamp: now, LastTimestamp: now,
-		Source: corev1.EventSource{Component: cluster.FieldManager}, ReportingController: cluster.FieldManager,
-	}, metav1.CreateOptions{})
-	if err != nil {
-		klog.FromContext(r.requests).V(1).Info("an event could not be written", "object", id.String(), "reason", why, "err", err)
+// written is no failure.
+func (r *run) announce(id kinds.ID, uid types.UID, what tombstone.What, message string) {
+	if err := (tombstone.News{ID: id, UID: uid, What: what, Message: message}).Announce(r.requests, r.cluster); err != nil {
+		klog.FromContext(r.requests).V(1).Info("an event could not be written", "object", id.String(), "reason", what, "err", err)
 	}
 }

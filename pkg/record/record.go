@@ -61,6 +61,7 @@ type Tombstone struct {
 	UID     types.UID   `json:"uid,omitempty"`     // of what is to go; "" if it was not seen yet
 	Version string      `json:"version,omitempty"` // that asked for it
 	Asked   metav1.Time `json:"asked"`
+	IsBack  bool        `json:"isBack,omitempty"` // an earlier version had deleted it, and it was made anew
 }
 
 // A Kind is a kind of objects, whatever its version.

@@ -2,9 +2,11 @@ package rollout
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -41,11 +43,31 @@ func (r *rollout) toBury(ctx context.Context, tombstones []kinds.ID, now metav1.
 	var there []record.Tombstone
 	for _, one := range Observe(ctx, r.cluster, asked) {
 		if one.Seen.State != tombstone.Absent {
-			one.UID = one.Seen.UID
+			one.UID, one.IsBack = one.Seen.UID, r.wasDeleted(one.Object)
 			there = append(there, one.Tombstone)
 		}
 	}
 	return there
+}
+
+// wasDeleted says whether the version before has deleted an object, and has seen it go.
+func (r *rollout) wasDeleted(id kinds.ID) bool {
+	applied := r.record.Applied()
+	isPending := slices.ContainsFunc(r.record.Tombstones, func(one record.Tombstone) bool { return one.Object == id })
+	return applied != nil && slices.Contains(applied.Tombstones, id) && !isPending
+}
+
+// announceGone tells of deletes that are done by now, whatever version asked for them.
+func (r *rollout) announceGone(ctx context.Context) {
+	for _, one := range r.outcome.Deletes {
+		if one.Seen.State != tombstone.Absent {
+			continue
+		}
+		news := tombstone.News{ID: one.Object, UID: one.UID, What: tombstone.Gone, Message: "it is gone"}
+		if err := news.Announce(ctx, r.cluster); err != nil {
+			klog.FromContext(ctx).V(1).Info("an event could not be written", "object", one.Object.String(), "err", err)
+		}
+	}
 }
 
 // forgetGone takes out of the record what was seen to be gone.

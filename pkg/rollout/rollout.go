@@ -189,6 +189,7 @@ func (r *rollout) begin(ctx context.Context) error {
 			kinds = append(kinds, record.Kind{Group: id.Group, Kind: id.Kind})
 		}
 	}
+	r.announceGone(ctx)
 	var asked []record.Tombstone
 	if r.outcome.Mode == graph.Update {
 		asked = r.toBury(ctx, entry.Tombstones, now)
@@ -211,6 +212,7 @@ func (r *rollout) end(ctx context.Context) error {
 	var pending []record.Tombstone
 	r.journal.Read(func(known *record.Record) { pending = slices.Clone(known.Tombstones) })
 	r.outcome.Deletes = Observe(ctx, r.cluster, pending)
+	r.announceGone(ctx)
 	return r.journal.Note(ctx, func(known *record.Record) {
 		forgetGone(known, r.outcome.Deletes)
 		known.Waits = nil

@@ -32,7 +32,7 @@ func Observe(ctx context.Context, c *cluster.Cluster, object Object, asked types
 	case asked != "" && head.UID != asked:
 		seen.State, seen.UID, seen.MadeBy = Reappeared, head.UID, maker(head)
 	default:
-		seen.State, seen.UID = Present, head.UID
+		seen.State, seen.UID, seen.MadeBy = Present, head.UID, maker(head)
 	}
 	return seen
 }

@@ -46,7 +46,7 @@ type Observation struct {
 	Since      time.Time // when the end of a terminating one was asked for
 	Finalizers []string  // which hold a terminating one
 	Remains    []string  // what a terminating Namespace or definition still has in it
-	MadeBy     string    // who made a reappeared one, and when
+	MadeBy     string    // who made one that is present or has reappeared, and when
 	Why        string    // why the state is unknown, in one line
 }
 
