@@ -114,6 +114,9 @@ func (r *rollout) run(ctx context.Context) error {
 	options := r.options.Apply
 	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode, r.journal
 	r.outcome.Report = apply.Run(ctx, r.cluster, r.payload, r.before, options)
+	if errors.Is(context.Cause(ctx), record.ErrLost) {
+		return r.outcome.Report.Err // the record is somebody else's now
+	}
 	return errors.Join(r.outcome.Report.Err, r.end(context.WithoutCancel(ctx)))
 }
 
