@@ -79,7 +79,7 @@ func titleOf(o *rollout.Outcome) string {
 
 // held tells who has the lock, while we wait.
 func (t *teller) held(by record.Held) {
-	fmt.Fprintf(t.streams.Err, "the release is being applied by %s since %s: waiting\n", printable.Line(by.Holder), by.Since.UTC().Format(time.RFC3339))
+	fmt.Fprintf(t.streams.Err, "the release is being applied by %s since %s: waiting for its turn, or a sign of life\n", printable.Line(by.Holder), by.Since.UTC().Format(time.RFC3339))
 }
 
 // event tells of one thing that happened.

@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/record"
 )
 
 // report sums up.
@@ -50,10 +52,20 @@ func (r *run) outcome(ctx context.Context, report *Report) error {
 	case len(failures) > 0:
 		return condense(failures)
 	case ctx.Err() != nil && (undone > 0 || len(report.Waits) > 0):
-		return fmt.Errorf("%w: %s", context.Cause(ctx), leftOver(undone, len(report.Waits)))
+		return fmt.Errorf("%w: %s", whyEnded(ctx), leftOver(undone, len(report.Waits)))
 	default:
 		return nil
 	}
+}
+
+// whyEnded is why a run ended early. Whatever interrupted it, a signal for example, it was
+// interrupted.
+func whyEnded(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrTimeout) || errors.Is(cause, record.ErrLost) {
+		return cause
+	}
+	return ctx.Err()
 }
 
 // leftOver says in words what a run has not come to.
