@@ -2,6 +2,7 @@ package precondition
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -43,10 +44,11 @@ type needs struct {
 	at  map[string]*need
 }
 
-// add notes that a manifest needs some verbs on a resource.
+// add notes that a manifest needs some verbs on a resource; nil stands for the record,
+// whose needs are told apart.
 func (n *needs) add(m *payload.Manifest, resource schema.GroupResource, namespace, name string, verbs ...string) {
 	for _, verb := range verbs {
-		key := strings.Join([]string{verb, resource.String(), namespace}, " ")
+		key := fmt.Sprint(verb, " ", resource, " ", namespace, " ", m == nil)
 		one := n.at[key]
 		if one == nil {
 			one = &need{Right: Right{Verb: verb, Resource: resource, Namespace: namespace}}

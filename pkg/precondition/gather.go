@@ -21,7 +21,7 @@ const atOnce = 16
 // A Question is what is about to be done.
 type Question struct {
 	Payload   *payload.Payload
-	Before    *inventory.Inventory // of the kinds of the payload
+	Before    *inventory.Inventory // of the kinds of the payload; nil asks for nobody's objects
 	Record    *record.Record       // of the release, as it was loaded; it says the release's name
 	Namespace string               // where that record is
 	Standard  ready.Standard       // how objects are awaited; ready.Full, if it is empty
@@ -92,6 +92,9 @@ func observe(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) 
 
 // claims finds the objects that other releases have.
 func (q Question) claims(ctx context.Context, c *cluster.Cluster, places []place) []Claim {
+	if q.Before == nil {
+		return nil
+	}
 	owners := make([]string, len(places))
 	var group errgroup.Group
 	group.SetLimit(atOnce)

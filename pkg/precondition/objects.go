@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -57,8 +58,10 @@ func judgeKind(kind schema.GroupVersionKind, why Unserved, manifests []*payload.
 		return blocks("writing "+other+" instead, or serving "+printable.Line(kind.Version)+" too", "%s: the release defines no %s, only in %s", at, name, other)
 	case why.Has != "":
 		return blocks("writing "+other+" instead", "%s: the cluster does not serve %s, only in %s", at, name, other)
+	case kinds.ScopeOf(kind.GroupKind()) != kinds.Unknown:
+		return blocks("a cluster of another version of Kubernetes, or dropping it here", "%s: the cluster does not serve %s, nor any other version of it", at, name)
 	default:
-		return blocks("whoever installs its CustomResourceDefinition", "%s: the cluster does not serve %s, and the release does not define it", at, name)
+		return blocks("whoever installs its CustomResourceDefinition or APIService", "%s: the cluster does not serve %s, and the release does not define it", at, name)
 	}
 }
 

@@ -20,11 +20,12 @@ func judgeRights(f *Facts) []Finding {
 	type place struct {
 		resource  schema.GroupResource
 		namespace string
+		ofRecord  bool
 	}
 	var order []place
 	missing := map[place][]Right{}
 	for _, right := range f.Missing {
-		at := place{right.Resource, right.Namespace}
+		at := place{right.Resource, right.Namespace, len(right.Manifests) == 0}
 		if missing[at] == nil {
 			order = append(order, at)
 		}

@@ -1,0 +1,163 @@
+package precondition_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+var testbed = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+
+func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
+
+func connect(t *testing.T, config *rest.Config) *cluster.Cluster {
+	t.Helper()
+	c, err := cluster.Connect(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func admin(t *testing.T) *cluster.Cluster { return connect(t, testbed.Sandbox(t).Config) }
+
+// gather fills in what a question leaves out, and asks it.
+func gather(t *testing.T, c *cluster.Cluster, q precondition.Question) *precondition.Facts {
+	t.Helper()
+	var of []schema.GroupKind
+	for _, m := range q.Payload.Manifests {
+		if kind := m.GroupVersionKind().GroupKind(); kind.Group != "down.example.com" { // of which nobody can take one
+			of = append(of, kind)
+		}
+	}
+	var err error
+	if q.Before, err = inventory.Take(t.Context(), c, of); err != nil {
+		t.Fatal(err)
+	}
+	if q.Record == nil {
+		q.Record = history()
+	}
+	if q.Namespace == "" {
+		q.Namespace = "runlevel"
+	}
+	facts, err := precondition.Gather(t.Context(), c, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts
+}
+
+// counted counts the requests of a client that create something, by its resource.
+type counted struct {
+	next http.RoundTripper
+	mu   *sync.Mutex
+	seen map[string]int
+}
+
+func (c counted) RoundTrip(request *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	if request.Method == http.MethodPost {
+		c.seen[request.URL.Path[strings.LastIndex(request.URL.Path, "/")+1:]]++
+	}
+	c.mu.Unlock()
+	return c.next.RoundTrip(request)
+}
+
+// counting is a configuration whose requests are counted.
+func counting(config *rest.Config) (*rest.Config, map[string]int) {
+	config = rest.CopyConfig(config)
+	seen, mu := map[string]int{}, new(sync.Mutex)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, mu, seen} })
+	return config, seen
+}
+
+// account makes a service account that has some rights in a namespace, and is its
+// configuration.
+func account(t *testing.T, namespace string, may ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	client := testbed.Client(t)
+	if _, err := client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "ci"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "ci"}, Rules: may}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "ci"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "ci", Namespace: namespace}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "ci"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "ci", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(testbed.Sandbox(t).Config)
+	config.BearerToken = token.Status.Token
+	awaitRights(t, connect(t, config), namespace, may)
+	return config
+}
+
+// awaitRights waits until the server has taken notice of a role.
+func awaitRights(t *testing.T, c *cluster.Cluster, namespace string, may []rbacv1.PolicyRule) {
+	t.Helper()
+	for _, rule := range may {
+		asked := &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+		if len(rule.ResourceNames) > 0 {
+			asked.Name = rule.ResourceNames[0]
+		}
+		await(t, func(ctx context.Context) bool {
+			answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+				&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked}}, metav1.CreateOptions{})
+			return err == nil && answer.Status.Allowed
+		})
+	}
+}
+
+func await(t *testing.T, is func(context.Context) bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) { return is(ctx), nil })
+	if err != nil {
+		t.Fatal("it never came:", err)
+	}
+}
+
+// apply applies an object that is written in YAML.
+func apply(t *testing.T, c *cluster.Cluster, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	in, err := c.Find(t.Context(), object.GroupVersionKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	applied, err := c.Apply(t.Context(), in, object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return applied.Object
+}

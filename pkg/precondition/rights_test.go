@@ -1,0 +1,187 @@
+package precondition_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// everything is a release that needs all sorts of rights. HERE is its namespace.
+var everything = map[string]string{
+	"0000_10_web_00_definition.yaml": `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.rights.example.com}
+spec:
+  group: rights.example.com
+  scope: Namespaced
+  names: {kind: Gadget, plural: gadgets}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`,
+	"0000_10_web_01_config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: HERE}\n",
+	"0000_10_web_02_config.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: HERE}\n",
+	"0000_10_web_03_gadget.yaml": "apiVersion: rights.example.com/v1\nkind: Gadget\nmetadata: {name: g, namespace: HERE}\n",
+	"0000_10_web_04_app.yaml": `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: app, namespace: HERE}
+spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: registry.example/c}]}}}
+`,
+	"0000_10_web_05_made.yaml":   "apiVersion: v1\nkind: LimitRange\nmetadata: {name: made, namespace: HERE, annotations: {release.openshift.io/create-only: \"true\"}}\nspec: {limits: []}\n",
+	"0000_10_web_06_secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: old, namespace: HERE, annotations: {release.openshift.io/delete: \"true\"}}\n",
+	"0000_10_web_07_secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: older, namespace: HERE, annotations: {release.openshift.io/delete: \"true\"}}\n",
+	"0000_10_web_08_hook.yaml": `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: hook}
+webhooks: [{name: hook.example.com, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {service: {namespace: HERE, name: hook}}}]
+`,
+}
+
+// in is a release in a namespace.
+func in(t *testing.T, namespace string, manifests map[string]string) *payload.Payload {
+	t.Helper()
+	there := map[string]string{}
+	for name, text := range manifests {
+		there[name] = strings.ReplaceAll(text, "HERE", namespace)
+	}
+	return release(t, "4.6.0", there)
+}
+
+func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+}
+
+// rights are the findings about rights, with HERE for the namespace.
+func rights(f *precondition.Facts, namespace string) string {
+	findings := slices.DeleteFunc(precondition.Evaluate(f), func(f precondition.Finding) bool { return f.Check != precondition.MissingRights })
+	return strings.ReplaceAll(shown(findings), namespace, "HERE")
+}
+
+func TestAllMissingRightsAreToldAtOnce(t *testing.T) {
+	namespace := testbed.Namespace(t)
+	named := rule("", "secrets", "get", "delete")
+	named.ResourceNames = []string{"old"}
+	config, requests := counting(account(t, namespace, rule("", "configmaps", "get", "create", "patch"), rule("apps", "deployments", "get", "create", "patch", "list"), named))
+	f := gather(t, connect(t, config), precondition.Question{Payload: in(t, namespace, everything), Namespace: namespace, Store: record.NewStore(connect(t, config).Client, namespace, "web")})
+
+	const user, role, clusterRole = "Blocks MissingRights: system:serviceaccount:HERE:ci may not ", "; lifted by whoever may grant it, with a Role in namespace HERE", "; lifted by whoever may grant it, with a ClusterRole"
+	wanted := strings.Join([]string{
+		user + "update configmaps in namespace HERE, which the record of release web needs" + role,
+		user + "get, update, create leases.coordination.k8s.io in namespace HERE, which the record of release web needs" + role,
+		user + "get, create, patch, list, watch customresourcedefinitions.apiextensions.k8s.io, which 0000_10_web_00_definition.yaml needs" + clusterRole + " | CustomResourceDefinition gadgets.rights.example.com | 0000_10_web_00_definition.yaml",
+		user + "get, create, patch, list, watch gadgets.rights.example.com in namespace HERE, which 0000_10_web_03_gadget.yaml needs" + role + " | Gadget HERE/g | 0000_10_web_03_gadget.yaml",
+		user + "watch deployments.apps in namespace HERE, which 0000_10_web_04_app.yaml needs" + role + " | Deployment HERE/app | 0000_10_web_04_app.yaml",
+		user + "get, create limitranges in namespace HERE, which 0000_10_web_05_made.yaml needs" + role + " | LimitRange HERE/made | 0000_10_web_05_made.yaml",
+		user + "get, delete secrets in namespace HERE, which 0000_10_web_07_secret.yaml needs" + role + " | Secret HERE/older | 0000_10_web_07_secret.yaml",
+		user + "get, create, patch, list, watch validatingwebhookconfigurations.admissionregistration.k8s.io, which 0000_10_web_08_hook.yaml needs" + clusterRole + " | ValidatingWebhookConfiguration hook | 0000_10_web_08_hook.yaml",
+		user + "list, watch services in namespace HERE, which 0000_10_web_08_hook.yaml needs" + role + " | ValidatingWebhookConfiguration hook | 0000_10_web_08_hook.yaml",
+		user + "list, watch endpointslices.discovery.k8s.io in namespace HERE, which 0000_10_web_08_hook.yaml needs" + role + " | ValidatingWebhookConfiguration hook | 0000_10_web_08_hook.yaml",
+	}, "\n")
+	if diff := cmp.Diff(wanted, rights(f, namespace)); diff != "" {
+		t.Error(diff)
+	}
+	t.Logf("requests: %v", requests)
+}
+
+func TestRolesInOneNamespaceGiveNoRightsInAnother(t *testing.T) {
+	namespace, other := testbed.Namespace(t), testbed.Namespace(t)
+	c := connect(t, account(t, namespace, rule("", "configmaps", "*"), rule("coordination.k8s.io", "leases", "*")))
+	config := map[string]string{"0000_10_web_a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: HERE}\n"}
+	if got := rights(gather(t, c, precondition.Question{Payload: in(t, namespace, config), Namespace: namespace}), namespace); got != "" {
+		t.Errorf("in its namespace: %s", got)
+	}
+	config["0000_10_web_b.yaml"] = strings.ReplaceAll(config["0000_10_web_a.yaml"], "name: a", "name: b")
+	got := rights(gather(t, c, precondition.Question{Payload: in(t, other, config), Namespace: other}), other)
+	for _, want := range []string{
+		":ci may not get, update, create configmaps in namespace HERE, which the record of release web needs",
+		":ci may not get, create, patch configmaps in namespace HERE, which 0000_10_web_a.yaml and 1 more manifest need",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("in another: want %q in\n%s", want, got)
+		}
+	}
+}
+
+// A role may give rights on objects by their names: the record's, too.
+func TestRightsByName(t *testing.T) {
+	namespace := testbed.Namespace(t)
+	if err := record.NewStore(testbed.Client(t), namespace, "web").Save(t.Context(), history("4.5.3")); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := testbed.Client(t).CoreV1().ConfigMaps(namespace).List(t.Context(), listOf(record.Label))
+	if err != nil || len(kept.Items) != 1 {
+		t.Fatalf("%d records, %v", len(kept.Items), err)
+	}
+	own, ours := rule("", "configmaps", "get", "update"), rule("", "configmaps", "get", "patch", "create")
+	own.ResourceNames, ours.ResourceNames = []string{kept.Items[0].Name}, []string{"a"}
+	lock := rule("coordination.k8s.io", "leases", "get", "update")
+	lock.ResourceNames = own.ResourceNames
+	c := connect(t, account(t, namespace, own, ours, lock))
+	config := map[string]string{"0000_10_web_a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: HERE}\n"}
+	got := rights(gather(t, c, precondition.Question{Payload: in(t, namespace, config), Namespace: namespace}), namespace)
+	// Whoever makes a record or a lock can't be given the right by name.
+	if want := "create configmaps in namespace HERE, which the record"; !strings.Contains(got, want) {
+		t.Errorf("want %q in\n%s", want, got)
+	}
+	if strings.Count(got, "may not create ") != 2 || strings.Count(got, "\n") != 1 {
+		t.Errorf("rights that are given by name count as missing:\n%s", got)
+	}
+	apply(t, c, strings.ReplaceAll(config["0000_10_web_a.yaml"], "HERE", namespace)) // they do suffice
+}
+
+func TestAClusterAdminIsAskedAboutOnce(t *testing.T) {
+	config, requests := counting(testbed.Sandbox(t).Config)
+	namespace := testbed.Namespace(t)
+	if got := rights(gather(t, connect(t, config), precondition.Question{Payload: in(t, namespace, everything)}), namespace); got != "" {
+		t.Error(got)
+	}
+	if diff := cmp.Diff(map[string]int{"selfsubjectaccessreviews": 1}, requests); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The cluster-version operator's way awaits less, and so needs fewer rights.
+func TestRightsToAwait(t *testing.T) {
+	namespace := testbed.Namespace(t)
+	c := connect(t, account(t, namespace, rule("", "configmaps", "get", "create", "update", "patch"), rule("coordination.k8s.io", "leases", "get", "create", "update"), rule("rights.example.com", "gadgets", "get", "create", "patch")))
+	gadget := map[string]string{"0000_10_web_03_gadget.yaml": everything["0000_10_web_03_gadget.yaml"], "0000_10_web_00_definition.yaml": everything["0000_10_web_00_definition.yaml"]}
+	for standard, wanted := range map[ready.Standard]bool{ready.Full: true, ready.Upstream: false} {
+		got := rights(gather(t, c, precondition.Question{Payload: in(t, namespace, gadget), Namespace: namespace, Standard: standard}), namespace)
+		if strings.Contains(got, "may not list, watch gadgets.rights.example.com in namespace HERE") != wanted {
+			t.Errorf("%s: %s", standard, got)
+		}
+	}
+}
+
+// broken answers nothing about rights.
+type broken struct{ next http.RoundTripper }
+
+func (b broken) RoundTrip(request *http.Request) (*http.Response, error) {
+	if !strings.Contains(request.URL.Path, "selfsubjectaccessreviews") {
+		return b.next.RoundTrip(request)
+	}
+	return &http.Response{StatusCode: http.StatusBadRequest, Header: http.Header{}, Request: request, Body: io.NopCloser(bytes.NewBufferString("not today"))}, nil
+}
+
+func TestRightsThatCannotBeAskedFor(t *testing.T) {
+	config := rest.CopyConfig(testbed.Sandbox(t).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return broken{next} })
+	namespace := testbed.Namespace(t)
+	got := rights(gather(t, connect(t, config), precondition.Question{Payload: in(t, namespace, everything)}), namespace)
+	if !strings.HasPrefix(got, "Warns MissingRights: it is not known whether this account has the rights that are needed: ") || strings.Contains(got, "\n") {
+		t.Error(got)
+	}
+}
