@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -25,6 +26,7 @@ const recordPrefix = "runlevel-release-"
 
 // What is needed beside the kinds of manifests.
 var (
+	namespaces     = schema.GroupResource{Resource: "namespaces"}
 	configMaps     = schema.GroupResource{Resource: "configmaps"}
 	leases         = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	services       = schema.GroupResource{Resource: "services"}
@@ -64,8 +66,11 @@ func (n *needs) add(m *payload.Manifest, resource schema.GroupResource, namespac
 
 // needs are the rights that the update takes: on the record and the lock, on what is
 // applied and deleted, and on what is watched until it is ready.
-func (q Question) needs(places []place) []*need {
+func (q Question) needs(places []place, newNamespace bool) []*need {
 	n := &needs{at: map[string]*need{}}
+	if newNamespace {
+		n.add(nil, namespaces, "", "", "create")
+	}
 	for _, resource := range []schema.GroupResource{configMaps, leases} {
 		n.add(nil, resource, q.Namespace, recordPrefix+q.Record.Release, "get", "update")
 		n.add(nil, resource, q.Namespace, "", "create")
@@ -107,11 +112,12 @@ func (q Question) needCalled(n *needs, m *payload.Manifest) {
 
 // missing are the needs that are not granted. Whoever may do everything is asked about
 // once.
-func missing(ctx context.Context, c *cluster.Cluster, needed []*need) ([]Right, error) {
+func (q Question) missing(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
 	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
 	if all, err := may(ctx, c, everything); all || err != nil {
 		return nil, err
 	}
+	needed := q.needs(places, q.hasNoNamespace(ctx, c))
 	lacking := make([]*Right, len(needed))
 	group, inGroup := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -131,6 +137,15 @@ func missing(ctx context.Context, c *cluster.Cluster, needed []*need) ([]Right, 
 		}
 	}
 	return found, nil
+}
+
+// hasNoNamespace says whether the namespace of the record is surely not there yet.
+func (q Question) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool {
+	if q.Record.Newest() != nil {
+		return false
+	}
+	_, err := c.Client.CoreV1().Namespaces().Get(ctx, q.Namespace, metav1.GetOptions{})
+	return apierrors.IsNotFound(err)
 }
 
 // lacking is what is not granted of a need; nil if all is. A role that knows names grants

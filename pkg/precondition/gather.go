@@ -48,7 +48,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error)
 	f.Unserved = unserved(places)
 	f.Deletes = observe(ctx, c, q.Record.Tombstones)
 	f.Claims = q.claims(ctx, c, places)
-	f.Missing, f.RightsErr = missing(ctx, c, q.needs(places))
+	f.Missing, f.RightsErr = q.missing(ctx, c, places)
 	if len(f.Missing) > 0 {
 		f.User = whoAmI(ctx, c)
 	}

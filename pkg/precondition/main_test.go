@@ -110,7 +110,33 @@ func account(t *testing.T, namespace string, may ...rbacv1.PolicyRule) *rest.Con
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "ci", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	return tokenOf(t, namespace, may)
+}
+
+// accountOfCluster is an account with rights in the whole cluster.
+func accountOfCluster(t *testing.T, namespace string, may ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	client := testbed.Client(t)
+	if _, err := client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "ci"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Rules: may}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "ci", Namespace: namespace}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return tokenOf(t, namespace, may)
+}
+
+// tokenOf is the configuration of the account of a namespace, when it has its rights.
+func tokenOf(t *testing.T, namespace string, may []rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	token, err := testbed.Client(t).CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "ci", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

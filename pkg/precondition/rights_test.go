@@ -115,6 +115,25 @@ func TestRolesInOneNamespaceGiveNoRightsInAnother(t *testing.T) {
 	}
 }
 
+// Where there is no namespace for the record, the first apply makes it.
+func TestTheRecordsNamespaceMayHaveToBeMade(t *testing.T) {
+	namespace := testbed.Namespace(t)
+	sees := rule("", "namespaces", "get")
+	sees.ResourceNames = []string{"nowhere-yet", namespace}
+	c := connect(t, accountOfCluster(t, namespace, sees))
+	const want = "may not create namespaces, which the record of release web needs; lifted by whoever may grant it, with a ClusterRole"
+	for where, isMissing := range map[string]bool{namespace: false, "nowhere-yet": true} {
+		f := gather(t, c, precondition.Question{Payload: release(t, "4.6.0", nil), Namespace: where})
+		if got := rights(f, namespace); strings.Contains(got, want) != isMissing {
+			t.Errorf("%s: %s", where, got)
+		}
+	}
+	f := gather(t, c, precondition.Question{Payload: release(t, "4.6.0", nil), Record: history("4.5.3"), Namespace: "nowhere-yet"})
+	if got := rights(f, namespace); strings.Contains(got, want) {
+		t.Errorf("of a release that has a record: %s", got)
+	}
+}
+
 // A role may give rights on objects by their names: the record's, too.
 func TestRightsByName(t *testing.T) {
 	namespace := testbed.Namespace(t)
