@@ -1,0 +1,75 @@
+package precondition_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// examples are clusters and releases that have all findings of the documentation.
+func examples(t *testing.T) []*precondition.Facts {
+	const cron = "apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: NAME, namespace: web}\n"
+	minor := &precondition.Facts{
+		Payload: release(t, "4.6.0", map[string]string{
+			"0000_10_web_a.yaml": configMap("a", ""), "0000_10_web_b.yaml": strings.ReplaceAll(cron, "NAME", "b"),
+			"0000_10_web_c.yaml": strings.ReplaceAll(cron, "NAME", "c"), "0000_10_web_gone.yaml": configMap("gone", gone),
+		}),
+		Record: history("4.5.3"), User: "system:serviceaccount:web:ci",
+		Held: &record.Held{Holder: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now},
+		Deletes: []precondition.Delete{asked(tombstone.Observation{
+			State: tombstone.Terminating, UID: "1", Asked: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"},
+		})},
+	}
+	manifests := minor.Payload.Manifests
+	minor.Record.History[0].Tombstones = []record.Object{manifests[3].ID()}
+	minor.Claims = []precondition.Claim{{Manifest: manifests[0], Release: "db"}}
+	minor.Unserved = []precondition.Unserved{{Manifest: manifests[1], Has: "v1"}, {Manifest: manifests[2], Has: "v1"}}
+	for _, verb := range []string{"get", "create", "patch"} {
+		minor.Missing = append(minor.Missing, precondition.Right{Verb: verb, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "web", Manifests: manifests[:1]})
+	}
+	return []*precondition.Facts{
+		minor,
+		{Payload: release(t, "4.6.1", nil), Record: history("4.7.2")},
+		{Payload: release(t, "4.7.0", nil), Record: history("4.5.3")},
+	}
+}
+
+// TestTheDocumentation compares its examples with what is found today.
+func TestTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../docs/gate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []precondition.Finding
+	for _, f := range examples(t) {
+		f.Now = now
+		found = append(found, precondition.Evaluate(f)...)
+	}
+	for _, finding := range found {
+		if !strings.Contains(string(page), "```\n"+finding.String()+"\n```") {
+			t.Errorf("docs/gate.md does not have this example:\n%s", finding)
+		}
+	}
+	place := 0
+	for _, check := range precondition.Checks() {
+		at := strings.Index(string(page), "| `"+check.Name+"` | "+check.Short+" |\n")
+		if at < place {
+			t.Errorf("the table of docs/gate.md does not have %s in its place, with %q", check.Name, check.Short)
+		}
+		place = max(at, place)
+		if !strings.Contains(string(page), "\n### "+check.Name+"\n") {
+			t.Errorf("docs/gate.md says nothing of %s", check.Name)
+		}
+	}
+	if names := precondition.Names(found); len(names) != len(precondition.Checks()) {
+		t.Errorf("only %v have an example", slices.Sorted(slices.Values(names)))
+	}
+}
