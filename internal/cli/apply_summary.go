@@ -17,7 +17,7 @@ import (
 func summarize(o *rollout.Outcome, now time.Time) applySummary {
 	s := applySummary{
 		Time: now.UTC(), Type: "summary", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
-		Done: o.Err == nil, Deletes: pendingDeletes(o.Deletes, now), Gate: o.Findings, Seconds: o.Took.Seconds(),
+		Done: o.Err == nil, Deletes: pendingDeletes(o.Deletes, now), Gate: o.Findings, Notes: o.Notes, Seconds: o.Took.Seconds(),
 	}
 	if o.Err != nil {
 		s.Error, s.Reason = o.Err.Error(), reasonOf(o.Err)
@@ -90,6 +90,7 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(one orphan) string {
 		return one.Object.String() + "\n      " + strings.ReplaceAll(strings.TrimRight(one.Tombstone, "\n"), "\n", "\n      ")
 	})
+	section(out, "not known", s.Notes, func(note string) string { return note })
 	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) string {
 		return fmt.Sprintf("%s (%s)", printable.Line(one.Text), printable.Line(listed(one.Files)))
 	})

@@ -144,6 +144,7 @@ type applySummary struct {
 	Orphans  []orphan               `json:"orphans,omitempty"`
 	Warnings []apply.Warning        `json:"warnings,omitempty"`
 	Gate     []precondition.Finding `json:"gate,omitempty"`
+	Notes    []string               `json:"notes,omitempty"` // on what could not be found out
 	Seconds  float64                `json:"seconds"`
 	Reason   string                 `json:"reason,omitempty"`
 	Error    string                 `json:"error,omitempty"`

@@ -31,6 +31,9 @@ func (r *run) bury(m *payload.Manifest) (Change, error) {
 	if seen.State == tombstone.Reappeared || asked.IsBack {
 		r.announce(id, seen.UID, tombstone.BackAgain, "it was deleted, and is there again, made by "+seen.MadeBy)
 	}
+	if err := r.refuseOthers(id); err != nil {
+		return Change{}, err
+	}
 	// Whatever happens now, the record knows what was asked for.
 	if err := r.ask(m, seen.UID); err != nil {
 		return Change{}, err
@@ -44,6 +47,19 @@ func (r *run) bury(m *payload.Manifest) (Change, error) {
 		return r.isGone(id, seen.UID)
 	}
 	return Change{Action: Pending, UID: seen.UID, Message: after.Describe(r.cluster.Now())}, nil
+}
+
+// refuseOthers refuses to delete what another release has.
+func (r *run) refuseOthers(id kinds.ID) error {
+	resource, err := r.cluster.FindKind(r.requests, id.GroupKind())
+	if err != nil {
+		return err
+	}
+	head, isThere, err := r.head(resource, id)
+	if owner, isOthers := othersOwn(head, r.options.Release); err == nil && isThere && isOthers {
+		return refusal{ResourceConflict, "it is of release " + owner + ": only that one may delete it"}
+	}
+	return err
 }
 
 // isGone notes that a delete is done.

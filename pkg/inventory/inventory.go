@@ -8,18 +8,20 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
@@ -60,7 +62,8 @@ type Inventory struct {
 }
 
 // Take asks for the objects of some kinds. Kinds that the cluster does not have have none;
-// those that may not be listed are in Unlisted.
+// for those that can't be listed, because that is forbidden or their API does not answer,
+// Unlisted says why.
 func Take(ctx context.Context, c *cluster.Cluster, of []schema.GroupKind) (*Inventory, error) {
 	found := &Inventory{heads: map[kinds.ID]Head{}, unlisted: map[schema.GroupKind]error{}}
 	var mu sync.Mutex
@@ -73,10 +76,12 @@ func Take(ctx context.Context, c *cluster.Cluster, of []schema.GroupKind) (*Inve
 			defer mu.Unlock()
 			switch {
 			case errors.Is(err, cluster.ErrNotServed):
-			case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
-				found.unlisted[kind] = err
-			case err != nil:
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case utilnet.IsConnectionRefused(err):
 				return err
+			case err != nil:
+				found.unlisted[kind] = err
 			}
 			for _, head := range heads {
 				found.heads[head.ID] = head
@@ -144,6 +149,11 @@ func (i *Inventory) Find(id kinds.ID) (Head, bool) {
 
 // Unlisted says why the objects of a kind are not known; nil if they are.
 func (i *Inventory) Unlisted(kind schema.GroupKind) error { return i.unlisted[kind] }
+
+// AllUnlisted are the kinds whose objects are not known, in order.
+func (i *Inventory) AllUnlisted() []schema.GroupKind {
+	return slices.SortedFunc(maps.Keys(i.unlisted), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) })
+}
 
 // Of are the objects of a release, in the order of their names.
 func (i *Inventory) Of(release string) []Head {

@@ -11,6 +11,7 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,6 +24,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
@@ -51,6 +54,7 @@ type Outcome struct {
 	Report   *apply.Report          // nil if nothing was begun
 	Deletes  []precondition.Delete  // that are pending at the end
 	Orphans  []Orphan
+	Notes    []string // on what could not be found out
 	Took     time.Duration
 	Err      error // why it is not all done
 }
@@ -124,6 +128,9 @@ func (r *rollout) run(ctx context.Context) error {
 // holds the lock, if we don't.
 func (r *rollout) look(ctx context.Context, store *record.Store) error {
 	known, _, err := r.store.Load(ctx)
+	if store != nil && reason.Of(err) == record.ReasonDenied {
+		known, err = &record.Record{Release: r.payload.Name}, nil // the gate will say which right is missing
+	}
 	if err != nil {
 		return err
 	}
@@ -142,6 +149,9 @@ func (r *rollout) look(ctx context.Context, store *record.Store) error {
 		return err
 	}
 	r.outcome.Findings, r.outcome.Deletes = precondition.Evaluate(facts), facts.Deletes
+	for _, kind := range r.before.AllUnlisted() {
+		r.outcome.Notes = append(r.outcome.Notes, fmt.Sprintf("objects of kind %s can't be listed, so none of them is known to be an orphan: %s", kind, printable.Line(r.before.Unlisted(kind).Error())))
+	}
 	return nil
 }
 
