@@ -80,7 +80,7 @@ func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.U
 	if err != nil {
 		return Applied{}, err
 	}
-	return observe(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
+	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		options := metav1.PatchOptions{FieldManager: FieldManager, Force: new(true)}
 		return c.In(in, object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, body, options)
 	})
@@ -88,7 +88,7 @@ func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.U
 
 // Create makes an object that must not be there yet.
 func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.Unstructured) (Applied, error) {
-	return observe(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
+	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return c.In(in, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager})
 	})
 }
@@ -96,10 +96,13 @@ func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.
 // Delete asks for the end of the object with this UID, and of no other with its name.
 // What it owns goes after it.
 func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
-	return c.In(in, namespace).Delete(ctx, name, metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: &uid},
-		PropagationPolicy: new(metav1.DeletePropagationBackground),
+	_, _, err := observe(ctx, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, c.In(in, namespace).Delete(ctx, name, metav1.DeleteOptions{
+			Preconditions:     &metav1.Preconditions{UID: &uid},
+			PropagationPolicy: new(metav1.DeletePropagationBackground),
+		})
 	})
+	return err
 }
 
 // Head reads an object without its body.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -289,5 +290,34 @@ func eventually(t *testing.T, wrong func(context.Context) error) {
 	})
 	if last != nil {
 		t.Fatal(last)
+	}
+}
+
+// A caller that is to wait must know of it, and be free to do something else meanwhile.
+func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.Header().Set("Retry-After", "3600")
+		http.Error(w, "too many requests", http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	c, err := cluster.Connect(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := cluster.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap", Namespaced: true}
+	config := configMap("default", "config", nil)
+	_, applyError := c.Apply(t.Context(), in, config)
+	_, createError := c.Create(t.Context(), in, config)
+	for call, err := range map[string]error{
+		"apply": applyError, "create": createError, "delete": c.Delete(t.Context(), in, "default", "config", "uid"),
+	} {
+		if seconds, told := apierrors.SuggestsClientDelay(err); !told || seconds != 3600 || !apierrors.IsTooManyRequests(err) {
+			t.Errorf("%s says %v, to wait %d s: %t", call, err, seconds, told)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("three calls were %d requests", asked)
 	}
 }

@@ -2,10 +2,14 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -29,8 +33,8 @@ func (c *clock) set(header string) {
 	}
 }
 
-// An observer reads off answers what the clients don't pass on: the server's time, and
-// whether an object was made or was there already.
+// An observer reads off answers what the clients don't pass on: the server's time,
+// whether an object was made or was there already, and how long it wants to be left alone.
 type observer struct {
 	next  http.RoundTripper
 	clock *clock
@@ -44,22 +48,45 @@ func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 	o.clock.set(response.Header.Get("Date"))
 	if seen, ok := request.Context().Value(observationKey{}).(*observation); ok {
 		seen.status = response.StatusCode
+		if seconds, err := strconv.Atoi(response.Header.Get(retryAfter)); err == nil {
+			seen.retryAfter = seconds
+			response.Header.Del(retryAfter)
+		}
 	}
 	return response, nil
 }
 
+// retryAfter is the header for which client-go would send a request again by itself, up
+// to ten times: nobody would hear of it, or could end it without cutting a request off.
+// So it does not get to see it, and the failure tells the caller.
+const retryAfter = "Retry-After"
+
 // An observation is what one call has told beside its result.
 type observation struct {
-	status   int
-	warnings []string
+	status     int
+	warnings   []string
+	retryAfter int // seconds
 }
 
 type observationKey struct{}
 
-// observe makes a call and notes what it tells beside its result.
-func observe(ctx context.Context, call func(context.Context) (*unstructured.Unstructured, error)) (Applied, error) {
+// observe makes a call, once, and notes what it tells beside its result.
+func observe[T any](ctx context.Context, call func(context.Context) (T, error)) (T, *observation, error) {
 	seen := &observation{}
-	object, err := call(context.WithValue(ctx, observationKey{}, seen))
+	result, err := call(context.WithValue(ctx, observationKey{}, seen))
+	var refused *apierrors.StatusError
+	if seen.retryAfter > 0 && errors.As(err, &refused) {
+		if refused.ErrStatus.Details == nil {
+			refused.ErrStatus.Details = &metav1.StatusDetails{}
+		}
+		refused.ErrStatus.Details.RetryAfterSeconds = int32(seen.retryAfter)
+	}
+	return result, seen, err
+}
+
+// write makes a call that writes an object.
+func write(ctx context.Context, call func(context.Context) (*unstructured.Unstructured, error)) (Applied, error) {
+	object, seen, err := observe(ctx, call)
 	return Applied{Object: object, Created: seen.status == http.StatusCreated, Warnings: seen.warnings}, err
 }
 
