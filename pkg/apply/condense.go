@@ -6,69 +6,93 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/reason"
 )
 
 // severity orders effects: the gravest is that of all.
 var severity = []reason.Effect{reason.Report, reason.None, reason.FailAfterInterval, "", reason.Fail}
 
+// operatorReasons begin the reasons of operators that fail.
+const operatorReasons = "ClusterOperator"
+
+// plurals say of several operators what is wrong with all of them.
+var plurals = map[string]string{
+	ready.ReasonNoVersions:   "do not declare which versions they are to report",
+	ready.ReasonNotAvailable: "are not available",
+	ready.ReasonDegraded:     "are degraded",
+	ready.ReasonUpdating:     "are updating versions",
+}
+
 // condense makes one error of several, as the cluster-version operator does: operators
 // with the same trouble are one, and what is still more than one is MultipleErrors. It
-// says everything that each of them said.
+// says everything that each of them said. What was cut off has no trouble of its own.
 func condense(failures []error) error {
 	var others []error
 	operators := map[string][]*Failure{}
 	for _, failure := range failures {
 		var one *Failure
-		if errors.As(failure, &one) && strings.HasPrefix(one.Reason, "ClusterOperator") {
+		switch {
+		case errors.As(failure, new(cutOff)):
+		case errors.As(failure, &one) && strings.HasPrefix(one.Reason, operatorReasons):
 			operators[one.Reason] = append(operators[one.Reason], one)
-		} else {
+		default:
 			others = append(others, failure)
 		}
 	}
 	for _, alike := range operators {
 		others = append(others, together(alike))
 	}
-	if len(others) == 1 {
-		return others[0]
-	}
 	slices.SortFunc(others, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	others = slices.CompactFunc(others, func(a, b error) bool { return a.Error() == b.Error() })
-	gravest := reason.Report
+	switch len(others) {
+	case 0:
+		return nil
+	case 1:
+		return others[0]
+	}
 	lines := []string{"multiple errors are preventing progress:"}
 	for _, other := range others {
 		lines = append(lines, "* "+other.Error())
-		if effect := effectOf(other); slices.Index(severity, effect) > slices.Index(severity, gravest) {
-			gravest = effect
-		}
 	}
-	return &reason.Error{Reason: MultipleErrors, Effect: gravest, Message: strings.Join(lines, "\n")}
+	return &reason.Error{Reason: MultipleErrors, Effect: gravest(others), Message: strings.Join(lines, "\n")}
 }
 
 // together is one error for operators that fail for the same reason.
 func together(alike []*Failure) error {
+	slices.SortFunc(alike, func(a, b *Failure) int { return cmp.Compare(a.ID.Name, b.ID.Name) })
+	alike = slices.CompactFunc(alike, func(a, b *Failure) bool { return a.Error() == b.Error() })
 	if len(alike) == 1 {
 		return alike[0]
 	}
-	slices.SortFunc(alike, func(a, b *Failure) int { return cmp.Compare(a.ID.Name, b.ID.Name) })
-	var messages []string
-	gravest := reason.Report
+	var names, messages []string
+	var failures []error
 	for _, one := range alike {
-		messages = append(messages, oneLine(one.Err))
-		if slices.Index(severity, one.Effect) > slices.Index(severity, gravest) {
-			gravest = one.Effect
-		}
+		names, messages, failures = append(names, one.ID.Name), append(messages, one.Error()), append(failures, one)
 	}
-	plural := strings.Replace(alike[0].Reason, "ClusterOperator", "ClusterOperators", 1)
-	return &reason.Error{Reason: plural, Effect: gravest, Message: printable.Count(len(alike), "operator") + ": " + strings.Join(messages, "; ")}
+	return &reason.Error{
+		Reason: strings.Replace(alike[0].Reason, operatorReasons, operatorReasons+"s", 1), Effect: gravest(failures),
+		Message: "cluster operators " + strings.Join(slices.Compact(names), ", ") + " " + cmp.Or(plurals[alike[0].Reason], "fail") + ": " + strings.Join(messages, "; "),
+	}
 }
 
-// effectOf is what a failure does to an update.
-func effectOf(err error) reason.Effect {
-	var one *Failure
-	if errors.As(err, &one) {
-		return one.Effect
+// gravest is the effect that some failures have together.
+func gravest(failures []error) reason.Effect {
+	return slices.MaxFunc(append(effectsOf(failures), reason.Report), func(a, b reason.Effect) int {
+		return cmp.Compare(slices.Index(severity, a), slices.Index(severity, b))
+	})
+}
+
+// effectsOf is what failures do to an update.
+func effectsOf(failures []error) []reason.Effect {
+	var effects []reason.Effect
+	for _, failure := range failures {
+		var one *Failure
+		if errors.As(failure, &one) {
+			effects = append(effects, one.Effect)
+		} else {
+			effects = append(effects, reason.EffectOf(failure))
+		}
 	}
-	return reason.EffectOf(err)
+	return effects
 }

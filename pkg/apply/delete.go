@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -126,26 +125,24 @@ func (r *run) delete(id kinds.ID, uid types.UID) error {
 
 // recreate deletes an object that can't be changed and makes it anew, if its manifest
 // allows it. Else it says which fields it is about, and what to do.
-func (r *run) recreate(resource cluster.Resource, m *payload.Manifest, err error) (Change, error) {
-	fixed := immutableFields(err)
-	if len(fixed) == 0 {
-		return Change{}, err
-	}
+func (r *run) recreate(resource cluster.Resource, m *payload.Manifest, fixed []string) (Change, error) {
 	switch {
 	case m.Object().GetAnnotations()[RecreateAnnotation] != "true":
-		return Change{}, refusal{ResourceInvalid, cannotChange(fixed) + ": keep the fields as they were, give the object another name and this one a tombstone, or allow to delete it and make it anew with the annotation " + RecreateAnnotation + `: "true"`}
+		return Change{}, refusal{ResourceInvalid, cannotChange(fixed) + ": " + wayOut(resource.GroupKind())}
 	case isPrecious(resource.GroupKind()):
 		return Change{}, refusal{ResourceInvalid, cannotChange(fixed) + ", and to make a " + resource.Kind + " anew would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
 	}
 	live, err := r.cluster.Head(r.requests, resource, m.ID().Namespace, m.ID().Name)
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return Change{}, err
 	}
-	if err := r.delete(m.ID(), live.UID); err != nil {
-		return Change{}, err
-	}
-	if err := r.awaitGone(m.ID(), live.UID); err != nil {
-		return Change{}, err
+	if err == nil {
+		if err := r.delete(m.ID(), live.UID); err != nil {
+			return Change{}, err
+		}
+		if seen := tombstone.Observe(r.requests, r.cluster, buried(m.ID()), live.UID); seen.State != tombstone.Absent && seen.State != tombstone.Reappeared {
+			return Change{}, r.leaving(m, live.UID)
+		}
 	}
 	applied, err := r.apply(resource, m, r.labelled(m))
 	if err != nil {
@@ -155,24 +152,12 @@ func (r *run) recreate(resource cluster.Resource, m *payload.Manifest, err error
 	return Change{Action: Recreated, UID: applied.Object.GetUID(), Message: cannotChange(fixed)}, nil
 }
 
-// awaitGone waits until the object with a UID is gone.
-func (r *run) awaitGone(id kinds.ID, uid types.UID) error {
-	ctx, cancel := context.WithTimeout(r.requests, recreatePatience)
-	defer cancel()
-	changes := tombstone.Changes(ctx, r.cluster, []tombstone.Object{buried(id)})
-	for {
-		seen := tombstone.Observe(ctx, r.cluster, buried(id), uid)
-		if seen.State == tombstone.Absent || seen.State == tombstone.Reappeared {
-			return nil
-		}
-		if _, open := <-changes; !open {
-			return refusal{ResourceConflict, "it was deleted to be made anew, and is still there: " + seen.Describe(r.cluster.Now())}
-		}
-	}
+// leaving says of an object that is being deleted what holds it. It is waited for like
+// all that may heal: in between, others get their turn.
+func (r *run) leaving(m *payload.Manifest, uid types.UID) error {
+	seen := tombstone.Observe(r.requests, r.cluster, buried(m.ID()), uid)
+	return leaving{"it is being deleted, and can only be made anew when it is gone: " + seen.Describe(r.cluster.Now())}
 }
-
-// recreatePatience is how long a deleted object may take to go, before it is made anew.
-const recreatePatience = 2 * time.Minute
 
 func buried(id kinds.ID) tombstone.Object {
 	return tombstone.Object{Kind: id.GroupKind(), Namespace: id.Namespace, Name: id.Name}

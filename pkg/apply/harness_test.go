@@ -63,7 +63,12 @@ type applied struct {
 // run applies a payload with a record of its own.
 func run(t testing.TB, ctx context.Context, release *payload.Payload, options apply.Options) applied {
 	t.Helper()
-	c := connect(t)
+	return runOn(t, ctx, connect(t), release, options)
+}
+
+// runOn is run with a connection of its own.
+func runOn(t *testing.T, ctx context.Context, c *cluster.Cluster, release *payload.Payload, options apply.Options) applied {
+	t.Helper()
 	store := record.NewStore(c.Client, "default", release.Name)
 	known, _, err := store.Load(ctx)
 	if err != nil {
@@ -82,7 +87,13 @@ func run(t testing.TB, ctx context.Context, release *payload.Payload, options ap
 		options.Timeout = patience
 	}
 	options.Release, options.Journal = release.Name, apply.NewJournal(store, known)
-	options.Tell = func(event apply.Event) { did.events = append(did.events, event) }
+	tell := options.Tell
+	options.Tell = func(event apply.Event) {
+		did.events = append(did.events, event)
+		if tell != nil {
+			tell(event)
+		}
+	}
 	did.Report = apply.Run(ctx, c, release, before, options)
 	return did
 }

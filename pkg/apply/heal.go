@@ -5,8 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +38,20 @@ type refusal struct{ reason, message string }
 
 func (r refusal) Error() string { return r.message }
 
+// A leaving is an object that is being deleted: only when it is gone, it can be made anew.
+type leaving struct{ message string }
+
+func (l leaving) Error() string { return l.message }
+
+// A cutOff is a request that was given up in its midst, as the lock is lost for example.
+type cutOff struct{ cause error }
+
+func (c cutOff) Error() string {
+	return "it was cut off, and may be applied or not: " + c.cause.Error()
+}
+
+func (c cutOff) Unwrap() error { return c.cause }
+
 // A remedy is one row of what may heal and what can't.
 type remedy struct {
 	name   string // what it is about
@@ -60,9 +74,10 @@ const (
 var remedies = []remedy{
 	{"ours", func(err error) bool { return errors.As(err, new(refusal)) }, "", never},
 	{"kind that is not served", func(err error) bool { return errors.Is(err, cluster.ErrNotServed) }, ResourceTypeMissing, inThisRun},
+	{"object that is being deleted", func(err error) bool { return errors.As(err, new(leaving)) }, ResourceConflict, byItself},
 	{"unknown field", func(err error) bool { return len(unknownFields(err)) > 0 }, ResourceInvalid, inThisRun},
 	{"denied by a webhook", says("admission webhook", "denied the request"), ResourceForbidden, never},
-	{"denied by a policy", says("ValidatingAdmissionPolicy", "denied request"), ResourceForbidden, never},
+	{"denied by a policy", says("AdmissionPolicy", "denied request"), ResourceForbidden, never},
 	{"webhook that does not answer", says("failed calling webhook"), ClusterError, byItself},
 	{"quota", both(apierrors.IsForbidden, says("exceeded quota")), ResourceForbidden, byItself},
 	{"quota that is not computed yet", both(apierrors.IsForbidden, says("status unknown for quota")), ResourceForbidden, byItself},
@@ -72,6 +87,7 @@ var remedies = []remedy{
 	{"not logged in", apierrors.IsUnauthorized, ClusterUnauthorized, never},
 	{"too large", tooLarge, ResourceInvalid, never},
 	{"invalid", apierrors.IsInvalid, ResourceInvalid, never},
+	{"definition that is being deleted", says("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, byItself},
 	{"malformed", isBadRequest, ResourceInvalid, never},
 	{"somebody else wrote at the same time", apierrors.IsConflict, ResourceConflict, byItself},
 	{"made by somebody else at the same time", apierrors.IsAlreadyExists, ResourceNotFound, byItself},
@@ -136,13 +152,13 @@ func isBadRequest(err error) bool {
 	return apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) || says("failed to create typed patch object")(err)
 }
 
-// isConnection is for what never reached a server, or was cut off.
+// isConnection is for what never reached a server, or was cut off by others than us.
 func isConnection(err error) bool {
-	var netError net.Error
-	var urlError *url.Error
-	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) ||
-		errors.As(err, &netError) || errors.As(err, &urlError) && !errors.Is(err, context.Canceled)
+	return errors.As(err, new(net.Error)) && !isInterruption(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
 }
+
+// isInterruption is for a request that was cut off because the run has to end.
+func isInterruption(err error) bool { return errors.Is(err, context.Canceled) }
 
 // unknownField is how the API server says that a schema lacks a field.
 var unknownField = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): field not declared in schema`)
@@ -156,5 +172,6 @@ func unknownFields(err error) []string {
 	for _, found := range unknownField.FindAllStringSubmatch(err.Error(), -1) {
 		paths = append(paths, found[1])
 	}
-	return paths
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }

@@ -46,6 +46,15 @@ func cannotChange(fixed []string) string {
 	return strings.Join(fixed, ", ") + " can't be changed"
 }
 
+// wayOut is what to do about fields that can't be changed.
+func wayOut(kind schema.GroupKind) string {
+	if isPrecious(kind) {
+		return "keep the fields as they were, or give the object another name"
+	}
+	return "keep the fields as they were, give the object another name and this one a tombstone, or allow to delete it and make it anew with the annotation " +
+		RecreateAnnotation + `: "true"`
+}
+
 // isPrecious says of kinds whose objects hold others, or data, that would be lost.
 func isPrecious(kind schema.GroupKind) bool {
 	return isFoundation(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}

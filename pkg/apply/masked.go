@@ -3,27 +3,56 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"regexp"
 	"strings"
 
+	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // masked is an error without what it may quote of a Secret. Servers quote the values that
-// they refuse.
+// they refuse, and so do webhooks.
 func masked(m *payload.Manifest, err error) error {
 	said := status(err)
-	if kind := m.ID(); kind.Group != "" || kind.Kind != "Secret" || said.Code == 0 {
+	if said.Code == 0 || !holdsSecrets(m) {
 		return err
 	}
 	var parts []string
 	if said.Details != nil {
 		for _, cause := range said.Details.Causes {
-			parts = append(parts, fmt.Sprintf("%s (%s)", cause.Field, cause.Type))
+			if cause.Field != "" {
+				parts = append(parts, fmt.Sprintf("%s (%s)", cause.Field, cause.Type))
+			}
 		}
 	}
-	text := fmt.Sprintf("the server refuses it with %d %s", said.Code, said.Reason)
+	for _, found := range misfit.FindAllStringSubmatch(err.Error(), -1) {
+		parts = append(parts, fmt.Sprintf("%s (expected %s)", found[1], found[2]))
+	}
+	text := fmt.Sprintf("the server refuses it with %d", said.Code)
+	if said.Reason != "" {
+		text += " " + string(said.Reason)
+	}
+	text += " (" + remedyFor(err).name + ")"
 	if len(parts) > 0 {
 		text += ", for " + strings.Join(parts, ", ")
 	}
 	return errors.New(text + "; what it says is not shown, for it may quote the Secret")
+}
+
+// misfit is how a server says where a value is not of the type that it is to have.
+var misfit = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): expected ([a-z]+)\b`)
+
+// holdsSecrets says whether a manifest is a Secret, or has some in it.
+func holdsSecrets(m *payload.Manifest) bool {
+	object := m.Object().Object
+	return !reflect.DeepEqual(fields.Mask(object), object)
+}
+
+// maskedWarnings are a server's, without those that may quote a Secret.
+func maskedWarnings(m *payload.Manifest, warnings []string) []string {
+	if len(warnings) == 0 || !holdsSecrets(m) {
+		return warnings
+	}
+	return []string{"the server warns of a Secret; what it says is not shown, for it may quote it"}
 }

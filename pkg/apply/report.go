@@ -48,11 +48,14 @@ func (r *run) outcome(ctx context.Context, report *Report) error {
 			failures = append(failures, failureOf(w.manifest, w.failure()))
 		}
 	}
+	trouble := condense(failures)
 	switch {
-	case len(failures) > 0:
-		return condense(failures)
-	case ctx.Err() != nil && (undone > 0 || len(report.Waits) > 0):
-		return fmt.Errorf("%w: %s", whyEnded(ctx), leftOver(undone, len(report.Waits)))
+	case trouble != nil && ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", whyEnded(ctx), trouble)
+	case trouble != nil:
+		return trouble
+	case ctx.Err() != nil && (undone > 0 || len(failures) > 0 || len(report.Waits) > 0):
+		return fmt.Errorf("%w: %s", whyEnded(ctx), leftOver(undone+len(failures), len(report.Waits)))
 	default:
 		return nil
 	}

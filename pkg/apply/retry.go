@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,10 @@ func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool
 			r.done(i, change)
 			return true
 		}
-		if ctx.Err() != nil || !r.heals(i, err, began) {
+		if isInterruption(err) && ctx.Err() != nil {
+			err = cutOff{context.Cause(ctx)}
+		}
+		if ctx.Err() != nil || !r.heals(i, err) {
 			r.failed(i, err)
 			return false
 		}
@@ -60,13 +64,12 @@ func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool
 }
 
 // heals says whether a failure may go away by itself.
-func (r *run) heals(i int, err error, began time.Time) bool {
+func (r *run) heals(i int, err error) bool {
 	switch remedyFor(err).heals {
 	case byItself:
 		return true
 	case inThisRun:
-		group := r.order.steps[i].GroupVersionKind().Group
-		return r.hasWritten(group) && time.Since(began) < inThisRunFor
+		return r.hasWritten(r.order.steps[i].GroupVersionKind().Group)
 	default:
 		return false
 	}
@@ -78,13 +81,11 @@ func asked(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// hasWritten says whether this run has written the definition, or the APIService, of a
-// group.
+// hasWritten says whether this run has just written the definition, or the APIService, of
+// a group.
 func (r *run) hasWritten(group string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	written := r.written[group]
-	return written
+	written, found := r.written.Load(group)
+	return found && time.Since(written.(time.Time)) < inThisRunFor
 }
 
 // A Failure is why something could not be done.
@@ -103,7 +104,8 @@ func (f *Failure) Error() string {
 	if f.Node != "" {
 		where += ", " + f.Node
 	}
-	return fmt.Sprintf("%s (%s): %s", f.ID, printable.Line(where), oneLine(f.Err))
+	message := strings.TrimPrefix(oneLine(f.Err), f.ID.String()+": ")
+	return fmt.Sprintf("%s (%s): %s", f.ID, printable.Line(where), message)
 }
 
 func (f *Failure) Unwrap() error { return f.Err }
@@ -119,6 +121,9 @@ func failureOf(m *payload.Manifest, err error) *Failure {
 		failure.Reason = reason.Of(err)
 	default:
 		failure.Reason = remedyFor(err).reason
+	}
+	if tooLarge(err) {
+		failure.Err = fmt.Errorf("it is too large: %w", failure.Err) // for what etcd says is only for those who know it
 	}
 	return failure
 }

@@ -58,8 +58,14 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 		return Change{Action: Kept, Message: "it has finished before, and is not run again"}, nil
 	}
 	applied, err := r.apply(resource, m, object)
+	if fixed := immutableFields(err); len(fixed) > 0 {
+		return r.recreate(resource, m, fixed)
+	}
 	if err != nil {
-		return r.recreate(resource, m, err)
+		return Change{}, err
+	}
+	if applied.Object.GetDeletionTimestamp() != nil {
+		return Change{}, r.leaving(m, applied.Object.GetUID())
 	}
 	r.follow.add(m, resource, applied.Object)
 	return Change{Action: action(head, isThere, resource, applied), UID: applied.Object.GetUID()}, nil
@@ -119,7 +125,7 @@ func isCreateOnly(m *payload.Manifest) bool {
 func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *unstructured.Unstructured, isThere bool) (Change, error) {
 	if !isThere {
 		made, err := r.cluster.Create(r.requests, resource, object)
-		r.warn(m, made.Warnings)
+		r.warn(m, maskedWarnings(m, made.Warnings))
 		if err == nil {
 			r.follow.add(m, resource, made.Object)
 			return Change{Action: Created, UID: made.Object.GetUID()}, nil
@@ -129,6 +135,9 @@ func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *uns
 		}
 	}
 	live, err := r.cluster.In(resource, object.GetNamespace()).Get(r.requests, object.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && live.GetDeletionTimestamp() != nil {
+		return Change{}, r.leaving(m, live.GetUID())
+	}
 	if err != nil {
 		return Change{}, err
 	}
@@ -136,31 +145,12 @@ func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *uns
 	return Change{Action: Kept, UID: live.GetUID(), Message: "it is create-only, and was there"}, nil
 }
 
-// apply applies an object, without the fields that the cluster does not know if that is
-// allowed.
-func (r *run) apply(resource cluster.Resource, m *payload.Manifest, object *unstructured.Unstructured) (cluster.Applied, error) {
-	applied, err := r.cluster.Apply(r.requests, resource, object)
-	r.warn(m, applied.Warnings)
-	unknown := unknownFields(err)
-	if len(unknown) == 0 || r.hasWritten(resource.Group) {
-		return applied, err
-	}
-	if !r.options.DropUnknownFields {
-		return applied, refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(unknown, ", ") +
-			" of it: correct or remove it, or let such fields be left out with --unknown-fields=drop"}
-	}
-	for _, path := range unknown {
-		if !removeField(object.Object, path) {
-			return applied, err
-		}
-		r.warn(m, []string{"the cluster knows no field " + path + ": left out"})
-	}
-	return r.apply(resource, m, object)
-}
-
 // action says what an apply has done.
 func action(before inventory.Head, isThere bool, resource cluster.Resource, applied cluster.Applied) Action {
 	if applied.Created {
+		if isThere { // when the run began
+			return Recreated
+		}
 		return Created
 	}
 	after := inventory.HeadOf(resource, applied.Object)

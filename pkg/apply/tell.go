@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -54,13 +55,12 @@ func (r *run) tell(m *payload.Manifest, event Event) {
 func (r *run) done(i int, change Change) {
 	change.Manifest = r.order.steps[i].Manifest
 	kind := change.Manifest.GroupVersionKind().GroupKind()
+	if wrote := change.Action == Created || change.Action == Configured || change.Action == Recreated; wrote && bringsKinds(kind) {
+		r.written.Store(servedGroup(change.Manifest), time.Now())
+	}
 	r.mu.Lock()
 	r.changes[i] = change
 	delete(r.retries, i)
-	wrote := change.Action == Created || change.Action == Configured
-	if (kind == kinds.CustomResourceDefinition || kind == kinds.APIService) && wrote {
-		r.written[servedGroup(change.Manifest)] = true
-	}
 	r.mu.Unlock()
 	r.tell(change.Manifest, Event{Type: Applied, Action: change.Action, Message: change.Message})
 }
@@ -112,10 +112,18 @@ func (r *run) becameReady(w *watched, waited time.Duration) {
 	case kinds.APIService:
 		r.cluster.Refresh()
 	}
+	if _, isOurs := r.written.Load(servedGroup(w.manifest)); isOurs && bringsKinds(w.resource.GroupKind()) {
+		r.written.Store(servedGroup(w.manifest), time.Now())
+	}
 	if waited < tellReadyAfter {
 		return
 	}
 	r.tell(w.manifest, Event{Type: BeReady, Message: "after " + waited.Round(100*time.Millisecond).String()})
+}
+
+// bringsKinds says whether an object of a kind makes the cluster serve others.
+func bringsKinds(kind schema.GroupKind) bool {
+	return kind == kinds.CustomResourceDefinition || kind == kinds.APIService
 }
 
 // tellReadyAfter is how long something must have been waited for to be worth a line.

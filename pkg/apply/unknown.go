@@ -2,8 +2,59 @@ package apply
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
+
+// apply applies an object, without the fields that the cluster does not know if that is
+// allowed.
+func (r *run) apply(resource cluster.Resource, m *payload.Manifest, object *unstructured.Unstructured) (cluster.Applied, error) {
+	applied, err := r.cluster.Apply(r.requests, resource, object)
+	r.warn(m, maskedWarnings(m, applied.Warnings))
+	unknown := unknownFields(err)
+	if len(unknown) == 0 || r.hasWritten(resource.Group) {
+		return applied, err
+	}
+	if !r.options.DropUnknownFields {
+		return applied, refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(r.allUnknown(resource, object, unknown), ", ") +
+			" of it: correct or remove it, or let such fields be left out with --unknown-fields=drop"}
+	}
+	if !removeFields(object, unknown) {
+		return applied, err
+	}
+	for _, path := range unknown {
+		r.warn(m, []string{"the cluster knows no field " + path + ": left out"})
+	}
+	return r.apply(resource, m, object)
+}
+
+// allUnknown adds to some unknown fields those that the server names only once these are
+// gone, for it does not look below a mapping that has some.
+func (r *run) allUnknown(resource cluster.Resource, object *unstructured.Unstructured, unknown []string) []string {
+	all, rest := slices.Clone(unknown), object.DeepCopy()
+	for len(unknown) > 0 && removeFields(rest, unknown) {
+		_, err := r.cluster.Try(r.requests, resource, rest)
+		unknown = unknownFields(err)
+		all = append(all, unknown...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// removeFields takes fields out of an object. It says whether it got on with that.
+func removeFields(object *unstructured.Unstructured, paths []string) bool {
+	removed := false
+	for _, path := range paths {
+		removed = removeField(object.Object, path) || removed
+	}
+	return removed
+}
 
 // removeField takes a field out of an object, by the path with which the API server
 // names it: .spec.containers[name="web"].image. It says whether it was there.
@@ -12,6 +63,9 @@ func removeField(value any, path string) bool {
 	case map[string]any:
 		return removeKey(value, path)
 	case []any:
+		if index, rest, isIndex := cutIndex(path); isIndex {
+			return index < len(value) && removeField(value[index], rest)
+		}
 		selector, rest, isItem := cutSelector(path)
 		for _, item := range value {
 			if isItem && matches(item, selector) && removeField(item, rest) {
@@ -42,6 +96,13 @@ func removeKey(fields map[string]any, path string) bool {
 		}
 	}
 	return false
+}
+
+// cutIndex takes the [2] off the front of a path.
+func cutIndex(path string) (index int, rest string, ok bool) {
+	inner, rest, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
+	number, err := strconv.ParseUint(inner, 10, 31)
+	return int(number), rest, err == nil
 }
 
 // cutSelector takes the [name="web"] off the front of a path.

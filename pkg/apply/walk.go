@@ -29,18 +29,18 @@ type run struct {
 	cut      context.CancelFunc
 
 	telling sync.Mutex // so that one thing is told after the other
+	written sync.Map   // by group whose definition this run has written: when, or when it became ready
 
 	mu       sync.Mutex // guards what follows
 	changes  []Change   // by step
 	retries  map[int]Wait
 	warnings map[string][]string
-	written  map[string]bool // groups whose definitions this run has written
 }
 
 func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *run {
 	return &run{
 		cluster: c, before: before, options: options, slots: semaphore.NewWeighted(int64(options.Workers)),
-		retries: map[int]Wait{}, warnings: map[string][]string{}, written: map[string]bool{},
+		retries: map[int]Wait{}, warnings: map[string][]string{},
 	}
 }
 

@@ -76,12 +76,21 @@ type Applied struct {
 
 // Apply is a server-side apply of one object: what it says becomes so, whoever owned it.
 func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured) (Applied, error) {
+	return c.apply(ctx, in, object, metav1.PatchOptions{})
+}
+
+// Try says what Apply would, and changes nothing.
+func (c *Cluster) Try(ctx context.Context, in Resource, object *unstructured.Unstructured) (Applied, error) {
+	return c.apply(ctx, in, object, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+func (c *Cluster) apply(ctx context.Context, in Resource, object *unstructured.Unstructured, options metav1.PatchOptions) (Applied, error) {
 	body, err := json.Marshal(object.Object)
 	if err != nil {
 		return Applied{}, err
 	}
+	options.FieldManager, options.Force = FieldManager, new(true)
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		options := metav1.PatchOptions{FieldManager: FieldManager, Force: new(true)}
 		return c.In(in, object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, body, options)
 	})
 }
