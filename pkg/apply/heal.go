@@ -96,6 +96,7 @@ var remedies = []remedy{
 	{"server that is not up", func(err error) bool {
 		return apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
 	}, ClusterDown, byItself},
+	{"kind of a server that is not up", func(err error) bool { return errors.As(err, new(*cluster.UnknownKind)) }, ClusterDown, byItself},
 	{"connection", isConnection, ClusterDown, byItself},
 	{"server error", func(err error) bool { return status(err).Code >= http.StatusInternalServerError }, ClusterError, byItself},
 }
@@ -147,9 +148,10 @@ func tooLarge(err error) bool {
 }
 
 // isBadRequest is for what the server can't read. An apply whose object is not as its
-// schema wants it is one, too, but comes without a reason.
+// schema wants it is one, too, but comes with 500 and without a reason.
 func isBadRequest(err error) bool {
-	return apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) || says("failed to create typed patch object")(err)
+	return apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
+		says("failed to create typed patch object")(err) || says("unable to convert unstructured object")(err)
 }
 
 // isConnection is for what never reached a server, or was cut off by others than us.

@@ -39,6 +39,12 @@ var doesNotHeal = map[string]neverRow{
 		reason: apply.ResourceInvalid,
 		want:   "ConfigMap NS/a" + where + "failed to create typed patch object (NS/a; /v1, Kind=ConfigMap): .data: expected map, got &{[red]}",
 	},
+	"wrong base64": {
+		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}, binaryData: {picture: "a?"}}`,
+		reason: apply.ResourceInvalid,
+		want: "ConfigMap NS/a" + where + "failed to convert new object (NS/a; /v1, Kind=ConfigMap) to proper version: " +
+			"unable to convert unstructured object to /v1, Kind=ConfigMap: error decoding from json: illegal base64 data at input byte 1",
+	},
 	"unknown fields": {
 		files: `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spce: {}, spec: {containers: [{name: web, image: registry.example/web, imagePolicy: Always}]}}`,
 		want: "Pod NS/web" + where + `the cluster knows no field .spce, .spec.containers[name="web"].imagePolicy of it: ` +

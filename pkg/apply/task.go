@@ -75,7 +75,7 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 // once more.
 func (r *run) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
 	resource, err := r.cluster.Find(r.requests, kind)
-	if errors.Is(err, cluster.ErrNotServed) && r.hasWritten(kind.Group) {
+	if errors.Is(err, cluster.ErrNotServed) && r.hasWritten(kind.Group) || errors.As(err, new(*cluster.UnknownKind)) {
 		r.cluster.Refresh()
 		return r.cluster.Find(r.requests, kind)
 	}

@@ -72,7 +72,7 @@ func webhook(t *testing.T, namespace string, server *httptest.Server, seconds in
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 			Name: "shop.example.com",
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL: &server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+				URL: &server.URL, CABundle: certificateOf(server),
 			},
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
@@ -171,4 +171,9 @@ func grant(t *testing.T, namespace string) func(resources ...string) {
 			})
 		}
 	}
+}
+
+// certificateOf is what a caBundle needs to trust a test server.
+func certificateOf(server *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }

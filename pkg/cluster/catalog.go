@@ -34,6 +34,19 @@ func (r Resource) GroupKind() schema.GroupKind {
 // not have a kind. Any other error of theirs means that nobody knows.
 var ErrNotServed = errors.New("the cluster does not serve it")
 
+// An UnknownKind is what Find and FindKind return when the server that should
+// know a kind does not answer.
+type UnknownKind struct {
+	Kind schema.GroupKind
+	Err  error
+}
+
+func (u *UnknownKind) Error() string {
+	return fmt.Sprintf("the cluster can't say whether it has kind %s: %s", u.Kind, u.Err)
+}
+
+func (u *UnknownKind) Unwrap() error { return u.Err }
+
 // A catalog is the kinds that are served, as they were when somebody last looked.
 type catalog struct {
 	config *rest.Config
@@ -93,7 +106,7 @@ func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version strin
 		}
 	}
 	if err := k.unknown[kind.Group]; err != nil {
-		return Resource{}, fmt.Errorf("the cluster can't say whether it has kind %s: %w", kind, err)
+		return Resource{}, &UnknownKind{kind, err}
 	}
 	if len(known) > 0 {
 		return Resource{}, fmt.Errorf("the cluster has %s in version %s, not in %s: %w", kind, known[0].Version, version, ErrNotServed)
