@@ -1,0 +1,211 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+var things = schema.GroupResource{Group: "shop.example.com", Resource: "things"}
+
+// answered is an answer with nothing but a code and a text, as client-go reads it.
+func answered(code int, text string) error {
+	return apierrors.NewGenericServerResponse(code, "patch", things, "hat", text, 0, true)
+}
+
+// remedyRows are failures that a test can't make a real server answer with at will: those
+// that it can are in never_test.go and heals_test.go.
+var remedyRows = map[string]struct {
+	err    error
+	row    string
+	reason string
+	heals  healing
+}{
+	"conflict":           {apierrors.NewConflict(things, "hat", errors.New("the object has been modified")), "somebody else wrote at the same time", ResourceConflict, byItself},
+	"race of creators":   {apierrors.NewAlreadyExists(things, "hat"), "made by somebody else at the same time", ResourceNotFound, byItself},
+	"timeout":            {apierrors.NewTimeoutError("the request did not complete within 60s", 0), "server that is not up", ClusterDown, byItself},
+	"server timeout":     {apierrors.NewServerTimeout(things, "patch", 2), "too many requests", ClusterOverloaded, byItself},
+	"429":                {apierrors.NewTooManyRequests("slow down", 7), "too many requests", ClusterOverloaded, byItself},
+	"429 in plain text":  {answered(http.StatusTooManyRequests, "Too many requests, please try again later."), "too many requests", ClusterOverloaded, byItself},
+	"500":                {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), "server error", ClusterError, byItself},
+	"500 with no reason": {answered(http.StatusInternalServerError, "oops"), "server that is not up", ClusterDown, byItself},
+	"502":                {answered(http.StatusBadGateway, "bad gateway"), "server that is not up", ClusterDown, byItself},
+	"503":                {apierrors.NewServiceUnavailable("the server is currently unable to handle the request"), "server that is not up", ClusterDown, byItself},
+	"504":                {answered(http.StatusGatewayTimeout, "gateway timeout"), "server that is not up", ClusterDown, byItself},
+	"404 of a path":      {answered(http.StatusNotFound, "404 page not found"), "not found", ResourceNotFound, inThisRun},
+	"401":                {apierrors.NewUnauthorized("Unauthorized"), "not logged in", ClusterUnauthorized, never},
+	"405":                {apierrors.NewMethodNotSupported(things, "patch"), "malformed", ResourceInvalid, never},
+	"400":                {apierrors.NewBadRequest("unexpected end of JSON"), "malformed", ResourceInvalid, never},
+	"413":                {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), "too large", ResourceInvalid, never},
+	"too large for etcd": {apierrors.NewInternalError(errors.New("etcdserver: request is too large")), "too large", ResourceInvalid, never},
+	"quota not computed": {apierrors.NewForbidden(things, "hat", errors.New("status unknown for quota: few, resources: services")), "quota that is not computed yet", ResourceForbidden, byItself},
+	"kind being deleted": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
+		Message: "create not allowed while custom resource definition is terminating"}}, "definition that is being deleted", ResourceTypeMissing, byItself},
+	"refused connection": {&url.Error{Op: "Patch", URL: "https://localhost", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, "connection", ClusterDown, byItself},
+	"connection cut":     {&url.Error{Op: "Patch", URL: "https://localhost", Err: io.ErrUnexpectedEOF}, "connection", ClusterDown, byItself},
+	"lost connection":    {errors.New("http2: client connection lost"), "connection", ClusterDown, byItself},
+	"no answer in time":  {&url.Error{Op: "Patch", URL: "https://localhost", Err: context.DeadlineExceeded}, "connection", ClusterDown, byItself},
+	"cut off by us":      {&url.Error{Op: "Patch", URL: "https://localhost", Err: context.Canceled}, "unknown", PayloadFailed, never},
+	"kind not served":    {fmt.Errorf("no kind Thing: %w", cluster.ErrNotServed), "kind that is not served", ResourceTypeMissing, inThisRun},
+	"API that is down":   {&cluster.UnknownKind{Err: errors.New("stale")}, "kind of a server that is not up", ClusterDown, byItself},
+	"old schema":         {answered(http.StatusInternalServerError, "failed to create typed patch object (NS/hat; v1, Kind=Thing): .spec.size: field not declared in schema"), "unknown field", ResourceInvalid, inThisRun},
+	"ours":               {refusal{ResourceInvalid, "it is in no namespace"}, "ours", ResourceInvalid, never},
+	"what nobody knows":  {errors.New("strange"), "unknown", PayloadFailed, never},
+}
+
+func TestRemedies(t *testing.T) {
+	release := releaseOf(t, "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}")
+	for name, row := range remedyRows {
+		t.Run(name, func(t *testing.T) {
+			found := remedyFor(row.err)
+			if found.name != row.row || found.heals != row.heals {
+				t.Errorf("it is %q and heals %s, want %q, %s", found.name, found.heals, row.row, row.heals)
+			}
+			if failure := failureOf(release.Manifests[0], row.err); failure.Reason != row.reason {
+				t.Errorf("the reason is %s, want %s", failure.Reason, row.reason)
+			}
+		})
+	}
+}
+
+// What another of the cluster's servers may not have seen yet, heals only where this run
+// has just written its definition.
+func TestWhatThisRunHasWrittenHealsForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runOf(t, "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}")
+		notFound := remedyRows["404 of a path"].err
+		if r.heals(0, notFound) {
+			t.Error("nobody has written the definition")
+		}
+		r.written.Store("shop.example.com", time.Now())
+		if !r.heals(0, notFound) || r.heals(0, remedyRows["400"].err) {
+			t.Error("the definition was just written")
+		}
+		<-time.After(inThisRunFor)
+		if r.heals(0, notFound) {
+			t.Error("the definition was written long ago")
+		}
+	})
+}
+
+// attempts runs a step that fails, and says when it was tried, counted from the first.
+func attempts(ctx context.Context, r *run, failures ...error) (at []time.Duration, isDone bool) {
+	began := time.Now()
+	isDone = r.retry(ctx, 0, func() (Change, error) {
+		at = append(at, time.Since(began))
+		if tried := len(at); tried <= len(failures) {
+			return Change{}, failures[tried-1]
+		}
+		return Change{Action: Created}, nil
+	})
+	return at, isDone
+}
+
+func TestPausesGrowUpToACap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runOf(t, thing)
+		failures := make([]error, 30)
+		for i := range failures {
+			failures[i] = remedyRows["503"].err
+		}
+		at, isDone := attempts(t.Context(), r, failures...)
+		if !isDone || len(at) != 31 {
+			t.Fatal(at, isDone)
+		}
+		least := 500 * time.Millisecond
+		for i := range at[1:] {
+			if pause := at[i+1] - at[i]; pause < least || pause > least*6/5 {
+				t.Errorf("pause %d is %s, want %s and up to a fifth more", i+1, pause, least)
+			}
+			least = min(2*least, 15*time.Second)
+		}
+	})
+}
+
+func TestServerSaysHowLongToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runOf(t, thing)
+		at, _ := attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 90), apierrors.NewTooManyRequests("slow down", 0))
+		if at[1] != 90*time.Second {
+			t.Errorf("it was tried again after %s", at[1])
+		}
+		if pause := at[2] - at[1]; pause > 2*time.Second {
+			t.Errorf("and after that, after %s", pause)
+		}
+	})
+}
+
+func TestPauseEndsWithTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r := runOf(t, thing)
+		began := time.Now()
+		at, isDone := attempts(ctx, r, apierrors.NewTooManyRequests("slow down", 3600))
+		if waited := time.Since(began); isDone || len(at) != 1 || waited != 10*time.Second {
+			t.Errorf("%d attempts, and it ended after %s", len(at), waited)
+		}
+		if change := r.changes[0]; change.Action != Failed || change.Err.Reason != ClusterOverloaded {
+			t.Errorf("it ended as %+v", change)
+		}
+	})
+}
+
+func TestNoSlotIsHeldInAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runOf(t, thing, thing) // one slot, two steps
+		go attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 3600))
+		synctest.Wait()
+		began := time.Now()
+		r.retry(t.Context(), 1, func() (Change, error) { return Change{Action: Created}, nil })
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("the other step waited for %s", waited)
+		}
+	})
+}
+
+const thing = "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}"
+
+// runOf is a run with some manifests, one slot, and no cluster behind it.
+func runOf(t *testing.T, manifests ...string) *run {
+	t.Helper()
+	c, err := cluster.Connect(unreachable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRun(c, nil, Options{Workers: 1}.withDefaults())
+	r.slots = semaphore.NewWeighted(1)
+	var steps []step
+	for _, text := range manifests {
+		steps = append(steps, step{Manifest: releaseOf(t, text).Manifests[0]})
+	}
+	r.order = &order{steps: steps, graph: &graph.Graph{}}
+	r.changes = make([]Change, len(steps))
+	return r
+}
+
+// releaseOf is a payload of one file.
+func releaseOf(t *testing.T, text string) *payload.Payload {
+	t.Helper()
+	release, _, err := payload.Load(t.Context(), folderOf(text), payload.Options{Name: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
