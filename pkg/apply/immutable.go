@@ -11,8 +11,9 @@ import (
 // howServersSayFixed are the words with which API servers refuse to change a field that
 // is set for good. There is no reason for it in what they answer.
 var howServersSayFixed = []string{
-	"field is immutable", "immutable", "may not change once set", "cannot change roleRef", "may not be changed",
-	"updates to statefulset spec for fields other than", "spec is immutable after creation", "Value is immutable", "cannot be changed", "updates to provisioner are forbidden", "updates to parameters are forbidden",
+	"immutable", "may not change once set", "cannot change roleRef", "may not be changed", "cannot be changed",
+	"updates to statefulset spec for fields other than", "pod updates may not change fields other than",
+	"updates to provisioner are forbidden", "updates to parameters are forbidden",
 }
 
 // immutableFields are those that a server refused to change; none if it refused for

@@ -30,6 +30,9 @@ import (
 // sizes are what differs from run to run in refusals of what is too large.
 var sizes = regexp.MustCompile(`\(\d+ vs\.`)
 
+// ages are how long ago something was.
+var ages = regexp.MustCompile(`for \d+s`)
+
 // errLost is why a run ends whose lock somebody else has.
 var errLost = fmt.Errorf("somebody else has the lock: %w", record.ErrLost)
 
