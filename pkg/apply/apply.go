@@ -148,6 +148,7 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, befo
 	stop := r.tellWaits(ctx)
 	r.walk(ctx)
 	r.awaitAll(ctx)
+	r.rememberJobs()
 	stop()
 	return r.report(ctx)
 }

@@ -102,6 +102,7 @@ func (r *run) notHere(m *payload.Manifest, seen tombstone.Observation) Change {
 // ask notes in the record that the end of an object is asked for.
 func (r *run) ask(m *payload.Manifest, uid types.UID) error {
 	return r.options.Journal.Note(r.requests, func(known *record.Record) {
+		known.ForgetJob(m.ID()) // should it ever come back, it runs again
 		known.Ask(record.Tombstone{Object: m.ID(), UID: uid, Version: r.options.Version, Asked: metav1.NewTime(r.cluster.Now().Truncate(time.Second))})
 	})
 }

@@ -52,10 +52,10 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 	}
 	object := r.labelled(m)
 	switch {
-	case isCreateOnly(m):
-		return r.create(resource, m, object, isThere)
 	case m.GroupVersionKind().GroupKind() == jobKind && !isThere && r.options.Journal.hasFinished(m):
 		return Change{Action: Kept, Message: "it has finished before, and is not run again"}, nil
+	case isCreateOnly(m):
+		return r.create(resource, m, object, isThere)
 	}
 	applied, err := r.apply(resource, m, object)
 	if fixed := immutableFields(err); len(fixed) > 0 {

@@ -111,6 +111,8 @@ func (r *run) becameReady(w *watched, waited time.Duration) {
 		r.cluster.Learn(w.object)
 	case kinds.APIService:
 		r.cluster.Refresh()
+	case jobKind:
+		r.hasEnded(w)
 	}
 	if _, isOurs := r.written.Load(servedGroup(w.manifest)); isOurs && bringsKinds(w.resource.GroupKind()) {
 		r.written.Store(servedGroup(w.manifest), time.Now())

@@ -28,6 +28,7 @@ type run struct {
 	requests context.Context // of requests: it outlives an interruption, so that none is cut off
 	cut      context.CancelFunc
 
+	ended   sync.Map   // by object: Jobs that have run to their end, which the record does not know of yet
 	telling sync.Mutex // so that one thing is told after the other
 	written sync.Map   // by group whose definition this run has written: when, or when it became ready
 
@@ -116,7 +117,9 @@ func (r *run) awaitNode(ctx context.Context, steps []int) graph.State {
 			waits = append(waits, i)
 		}
 	}
-	if r.await(ctx, waits) != nil {
+	err := r.await(ctx, waits)
+	r.rememberJobs()
+	if err != nil {
 		return graph.Failed
 	}
 	return graph.OK
