@@ -209,3 +209,13 @@ func releaseOf(t *testing.T, text string) *payload.Payload {
 	}
 	return release
 }
+
+// No field of a Namespace is fixed today, so no server can be made to say it.
+func TestNamespaceIsNeverMadeAnew(t *testing.T) {
+	m := releaseOf(t, `{apiVersion: v1, kind: Namespace, metadata: {name: shop, annotations: {runlevel.dev/recreate: "true"}}}`).Manifests[0]
+	_, err := runOf(t, thing).recreate(cluster.Resource{Kind: "Namespace"}, m, []string{"spec"})
+	want := "spec can't be changed, and to make a Namespace anew would lose all that is in it: runlevel.dev/recreate does not hold for it"
+	if err == nil || err.Error() != want {
+		t.Error(err)
+	}
+}
