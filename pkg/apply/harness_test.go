@@ -67,7 +67,7 @@ func run(t testing.TB, ctx context.Context, release *payload.Payload, options ap
 }
 
 // runOn is run with a connection of its own.
-func runOn(t *testing.T, ctx context.Context, c *cluster.Cluster, release *payload.Payload, options apply.Options) applied {
+func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *payload.Payload, options apply.Options) applied {
 	t.Helper()
 	store := record.NewStore(c.Client, "default", release.Name)
 	known, _, err := store.Load(ctx)
