@@ -92,6 +92,7 @@ var remedies = []remedy{
 	{"somebody else wrote at the same time", apierrors.IsConflict, ResourceConflict, byItself},
 	{"made by somebody else at the same time", apierrors.IsAlreadyExists, ResourceNotFound, byItself},
 	{"too many requests", func(err error) bool { return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) }, ClusterOverloaded, byItself},
+	{"namespace that is not there", isNoNamespace, ResourceNotFound, byItself}, // an operator may make it, which was applied before
 	{"not found", apierrors.IsNotFound, ResourceNotFound, inThisRun},
 	{"server that is not up", func(err error) bool {
 		return apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
@@ -140,6 +141,12 @@ func status(err error) metav1.Status {
 // isTerminating is for objects in a namespace that is being deleted.
 func isTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// isNoNamespace is for objects in a namespace that is not there.
+func isNoNamespace(err error) bool {
+	details := status(err).Details
+	return apierrors.IsNotFound(err) && details != nil && details.Kind == "namespaces"
 }
 
 // tooLarge is for objects that neither the API server nor etcd takes.

@@ -69,6 +69,18 @@ var heals = map[string]healRow{
 		files:   `{apiVersion: v1, kind: Namespace, metadata: {name: NS-old}}`,
 		want:    `UpdatePayloadResourceConflict: it is being deleted, and can only be made anew when it is gone: terminating for `,
 	},
+	"namespace that is not there": {
+		prepare: func(t *testing.T, namespace string) func() {
+			return func() {
+				made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-late"}}
+				if _, err := test.Client(t).CoreV1().Namespaces().Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+		files: `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS-late}}`,
+		want:  `UpdatePayloadResourceNotFound: namespaces "NS-late" not found`,
+	},
 	"service account that is not there": {
 		prepare: func(t *testing.T, namespace string) func() {
 			return func() {

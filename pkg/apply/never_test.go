@@ -51,11 +51,6 @@ var doesNotHeal = map[string]neverRow{
 			"correct or remove it, or let such fields be left out with --unknown-fields=drop",
 		reason: apply.ResourceInvalid,
 	},
-	"namespace that is not there": {
-		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS-none}}`,
-		reason: apply.ResourceNotFound,
-		want:   "ConfigMap NS-none/a" + where + `namespaces "NS-none" not found`,
-	},
 	"kind that is not there": {
 		files:  `{apiVersion: none.example.com/v1, kind: Thing, metadata: {name: a, namespace: NS}}`,
 		reason: apply.ResourceTypeMissing,
