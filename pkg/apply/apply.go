@@ -148,7 +148,6 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, befo
 	stop := r.tellWaits(ctx)
 	r.walk(ctx)
 	r.awaitAll(ctx)
-	r.rememberJobs()
 	stop()
 	return r.report(ctx)
 }

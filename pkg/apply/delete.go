@@ -149,7 +149,7 @@ func (r *run) recreate(resource cluster.Resource, m *payload.Manifest, fixed []s
 	if err != nil {
 		return Change{}, err
 	}
-	r.follow.add(m, resource, applied.Object)
+	r.follow.add(m, applied.Object)
 	return Change{Action: Recreated, UID: applied.Object.GetUID(), Message: cannotChange(fixed)}, nil
 }
 

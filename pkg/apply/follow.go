@@ -2,180 +2,304 @@ package apply
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
-	"github.com/runlevel/runlevel/pkg/reason"
 )
 
-// A follower knows how the objects of a run stand, by watching those that are not ready.
-// There is one watch for all objects of a resource, which starts with the first of them.
+// A follower knows how the objects of a run stand, by watching them until its end: what
+// was ready once may break. There is one watch for all objects of a resource, which starts
+// with the first of them.
 type follower struct {
-	ctx         context.Context
-	cluster     *cluster.Cluster
-	options     Options
-	becameReady func(w *watched, waited time.Duration)
+	ctx     context.Context
+	cluster *cluster.Cluster
+	options Options
+	told    audience
 
 	mu       sync.Mutex
-	objects  map[kinds.ID]*watched
-	streams  map[streamKey]context.CancelFunc
-	narrow   map[string]bool // resources that may only be watched namespace by namespace
+	objects  map[kinds.ID]*watched // by what they are on the cluster
+	known    map[*payload.Manifest]*watched
+	streams  map[streamKey]*stream
+	narrow   map[schema.GroupVersionResource]bool // those that may only be watched namespace by namespace
 	services map[types.NamespacedName]*service
-	groups   map[chan struct{}]bool // of those who wait
+	timers   []*time.Timer
+	news     []func() // to be called as soon as nothing is locked
 	running  sync.WaitGroup
+}
+
+// An audience is told what a follower sees.
+type audience struct {
+	// extends is told before anybody goes on that something which extends the API server
+	// is ready. It must not ask the follower anything.
+	extends  func(object *unstructured.Unstructured)
+	ready    func(m *payload.Manifest, waited time.Duration)
+	finished func(job *payload.Manifest, uid types.UID)
+	unseen   func(w watched) // that nobody can see how it stands
 }
 
 // A watched object is one whose readiness matters.
 type watched struct {
 	manifest *payload.Manifest
 	resource cluster.Resource
-	object   *unstructured.Unstructured // as it was last seen; nil when it was not
+	applied  bool                       // else it is only about to be
+	object   *unstructured.Unstructured // as it was last seen, as far as somebody needs it; nil when it was not
+	version  string                     // of the resource, when it was last seen, or was missing
 	verdict  ready.Verdict
 	since    time.Time // when it was first not ready, by this machine's clock
+	isDone   bool      // a Job that has succeeded: that it is removed then changes nothing
+	stale    string    // the failure that it had before it was applied
 	calls    []types.NamespacedName
+	stream   *stream
+	groups   []*group // who wait for it
 }
 
-func newFollower(ctx context.Context, c *cluster.Cluster, options Options, becameReady func(*watched, time.Duration)) *follower {
+func newFollower(ctx context.Context, c *cluster.Cluster, options Options, told audience) *follower {
 	return &follower{
-		ctx: ctx, cluster: c, options: options, becameReady: becameReady,
-		objects: map[kinds.ID]*watched{}, streams: map[streamKey]context.CancelFunc{}, narrow: map[string]bool{},
-		services: map[types.NamespacedName]*service{}, groups: map[chan struct{}]bool{},
+		ctx: ctx, cluster: c, options: options, told: told,
+		objects: map[kinds.ID]*watched{}, known: map[*payload.Manifest]*watched{}, streams: map[streamKey]*stream{},
+		narrow: map[schema.GroupVersionResource]bool{}, services: map[types.NamespacedName]*service{},
 	}
 }
 
 // close ends all watches.
 func (f *follower) close() {
 	f.mu.Lock()
-	for _, stop := range f.streams {
-		stop()
+	for _, s := range f.streams {
+		s.stop()
+	}
+	for _, timer := range f.timers {
+		timer.Stop()
 	}
 	f.mu.Unlock()
 	f.running.Wait()
 }
 
-// add takes in an object that was just applied.
-func (f *follower) add(m *payload.Manifest, resource cluster.Resource, object *unstructured.Unstructured) {
+// do changes something, and then tells of it.
+func (f *follower) do(change func()) {
+	f.mu.Lock()
+	change()
+	news := f.news
+	f.news = nil
+	f.mu.Unlock()
+	for _, tell := range news {
+		tell()
+	}
+}
+
+// expect takes in an object that is about to be applied. It may be ready before the
+// answer is here: whatever is seen of it until then counts.
+func (f *follower) expect(m *payload.Manifest, resource cluster.Resource) {
 	if !ready.Awaits(m.Object(), f.options.Standard) {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	w := f.objects[m.ID()]
-	if w == nil {
-		w = &watched{manifest: m, since: time.Now()}
-		f.objects[m.ID()] = w
-	}
-	w.resource, w.calls = resource, nil
-	if f.options.Standard == ready.Full {
-		w.calls = kinds.CalledServices(object)
-	}
-	for _, called := range w.calls {
-		f.callOf(called)
-	}
-	f.see(w, object)
-	if w.verdict.State != ready.Ready {
-		f.stream(w)
-	}
+	f.do(func() {
+		w := f.known[m]
+		if w == nil {
+			w = &watched{manifest: m, since: time.Now()}
+			f.known[m] = w
+		}
+		id := m.ID()
+		if !resource.Namespaced {
+			id.Namespace = "" // whatever the manifest says
+		}
+		w.resource = resource
+		f.objects[id] = w
+	})
+}
+
+// add takes in an object that was just applied, and expected before.
+func (f *follower) add(m *payload.Manifest, object *unstructured.Unstructured) {
+	f.do(func() {
+		w := f.known[m]
+		if w == nil {
+			return
+		}
+		w.applied, w.isDone, w.calls = true, false, nil
+		w.stale = stalled(object)
+		if f.options.Standard == ready.Full {
+			w.calls = kinds.CalledServices(object)
+		}
+		for _, called := range w.calls {
+			f.callOf(called)
+		}
+		f.see(w, object)
+		f.stream(w, object.GetLabels()[inventory.Label] != f.options.Release)
+		if w.stale != "" {
+			f.forgive(w)
+		}
+	})
 }
 
 // find is the object of a manifest, if its readiness matters.
 func (f *follower) find(m *payload.Manifest) *watched {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.objects[m.ID()]
+	if w := f.known[m]; w != nil && w.applied {
+		return w
+	}
+	return nil
 }
 
-// see judges an object by what it is now. What is older than what is known already is
-// left aside: a watch may begin with the past.
+// see takes in an object as it is now. What is older than what is known already is left
+// aside: watches may begin with the past, and there may be two.
 func (f *follower) see(w *watched, object *unstructured.Unstructured) {
-	if object != nil && w.object != nil && object.GetUID() == w.object.GetUID() {
-		if order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), w.object.GetResourceVersion()); err == nil && order < 0 {
-			return
-		}
+	if !isOlder(object.GetResourceVersion(), w.version) {
+		w.object, w.version = withoutFields(object), object.GetResourceVersion()
 	}
-	w.object = object
 	f.judge(w)
+	if w.verdict.State == ready.Ready && w.object != nil && w.resource.GroupKind() == kinds.CustomResourceDefinition {
+		w.object = withoutSpec(w.object)
+	}
+}
+
+// miss takes in that an object is not there.
+func (f *follower) miss(w *watched, version string) {
+	if w.object != nil && !isOlder(version, w.version) {
+		w.object, w.version = nil, version
+		f.judge(w)
+	}
+}
+
+// isOlder compares versions of a resource. Servers that don't count them tell nothing.
+func isOlder(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
 }
 
 // judge asks whether an object is ready, and tells those who wait.
 func (f *follower) judge(w *watched) {
+	if !w.applied {
+		return
+	}
 	before := w.verdict
-	around := ready.Around{Manifest: w.manifest.Object(), Serving: f.serving(w.calls), Installing: f.options.Mode == "install"}
-	w.verdict = ready.Check(w.object, f.options.Standard, around)
-	if before == w.verdict {
+	w.verdict = f.verdict(w)
+	if before.State == w.verdict.State {
 		return
 	}
 	switch {
 	case w.verdict.State == ready.Ready:
-		f.becameReady(w, time.Since(w.since))
+		f.becameReady(w)
 	case before.State == ready.Ready:
 		w.since = time.Now()
 	}
-	for group := range f.groups {
-		select {
-		case group <- struct{}{}:
-		default: // it has been told already
-		}
+	for _, g := range w.groups {
+		g.count(before.State, -1)
+		g.count(w.verdict.State, 1)
+		f.news = append(f.news, g.tell)
 	}
 }
 
-// await waits until all of some objects are ready at the same time. It gives up when one
-// of them never will be.
-func (f *follower) await(ctx context.Context, objects []*watched) error {
-	changed := make(chan struct{}, 1)
-	f.mu.Lock()
-	f.groups[changed] = true
-	f.mu.Unlock()
-	defer func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.groups, changed)
-	}()
+// verdict is what there is to say of an object.
+func (f *follower) verdict(w *watched) ready.Verdict {
+	if w.isDone {
+		return ready.Verdict{State: ready.Ready}
+	}
+	if w.object == nil {
+		return ready.Verdict{State: ready.Waiting, Message: "somebody has deleted it after it was applied"}
+	}
+	verdict := ready.Check(w.object, f.options.Standard, ready.Around{
+		Manifest: w.manifest.Object(), Serving: f.serving(w.calls), Installing: f.options.Mode == graph.Install,
+	})
+	_, isMarked := w.object.GetAnnotations()[ready.Annotation]
+	if ready.HasSucceeded(w.object) && (verdict.State == ready.Ready || !isMarked) {
+		w.isDone = true
+		job, uid := w.manifest, w.object.GetUID()
+		f.news = append(f.news, func() { f.told.finished(job, uid) })
+		return ready.Verdict{State: ready.Ready}
+	}
+	if verdict.State == ready.Failed && w.stale != "" && stalled(w.object) == w.stale {
+		verdict.State = ready.Waiting
+	}
+	return verdict
+}
+
+// becameReady tells of an object that is ready.
+func (f *follower) becameReady(w *watched) {
+	m, waited := w.manifest, time.Since(w.since)
+	f.news = append(f.news, func() { f.told.ready(m, waited) })
+	if w.object == nil {
+		return // a Job that is done
+	}
+	if kind := w.resource.GroupKind(); kind == kinds.CustomResourceDefinition || kind == kinds.APIService {
+		f.told.extends(w.object)
+	}
+}
+
+// A group is somebody who waits for some objects.
+type group struct {
+	waiting, failed int
+	changed         chan struct{}
+}
+
+func (g *group) count(state ready.State, by int) {
+	switch state {
+	case ready.Waiting:
+		g.waiting += by
+	case ready.Failed:
+		g.failed += by
+	}
+}
+
+// tell wakes who waits.
+func (g *group) tell() {
+	select {
+	case g.changed <- struct{}{}:
+	default: // it has been told already
+	}
+}
+
+// await waits until all of some objects are ready at the same time. It gives up when some
+// of them never will be, and returns those.
+func (f *follower) await(ctx context.Context, objects []*watched) ([]watched, error) {
+	g := &group{changed: make(chan struct{}, 1)}
+	f.do(func() {
+		for _, w := range objects {
+			w.groups = append(w.groups, g)
+			g.count(w.verdict.State, 1)
+		}
+	})
+	defer f.do(func() {
+		for _, w := range objects {
+			w.groups = slices.DeleteFunc(w.groups, func(other *group) bool { return other == g })
+		}
+	})
 	for {
-		if done, err := f.settled(objects); done {
-			return err
+		if failed, done := f.settled(g, objects); done {
+			return failed, nil
 		}
 		select {
-		case <-changed:
+		case <-g.changed:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// settled says whether there is nothing to wait for any more.
-func (f *follower) settled(objects []*watched) (bool, error) {
+// settled says whether there is nothing to wait for any more, and what has failed.
+func (f *follower) settled(g *group, objects []*watched) (failed []watched, done bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all := true
+	if g.failed == 0 {
+		return nil, g.waiting == 0
+	}
 	for _, w := range objects {
-		switch w.verdict.State {
-		case ready.Failed:
-			return true, w.failure()
-		case ready.Waiting:
-			all = false
+		if w.verdict.State == ready.Failed {
+			failed = append(failed, *w)
 		}
 	}
-	return all, nil
-}
-
-// failure is why an object will never be ready.
-func (w *watched) failure() error {
-	why := w.verdict.Reason
-	if why == "" {
-		why = reasonWorkloadFailed
-	}
-	return &reason.Error{Reason: why, Effect: w.verdict.Effect, Message: fmt.Sprintf("%s: %s", w.manifest.ID(), w.verdict.Message)}
+	return failed, true
 }
 
 // waiting are the objects that are not ready, in the order of the payload.
@@ -184,10 +308,19 @@ func (f *follower) waiting() []watched {
 	defer f.mu.Unlock()
 	var waiting []watched
 	for _, w := range f.objects {
-		if w.verdict.State != ready.Ready {
-			waiting = append(waiting, *w)
+		if w.applied && w.verdict.State != ready.Ready {
+			waiting = append(waiting, f.shown(w))
 		}
 	}
 	slices.SortFunc(waiting, func(a, b watched) int { return payload.InOrder(a.manifest, b.manifest) })
 	return waiting
+}
+
+// shown is an object as it is told of: what can't be seen is said instead of what was.
+func (f *follower) shown(w *watched) watched {
+	shown := *w
+	if blind := f.blindness(w); blind != "" && w.verdict.State == ready.Waiting {
+		shown.verdict.Message = blind
+	}
+	return shown
 }

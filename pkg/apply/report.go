@@ -13,12 +13,20 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// report sums up.
+// report sums up, once nothing changes any more.
 func (r *run) report(ctx context.Context) *Report {
-	report := &Report{Mode: r.options.Mode, Waits: r.waits(r.requests, true)}
+	r.follow.close()
+	r.notes.Wait()
+	report := &Report{Mode: r.options.Mode, Waits: r.waits(r.requests)}
+	for _, w := range r.follow.waiting() {
+		if w.verdict.State == ready.Failed {
+			_ = r.explain(w)
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sayWhyNotDone()
@@ -43,10 +51,8 @@ func (r *run) outcome(ctx context.Context, report *Report) error {
 			undone++
 		}
 	}
-	for _, w := range r.follow.waiting() {
-		if w.verdict.State == "failed" {
-			failures = append(failures, failureOf(w.manifest, w.failure()))
-		}
+	for _, failure := range r.unready {
+		failures = append(failures, failure)
 	}
 	trouble := condense(failures)
 	switch {
@@ -84,8 +90,8 @@ func leftOver(undone, waits int) string {
 }
 
 // servedGroup is the API group that a definition or an APIService brings.
-func servedGroup(m *payload.Manifest) string {
-	group, _, _ := unstructured.NestedString(m.Object().Object, "spec", "group")
+func servedGroup(object *unstructured.Unstructured) string {
+	group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 	return group
 }
 

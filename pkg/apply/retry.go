@@ -97,6 +97,7 @@ type Failure struct {
 	Reason string // upstream's, such as UpdatePayloadResourceInvalid
 	Effect reason.Effect
 	Err    error
+	Why    []string // what keeps its pods, and their last log lines
 }
 
 func (f *Failure) Error() string {
@@ -105,7 +106,8 @@ func (f *Failure) Error() string {
 		where += ", " + f.Node
 	}
 	message := strings.TrimPrefix(oneLine(f.Err), f.ID.String()+": ")
-	return fmt.Sprintf("%s (%s): %s", f.ID, printable.Line(where), message)
+	lines := []string{fmt.Sprintf("%s (%s): %s", f.ID, printable.Line(where), message)}
+	return strings.Join(append(lines, f.Why...), "\n  ")
 }
 
 func (f *Failure) Unwrap() error { return f.Err }

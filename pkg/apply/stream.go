@@ -3,21 +3,22 @@ package apply
 import (
 	"context"
 	"fmt"
+	"time"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 // A streamKey is what one watch is about.
@@ -27,171 +28,253 @@ type streamKey struct {
 	labels, fieldsOnly string // selectors
 }
 
+// named selects the one object of a name.
+func named(name string) string {
+	return fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+}
+
+// A stream is a watch. It is what client-go keeps objects in, and keeps none: it passes
+// on what comes.
+type stream struct {
+	follower *follower
+	key      streamKey
+	sink     sink
+	stop     context.CancelFunc
+
+	// These are guarded by the follower.
+	err    error // why nothing is seen with it
+	isTold bool  // of that
+}
+
+// A sink is told what a watch sees.
+type sink interface {
+	// seen is told of an object, or how one was when it went out of sight.
+	seen(object *unstructured.Unstructured, exists bool)
+	// listed is told all that there is, by a version of the resource.
+	listed(objects []*unstructured.Unstructured, version string)
+}
+
+// again is how fast a watch that broke is begun again: a server that was restarted is to
+// be noticed soon. Nor can client-go be made to end before such a pause does.
+func again() wait.Backoff {
+	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: time.Second}
+}
+
+// calm is how long a watch must have gone well to be begun again fast.
+const calm = 10 * time.Second
+
+// start begins a watch, unless there is one.
+func (f *follower) start(key streamKey, to sink) *stream {
+	if s := f.streams[key]; s != nil {
+		return s
+	}
+	ctx, stop := context.WithCancel(klog.NewContext(f.ctx, klog.New(nil))) // what matters of what it has to say, is told
+	s := &stream{follower: f, key: key, sink: to, stop: stop}
+	f.streams[key] = s
+	pause := again()
+	reflector := cache.NewReflectorWithOptions(f.source(key), &unstructured.Unstructured{}, s, cache.ReflectorOptions{Backoff: &pause, Logger: new(klog.New(nil))})
+	f.running.Go(func() {
+		_ = again().DelayWithReset(clock.RealClock{}, calm).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+			err := reflector.ListAndWatchWithContext(ctx)
+			if ctx.Err() == nil {
+				f.broke(s, err)
+			}
+			return false, nil
+		})
+	})
+	return s
+}
+
+// source is where a watch has its objects from.
+func (f *follower) source(key streamKey) cache.ListerWatcher {
+	objects := f.cluster.Objects.Resource(key.resource).Namespace(key.namespace)
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector, options.FieldSelector = key.labels, key.fieldsOnly
+			return objects.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector, options.FieldSelector = key.labels, key.fieldsOnly
+			return objects.Watch(ctx, options)
+		},
+	}, f.cluster.Objects)
+}
+
+// Add, Update and Delete are told of each change, Replace of all that is there.
+
+func (s *stream) Add(object any) error    { return s.pass(object, true) }
+func (s *stream) Update(object any) error { return s.pass(object, true) }
+func (s *stream) Delete(object any) error { return s.pass(object, false) }
+
+// Resync is never asked for.
+func (s *stream) Resync() error { return nil }
+
+// Replace passes on a list.
+func (s *stream) Replace(list []any, version string) error {
+	objects := make([]*unstructured.Unstructured, 0, len(list))
+	for _, item := range list {
+		if object, ok := item.(*unstructured.Unstructured); ok {
+			objects = append(objects, object)
+		}
+	}
+	s.follower.do(func() { s.err = nil })
+	s.sink.listed(objects, version)
+	return nil
+}
+
+// Transformer is for what client-go holds until a list is complete.
+func (s *stream) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) {
+		if object, ok := object.(*unstructured.Unstructured); ok {
+			object.SetManagedFields(nil)
+		}
+		return object, nil
+	}
+}
+
+func (s *stream) pass(object any, exists bool) error {
+	if object, ok := object.(*unstructured.Unstructured); ok {
+		s.sink.seen(object, exists)
+	}
+	return nil
+}
+
 // stream watches an object, together with all others of its resource and release. One
 // without our label, which was there before and is create-only, has a watch of its own.
-func (f *follower) stream(w *watched) {
+func (f *follower) stream(w *watched, alone bool) {
+	namespace := ""
+	if w.resource.Namespaced {
+		namespace = w.manifest.Object().GetNamespace()
+	}
 	key := streamKey{resource: w.resource.GroupVersionResource, labels: inventory.Label + "=" + f.options.Release}
-	if w.object != nil && w.object.GetLabels()[inventory.Label] != f.options.Release {
-		key = streamKey{resource: key.resource, namespace: w.object.GetNamespace(), fieldsOnly: fields.OneTermEqualSelector("metadata.name", w.object.GetName()).String()}
-	} else if f.narrow[w.resource.GroupVersionResource.String()] {
-		key.namespace = w.manifest.Object().GetNamespace()
+	switch {
+	case alone:
+		key.labels, key.namespace, key.fieldsOnly = "", namespace, named(w.manifest.Object().GetName())
+	case f.narrow[key.resource]:
+		key.namespace = namespace
 	}
-	kind := w.resource.GroupKind()
-	f.start(key, func(object *unstructured.Unstructured, exists bool) {
-		id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if known := f.objects[id]; known != nil && exists {
-			f.see(known, object)
-		} else if known != nil && known.object != nil && known.object.GetUID() == object.GetUID() {
-			f.see(known, nil)
+	w.stream = f.start(key, sighting{follower: f, kind: w.resource.GroupKind(), key: key})
+}
+
+// A sighting takes in what is seen of the objects of a run.
+type sighting struct {
+	follower *follower
+	kind     schema.GroupKind
+	key      streamKey
+}
+
+// find is the object of the run that is meant.
+func (s sighting) find(object *unstructured.Unstructured) *watched {
+	id := kinds.ID{Group: s.kind.Group, Kind: s.kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	w := s.follower.objects[id]
+	if w == nil || w.resource.GroupVersionResource != s.key.resource {
+		return nil
+	}
+	return w
+}
+
+// seen takes in an object. One that is out of sight may have lost its label only, so it is
+// looked at on its own from then on.
+func (s sighting) seen(object *unstructured.Unstructured, exists bool) {
+	s.follower.do(func() {
+		w := s.find(object)
+		switch {
+		case w == nil:
+		case !exists && s.key.labels == "":
+			s.follower.miss(w, object.GetResourceVersion())
+		case !exists && isOlder(object.GetResourceVersion(), w.version): // another one, before it was made anew
+		default:
+			s.follower.see(w, object)
+			if !exists && w.applied && !w.isDone {
+				s.follower.stream(w, true)
+			}
 		}
 	})
 }
 
-// start begins a watch, unless there is one. What it sees is told to see.
-func (f *follower) start(key streamKey, see func(object *unstructured.Unstructured, exists bool)) {
-	if f.streams[key] != nil {
-		return
-	}
-	ctx, stop := context.WithCancel(f.ctx)
-	f.streams[key] = stop
-	informer := dynamicinformer.NewFilteredDynamicInformer(f.cluster.Objects, key.resource, key.namespace, 0, cache.Indexers{},
-		func(options *metav1.ListOptions) {
-			options.LabelSelector, options.FieldSelector = key.labels, key.fieldsOnly
-		}).Informer()
-	tell := func(object any, exists bool) {
-		if last, isOld := object.(cache.DeletedFinalStateUnknown); isOld {
-			object = last.Obj
+func (s sighting) listed(objects []*unstructured.Unstructured, version string) {
+	s.follower.do(func() {
+		there := map[*watched]bool{}
+		for _, object := range objects {
+			if w := s.find(object); w != nil {
+				there[w] = true
+				s.follower.see(w, object)
+			}
 		}
-		if object, ok := object.(*unstructured.Unstructured); ok {
-			see(object, exists)
+		for _, w := range s.follower.objects {
+			if w.stream == nil || w.stream.key != s.key {
+				continue
+			}
+			switch {
+			case there[w] || isOlder(version, w.version):
+			case s.key.labels == "":
+				s.follower.miss(w, version)
+			case w.object != nil && !w.isDone:
+				s.follower.stream(w, true)
+			}
 		}
-	}
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{ // which only fails for one that has ended
-		AddFunc:    func(object any) { tell(object, true) },
-		UpdateFunc: func(_, object any) { tell(object, true) },
-		DeleteFunc: func(object any) { tell(object, false) },
 	})
-	_ = informer.SetTransform(withoutFields)
-	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { f.broke(key, err) })
-	f.running.Go(func() { informer.RunWithContext(ctx) })
-}
-
-// withoutFields leaves out who owns which field, which nobody reads here.
-func withoutFields(object any) (any, error) {
-	if object, ok := object.(*unstructured.Unstructured); ok {
-		object.SetManagedFields(nil)
-	}
-	return object, nil
 }
 
 // broke says what becomes of a watch that has an error. Those that heal, the watch heals
 // itself. One that is forbidden in the whole cluster may be allowed where the objects are.
-func (f *follower) broke(key streamKey, err error) {
-	if !apierrors.IsForbidden(err) {
+func (f *follower) broke(s *stream, err error) {
+	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if key.namespace == "" && key.fieldsOnly == "" {
-		f.narrow[key.resource.String()] = true
-		f.streams[key]()
+	f.do(func() {
+		isNew := !s.isTold && !apierrors.IsNotFound(err) // which one of several servers may say of a new kind, for a moment
+		s.err, s.isTold = err, s.isTold || isNew
 		for _, w := range f.objects {
-			if w.resource.GroupVersionResource == key.resource && w.resource.Namespaced && w.verdict.State != ready.Ready {
-				f.stream(w)
+			switch {
+			case w.stream != s && !f.callsThrough(w, s):
+			case w.stream == s && apierrors.IsForbidden(err) && s.key.namespace == "" && w.resource.Namespaced:
+				f.narrow[s.key.resource] = true
+				s.stop()
+				f.stream(w, false)
+			case isNew && w.applied:
+				unseen := f.shown(w)
+				f.news = append(f.news, func() { f.told.unseen(unseen) })
 			}
 		}
-		if len(f.objects) > 0 && !f.isNamespaced(key.resource) {
-			f.blind(key, err)
-		}
-		return
-	}
-	f.blind(key, err)
+	})
 }
 
-// isNamespaced says whether the objects of a resource are in namespaces.
-func (f *follower) isNamespaced(resource schema.GroupVersionResource) bool {
-	for _, w := range f.objects {
-		if w.resource.GroupVersionResource == resource {
-			return w.resource.Namespaced
-		}
+// blindness says why nobody knows how an object stands; nothing if that is known.
+func (f *follower) blindness(w *watched) string {
+	if w.stream != nil && w.stream.err != nil {
+		return cantSee("it", w.stream)
 	}
-	return false
-}
-
-// blind says of objects that they can't be watched, and so never be known to be ready.
-func (f *follower) blind(key streamKey, err error) {
-	for _, w := range f.objects {
-		if w.resource.GroupVersionResource == key.resource && w.verdict.State == ready.Waiting && (key.namespace == "" || key.namespace == w.manifest.Object().GetNamespace()) {
-			w.verdict.Message = fmt.Sprintf("it can't be watched: %s", oneLine(err))
-		}
-	}
-}
-
-// A service is one that the API server calls for some of our objects.
-type service struct {
-	slices     map[string]bool // endpoint slices by name, and whether one of their endpoints is ready
-	isExternal bool            // it leads out of the cluster: nobody knows whether something is there
-}
-
-// endpointSlices are where a Service leads to.
-var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
-
-// callOf watches where a Service leads to.
-func (f *follower) callOf(name types.NamespacedName) {
-	if f.services[name] != nil {
-		return
-	}
-	called := &service{slices: map[string]bool{}}
-	f.services[name] = called
-	rejudge := func(change func()) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		change()
-		for _, w := range f.objects {
-			if len(w.calls) > 0 {
-				f.judge(w)
+	for _, name := range w.calls {
+		for _, s := range f.services[name].streams {
+			if s.err != nil {
+				return cantSee("Service "+name.String(), s)
 			}
 		}
 	}
-	f.start(streamKey{resource: endpointSlices, namespace: name.Namespace, labels: discoveryv1.LabelServiceName + "=" + name.Name},
-		func(object *unstructured.Unstructured, exists bool) {
-			rejudge(func() { called.slices[object.GetName()] = exists && hasReadyEndpoint(object) })
-		})
-	f.start(streamKey{resource: schema.GroupVersionResource{Version: "v1", Resource: "services"}, namespace: name.Namespace, fieldsOnly: fields.OneTermEqualSelector("metadata.name", name.Name).String()},
-		func(object *unstructured.Unstructured, exists bool) {
-			kind, _, _ := unstructured.NestedString(object.Object, "spec", "type")
-			rejudge(func() { called.isExternal = exists && kind == "ExternalName" })
-		})
+	return ""
 }
 
-// hasReadyEndpoint says whether a slice leads to anything.
-func hasReadyEndpoint(slice *unstructured.Unstructured) bool {
-	var endpoints discoveryv1.EndpointSlice
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(slice.Object, &endpoints) != nil {
-		return false
+// cantSee says which right is missing, if that is why.
+func cantSee(what string, s *stream) string {
+	if !apierrors.IsForbidden(s.err) {
+		return fmt.Sprintf("nobody can say how %s stands, since it can't be watched: %s", what, oneLine(s.err))
 	}
-	for _, endpoint := range endpoints.Endpoints {
-		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
-			return true
+	where := "in the whole cluster"
+	if s.key.namespace != "" {
+		where = "in namespace " + s.key.namespace
+	}
+	return fmt.Sprintf("nobody can say how %s stands, since it may not be watched: allow this user to list and watch %s %s", what, s.key.resource.GroupResource(), where)
+}
+
+// callsThrough says whether a watch is on a Service that an object needs.
+func (f *follower) callsThrough(w *watched, s *stream) bool {
+	for _, name := range w.calls {
+		for _, other := range f.services[name].streams {
+			if other == s {
+				return true
+			}
 		}
 	}
 	return false
-}
-
-// serving says of some Services whether anything serves them.
-func (f *follower) serving(names []types.NamespacedName) map[types.NamespacedName]bool {
-	if len(names) == 0 {
-		return nil
-	}
-	serving := map[types.NamespacedName]bool{}
-	for _, name := range names {
-		called := f.services[name]
-		serving[name] = called.isExternal
-		for _, isReady := range called.slices {
-			serving[name] = serving[name] || isReady
-		}
-	}
-	return serving
 }

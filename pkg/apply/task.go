@@ -26,9 +26,7 @@ func (r *run) step(ctx context.Context, i int) bool {
 		return r.retry(ctx, i, func() (Change, error) { return r.bury(manifest) })
 	}
 	if err := r.await(ctx, r.order.needs[i]); err != nil {
-		if ctx.Err() == nil {
-			r.failed(i, err)
-		}
+		r.notDone(i, err)
 		return false
 	}
 	return r.retry(ctx, i, func() (Change, error) { return r.put(manifest) })
@@ -51,10 +49,13 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 		return Change{}, refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
 	}
 	object := r.labelled(m)
-	switch {
-	case m.GroupVersionKind().GroupKind() == jobKind && !isThere && r.options.Journal.hasFinished(m):
-		return Change{Action: Kept, Message: "it has finished before, and is not run again"}, nil
-	case isCreateOnly(m):
+	r.follow.expect(m, resource)
+	if m.GroupVersionKind().GroupKind() == jobKind && r.options.Journal.hasFinished(m) {
+		if isGone, err := r.isAbsent(resource, m.ID()); err != nil || isGone {
+			return Change{Action: Kept, Message: "it has finished before, and is not run again"}, err
+		}
+	}
+	if isCreateOnly(m) {
 		return r.create(resource, m, object, isThere)
 	}
 	applied, err := r.apply(resource, m, object)
@@ -67,7 +68,7 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 	if applied.Object.GetDeletionTimestamp() != nil {
 		return Change{}, r.leaving(m, applied.Object.GetUID())
 	}
-	r.follow.add(m, resource, applied.Object)
+	r.follow.add(m, applied.Object)
 	return Change{Action: action(head, isThere, resource, applied), UID: applied.Object.GetUID()}, nil
 }
 
@@ -96,6 +97,15 @@ func (r *run) head(resource cluster.Resource, id kinds.ID) (inventory.Head, bool
 		return inventory.Head{}, false, err
 	}
 	return inventory.HeadOf(resource, object), true, nil
+}
+
+// isAbsent asks whether an object is not there by now.
+func (r *run) isAbsent(resource cluster.Resource, id kinds.ID) (bool, error) {
+	_, err := r.cluster.Head(r.requests, resource, id.Namespace, id.Name)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
 }
 
 // othersOwn names the other release that an object is of.
@@ -127,7 +137,7 @@ func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *uns
 		made, err := r.cluster.Create(r.requests, resource, object)
 		r.warn(m, maskedWarnings(m, made.Warnings))
 		if err == nil {
-			r.follow.add(m, resource, made.Object)
+			r.follow.add(m, made.Object)
 			return Change{Action: Created, UID: made.Object.GetUID()}, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
@@ -141,7 +151,7 @@ func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *uns
 	if err != nil {
 		return Change{}, err
 	}
-	r.follow.add(m, resource, live)
+	r.follow.add(m, live)
 	return Change{Action: Kept, UID: live.GetUID(), Message: "it is create-only, and was there"}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -39,7 +40,7 @@ type Event struct {
 	Reason  string     `json:"reason,omitempty"`
 	Message string     `json:"message,omitempty"`
 	Since   *time.Time `json:"since,omitempty"` // by the server's clock
-	Why     []string   `json:"why,omitempty"`   // of a wait: what keeps its pods
+	Why     []string   `json:"why,omitempty"`   // of a wait, or a failure: what keeps its pods, and their last log lines
 }
 
 // tell tells of a manifest. Events come one after the other.
@@ -56,7 +57,7 @@ func (r *run) done(i int, change Change) {
 	change.Manifest = r.order.steps[i].Manifest
 	kind := change.Manifest.GroupVersionKind().GroupKind()
 	if wrote := change.Action == Created || change.Action == Configured || change.Action == Recreated; wrote && bringsKinds(kind) {
-		r.written.Store(servedGroup(change.Manifest), time.Now())
+		r.written.Store(servedGroup(change.Manifest.Object()), time.Now())
 	}
 	r.mu.Lock()
 	r.changes[i] = change
@@ -74,6 +75,16 @@ func (r *run) failed(i int, err error) {
 	delete(r.retries, i)
 	r.mu.Unlock()
 	r.tell(m, Event{Type: Failing, Action: Failed, Reason: failure.Reason, Message: oneLine(failure.Err)})
+}
+
+// notDone notes which object that failed a step would have needed.
+func (r *run) notDone(i int, err error) {
+	var needed *Failure
+	if errors.As(err, &needed) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.changes[i].Message = "after " + needed.ID.String()
+	}
 }
 
 // retrying notes that a step has failed, and is tried again.
@@ -104,23 +115,24 @@ func (r *run) warn(m *payload.Manifest, warnings []string) {
 	}
 }
 
-// becameReady is told by the follower, which must not be called back from here.
-func (r *run) becameReady(w *watched, waited time.Duration) {
-	switch kind := w.resource.GroupKind(); kind {
-	case kinds.CustomResourceDefinition:
-		r.cluster.Learn(w.object)
-	case kinds.APIService:
+// extended makes what an object brings known to those who look for it.
+func (r *run) extended(object *unstructured.Unstructured) {
+	if object.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition {
+		r.cluster.Learn(object)
+	} else {
 		r.cluster.Refresh()
-	case jobKind:
-		r.hasEnded(w)
 	}
-	if _, isOurs := r.written.Load(servedGroup(w.manifest)); isOurs && bringsKinds(w.resource.GroupKind()) {
-		r.written.Store(servedGroup(w.manifest), time.Now())
+	group := servedGroup(object)
+	if _, isOurs := r.written.Load(group); isOurs {
+		r.written.Store(group, time.Now())
 	}
-	if waited < tellReadyAfter {
-		return
+}
+
+// becameReady tells of what was worth waiting for.
+func (r *run) becameReady(m *payload.Manifest, waited time.Duration) {
+	if waited >= tellReadyAfter {
+		r.tell(m, Event{Type: BeReady, Message: "after " + waited.Round(100*time.Millisecond).String()})
 	}
-	r.tell(w.manifest, Event{Type: BeReady, Message: "after " + waited.Round(100*time.Millisecond).String()})
 }
 
 // bringsKinds says whether an object of a kind makes the cluster serve others.

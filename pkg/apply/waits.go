@@ -4,18 +4,13 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/printable"
-	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -37,25 +32,29 @@ type Wait struct {
 const saveWaits = 30 * time.Second
 
 // waits is all that is waited for now: steps that are tried again, and objects that are
-// not ready. With why, those that have pods say what keeps them.
-func (r *run) waits(ctx context.Context, why bool) []Wait {
-	r.mu.Lock()
+// not ready. Those that have pods say what keeps them.
+func (r *run) waits(ctx context.Context) []Wait {
 	var waits []Wait
+	objects := r.follow.waiting()
+	for _, w := range objects {
+		waits = append(waits, r.waitFor(w))
+	}
+	r.explainAll(ctx, waits, objects)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var retries []Wait
 	for _, i := range slices.Sorted(maps.Keys(r.retries)) {
-		waits = append(waits, r.retries[i])
+		retries = append(retries, r.retries[i])
 	}
-	r.mu.Unlock()
-	for _, w := range r.follow.waiting() {
-		wait := Wait{
-			ID: w.manifest.ID(), File: w.manifest.Path, Node: nodeName(w.manifest), For: w.verdict.Message,
-			Since: r.serverTime(w.since), Reason: w.verdict.Reason, Effect: w.verdict.Effect,
-		}
-		if why {
-			wait.Why = r.why(ctx, w)
-		}
-		waits = append(waits, wait)
+	return append(retries, waits...)
+}
+
+// waitFor is the wait for an object.
+func (r *run) waitFor(w watched) Wait {
+	return Wait{
+		ID: w.manifest.ID(), File: w.manifest.Path, Node: nodeName(w.manifest), For: w.verdict.Message,
+		Since: r.serverTime(w.since), Reason: w.verdict.Reason, Effect: w.verdict.Effect,
 	}
-	return waits
 }
 
 // tellWaits tells of waits from time to time, and notes them in the record, until the
@@ -68,20 +67,26 @@ func (r *run) tellWaits(ctx context.Context) (stop func()) {
 		ticker := time.NewTicker(r.options.TellWaits)
 		defer ticker.Stop()
 		var saved time.Time
-		for {
+		for ctx.Err() == nil {
 			select {
-			case <-ctx.Done():
-				return
 			case <-ticker.C:
+			case <-ctx.Done():
+				continue
 			}
-			waits := r.waits(ctx, true)
+			waits := r.waits(ctx)
+			if ctx.Err() != nil {
+				continue // not all that could be asked was
+			}
 			for _, wait := range waits {
 				r.tellWait(wait)
 			}
-			if time.Since(saved) >= saveWaits {
+			if time.Since(saved) >= saveWaits && len(waits) > 0 {
 				saved = time.Now()
 				r.noteWaits(waits)
 			}
+		}
+		if !saved.IsZero() {
+			r.noteWaits(r.waits(ctx)) // those that are left
 		}
 	}()
 	return func() {
@@ -111,70 +116,17 @@ func (r *run) noteWaits(waits []Wait) {
 	})
 }
 
-// logLines is how much of a container's log is shown.
-const logLines = 5
-
-// why asks what keeps the pods of a workload.
-func (r *run) why(ctx context.Context, w watched) []string {
-	selector := podSelector(w.object)
-	if selector == nil {
-		return nil
-	}
-	namespace := w.manifest.Object().GetNamespace()
-	core := r.cluster.Client.CoreV1()
-	pods, err := core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(selector), Limit: 100})
-	if err != nil {
-		return nil // the wait is told without it
-	}
-	var events []corev1.Event
-	about := []string{w.object.GetName()}
-	for i := range pods.Items {
-		about = append(about, pods.Items[i].Name)
-	}
-	for _, name := range about[:min(len(about), logLines)] {
-		found, err := core.Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("involvedObject.name", name).String(), Limit: 100})
-		if err == nil {
-			events = append(events, found.Items...)
+// finished notes that a Job has run to its end: it is not run again when it is removed.
+func (r *run) finished(job *payload.Manifest, uid types.UID) {
+	r.notes.Go(func() {
+		err := r.options.Journal.Note(r.requests, func(known *record.Record) {
+			known.RememberJob(record.Job{Object: job.ID(), UID: uid, Sum: sumOf(job)})
+		})
+		if err != nil {
+			r.warn(job, []string{"that it is done could not be noted, so it may run again: " + oneLine(err)})
 		}
-	}
-	var why []string
-	for _, trouble := range ready.Troubles(pods.Items, events) {
-		why = append(why, trouble.Object+": "+trouble.Message)
-		if trouble.WantsLog {
-			why = append(why, r.lastLines(ctx, namespace, trouble)...)
-		}
-	}
-	return why
+	})
 }
 
-// lastLines are the last lines that a container wrote.
-func (r *run) lastLines(ctx context.Context, namespace string, trouble ready.Trouble) []string {
-	_, pod, _ := strings.Cut(trouble.Object, "/")
-	text, err := r.cluster.Client.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{
-		Container: trouble.Container, Previous: trouble.Previous, TailLines: new(int64(logLines)), LimitBytes: new(int64(4096)),
-	}).DoRaw(ctx)
-	if err != nil {
-		return nil
-	}
-	var lines []string
-	for line := range strings.Lines(string(text)) {
-		lines = append(lines, "  | "+printable.Line(strings.TrimRight(line, "\r\n")))
-	}
-	return lines
-}
-
-// podSelector is how an object selects its pods; nil if it has none.
-func podSelector(object *unstructured.Unstructured) *metav1.LabelSelector {
-	if object == nil {
-		return nil
-	}
-	fields, found, _ := unstructured.NestedMap(object.Object, "spec", "selector")
-	if group := object.GroupVersionKind().Group; !found || group != "apps" && group != "batch" {
-		return nil
-	}
-	selector := &metav1.LabelSelector{}
-	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, selector) != nil {
-		return nil
-	}
-	return selector
-}
+// unseen tells at once that nobody can see how an object stands.
+func (r *run) unseen(w watched) { r.tellWait(r.waitFor(w)) }

@@ -28,12 +28,15 @@ type run struct {
 	requests context.Context // of requests: it outlives an interruption, so that none is cut off
 	cut      context.CancelFunc
 
-	ended   sync.Map   // by object: Jobs that have run to their end, which the record does not know of yet
-	telling sync.Mutex // so that one thing is told after the other
-	written sync.Map   // by group whose definition this run has written: when, or when it became ready
+	written sync.Map // by group whose definition this run has written: when, or when it became ready
+
+	telling    sync.Mutex     // so that one thing is told after the other
+	explaining sync.Mutex     // so that nothing is explained twice
+	notes      sync.WaitGroup // of what goes into the record meanwhile
 
 	mu       sync.Mutex // guards what follows
 	changes  []Change   // by step
+	unready  map[*payload.Manifest]*Failure
 	retries  map[int]Wait
 	warnings map[string][]string
 }
@@ -41,14 +44,16 @@ type run struct {
 func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *run {
 	return &run{
 		cluster: c, before: before, options: options, slots: semaphore.NewWeighted(int64(options.Workers)),
-		retries: map[int]Wait{}, warnings: map[string][]string{},
+		unready: map[*payload.Manifest]*Failure{}, retries: map[int]Wait{}, warnings: map[string][]string{},
 	}
 }
 
 // plan orders what is to be done.
 func (r *run) plan(ctx context.Context, manifests []*payload.Manifest) (err error) {
 	r.requests, r.cut = context.WithCancel(context.WithoutCancel(ctx))
-	r.follow = newFollower(r.requests, r.cluster, r.options, r.becameReady)
+	r.follow = newFollower(r.requests, r.cluster, r.options, audience{
+		extends: r.extended, ready: r.becameReady, finished: r.finished, unseen: r.unseen,
+	})
 	r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode, Attempt: r.options.Attempt}, r.isThere(ctx))
 	if err != nil {
 		return err
@@ -117,9 +122,7 @@ func (r *run) awaitNode(ctx context.Context, steps []int) graph.State {
 			waits = append(waits, i)
 		}
 	}
-	err := r.await(ctx, waits)
-	r.rememberJobs()
-	if err != nil {
+	if r.await(ctx, waits) != nil {
 		return graph.Failed
 	}
 	return graph.OK
@@ -148,5 +151,9 @@ func (r *run) await(ctx context.Context, steps []int) error {
 			objects = append(objects, w)
 		}
 	}
-	return r.follow.await(ctx, objects)
+	failed, err := r.follow.await(ctx, objects)
+	for _, w := range slices.Backward(failed) {
+		err = r.explain(w)
+	}
+	return err
 }

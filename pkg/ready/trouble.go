@@ -145,7 +145,7 @@ func troublesOfMakers(newest map[occasion]*corev1.Event) []finding {
 		if success := newest[made]; success != nil && timeOf(event).Before(timeOf(success)) {
 			continue // it could after that
 		}
-		message := "can't make pods: " + sentence(strings.TrimPrefix(event.Message, "Error creating: "))
+		message := "can't make pods: " + sentence(strings.TrimPrefix(strings.TrimPrefix(event.Message, "(combined from similar events): "), "Error creating: "))
 		found = append(found, finding{
 			Trouble: Trouble{Object: fmt.Sprintf("%s %s/%s", about.kind, about.namespace, about.name), Message: sentence(message)},
 			rank:    unmade, alike: about.name,

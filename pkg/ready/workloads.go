@@ -4,11 +4,16 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // These rules are about what runs pods. A workload is ready when all of its pods are of
 // the last change, and there for as long as they have to be.
+
+var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 
 func checkDeployment(o live, _ Around) Verdict {
 	missing := missingOfDeployment(o)
@@ -106,6 +111,13 @@ func checkJob(o live, _ Around) Verdict {
 		message += fmt.Sprintf(", %d failed", lost)
 	}
 	return waiting("%s", message)
+}
+
+// HasSucceeded says whether an object is a Job that has run to its end. It may be removed
+// then, and stays done.
+func HasSucceeded(object *unstructured.Unstructured) bool {
+	kind := object.GroupVersionKind().GroupKind()
+	return kind == jobKind && live(object.Object).condition("Complete").isTrue()
 }
 
 // failureOfJob is why a Job is given up. FailureTarget says so while its pods still end.

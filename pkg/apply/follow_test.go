@@ -1,0 +1,144 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/fake"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
+)
+
+var deployments = cluster.Resource{
+	GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Kind: "Deployment", Namespaced: true,
+}
+
+// fleet is a follower of some Deployments, without a cluster: what is seen, the test says.
+func fleet(t testing.TB, count int) (*follower, []*payload.Manifest, sighting) {
+	t.Helper()
+	folder := fstest.MapFS{}
+	for i := range count {
+		folder[fmt.Sprintf("0000_10_web_%05d.yaml", i)] = &fstest.MapFile{Data: fmt.Appendf(nil, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web-%d, namespace: shop}}", i)}
+	}
+	release, _, err := payload.Load(t.Context(), folder, payload.Options{Name: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{deployments.GroupVersionResource: "DeploymentList"})
+	f := newFollower(t.Context(), &cluster.Cluster{Objects: nobody}, Options{Release: "shop", Standard: ready.Full}, audience{
+		ready: func(*payload.Manifest, time.Duration) {},
+	})
+	t.Cleanup(f.close)
+	for _, m := range release.Manifests {
+		f.expect(m, deployments)
+	}
+	return f, release.Manifests, sighting{follower: f, kind: deployments.GroupKind(), key: streamKey{resource: deployments.GroupVersionResource, labels: "runlevel.dev/release=shop"}}
+}
+
+// deployment is how one is seen.
+func deployment(m *payload.Manifest, version int, available int64) *unstructured.Unstructured {
+	object := m.Object().DeepCopy()
+	object.SetLabels(map[string]string{"runlevel.dev/release": "shop"})
+	object.SetUID(types.UID(m.ID().Name))
+	object.SetGeneration(1)
+	object.SetResourceVersion(strconv.Itoa(version))
+	object.Object["status"] = map[string]any{"observedGeneration": int64(1), "replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": available}
+	return object
+}
+
+func TestWhatIsSeenOfAnObject(t *testing.T) {
+	const before, now, after = 5, 7, 9
+	for name, c := range map[string]struct {
+		see  func(f *follower, m *payload.Manifest, s sighting)
+		want ready.State
+	}{
+		"ready before the answer is here": {func(f *follower, m *payload.Manifest, s sighting) {
+			s.seen(deployment(m, after, 1), true)
+			f.add(m, deployment(m, now, 0))
+		}, ready.Ready},
+		"a list of the past": {func(f *follower, m *payload.Manifest, s sighting) {
+			f.add(m, deployment(m, now, 0))
+			s.listed([]*unstructured.Unstructured{deployment(m, before, 1)}, strconv.Itoa(before))
+		}, ready.Waiting},
+		"a list from before it was made": {func(f *follower, m *payload.Manifest, s sighting) {
+			f.add(m, deployment(m, now, 1))
+			s.listed(nil, strconv.Itoa(before))
+		}, ready.Ready},
+		"another one of its name, before": {func(f *follower, m *payload.Manifest, s sighting) {
+			f.add(m, deployment(m, now, 1))
+			old := deployment(m, before, 0)
+			old.SetUID("another")
+			s.seen(old, true)
+			s.seen(old, false)
+		}, ready.Ready},
+		"another one, as its own watch says": {func(f *follower, m *payload.Manifest, s sighting) {
+			f.add(m, deployment(m, now, 1))
+			s.key.labels = ""
+			s.seen(deployment(m, before, 0), false)
+		}, ready.Ready},
+		"gone, as its own watch says": {func(f *follower, m *payload.Manifest, s sighting) {
+			f.add(m, deployment(m, now, 1))
+			s.key.labels = ""
+			s.seen(deployment(m, after, 1), false)
+		}, ready.Waiting},
+		"gone, and an older state comes late": {func(f *follower, m *payload.Manifest, s sighting) {
+			f.add(m, deployment(m, now, 1))
+			s.key.labels = ""
+			s.seen(deployment(m, after, 1), false)
+			s.seen(deployment(m, now, 1), true)
+		}, ready.Waiting},
+		"refused, though it is there": {func(_ *follower, m *payload.Manifest, s sighting) {
+			s.seen(deployment(m, now, 1), true)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, manifests, s := fleet(t, 1)
+			c.see(f, manifests[0], s)
+			var got ready.State
+			f.do(func() { got = f.known[manifests[0]].verdict.State })
+			if got != c.want {
+				t.Errorf("it is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// BenchmarkAwait shows how the cost of waiting grows: that of an object must stay the same.
+func BenchmarkAwait(b *testing.B) {
+	for _, count := range []int{500, 2_000, 8_000} {
+		b.Run(strconv.Itoa(count), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				f, manifests, s := fleet(b, count)
+				var objects []*watched
+				for i, m := range manifests {
+					f.add(m, deployment(m, i+1, 0))
+					objects = append(objects, f.find(m))
+				}
+				b.StartTimer()
+				done := make(chan error)
+				go func() {
+					_, err := f.await(context.WithoutCancel(b.Context()), objects)
+					done <- err
+				}()
+				for i, m := range manifests {
+					s.seen(deployment(m, count+i+1, 1), true)
+				}
+				if err := <-done; err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(count), "ns/object")
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package apply_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/ready"
+)
+
+// upsideDown has a custom resource before its definition, in a namespace that comes last.
+const upsideDown = `
+-- 0000_10_web_05_gadget.yaml --
+{apiVersion: NS.example.com/v1, kind: Gadget, metadata: {name: g, namespace: NS-late}, spec: {size: 1}}
+-- 0000_10_web_10_gadgets.yaml --
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.NS.example.com}
+spec:
+  group: NS.example.com
+  names: {kind: Gadget, plural: gadgets}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+-- 0000_20_web_namespace.yaml --
+{apiVersion: v1, kind: Namespace, metadata: {name: NS-late}}
+`
+
+// sequence is what was applied, in the order of time.
+func (a applied) sequence(namespace string) string {
+	var lines []string
+	for _, event := range a.events {
+		if event.Type == apply.Applied {
+			lines = append(lines, strings.ReplaceAll(string(event.Action)+" "+event.Object.Kind+" "+event.Object.Name, namespace, "NS"))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// What others need is moved before them where the cluster does not have it. Where it
+// does, the order of the files holds.
+func TestFoundationsComeFirstUnlessTheyAreThere(t *testing.T) {
+	for _, mode := range []graph.Mode{graph.Update, graph.Install} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			did := run(t, t.Context(), load(t, namespace, namespace, upsideDown), apply.Options{Mode: mode})
+			want := []string{"created CustomResourceDefinition gadgets.NS.example.com", "created Namespace NS-late", "created Gadget g"}
+			got := strings.Split(did.sequence(namespace), "\n")
+			if mode == graph.Install {
+				slices.Sort(got[:min(2, len(got))]) // side by side
+			}
+			if diff := cmp.Diff(want, got); diff != "" || did.Err != nil {
+				t.Error(did.Err, diff)
+			}
+			bigger := load(t, namespace, namespace, strings.ReplaceAll(upsideDown, "size: 1", "size: 2"))
+			did = run(t, t.Context(), bigger, apply.Options{Mode: graph.Update})
+			again := "configured Gadget g\nunchanged CustomResourceDefinition gadgets.NS.example.com\nunchanged Namespace NS-late"
+			if diff := cmp.Diff(again, did.sequence(namespace)); diff != "" || did.Err != nil {
+				t.Error("again:", did.Err, diff)
+			}
+		})
+	}
+}
+
+// A webhook configuration before its Service can't be ready before what comes after it:
+// nothing in between waits for it.
+func TestWebhookBeforeItsServiceHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	release := load(t, namespace, namespace, "-- 0000_10_hook_hook.yaml --"+ webhookConfiguration+barrier+`
+-- 0000_90_web_service.yaml --
+{apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, spec: {selector: {app: web}, ports: [{port: 443}]}}
+-- 0000_90_web_web.yaml --`+strings.ReplaceAll(workload("Deployment", "web", "run", ""), "minReadySeconds: 300", "replicas: 1"))
+	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
+	got := did.sequence(namespace)
+	if !strings.HasPrefix(got, "created ValidatingWebhookConfiguration NS\n") || !strings.HasSuffix(got, "created Service hook\ncreated Deployment web") || did.Err != nil {
+		t.Error(did.Err, got)
+	}
+}
+
+// A Service that leads out of the cluster is taken as it is.
+func TestServiceOutsideIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	release := load(t, namespace, namespace, "-- 0000_10_web_hook.yaml --"+ webhookConfiguration+`
+-- 0000_20_web_service.yaml --
+{apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, spec: {type: ExternalName, externalName: hook.example.com}}
+`)
+	if did := run(t, t.Context(), release, apply.Options{}); did.Err != nil {
+		t.Error(did.Err)
+	}
+}
+
+// The cluster-version operator would be done with what has no pods that run.
+func TestUpstreamIsDoneEarlier(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	release := load(t, namespace, namespace, "-- 0000_10_web_web.yaml --"+workload("Deployment", "web", "hang", ""))
+	if did := run(t, t.Context(), release, apply.Options{Standard: ready.Upstream}); did.Err != nil {
+		t.Error(did.Err)
+	}
+	did := runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web", "waiting: 0 of 1 replicas are available\n"+
+		"Pod NS/web-POD: its containers are not created yet, and node node-0 does not say why")
+	if did.Err == nil {
+		t.Error("it is done")
+	}
+}

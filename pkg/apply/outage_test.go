@@ -1,0 +1,130 @@
+package apply_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+)
+
+// The API server may be killed while a run waits. What happened while it was away is
+// seen, and the run goes on.
+func TestServerIsKilledWhileARunWaits(t *testing.T) {
+	t.Parallel()
+	own, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: sandbox.NoNodes})
+	must(t, err)
+	t.Cleanup(func() { must(t, own.Stop()) })
+	c, err := cluster.Connect(own.Config)
+	must(t, err)
+	const namespace = "default"
+	release := load(t, "outage", namespace, last)
+	isKilled := false
+	audience := &spectator{hears: func(_, text string) {
+		if strings.HasPrefix(text, "waiting") && !isKilled {
+			isKilled = true
+			must(t, own.Kill(sandbox.APIServer))
+			must(t, own.Resume(t.Context(), sandbox.APIServer))
+			merge(t, c, configMaps, "default/last", `{"data":{"state":"on"}}`)
+		}
+	}}
+	did := runOn(t, t.Context(), c, release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
+	if did.Err != nil || !isKilled {
+		t.Errorf("%v; said last: %s", did.Err, audience.last)
+	}
+}
+
+// restricted is somebody who may keep a record, do what is said in a namespace, and no more.
+func restricted(t *testing.T, namespace string, rules ...rbacv1.PolicyRule) *cluster.Cluster {
+	t.Helper()
+	client, name := test.Client(t).RbacV1(), "somebody-"+namespace
+	record := []rbacv1.PolicyRule{may("", "configmaps", "create"), may("", "configmaps", "get", "update")}
+	record[1].ResourceNames = []string{"runlevel-release-" + namespace}
+	subject := []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: name}}
+	_, err := client.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: record}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = client.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		_ = client.ClusterRoleBindings().Delete(context.Background(), name, metav1.DeleteOptions{})
+		_ = client.ClusterRoles().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+	_, err = client.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = client.RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	config := rest.CopyConfig(test.Sandbox(t).Config)
+	config.Impersonate.UserName = name
+	c, err := cluster.Connect(config)
+	must(t, err)
+	return c
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func may(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+}
+
+// The rights of a namespace are enough to wait for what is in it.
+func TestWaitingTakesTheRightsOfANamespace(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	c := restricted(t, namespace, may("", "configmaps", "*"))
+	owner := connect(t)
+	release := load(t, namespace, namespace, last)
+	audience := &spectator{hears: func(_, text string) {
+		if text == "created" {
+			merge(t, owner, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
+		}
+	}}
+	did := runOn(t, t.Context(), c, release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
+	if did.Err != nil {
+		t.Errorf("%v; said last: %s", did.Err, audience.last)
+	}
+}
+
+// Who may not watch is told at once which right that takes, and goes on when it is there.
+func TestWaitingSaysWhichRightIsMissing(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	c := restricted(t, namespace, may("", "configmaps", "get", "create", "patch", "update"))
+	release := load(t, namespace, namespace, last)
+	owner := test.Client(t).RbacV1().Roles(namespace)
+	isGranted := false
+	audience := &spectator{hears: func(_, text string) {
+		if text != "waiting: nobody can say how it stands, since it may not be watched: allow this user to list and watch configmaps in namespace NS" || isGranted {
+			return
+		}
+		isGranted = true
+		role, err := owner.Get(t.Context(), "somebody-"+namespace, metav1.GetOptions{})
+		if err == nil {
+			role.Rules = []rbacv1.PolicyRule{may("", "configmaps", "*")}
+			_, err = owner.Update(t.Context(), role, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		merge(t, connect(t), configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
+	}}
+	did := runOn(t, t.Context(), c, release, apply.Options{TellWaits: time.Hour, Tell: audience.tell(namespace)})
+	if did.Err != nil || !isGranted {
+		t.Errorf("%v; said last: %s", did.Err, audience.last)
+	}
+}

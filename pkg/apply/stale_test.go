@@ -1,0 +1,175 @@
+package apply_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+)
+
+// A rollout that was given up before may go well now, and has its deadline to show it.
+func TestRolloutThatWasGivenUpGetsAnotherChance(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	text := "-- 0000_10_web_web.yaml --" + strings.ReplaceAll(workload("Deployment", "web", "hang", ""), "minReadySeconds: 300", "progressDeadlineSeconds: 2")
+	const late = "it made no progress for 2 seconds: 0 of 1 replicas are available\n" +
+		"Pod NS/web-POD: its containers are not created yet, and node node-0 does not say why"
+	release := load(t, namespace, namespace, text)
+	did := run(t, t.Context(), release, apply.Options{})
+	if did.Err == nil || !strings.HasSuffix(said(namespace, apply.Event{Message: did.Err.Error()}), strings.ReplaceAll(late, "\n", "\n  ")) {
+		t.Errorf("the first time: %v", did.Err)
+	}
+	did = runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web", "waiting: "+late)
+	if did.Err == nil {
+		t.Error("it is done")
+	}
+	runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web", "failed: "+late)
+	mended := load(t, namespace, namespace, strings.ReplaceAll(text, "pod: hang", "pod: run"))
+	if did := run(t, t.Context(), mended, apply.Options{}); did.Err != nil {
+		t.Errorf("mended: %v", did.Err)
+	}
+}
+
+// An object that is only to be made may have been there before, without our label.
+func TestWhatWasThereBeforeIsWaitedForToo(t *testing.T) {
+	t.Parallel()
+	namespace, c := test.Namespace(t), connect(t)
+	there := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "last", Annotations: map[string]string{"runlevel.dev/ready": `self.?data.state.orValue("") == "on"`}}}
+	_, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), there, metav1.CreateOptions{})
+	must(t, err)
+	release := load(t, namespace, namespace, strings.Replace(last, "annotations:", "annotations:\n    release.openshift.io/create-only: \"true\"", 1))
+	audience := &spectator{hears: func(_, text string) {
+		if text == `waiting: self.?data.state.orValue("") == "on" is not true yet` {
+			merge(t, c, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
+		}
+	}}
+	did := run(t, t.Context(), release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
+	if did.Err != nil || did.Changes[0].Action != apply.Kept {
+		t.Errorf("%v, %s", did.Err, did.actions())
+	}
+}
+
+// A namespace that is being deleted, and can't be, is said, and nothing goes into it.
+func TestNamespaceThatNeverGoesIsSaid(t *testing.T) {
+	t.Parallel()
+	namespace, c := test.Namespace(t), connect(t)
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "held", Finalizers: []string{"example.com/never"}}}
+	_, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), held, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() { // the test's own context has ended by now
+		_, _ = c.Client.CoreV1().ConfigMaps(namespace).Patch(context.Background(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	must(t, c.Client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
+	release := load(t, namespace, namespace, "-- 0000_10_web_ns.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}"+last)
+	did := runUntil(t, namespace, release, apply.Options{}, "Namespace NS", "waiting: it is being deleted, and can only be made anew when it is gone: terminating for …")
+	if !strings.HasSuffix(did.actions(), "not done ConfigMap "+namespace+"/last\n") {
+		t.Error(did.actions())
+	}
+}
+
+const operator = `
+-- 0000_00_web_crd.yaml --
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: clusteroperators.config.openshift.io, annotations: {api-approved.kubernetes.io: unapproved}}
+spec:
+  group: config.openshift.io
+  names: {kind: ClusterOperator, plural: clusteroperators}
+  scope: Cluster
+  versions:
+  - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+-- 0000_10_web_operator.yaml --
+apiVersion: config.openshift.io/v1
+kind: ClusterOperator
+metadata: {name: web}
+status: {versions: [{name: operator, version: 1.2.3}]}
+`
+
+// A ClusterOperator is judged step by step as the cluster-version operator does, and each
+// step is told.
+func TestClusterOperatorIsAwaited(t *testing.T) {
+	t.Parallel()
+	namespace, c := test.Namespace(t), connect(t)
+	operators := schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusteroperators"}
+	step := map[string]string{
+		"waiting: it is not available: it has not said so yet": `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","reason":"Ill","message":"a cold"}]}}`,
+		"waiting: it is degraded: Ill: a cold":                 `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"False"}]}}`,
+		"waiting: operator is not yet at 1.2.3":                `{"status":{"versions":[{"name":"operator","version":"1.2.2"}]}}`,
+		"waiting: operator is at 1.2.2, not yet at 1.2.3":      `{"status":{"versions":[{"name":"operator","version":"1.2.3"}]}}`,
+	}
+	audience := &spectator{}
+	audience.hears = func(about, text string) {
+		if body, found := step[text]; found && about == "ClusterOperator web" {
+			delete(step, text)
+			merge(t, c, operators, "/web", body, "status")
+		}
+	}
+	t.Cleanup(func() { // its name can't be another, and the next time it is of another release
+		definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+		must(t, c.Objects.Resource(definitions).Delete(context.Background(), "clusteroperators.config.openshift.io", metav1.DeleteOptions{}))
+		_, err := sandbox.Await(context.Background(), c.Objects.Resource(definitions), "clusteroperators.config.openshift.io", func(d *unstructured.Unstructured) bool { return d == nil })
+		must(t, err)
+	})
+	did := run(t, t.Context(), load(t, namespace, namespace, operator), apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
+	if did.Err != nil || len(step) > 0 {
+		t.Errorf("%v; never said: %v; said last: %v", did.Err, step, audience.last)
+	}
+}
+
+// Times are the server's, however wrong this machine's clock is, and nothing waits since
+// a time to come.
+func TestWaitsAreDatedByTheServer(t *testing.T) {
+	for name, wrong := range map[string]time.Duration{"an hour ahead": time.Hour, "an hour behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			config := rest.CopyConfig(test.Sandbox(t).Config)
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{next, wrong} })
+			c, err := cluster.Connect(config)
+			must(t, err)
+			did := runOn(t, t.Context(), c, load(t, namespace, namespace, last), apply.Options{Timeout: 2 * time.Second, TellWaits: quickly})
+			told := 0
+			for _, event := range did.events {
+				if off := time.Until(event.Time) - wrong; off.Abs() > patience {
+					t.Errorf("%s was told at %s", event.Type, event.Time)
+				}
+				if event.Since == nil {
+					continue
+				}
+				told++
+				if age := event.Time.Sub(*event.Since); age < 0 || age > patience {
+					t.Errorf("it waited for %s", age)
+				}
+			}
+			if told == 0 || len(did.Waits) != 1 {
+				t.Errorf("told %d waits, left %v", told, did.Waits)
+			}
+		})
+	}
+}
+
+// A dated server has a clock of its own.
+type dated struct {
+	next  http.RoundTripper
+	wrong time.Duration
+}
+
+func (d dated) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := d.next.RoundTrip(request)
+	if err == nil {
+		response.Header.Set("Date", time.Now().Add(d.wrong).UTC().Format(http.TimeFormat))
+	}
+	return response, err
+}

@@ -1,0 +1,196 @@
+package apply_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// restarts differ with the time that a test takes.
+var restarts = regexp.MustCompile(`\d+ restarts?`)
+
+// said is a wait, or a failure, as somebody reads it, with NS for the namespace.
+func said(namespace string, event apply.Event) string {
+	text := strings.Join(append([]string{event.Message}, event.Why...), "\n")
+	text = restarts.ReplaceAllString(strings.ReplaceAll(text, namespace, "NS"), "some restarts")
+	return podSuffix.ReplaceAllString(text, "${1}POD")
+}
+
+// quickly is how often tests want to be told of waits.
+const quickly = 50 * time.Millisecond
+
+// podSuffix is what Kubernetes makes up for the names of pods and ReplicaSets.
+var podSuffix = regexp.MustCompile(`((?:Pod NS/|ReplicaSet NS/|pods ")(?:web|job)-)[a-z0-9]+(?:-[a-z0-9]{5})?`)
+
+// A spectator ends a run, or does something else, when it hears what it waits for.
+type spectator struct {
+	mu    sync.Mutex
+	last  map[string]string // by object, what was said of it last
+	hears func(object, text string)
+}
+
+func (s *spectator) tell(namespace string) func(apply.Event) {
+	return func(event apply.Event) {
+		if event.Object == nil {
+			return
+		}
+		text := string(event.Type)
+		if event.Type == apply.Waiting || event.Type == apply.Failing {
+			text += ": " + said(namespace, event)
+		} else if event.Action != "" {
+			text = string(event.Action)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.last == nil {
+			s.last = map[string]string{}
+		}
+		object := strings.ReplaceAll(event.Object.String(), namespace, "NS")
+		s.last[object] = text
+		s.hears(object, text)
+	}
+}
+
+// runUntil applies a payload until something is said of an object; "…" at its end stands for
+// anything. What was said last is
+// in the failure, if it never is.
+func runUntil(t *testing.T, namespace string, release *payload.Payload, options apply.Options, object, wanted string) applied {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	heard := false
+	audience := &spectator{hears: func(about, text string) {
+		start, isOpen := strings.CutSuffix(wanted, "…")
+		if about == object && (text == wanted || isOpen && strings.HasPrefix(text, start)) {
+			heard = true
+			cancel()
+		}
+	}}
+	options.TellWaits, options.Tell = quickly, audience.tell(namespace)
+	did := run(t, ctx, release, options)
+	if !heard {
+		t.Errorf("never said of %s: %s\nbut last:\n%s\nand at the end: %v", object, wanted, audience.last[object], did.Err)
+	}
+	return did
+}
+
+// merge changes an object by somebody else's hand.
+func merge(t *testing.T, c *cluster.Cluster, resource schema.GroupVersionResource, key, body string, subresource ...string) {
+	t.Helper()
+	namespace, name, _ := strings.Cut(key, "/")
+	if _, err := c.Objects.Resource(resource).Namespace(namespace).Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "somebody"}, subresource...); err != nil {
+		t.Error(err)
+	}
+}
+
+// workload is one with pods that do something.
+func workload(kind, name, does, more string) string {
+	return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: %s
+metadata: {name: %s, namespace: NS}
+spec:
+  minReadySeconds: 300
+  selector: {matchLabels: {app: %s}}
+  template:
+    metadata: {labels: {app: %s}, annotations: {sandbox.runlevel.dev/pod: %s}}
+    spec: {containers: [{name: main, image: registry.example/web%s}]}
+`, kind, name, name, name, does, more)
+}
+
+func job(does string) string {
+	return `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: job, namespace: NS}
+spec:
+  backoffLimit: 0
+  template:
+    metadata: {annotations: {sandbox.runlevel.dev/pod: ` + does + `}}
+    spec: {restartPolicy: Never, containers: [{name: main, image: registry.example/job}]}
+`
+}
+
+// Each of these never becomes ready, and says why.
+func TestWaitsSayWhy(t *testing.T) {
+	for name, c := range map[string]struct{ files, object, says string }{
+		"image that can't be pulled": {
+			workload("Deployment", "web", "image-pull", ""), "Deployment NS/web", `waiting: 0 of 1 replicas are available
+Pod NS/web-POD: container main can't pull image registry.example/web: back-off pulling image "registry.example/web": not found`,
+		},
+		"crash loop": {
+			workload("DaemonSet", "web", "crash", ""), "DaemonSet NS/web", `waiting: 0 of 1 pods are available
+Pod NS/web-POD: container main crashes: exit code 1, some restarts
+  | simulated by kwok`,
+		},
+		"pod that no node takes": {
+			workload("StatefulSet", "web", "run", `, resources: {requests: {cpu: "5000"}}`), "StatefulSet NS/web", `waiting: 0 of 1 replicas are available
+Pod NS/web-POD: it has no node: 0/1 nodes are available: 1 Insufficient cpu`,
+		},
+		"quota": {
+			"{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: NS}, spec: {hard: {pods: 0}}}\n-- 0000_20_web_web.yaml --" + workload("Deployment", "web", "run", ""),
+			"Deployment NS/web", `waiting: 0 of 1 replicas are updated: pods "web-POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0
+ReplicaSet NS/web-POD: can't make pods: pods "web-POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
+		},
+		"job that takes its time": {
+			job("hang"), "Job NS/job", `waiting: 0 of 1 pods have succeeded
+Pod NS/job-POD: its containers are not created yet, and node node-0 does not say why`,
+		},
+		"job that fails": {
+			job("fail"), "Job NS/job", `failed: BackoffLimitExceeded: job has reached the specified backoff limit
+Pod NS/job-POD: container main ended with exit code 1
+  | simulated by kwok`,
+		},
+		"bare pod that is not started": {
+			"{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS, annotations: {sandbox.runlevel.dev/pod: hang}}, spec: {containers: [{name: main, image: registry.example/web}]}}",
+			"Pod NS/web", `waiting: it is not ready: ContainersNotReady
+Pod NS/web: its containers are not created yet, and node node-0 does not say why`,
+		},
+		"expression that is not true": {
+			`{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: NS, annotations: {runlevel.dev/ready: self.data.state == "on"}}, data: {state: "off"}}`,
+			"ConfigMap NS/web", `waiting: self.data.state == "on" is not true yet`,
+		},
+		"API that nobody serves": {
+			`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.NS.example.com}, spec: {group: NS.example.com, version: v1, groupPriorityMinimum: 1, versionPriority: 1, service: {namespace: NS, name: api}}}`,
+			"APIService v1.NS.example.com", `waiting: it is not available: service/api in "NS" is not present`,
+		},
+		"webhook without a Service": {
+			webhookConfiguration, "ValidatingWebhookConfiguration NS", `waiting: nothing serves Service NS/hook yet`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			release := load(t, namespace, namespace, "-- 0000_10_web_web.yaml --\n"+c.files)
+			did := runUntil(t, namespace, release, apply.Options{}, c.object, c.says)
+			if did.Err == nil {
+				t.Error("it is done")
+			}
+		})
+	}
+}
+
+const webhookConfiguration = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: NS}
+webhooks:
+- name: hook.NS.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {service: {namespace: NS, name: hook}}
+  rules: [{apiGroups: [NS.example.com], apiVersions: [v1], operations: [CREATE], resources: [widgets]}]
+`
