@@ -72,7 +72,7 @@ func TestFoundationsComeFirstUnlessTheyAreThere(t *testing.T) {
 func TestWebhookBeforeItsServiceHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	release := load(t, namespace, namespace, "-- 0000_10_hook_hook.yaml --"+ webhookConfiguration+barrier+`
+	release := load(t, namespace, namespace, "-- 0000_10_hook_hook.yaml --"+webhookConfiguration+barrier+`
 -- 0000_90_web_service.yaml --
 {apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, spec: {selector: {app: web}, ports: [{port: 443}]}}
 -- 0000_90_web_web.yaml --`+strings.ReplaceAll(workload("Deployment", "web", "run", ""), "minReadySeconds: 300", "replicas: 1"))
@@ -87,7 +87,7 @@ func TestWebhookBeforeItsServiceHoldsNothingUp(t *testing.T) {
 func TestServiceOutsideIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	release := load(t, namespace, namespace, "-- 0000_10_web_hook.yaml --"+ webhookConfiguration+`
+	release := load(t, namespace, namespace, "-- 0000_10_web_hook.yaml --"+webhookConfiguration+`
 -- 0000_20_web_service.yaml --
 {apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, spec: {type: ExternalName, externalName: hook.example.com}}
 `)
