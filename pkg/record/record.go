@@ -91,7 +91,7 @@ const maxHistory = 100
 // on: it keeps the time when it started, and the gates that were overridden then.
 func (r *Record) Begin(e Entry) {
 	e.State, e.Completed = Partial, nil
-	if newest := r.Newest(); newest != nil && newest.State == Partial && newest.Hash == e.Hash && e.Hash != "" {
+	if newest := r.Newest(); newest != nil && newest.State == Partial && newest.Hash == e.Hash && newest.Version == e.Version && e.Hash != "" {
 		e.Started = newest.Started
 		e.Forced = joined(newest.Forced, e.Forced)
 		*newest = e

@@ -46,7 +46,9 @@ func TestUpdateThatWasBegunGoesOn(t *testing.T) {
 	r.Begin(record.Entry{Version: "3", Hash: "c"}) // the same once more, after it is complete
 	r.Begin(record.Entry{Version: "4"})
 	r.Begin(record.Entry{Version: "5"}) // whose hashes nobody knows
-	if got, want := versions(r), []string{"5", "4", "3", "3", "2", "1"}; !slices.Equal(got, want) {
+	r.Begin(record.Entry{Version: "6", Hash: "d"})
+	r.Begin(record.Entry{Version: "7", Hash: "d"}) // the same files, as another version
+	if got, want := versions(r), []string{"7", "6", "5", "4", "3", "3", "2", "1"}; !slices.Equal(got, want) {
 		t.Errorf("versions are %v, want %v", got, want)
 	}
 }
