@@ -179,7 +179,7 @@ func (r *rollout) mode() graph.Mode {
 		return graph.Update
 	case r.record.Applied() == nil:
 		return graph.Install
-	case newest.State == record.Completed && newest.Hash == r.payload.Hash:
+	case newest.State == record.Completed && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version:
 		return graph.Reconcile
 	default:
 		return graph.Update
