@@ -12,6 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
@@ -56,7 +57,7 @@ func (t *teller) begins(objects int) func(*rollout.Outcome) {
 			return
 		}
 		for _, found := range o.Findings {
-			fmt.Fprintln(t.streams.Err, gateLine(found, t.now()))
+			fmt.Fprintln(t.streams.Err, gateLine(found))
 		}
 		if len(o.Forced) > 0 {
 			fmt.Fprintf(t.streams.Err, "going on all the same, as --force says; the record keeps it: %s\n", strings.Join(o.Forced, ", "))
@@ -178,5 +179,18 @@ func (t *teller) end(o *rollout.Outcome) error {
 	} else if o.Report != nil {
 		s.print(t.streams.Out, t.now())
 	}
+	if reason.Of(o.Err) == precondition.ReasonFailed {
+		return t.refused(o)
+	}
 	return o.Err
+}
+
+// refused tells of an apply that the gate stops, in the words of "runlevel gate".
+func (t *teller) refused(o *rollout.Outcome) error {
+	if t.format != asJSON {
+		for _, found := range o.Findings {
+			fmt.Fprintln(t.streams.Err, gateLine(found))
+		}
+	}
+	return fmt.Errorf("the gate stops the %s of %s: lift what blocks it, or go on all the same with --force", o.Mode, titleOf(o))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -85,7 +84,7 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error 
 		Release: outcome.Release, Version: outcome.Version, Previous: outcome.Previous, Mode: string(outcome.Mode),
 		Blocked: len(precondition.Blocking(outcome.Findings)) > 0, Findings: append([]precondition.Finding{}, outcome.Findings...),
 	}
-	if err := f.format.print(streams.Out, report, func(out io.Writer) error { return report.print(out, titleOf(outcome), c.Now()) }); err != nil {
+	if err := f.format.print(streams.Out, report, func(out io.Writer) error { return report.print(out, titleOf(outcome)) }); err != nil {
 		return err
 	}
 	if report.Blocked {
@@ -95,9 +94,9 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error 
 }
 
 // print prints the report for people.
-func (r gateReport) print(out io.Writer, title string, now time.Time) error {
+func (r gateReport) print(out io.Writer, title string) error {
 	for _, found := range r.Findings {
-		fmt.Fprintln(out, gateLine(found, now))
+		fmt.Fprintln(out, gateLine(found))
 	}
 	verdict := "nothing stops it"
 	if r.Blocked {
@@ -107,18 +106,15 @@ func (r gateReport) print(out io.Writer, title string, now time.Time) error {
 	return err
 }
 
-// gateLine is a finding of the gate for people.
-func gateLine(found precondition.Finding, now time.Time) string {
-	word := "warning:"
+// gateLine is a finding of the gate for people: what it is, and below it who lifts it.
+func gateLine(found precondition.Finding) string {
+	word := "warning of"
 	if found.Severity == precondition.Blocks {
-		word = "blocked:"
+		word = "blocked by"
 	}
-	text := fmt.Sprintf("%s %s [%s]", word, found.Message, found.Check)
-	if found.Since != nil {
-		text += ", for " + age(now, *found.Since)
-	}
+	text := fmt.Sprintf("%s %s: %s", word, found.Check, found.Message)
 	if found.Lifts != "" {
-		text += "\n  lifted by: " + found.Lifts
+		text += "\n  lifted by " + found.Lifts
 	}
 	return text
 }
