@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,18 +23,34 @@ import (
 var update = flag.Bool("update", false, "write anew the files that scripts compare output with")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"runlevel": main})
+	testscript.Main(withCluster{m}, map[string]func(){"runlevel": main})
 }
+
+// withCluster runs the tests, and stops the shared control plane afterwards.
+type withCluster struct{ *testing.M }
+
+func (m withCluster) Run() int { return shared.Run(m.M) }
 
 // Each script in testdata shows one thing a user does. They share the user's
 // cache, where the programs of the control plane are; $NAME is what a script may
-// call its sandbox, and $EXAMPLES is the folder of sample releases.
+// call its sandbox, and $EXAMPLES is the folder of sample releases. A script that begins
+// with "cluster" is on a control plane that it shares with others: see cluster_test.go.
 func TestScripts(t *testing.T) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := map[string]func(*testscript.TestScript, bool, []string){
+		"exits":       exits,
+		"await-ready": awaitReady,
+		"cp-release":  copyRelease,
+	}
+	maps.Copy(commands, clusterCommands)
+	platform, err := filepath.Abs("testdata/platform")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,17 +62,15 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_CACHE_HOME", cache)
 			env.Setenv("HOME", os.Getenv("HOME"))
 			env.Setenv("EXAMPLES", examples)
+			env.Setenv("PLATFORM", platform)
 			env.Setenv("KUBEBUILDER_ASSETS", os.Getenv("KUBEBUILDER_ASSETS"))
 			name := fmt.Sprintf("script-%d-%s", os.Getpid(), rand.String(5))
 			env.Setenv("NAME", name)
+			env.Values["t"], env.Values[guestKey{}] = env.T(), &guest{}
 			env.Defer(func() { _ = sandbox.Down(context.Background(), name) }) // if the script did not
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":       exits,
-			"await-ready": awaitReady,
-			"cp-release":  copyRelease,
-		},
+		Cmds: commands,
 	})
 }
 

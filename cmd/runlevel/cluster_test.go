@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/cluster"
+)
+
+// shared is the control plane of all scripts that begin with "cluster". Its audit log has
+// every delete.
+var shared = sandboxtest.New(sandbox.Options{AuditPolicy: `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Request
+  verbs: [delete, deletecollection]
+- level: None
+`})
+
+// A patient command gives up after this time, far longer than anything takes.
+const patience = 2 * time.Minute
+
+// A guest is a script on the shared control plane. It acts as a user of its own, by whom
+// the audit log knows its deletes.
+type guest struct {
+	*cluster.Cluster
+	sandbox *sandbox.Sandbox
+	user    string
+	known   map[string]string // objects by UID: see remember
+}
+
+type guestKey struct{}
+
+// clusterCommands are what scripts can do to the shared control plane. Objects are called
+// KIND[.GROUP] [NAMESPACE/]NAME.
+var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
+	"cluster":       enter,
+	"create":        create,
+	"await":         await,
+	"await-gone":    awaitGone,
+	"await-remains": awaitRemains,
+	"hold":          hold,
+	"release":       release,
+	"remember":      remember,
+	"deleted":       deleted,
+	"events":        events,
+	"operator":      operator,
+	"kill-apply":    killApply,
+}
+
+// enter makes the shared control plane the one of the script.
+func enter(ts *testscript.TestScript, _ bool, _ []string) {
+	s := shared.Sandbox(ts.Value("t").(testing.TB))
+	c, err := cluster.Connect(s.Config)
+	ts.Check(err)
+	g := &guest{c, s, "script-" + ts.Name(), map[string]string{}}
+	*ts.Value(guestKey{}).(*guest) = *g
+	ts.Setenv("KUBECONFIG", g.kubeconfig(ts, "kubeconfig", ""))
+}
+
+// guestOf is the guest that a script is.
+func guestOf(ts *testscript.TestScript) *guest { return ts.Value(guestKey{}).(*guest) }
+
+// kubeconfig writes the kubeconfig of the guest; with another server, if that is not "".
+func (g *guest) kubeconfig(ts *testscript.TestScript, name, server string) string {
+	config, err := clientcmd.LoadFromFile(g.sandbox.Kubeconfig)
+	ts.Check(err)
+	for _, user := range config.AuthInfos {
+		user.Impersonate, user.ImpersonateGroups = g.user, []string{"system:masters"}
+	}
+	if server != "" {
+		for _, one := range config.Clusters {
+			one.Server, one.CertificateAuthorityData = server, nil
+		}
+	}
+	path := filepath.Join(ts.Getenv("WORK"), name)
+	ts.Check(clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+// object finds the place of an object, and its name there.
+func (g *guest) object(ctx context.Context, ts *testscript.TestScript, kind, key string) (dynamic.ResourceInterface, string) {
+	g.Refresh() // definitions come and go
+	resource, err := g.FindKind(ctx, schema.ParseGroupKind(kind))
+	ts.Check(err)
+	namespace, name, isNamespaced := strings.Cut(key, "/")
+	if !isNamespaced {
+		namespace, name = "", key
+	}
+	return g.In(resource, namespace), name
+}
+
+// until waits until an object is as wanted; nil stands for none.
+func until(ts *testscript.TestScript, args []string, wanted func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	place, name := guestOf(ts).object(ctx, ts, args[0], args[1])
+	seen, err := sandbox.Await(ctx, place, name, wanted)
+	ts.Check(err)
+	return seen
+}
+
+// await waits until an object is there: await KIND KEY
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	until(ts, args, func(o *unstructured.Unstructured) bool { return o != nil })
+}
+
+// awaitGone waits until objects are gone: await-gone KIND KEY [KIND KEY...]
+func awaitGone(ts *testscript.TestScript, _ bool, args []string) {
+	for ; len(args) > 1; args = args[2:] {
+		until(ts, args, func(o *unstructured.Unstructured) bool { return o == nil })
+	}
+}
+
+// awaitRemains waits until a Namespace or a definition that goes says what is left in it:
+// await-remains KIND KEY
+func awaitRemains(ts *testscript.TestScript, _ bool, args []string) {
+	says := map[string]bool{"NamespaceContentRemaining": true, "NamespaceFinalizersRemaining": true, "Terminating": true}
+	until(ts, args, func(o *unstructured.Unstructured) bool {
+		if o == nil {
+			return false
+		}
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(item any) bool {
+			condition, _ := item.(map[string]any)
+			kind, _ := condition["type"].(string)
+			return says[kind] && condition["status"] == "True"
+		})
+	})
+}
+
+// create makes an object as somebody else would: create FILE
+func create(ts *testscript.TestScript, _ bool, args []string) {
+	object := &unstructured.Unstructured{}
+	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[0])), &object.Object))
+	resource, err := guestOf(ts).FindKind(context.Background(), object.GroupVersionKind().GroupKind())
+	ts.Check(err)
+	_, err = guestOf(ts).In(resource, object.GetNamespace()).Create(context.Background(), object, metav1.CreateOptions{FieldManager: "somebody"})
+	ts.Check(err)
+}
+
+// hold puts a finalizer on an object: hold KIND KEY
+func hold(ts *testscript.TestScript, _ bool, args []string) {
+	modify(ts, args, "", func(o *unstructured.Unstructured) { o.SetFinalizers([]string{"example.com/cleanup"}) })
+}
+
+// release takes all finalizers off it: release KIND KEY
+func release(ts *testscript.TestScript, _ bool, args []string) {
+	modify(ts, args, "", func(o *unstructured.Unstructured) { o.SetFinalizers(nil) })
+}
+
+// modify changes an object, however often others do so at the same time.
+func modify(ts *testscript.TestScript, args []string, subresource string, change func(*unstructured.Unstructured)) {
+	for {
+		object := until(ts, args, func(o *unstructured.Unstructured) bool { return o != nil })
+		change(object)
+		place, _ := guestOf(ts).object(context.Background(), ts, args[0], args[1])
+		var err error
+		if subresource == "" {
+			_, err = place.Update(context.Background(), object, metav1.UpdateOptions{FieldManager: "somebody"})
+		} else {
+			_, err = place.UpdateStatus(context.Background(), object, metav1.UpdateOptions{FieldManager: "somebody"})
+		}
+		if !isConflict(err) {
+			ts.Check(err)
+			return
+		}
+	}
+}
+
+// operator is an operator that has become available in a version, or stands in for it:
+// operator NAME VERSION
+func operator(ts *testscript.TestScript, _ bool, args []string) {
+	modify(ts, []string{"ClusterOperator.config.openshift.io", args[0]}, "status", func(o *unstructured.Unstructured) {
+		var conditions []any
+		for kind, status := range map[string]string{"Available": "True", "Progressing": "False", "Degraded": "False"} {
+			conditions = append(conditions, map[string]any{"type": kind, "status": status, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+		}
+		o.Object["status"] = map[string]any{"conditions": conditions, "versions": []any{map[string]any{"name": "operator", "version": args[1]}}}
+	})
+}
+
+// remember notes the UIDs of objects as they are now, by which "deleted" and "events" know
+// them: remember KIND KEY [KIND KEY...]
+func remember(ts *testscript.TestScript, _ bool, args []string) {
+	for ; len(args) > 1; args = args[2:] {
+		object := until(ts, args, func(o *unstructured.Unstructured) bool { return o != nil })
+		guestOf(ts).known[string(object.GetUID())] = args[0] + " " + args[1]
+	}
+}
+
+// deleted prints the deletes that the script has asked for, as the audit log has them,
+// sorted: the object with the UID, if it was remembered. Those of some kinds are left out,
+// if each is there once: it is chance whether we delete them or, a moment earlier, the
+// cluster does. deleted [KIND...]
+func deleted(ts *testscript.TestScript, _ bool, chance []string) {
+	g := guestOf(ts)
+	text, err := os.ReadFile(filepath.Join(g.sandbox.Logs, "audit.log"))
+	ts.Check(err)
+	var deletes []string
+	for line := range strings.Lines(string(text)) {
+		var request struct {
+			Verb             string
+			ImpersonatedUser struct{ Username string }
+			ObjectRef        struct{ Resource, Namespace, Name string }
+			RequestObject    metav1.DeleteOptions
+		}
+		ts.Check(json.Unmarshal([]byte(line), &request))
+		if request.ImpersonatedUser.Username != g.user {
+			continue
+		}
+		what := fmt.Sprintf("of unknown UID: %+v", request.ObjectRef)
+		if only := request.RequestObject.Preconditions; only != nil && only.UID != nil && g.known[string(*only.UID)] != "" {
+			what = g.known[string(*only.UID)]
+		}
+		kind, _, _ := strings.Cut(what, " ")
+		if at := slices.Index(chance, kind); at >= 0 {
+			chance = slices.Delete(slices.Clone(chance), at, at+1)
+			continue
+		}
+		deletes = append(deletes, request.Verb+" "+what+"\n")
+	}
+	slices.Sort(deletes)
+	fmt.Fprint(ts.Stdout(), strings.Join(deletes, ""))
+}
+
+// events prints our events about a remembered object: events KIND KEY
+func events(ts *testscript.TestScript, _ bool, args []string) {
+	g := guestOf(ts)
+	for uid, known := range g.known {
+		if known != strings.Join(args, " ") {
+			continue
+		}
+		found, err := g.Client.CoreV1().Events("").List(context.Background(), metav1.ListOptions{
+			FieldSelector: fields.Set{"involvedObject.uid": uid, "reportingComponent": cluster.FieldManager}.String(),
+		})
+		ts.Check(err)
+		for _, event := range found.Items {
+			fmt.Fprintf(ts.Stdout(), "%s %s: %s\n", event.Type, event.Reason, event.Message)
+		}
+	}
+}
