@@ -107,7 +107,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if err := checkNamed(release); err != nil {
 		return err
 	}
-	c, err := f.cluster.connect()
+	c, err := f.cluster.connect(ctx)
 	if err != nil {
 		return err
 	}

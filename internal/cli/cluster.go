@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -36,39 +41,58 @@ func (f *clusterFlags) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
 }
 
-// connect makes a connection to the cluster.
-func (f *clusterFlags) connect() (*cluster.Cluster, error) {
+// connect makes a connection to the cluster, and finds out that there is one: what fails
+// later than that has other causes.
+func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
 	config, err := f.config()
 	if err != nil {
 		return nil, unreadable{err}
 	}
 	config.UserAgent = "runlevel/" + readVersion().Version
-	return cluster.Connect(config)
+	c, err := cluster.Connect(config)
+	if err != nil {
+		return nil, err
+	}
+	err = c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	var unreached *url.Error
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.As(err, &unreached):
+		return nil, fmt.Errorf("the cluster at %s can't be reached: %w", config.Host, unreached.Err)
+	case apierrors.IsUnauthorized(err):
+		return nil, fmt.Errorf("the cluster at %s does not accept the credentials of the kubeconfig: log in again, or choose another --context", config.Host)
+	}
+	return c, nil
 }
 
 func (f *clusterFlags) config() (*rest.Config, error) {
 	config, err := f.loader().ClientConfig()
 	switch {
+	case clientcmd.IsEmptyConfig(err) && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
+		return nil, fmt.Errorf("$KUBECONFIG is %q, and there is no cluster in it", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("there is no cluster to talk to: name a kubeconfig with --kubeconfig or $KUBECONFIG (\"runlevel sandbox up --detach\" makes a cluster to try things on)")
 	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, fmt.Errorf("--kubeconfig: there is no file %s", f.kubeconfig)
+	case err != nil && f.context != "" && !slices.Contains(f.contexts(), f.context):
+		return nil, fmt.Errorf("--context: the kubeconfig has no context %q: it has %s", f.context, strings.Join(f.contexts(), ", "))
 	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	return config, nil
 }
 
-// completeContexts completes the contexts of the kubeconfig.
-func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// contexts are those of the kubeconfig.
+func (f *clusterFlags) contexts() []string {
 	raw, err := f.loader().RawConfig()
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
-	var names []cobra.Completion
-	for name := range raw.Contexts {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return slices.Sorted(maps.Keys(raw.Contexts))
+}
+
+// completeContexts completes them.
+func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.contexts(), cobra.ShellCompDirectiveNoFileComp
 }

@@ -91,7 +91,7 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 	if f.watch && f.format != asText {
 		return misuse{errors.New("--watch prints lines: it does not go with -o")}
 	}
-	c, err := f.cluster.connect()
+	c, err := f.cluster.connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error 
 	if err := checkNamed(release); err != nil {
 		return err
 	}
-	c, err := f.cluster.connect()
+	c, err := f.cluster.connect(ctx)
 	if err != nil {
 		return err
 	}

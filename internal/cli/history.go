@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -38,7 +39,7 @@ also what it waits for.`,
 }
 
 func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
-	c, err := f.cluster.connect()
+	c, err := f.cluster.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 	}
 	return f.format.print(streams.Out, records, func(out io.Writer) error {
 		if len(records) == 0 {
-			_, err := fmt.Fprintf(out, "nothing was applied yet, as namespace %s has it\n", f.cluster.namespace)
+			_, err := fmt.Fprintf(out, "no release was applied yet, as far as namespace %s knows\n", f.cluster.namespace)
 			return err
 		}
 		for _, one := range records {
@@ -70,7 +71,7 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 		if entry.Completed != nil {
 			took = max(entry.Completed.Sub(entry.Started.Time), 0).String()
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", entry.Version, entry.State, entry.Mode,
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(entry.Version, "-"), entry.State, entry.Mode,
 			entry.Started.UTC().Format(time.RFC3339), took, strings.Join(entry.Forced, ","), printable.Line(entry.Source))
 	}
 	if err := table.Flush(); err != nil {

@@ -246,7 +246,7 @@ func failed(ctx context.Context, err error) error {
 func (f *releaseFlags) options() (payload.Options, error) {
 	options := payload.Options{Name: f.name, Version: f.version, ReleaseImage: f.image, KeepText: f.keepText}
 	if wrong := validation.IsDNS1123Label(f.name); f.name != "" && len(wrong) > 0 {
-		return options, misuse{fmt.Errorf("--name: %q can't be a name: %s", f.name, wrong[0])}
+		return options, misuse{fmt.Errorf("--name: %q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", f.name)}
 	}
 	if err := checkVersion("release-version", f.version); err != nil {
 		return options, err
