@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
@@ -66,6 +67,8 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"events":        events,
 	"operator":      operator,
 	"kill-apply":    killApply,
+	"patch":         patch,
+	"stream":        stream,
 }
 
 // enter makes the shared control plane the one of the script.
@@ -156,6 +159,13 @@ func create(ts *testscript.TestScript, _ bool, args []string) {
 	resource, err := guestOf(ts).FindKind(context.Background(), object.GroupVersionKind().GroupKind())
 	ts.Check(err)
 	_, err = guestOf(ts).In(resource, object.GetNamespace()).Create(context.Background(), object, metav1.CreateOptions{FieldManager: "somebody"})
+	ts.Check(err)
+}
+
+// patch changes an object as somebody else would: patch KIND KEY JSON
+func patch(ts *testscript.TestScript, _ bool, args []string) {
+	place, name := guestOf(ts).object(context.Background(), ts, args[0], args[1])
+	_, err := place.Patch(context.Background(), name, types.MergePatchType, []byte(args[2]), metav1.PatchOptions{FieldManager: "somebody"})
 	ts.Check(err)
 }
 
