@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/ready"
@@ -29,7 +30,7 @@ func (r *run) report(ctx context.Context) *Report {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sayWhyNotDone()
+	r.sayWhyNotDone(report.Waits)
 	report.Changes = slices.Clone(r.changes)
 	slices.SortFunc(report.Changes, func(a, b Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
 	for _, text := range slices.Sorted(maps.Keys(r.warnings)) {
@@ -96,7 +97,11 @@ func servedGroup(object *unstructured.Unstructured) string {
 }
 
 // sayWhyNotDone names what the steps that were never done waited for.
-func (r *run) sayWhyNotDone() {
+func (r *run) sayWhyNotDone(waits []Wait) {
+	isAwaited := map[kinds.ID]bool{}
+	for _, wait := range waits {
+		isAwaited[wait.ID] = true
+	}
 	for node, steps := range r.order.graph.Nodes {
 		why := r.nodesBefore(node)
 		for _, i := range steps.Tasks {
@@ -105,6 +110,10 @@ func (r *run) sayWhyNotDone() {
 				change.Message = why
 			case Failed:
 				why = "after " + change.Manifest.ID().String() + ", which failed"
+			default:
+				if why == "" && isAwaited[change.Manifest.ID()] {
+					why = "after " + change.Manifest.ID().String() + ", which is not ready"
+				}
 			}
 		}
 	}

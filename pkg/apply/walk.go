@@ -100,32 +100,38 @@ func (r *run) walk(ctx context.Context) {
 	}
 }
 
-// node applies what is in one node, in order, and in an update waits until it is ready.
+// node applies what is in one node, in order. In an update it waits until all is ready:
+// not at the end only, because levels that follow each other and have one component each
+// are in one node.
 func (r *run) node(ctx context.Context, node int) graph.State {
 	steps := r.order.graph.Nodes[node].Tasks
-	for _, i := range steps {
+	for at, i := range steps {
+		if at > 0 && r.order.level(i) != r.order.level(steps[at-1]) && !r.awaitNode(ctx, steps[:at]) {
+			return graph.Failed
+		}
 		if !r.step(ctx, i) {
 			return graph.Failed
 		}
 	}
-	if r.options.Mode != graph.Update || r.options.NoWait {
-		return graph.OK
+	if !r.awaitNode(ctx, steps) {
+		return graph.Failed
 	}
-	return r.awaitNode(ctx, steps)
+	return graph.OK
 }
 
-// awaitNode waits until all objects of a node are ready that can be.
-func (r *run) awaitNode(ctx context.Context, steps []int) graph.State {
+// awaitNode waits in an update until all objects of a node are ready that can be, and says
+// whether they are.
+func (r *run) awaitNode(ctx context.Context, steps []int) bool {
+	if r.options.Mode != graph.Update || r.options.NoWait {
+		return true
+	}
 	var waits []int
 	for _, i := range steps {
 		if !r.order.late[i] {
 			waits = append(waits, i)
 		}
 	}
-	if r.await(ctx, waits) != nil {
-		return graph.Failed
-	}
-	return graph.OK
+	return r.await(ctx, waits) == nil
 }
 
 // awaitAll waits until everything that was applied is ready, at the same time. After a
