@@ -94,6 +94,9 @@ func (r *run) notHere(m *payload.Manifest, seen tombstone.Observation) Change {
 	if seen.UID == r.options.Journal.asked(m.ID()).UID {
 		return Change{Action: Pending, UID: seen.UID, Message: "its delete was asked for, and did not reach it: the next update will ask again"}
 	}
+	if seen.State != tombstone.Reappeared && !r.options.Journal.hasBuried(m.ID()) {
+		return Change{Action: Left, UID: seen.UID, Message: "a reconcile deletes nothing: the next update will"}
+	}
 	message := "it was deleted, and is there again, made by " + seen.MadeBy
 	r.announce(m.ID(), seen.UID, tombstone.BackAgain, message)
 	return Change{Action: Reappeared, UID: seen.UID, Message: message + ": the next update deletes it again"}

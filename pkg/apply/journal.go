@@ -71,6 +71,15 @@ func (j *Journal) asked(id kinds.ID) (asked record.Tombstone) {
 	return asked
 }
 
+// hasBuried says whether a version that was completed last has a tombstone of an object.
+func (j *Journal) hasBuried(id kinds.ID) (buried bool) {
+	j.Read(func(r *record.Record) {
+		applied := r.Applied()
+		buried = applied != nil && slices.Contains(applied.Tombstones, id)
+	})
+	return buried
+}
+
 // sumOf tells a manifest from an earlier one of the same object.
 func sumOf(m *payload.Manifest) string {
 	sum := m.Sum()
