@@ -229,7 +229,7 @@ func (r *rollout) end(ctx context.Context) error {
 	return r.journal.Note(ctx, func(known *record.Record) {
 		forgetGone(known, r.outcome.Deletes)
 		known.Waits = nil
-		if r.outcome.Report.Err == nil && !r.options.Apply.NoWait {
+		if r.outcome.Report.Err == nil && !r.options.Apply.NoWait && r.outcome.Mode != graph.Reconcile {
 			known.Complete(metav1.NewTime(r.cluster.Now().Truncate(time.Second)))
 		}
 	})

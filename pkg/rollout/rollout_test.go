@@ -104,11 +104,18 @@ func TestModeFollowsFromTheRecord(t *testing.T) {
 		}
 	}
 
+	// Who has only repaired what was begun has not completed it.
+	s.run(s.load("1.0.2", settings), rollout.Options{Apply: apply.Options{NoWait: true}})
+	s.run(s.load("1.0.2", settings), rollout.Options{Apply: apply.Options{Mode: graph.Reconcile}})
+	if outcome := s.run(s.load("1.0.2", settings), rollout.Options{}); outcome.Err != nil || outcome.Mode != graph.Update {
+		t.Errorf("after a reconcile that was asked for: mode is %s (%v)", outcome.Mode, outcome.Err)
+	}
+
 	// Objects say that there was a release, if the record is lost.
 	if err := s.connect().Client.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), "runlevel-release-"+s.namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if outcome := s.run(s.load("1.0.1", settings), rollout.Options{}); outcome.Err != nil || outcome.Mode != graph.Update {
+	if outcome := s.run(s.load("1.0.2", settings), rollout.Options{}); outcome.Err != nil || outcome.Mode != graph.Update {
 		t.Errorf("without its record: mode is %s (%v)", outcome.Mode, outcome.Err)
 	}
 }
