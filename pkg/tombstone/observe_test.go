@@ -36,7 +36,8 @@ func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
 	}
 
 	made := bring(t, c, object, "example.com/hold", "example.com/keep")
-	wanted := tombstone.Observation{State: tombstone.Present, UID: made.GetUID()}
+	maker := "runlevel at " + made.GetCreationTimestamp().UTC().Format(time.RFC3339)
+	wanted := tombstone.Observation{State: tombstone.Present, UID: made.GetUID(), MadeBy: maker}
 	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, "")); diff != "" {
 		t.Errorf("made (-want +got):\n%s", diff)
 	}
@@ -50,7 +51,9 @@ func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wanted.State, wanted.Since, wanted.Finalizers = tombstone.Terminating, deleted.DeletionTimestamp.Time, deleted.Finalizers
+	wanted = tombstone.Observation{
+		State: tombstone.Terminating, UID: made.GetUID(), Asked: made.GetUID(), Since: deleted.DeletionTimestamp.Time, Finalizers: deleted.Finalizers,
+	}
 	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, made.GetUID())); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
 	}
