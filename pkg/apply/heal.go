@@ -163,7 +163,8 @@ func isBadRequest(err error) bool {
 
 // isConnection is for what never reached a server, or was cut off by others than us.
 func isConnection(err error) bool {
-	return errors.As(err, new(net.Error)) && !isInterruption(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
+	isCut := errors.As(err, new(net.Error)) || says("error when reading response body")(err) // in the middle of an answer
+	return isCut && !isInterruption(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
 }
 
 // isInterruption is for a request that was cut off because the run has to end.

@@ -59,6 +59,7 @@ var remedyRows = map[string]struct {
 		Message: "create not allowed while custom resource definition is terminating"}}, "definition that is being deleted", ResourceTypeMissing, byItself},
 	"refused connection": {&url.Error{Op: "Patch", URL: "https://localhost", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, "connection", ClusterDown, byItself},
 	"connection cut":     {&url.Error{Op: "Patch", URL: "https://localhost", Err: io.ErrUnexpectedEOF}, "connection", ClusterDown, byItself},
+	"half an answer":     {fmt.Errorf("unexpected error when reading response body. Please retry. Original error: %w", io.ErrUnexpectedEOF), "connection", ClusterDown, byItself},
 	"lost connection":    {errors.New("http2: client connection lost"), "connection", ClusterDown, byItself},
 	"no answer in time":  {&url.Error{Op: "Patch", URL: "https://localhost", Err: context.DeadlineExceeded}, "connection", ClusterDown, byItself},
 	"cut off by us":      {&url.Error{Op: "Patch", URL: "https://localhost", Err: context.Canceled}, "unknown", PayloadFailed, never},
