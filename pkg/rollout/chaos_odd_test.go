@@ -245,4 +245,3 @@ func BenchmarkFiveThousandObjects(b *testing.B) {
 		}
 	}
 }
-

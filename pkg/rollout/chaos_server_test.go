@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -75,6 +78,33 @@ spec:
 	}
 	if again := mustRun(t, c, release); again.Report.Err != nil || counts(again)[apply.Unchanged] != len(release.Manifests) {
 		t.Errorf("the second time: %v", counts(again))
+	}
+}
+
+// A lock that can't be renewed may be somebody else's soon: who has it must end before.
+func TestAPIServerStaysAwayForLongerThanTheLock(t *testing.T) {
+	const name, objects = "server-away", 60
+	release := load(t, name, "1.0.0", configMaps(objects))
+	s := test.Sandbox(t)
+	var writes atomic.Int64
+	c := connectAs(t, name, hook(func(request *http.Request) error {
+		if isWrite(request) && writes.Add(1) == objects/2 {
+			return s.Kill(sandbox.APIServer)
+		}
+		return nil
+	}).wrap)
+	o := options()
+	o.Lock.Duration = 3 * time.Second
+	outcome := rollout.Run(t.Context(), c, release, o)
+	if !errors.Is(outcome.Err, record.ErrLost) || !strings.Contains(outcome.Err.Error(), "could not be renewed for 2s") {
+		t.Errorf("while the server is away: %v", outcome.Err)
+	}
+	if err := s.Resume(t.Context(), sandbox.APIServer); err != nil {
+		t.Fatal(err)
+	}
+	again := mustRun(t, c, release)
+	if got := counts(again); again.Mode != graph.Install || got[apply.Created]+got[apply.Unchanged] != objects+1 || got[apply.Unchanged] == 0 {
+		t.Errorf("the rerun, an %s: %v", again.Mode, got)
 	}
 }
 

@@ -164,13 +164,6 @@ func (p proxy) start(t testing.TB) string {
 	return server.URL
 }
 
-// through sends the requests of a connection to a proxy.
-func through(address string) func(*rest.Config) {
-	return func(config *rest.Config) {
-		*config = rest.Config{Host: address, UserAgent: config.UserAgent}
-	}
-}
-
 // A write is what the audit log has of one.
 type write struct {
 	Verb   string    `json:"verb"`

@@ -1,0 +1,64 @@
+package rollout_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// history is what the record says of a release, newest first.
+func history(t *testing.T, c *cluster.Cluster, release string) string {
+	t.Helper()
+	known, _, err := record.NewStore(c.Client, records, release).Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, entry := range known.History {
+		lines = append(lines, string(entry.State)+" "+entry.Mode+" "+entry.Version)
+	}
+	return strings.Join(lines, ", ")
+}
+
+// What is in the record decides the mode, but what is on the cluster decides what is done.
+func TestTheRecordIsLost(t *testing.T) {
+	const name = "record-lost"
+	prepare(t, name)
+	c := connectAs(t, name)
+	if err := c.Client.CoreV1().ConfigMaps(records).Delete(t.Context(), "runlevel-release-"+name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	outcome := mustRun(t, c, load(t, name, "1.1.0", fleetTwo))
+	if got := counts(outcome); outcome.Mode != graph.Update || got[apply.Deleted] != 2 || got[apply.Pending] != 1 {
+		t.Errorf("the %s without a record: %v", outcome.Mode, got)
+	}
+	if got := history(t, c, name); got != "Completed update 1.1.0" {
+		t.Errorf("the record says: %s", got)
+	}
+}
+
+func TestAReconcileCompletesNoOtherUpdate(t *testing.T) {
+	const name = "not-completed"
+	c := connectAs(t, name)
+	first := load(t, name, "1.0.0", configMaps(1))
+	mustRun(t, c, first)
+	broken := load(t, name, "1.0.1", configMaps(1)+"-- 0000_30_broken_10_broken.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: broken, namespace: NS}, data: {\"no key\": x}}\n")
+	if outcome := rollout.Run(t.Context(), c, broken, options()); outcome.Err == nil {
+		t.Fatal("a key that the server refuses is applied")
+	}
+	o := options()
+	o.Apply.Mode, o.Force = graph.Reconcile, true
+	if outcome := rollout.Run(t.Context(), c, first, o); outcome.Err != nil {
+		t.Fatal(outcome.Err)
+	}
+	if got := history(t, c, name); got != "Partial update 1.0.1, Completed install 1.0.0" {
+		t.Errorf("the record says: %s", got)
+	}
+}
