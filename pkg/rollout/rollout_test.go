@@ -1,7 +1,6 @@
 package rollout_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/internal/sandbox"
-	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -22,10 +19,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
-
-var test = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
-
-func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 
 // A site is where a release of the same name as a namespace is rolled out, into that. It
 // remembers nothing: each call is that of another process.
