@@ -76,7 +76,7 @@ func pendingDeletes(deletes []precondition.Delete, now time.Time) []pendingDelet
 			continue
 		}
 		shown := pendingDelete{
-			Object: one.Object, UID: string(one.UID), Version: one.Version, Asked: one.Asked.Time, Is: one.Seen.State,
+			Object: one.ID, UID: string(one.UID), Version: one.Version, Asked: one.Asked.Time, Is: one.Seen.State,
 			State: one.Seen.Describe(now), Finalizers: one.Seen.Finalizers, Remains: one.Seen.Remains,
 		}
 		if !one.Seen.Since.IsZero() {
@@ -144,22 +144,22 @@ func follow(ctx context.Context, c *cluster.Cluster, records []*record.Record, o
 	for _, one := range records {
 		asked = append(asked, one.Tombstones...)
 	}
-	var objects []tombstone.Object
+	var objects []kinds.ID
 	for _, one := range asked {
-		objects = append(objects, tombstone.Object{Kind: one.GroupKind(), Namespace: one.Namespace, Name: one.Name})
+		objects = append(objects, one.ID)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	told := map[kinds.ID]string{}
 	for range tombstone.Changes(ctx, c, objects) {
 		asked = slices.DeleteFunc(asked, func(one record.Tombstone) bool {
-			seen := tombstone.Observe(ctx, c, tombstone.Object{Kind: one.GroupKind(), Namespace: one.Namespace, Name: one.Name}, one.UID)
+			seen := tombstone.Observe(ctx, c, one.ID, one.UID)
 			if ctx.Err() != nil {
 				return false
 			}
-			if state := seen.Describe(c.Now()); stateOf(seen) != told[one.Object] {
-				told[one.Object] = stateOf(seen)
-				fmt.Fprintf(out, "%s: %s\n", one.Object, state)
+			if state := seen.Describe(c.Now()); stateOf(seen) != told[one.ID] {
+				told[one.ID] = stateOf(seen)
+				fmt.Fprintf(out, "%s: %s\n", one.ID, state)
 			}
 			return !seen.IsPending()
 		})

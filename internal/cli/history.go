@@ -78,7 +78,7 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 		return err
 	}
 	for _, wait := range of.Waits {
-		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.Object, printable.Line(wait.For), age(now, wait.Since.Time))
+		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.ID, printable.Line(wait.For), age(now, wait.Since.Time))
 	}
 	return nil
 }

@@ -19,33 +19,66 @@ import (
 // bury deletes the object of a tombstone, in an update, and waits for nothing.
 func (r *run) bury(m *payload.Manifest) (Change, error) {
 	id := m.ID()
-	asked := r.options.Journal.asked(id)
-	seen := tombstone.Observe(r.requests, r.cluster, buried(id), asked.UID)
-	if seen.State != tombstone.Present && seen.State != tombstone.Reappeared {
-		return r.leave(m, seen)
-	}
-	if r.options.Mode != graph.Update {
-		return r.notHere(m, seen), nil
-	}
-	if seen.State == tombstone.Reappeared || asked.IsBack {
-		r.announce(id, seen.UID, tombstone.BackAgain, "it was deleted, and is there again, made by "+seen.MadeBy)
+	asked, isAsked := r.options.Journal.asked(id)
+	seen := tombstone.Observe(r.requests, r.cluster, id, asked.UID)
+	switch {
+	case seen.State == tombstone.Absent && asked.UID == "":
+		return Change{Action: Absent}, nil
+	case seen.State == tombstone.Absent:
+		return r.isGone(id, asked.UID)
+	case seen.State == tombstone.Unknown:
+		return r.pending(m, seen)
 	}
 	if err := r.refuseOthers(id); err != nil {
 		return Change{}, err
+	}
+	isBack := seen.State == tombstone.Reappeared || asked.IsBack || r.options.Journal.HasDeleted(id)
+	switch {
+	case seen.State == tombstone.Terminating:
+		return r.pending(m, seen)
+	case r.options.Mode == graph.Update:
+		return r.deleteNow(m, seen, isBack)
+	case isBack:
+		return r.isBack(id, seen), nil
+	case isAsked:
+		return Change{Action: Pending, UID: seen.UID, Message: "its delete was asked for, and did not reach it: the next update will ask again"}, nil
+	default:
+		return Change{Action: Left, UID: seen.UID, Message: leaves[r.options.Mode]}, nil
+	}
+}
+
+// leaves says why an object is left that no update has come to yet.
+var leaves = map[graph.Mode]string{
+	graph.Install:   "an install deletes nothing: the next update will",
+	graph.Reconcile: "a reconcile deletes nothing: the next update will",
+}
+
+// deleteNow deletes the object that was seen, and no other.
+func (r *run) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBack bool) (Change, error) {
+	id := m.ID()
+	if isBack {
+		r.announce(id, seen.UID, tombstone.BackAgain, madeAnew(seen))
 	}
 	// Whatever happens now, the record knows what was asked for.
 	if err := r.ask(m, seen.UID); err != nil {
 		return Change{}, err
 	}
-	if err := r.delete(id, seen.UID); err != nil {
+	isHit, err := r.delete(id, seen.UID)
+	if err != nil {
 		return Change{}, err
 	}
-	r.announce(id, seen.UID, tombstone.Requested, "the release asks for it to be deleted")
-	after := tombstone.Observe(r.requests, r.cluster, buried(id), seen.UID)
-	if after.State == tombstone.Absent {
-		return r.isGone(id, seen.UID)
+	if isHit {
+		r.announce(id, seen.UID, tombstone.Requested, "the release asks for it to be deleted")
 	}
-	return Change{Action: Pending, UID: seen.UID, Message: after.Describe(r.cluster.Now())}, nil
+	after := tombstone.Observe(r.requests, r.cluster, id, seen.UID)
+	switch after.State {
+	case tombstone.Absent:
+		return r.isGone(id, seen.UID)
+	case tombstone.Reappeared: // at once, or before our request came
+		return r.isBack(id, after), nil
+	default:
+		return Change{Action: Pending, UID: seen.UID, Message: after.Describe(r.cluster.Now())}, nil
+	}
 }
 
 // refuseOthers refuses to delete what another release has.
@@ -67,18 +100,11 @@ func (r *run) isGone(id kinds.ID, uid types.UID) (Change, error) {
 	return Change{Action: Deleted}, r.options.Journal.Note(r.requests, func(known *record.Record) { known.Forget(id, uid) })
 }
 
-// leave notes of an object that needs no delete how it stands.
-func (r *run) leave(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
-	id, asked := m.ID(), r.options.Journal.asked(m.ID()).UID
-	if seen.State == tombstone.Absent && asked == "" {
-		return Change{Action: Absent}, nil
-	}
-	if seen.State == tombstone.Absent {
-		return r.isGone(id, asked)
-	}
+// pending is about an object that is on its way out, or of which nothing is known.
+func (r *run) pending(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
 	change := Change{Action: Pending, UID: seen.UID, Message: seen.Describe(r.cluster.Now())}
 	if seen.State == tombstone.Terminating {
-		r.announce(id, seen.UID, tombstone.StillTerminating, change.Message)
+		r.announce(m.ID(), seen.UID, tombstone.StillTerminating, change.Message)
 	}
 	if r.options.Mode != graph.Update {
 		return change, nil
@@ -86,45 +112,39 @@ func (r *run) leave(m *payload.Manifest, seen tombstone.Observation) (Change, er
 	return change, r.ask(m, seen.UID)
 }
 
-// notHere is about an object that is there in a mode that deletes nothing.
-func (r *run) notHere(m *payload.Manifest, seen tombstone.Observation) Change {
-	if r.options.Mode == graph.Install {
-		return Change{Action: Left, UID: seen.UID, Message: "an install deletes nothing: the next update will"}
-	}
-	if seen.UID == r.options.Journal.asked(m.ID()).UID {
-		return Change{Action: Pending, UID: seen.UID, Message: "its delete was asked for, and did not reach it: the next update will ask again"}
-	}
-	if seen.State != tombstone.Reappeared && !r.options.Journal.hasBuried(m.ID()) {
-		return Change{Action: Left, UID: seen.UID, Message: "a reconcile deletes nothing: the next update will"}
-	}
-	message := "it was deleted, and is there again, made by " + seen.MadeBy
-	r.announce(m.ID(), seen.UID, tombstone.BackAgain, message)
-	return Change{Action: Reappeared, UID: seen.UID, Message: message + ": the next update deletes it again"}
+// isBack is about an object that was made anew, and that this run does not delete again.
+func (r *run) isBack(id kinds.ID, seen tombstone.Observation) Change {
+	r.announce(id, seen.UID, tombstone.BackAgain, madeAnew(seen))
+	return Change{Action: Reappeared, UID: seen.UID, Message: madeAnew(seen) + ": the next update deletes it again"}
+}
+
+func madeAnew(seen tombstone.Observation) string {
+	return "it was deleted, and is there again, made by " + seen.MadeBy
 }
 
 // ask notes in the record that the end of an object is asked for.
 func (r *run) ask(m *payload.Manifest, uid types.UID) error {
 	return r.options.Journal.Note(r.requests, func(known *record.Record) {
 		known.ForgetJob(m.ID()) // should it ever come back, it runs again
-		known.Ask(record.Tombstone{Object: m.ID(), UID: uid, Version: r.options.Version, Asked: metav1.NewTime(r.cluster.Now().Truncate(time.Second))})
+		known.Ask(record.Tombstone{ID: m.ID(), UID: uid, Version: r.options.Version, Asked: metav1.NewTime(r.cluster.Now().Truncate(time.Second))})
 	})
 }
 
-// delete asks for the end of the object with a UID. That it is gone already, or another
-// one has come in its place, is as good.
-func (r *run) delete(id kinds.ID, uid types.UID) error {
+// delete asks for the end of the object with a UID, and says whether it hit it. That it is
+// gone already, or another one has come in its place, is as good.
+func (r *run) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
 	resource, err := r.cluster.FindKind(r.requests, id.GroupKind())
 	if errors.Is(err, cluster.ErrNotServed) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	err = r.cluster.Delete(r.requests, resource, id.Namespace, id.Name, uid)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
 // recreate deletes an object that can't be changed and makes it anew, if its manifest
@@ -141,10 +161,10 @@ func (r *run) recreate(resource cluster.Resource, m *payload.Manifest, fixed []s
 		return Change{}, err
 	}
 	if err == nil {
-		if err := r.delete(m.ID(), live.UID); err != nil {
+		if _, err := r.delete(m.ID(), live.UID); err != nil {
 			return Change{}, err
 		}
-		if seen := tombstone.Observe(r.requests, r.cluster, buried(m.ID()), live.UID); seen.State != tombstone.Absent && seen.State != tombstone.Reappeared {
+		if seen := tombstone.Observe(r.requests, r.cluster, m.ID(), live.UID); seen.State != tombstone.Absent && seen.State != tombstone.Reappeared {
 			return Change{}, r.leaving(m, live.UID)
 		}
 	}
@@ -159,10 +179,6 @@ func (r *run) recreate(resource cluster.Resource, m *payload.Manifest, fixed []s
 // leaving says of an object that is being deleted what holds it. It is waited for like
 // all that may heal: in between, others get their turn.
 func (r *run) leaving(m *payload.Manifest, uid types.UID) error {
-	seen := tombstone.Observe(r.requests, r.cluster, buried(m.ID()), uid)
+	seen := tombstone.Observe(r.requests, r.cluster, m.ID(), uid)
 	return leaving{"it is being deleted, and can only be made anew when it is gone: " + seen.Describe(r.cluster.Now())}
-}
-
-func buried(id kinds.ID) tombstone.Object {
-	return tombstone.Object{Kind: id.GroupKind(), Namespace: id.Namespace, Name: id.Name}
 }

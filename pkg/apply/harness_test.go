@@ -3,6 +3,7 @@ package apply_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -33,6 +35,31 @@ const patience = 2 * time.Minute
 func connect(t testing.TB) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.Connect(test.Sandbox(t).Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A wire is a connection's round tripper that does something before each request.
+type wire struct {
+	next   http.RoundTripper
+	before func(*http.Request) error
+}
+
+func (w wire) RoundTrip(request *http.Request) (*http.Response, error) {
+	if err := w.before(request); err != nil {
+		return nil, err
+	}
+	return w.next.RoundTrip(request)
+}
+
+// connectThrough makes a connection that does something before each request.
+func connectThrough(t testing.TB, before func(*http.Request) error) *cluster.Cluster {
+	t.Helper()
+	config := rest.CopyConfig(test.Sandbox(t).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wire{next, before} })
+	c, err := cluster.Connect(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +93,7 @@ func run(t testing.TB, ctx context.Context, release *payload.Payload, options ap
 	return runOn(t, ctx, connect(t), release, options)
 }
 
-// runOn is run with a connection of its own.
+// runOn is run over a connection, which may do something at some requests.
 func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *payload.Payload, options apply.Options) applied {
 	t.Helper()
 	store := record.NewStore(c.Client, "default", release.Name)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -62,22 +63,24 @@ func (j *Journal) hasFinished(m *payload.Manifest) (finished bool) {
 }
 
 // asked is the delete of an object that is noted, if one is.
-func (j *Journal) asked(id kinds.ID) (asked record.Tombstone) {
+func (j *Journal) asked(id kinds.ID) (asked record.Tombstone, isAsked bool) {
 	j.Read(func(r *record.Record) {
-		if at := slices.IndexFunc(r.Tombstones, func(one record.Tombstone) bool { return one.Object == id }); at >= 0 {
-			asked = r.Tombstones[at]
+		if at := slices.IndexFunc(r.Tombstones, func(one record.Tombstone) bool { return one.ID == id }); at >= 0 {
+			asked, isAsked = r.Tombstones[at], true
 		}
 	})
-	return asked
+	return asked, isAsked
 }
 
-// hasBuried says whether a version that was completed last has a tombstone of an object.
-func (j *Journal) hasBuried(id kinds.ID) (buried bool) {
+// HasDeleted says whether the version that was applied last has deleted an object, and has
+// seen it go. An install carries tombstones, too, and deletes nothing.
+func (j *Journal) HasDeleted(id kinds.ID) (hasDeleted bool) {
+	_, isPending := j.asked(id)
 	j.Read(func(r *record.Record) {
 		applied := r.Applied()
-		buried = applied != nil && slices.Contains(applied.Tombstones, id)
+		hasDeleted = !isPending && applied != nil && applied.Mode == string(graph.Update) && slices.Contains(applied.Tombstones, id)
 	})
-	return buried
+	return hasDeleted
 }
 
 // sumOf tells a manifest from an earlier one of the same object.

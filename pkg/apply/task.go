@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,7 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 	if isCreateOnly(m) {
 		return r.create(resource, m, object, isThere)
 	}
+	began := r.cluster.Now()
 	applied, err := r.apply(resource, m, object)
 	if fixed := immutableFields(err); len(fixed) > 0 {
 		return r.recreate(resource, m, fixed)
@@ -69,7 +71,7 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 		return Change{}, r.leaving(m, applied.Object.GetUID())
 	}
 	r.follow.add(m, applied.Object)
-	return Change{Action: action(head, isThere, resource, applied), UID: applied.Object.GetUID()}, nil
+	return Change{Action: action(head, isThere, resource, applied, began), UID: applied.Object.GetUID()}, nil
 }
 
 // find says where the object is. Kinds that came up since the last look are looked for
@@ -86,6 +88,9 @@ func (r *run) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
 // head is what is known of an object from before. It is only asked for where the kind
 // could not be listed, or where an object without our label matters.
 func (r *run) head(resource cluster.Resource, id kinds.ID) (inventory.Head, bool, error) {
+	if !resource.Namespaced {
+		id.Namespace = "" // which manifests may say all the same
+	}
 	if head, found := r.before.Find(id); found || r.before.Unlisted(id.GroupKind()) == nil {
 		return head, found, nil
 	}
@@ -155,8 +160,8 @@ func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *uns
 	return Change{Action: Kept, UID: live.GetUID(), Message: "it is create-only, and was there"}, nil
 }
 
-// action says what an apply has done.
-func action(before inventory.Head, isThere bool, resource cluster.Resource, applied cluster.Applied) Action {
+// action says what an apply has done that was begun at a time, by the server's clock.
+func action(before inventory.Head, isThere bool, resource cluster.Resource, applied cluster.Applied, began time.Time) Action {
 	if applied.Created {
 		if isThere { // when the run began
 			return Recreated
@@ -170,9 +175,16 @@ func action(before inventory.Head, isThere bool, resource cluster.Resource, appl
 	if before.ResourceVersion == after.ResourceVersion {
 		return Unchanged
 	}
-	// Somebody else may have written in between: its status, for example.
-	if before.Entry == after.Entry && before.Generation == after.Generation && after.Generation != 0 {
+	// Somebody has written since the look: we, or another one its status, for example. An
+	// apply that changes anything renews our entry, to the second: where the entry was that
+	// young already, only the generation may tell.
+	hasGeneration := after.Generation != 0 && before.Generation == after.Generation
+	if before.Entry.Same(after.Entry) && (hasGeneration || began.Sub(after.Entry.Since) > entryDoubt) {
 		return Unchanged
 	}
 	return Configured
 }
+
+// entryDoubt is how old an entry must be to tell whether it was renewed: it has whole
+// seconds, and what we know of the server's clock may be two seconds off.
+const entryDoubt = 4 * time.Second

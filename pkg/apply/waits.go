@@ -111,7 +111,7 @@ func (r *run) noteWaits(waits []Wait) {
 	_ = r.options.Journal.Note(r.requests, func(known *record.Record) { // if it fails, the next may not
 		known.Waits = nil
 		for _, wait := range waits[:min(enough, len(waits))] {
-			known.Waits = append(known.Waits, record.Wait{Object: wait.ID, For: wait.For, Since: metav1.NewTime(wait.Since)})
+			known.Waits = append(known.Waits, record.Wait{ID: wait.ID, For: wait.For, Since: metav1.NewTime(wait.Since)})
 		}
 	})
 }
@@ -120,7 +120,7 @@ func (r *run) noteWaits(waits []Wait) {
 func (r *run) finished(job *payload.Manifest, uid types.UID) {
 	r.notes.Go(func() {
 		err := r.options.Journal.Note(r.requests, func(known *record.Record) {
-			known.RememberJob(record.Job{Object: job.ID(), UID: uid, Sum: sumOf(job)})
+			known.RememberJob(record.Job{ID: job.ID(), UID: uid, Sum: sumOf(job)})
 		})
 		if err != nil {
 			r.warn(job, []string{"that it is done could not be noted, so it may run again: " + oneLine(err)})

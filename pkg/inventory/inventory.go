@@ -10,8 +10,10 @@ package inventory
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -43,10 +45,31 @@ type Head struct {
 	Generation      int64
 	Release         string    // the value of its label
 	IsApplied       bool      // we have applied it, or made it: a label alone may be copied
-	Entry           string    // what managedFields say we own, and since when
+	Entry           Entry     // of ours in managedFields
 	Controller      string    // who keeps it as it is, if another object does
 	Terminating     bool      // its end was asked for
 	Created         time.Time // by the server's clock
+}
+
+// An Entry is what managedFields say that we own by applying it.
+type Entry struct {
+	Since  time.Time // of our last apply that changed anything, in whole seconds
+	fields string    // as JSON, in whatever order
+}
+
+// Same says whether two entries are of the same apply, and nobody has taken anything of it.
+func (e Entry) Same(other Entry) bool {
+	if !e.Since.Equal(other.Since) {
+		return false
+	}
+	if e.fields == other.fields {
+		return true
+	}
+	var fields, others any // whose order depends on who has written the JSON
+	if json.Unmarshal([]byte(e.fields), &fields) != nil || json.Unmarshal([]byte(other.fields), &others) != nil {
+		return false
+	}
+	return reflect.DeepEqual(fields, others)
 }
 
 // IsOf says whether it is an object of a release: with its label, applied by us, and not
@@ -132,13 +155,25 @@ func HeadOf(resource cluster.Resource, object metav1.Object) Head {
 		}
 		head.IsApplied = true
 		if entry.Operation == metav1.ManagedFieldsOperationApply {
-			head.Entry = entry.Time.String() + string(entry.FieldsV1.GetRawBytes())
+			head.Entry = entryOf(entry)
 		}
 	}
 	if controller := metav1.GetControllerOf(object); controller != nil {
 		head.Controller = controller.Kind + " " + controller.Name
 	}
 	return head
+}
+
+// entryOf reads our entry. Neither its time nor its fields need be there.
+func entryOf(entry metav1.ManagedFieldsEntry) Entry {
+	var ours Entry
+	if entry.Time != nil {
+		ours.Since = entry.Time.Time
+	}
+	if entry.FieldsV1 != nil {
+		ours.fields = string(entry.FieldsV1.GetRawBytes())
+	}
+	return ours
 }
 
 // Find is the object of that name, if a release has it.

@@ -39,12 +39,12 @@ func (f *Facts) judgePending(asked Delete, h hop) Finding {
 	if asked.Seen.State == tombstone.Unknown {
 		stands = "may still be there, which is " + asked.Seen.Describe(f.Now)
 	}
-	what := fmt.Sprintf("%s, which %s, %s", asked.Object, who, stands)
+	what := fmt.Sprintf("%s, which %s, %s", asked.ID, who, stands)
 	finding := warns(liftsDelete(asked.Seen), "%s: %s goes on", what, h)
 	if h.isBig() {
 		finding = blocks(liftsDelete(asked.Seen), "%s: %s does not begin before it is gone", what, h)
 	}
-	return finding.since(since).about(asked.Object)
+	return finding.since(since).about(asked.ID)
 }
 
 // liftsDelete is who can end a pending delete.
@@ -79,7 +79,7 @@ func (f *Facts) judgeReappeared(asked Delete) []Finding {
 	what := "nothing deletes it any more"
 	for _, m := range f.Payload.Manifests {
 		switch {
-		case m.ID() != asked.Object:
+		case m.ID() != asked.ID:
 		case !m.IsTombstone():
 			return nil
 		default:
@@ -87,7 +87,7 @@ func (f *Facts) judgeReappeared(asked Delete) []Finding {
 		}
 	}
 	return []Finding{warns("whoever made it", "%s was deleted, and is there again, made by %s: %s",
-		asked.Object, asked.Seen.MadeBy, what).since(asked.Asked.Time).about(asked.Object)}
+		asked.ID, asked.Seen.MadeBy, what).since(asked.Asked.Time).about(asked.ID)}
 }
 
 // judgeTombstones is StaleTombstone. A delete that is not done is still worth its
@@ -113,5 +113,5 @@ func judgeTombstones(f *Facts) []Finding {
 
 // isOpen says whether a delete may have something to do.
 func (f *Facts) isOpen(id kinds.ID) bool {
-	return slices.ContainsFunc(f.Deletes, func(asked Delete) bool { return asked.Object == id && asked.Seen.State != tombstone.Absent })
+	return slices.ContainsFunc(f.Deletes, func(asked Delete) bool { return asked.ID == id && asked.Seen.State != tombstone.Absent })
 }

@@ -81,8 +81,7 @@ func observe(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) 
 	group.SetLimit(atOnce)
 	for i, one := range asked {
 		group.Go(func() error {
-			object := tombstone.Object{Kind: one.GroupKind(), Namespace: one.Namespace, Name: one.Name}
-			deletes[i] = Delete{Tombstone: one, Seen: tombstone.Observe(ctx, c, object, one.UID)}
+			deletes[i] = Delete{Tombstone: one, Seen: tombstone.Observe(ctx, c, one.ID, one.UID)}
 			return nil
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -141,8 +142,8 @@ func TestAPendingDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := history("4.5.3")
-	known.Ask(record.Tombstone{Object: record.Object{Kind: "ConfigMap", Namespace: namespace, Name: "old"}, UID: made.GetUID(), Version: "4.5.3"})
-	known.Ask(record.Tombstone{Object: record.Object{Kind: "ConfigMap", Namespace: namespace, Name: "gone"}, UID: "1", Version: "4.5.3"})
+	known.Ask(record.Tombstone{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "old"}, UID: made.GetUID(), Version: "4.5.3"})
+	known.Ask(record.Tombstone{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "gone"}, UID: "1", Version: "4.5.3"})
 	judge := func() []precondition.Finding {
 		return precondition.Evaluate(gather(t, c, precondition.Question{Payload: release(t, "4.6.0", nil), Record: known}))
 	}

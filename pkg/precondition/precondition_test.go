@@ -66,7 +66,7 @@ func history(versions ...string) *record.Record {
 
 // asked is a delete that 4.5.0 asked for two hours ago, as it is seen now.
 func asked(seen tombstone.Observation) precondition.Delete {
-	return precondition.Delete{Tombstone: record.Tombstone{Object: old, UID: "1", Version: "4.5.0", Asked: ago(2 * time.Hour)}, Seen: seen}
+	return precondition.Delete{Tombstone: record.Tombstone{ID: old, UID: "1", Version: "4.5.0", Asked: ago(2 * time.Hour)}, Seen: seen}
 }
 
 // shown is what findings say, line by line: all there is of each.
@@ -257,7 +257,7 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 			f := &precondition.Facts{Payload: rel, Record: history(test.from), Deletes: test.deletes}
 			there := old
 			there.Name = "there"
-			f.Record.History[0].Tombstones = []record.Object{old, there}
+			f.Record.History[0].Tombstones = []kinds.ID{old, there}
 			expect(t, f, test.wanted)
 		})
 	}

@@ -30,9 +30,6 @@ type Record struct {
 	Waits      []Wait      `json:"waits,omitempty"`      // what the applier waits for now
 }
 
-// An Object says which object is meant, whatever its version.
-type Object = kinds.ID
-
 // A State says how far an update came.
 type State string
 
@@ -52,16 +49,16 @@ type Entry struct {
 	Started    metav1.Time  `json:"started"`
 	Completed  *metav1.Time `json:"completed,omitempty"`
 	Forced     []string     `json:"forced,omitempty"`     // the gates that were overridden
-	Tombstones []Object     `json:"tombstones,omitempty"` // that the version carries; old entries may have lost them
+	Tombstones []kinds.ID   `json:"tombstones,omitempty"` // that the version carries; old entries may have lost them
 }
 
 // A Tombstone is a delete that was asked for.
 type Tombstone struct {
-	Object  `json:",inline"`
-	UID     types.UID   `json:"uid,omitempty"`     // of what is to go; "" if it was not seen yet
-	Version string      `json:"version,omitempty"` // that asked for it
-	Asked   metav1.Time `json:"asked"`
-	IsBack  bool        `json:"isBack,omitempty"` // an earlier version had deleted it, and it was made anew
+	kinds.ID `json:",inline"`
+	UID      types.UID   `json:"uid,omitempty"`     // of what is to go; "" if it was not seen yet
+	Version  string      `json:"version,omitempty"` // that asked for it
+	Asked    metav1.Time `json:"asked"`
+	IsBack   bool        `json:"isBack,omitempty"` // an earlier version had deleted it, and it was made anew
 }
 
 // A Kind is a kind of objects, whatever its version.
@@ -72,16 +69,16 @@ type Kind struct {
 
 // A Job is one that finished.
 type Job struct {
-	Object `json:",inline"`
-	UID    types.UID `json:"uid,omitempty"`
-	Sum    string    `json:"sum,omitempty"` // of its manifest
+	kinds.ID `json:",inline"`
+	UID      types.UID `json:"uid,omitempty"`
+	Sum      string    `json:"sum,omitempty"` // of its manifest
 }
 
 // A Wait is something that the applier waits for.
 type Wait struct {
-	Object `json:",inline"`
-	For    string      `json:"for"`
-	Since  metav1.Time `json:"since"`
+	kinds.ID `json:",inline"`
+	For      string      `json:"for"`
+	Since    metav1.Time `json:"since"`
 }
 
 // maxHistory is how many entries are kept: as many as ClusterVersion has.
@@ -153,7 +150,7 @@ func (r *Record) Applied() *Entry {
 // nothing: the time of the first request stays. An object that was not seen then gets its
 // UID, and one with another UID takes the place of the one before, which must be gone.
 func (r *Record) Ask(t Tombstone) {
-	at := slices.IndexFunc(r.Tombstones, func(known Tombstone) bool { return known.Object == t.Object })
+	at := slices.IndexFunc(r.Tombstones, func(known Tombstone) bool { return known.ID == t.ID })
 	switch {
 	case at < 0:
 		r.Tombstones = append(r.Tombstones, t)
@@ -167,8 +164,8 @@ func (r *Record) Ask(t Tombstone) {
 
 // Forget notes that an object which was to be deleted is gone. The UID is the one that
 // Ask was given: an object that came in its place is not meant.
-func (r *Record) Forget(o Object, uid types.UID) {
-	r.Tombstones = slices.DeleteFunc(r.Tombstones, func(known Tombstone) bool { return known.Object == o && known.UID == uid })
+func (r *Record) Forget(id kinds.ID, uid types.UID) {
+	r.Tombstones = slices.DeleteFunc(r.Tombstones, func(known Tombstone) bool { return known.ID == id && known.UID == uid })
 }
 
 // AddKinds notes kinds that are applied.
@@ -180,13 +177,13 @@ func (r *Record) AddKinds(kinds ...Kind) {
 
 // RememberJob notes that a Job finished, in place of an earlier one of that name.
 func (r *Record) RememberJob(j Job) {
-	r.ForgetJob(j.Object)
+	r.ForgetJob(j.ID)
 	r.Jobs = append(r.Jobs, j)
 }
 
 // FindJob is what is known of a Job that finished.
-func (r *Record) FindJob(o Object) (Job, bool) {
-	at := slices.IndexFunc(r.Jobs, func(known Job) bool { return known.Object == o })
+func (r *Record) FindJob(id kinds.ID) (Job, bool) {
+	at := slices.IndexFunc(r.Jobs, func(known Job) bool { return known.ID == id })
 	if at < 0 {
 		return Job{}, false
 	}
@@ -194,6 +191,6 @@ func (r *Record) FindJob(o Object) (Job, bool) {
 }
 
 // ForgetJob makes a Job one that never ran, because it was deleted for example.
-func (r *Record) ForgetJob(o Object) {
-	r.Jobs = slices.DeleteFunc(r.Jobs, func(known Job) bool { return known.Object == o })
+func (r *Record) ForgetJob(id kinds.ID) {
+	r.Jobs = slices.DeleteFunc(r.Jobs, func(known Job) bool { return known.ID == id })
 }

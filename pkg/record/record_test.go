@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
@@ -94,27 +95,27 @@ func TestHistoryKeepsTheFirstAndTheOneThatWorks(t *testing.T) {
 
 func TestDeleteIsAskedForUntilTheObjectIsGone(t *testing.T) {
 	r := &record.Record{Release: "web"}
-	job := record.Object{Group: "batch", Kind: "Job", Namespace: "shop", Name: "old"}
-	impostor := record.Object{Group: "batch.example", Kind: "Job", Namespace: "shop", Name: "old"}
+	job := kinds.ID{Group: "batch", Kind: "Job", Namespace: "shop", Name: "old"}
+	impostor := kinds.ID{Group: "batch.example", Kind: "Job", Namespace: "shop", Name: "old"}
 	expect := func(when string, want ...record.Tombstone) {
 		t.Helper()
 		if diff := cmp.Diff(want, r.Tombstones, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	r.Ask(record.Tombstone{Object: job, Version: "1", Asked: at(1)})
-	r.Ask(record.Tombstone{Object: job, UID: "first", Version: "2", Asked: at(2)})
-	r.Ask(record.Tombstone{Object: job, UID: "first", Version: "3", Asked: at(3)})
-	r.Ask(record.Tombstone{Object: job, Version: "3", Asked: at(3)})
-	expect("asked again", record.Tombstone{Object: job, UID: "first", Version: "1", Asked: at(1)})
+	r.Ask(record.Tombstone{ID: job, Version: "1", Asked: at(1)})
+	r.Ask(record.Tombstone{ID: job, UID: "first", Version: "2", Asked: at(2)})
+	r.Ask(record.Tombstone{ID: job, UID: "first", Version: "3", Asked: at(3)})
+	r.Ask(record.Tombstone{ID: job, Version: "3", Asked: at(3)})
+	expect("asked again", record.Tombstone{ID: job, UID: "first", Version: "1", Asked: at(1)})
 
-	r.Ask(record.Tombstone{Object: impostor, UID: "other", Asked: at(4)})
-	r.Ask(record.Tombstone{Object: job, UID: "second", Version: "4", Asked: at(4)})
+	r.Ask(record.Tombstone{ID: impostor, UID: "other", Asked: at(4)})
+	r.Ask(record.Tombstone{ID: job, UID: "second", Version: "4", Asked: at(4)})
 	r.Forget(job, "first")
-	expect("came back", record.Tombstone{Object: job, UID: "second", Version: "4", Asked: at(4)}, record.Tombstone{Object: impostor, UID: "other", Asked: at(4)})
+	expect("came back", record.Tombstone{ID: job, UID: "second", Version: "4", Asked: at(4)}, record.Tombstone{ID: impostor, UID: "other", Asked: at(4)})
 
 	r.Forget(job, "second")
-	expect("gone", record.Tombstone{Object: impostor, UID: "other", Asked: at(4)})
+	expect("gone", record.Tombstone{ID: impostor, UID: "other", Asked: at(4)})
 	r.Forget(impostor, "other")
 	expect("all gone")
 }
@@ -128,9 +129,9 @@ func TestJobsAndKindsAreRememberedOnce(t *testing.T) {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 
-	migrate := record.Object{Group: "batch", Kind: "Job", Namespace: "shop", Name: "migrate"}
-	r.RememberJob(record.Job{Object: migrate, UID: "a", Sum: "1"})
-	r.RememberJob(record.Job{Object: migrate, UID: "b", Sum: "2"})
+	migrate := kinds.ID{Group: "batch", Kind: "Job", Namespace: "shop", Name: "migrate"}
+	r.RememberJob(record.Job{ID: migrate, UID: "a", Sum: "1"})
+	r.RememberJob(record.Job{ID: migrate, UID: "b", Sum: "2"})
 	if got, found := r.FindJob(migrate); !found || got.Sum != "2" || len(r.Jobs) != 1 {
 		t.Errorf("of all Jobs %v, found %v, %t", r.Jobs, got, found)
 	}
@@ -141,7 +142,7 @@ func TestJobsAndKindsAreRememberedOnce(t *testing.T) {
 }
 
 func TestObjectsAreFitToBeShown(t *testing.T) {
-	tests := map[record.Object]string{
+	tests := map[kinds.ID]string{
 		{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}: "Deployment shop/web",
 		{Kind: "Namespace", Name: "shop"}:                                   "Namespace shop",
 		{Kind: "Namespace", Name: "a\x1b[31m\nb"}:                           `Namespace a\x1b[31m\nb`,

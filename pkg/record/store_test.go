@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -31,17 +32,17 @@ var anyZone = cmpopts.EquateApproxTime(0)
 // full is a record with something in every field.
 func full() *record.Record {
 	completed := at(2)
-	object := record.Object{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	object := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	return &record.Record{
 		Release: "web",
 		History: []record.Entry{{
 			State: record.Completed, Version: "1.2.3", Hash: "abc", Source: "registry.example/web@sha256:abc", Mode: "Update",
-			Started: at(1), Completed: &completed, Forced: []string{"disk"}, Tombstones: []record.Object{object},
+			Started: at(1), Completed: &completed, Forced: []string{"disk"}, Tombstones: []kinds.ID{object},
 		}},
-		Tombstones: []record.Tombstone{{Object: object, UID: "u", Version: "1.2.3", Asked: at(1)}},
+		Tombstones: []record.Tombstone{{ID: object, UID: "u", Version: "1.2.3", Asked: at(1)}},
 		Kinds:      []record.Kind{{Group: "apps", Kind: "Deployment"}},
-		Jobs:       []record.Job{{Object: object, UID: "u", Sum: "s"}},
-		Waits:      []record.Wait{{Object: object, For: "1 of 3 <pods> & more", Since: at(1)}},
+		Jobs:       []record.Job{{ID: object, UID: "u", Sum: "s"}},
+		Waits:      []record.Wait{{ID: object, For: "1 of 3 <pods> & more", Since: at(1)}},
 	}
 }
 
@@ -337,7 +338,7 @@ func TestOldEntriesLoseTombstonesWhenThereIsNoRoom(t *testing.T) {
 	for version := range 100 {
 		e := record.Entry{Version: fmt.Sprint(version), Hash: fmt.Sprint(version)}
 		for i := range each {
-			e.Tombstones = append(e.Tombstones, record.Object{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("%s-%d", e.Version, i)})
+			e.Tombstones = append(e.Tombstones, kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("%s-%d", e.Version, i)})
 		}
 		r.Begin(e)
 	}
@@ -366,7 +367,7 @@ func TestRecordThatDoesNotFitIsRefused(t *testing.T) {
 	save(t, s, full())
 	r := load(t, s)
 	for i := range 100_000 {
-		r.Jobs = append(r.Jobs, record.Job{Object: record.Object{Group: "batch", Kind: "Job", Namespace: "shop", Name: fmt.Sprint("job-", i)}})
+		r.Jobs = append(r.Jobs, record.Job{ID: kinds.ID{Group: "batch", Kind: "Job", Namespace: "shop", Name: fmt.Sprint("job-", i)}})
 		r.Kinds = append(r.Kinds, record.Kind{Group: "shop.example", Kind: fmt.Sprint("Kind", i)})
 	}
 	err := s.Save(t.Context(), r)

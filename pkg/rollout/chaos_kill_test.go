@@ -392,7 +392,7 @@ func recordOf(t *testing.T, c *cluster.Cluster, release string) string {
 	}
 	for i := range known.Tombstones {
 		if known.Tombstones[i].UID == "" {
-			t.Errorf("the record has no UID of %s", known.Tombstones[i].Object)
+			t.Errorf("the record has no UID of %s", known.Tombstones[i].ID)
 		}
 		known.Tombstones[i].UID, known.Tombstones[i].Asked = "", metav1.Time{}
 	}

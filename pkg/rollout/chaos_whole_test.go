@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,7 +97,7 @@ func TestARealReleaseTwice(t *testing.T) {
 type head struct {
 	uid        types.UID
 	generation int64
-	ours       string
+	ours       time.Time
 	version    string
 }
 
@@ -121,7 +122,7 @@ func headsOf(t *testing.T, c *cluster.Cluster, release *payload.Payload) map[kin
 		for i := range found.Items {
 			object := &found.Items[i]
 			one := inventory.HeadOf(resource, object)
-			now := head{uid: one.UID, generation: one.Generation, ours: one.Entry}
+			now := head{uid: one.UID, generation: one.Generation, ours: one.Entry.Since}
 			isOthers := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager != cluster.FieldManager }
 			if !slices.ContainsFunc(object.GetManagedFields(), isOthers) {
 				now.version = one.ResourceVersion

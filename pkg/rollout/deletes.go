@@ -10,6 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
@@ -25,7 +26,7 @@ func Observe(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) 
 	group.SetLimit(looksAtOnce)
 	for i, one := range asked {
 		group.Go(func() error {
-			deletes[i] = precondition.Delete{Tombstone: one, Seen: tombstone.Observe(ctx, c, tombstone.Object{Kind: one.GroupKind(), Namespace: one.Namespace, Name: one.Name}, one.UID)}
+			deletes[i] = precondition.Delete{Tombstone: one, Seen: tombstone.Observe(ctx, c, one.ID, one.UID)}
 			return nil
 		})
 	}
@@ -34,47 +35,71 @@ func Observe(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) 
 }
 
 // toBury are the objects of tombstones that are there, with their UIDs: the record has
-// them before the first of them is deleted.
+// them before the first of them is deleted. Those of other releases are not asked for, and
+// where that is not known yet, it is left to who deletes them.
 func (r *rollout) toBury(ctx context.Context, tombstones []kinds.ID, now metav1.Time) []record.Tombstone {
 	var asked []record.Tombstone
 	for _, id := range tombstones {
-		asked = append(asked, record.Tombstone{Object: id, Version: r.payload.Version, Asked: now})
+		_, isOthers := r.before.Owner(id, r.payload.Name)
+		if isOthers || r.before.Unlisted(id.GroupKind()) != nil {
+			continue
+		}
+		one := record.Tombstone{ID: id, Version: r.payload.Version, Asked: now}
+		if at := slices.IndexFunc(r.record.Tombstones, func(known record.Tombstone) bool { return known.ID == id }); at >= 0 {
+			one.UID = r.record.Tombstones[at].UID
+		}
+		asked = append(asked, one)
 	}
 	var there []record.Tombstone
 	for _, one := range Observe(ctx, r.cluster, asked) {
 		if one.Seen.State != tombstone.Absent {
-			one.UID, one.IsBack = one.Seen.UID, r.wasDeleted(one.Object)
+			one.IsBack = one.Seen.State == tombstone.Reappeared || r.journal.HasDeleted(one.ID)
+			one.UID = one.Seen.UID
 			there = append(there, one.Tombstone)
 		}
 	}
 	return there
 }
 
-// wasDeleted says whether the version before has deleted an object, and has seen it go.
-func (r *rollout) wasDeleted(id kinds.ID) bool {
-	applied := r.record.Applied()
-	isPending := slices.ContainsFunc(r.record.Tombstones, func(one record.Tombstone) bool { return one.Object == id })
-	return applied != nil && slices.Contains(applied.Tombstones, id) && !isPending
+// isUnasked says whether a delete of the payload has not reached its object, although an
+// update asked for it: the update is not over then.
+func (r *rollout) isUnasked() bool {
+	return slices.ContainsFunc(r.outcome.Deletes, func(one precondition.Delete) bool {
+		return one.Seen.State == tombstone.Present && r.carries(one.ID, true)
+	})
+}
+
+// isOver says whether there is nothing left of a delete: the object is gone, and if another
+// one has its name, it is because the payload has it again.
+func (r *rollout) isOver(one precondition.Delete) bool {
+	return one.Seen.State == tombstone.Absent || one.Seen.State == tombstone.Reappeared && r.carries(one.ID, false)
+}
+
+// carries says whether the payload has an object, or the tombstone of it.
+func (r *rollout) carries(id kinds.ID, isTombstone bool) bool {
+	return slices.ContainsFunc(r.payload.Manifests, func(m *payload.Manifest) bool {
+		return m.IsTombstone() == isTombstone && m.ID() == id
+	})
 }
 
 // announceGone tells of deletes that are done by now, whatever version asked for them.
 func (r *rollout) announceGone(ctx context.Context) {
 	for _, one := range r.outcome.Deletes {
-		if one.Seen.State != tombstone.Absent {
+		if !r.isOver(one) || one.UID == "" { // which nobody ever saw
 			continue
 		}
-		news := tombstone.News{ID: one.Object, UID: one.UID, What: tombstone.Gone, Message: "it is gone"}
+		news := tombstone.News{ID: one.ID, UID: one.UID, What: tombstone.Gone, Message: "it is gone"}
 		if err := news.Announce(ctx, r.cluster); err != nil {
-			klog.FromContext(ctx).V(1).Info("an event could not be written", "object", one.Object.String(), "err", err)
+			klog.FromContext(ctx).V(1).Info("an event could not be written", "object", one.ID.String(), "err", err)
 		}
 	}
 }
 
 // forgetGone takes out of the record what was seen to be gone.
-func forgetGone(known *record.Record, deletes []precondition.Delete) {
-	for _, one := range deletes {
-		if one.Seen.State == tombstone.Absent {
-			known.Forget(one.Object, one.UID)
+func (r *rollout) forgetGone(known *record.Record) {
+	for _, one := range r.outcome.Deletes {
+		if r.isOver(one) {
+			known.Forget(one.ID, one.UID)
 		}
 	}
 }

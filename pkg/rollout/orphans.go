@@ -3,56 +3,96 @@ package rollout
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // An Orphan is an object that an earlier payload of the release applied, and that this one
 // neither has nor deletes.
-type Orphan struct {
-	ID         kinds.ID
-	APIVersion string
-	inventory.Head
-}
+type Orphan struct{ inventory.Head }
 
-// Tombstone is the manifest that would delete it.
+// Tombstone is the manifest that would delete it. Names are written as YAML wants them:
+// some look like numbers.
 func (o Orphan) Tombstone() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "apiVersion: %s\nkind: %s\nmetadata:\n", o.APIVersion, o.ID.Kind)
+	fmt.Fprintf(&text, "apiVersion: %s\nkind: %s\nmetadata:\n", o.Resource.GroupVersion(), o.ID.Kind)
 	if o.ID.Namespace != "" {
-		fmt.Fprintf(&text, "  namespace: %s\n", o.ID.Namespace)
+		fmt.Fprintf(&text, "  namespace: %s\n", scalar(o.ID.Namespace))
 	}
-	fmt.Fprintf(&text, "  name: %s\n  annotations:\n    %s: \"true\"\n", o.ID.Name, payload.DeleteAnnotation)
+	fmt.Fprintf(&text, "  name: %s\n  annotations:\n    %s: \"true\"\n", scalar(o.ID.Name), payload.DeleteAnnotation)
 	return text.String()
 }
 
-// orphans are the objects that were ours before, are there still, and are in the payload
-// no more. What goes along with a Namespace or a definition that the payload deletes is
-// none.
-func (r *rollout) orphans(ctx context.Context) []Orphan {
-	inPayload, deleted := map[kinds.ID]bool{}, map[kinds.ID]bool{}
-	for _, manifest := range r.payload.Manifests {
-		inPayload[manifest.ID()] = true
-		if manifest.IsTombstone() {
-			deleted[manifest.ID()] = true
-		}
+func scalar(text string) string {
+	written, err := yaml.Marshal(text)
+	if err != nil {
+		return strconv.Quote(text)
 	}
+	return strings.TrimSuffix(string(written), "\n")
+}
+
+// orphans are the objects that were ours before, are there still, and are in the payload
+// no more. What goes along with a Namespace or a definition is none.
+func (r *rollout) orphans(ctx context.Context) []Orphan {
+	inPayload, goes := r.inPayload(ctx), r.goes()
 	var orphans []Orphan
 	for _, head := range r.before.Of(r.payload.Name) {
 		namespace := kinds.ID{Kind: kinds.Namespace.Kind, Name: head.ID.Namespace}
 		definition := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: head.Resource.Resource + "." + head.Resource.Group}
-		if inPayload[head.ID] || head.Terminating || deleted[namespace] || deleted[definition] {
+		if inPayload[head.ID] || goes[namespace] || goes[definition] || !r.isLeft(ctx, head) {
 			continue
 		}
-		now, err := r.cluster.Head(ctx, head.Resource, head.ID.Namespace, head.ID.Name)
-		if err != nil || now.UID != head.UID || now.DeletionTimestamp != nil {
-			continue
-		}
-		orphans = append(orphans, Orphan{ID: head.ID, APIVersion: head.Resource.GroupVersion().String(), Head: head})
+		orphans = append(orphans, Orphan{head})
 	}
-	return slices.Clip(orphans)
+	return orphans
+}
+
+// inPayload are the objects that the payload has, or has tombstones of.
+func (r *rollout) inPayload(ctx context.Context) map[kinds.ID]bool {
+	all := map[kinds.ID]bool{}
+	for _, manifest := range r.payload.Manifests {
+		id := manifest.ID()
+		if resource, err := r.cluster.FindKind(ctx, id.GroupKind()); err == nil && !resource.Namespaced {
+			id.Namespace = "" // which manifests may say all the same
+		}
+		all[id] = true
+	}
+	return all
+}
+
+// goes are the objects that the payload deletes, and those that are terminating since an
+// earlier one did.
+func (r *rollout) goes() map[kinds.ID]bool {
+	all := map[kinds.ID]bool{}
+	for _, manifest := range r.payload.Manifests {
+		all[manifest.ID()] = manifest.IsTombstone()
+	}
+	for _, one := range r.outcome.Deletes {
+		if one.Seen.State == tombstone.Terminating {
+			all[one.ID] = true
+		}
+	}
+	return all
+}
+
+// isLeft says whether an object that was ours before the run is there still. What can't be
+// asked for is taken to be.
+func (r *rollout) isLeft(ctx context.Context, head inventory.Head) bool {
+	if head.Terminating {
+		return false
+	}
+	object, err := r.cluster.Head(ctx, head.Resource, head.ID.Namespace, head.ID.Name)
+	if err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	now := inventory.HeadOf(head.Resource, object)
+	return now.UID == head.UID && !now.Terminating && now.IsOf(r.payload.Name)
 }

@@ -138,7 +138,6 @@ func (r *rollout) look(ctx context.Context, store *record.Store) error {
 	if r.before, err = inventory.Take(ctx, r.cluster, r.kinds()); err != nil {
 		return err
 	}
-	r.outcome.Mode = r.mode()
 	if applied := known.Applied(); applied != nil {
 		r.outcome.Previous = applied.Version
 	}
@@ -149,6 +148,7 @@ func (r *rollout) look(ctx context.Context, store *record.Store) error {
 		return err
 	}
 	r.outcome.Findings, r.outcome.Deletes = precondition.Evaluate(facts), facts.Deletes
+	r.outcome.Mode = r.mode()
 	for _, kind := range r.before.AllUnlisted() {
 		r.outcome.Notes = append(r.outcome.Notes, fmt.Sprintf("objects of kind %s can't be listed, so none of them is known to be an orphan: %s", kind, printable.Line(r.before.Unlisted(kind).Error())))
 	}
@@ -168,8 +168,9 @@ func (r *rollout) kinds() []schema.GroupKind {
 }
 
 // mode is what there is to do: an install until one was completed, a reconcile of what was
-// completed last, and else an update. An update that was killed goes on as one. Where the
-// record is lost, objects tell that there was one.
+// completed last, and else an update. An update that was killed goes on as one, and so does
+// one whose deletes were not all asked for. Where the record is lost, objects tell that
+// there was one.
 func (r *rollout) mode() graph.Mode {
 	newest := r.record.Newest()
 	switch {
@@ -179,7 +180,7 @@ func (r *rollout) mode() graph.Mode {
 		return graph.Update
 	case r.record.Applied() == nil:
 		return graph.Install
-	case newest.State == record.Completed && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version:
+	case newest.State == record.Completed && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version && !r.isUnasked():
 		return graph.Reconcile
 	default:
 		return graph.Update
@@ -208,7 +209,7 @@ func (r *rollout) begin(ctx context.Context) error {
 		asked = r.toBury(ctx, entry.Tombstones, now)
 	}
 	return r.journal.Note(ctx, func(known *record.Record) {
-		forgetGone(known, r.outcome.Deletes)
+		r.forgetGone(known)
 		if r.outcome.Mode != graph.Reconcile {
 			known.Begin(entry)
 		}
@@ -221,13 +222,14 @@ func (r *rollout) begin(ctx context.Context) error {
 
 // end notes what came of it.
 func (r *rollout) end(ctx context.Context) error {
-	r.outcome.Orphans = r.orphans(ctx)
 	var pending []record.Tombstone
 	r.journal.Read(func(known *record.Record) { pending = slices.Clone(known.Tombstones) })
 	r.outcome.Deletes = Observe(ctx, r.cluster, pending)
+	r.outcome.Orphans = r.orphans(ctx)
 	r.announceGone(ctx)
+	defer func() { r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isOver) }()
 	return r.journal.Note(ctx, func(known *record.Record) {
-		forgetGone(known, r.outcome.Deletes)
+		r.forgetGone(known)
 		known.Waits = nil
 		if r.outcome.Report.Err == nil && !r.options.Apply.NoWait && r.outcome.Mode != graph.Reconcile {
 			known.Complete(metav1.NewTime(r.cluster.Now().Truncate(time.Second)))

@@ -1,6 +1,7 @@
 package tombstone
 
 import (
+	"cmp"
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,11 +37,12 @@ func (n News) Announce(ctx context.Context, c *cluster.Cluster) error {
 	about := corev1.ObjectReference{Kind: n.ID.Kind, Namespace: n.ID.Namespace, Name: n.ID.Name, UID: n.UID}
 	if resource, err := c.FindKind(ctx, n.ID.GroupKind()); err == nil { // else the kind is gone, too
 		about.APIVersion = resource.GroupVersion().String()
+		if !resource.Namespaced {
+			about.Namespace = "" // which manifests may say all the same
+		}
 	}
-	namespace := n.ID.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault // where Kubernetes has those of cluster-wide objects
-	}
+	// Those of cluster-wide objects are where Kubernetes has them.
+	namespace := cmp.Or(about.Namespace, metav1.NamespaceDefault)
 	kind := corev1.EventTypeNormal
 	if n.What == StillTerminating || n.What == BackAgain {
 		kind = corev1.EventTypeWarning

@@ -15,12 +15,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // Changes says when to look at objects: at once, and then whenever one of them may have
 // changed. They are watched, each by its name and without its body. The channel is closed
 // when nothing is left to watch: when the context ends, or when all their kinds are gone.
-func Changes(ctx context.Context, c *cluster.Cluster, objects []Object) <-chan struct{} {
+func Changes(ctx context.Context, c *cluster.Cluster, objects []kinds.ID) <-chan struct{} {
 	bell := &bell{rung: make(chan struct{}, 1)} // several changes are one reason to look
 	bell.ring()
 	var followers sync.WaitGroup
@@ -64,7 +65,7 @@ func (b *bell) close() {
 // A follower watches one object.
 type follower struct {
 	cluster *cluster.Cluster
-	object  Object
+	object  kinds.ID
 	changed func()
 }
 
@@ -99,7 +100,7 @@ func (f follower) follow(ctx context.Context) {
 func following[T any](ctx context.Context, f follower, stop func(), request func(metadata.ResourceInterface) (T, error)) (T, error) {
 	defer f.changed()
 	var none T
-	resource, err := f.cluster.FindOrGone(ctx, f.object.Kind)
+	resource, err := f.cluster.FindOrGone(ctx, f.object.GroupKind())
 	if err != nil {
 		if errors.Is(err, cluster.ErrNotServed) {
 			stop()
@@ -112,7 +113,7 @@ func following[T any](ctx context.Context, f follower, stop func(), request func
 	}
 	answer, err := request(objects)
 	if apierrors.IsNotFound(err) {
-		f.cluster.Forget(f.object.Kind) // lists are of kinds: it is the kind that is not there
+		f.cluster.Forget(f.object.GroupKind()) // lists are of kinds: it is the kind that is not there
 	}
 	return answer, err
 }

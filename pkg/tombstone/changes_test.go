@@ -7,15 +7,14 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // follow looks at objects whenever something may have changed, until they are as wanted.
-func follow(t *testing.T, c *cluster.Cluster, changes <-chan struct{}, objects []tombstone.Object, wanted ...tombstone.State) {
+func follow(t *testing.T, c *cluster.Cluster, changes <-chan struct{}, objects []kinds.ID, wanted ...tombstone.State) {
 	t.Helper()
 	var states []tombstone.State
 	for {
@@ -41,9 +40,9 @@ func TestChangesAreSeenUntilAllAreGone(t *testing.T) {
 	t.Parallel()
 	c, namespace := connect(t), testbed.Namespace(t)
 	definition := define(t, c, "followed.example.com", "v1")
-	objects := []tombstone.Object{
+	objects := []kinds.ID{
 		config(namespace, "held"), widget("followed.example.com", namespace, "held"), definition,
-		{Kind: schema.GroupKind{Group: "never.example.com", Kind: "Thing"}, Name: "any"},
+		{Group: "never.example.com", Kind: "Thing", Name: "any"},
 	}
 	bring(t, c, objects[0], "example.com/hold")
 	bring(t, c, objects[1], "example.com/hold")
@@ -67,7 +66,7 @@ func TestChangesAreSeenUntilAllAreGone(t *testing.T) {
 
 func TestChangesEndWhereNothingCanChange(t *testing.T) {
 	c, looks := connect(t), 0
-	for range tombstone.Changes(t.Context(), c, []tombstone.Object{{Kind: schema.GroupKind{Group: "never.example.com", Kind: "Thing"}, Name: "any"}}) {
+	for range tombstone.Changes(t.Context(), c, []kinds.ID{{Group: "never.example.com", Kind: "Thing", Name: "any"}}) {
 		looks++
 	}
 	if looks == 0 {
@@ -84,7 +83,7 @@ func TestChangesEndWithTheKind(t *testing.T) {
 	definition := define(t, c, "ending.example.com", "v1")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	changes := tombstone.Changes(ctx, c, []tombstone.Object{widget("ending.example.com", namespace, "any")})
+	changes := tombstone.Changes(ctx, c, []kinds.ID{widget("ending.example.com", namespace, "any")})
 	remove(t, connect(t), definition)
 	for range changes { // nobody looks
 	}
@@ -104,7 +103,7 @@ func TestAServerThatDiesAndComesBack(t *testing.T) {
 		}
 	}()
 	c := connectAs(t, own.Config)
-	objects := []tombstone.Object{config("default", "held")}
+	objects := []kinds.ID{config("default", "held")}
 	bring(t, c, objects[0], "example.com/hold")
 	remove(t, c, objects[0])
 	ctx, cancel := context.WithCancel(t.Context())
@@ -120,7 +119,7 @@ func TestAServerThatDiesAndComesBack(t *testing.T) {
 			t.Errorf("to %s, the object of a dead server is %+v", name, got)
 		}
 	}
-	nothing := []tombstone.Object{config("default", "nothing")}
+	nothing := []kinds.ID{config("default", "nothing")}
 	toCome := tombstone.Changes(ctx, c, nothing)
 	follow(t, c, toCome, nothing, tombstone.Unknown)
 	if err := own.Resume(t.Context(), sandbox.APIServer); err != nil {

@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // Observe looks at an object. Asked is the UID of the one whose end was asked for, empty
 // if none was ever seen.
-func Observe(ctx context.Context, c *cluster.Cluster, object Object, asked types.UID) Observation {
+func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, asked types.UID) Observation {
 	seen := Observation{Asked: asked}
 	resource, head, err := find(ctx, c, object)
 	switch {
@@ -39,22 +40,22 @@ func Observe(ctx context.Context, c *cluster.Cluster, object Object, asked types
 
 // find reads the head of an object. That its kind was served a moment ago may be wrong by
 // now, and so may the version in which it was.
-func find(ctx context.Context, c *cluster.Cluster, object Object) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
+func find(ctx context.Context, c *cluster.Cluster, object kinds.ID) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
 	resource, head, err := findOnce(ctx, c, object)
 	if isNoSuchResource(err) {
-		c.Forget(object.Kind)
+		c.Forget(object.GroupKind())
 		return findOnce(ctx, c, object)
 	}
 	return resource, head, err
 }
 
-func findOnce(ctx context.Context, c *cluster.Cluster, object Object) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
-	resource, err := c.FindOrGone(ctx, object.Kind)
+func findOnce(ctx context.Context, c *cluster.Cluster, object kinds.ID) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
+	resource, err := c.FindOrGone(ctx, object.GroupKind())
 	if err != nil {
 		return resource, nil, err
 	}
 	if resource.Namespaced && object.Namespace == "" {
-		return resource, nil, fmt.Errorf("objects of kind %s are in a namespace, and none is said", object.Kind)
+		return resource, nil, fmt.Errorf("objects of kind %s are in a namespace, and none is said", object.GroupKind())
 	}
 	head, err := c.Head(ctx, resource, object.Namespace, object.Name)
 	return resource, head, err

@@ -14,13 +14,13 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
@@ -132,7 +132,7 @@ func TestAGracePeriodDoesNotCountAsTheFuture(t *testing.T) {
 	if err := pods.Delete(t.Context(), "slow", metav1.DeleteOptions{GracePeriodSeconds: new(int64(grace / time.Second))}); err != nil {
 		t.Fatal(err)
 	}
-	got := tombstone.Observe(t.Context(), c, tombstone.Object{Kind: schema.GroupKind{Kind: "Pod"}, Namespace: namespace, Name: "slow"}, pod.UID)
+	got := tombstone.Observe(t.Context(), c, kinds.ID{Kind: "Pod", Namespace: namespace, Name: "slow"}, pod.UID)
 	if age := c.Now().Sub(got.Since); got.State != tombstone.Terminating || age < -time.Minute || age > time.Hour {
 		t.Errorf("it has been terminating for %s: %+v", age, got)
 	}
@@ -141,8 +141,8 @@ func TestAGracePeriodDoesNotCountAsTheFuture(t *testing.T) {
 func TestTheSameNameInAnotherGroupIsAnotherObject(t *testing.T) {
 	c, namespace := connect(t), testbed.Namespace(t)
 	first, second := widget("first.example.com", namespace, "w"), widget("second.example.com", namespace, "w")
-	for _, object := range []tombstone.Object{first, second} {
-		define(t, c, object.Kind.Group, "v1")
+	for _, object := range []kinds.ID{first, second} {
+		define(t, c, object.Group, "v1")
 		bring(t, c, object)
 	}
 	remove(t, c, first)
@@ -158,14 +158,14 @@ func TestTheSameNameInAnotherGroupIsAnotherObject(t *testing.T) {
 func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
 	c, namespace := connect(t), testbed.Namespace(t)
 	object := widget("moving.example.com", namespace, "w")
-	define(t, c, object.Kind.Group, "v1alpha1")
+	define(t, c, object.Group, "v1alpha1")
 	made := bring(t, c, object)
 
-	define(t, connect(t), object.Kind.Group, "v1") // by somebody else: v1alpha1 is served no more
+	define(t, connect(t), object.Group, "v1") // by somebody else: v1alpha1 is served no more
 	eventually(t, func(ctx context.Context) error {
 		switch got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State {
 		case tombstone.Present:
-			if in, err := c.FindKind(ctx, object.Kind); err == nil && in.Version == "v1" {
+			if in, err := c.FindKind(ctx, object.GroupKind()); err == nil && in.Version == "v1" {
 				return nil
 			}
 			return fmt.Errorf("it is still asked for in the old version")
@@ -181,7 +181,7 @@ func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
 func TestAnObjectIsGoneWithItsKind(t *testing.T) {
 	c, namespace := connect(t), testbed.Namespace(t)
 	object := widget("fading.example.com", namespace, "w")
-	definition := define(t, c, object.Kind.Group, "v1")
+	definition := define(t, c, object.Group, "v1")
 	made := bring(t, c, object)
 	remove(t, connect(t), definition)
 	eventually(t, func(ctx context.Context) error {
@@ -198,7 +198,7 @@ func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 	bring(t, admin, config(namespace, "there"))
 	for name, test := range map[string]struct {
 		config *rest.Config
-		object tombstone.Object
+		object kinds.ID
 		wanted string
 	}{
 		"no right to":       {weak(t, namespace), config(namespace, "there"), `configmaps "there" is forbidden: User "system:serviceaccount:` + namespace + `:weak" cannot get resource`},

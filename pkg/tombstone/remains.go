@@ -18,9 +18,9 @@ import (
 )
 
 // lookInside says what a terminating object that has others in it still has.
-func (o *Observation) lookInside(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, object Object) {
+func (o *Observation) lookInside(ctx context.Context, c *cluster.Cluster, resource cluster.Resource, object kinds.ID) {
 	var err error
-	switch object.Kind {
+	switch object.GroupKind() {
 	case kinds.Namespace:
 		err = o.lookInsideNamespace(ctx, c, object.Name)
 	case kinds.CustomResourceDefinition:

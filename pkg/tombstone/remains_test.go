@@ -17,12 +17,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-func namespaceOf(name string) tombstone.Object {
-	return tombstone.Object{Kind: kinds.Namespace, Name: name}
+func namespaceOf(name string) kinds.ID {
+	return kinds.ID{Group: kinds.Namespace.Group, Kind: kinds.Namespace.Kind, Name: name}
 }
 
 // remaining asks until what is left in an object has all the parts.
-func remaining(t *testing.T, c *cluster.Cluster, object tombstone.Object, parts ...string) tombstone.Observation {
+func remaining(t *testing.T, c *cluster.Cluster, object kinds.ID, parts ...string) tombstone.Observation {
 	t.Helper()
 	var got tombstone.Observation
 	eventually(t, func(ctx context.Context) error {
@@ -88,7 +88,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1000, version
 	remove(t, c, namespaceOf(namespace))
 	remaining(t, c, namespaceOf(namespace), "Discovery failed for some groups", "down.example.com/v1")
 	// Of the objects of that API nobody knows anything, whether they ever were or not.
-	thing := tombstone.Object{Kind: schema.GroupKind{Group: "down.example.com", Kind: "Thing"}, Namespace: namespace, Name: "any"}
+	thing := kinds.ID{Group: "down.example.com", Kind: "Thing", Namespace: namespace, Name: "any"}
 	if got := tombstone.Observe(t.Context(), c, thing, ""); got.State != tombstone.Unknown {
 		t.Errorf("an object of the API is found to be %+v", got)
 	}
@@ -96,7 +96,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1000, version
 		t.Fatal(err)
 	}
 	eventually(t, func(ctx context.Context) error {
-		for _, object := range []tombstone.Object{thing, namespaceOf(namespace)} {
+		for _, object := range []kinds.ID{thing, namespaceOf(namespace)} {
 			if got := tombstone.Observe(ctx, c, object, ""); got.State != tombstone.Absent {
 				return fmt.Errorf("the API is gone, and %s is found to be %+v", object.Name, got)
 			}
@@ -109,7 +109,7 @@ func TestADefinitionCountsItsInstances(t *testing.T) {
 	t.Parallel()
 	c, namespace := connect(t), testbed.Namespace(t)
 	definition := define(t, c, "counted.example.com", "v1")
-	var widgets []tombstone.Object
+	var widgets []kinds.ID
 	for _, name := range []string{"a", "b", "c"} {
 		object := widget("counted.example.com", namespace, name)
 		bring(t, c, object, "example.com/hold")

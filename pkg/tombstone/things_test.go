@@ -10,7 +10,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
@@ -18,24 +17,23 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // This file makes what the tests look at, and takes it away.
 
 var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
-func config(namespace, name string) tombstone.Object {
-	return tombstone.Object{Kind: schema.GroupKind{Kind: "ConfigMap"}, Namespace: namespace, Name: name}
+func config(namespace, name string) kinds.ID {
+	return kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: name}
 }
 
-func widget(group, namespace, name string) tombstone.Object {
-	return tombstone.Object{Kind: schema.GroupKind{Group: group, Kind: "Widget"}, Namespace: namespace, Name: name}
+func widget(group, namespace, name string) kinds.ID {
+	return kinds.ID{Group: group, Kind: "Widget", Namespace: namespace, Name: name}
 }
 
-func find(t *testing.T, c *cluster.Cluster, object tombstone.Object) cluster.Resource {
+func find(t *testing.T, c *cluster.Cluster, object kinds.ID) cluster.Resource {
 	t.Helper()
-	in, err := c.FindKind(t.Context(), object.Kind)
+	in, err := c.FindKind(t.Context(), object.GroupKind())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +41,11 @@ func find(t *testing.T, c *cluster.Cluster, object tombstone.Object) cluster.Res
 }
 
 // bring makes an object that finalizers hold.
-func bring(t *testing.T, c *cluster.Cluster, object tombstone.Object, finalizers ...string) *unstructured.Unstructured {
+func bring(t *testing.T, c *cluster.Cluster, object kinds.ID, finalizers ...string) *unstructured.Unstructured {
 	t.Helper()
 	in := find(t, c, object)
 	manifest := &unstructured.Unstructured{}
-	manifest.SetGroupVersionKind(object.Kind.WithVersion(in.Version))
+	manifest.SetGroupVersionKind(object.GroupKind().WithVersion(in.Version))
 	manifest.SetNamespace(object.Namespace)
 	manifest.SetName(object.Name)
 	manifest.SetFinalizers(finalizers)
@@ -62,7 +60,7 @@ func bring(t *testing.T, c *cluster.Cluster, object tombstone.Object, finalizers
 }
 
 // remove asks for the end of an object.
-func remove(t *testing.T, c *cluster.Cluster, object tombstone.Object) {
+func remove(t *testing.T, c *cluster.Cluster, object kinds.ID) {
 	t.Helper()
 	in := find(t, c, object)
 	head, err := c.Head(t.Context(), in, object.Namespace, object.Name)
@@ -75,14 +73,14 @@ func remove(t *testing.T, c *cluster.Cluster, object tombstone.Object) {
 }
 
 // release takes all finalizers off an object.
-func release(t *testing.T, c *cluster.Cluster, object tombstone.Object) {
+func release(t *testing.T, c *cluster.Cluster, object kinds.ID) {
 	t.Helper()
 	if err := setFinalizers(t.Context(), c, find(t, c, object), object, "null"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object tombstone.Object, finalizers string) error {
+func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object kinds.ID, finalizers string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers)
 	_, err := c.In(in, object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
@@ -90,9 +88,9 @@ func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource,
 
 // define makes Widget a kind of a group, in one version that is served. The definition has
 // two: it may be changed to serve the other.
-func define(t *testing.T, c *cluster.Cluster, group, served string) tombstone.Object {
+func define(t *testing.T, c *cluster.Cluster, group, served string) kinds.ID {
 	t.Helper()
-	object := tombstone.Object{Kind: kinds.CustomResourceDefinition, Name: "widgets." + group}
+	object := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: "widgets." + group}
 	manifest := parse(t, fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

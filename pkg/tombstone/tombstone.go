@@ -5,6 +5,9 @@
 // It deletes nothing, and does not know what was asked of whom: the caller brings the UID
 // of the object whose end was asked for. What can't be asked for is not taken for gone.
 //
+// An object is meant in whatever version, but of one group: the same kind and name in another
+// group is another object.
+//
 // Observe is the call to start from; Changes says when to look again.
 package tombstone
 
@@ -13,18 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
-
-// An Object is what a tombstone names: in whatever version, but of one group. The same
-// kind and name in another group is another object.
-type Object struct {
-	Kind      schema.GroupKind
-	Namespace string // empty for a kind without namespaces
-	Name      string
-}
 
 // A State is what became of an object.
 type State string

@@ -1,0 +1,155 @@
+package apply_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// What is applied here: a kind without a generation, and one with it, whose ports are in
+// another order as numbers than as texts.
+const (
+	config = `
+-- 0000_50_c_config.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS, labels: {mood: good}}, data: {colour: red}}
+`
+	deployed = `
+-- 0000_50_c_workload.yaml --
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: it, namespace: NS, labels: {mood: good}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: it}}
+  template:
+    metadata: {labels: {app: it}}
+    spec: {containers: [{name: it, image: registry.example/it, ports: [{containerPort: 9}, {containerPort: 80}]}]}
+`
+	emptied = `{"metadata":{"labels":{"runlevel.dev/release":null}}}`
+)
+
+var resources = map[string]schema.GroupVersionResource{
+	config:   {Version: "v1", Resource: "configmaps"},
+	deployed: {Group: "apps", Version: "v1", Resource: "deployments"},
+}
+
+func TestActionsAreTrue(t *testing.T) {
+	for name, one := range map[string]struct {
+		files string
+		young bool   // it was applied in this very second
+		looks string // what somebody else writes before we look
+		late  string // and what between the look and the apply
+		part  string // of the object that the late one is about
+		want  apply.Action
+	}{
+		"nobody wrote, no generation":                                     {files: config, young: true, want: apply.Unchanged},
+		"nobody wrote":                                                    {files: deployed, young: true, want: apply.Unchanged},
+		"a value that is put back, no generation":                         {files: config, young: true, looks: `{"data":{"colour":"blue"}}`, want: apply.Configured},
+		"a value that is put back":                                        {files: deployed, young: true, looks: `{"spec":{"replicas":1}}`, want: apply.Configured},
+		"a label that is put back":                                        {files: deployed, young: true, looks: `{"metadata":{"labels":{"mood":"bad"}}}`, want: apply.Configured},
+		"a field of somebody else's, before":                              {files: config, young: true, looks: `{"data":{"size":"L"}}`, want: apply.Unchanged},
+		"a field of somebody else's, in between, no generation":           {files: config, late: `{"data":{"size":"L"}}`, want: apply.Unchanged},
+		"a field of somebody else's, in between":                          {files: deployed, late: `{"spec":{"paused":true}}`, want: apply.Unchanged},
+		"its status, in between":                                          {files: deployed, young: true, late: `{"status":{"observedGeneration":7}}`, part: "status", want: apply.Unchanged},
+		"a label of somebody else's, in between":                          {files: deployed, young: true, late: `{"metadata":{"labels":{"theirs":"yes"}}}`, want: apply.Unchanged},
+		"a value that is put back, changed in between, no generation":     {files: config, late: `{"data":{"colour":"blue"}}`, want: apply.Configured},
+		"a value that is put back, changed just now, no generation":       {files: config, young: true, late: `{"data":{"colour":"blue"}}`, want: apply.Configured},
+		"a value that is put back, changed in between":                    {files: deployed, late: `{"spec":{"replicas":1}}`, want: apply.Configured},
+		"a value that is put back, changed just now":                      {files: deployed, young: true, late: `{"spec":{"replicas":1}}`, want: apply.Configured},
+		"a label that is put back, changed in between":                    {files: deployed, late: `{"metadata":{"labels":{"mood":"bad"}}}`, want: apply.Configured},
+		"it is there without our label, and is like the manifest but for": {files: config, looks: emptied, want: apply.Configured},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			release := load(t, namespace, namespace, one.files)
+			if did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, NoWait: true}); did.Changes[0].Action != apply.Created {
+				t.Fatalf("first %+v", did.Changes[0])
+			}
+			their := theirs{t, resources[one.files], namespace}
+			if !one.young {
+				their.age()
+			}
+			their.write(one.looks)
+			var once sync.Once
+			c := connectThrough(t, func(request *http.Request) error {
+				if request.Method == http.MethodPatch {
+					once.Do(func() { their.write(one.late, strings.Fields(one.part)...) })
+				}
+				return nil
+			})
+			did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, NoWait: true})
+			if got := did.Changes[0]; got.Action != one.want || did.Err != nil {
+				t.Errorf("it is said to be %s, and is %s: %v", got.Action, one.want, did.Err)
+			}
+		})
+	}
+}
+
+// theirs is what somebody else does to an object of ours.
+type theirs struct {
+	*testing.T
+	resource  schema.GroupVersionResource
+	namespace string
+}
+
+func (o theirs) objects() dynamic.ResourceInterface {
+	return dynamic.NewForConfigOrDie(test.Sandbox(o).Config).Resource(o.resource).Namespace(o.namespace)
+}
+
+func (o theirs) write(patch string, part ...string) {
+	o.Helper()
+	if patch == "" {
+		return
+	}
+	if _, err := o.objects().Patch(o.Context(), "it", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "bob"}, part...); err != nil {
+		o.Error(err)
+	}
+}
+
+// age makes the object one that was applied an hour ago. Times alone can't be changed.
+func (o theirs) age() {
+	o.Helper()
+	object, err := o.objects().Get(o.Context(), "it", metav1.GetOptions{})
+	if err != nil {
+		o.Fatal(err)
+	}
+	entries, err := json.Marshal(object.GetManagedFields())
+	if err != nil {
+		o.Fatal(err)
+	}
+	ago := time.Now().Add(-time.Hour)
+	for _, entry := range object.GetManagedFields() {
+		entries = bytes.ReplaceAll(entries, []byte(entry.Time.UTC().Format(time.RFC3339)), []byte(ago.UTC().Format(time.RFC3339)))
+	}
+	patched, err := o.objects().Patch(o.Context(), "it", types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"managedFields":%s,"annotations":{"theirs":"yes"}}}`, entries), metav1.PatchOptions{FieldManager: "bob"})
+	if err != nil {
+		o.Fatal(err)
+	}
+	if !isOld(patched) {
+		o.Fatalf("it did not grow old: %v", patched.GetManagedFields())
+	}
+}
+
+func isOld(object *unstructured.Unstructured) bool {
+	for _, entry := range object.GetManagedFields() {
+		if entry.Manager == "runlevel" {
+			return time.Since(entry.Time.Time) > time.Minute
+		}
+	}
+	return false
+}

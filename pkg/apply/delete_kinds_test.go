@@ -1,0 +1,166 @@
+package apply_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// item defines a kind, and makes one of it.
+const item = `
+-- 0000_10_shop_items.crd.yaml --
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: items.NS.example.com}
+spec:
+  group: NS.example.com
+  names: {kind: Item, plural: items}
+  scope: Cluster
+  versions:
+  - {name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
+-- 0000_20_shop_item.yaml --
+{apiVersion: NS.example.com/v2, kind: Item, metadata: {name: hat}}
+`
+
+const noItem = `
+-- 0000_20_shop_item.yaml --
+{apiVersion: NS.example.com/v1, kind: Item, metadata: {name: hat, namespace: any, annotations: {release.openshift.io/delete: "true"}}}
+`
+
+func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	if did := run(t, t.Context(), load(t, namespace, namespace, item), apply.Options{Mode: graph.Install}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	release := load(t, namespace, namespace, noItem)
+	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
+	if did.Changes[0].Action != apply.Deleted {
+		t.Errorf("%+v", did.Changes[0])
+	}
+	// It has no namespace, whatever its tombstone says.
+	want := []string{"Normal DeleteRequested: the release asks for it to be deleted", "Normal Deleted: it is gone"}
+	if got := ofGroup(t, namespace+".example.com/v2"); !slices.Equal(got, want) {
+		t.Errorf("the events of a cluster-wide object are %q", got)
+	}
+	remove(t, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "items."+namespace+".example.com")
+	eventually(t, func(ctx context.Context) error {
+		did := run(t, ctx, release, apply.Options{Mode: graph.Update})
+		if did.Changes[0].Action != apply.Absent || did.Err != nil {
+			return fmt.Errorf("its kind is gone: %+v, %v", did.Changes[0], did.Err)
+		}
+		return nil
+	})
+}
+
+// ofGroup are the events on cluster-wide objects of a version of a group.
+func ofGroup(t *testing.T, version string) []string {
+	t.Helper()
+	list, err := test.Client(t).CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.apiVersion=" + version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, event := range list.Items {
+		told = append(told, fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Message))
+	}
+	slices.Sort(told)
+	return told
+}
+
+// remove deletes a cluster-wide object, also after the test.
+func remove(t *testing.T, resource schema.GroupVersionResource, name string) {
+	t.Helper()
+	if err := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(resource).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually asks until the answer is right.
+func eventually(t *testing.T, wrong func(context.Context) error) {
+	t.Helper()
+	last := context.Cause(t.Context())
+	_ = wait.PollUntilContextTimeout(t.Context(), backoffOfTests, patience, true, func(ctx context.Context) (bool, error) {
+		last = wrong(ctx)
+		return last == nil, nil
+	})
+	if last != nil {
+		t.Fatal(last)
+	}
+}
+
+const backoffOfTests = patience / 1200
+
+func TestAKindThatNobodyKnowsIsNotGone(t *testing.T) { // not beside others: namespaces can't be emptied meanwhile
+	namespace := test.Namespace(t)
+	group := namespace + ".down.example.com"
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	listener.Close() // so that nobody listens there
+	services := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	service := fmt.Appendf(nil, `
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.%s}
+spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, insecureSkipTLSVerify: true, service: {namespace: %s, name: down, port: %d}}`,
+		group, group, namespace, port)
+	if service, err = yaml.YAMLToJSON(service); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := services.Patch(t.Context(), "v1."+group, types.ApplyPatchType, service, metav1.PatchOptions{FieldManager: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	defer services.Delete(context.Background(), "v1."+group, metav1.DeleteOptions{})
+
+	release := load(t, namespace, namespace, strings.ReplaceAll(noItem, "NS.example", "NS.down.example")+buried)
+	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
+	unknown := did.Changes[0]
+	if unknown.Action != apply.Pending || !strings.HasPrefix(unknown.Message, "not known: ") || did.Err != nil {
+		t.Errorf("the update should go on: %+v, %v", unknown, did.Err)
+	}
+	if did.Changes[1].Action != apply.Absent {
+		t.Errorf("%+v", did.Changes[1])
+	}
+	known := did.record.Tombstones
+	if len(known) != 1 || known[0].ID != release.Manifests[0].ID() || known[0].UID != "" {
+		t.Errorf("the record has %+v", known)
+	}
+}
+
+func TestANamespaceThatGoes(t *testing.T) {
+	t.Parallel()
+	g := dig(t)
+	g.bring(g.held)
+	release := load(t, g.namespace, g.namespace, `
+-- 0000_40_old_namespace.yaml --
+{apiVersion: v1, kind: Namespace, metadata: {name: NS, annotations: {release.openshift.io/delete: "true"}}}
+`+buried)
+	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
+	if did.Err != nil || did.Changes[0].Action != apply.Pending || did.Changes[1].Action != apply.Pending {
+		t.Fatalf("%s%v", did.actions(), did.Err)
+	}
+	did = run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile})
+	if did.Err != nil || timeless(did.Changes[0].Message) != "TIME" {
+		t.Errorf("it says %+v, %v", did.Changes[0], did.Err)
+	}
+	told := eventsOn(t, "default", "Namespace", g.namespace)
+	if want := []string{"Normal DeleteRequested: the release asks for it to be deleted", "Warning StillTerminating: TIME"}; !slices.Equal(told, want) {
+		t.Errorf("the events on it are %q", told)
+	}
+}

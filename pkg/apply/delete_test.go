@@ -1,0 +1,335 @@
+package apply_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// buried is the tombstone of a ConfigMap.
+const buried = `
+-- 0000_50_old_config.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: old, namespace: NS, annotations: {release.openshift.io/delete: "true"}}}
+`
+
+// A grave is a ConfigMap that a release has a tombstone of, with the release's record.
+type grave struct {
+	*testing.T
+	namespace string // and the release's name
+	release   *payload.Payload
+}
+
+func dig(t *testing.T) grave {
+	namespace := test.Namespace(t)
+	return grave{t, namespace, load(t, namespace, namespace, buried)}
+}
+
+// bring makes the ConfigMap.
+func (g grave) bring(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	g.Helper()
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Data: map[string]string{"colour": "red"}}
+	if change != nil {
+		change(config)
+	}
+	made, err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Create(g.Context(), config, metav1.CreateOptions{FieldManager: cmp.Or(config.Annotations["by"], "bob")})
+	if err != nil {
+		g.Fatal(err)
+	}
+	return made
+}
+
+// held is a ConfigMap that a finalizer holds.
+func (g grave) held(config *corev1.ConfigMap) {
+	config.Finalizers = []string{"example.com/hold"}
+	g.Cleanup(func() {
+		_, _ = test.Client(g).CoreV1().ConfigMaps(g.namespace).Patch(context.Background(), "old", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+}
+
+func (g grave) remove() {
+	g.Helper()
+	if err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Delete(g.Context(), "old", metav1.DeleteOptions{}); err != nil {
+		g.Fatal(err)
+	}
+}
+
+// remember writes the release's record.
+func (g grave) remember(change func(*record.Record)) {
+	g.Helper()
+	store := record.NewStore(test.Client(g), "default", g.namespace)
+	known, _, err := store.Load(g.Context())
+	if err != nil {
+		g.Fatal(err)
+	}
+	change(known)
+	if err := store.Save(g.Context(), known); err != nil {
+		g.Fatal(err)
+	}
+}
+
+// asked notes that the delete was asked for.
+func (g grave) asked(uid types.UID) {
+	g.Helper()
+	g.remember(func(r *record.Record) {
+		r.Ask(record.Tombstone{ID: g.release.Manifests[0].ID(), UID: uid, Version: "1.0.0", Asked: metav1.Now()})
+	})
+}
+
+// applied notes that a version with the tombstone was applied.
+func (g grave) applied(mode graph.Mode) {
+	g.Helper()
+	g.remember(func(r *record.Record) {
+		r.Begin(record.Entry{Version: "1.0.0", Mode: string(mode), Tombstones: []kinds.ID{g.release.Manifests[0].ID()}})
+		r.Complete(metav1.Now())
+	})
+}
+
+// eventsOn are those that were written about an object, in their order.
+func eventsOn(t *testing.T, namespace, kind, name string) []string {
+	t.Helper()
+	list, err := test.Client(t).CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.kind": kind, "involvedObject.name": name, "source": "runlevel"}.String(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return cmp.Compare(number(a.ResourceVersion), number(b.ResourceVersion)) })
+	var told []string
+	for _, event := range list.Items {
+		if event.InvolvedObject.UID == "" || event.InvolvedObject.APIVersion == "" {
+			t.Errorf("the event does not say whom it is about: %+v", event.InvolvedObject)
+		}
+		told = append(told, timeless(fmt.Sprintf("%s %s: %s", event.Type, event.Reason, event.Message)))
+	}
+	return told
+}
+
+func number(text string) int {
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+var times = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|terminating for \d+s`)
+
+// timeless leaves times out of a text.
+func timeless(text string) string { return times.ReplaceAllString(text, "TIME") }
+
+// A stand is how a tombstone and its object stand before a run.
+type stand struct {
+	prepare func(grave)
+	// By mode: the action and the message, then the events, and at the end what the record
+	// has: "asked" or nothing.
+	want map[graph.Mode]string
+}
+
+const (
+	requested = "\nNormal DeleteRequested: the release asks for it to be deleted"
+	gone      = "\nNormal Deleted: it is gone"
+	back      = "\nWarning Reappeared: it was deleted, and is there again, made by bob at TIME"
+	isBack    = "reappeared: it was deleted, and is there again, made by bob at TIME: the next update deletes it again"
+	holding   = "TIME, held by finalizer example.com/hold"
+	missed    = "pending: its delete was asked for, and did not reach it: the next update will ask again\nasked"
+)
+
+var stands = map[string]stand{
+	"it was never there": {func(grave) {}, map[graph.Mode]string{graph.Install: "absent", graph.Update: "absent", graph.Reconcile: "absent"}},
+	"it is there, and nobody was asked": {func(g grave) { g.bring(nil) }, map[graph.Mode]string{
+		graph.Install: "left: an install deletes nothing: the next update will", graph.Update: "deleted" + requested + gone, graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
+	}},
+	"an install left it": {func(g grave) { g.applied(graph.Install); g.bring(nil) }, map[graph.Mode]string{
+		graph.Update: "deleted" + requested + gone, graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
+	}},
+	"it was asked for, and is gone since": {func(g grave) {
+		g.asked(g.bring(nil).UID)
+		g.remove()
+	}, map[graph.Mode]string{graph.Install: "deleted" + gone, graph.Update: "deleted" + gone, graph.Reconcile: "deleted" + gone}},
+	"it was asked for, and nothing reached it": {func(g grave) { g.asked(g.bring(nil).UID) }, map[graph.Mode]string{
+		graph.Install: missed, graph.Update: "deleted" + requested + gone, graph.Reconcile: missed,
+	}},
+	"it was asked for before anybody saw it": {func(g grave) { g.asked(""); g.bring(nil) }, map[graph.Mode]string{
+		graph.Install: missed, graph.Update: "deleted" + requested + gone, graph.Reconcile: missed,
+	}},
+	"it is held": {func(g grave) { g.bring(g.held) }, map[graph.Mode]string{graph.Update: "pending: " + holding + requested + "\nasked"}},
+	"it is terminating": {func(g grave) {
+		g.asked(g.bring(g.held).UID)
+		g.remove()
+	}, map[graph.Mode]string{
+		graph.Install:   "pending: " + holding + "\nWarning StillTerminating: " + holding + "\nasked",
+		graph.Update:    "pending: " + holding + "\nWarning StillTerminating: " + holding + "\nasked",
+		graph.Reconcile: "pending: " + holding + "\nWarning StillTerminating: " + holding + "\nasked",
+	}},
+	"somebody else deletes it": {func(g grave) {
+		g.bring(g.held)
+		g.remove()
+	}, map[graph.Mode]string{
+		graph.Update:    "pending: " + holding + "\nWarning StillTerminating: " + holding + "\nasked",
+		graph.Reconcile: "pending: " + holding + "\nWarning StillTerminating: " + holding,
+	}},
+	"another one has its name": {func(g grave) {
+		g.asked(g.bring(nil).UID)
+		g.remove()
+		g.bring(nil)
+	}, map[graph.Mode]string{graph.Install: isBack + back + "\nasked", graph.Update: "deleted" + back + requested + gone, graph.Reconcile: isBack + back + "\nasked"}},
+	"the version before has seen it go": {func(g grave) { g.applied(graph.Update); g.bring(nil) }, map[graph.Mode]string{
+		graph.Update: "deleted" + back + requested + gone, graph.Reconcile: isBack + back,
+	}},
+	"another release has it": {func(g grave) {
+		g.bring(func(config *corev1.ConfigMap) {
+			config.Labels, config.Annotations = map[string]string{inventory.Label: "other"}, map[string]string{"by": "runlevel"}
+		})
+	}, map[graph.Mode]string{graph.Update: refused, graph.Reconcile: refused}},
+	"it has another release's label, and nothing else of it": {func(g grave) {
+		g.bring(func(config *corev1.ConfigMap) { config.Labels = map[string]string{inventory.Label: "other"} })
+	}, map[graph.Mode]string{graph.Update: "deleted" + requested + gone}},
+}
+
+const refused = "failed: UpdatePayloadResourceConflict: it is of release other: only that one may delete it"
+
+func TestEveryStateOfATombstoneInEveryMode(t *testing.T) {
+	for name, stands := range stands {
+		for mode, want := range stands.want {
+			t.Run(fmt.Sprintf("%s, %s", name, mode), func(t *testing.T) {
+				t.Parallel()
+				g := dig(t)
+				stands.prepare(g)
+				did := run(t, t.Context(), g.release, apply.Options{Mode: mode})
+				if diff := gocmp.Diff(want, g.story(did)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+// story is what came of the tombstone.
+func (g grave) story(did applied) string {
+	g.Helper()
+	change := did.Changes[0]
+	message := change.Message
+	if change.Err != nil {
+		message = change.Err.Reason + ": " + change.Err.Err.Error()
+	}
+	lines := []string{strings.TrimSuffix(fmt.Sprintf("%s: %s", change.Action, timeless(message)), ": ")}
+	lines = append(lines, eventsOn(g.T, g.namespace, "ConfigMap", "old")...)
+	known, _, err := record.NewStore(test.Client(g), "default", g.namespace).Load(g.Context())
+	if err != nil {
+		g.Fatal(err)
+	}
+	for range known.Tombstones {
+		lines = append(lines, "asked")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestNothingIsDeletedBeforeTheRecordHasIt(t *testing.T) {
+	t.Parallel()
+	g := dig(t)
+	uid := g.bring(nil).UID
+	var deletes atomic.Int32
+	c := connectThrough(t, func(request *http.Request) error {
+		if request.Method != http.MethodDelete {
+			return nil
+		}
+		deletes.Add(1)
+		known, _, err := record.NewStore(test.Client(t), "default", g.namespace).Load(t.Context())
+		if err != nil || len(known.Tombstones) != 1 || known.Tombstones[0].UID != uid || known.Tombstones[0].ID != g.release.Manifests[0].ID() {
+			t.Errorf("when the delete is on its way, the record has %+v, %v", known, err)
+		}
+		return nil
+	})
+	if did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update}); did.Err != nil || deletes.Load() != 1 {
+		t.Errorf("%d deletes: %v", deletes.Load(), did.Err)
+	}
+}
+
+func TestWithoutARecordNothingIsDeleted(t *testing.T) {
+	t.Parallel()
+	g := dig(t)
+	uid := g.bring(nil).UID
+	ctx, cancel := context.WithCancel(t.Context())
+	c := connectThrough(t, func(request *http.Request) error {
+		if request.Method != http.MethodGet && strings.Contains(request.URL.Path, "/namespaces/default/configmaps") {
+			cancel()
+			return errors.New("no record today")
+		}
+		return nil
+	})
+	if did := runOn(t, ctx, c, g.release, apply.Options{Mode: graph.Update}); did.Changes[0].Action != apply.Failed {
+		t.Errorf("%+v", did.Changes[0])
+	}
+	g.wants(uid)
+}
+
+// wants is a failure if the ConfigMap is not the one with a UID.
+func (g grave) wants(uid types.UID) {
+	g.Helper()
+	config, err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Get(g.Context(), "old", metav1.GetOptions{})
+	if err != nil || config.UID != uid || config.DeletionTimestamp != nil {
+		g.Errorf("the ConfigMap should be there as it was: %v, %v", config, err)
+	}
+}
+
+func TestAnUpdateThatWasKilledBeforeItsDeleteGoesOn(t *testing.T) {
+	t.Parallel()
+	g := dig(t)
+	uid := g.bring(nil).UID
+	ctx, cancel := context.WithCancel(t.Context())
+	c := connectThrough(t, func(request *http.Request) error {
+		if request.Method == http.MethodDelete {
+			cancel()
+			return errors.New("killed")
+		}
+		return nil
+	})
+	runOn(t, ctx, c, g.release, apply.Options{Mode: graph.Update})
+	g.wants(uid)
+	if diff := gocmp.Diff(missed, g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile}))); diff != "" {
+		t.Error(diff)
+	}
+	if diff := gocmp.Diff("deleted"+requested+gone, g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Update}))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatComesInItsPlaceIsNotHit(t *testing.T) {
+	t.Parallel()
+	g := dig(t)
+	g.bring(nil)
+	var another types.UID
+	c := connectThrough(t, func(request *http.Request) error {
+		if request.Method == http.MethodDelete {
+			g.remove()
+			another = g.bring(nil).UID
+		}
+		return nil
+	})
+	did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update})
+	if diff := gocmp.Diff(isBack+back+"\nasked", g.story(did)); diff != "" {
+		t.Error(diff)
+	}
+	g.wants(another)
+	if diff := gocmp.Diff("deleted"+back+back+requested+gone, g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Update}))); diff != "" {
+		t.Error(diff)
+	}
+}
