@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -100,14 +98,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if err := f.check(); err != nil {
 		return err
 	}
-	release, err := f.release.load(ctx, ref, streams.Err)
-	if err != nil {
-		return err
-	}
-	if err := checkNamed(release); err != nil {
-		return err
-	}
-	c, err := f.cluster.connect(ctx)
+	release, c, err := f.cluster.readFor(ctx, &f.release, ref, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -127,14 +118,6 @@ func (f *applyFlags) check() error {
 		return misuse{fmt.Errorf("--lock-duration: %s is too short: a second is the least", f.lockFor)}
 	case f.atOnce < 0:
 		return misuse{fmt.Errorf("--at-once: %d is no number of objects", f.atOnce)}
-	}
-	return nil
-}
-
-// checkNamed refuses a release without a name: objects are labelled with it.
-func checkNamed(release *payload.Payload) error {
-	if release.Name == "" {
-		return misuse{errors.New("a plain folder has no name, by which the cluster could know its objects: give it one with --name")}
 	}
 	return nil
 }

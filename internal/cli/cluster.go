@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -95,4 +97,25 @@ func (f *clusterFlags) contexts() []string {
 // completeContexts completes them.
 func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return f.contexts(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// readFor reads a release for a cluster, and connects to it.
+func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref string, progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
+	read, err := release.load(ctx, ref, progress)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkNamed(read); err != nil {
+		return nil, nil, err
+	}
+	c, err := f.connect(ctx)
+	return read, c, err
+}
+
+// checkNamed refuses a release without a name: objects are labelled with it.
+func checkNamed(release *payload.Payload) error {
+	if release.Name == "" {
+		return misuse{errors.New("a plain folder has no name, by which the cluster could know its objects: give it one with --name")}
+	}
+	return nil
 }

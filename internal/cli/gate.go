@@ -63,14 +63,7 @@ type gateReport struct {
 }
 
 func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error {
-	release, err := f.release.load(ctx, ref, streams.Err)
-	if err != nil {
-		return err
-	}
-	if err := checkNamed(release); err != nil {
-		return err
-	}
-	c, err := f.cluster.connect(ctx)
+	release, c, err := f.cluster.readFor(ctx, &f.release, ref, streams.Err)
 	if err != nil {
 		return err
 	}

@@ -19,20 +19,10 @@ import (
 )
 
 func TestRBACRefusesAWeakServiceAccount(t *testing.T) {
-	namespace, admin := cluster.Namespace(t), cluster.Client(t)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "weak"}}
-	if _, err := admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "weak", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := rest.AnonymousClientConfig(cluster.Sandbox(t).Config)
-	config.BearerToken = token.Status.Token
-	weak := kubernetes.NewForConfigOrDie(config)
+	namespace := cluster.Namespace(t)
+	weak := kubernetes.NewForConfigOrDie(cluster.Account(t, namespace, "weak"))
 
-	_, err = weak.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
+	_, err := weak.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "system:serviceaccount:"+namespace+":weak") {
 		t.Errorf("listing secrets: %v, want a refusal of the account", err)
 	}

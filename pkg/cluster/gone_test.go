@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -108,18 +106,9 @@ func TestAKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
 }
 
 func TestAKindIsNotGoneForThoseWhoMayNotLook(t *testing.T) {
-	namespace, admin := testbed.Namespace(t), testbed.Client(t)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "weak"}}
-	if _, err := admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "weak", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := rest.AnonymousClientConfig(testbed.Sandbox(t).Config)
+	config := testbed.Account(t, testbed.Namespace(t), "weak")
 	for name, test := range map[string]struct{ token, wanted string }{
-		"no right to list definitions": {token.Status.Token, "customresourcedefinitions.apiextensions.k8s.io is forbidden"},
+		"no right to list definitions": {config.BearerToken, "customresourcedefinitions.apiextensions.k8s.io is forbidden"},
 		"no right to ask at all":       {"nobody's", "ask the cluster for the kinds it serves"},
 	} {
 		config.BearerToken = test.token

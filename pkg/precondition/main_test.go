@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,30 +94,13 @@ func counting(config *rest.Config) (*rest.Config, map[string]int) {
 // configuration.
 func account(t *testing.T, namespace string, may ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	client := testbed.Client(t)
-	if _, err := client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "ci"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "ci"}, Rules: may}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "ci"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "ci", Namespace: namespace}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "ci"},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	return tokenOf(t, namespace, may)
+	return knownRights(t, testbed.Account(t, namespace, "ci", may...), namespace, may)
 }
 
 // accountOfCluster is an account with rights in the whole cluster.
 func accountOfCluster(t *testing.T, namespace string, may ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	client := testbed.Client(t)
-	if _, err := client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "ci"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	config, client := testbed.Account(t, namespace, "ci"), testbed.Client(t)
 	if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Rules: may}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -130,18 +111,12 @@ func accountOfCluster(t *testing.T, namespace string, may ...rbacv1.PolicyRule) 
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return tokenOf(t, namespace, may)
+	return knownRights(t, config, namespace, may)
 }
 
-// tokenOf is the configuration of the account of a namespace, when it has its rights.
-func tokenOf(t *testing.T, namespace string, may []rbacv1.PolicyRule) *rest.Config {
+// knownRights waits until the server knows what an account may do.
+func knownRights(t *testing.T, config *rest.Config, namespace string, may []rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	token, err := testbed.Client(t).CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), "ci", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := rest.AnonymousClientConfig(testbed.Sandbox(t).Config)
-	config.BearerToken = token.Status.Token
 	awaitRights(t, connect(t, config), namespace, may)
 	return config
 }

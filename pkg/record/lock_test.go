@@ -11,15 +11,13 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -471,40 +469,14 @@ func TestMissingRightsAreNamed(t *testing.T) {
 // weak is the client of a service account that may do little, and how the server calls it.
 func weak(t *testing.T, namespace string, may []rbacv1.PolicyRule) (kubernetes.Interface, string) {
 	t.Helper()
-	admin := cluster.Client(t)
-	account, err := admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "weak-"},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = admin.RbacV1().Roles(namespace).Create(t.Context(), &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: account.Name}, Rules: may,
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = admin.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: account.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account.Name}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account.Name},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := rest.AnonymousClientConfig(cluster.Sandbox(t).Config)
-	config.BearerToken = token.Status.Token
-	client := kubernetes.NewForConfigOrDie(config)
+	name := "weak-" + rand.String(5)
+	client := kubernetes.NewForConfigOrDie(cluster.Account(t, namespace, name, may...))
 	for _, rule := range may {
 		awaitRight(t, client, authorizationv1.ResourceAttributes{
 			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
 		})
 	}
-	return client, "system:serviceaccount:" + namespace + ":" + account.Name
+	return client, "system:serviceaccount:" + namespace + ":" + name
 }
 
 // awaitRight waits until the server has taken notice of a right.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -201,7 +200,7 @@ func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 		object kinds.ID
 		wanted string
 	}{
-		"no right to":       {weak(t, namespace), config(namespace, "there"), `configmaps "there" is forbidden: User "system:serviceaccount:` + namespace + `:weak" cannot get resource`},
+		"no right to":       {testbed.Account(t, namespace, "weak"), config(namespace, "there"), `configmaps "there" is forbidden: User "system:serviceaccount:` + namespace + `:weak" cannot get resource`},
 		"a server's error":  {answering(t, http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd ☃\n\u001b[31mis away"}`), config(namespace, "there"), `etcd ☃\n\x1b[31mis away`},
 		"nobody home":       {answering(t, http.StatusServiceUnavailable, ""), config(namespace, "there"), "the server is currently unable to handle the request"},
 		"a strange 404":     {answering(t, http.StatusNotFound, "404 page not found"), config(namespace, "there"), "the server could not find the requested resource"},
@@ -230,22 +229,6 @@ func answering(t *testing.T, status int, body string) *rest.Config {
 			return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader(body)), Request: request, Header: http.Header{"Content-Type": {"application/json"}}}, nil
 		})
 	})
-	return config
-}
-
-// weak is an account without rights.
-func weak(t *testing.T, namespace string) *rest.Config {
-	t.Helper()
-	accounts := testbed.Client(t).CoreV1().ServiceAccounts(namespace)
-	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "weak"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	token, err := accounts.CreateToken(t.Context(), "weak", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := rest.AnonymousClientConfig(testbed.Sandbox(t).Config)
-	config.BearerToken = token.Status.Token
 	return config
 }
 
