@@ -17,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/reason"
 )
 
 // A follower knows how the objects of a run stand, by watching them until its end: what
@@ -195,8 +196,8 @@ func (f *follower) judge(w *watched) {
 		w.since = time.Now()
 	}
 	for _, g := range w.groups {
-		g.count(before.State, -1)
-		g.count(w.verdict.State, 1)
+		g.count(f.counts(before), -1)
+		g.count(f.counts(w.verdict), 1)
 		f.news = append(f.news, g.tell)
 	}
 }
@@ -237,6 +238,15 @@ func (f *follower) becameReady(w *watched) {
 	}
 }
 
+// counts is what a verdict is to those who wait. The cluster-version operator only reports
+// a degraded operator while it installs, and goes on: by its standard, so do we.
+func (f *follower) counts(verdict ready.Verdict) ready.State {
+	if f.options.Standard == ready.Upstream && verdict.Effect == reason.Report {
+		return ready.Ready
+	}
+	return verdict.State
+}
+
 // A group is somebody who waits for some objects.
 type group struct {
 	waiting, failed int
@@ -267,7 +277,7 @@ func (f *follower) await(ctx context.Context, objects []*watched) ([]watched, er
 	f.do(func() {
 		for _, w := range objects {
 			w.groups = append(w.groups, g)
-			g.count(w.verdict.State, 1)
+			g.count(f.counts(w.verdict), 1)
 		}
 	})
 	defer f.do(func() {

@@ -17,6 +17,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 // A rollout that was given up before may go well now, and has its deadline to show it.
@@ -125,6 +127,12 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 	did := run(t, t.Context(), load(t, namespace, namespace, operator), apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
 	if did.Err != nil || len(step) > 0 {
 		t.Errorf("%v; never said: %v; said last: %v", did.Err, step, audience.last)
+	}
+	// While it installs, upstream reports an operator that is degraded, and goes on.
+	merge(t, c, operators, "/web", `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","message":"a cold"}]}}`, "status")
+	did = run(t, t.Context(), load(t, namespace, namespace, operator), apply.Options{Mode: graph.Install, Standard: ready.Upstream})
+	if did.Err != nil || len(did.Waits) != 1 || did.Waits[0].For != "it is degraded: a cold" {
+		t.Errorf("%v, reported %v", did.Err, did.Waits)
 	}
 }
 
