@@ -40,9 +40,11 @@ func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
 		if !errors.Is(err, record.ErrChanged) || try == tries {
 			return err
 		}
-		if j.record, _, err = j.store.Load(ctx); err != nil {
-			return err
+		theirs, _, err := j.store.Load(ctx)
+		if err != nil {
+			return err // what we know stays: the next note may meet a record that can be read
 		}
+		j.record = theirs
 	}
 }
 

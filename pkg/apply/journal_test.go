@@ -1,0 +1,47 @@
+package apply_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// Somebody edits the record while it is written, so that nobody can read it any more. That
+// is an error as often as it is met, and over when the record is mended.
+func TestNoteInARecordThatWasBroken(t *testing.T) {
+	namespace := test.Namespace(t)
+	store := record.NewStore(connect(t).Client, namespace, "shop")
+	journal := apply.NewJournal(store, &record.Record{Release: "shop"})
+	note := func() error {
+		return journal.Note(t.Context(), func(known *record.Record) { known.ForgetJob(kinds.ID{Kind: "Job", Name: "import"}) })
+	}
+	if err := note(); err != nil {
+		t.Fatal(err)
+	}
+	edit := func(text string) {
+		t.Helper()
+		patch := `{"data": {"record.json": ` + text + `}}`
+		if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Patch(t.Context(), "runlevel-release-shop", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit(`"{"`)
+	change := func() error {
+		return journal.Note(t.Context(), func(known *record.Record) { known.Begin(record.Entry{Version: "1.0.0"}) })
+	}
+	for range 2 {
+		if err := change(); err == nil || !strings.Contains(err.Error(), "runlevel-release-shop") {
+			t.Fatalf("got %v", err)
+		}
+	}
+	edit(`"{\"format\": 1, \"release\": \"shop\"}"`)
+	if err := change(); err != nil {
+		t.Fatal(err)
+	}
+}
