@@ -136,7 +136,8 @@ func isCreateOnly(m *payload.Manifest) bool {
 	return strings.EqualFold(m.Object().GetAnnotations()[CreateOnlyAnnotation], "true")
 }
 
-// create makes an object, if it is not there.
+// create makes an object, if it is not there. One that was there when the run began may
+// have gone since, and another one may have come.
 func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *unstructured.Unstructured, isThere bool) (Change, error) {
 	if !isThere {
 		made, err := r.cluster.Create(r.requests, resource, object)
@@ -150,11 +151,15 @@ func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *uns
 		}
 	}
 	live, err := r.cluster.In(resource, object.GetNamespace()).Get(r.requests, object.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && live.GetDeletionTimestamp() != nil {
-		return Change{}, r.leaving(m, live.GetUID())
-	}
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err) && isThere:
+		return r.create(resource, m, object, false)
+	case apierrors.IsNotFound(err):
+		return Change{}, leaving{"it was in the way when it was to be made, and is gone: it can be made now"}
+	case err != nil:
 		return Change{}, err
+	case live.GetDeletionTimestamp() != nil:
+		return Change{}, r.leaving(m, live.GetUID())
 	}
 	r.follow.add(m, live)
 	return Change{Action: Kept, UID: live.GetUID(), Message: "it is create-only, and was there"}, nil

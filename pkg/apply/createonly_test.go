@@ -1,0 +1,36 @@
+package apply_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+)
+
+// Somebody deletes a create-only object while the run that found it has not come to it.
+func TestCreateOnlyObjectThatGoesDuringTheRunIsMadeAnew(t *testing.T) {
+	namespace := test.Namespace(t)
+	release := load(t, namespace, namespace, `
+-- 0000_10_web_10_first.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: NS}}
+-- 0000_10_web_20_once.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: once, namespace: NS, annotations: {release.openshift.io/create-only: "true"}}}
+`)
+	if did := run(t, t.Context(), release, apply.Options{}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	did := run(t, t.Context(), release, apply.Options{Tell: func(event apply.Event) {
+		if event.Object.Name != "first" {
+			return
+		}
+		if err := test.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), "once", metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}})
+	want := "unchanged ConfigMap " + namespace + "/first\ncreated ConfigMap " + namespace + "/once\n"
+	if diff := cmp.Diff(want, did.actions()); diff != "" || did.Err != nil {
+		t.Error(did.Err, diff)
+	}
+}
