@@ -25,6 +25,7 @@ import (
 // with the first of them.
 type follower struct {
 	ctx     context.Context
+	stop    context.CancelFunc
 	cluster *cluster.Cluster
 	options Options
 	told    audience
@@ -67,19 +68,18 @@ type watched struct {
 }
 
 func newFollower(ctx context.Context, c *cluster.Cluster, options Options, told audience) *follower {
+	ctx, stop := context.WithCancel(ctx)
 	return &follower{
-		ctx: ctx, cluster: c, options: options, told: told,
+		ctx: ctx, stop: stop, cluster: c, options: options, told: told,
 		objects: map[kinds.ID]*watched{}, known: map[*payload.Manifest]*watched{}, streams: map[streamKey]*stream{},
 		narrow: map[schema.GroupVersionResource]bool{}, services: map[types.NamespacedName]*service{},
 	}
 }
 
-// close ends all watches.
+// close ends all watches, and those that begin because another one has just told something.
 func (f *follower) close() {
+	f.stop()
 	f.mu.Lock()
-	for _, s := range f.streams {
-		s.stop()
-	}
 	for _, timer := range f.timers {
 		timer.Stop()
 	}
