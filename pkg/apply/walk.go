@@ -2,9 +2,9 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -25,7 +25,7 @@ type run struct {
 	follow  *follower
 	slots   *semaphore.Weighted // for writing
 
-	requests context.Context // of requests: it outlives an interruption, so that none is cut off
+	requests context.Context // of requests: it outlives an interruption for a while, so that none is cut off
 	cut      context.CancelFunc
 
 	written sync.Map // by group whose definition this run has written: when, or when it became ready
@@ -50,7 +50,8 @@ func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *r
 
 // plan orders what is to be done.
 func (r *run) plan(ctx context.Context, manifests []*payload.Manifest) (err error) {
-	r.requests, r.cut = context.WithCancel(context.WithoutCancel(ctx))
+	r.requests, r.cut = record.UnderLock(ctx) // else somebody else writes
+	context.AfterFunc(ctx, r.cutLate)
 	r.follow = newFollower(r.requests, r.cluster, r.options, audience{
 		extends: r.extended, ready: r.becameReady, finished: r.finished, unseen: r.unseen,
 	})
@@ -62,12 +63,22 @@ func (r *run) plan(ctx context.Context, manifests []*payload.Manifest) (err erro
 	for i, step := range r.order.steps {
 		r.changes[i] = Change{Manifest: step.Manifest, Action: NotDone}
 	}
-	context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), record.ErrLost) {
-			r.cut() // somebody else writes now
-		}
-	})
 	return nil
+}
+
+// lastAnswers is how long a run that has to end waits for answers. API servers give up
+// after a minute: what has not come then, never will.
+const lastAnswers = 70 * time.Second
+
+// cutLate ends the requests of a run that should have ended.
+func (r *run) cutLate() {
+	timer := time.NewTimer(lastAnswers)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		r.cut()
+	case <-r.requests.Done():
+	}
 }
 
 func (r *run) close() {

@@ -143,10 +143,37 @@ func (s *Store) Locked(ctx context.Context, l Lock, do func(ctx context.Context)
 	case <-ctx.Done():
 		return fmt.Errorf("lock release %q: %w", s.release, context.Cause(ctx))
 	}
-	held, end := context.WithCancelCause(ctx)
+	held, end := context.WithCancelCause(context.WithValue(ctx, lockKey{}, e.ended))
 	defer end(nil)
 	defer context.AfterFunc(e.ended, func() { end(context.Cause(e.ended)) })()
 	return explained(do(held), context.Cause(held))
+}
+
+// lockKey is where the context of what runs under a lock has that of the lock.
+type lockKey struct{}
+
+// UnderLock is a context for requests that an interruption is not to cut off. It ends when
+// the lock is lost under which ctx was given, also if ctx has ended before.
+func UnderLock(ctx context.Context) (context.Context, context.CancelFunc) {
+	under, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	var forgets []func() bool
+	locks := []context.Context{ctx}
+	if lock, isLocked := ctx.Value(lockKey{}).(context.Context); isLocked {
+		locks = append(locks, lock)
+	}
+	for _, lock := range locks {
+		forgets = append(forgets, context.AfterFunc(lock, func() {
+			if cause := context.Cause(lock); errors.Is(cause, ErrLost) {
+				end(cause)
+			}
+		}))
+	}
+	return under, func() {
+		for _, forget := range forgets {
+			forget()
+		}
+		end(nil)
+	}
 }
 
 // explained is the error of what ran under a lock, with that of the lock if it is lost.

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -146,6 +147,27 @@ spec:
 	now, err := c.Client.CoreV1().ConfigMaps(records).Get(t.Context(), noted.Name, metav1.GetOptions{})
 	if err != nil || now.ResourceVersion != noted.ResourceVersion {
 		t.Errorf("the record was written after the lock was lost: %v\n%v", err, now.Data)
+	}
+}
+
+// Ctrl-C lets what is on its way arrive. Somebody else may take the lock meanwhile, and
+// then it must not.
+func TestWhoLosesTheLockAfterAnInterruptionEnds(t *testing.T) {
+	r := newRelease(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	outcome := r.through(func(request *http.Request) error {
+		if request.Method != http.MethodPatch {
+			return nil
+		}
+		interrupt()
+		steal(t, r.name)
+		<-request.Context().Done() // no answer ever comes
+		return context.Cause(request.Context())
+	}).roll(ctx, "1.0.0", settings, func(options *rollout.Options) {
+		options.Namespace, options.Lock = records, record.Lock{Holder: "first", Duration: 10 * time.Second}
+	})
+	if !errors.Is(outcome.Err, context.Canceled) || done(outcome) != "failed settings" {
+		t.Errorf("%s: %v", done(outcome), outcome.Err)
 	}
 }
 

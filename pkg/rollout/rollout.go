@@ -118,10 +118,15 @@ func (r *rollout) run(ctx context.Context) error {
 	options := r.options.Apply
 	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode, r.journal
 	r.outcome.Report = apply.Run(ctx, r.cluster, r.payload, r.before, options)
-	if errors.Is(context.Cause(ctx), record.ErrLost) {
-		return r.outcome.Report.Err // the record is somebody else's now
+	held, stop := record.UnderLock(ctx)
+	defer stop()
+	if held.Err() == nil {
+		return errors.Join(r.outcome.Report.Err, r.end(held))
 	}
-	return errors.Join(r.outcome.Report.Err, r.end(context.WithoutCancel(ctx)))
+	if r.outcome.Report.Err == nil { // all is done, and the record can't say so: it is somebody else's now
+		return context.Cause(held)
+	}
+	return r.outcome.Report.Err
 }
 
 // look finds out how things stand, and asks the gate. It is given the store to ask it who
