@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
@@ -19,11 +20,17 @@ func judgeDeletes(f *Facts) []Finding {
 		switch {
 		case asked.Seen.State == tombstone.Reappeared:
 			found = append(found, f.judgeReappeared(asked)...)
+		case asked.Seen.State == tombstone.Present && f.has(asked.ID): // its delete never came, and will not
 		case asked.Seen.IsPending():
 			found = append(found, f.judgePending(asked, h))
 		}
 	}
 	return found
+}
+
+// has says whether the payload has an object, to stay.
+func (f *Facts) has(id kinds.ID) bool {
+	return slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() })
 }
 
 // judgePending is about an object that is not gone.
@@ -76,15 +83,12 @@ func holders(finalizers []string) string {
 // judgeReappeared is about an object that is there again, under another UID. If it is the
 // payload that wants it back, there is nothing to say.
 func (f *Facts) judgeReappeared(asked Delete) []Finding {
+	if f.has(asked.ID) {
+		return nil
+	}
 	what := "nothing deletes it any more"
-	for _, m := range f.Payload.Manifests {
-		switch {
-		case m.ID() != asked.ID:
-		case !m.IsTombstone():
-			return nil
-		default:
-			what = "this update deletes it again"
-		}
+	if slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool { return m.ID() == asked.ID }) {
+		what = "this update deletes it again"
 	}
 	return []Finding{warns("whoever made it", "%s was deleted, and is there again, made by %s: %s",
 		asked.ID, asked.Seen.MadeBy, what).since(asked.Asked.Time).about(asked.ID)}

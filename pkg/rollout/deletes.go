@@ -69,10 +69,17 @@ func (r *rollout) isUnasked() bool {
 	})
 }
 
-// isOver says whether there is nothing left of a delete: the object is gone, and if another
-// one has its name, it is because the payload has it again.
+// isOver says whether there is nothing left of a delete: the object is gone, or the payload
+// has it again and nothing is about to end the one that is there.
 func (r *rollout) isOver(one precondition.Delete) bool {
-	return one.Seen.State == tombstone.Absent || one.Seen.State == tombstone.Reappeared && r.carries(one.ID, false)
+	switch one.Seen.State {
+	case tombstone.Absent:
+		return true
+	case tombstone.Reappeared, tombstone.Present:
+		return r.carries(one.ID, false)
+	default:
+		return false
+	}
 }
 
 // carries says whether the payload has an object, or the tombstone of it.
@@ -85,8 +92,8 @@ func (r *rollout) carries(id kinds.ID, isTombstone bool) bool {
 // announceGone tells of deletes that are done by now, whatever version asked for them.
 func (r *rollout) announceGone(ctx context.Context) {
 	for _, one := range r.outcome.Deletes {
-		if !r.isOver(one) || one.UID == "" { // which nobody ever saw
-			continue
+		if !r.isOver(one) || one.UID == "" || one.Seen.State == tombstone.Present {
+			continue // nobody ever saw it, or it has never gone
 		}
 		news := tombstone.News{ID: one.ID, UID: one.UID, What: tombstone.Gone, Message: "it is gone"}
 		if err := news.Announce(ctx, r.cluster); err != nil {
@@ -95,7 +102,7 @@ func (r *rollout) announceGone(ctx context.Context) {
 	}
 }
 
-// forgetGone takes out of the record what was seen to be gone.
+// forgetGone takes out of the record what was seen to be gone, or is to stay.
 func (r *rollout) forgetGone(known *record.Record) {
 	for _, one := range r.outcome.Deletes {
 		if r.isOver(one) {

@@ -254,3 +254,27 @@ func TestAnInstallLeavesWhatTheNextUpdateDeletes(t *testing.T) {
 		t.Errorf("it is told of %q", got)
 	}
 }
+
+// An update is killed before its delete, and somebody goes back. What the version that is
+// applied then has is not to go any more, and must not hold back what comes after it.
+func TestGoingBackWithdrawsADelete(t *testing.T) {
+	t.Parallel()
+	r := newRelease(t)
+	r.must("1.0.0", both)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r.through(func(request *http.Request) error {
+		if request.Method == http.MethodDelete && strings.HasSuffix(request.URL.Path, "/b") {
+			cancel(record.ErrLost)
+			return errors.New("killed")
+		}
+		return nil
+	}).roll(ctx, "1.1.0", neither)
+	r.must("1.1.1", both)
+	if asked := r.record().Tombstones; len(asked) > 0 {
+		t.Errorf("it is still to be deleted: %+v", asked)
+	}
+	if got := r.events("b"); len(got) > 0 {
+		t.Errorf("of what was never deleted it is told %q", got)
+	}
+	r.must("1.2.0", both)
+}
