@@ -6,8 +6,10 @@
 // whether it may (the gate). It does not know when an object is ready either: package
 // ready does.
 //
-// Run is the call to start from. The walk is in walk.go, a single object in task.go,
-// deletes in delete.go, waiting in follow.go, and what heals in heal.go.
+// Run is the call to start from. The order is in order.go, the walk in walk.go, a single
+// object in task.go, deletes in delete.go, tries in retry.go and what heals in heal.go.
+// Waiting is in follow.go, over the watches of stream.go and serving.go; what is told of it
+// in waits.go and why.go, and the outcome in report.go.
 package apply
 
 import (
@@ -133,9 +135,9 @@ type Warning struct {
 	Files []string `json:"files"`
 }
 
-// Run applies a payload. inventory is what the cluster had before, of the kinds of the
-// payload. A run that ends early says what is not done; ctx ends it after the requests
-// that are on their way, unless its cause is that the lock is lost.
+// Run applies a payload. Before is what the cluster had until then, of the kinds of the
+// payload. A run that ends early says what is not done. The end of ctx lets requests that
+// are on their way arrive, unless the lock is lost.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
 	options = options.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))

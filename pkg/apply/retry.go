@@ -50,7 +50,7 @@ func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool
 			r.failed(i, err)
 			return false
 		}
-		next := max(pause.Step(), asked(err))
+		next := max(pause.Step(), wantedPause(err))
 		r.retrying(i, err, attempt, next, began)
 		timer := time.NewTimer(next)
 		select {
@@ -75,8 +75,8 @@ func (r *run) heals(i int, err error) bool {
 	}
 }
 
-// asked is how long the server wants to be left alone.
-func asked(err error) time.Duration {
+// wantedPause is how long the server wants to be left alone.
+func wantedPause(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return time.Duration(seconds) * time.Second
 }
