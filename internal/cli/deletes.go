@@ -15,7 +15,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
-	"github.com/runlevel/runlevel/pkg/rollout"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
@@ -104,7 +103,7 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 	}
 	pending := []pendingDelete{}
 	for _, one := range records {
-		for _, shown := range pendingDeletes(rollout.Observe(ctx, c, one.Tombstones), c.Now()) {
+		for _, shown := range pendingDeletes(precondition.Observe(ctx, c, one.Tombstones), c.Now()) {
 			shown.Release = one.Release
 			pending = append(pending, shown)
 		}

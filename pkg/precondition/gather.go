@@ -46,7 +46,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error)
 	places := q.locate(ctx, c)
 	f.Held = held
 	f.Unserved = unserved(places)
-	f.Deletes = observe(ctx, c, q.Record.Tombstones)
+	f.Deletes = Observe(ctx, c, q.Record.Tombstones)
 	f.Claims = q.claims(ctx, c, places)
 	f.Missing, f.RightsErr = q.missing(ctx, c, places)
 	if len(f.Missing) > 0 {
@@ -74,8 +74,8 @@ func (q Question) held(ctx context.Context) (*record.Held, error) {
 	return held, nil
 }
 
-// observe looks at the objects whose delete was asked for.
-func observe(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) []Delete {
+// Observe looks at the objects whose delete was asked for.
+func Observe(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) []Delete {
 	deletes := make([]Delete, len(asked))
 	var group errgroup.Group
 	group.SetLimit(atOnce)

@@ -4,35 +4,15 @@ import (
 	"context"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
-
-// looksAtOnce bounds how many objects are looked at at a time.
-const looksAtOnce = 16
-
-// Observe looks at deletes that were asked for.
-func Observe(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) []precondition.Delete {
-	deletes := make([]precondition.Delete, len(asked))
-	var group errgroup.Group
-	group.SetLimit(looksAtOnce)
-	for i, one := range asked {
-		group.Go(func() error {
-			deletes[i] = precondition.Delete{Tombstone: one, Seen: tombstone.Observe(ctx, c, one.ID, one.UID)}
-			return nil
-		})
-	}
-	_ = group.Wait() // none of them fails: what can't be asked is unknown
-	return deletes
-}
 
 // toBury are the objects of tombstones that are there, with their UIDs: the record has
 // them before the first of them is deleted. Those of other releases are not asked for, and
@@ -51,7 +31,7 @@ func (r *rollout) toBury(ctx context.Context, tombstones []kinds.ID, now metav1.
 		asked = append(asked, one)
 	}
 	var there []record.Tombstone
-	for _, one := range Observe(ctx, r.cluster, asked) {
+	for _, one := range precondition.Observe(ctx, r.cluster, asked) {
 		if one.Seen.State != tombstone.Absent {
 			one.IsBack = one.Seen.State == tombstone.Reappeared || r.journal.HasDeleted(one.ID)
 			one.UID = one.Seen.UID

@@ -229,7 +229,7 @@ func (r *rollout) begin(ctx context.Context) error {
 func (r *rollout) end(ctx context.Context) error {
 	var pending []record.Tombstone
 	r.journal.Read(func(known *record.Record) { pending = slices.Clone(known.Tombstones) })
-	r.outcome.Deletes = Observe(ctx, r.cluster, pending)
+	r.outcome.Deletes = precondition.Observe(ctx, r.cluster, pending)
 	r.outcome.Orphans = r.orphans(ctx)
 	r.announceGone(ctx)
 	defer func() { r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isOver) }()
