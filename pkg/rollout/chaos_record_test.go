@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -60,5 +61,26 @@ func TestAReconcileCompletesNoOtherUpdate(t *testing.T) {
 	}
 	if got := history(t, c, name); got != "Partial update 1.0.1, Completed install 1.0.0" {
 		t.Errorf("the record says: %s", got)
+	}
+}
+
+// Whoever was asleep for longer than the lock lives may end when somebody else has begun:
+// it is not theirs to say that this is completed.
+func TestWhoComesLateDoesNotCompleteWhatOthersBegan(t *testing.T) {
+	r := newRelease(t)
+	r.through(func(request *http.Request) error {
+		if request.Method != http.MethodPut || !strings.HasSuffix(request.URL.Path, "/configmaps/runlevel-release-"+r.name) {
+			return nil
+		}
+		store := record.NewStore(test.Client(t), r.namespace, r.name)
+		known, _, err := store.Load(t.Context())
+		if err != nil || known.Newest().Version == "2.0.0" {
+			return err
+		}
+		known.Begin(record.Entry{Version: "2.0.0", Hash: "others"})
+		return store.Save(t.Context(), known)
+	}).roll(t.Context(), "1.0.0", settings)
+	if newest := r.record().Newest(); newest.Version != "2.0.0" || newest.State != record.Partial {
+		t.Errorf("the record says %s %s", newest.Version, newest.State)
 	}
 }

@@ -236,7 +236,9 @@ func (r *rollout) end(ctx context.Context) error {
 	return r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetGone(known)
 		known.Waits = nil
-		if r.outcome.Report.Err == nil && !r.options.Apply.NoWait && r.outcome.Mode != graph.Reconcile {
+		newest := known.Newest() // which may be somebody else's, if they have taken the lock just now
+		isOurs := newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
+		if isOurs && r.outcome.Report.Err == nil && !r.options.Apply.NoWait && r.outcome.Mode != graph.Reconcile {
 			known.Complete(metav1.NewTime(r.cluster.Now().Truncate(time.Second)))
 		}
 	})
