@@ -44,3 +44,32 @@ not done ConfigMap NS/settings
 		t.Error(did.Err, did.actions())
 	}
 }
+
+// In an install nothing holds up a custom resource but its own definition. This one is
+// never established: another one has its short name.
+func TestWhatWasNotDoneInAnInstallSaysWhatItNeeded(t *testing.T) {
+	namespace := test.Namespace(t)
+	definition := `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: PLURAL.NS.example.com}
+spec:
+  group: NS.example.com
+  scope: Namespaced
+  names: {plural: PLURAL, kind: KIND, shortNames: [w]}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`
+	widgets := "-- 0000_10_first_crd.yaml --" + strings.NewReplacer("PLURAL", "widgets", "KIND", "Widget").Replace(definition)
+	gadgets := "-- 0000_20_second_crd.yaml --" + strings.NewReplacer("PLURAL", "gadgets", "KIND", "Gadget").Replace(definition)
+	if did := run(t, t.Context(), load(t, namespace, namespace, widgets), apply.Options{Mode: graph.Install}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	did := run(t, t.Context(), load(t, namespace, namespace, gadgets+`
+-- 0000_30_third_gadget.yaml --
+{apiVersion: NS.example.com/v1, kind: Gadget, metadata: {name: mine, namespace: NS}}
+`), apply.Options{Mode: graph.Install, Timeout: 2 * time.Second})
+	want := "after CustomResourceDefinition gadgets." + namespace + ".example.com, which is not ready"
+	if last := did.Changes[1]; last.Action != apply.NotDone || last.Message != want {
+		t.Errorf("%s, %s", last.Message, did.actions())
+	}
+}

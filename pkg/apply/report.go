@@ -107,7 +107,7 @@ func (r *run) sayWhyNotDone(waits []Wait) {
 		for _, i := range steps.Tasks {
 			switch change := &r.changes[i]; change.Action {
 			case NotDone:
-				change.Message = why
+				change.Message = cmp.Or(why, r.needed(i, isAwaited))
 			case Failed:
 				why = "after " + change.Manifest.ID().String() + ", which failed"
 			default:
@@ -117,6 +117,16 @@ func (r *run) sayWhyNotDone(waits []Wait) {
 			}
 		}
 	}
+}
+
+// needed names an object without which a step could not begin.
+func (r *run) needed(step int, isAwaited map[kinds.ID]bool) string {
+	for _, need := range r.order.needs[step] {
+		if id := r.order.steps[need].ID(); isAwaited[id] {
+			return "after " + id.String() + ", which is not ready"
+		}
+	}
+	return ""
 }
 
 // nodesBefore names the nodes that one waits for.

@@ -26,9 +26,8 @@ func (r *run) step(ctx context.Context, i int) bool {
 	if manifest.IsTombstone() {
 		return r.retry(ctx, i, func() (Change, error) { return r.bury(manifest) })
 	}
-	if err := r.await(ctx, r.order.needs[i]); err != nil {
-		r.notDone(i, err)
-		return false
+	if r.await(ctx, r.order.needs[i]) != nil {
+		return false // the report says which it was
 	}
 	return r.retry(ctx, i, func() (Change, error) { return r.put(manifest) })
 }

@@ -77,16 +77,6 @@ func (r *run) failed(i int, err error) {
 	r.tell(m, Event{Type: Failing, Action: Failed, Reason: failure.Reason, Message: oneLine(failure.Err)})
 }
 
-// notDone notes which object that failed a step would have needed.
-func (r *run) notDone(i int, err error) {
-	var needed *Failure
-	if errors.As(err, &needed) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.changes[i].Message = "after " + needed.ID.String()
-	}
-}
-
 // retrying notes that a step has failed, and is tried again.
 func (r *run) retrying(i int, err error, attempt int, next time.Duration, began time.Time) {
 	m := r.order.steps[i].Manifest
