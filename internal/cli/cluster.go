@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,6 +44,10 @@ func (f *clusterFlags) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context})
 }
 
+// answersWithin is how long a cluster may take to say its version: something may take
+// connections and answer none, and nobody presses Ctrl-C in a pipeline.
+const answersWithin = 30 * time.Second
+
 // connect makes a connection to the cluster, and finds out that there is one: what fails
 // later than that has other causes.
 func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
@@ -55,11 +60,15 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	asked, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	err = c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(asked).Error()
 	var unreached *url.Error
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
+	case err != nil && asked.Err() != nil:
+		return nil, fmt.Errorf("the cluster at %s can't be reached: it gives no answer in %s", config.Host, answersWithin)
 	case errors.As(err, &unreached):
 		return nil, fmt.Errorf("the cluster at %s can't be reached: %w", config.Host, unreached.Err)
 	case apierrors.IsUnauthorized(err):
