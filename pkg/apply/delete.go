@@ -87,8 +87,8 @@ func (r *run) refuseOthers(id kinds.ID) error {
 	if err != nil {
 		return err
 	}
-	head, isThere, err := r.head(resource, id)
-	if owner, isOthers := othersOwn(head, r.options.Release); err == nil && isThere && isOthers {
+	head, _, err := r.head(resource, id)
+	if owner, isOthers := head.Owner(r.options.Release); isOthers {
 		return refusal{ResourceConflict, "it is of release " + owner + ": only that one may delete it"}
 	}
 	return err

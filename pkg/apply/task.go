@@ -45,7 +45,7 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	if owner, isOthers := othersOwn(head, r.options.Release); isThere && isOthers {
+	if owner, isOthers := head.Owner(r.options.Release); isOthers {
 		return Change{}, refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
 	}
 	object := r.labelled(m)
@@ -110,11 +110,6 @@ func (r *run) isAbsent(resource cluster.Resource, id kinds.ID) (bool, error) {
 		return true, nil
 	}
 	return false, err
-}
-
-// othersOwn names the other release that an object is of.
-func othersOwn(head inventory.Head, release string) (string, bool) {
-	return head.Release, head.Release != "" && head.Release != release && head.IsOf(head.Release)
 }
 
 // labelled is the object of a manifest with the label of its release.

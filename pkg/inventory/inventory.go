@@ -78,6 +78,14 @@ func (h Head) IsOf(release string) bool {
 	return h.Release == release && h.IsApplied && h.Controller == ""
 }
 
+// Owner names the release that it is of, if that is another than this one.
+func (h Head) Owner(release string) (string, bool) {
+	if h.Release == "" || h.Release == release || !h.IsOf(h.Release) {
+		return "", false
+	}
+	return h.Release, true
+}
+
 // An Inventory is what releases have on a cluster.
 type Inventory struct {
 	heads    map[kinds.ID]Head
@@ -204,9 +212,5 @@ func (i *Inventory) Of(release string) []Head {
 
 // Owner names the release that has an object, if another than this one does.
 func (i *Inventory) Owner(id kinds.ID, release string) (string, bool) {
-	head, found := i.heads[id]
-	if !found || !head.IsApplied || head.Controller != "" || head.Release == release {
-		return "", false
-	}
-	return head.Release, true
+	return i.heads[id].Owner(release)
 }

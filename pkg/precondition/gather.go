@@ -128,8 +128,6 @@ func (q Question) owner(ctx context.Context, c *cluster.Cluster, at place) strin
 	if err != nil {
 		return ""
 	}
-	if head := inventory.HeadOf(at.resource, object); head.Release != q.Record.Release && head.IsOf(head.Release) {
-		return head.Release
-	}
-	return ""
+	owner, _ := inventory.HeadOf(at.resource, object).Owner(q.Record.Release)
+	return owner
 }
