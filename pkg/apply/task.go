@@ -20,6 +20,9 @@ import (
 // jobKind is that of objects which run once.
 var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 
+// clusterRoleKind is that of objects whose rules a controller may gather.
+var clusterRoleKind = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
+
 // step does one step, and says whether what comes after it may go on.
 func (r *run) step(ctx context.Context, i int) bool {
 	manifest := r.order.steps[i].Manifest
@@ -121,7 +124,18 @@ func (r *run) labelled(m *payload.Manifest) *unstructured.Unstructured {
 	}
 	labels[inventory.Label] = r.options.Release
 	object.SetLabels(labels)
+	if isAggregated(object) {
+		delete(object.Object, "rules")
+	}
 	return object
+}
+
+// isAggregated says whether the rules of a ClusterRole are gathered from others. They are
+// the controller's then: to apply ours would take away every right of it until the
+// controller has gathered them again. Manifests have an empty list there all the same.
+func isAggregated(object *unstructured.Unstructured) bool {
+	rule, _, _ := unstructured.NestedMap(object.Object, "aggregationRule")
+	return object.GroupVersionKind().GroupKind() == clusterRoleKind && len(rule) > 0
 }
 
 // isCreateOnly says whether an object is only ever made. The value may be in any case, as
