@@ -94,12 +94,12 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	records, err := f.records(ctx, c)
-	if err != nil {
-		return err
+	records, broken := f.records(ctx, c)
+	if len(records) == 0 && broken != nil {
+		return broken
 	}
 	if f.watch {
-		return follow(ctx, c, records, streams.Out)
+		return errors.Join(follow(ctx, c, records, streams.Out), broken)
 	}
 	pending := []pendingDelete{}
 	for _, one := range records {
@@ -108,20 +108,25 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 			pending = append(pending, shown)
 		}
 	}
-	return f.format.print(streams.Out, pending, func(out io.Writer) error { return printDeletes(out, pending) })
+	return errors.Join(f.format.print(streams.Out, pending, func(out io.Writer) error { return printDeletes(out, pending) }), broken)
 }
 
-// records are those of the releases that are asked about.
+// records are those of the releases that are asked about: those that can be read, beside
+// an error about those that can't.
 func (f *deletesFlags) records(ctx context.Context, c *cluster.Cluster) ([]*record.Record, error) {
 	records, err := record.List(ctx, c.Client, f.cluster.namespace)
-	if err != nil || f.name == "" {
+	if f.name == "" {
 		return records, err
 	}
 	records = slices.DeleteFunc(records, func(r *record.Record) bool { return r.Release != f.name })
-	if len(records) == 0 {
+	switch {
+	case len(records) > 0:
+		return records, nil // the others are not asked about
+	case err != nil:
+		return nil, err
+	default:
 		return nil, fmt.Errorf("namespace %s has no record of a release %q", f.cluster.namespace, f.name)
 	}
-	return records, nil
 }
 
 func printDeletes(out io.Writer, pending []pendingDelete) error {
@@ -142,6 +147,9 @@ func follow(ctx context.Context, c *cluster.Cluster, records []*record.Record, o
 	var asked []record.Tombstone
 	for _, one := range records {
 		asked = append(asked, one.Tombstones...)
+	}
+	if len(asked) == 0 {
+		return printDeletes(out, nil)
 	}
 	var objects []kinds.ID
 	for _, one := range asked {

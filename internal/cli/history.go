@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -43,11 +44,11 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	records, err := f.records(ctx, c)
-	if err != nil {
-		return err
+	records, broken := f.records(ctx, c)
+	if len(records) == 0 && broken != nil {
+		return broken
 	}
-	return f.format.print(streams.Out, records, func(out io.Writer) error {
+	err = f.format.print(streams.Out, records, func(out io.Writer) error {
 		if len(records) == 0 {
 			_, err := fmt.Fprintf(out, "no release was applied yet, as far as namespace %s knows\n", f.cluster.namespace)
 			return err
@@ -59,6 +60,7 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 		}
 		return nil
 	})
+	return errors.Join(err, broken)
 }
 
 // printHistory prints the record of one release.

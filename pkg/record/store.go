@@ -242,7 +242,7 @@ func List(ctx context.Context, client kubernetes.Interface, namespace string) ([
 	if err != nil {
 		return nil, fmt.Errorf("list %s in namespace %q: %w", configMaps, namespace, shown(err))
 	}
-	var records []*Record
+	records := []*Record{} // which is a list for those who read JSON, too
 	var broken []error
 	for i := range found.Items {
 		r, err := decode(&found.Items[i], strings.TrimPrefix(found.Items[i].Name, prefix))
