@@ -3,6 +3,7 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,10 +56,17 @@ func (r *rollout) orphans(ctx context.Context) []Orphan {
 	return orphans
 }
 
-// inPayload are the objects that the payload has, or has tombstones of.
+// inPayload are the objects that the payload has, or has tombstones of, and those that it
+// leaves to somebody else: to delete them is not for us to propose.
 func (r *rollout) inPayload(ctx context.Context) map[kinds.ID]bool {
+	manifests := slices.Clone(r.payload.Manifests)
+	for _, one := range r.payload.Excluded {
+		if one.Filter == payload.ByOverrides {
+			manifests = append(manifests, one.Manifest)
+		}
+	}
 	all := map[kinds.ID]bool{}
-	for _, manifest := range r.payload.Manifests {
+	for _, manifest := range manifests {
 		id := manifest.ID()
 		if resource, err := r.cluster.FindKind(ctx, id.GroupKind()); err == nil && !resource.Namespaced {
 			id.Namespace = "" // which manifests may say all the same
