@@ -115,7 +115,12 @@ func (r *run) isAbsent(resource cluster.Resource, id kinds.ID) (bool, error) {
 	return false, err
 }
 
-// labelled is the object of a manifest with the label of its release.
+// ofTheServer are the fields of metadata that only the server says. They are in a manifest
+// that was copied from a cluster, and an object made anew would never be what they say.
+var ofTheServer = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"}
+
+// labelled is the object of a manifest with the label of its release, and with nothing
+// that is not for a manifest to say.
 func (r *run) labelled(m *payload.Manifest) *unstructured.Unstructured {
 	object := m.Object().DeepCopy()
 	labels := object.GetLabels()
@@ -124,6 +129,9 @@ func (r *run) labelled(m *payload.Manifest) *unstructured.Unstructured {
 	}
 	labels[inventory.Label] = r.options.Release
 	object.SetLabels(labels)
+	for _, field := range ofTheServer {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
 	if isAggregated(object) {
 		delete(object.Object, "rules")
 	}
