@@ -20,7 +20,7 @@ func summarize(o *rollout.Outcome, now time.Time) applySummary {
 		Done: o.Err == nil, Deletes: pendingDeletes(o.Deletes, now), Gate: o.Findings, Notes: o.Notes, Seconds: o.Took.Seconds(),
 	}
 	if o.Err != nil {
-		s.Error, s.Reason = o.Err.Error(), reasonOf(o.Err)
+		s.Error, s.Reason = inWords(o.Err), reasonOf(o.Err)
 	}
 	for _, left := range o.Orphans {
 		s.Orphans = append(s.Orphans, orphan{left.ID, left.Tombstone()})

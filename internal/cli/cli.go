@@ -115,7 +115,7 @@ func exitCode(err error, stderr io.Writer) int {
 	if status, ok := err.(exitStatus); ok { // and nothing else went wrong
 		return int(status)
 	}
-	fmt.Fprintln(stderr, "runlevel:", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
+	fmt.Fprintln(stderr, "runlevel:", inWords(err))
 	var status exitStatus
 	var wrongCall misuse
 	var wrongInput unreadable
@@ -127,6 +127,11 @@ func exitCode(err error, stderr io.Writer) int {
 	default:
 		return exitFailed
 	}
+}
+
+// inWords is an error as it is told to people: the end of a context is Ctrl-C.
+func inWords(err error) string {
+	return strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
 }
 
 // checkArgs makes wrong arguments of every command a misuse, with a hint where
