@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,6 +104,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGPIPE) // who reads what we tell may end before we do
 	teller := newTeller(streams, f.format, f.noProgress, c.Now)
 	options := f.options(ref)
 	options.Begins, options.Apply.Tell, options.Lock.Say = teller.begins(len(release.Manifests)), teller.event, teller.held

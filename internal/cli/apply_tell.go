@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ type teller struct {
 	format  output
 	isQuiet bool
 	now     func() time.Time // the cluster's
+	unheard error            // why standard output does not have it all
 }
 
 func newTeller(streams Streams, format output, isQuiet bool, now func() time.Time) *teller {
@@ -98,7 +100,17 @@ func (t *teller) write(value any) {
 	if err != nil {
 		return // of values that are ours, and can all be written
 	}
-	_, _ = t.streams.Out.Write(append(line, '\n'))
+	_, _ = t.Write(append(line, '\n'))
+}
+
+// Write writes to standard output. Where nobody reads it, the apply goes on: what is half
+// done is worse than what is not told.
+func (t *teller) Write(text []byte) (int, error) {
+	n, err := t.streams.Out.Write(text)
+	if err != nil && t.unheard == nil {
+		t.unheard = fmt.Errorf("not all of what was done could be told: %w", err)
+	}
+	return n, err
 }
 
 // line is an event for people.
@@ -177,12 +189,12 @@ func (t *teller) end(o *rollout.Outcome) error {
 	if t.format == asJSON {
 		t.write(s)
 	} else if o.Report != nil {
-		s.print(t.streams.Out, t.now())
+		s.print(t, t.now())
 	}
 	if reason.Of(o.Err) == precondition.ReasonFailed {
 		return t.refused(o)
 	}
-	return o.Err
+	return errors.Join(o.Err, t.unheard)
 }
 
 // refused tells of an apply that the gate stops, in the words of "runlevel gate".
