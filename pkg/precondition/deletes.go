@@ -117,5 +117,5 @@ func judgeTombstones(f *Facts) []Finding {
 
 // isOpen says whether a delete may have something to do.
 func (f *Facts) isOpen(id kinds.ID) bool {
-	return slices.ContainsFunc(f.Deletes, func(asked Delete) bool { return asked.ID == id && asked.Seen.State != tombstone.Absent })
+	return slices.Contains(f.There, id) || slices.ContainsFunc(f.Deletes, func(asked Delete) bool { return asked.ID == id && asked.Seen.State != tombstone.Absent })
 }

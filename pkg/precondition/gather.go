@@ -47,7 +47,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error)
 	f.Held = held
 	f.Unserved = unserved(places)
 	f.Deletes = Observe(ctx, c, q.Record.Tombstones)
-	f.Claims = q.claims(ctx, c, places)
+	f.There, f.Claims = q.there(), q.claims(ctx, c, places)
 	f.Missing, f.RightsErr = q.missing(ctx, c, places)
 	if len(f.Missing) > 0 {
 		f.User = whoAmI(ctx, c)
@@ -87,6 +87,20 @@ func Observe(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) 
 	}
 	_ = group.Wait() // which has no errors: what can't be seen is Unknown
 	return deletes
+}
+
+// there are the objects of tombstones that are there: an install has deleted none.
+func (q Question) there() []kinds.ID {
+	if q.Before == nil {
+		return nil
+	}
+	var found []kinds.ID
+	for _, m := range q.Payload.Manifests {
+		if _, isThere := q.Before.Find(m.ID()); isThere && m.IsTombstone() {
+			found = append(found, m.ID())
+		}
+	}
+	return found
 }
 
 // claims finds the objects that other releases have.

@@ -34,6 +34,7 @@ type Facts struct {
 	Record   *record.Record   // of its release
 	Held     *record.Held     // an apply of the release that runs; nil if none does
 	Deletes  []Delete         // that were asked for, and were not seen done
+	There    []kinds.ID       // objects of tombstones that a release still has
 	Claims   []Claim          // on objects that other releases have
 	Unserved []Unserved       // manifests whose kind is not there, or not known to be
 
