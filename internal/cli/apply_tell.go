@@ -59,7 +59,7 @@ func (t *teller) begins(objects int) func(*rollout.Outcome) {
 			return
 		}
 		for _, found := range o.Findings {
-			fmt.Fprintln(t.streams.Err, gateLine(found))
+			fmt.Fprintln(t.streams.Err, found.Text())
 		}
 		if len(o.Forced) > 0 {
 			fmt.Fprintf(t.streams.Err, "going on all the same, as --force says; the record keeps it: %s\n", strings.Join(o.Forced, ", "))
@@ -201,7 +201,7 @@ func (t *teller) end(o *rollout.Outcome) error {
 func (t *teller) refused(o *rollout.Outcome) error {
 	if t.format != asJSON {
 		for _, found := range o.Findings {
-			fmt.Fprintln(t.streams.Err, gateLine(found))
+			fmt.Fprintln(t.streams.Err, found.Text())
 		}
 	}
 	return fmt.Errorf("the gate stops the %s of %s: lift what blocks it, or go on all the same with --force", o.Mode, titleOf(o))

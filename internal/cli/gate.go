@@ -89,7 +89,7 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error 
 // print prints the report for people.
 func (r gateReport) print(out io.Writer, title string) error {
 	for _, found := range r.Findings {
-		fmt.Fprintln(out, gateLine(found))
+		fmt.Fprintln(out, found.Text())
 	}
 	verdict := "nothing stops it"
 	if r.Blocked {
@@ -97,17 +97,4 @@ func (r gateReport) print(out io.Writer, title string) error {
 	}
 	_, err := fmt.Fprintf(out, "%s of %s: %s\n", r.Mode, title, verdict)
 	return err
-}
-
-// gateLine is a finding of the gate for people: what it is, and below it who lifts it.
-func gateLine(found precondition.Finding) string {
-	word := "warning of"
-	if found.Severity == precondition.Blocks {
-		word = "blocked by"
-	}
-	text := fmt.Sprintf("%s %s: %s", word, found.Check, found.Message)
-	if found.Lifts != "" {
-		text += "\n  lifted by " + found.Lifts
-	}
-	return text
 }

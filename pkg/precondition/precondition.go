@@ -96,6 +96,19 @@ type Finding struct {
 // String is the finding in one line.
 func (f Finding) String() string { return f.Check + ": " + f.Message + "; lifted by " + f.Lifts }
 
+// Text is the finding for people: what it does and is, and below it who lifts it.
+func (f Finding) Text() string {
+	word := "warning of"
+	if f.Severity == Blocks {
+		word = "blocked by"
+	}
+	text := fmt.Sprintf("%s %s: %s", word, f.Check, f.Message)
+	if f.Lifts != "" {
+		text += "\n  lifted by " + f.Lifts
+	}
+	return text
+}
+
 // A Check is one thing to look at.
 type Check struct {
 	Name  string // CamelCase: what findings and records call it
