@@ -5,15 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -58,80 +55,11 @@ addressType: IPv4
 endpoints: [{addresses: [10.1.2.3], conditions: {ready: true}}]
 `
 
-// What was ready may break while something else is waited for. Then the run is not done.
-func TestWhatBreaksAfterItWasReadyIsWaitedForAgain(t *testing.T) {
-	for name, c := range map[string]struct {
-		files, object, says string
-		resource            schema.GroupVersionResource
-		key, breaks, mends  string
-	}{
-		"Deployment": {
-			strings.ReplaceAll(workload("Deployment", "web", "run", ""), "minReadySeconds: 300", "replicas: 1"), "Deployment NS/web",
-			"waiting: 0 of 1 replicas are available", deployments, "web", `{"spec":{"minReadySeconds":300}}`, `{"spec":{"minReadySeconds":0}}`,
-		},
-		"StatefulSet": {
-			strings.ReplaceAll(workload("StatefulSet", "web", "run", ""), "minReadySeconds: 300", "replicas: 1"), "StatefulSet NS/web",
-			"waiting: 0 of 1 replicas are available", statefuls, "web", `{"spec":{"minReadySeconds":300}}`, `{"spec":{"minReadySeconds":0}}`,
-		},
-		"DaemonSet": {
-			strings.ReplaceAll(workload("DaemonSet", "web", "run", ""), "minReadySeconds: 300", "revisionHistoryLimit: 1"), "DaemonSet NS/web",
-			"waiting: 0 of 1 pods are available", daemons, "web", `{"spec":{"minReadySeconds":300}}`, `{"spec":{"minReadySeconds":0}}`,
-		},
-		"webhook": {
-			webhookConfiguration + hook, "ValidatingWebhookConfiguration NS", "waiting: nothing serves Service NS/hook yet",
-			endpoints, "hook-1", `{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":false}}]}`, `{"endpoints":[{"addresses":["10.1.2.3"]}]}`,
-		},
-		"expression": {
-			`{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: NS, annotations: {runlevel.dev/ready: self.data.state == "on"}}, data: {state: "on"}}`,
-			"ConfigMap NS/web", `waiting: self.data.state == "on" is not true yet`, configMaps, "web", `{"data":{"state":"off"}}`, `{"data":{"state":"on"}}`,
-		},
-		"label that somebody takes away": {
-			`{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: NS, annotations: {runlevel.dev/ready: self.data.state == "on"}}, data: {state: "on"}}`,
-			"ConfigMap NS/web", `waiting: self.data.state == "on" is not true yet`, configMaps, "web",
-			`{"metadata":{"labels":{"runlevel.dev/release":null}},"data":{"state":"off"}}`, `{"data":{"state":"on"}}`,
-		},
-		"custom resource": {
-			gadgets, "Gadget NS/web", "waiting: it lost its battery", schema.GroupVersionResource{Group: "NS.example.com", Version: "v1", Resource: "gadgets"}, "web",
-			`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Broken","message":"it lost its battery"}]}}`, `{"status":{"conditions":[]}}`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			namespace, cluster := test.Namespace(t), connect(t)
-			c.resource.Group = strings.ReplaceAll(c.resource.Group, "NS", namespace)
-			release := load(t, namespace, namespace, "-- 0000_10_web_web.yaml --\n"+c.files+barrier+last)
-			told, isCreated, isLastWaitedFor, isMended := 0, false, false, false
-			audience := &spectator{}
-			audience.hears = func(about, text string) {
-				switch {
-				case about == "ConfigMap NS/last" && text == "created":
-					isCreated = true
-					merge(t, cluster, c.resource, namespace+"/"+c.key, c.breaks)
-				case about == "ConfigMap NS/last" && strings.HasPrefix(text, "waiting"):
-					isLastWaitedFor = true
-				case !isCreated || about != c.object || text != c.says:
-				case told < 2:
-					if told++; told == 2 { // the first may be about before it was ready
-						merge(t, cluster, configMaps, namespace+"/last", `{"data":{"state":"on"}}`)
-					}
-				case isLastWaitedFor:
-					isLastWaitedFor = false // unless it is told so once more
-				case !isMended:
-					isMended = true
-					merge(t, cluster, c.resource, namespace+"/"+c.key, c.mends)
-				}
-			}
-			did := run(t, t.Context(), release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
-			if did.Err != nil || !isMended {
-				t.Errorf("told %d times, mended: %t, and the run ended with %v; said last: %s", told, isMended, did.Err, audience.last)
-			}
-		})
-	}
-}
-
 const gadgets = `
 {apiVersion: NS.example.com/v1, kind: Gadget, metadata: {name: web, namespace: NS}}
--- 0000_00_web_gadgets.yaml --
+-- 0000_00_web_gadgets.yaml --` + gadgetDefinition
+
+const gadgetDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: gadgets.NS.example.com}
@@ -142,30 +70,6 @@ spec:
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `
-
-// The end of time comes as said, with all that is left.
-func TestTimeoutListsEverything(t *testing.T) {
-	t.Parallel()
-	namespace := test.Namespace(t)
-	release := load(t, namespace, namespace, "-- 0000_10_web_web.yaml --"+workload("Deployment", "web", "hang", "")+"-- 0000_10_job_job.yaml --"+job("hang")+last)
-	did := run(t, t.Context(), release, apply.Options{Mode: graph.Install, Timeout: 4 * time.Second})
-	if !errors.Is(did.Err, apply.ErrTimeout) || did.Err.Error() != "the time is up after 4s: 3 objects not ready" {
-		t.Errorf("it ended with: %v", did.Err)
-	}
-	var waits strings.Builder
-	for _, wait := range did.Waits {
-		waits.WriteString(said(namespace, apply.Event{Message: wait.ID.String() + ": " + wait.For, Why: wait.Why}) + "\n")
-	}
-	want := `Job NS/job: 0 of 1 pods have succeeded
-Pod NS/job-POD: its containers are not created yet, and node node-0 does not say why
-Deployment NS/web: 0 of 1 replicas are available
-Pod NS/web-POD: its containers are not created yet, and node node-0 does not say why
-ConfigMap NS/last: self.?data.state.orValue("") == "on" is not true yet
-`
-	if diff := cmp.Diff(want, waits.String()); diff != "" {
-		t.Error(diff)
-	}
-}
 
 // A Job that is done stays done when it is removed, as its time to live would, in this run
 // and in the next. Another one runs.

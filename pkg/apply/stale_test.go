@@ -9,12 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -81,8 +78,7 @@ func TestNamespaceThatNeverGoesIsSaid(t *testing.T) {
 	}
 }
 
-const operator = `
--- 0000_00_web_crd.yaml --
+const operatorDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: clusteroperators.config.openshift.io, annotations: {api-approved.kubernetes.io: unapproved}}
@@ -92,10 +88,12 @@ spec:
   scope: Cluster
   versions:
   - {name: v1, served: true, storage: true, subresources: {status: {}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
--- 0000_10_web_operator.yaml --
+`
+
+const operator = `
 apiVersion: config.openshift.io/v1
 kind: ClusterOperator
-metadata: {name: web}
+metadata: {name: NS}
 status: {versions: [{name: operator, version: 1.2.3}]}
 `
 
@@ -104,7 +102,6 @@ status: {versions: [{name: operator, version: 1.2.3}]}
 func TestClusterOperatorIsAwaited(t *testing.T) {
 	t.Parallel()
 	namespace, c := test.Namespace(t), connect(t)
-	operators := schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusteroperators"}
 	step := map[string]string{
 		"waiting: it is not available: it has not said so yet": `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","reason":"Ill","message":"a cold"}]}}`,
 		"waiting: it is degraded: Ill: a cold":                 `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"False"}]}}`,
@@ -113,18 +110,13 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 	}
 	audience := &spectator{}
 	audience.hears = func(about, text string) {
-		if body, found := step[text]; found && about == "ClusterOperator web" {
+		if body, found := step[text]; found && about == "ClusterOperator NS" {
 			delete(step, text)
-			merge(t, c, operators, "/web", body, "status")
+			merge(t, c, operators, "/"+namespace, body, "status")
 		}
 	}
-	t.Cleanup(func() { // its name can't be another, and the next time it is of another release
-		definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-		must(t, c.Objects.Resource(definitions).Delete(context.Background(), "clusteroperators.config.openshift.io", metav1.DeleteOptions{}))
-		_, err := sandbox.Await(context.Background(), c.Objects.Resource(definitions), "clusteroperators.config.openshift.io", func(d *unstructured.Unstructured) bool { return d == nil })
-		must(t, err)
-	})
-	did := run(t, t.Context(), load(t, namespace, namespace, operator), apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
+	release := load(t, namespace, namespace, prepare(t, c, namespace, "-- 0000_10_web_operator.yaml --"+operator))
+	did := run(t, t.Context(), release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
 	if did.Err != nil || len(step) > 0 {
 		t.Errorf("%v; never said: %v; said last: %v", did.Err, step, audience.last)
 	}

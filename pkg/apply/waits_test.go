@@ -145,30 +145,10 @@ Pod NS/web-POD: it has no node: 0/1 nodes are available: 1 Insufficient cpu`,
 			"Deployment NS/web", `waiting: 0 of 1 replicas are updated: pods "web-POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0
 ReplicaSet NS/web-POD: can't make pods: pods "web-POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
 		},
-		"job that takes its time": {
-			job("hang"), "Job NS/job", `waiting: 0 of 1 pods have succeeded
-Pod NS/job-POD: its containers are not created yet, and node node-0 does not say why`,
-		},
 		"job that fails": {
 			job("fail"), "Job NS/job", `failed: BackoffLimitExceeded: job has reached the specified backoff limit
 Pod NS/job-POD: container main ended with exit code 1
   | simulated by kwok`,
-		},
-		"bare pod that is not started": {
-			"{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS, annotations: {sandbox.runlevel.dev/pod: hang}}, spec: {containers: [{name: main, image: registry.example/web}]}}",
-			"Pod NS/web", `waiting: it is not ready: ContainersNotReady
-Pod NS/web: its containers are not created yet, and node node-0 does not say why`,
-		},
-		"expression that is not true": {
-			`{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: NS, annotations: {runlevel.dev/ready: self.data.state == "on"}}, data: {state: "off"}}`,
-			"ConfigMap NS/web", `waiting: self.data.state == "on" is not true yet`,
-		},
-		"API that nobody serves": {
-			`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.NS.example.com}, spec: {group: NS.example.com, version: v1, groupPriorityMinimum: 1, versionPriority: 1, service: {namespace: NS, name: api}}}`,
-			"APIService v1.NS.example.com", `waiting: it is not available: service/api in "NS" is not present`,
-		},
-		"webhook without a Service": {
-			webhookConfiguration, "ValidatingWebhookConfiguration NS", `waiting: nothing serves Service NS/hook yet`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
