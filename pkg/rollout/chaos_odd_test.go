@@ -11,11 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -220,28 +223,49 @@ func TestWhatNeverGoesHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkFiveThousandObjects installs them, and then the same once more. It tells how
-// much memory was in use at most, beside the time.
-func BenchmarkFiveThousandObjects(b *testing.B) {
-	for i := 0; b.Loop(); i++ {
-		release := load(b, fmt.Sprintf("five-thousand-%d", i), "1.0.0", configMaps(5000))
-		c := connectAs(b, "five-thousand")
-		for _, what := range []string{"install", "again"} {
-			runtime.GC()
-			began, highest := time.Now(), uint64(0)
-			o, told := options(), 0
-			o.Apply.Tell = func(apply.Event) {
-				if told++; told%250 == 0 {
-					var now runtime.MemStats
-					runtime.ReadMemStats(&now)
-					highest = max(highest, now.HeapAlloc)
-				}
+// Five thousand objects are installed, and then the same once more, which writes none.
+func TestFiveThousandObjects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes its time")
+	}
+	const name, count = "five-thousand", 5000
+	release, c := load(t, name, "1.0.0", configMaps(count)), connectAs(t, name)
+	versions := map[graph.Mode]map[string]string{} // of the objects after each run, by name
+	for _, run := range []struct {
+		mode graph.Mode
+		want map[apply.Action]int
+	}{
+		{graph.Install, map[apply.Action]int{apply.Created: count + 1}}, // with their Namespace
+		{graph.Reconcile, map[apply.Action]int{apply.Unchanged: count + 1}},
+	} {
+		runtime.GC()
+		highest, told := uint64(0), 0
+		o := options()
+		o.Apply.Tell = func(apply.Event) {
+			if told++; told%250 == 0 {
+				var now runtime.MemStats
+				runtime.ReadMemStats(&now)
+				highest = max(highest, now.HeapAlloc)
 			}
-			if outcome := rollout.Run(b.Context(), c, release, o); outcome.Err != nil {
-				b.Fatal(outcome.Err)
-			}
-			b.ReportMetric(time.Since(began).Seconds(), "s/"+what)
-			b.ReportMetric(float64(highest)/(1<<20), "MB/"+what)
 		}
+		outcome := rollout.Run(t.Context(), c, release, o)
+		if outcome.Err != nil || outcome.Mode != run.mode {
+			t.Fatalf("an %s: %v", outcome.Mode, outcome.Err)
+		}
+		if diff := cmp.Diff(run.want, counts(outcome)); diff != "" {
+			t.Errorf("%s: %s", run.mode, diff)
+		}
+		made, err := c.Client.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{LabelSelector: inventory.Label + "=" + name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions[run.mode] = map[string]string{}
+		for i := range made.Items {
+			versions[run.mode][made.Items[i].Name] = made.Items[i].ResourceVersion
+		}
+		t.Logf("%s: %s, at most %d MB of heap", run.mode, outcome.Took.Round(100*time.Millisecond), highest>>20)
+	}
+	if diff := cmp.Diff(versions[graph.Install], versions[graph.Reconcile]); len(versions[graph.Install]) != count || diff != "" {
+		t.Errorf("%d were there, and then were written again: %s", len(versions[graph.Install]), diff)
 	}
 }
