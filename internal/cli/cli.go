@@ -129,10 +129,13 @@ func exitCode(err error, stderr io.Writer) int {
 	}
 }
 
+// interruptions are the words in which the end of a context is told that a signal ends.
+var interruptions = strings.NewReplacer(
+	context.Canceled.Error(), "interrupted", "interrupt signal received", "interrupted", "terminated signal received", "interrupted",
+)
+
 // inWords is an error as it is told to people: the end of a context is Ctrl-C.
-func inWords(err error) string {
-	return strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted")
-}
+func inWords(err error) string { return interruptions.Replace(err.Error()) }
 
 // checkArgs makes wrong arguments of every command a misuse, with a hint where
 // to read how it is called.

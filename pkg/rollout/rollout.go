@@ -74,10 +74,11 @@ type rollout struct {
 // Run applies a payload to a cluster.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
 	r := newRollout(c, release, options)
-	began := time.Now()
-	err := r.store.Locked(ctx, options.Lock, r.run)
-	r.outcome.Err = errors.Join(r.outcome.Err, err)
-	r.outcome.Took = time.Since(began)
+	r.outcome.Err = r.store.Locked(ctx, options.Lock, func(ctx context.Context) error {
+		began := time.Now() // waiting for somebody else is not our time
+		defer func() { r.outcome.Took = time.Since(began) }()
+		return r.run(ctx)
+	})
 	return r.outcome
 }
 
