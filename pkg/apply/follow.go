@@ -186,18 +186,20 @@ func (f *follower) judge(w *watched) {
 	}
 	before := w.verdict
 	w.verdict = f.verdict(w)
-	if before.State == w.verdict.State {
-		return
-	}
 	switch {
+	case before.State == w.verdict.State:
 	case w.verdict.State == ready.Ready:
 		f.becameReady(w)
 	case before.State == ready.Ready:
 		w.since = time.Now()
 	}
+	was, is := f.counts(before), f.counts(w.verdict)
+	if was == is {
+		return
+	}
 	for _, g := range w.groups {
-		g.count(f.counts(before), -1)
-		g.count(f.counts(w.verdict), 1)
+		g.count(was, -1)
+		g.count(is, 1)
 		f.news = append(f.news, g.tell)
 	}
 }

@@ -121,8 +121,15 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 		t.Errorf("%v; never said: %v; said last: %v", did.Err, step, audience.last)
 	}
 	// While it installs, upstream reports an operator that is degraded, and goes on.
-	merge(t, c, operators, "/web", `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","message":"a cold"}]}}`, "status")
-	did = run(t, t.Context(), load(t, namespace, namespace, operator), apply.Options{Mode: graph.Install, Standard: ready.Upstream})
+	merge(t, c, operators, "/"+namespace, `{"status":{"conditions":[]}}`, "status")
+	audience.hears = func(about, text string) {
+		if about == "ClusterOperator NS" && strings.HasPrefix(text, "waiting: it is not available") {
+			merge(t, c, operators, "/"+namespace, `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","message":"a cold"}]}}`, "status")
+		}
+	}
+	did = run(t, t.Context(), release, apply.Options{
+		Mode: graph.Install, Standard: ready.Upstream, TellWaits: quickly, Tell: audience.tell(namespace),
+	})
 	if did.Err != nil || len(did.Waits) != 1 || did.Waits[0].For != "it is degraded: a cold" {
 		t.Errorf("%v, reported %v", did.Err, did.Waits)
 	}
