@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
@@ -31,6 +32,7 @@ func examples(t *testing.T) []*precondition.Facts {
 	}
 	manifests := minor.Payload.Manifests
 	minor.Record.History[0].Tombstones = []kinds.ID{manifests[3].ID()}
+	minor.Homeless = []*payload.Manifest{release(t, "4.6.0", map[string]string{"0000_10_web_d.yaml": strings.ReplaceAll(configMap("d", ""), "namespace: web", "labels: {}")}).Manifests[0]}
 	minor.Claims = []precondition.Claim{{Manifest: manifests[0], Release: "db"}}
 	minor.Unserved = []precondition.Unserved{{Manifest: manifests[1], Has: "v1"}, {Manifest: manifests[2], Has: "v1"}}
 	for _, verb := range []string{"get", "create", "patch"} {

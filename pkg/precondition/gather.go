@@ -45,7 +45,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error)
 	}
 	places := q.locate(ctx, c)
 	f.Held = held
-	f.Unserved = unserved(places)
+	f.Unserved, f.Homeless = unserved(places), homeless(places)
 	f.Deletes = Observe(ctx, c, q.Record.Tombstones)
 	f.There, f.Claims = q.there(), q.claims(ctx, c, places)
 	f.Missing, f.RightsErr = q.missing(ctx, c, places)

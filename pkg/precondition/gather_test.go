@@ -49,13 +49,18 @@ spec: {group: example.com, scope: Namespaced, names: {kind: Relic, plural: relic
 		"0000_10_web_09_g.yaml": manifest("example.com/v1", "Relic", "its-definition-goes", ""),
 		"0000_10_web_10_h.yaml": manifest("nobody.example.com/v1", "Nothing", "to-go", gone),
 		"0000_10_web_11_i.yaml": manifest("batch/v1beta1", "CronJob", "to-go", gone),
+		"0000_10_web_12_j.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: homeless}}",
+		"0000_10_web_13_k.yaml": "{apiVersion: rights.example.com/v1, kind: Gadget, metadata: {name: homeless}}",
+		"0000_10_web_14_l.yaml": "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: everywhere}, value: 1}",
 	})})
 	wanted := strings.TrimSpace(`
 Blocks UnservedKinds: 0000_10_web_04_b.yaml: the release defines no Gadget in rights.example.com/v2, only in rights.example.com/v1; lifted by writing rights.example.com/v1 instead, or serving v2 too | Gadget HERE/ours-in-v2 | 0000_10_web_04_b.yaml
 Blocks UnservedKinds: 0000_10_web_06_d.yaml: the cluster does not serve Thing in ours.example.com/v2, and the release does not define it; lifted by whoever installs its CustomResourceDefinition or APIService | Thing HERE/aggregated-in-v2 | 0000_10_web_06_d.yaml
 Blocks UnservedKinds: 0000_10_web_07_e.yaml: the cluster does not serve CronJob in batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead | CronJob HERE/old | 0000_10_web_07_e.yaml
 Blocks UnservedKinds: 0000_10_web_08_f.yaml: the cluster does not serve PodSecurityPolicy in policy/v1beta1, and the release does not define it; lifted by whoever installs its CustomResourceDefinition or APIService | PodSecurityPolicy HERE/older | 0000_10_web_08_f.yaml
-Blocks UnservedKinds: 0000_10_web_09_g.yaml: the cluster does not serve Relic in example.com/v1, and the release does not define it; lifted by whoever installs its CustomResourceDefinition or APIService | Relic HERE/its-definition-goes | 0000_10_web_09_g.yaml`)
+Blocks UnservedKinds: 0000_10_web_09_g.yaml: the cluster does not serve Relic in example.com/v1, and the release does not define it; lifted by whoever installs its CustomResourceDefinition or APIService | Relic HERE/its-definition-goes | 0000_10_web_09_g.yaml
+Blocks NoNamespace: 0000_10_web_12_j.yaml: ConfigMap homeless is in no namespace, and objects of its kind are in one; lifted by writing metadata.namespace | ConfigMap homeless | 0000_10_web_12_j.yaml
+Blocks NoNamespace: 0000_10_web_13_k.yaml: Gadget homeless is in no namespace, and objects of its kind are in one; lifted by writing metadata.namespace | Gadget homeless | 0000_10_web_13_k.yaml`)
 	if diff := cmp.Diff(wanted, strings.ReplaceAll(shown(precondition.Evaluate(f)), namespace, "HERE")); diff != "" {
 		t.Error(diff)
 	}

@@ -25,6 +25,16 @@ func judgeClaims(f *Facts) []Finding {
 	return found
 }
 
+// judgeNamespaces is NoNamespace. There is no namespace that a release is for.
+func judgeNamespaces(f *Facts) []Finding {
+	var found []Finding
+	for _, manifest := range f.Homeless {
+		found = append(found, blocks("writing metadata.namespace", "%s: %s is in no namespace, and objects of its kind are in one",
+			printable.Line(manifest.File()), manifest.ID()).at(manifest))
+	}
+	return found
+}
+
 // judgeKinds is UnservedKinds: one finding for each kind, at its first manifest.
 func judgeKinds(f *Facts) []Finding {
 	first := map[schema.GroupVersionKind]Unserved{}

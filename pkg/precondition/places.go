@@ -51,6 +51,17 @@ func unserved(places []place) []Unserved {
 	return found
 }
 
+// homeless are the manifests that must name a namespace, and don't.
+func homeless(places []place) []*payload.Manifest {
+	var found []*payload.Manifest
+	for _, p := range places {
+		if p.resource.Namespaced && p.manifest.Object().GetNamespace() == "" {
+			found = append(found, p.manifest)
+		}
+	}
+	return found
+}
+
 // definitions are the kinds that a payload brings along.
 type definitions struct {
 	kinds    map[schema.GroupKind][]cluster.Resource

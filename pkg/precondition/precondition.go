@@ -29,14 +29,15 @@ const ReasonFailed = "UpgradePreconditionCheckFailed"
 
 // Facts are what the checks judge.
 type Facts struct {
-	Now      time.Time        // by the server's clock
-	Payload  *payload.Payload // what is asked for
-	Record   *record.Record   // of its release
-	Held     *record.Held     // an apply of the release that runs; nil if none does
-	Deletes  []Delete         // that were asked for, and were not seen done
-	There    []kinds.ID       // objects of tombstones that a release still has
-	Claims   []Claim          // on objects that other releases have
-	Unserved []Unserved       // manifests whose kind is not there, or not known to be
+	Now      time.Time           // by the server's clock
+	Payload  *payload.Payload    // what is asked for
+	Record   *record.Record      // of its release
+	Held     *record.Held        // an apply of the release that runs; nil if none does
+	Deletes  []Delete            // that were asked for, and were not seen done
+	There    []kinds.ID          // objects of tombstones that a release still has
+	Claims   []Claim             // on objects that other releases have
+	Homeless []*payload.Manifest // of a kind that is in namespaces, and in none
+	Unserved []Unserved          // manifests whose kind is not there, or not known to be
 
 	User      string  // who we are, if rights are missing and the server says it
 	Missing   []Right // rights that we lack
@@ -124,6 +125,7 @@ const (
 	PendingDelete  = "PendingDelete"
 	ForeignObject  = "ForeignObject"
 	UnservedKinds  = "UnservedKinds"
+	NoNamespace    = "NoNamespace"
 	MissingRights  = "MissingRights"
 	StaleTombstone = "StaleTombstone"
 )
@@ -137,6 +139,7 @@ func Checks() []Check {
 		{PendingDelete, "a delete that was asked for is not done", judgeDeletes},
 		{ForeignObject, "an object is of another release", judgeClaims},
 		{UnservedKinds, "the cluster does not serve the kind of a manifest", judgeKinds},
+		{NoNamespace, "a manifest of a namespaced kind names no namespace", judgeNamespaces},
 		{MissingRights, "a right that the update needs is missing", judgeRights},
 		{StaleTombstone, "a tombstone has done its work in an earlier minor version", judgeTombstones},
 	}
