@@ -141,7 +141,7 @@ Pod NS/web-POD: container main crashes: exit code 1, some restarts
 Pod NS/web-POD: it has no node: 0/1 nodes are available: 1 Insufficient cpu`,
 		},
 		"quota": {
-			"{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: NS}, spec: {hard: {pods: 0}}}\n-- 0000_20_web_web.yaml --" + workload("Deployment", "web", "run", ""),
+			"{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: NS, annotations: {runlevel.dev/ready: has(self.status.used)}}, spec: {hard: {pods: 0}}}\n-- 0000_20_web_web.yaml --" + workload("Deployment", "web", "run", ""),
 			"Deployment NS/web", `waiting: 0 of 1 replicas are updated: pods "web-POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0
 ReplicaSet NS/web-POD: can't make pods: pods "web-POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
 		},
