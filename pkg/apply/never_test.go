@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -69,7 +70,12 @@ var doesNotHeal = map[string]neverRow{
 			"maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi",
 	},
 	"quota that wants more to be said": {
-		given:  `{apiVersion: v1, kind: ResourceQuota, metadata: {name: cpus, namespace: NS}, spec: {hard: {limits.cpu: 2}}}`,
+		prepare: func(t *testing.T, namespace string) {
+			quota := "-- 0000_10_shop_50_file.yaml --\n{apiVersion: v1, kind: ResourceQuota, metadata: {name: cpus, namespace: NS, annotations: {runlevel.dev/ready: has(self.status.used)}}, spec: {hard: {limits.cpu: 2}}}\n"
+			if did := run(t, t.Context(), load(t, namespace, namespace, quota), apply.Options{}); did.Err != nil {
+				t.Fatal(did.Err)
+			}
+		},
 		files:  `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, ` + pod + `}`,
 		reason: apply.ResourceForbidden,
 		want:   "Pod NS/web" + where + `pods "web" is forbidden: failed quota: cpus: must specify limits.cpu for: web`,
@@ -234,21 +240,32 @@ func TestRightThatIsLostAndComesBack(t *testing.T) {
 func TestRunThatIsCutOffSaysWhy(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
-	arrived, ended := make(chan struct{}, 1), make(chan struct{})
-	webhook(t, namespace, serve(t, func(http.ResponseWriter, *http.Request) {
-		arrived <- struct{}{}
+	called, arrived, ended := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	webhook(t, namespace, serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		asked, _ := io.ReadAll(r.Body)
+		about := called // one of the probes
+		if strings.Contains(string(asked), `"name":"ours"`) {
+			about = arrived
+		}
+		select {
+		case about <- struct{}{}:
+		default:
+		}
 		<-ended
 	}), 30)
 	defer close(ended)
-	awaitCall(t, namespace, arrived)
+	awaitCall(t, namespace, called)
 	ctx, lose := context.WithCancelCause(t.Context())
 	defer lose(nil)
 	go func() {
 		<-arrived
 		lose(errLost)
 	}()
-	release := load(t, namespace, namespace, "-- 0000_10_shop_50_file.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}\n")
+	release := load(t, namespace, namespace, "-- 0000_10_shop_50_file.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: NS}}\n")
 	did := run(t, ctx, release, apply.Options{})
+	if did.Changes[0].Err == nil {
+		t.Fatal(did.Err, did.actions())
+	}
 	if diff := cmp.Diff(errLost.Error()+": 1 object not applied", did.sentence(namespace)); diff != "" {
 		t.Error(diff)
 	}
