@@ -197,6 +197,18 @@ func (b bound) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // learn takes the kind of a definition.
 func (k *catalog) learn(definition *unstructured.Unstructured) {
+	kind, resources := Defined(definition)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.learnt == nil {
+		k.learnt = map[schema.GroupKind][]Resource{}
+	}
+	k.learnt[kind] = resources
+}
+
+// Defined is the kind that a CustomResourceDefinition defines, and where its objects are in
+// each version that is served, in the definition's order.
+func Defined(definition *unstructured.Unstructured) (schema.GroupKind, []Resource) {
 	text := func(path ...string) string {
 		value, _, _ := unstructured.NestedString(definition.Object, path...)
 		return value
@@ -216,10 +228,5 @@ func (k *catalog) learn(definition *unstructured.Unstructured) {
 			Kind:                 kind.Kind, Namespaced: text("spec", "scope") == "Namespaced",
 		})
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.learnt == nil {
-		k.learnt = map[schema.GroupKind][]Resource{}
-	}
-	k.learnt[kind] = resources
+	return kind, resources
 }

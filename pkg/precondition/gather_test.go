@@ -215,13 +215,13 @@ func TestAnApplyThatRuns(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), "ApplyRunning: ana@host:7 has been applying the release since 20") {
 			t.Errorf("beside another: %v", err)
 		}
-		question.Holder = "ana@host:7"
+		question.Store = nil // as the one who applies does
 		return precondition.Refuse(precondition.Evaluate(gather(t, c, question)))
 	})
 	if err != nil {
 		t.Errorf("in its own: %v", err)
 	}
-	question.Holder = ""
+	question.Store = store
 	if err := precondition.Refuse(precondition.Evaluate(gather(t, c, question))); err != nil {
 		t.Errorf("after it: %v", err)
 	}

@@ -75,28 +75,13 @@ func definitionsOf(p *payload.Payload) definitions {
 		switch kind := m.GroupVersionKind().GroupKind(); {
 		case m.IsTombstone():
 		case kind == kinds.CustomResourceDefinition:
-			ours.define(m.Object())
+			kind, resources := cluster.Defined(m.Object())
+			ours.kinds[kind] = append(ours.kinds[kind], resources...)
 		case kind == kinds.APIService:
 			ours.versions[schema.GroupVersion{Group: text(m.Object(), "spec", "group"), Version: text(m.Object(), "spec", "version")}] = true
 		}
 	}
 	return ours
-}
-
-// define takes in the kind of a definition.
-func (d definitions) define(definition *unstructured.Unstructured) {
-	kind := schema.GroupKind{Group: text(definition, "spec", "group"), Kind: text(definition, "spec", "names", "kind")}
-	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
-	for _, item := range versions {
-		version, _ := item.(map[string]any)
-		name, _ := version["name"].(string)
-		if served, _ := version["served"].(bool); served {
-			d.kinds[kind] = append(d.kinds[kind], cluster.Resource{
-				GroupVersionResource: schema.GroupVersionResource{Group: kind.Group, Version: name, Resource: text(definition, "spec", "names", "plural")},
-				Kind:                 kind.Kind, Namespaced: text(definition, "spec", "scope") == "Namespaced",
-			})
-		}
-	}
 }
 
 func text(object *unstructured.Unstructured, path ...string) string {

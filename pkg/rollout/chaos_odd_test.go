@@ -136,6 +136,13 @@ func TestTheClockIsAnHourOff(t *testing.T) {
 			if newest := known.Newest(); newest.Completed == nil || newest.Completed.Before(&newest.Started) {
 				t.Errorf("the record says that it began at %s and ended at %v", newest.Started, newest.Completed)
 			}
+			lease, err := test.Client(t).CoordinationV1().Leases(records).Get(t.Context(), "runlevel-release-"+release, metav1.GetOptions{})
+			if err != nil || lease.Spec.RenewTime == nil {
+				t.Fatalf("%v, %v", lease, err)
+			}
+			if age := c.Now().Sub(lease.Spec.RenewTime.Time); age.Abs() > patience {
+				t.Errorf("the lock was last renewed %s ago, as the server has it", age)
+			}
 			if finding := precondition.Evaluate(&precondition.Facts{Now: c.Now(), Payload: load(t, release, "1.2.0", fleetTwo), Record: known, Deletes: outcome.Deletes}); len(finding) == 0 || strings.Contains(fmt.Sprint(finding), "for -") {
 				t.Errorf("the gate says %v", finding)
 			}

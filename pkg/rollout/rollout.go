@@ -93,9 +93,10 @@ func newRollout(c *cluster.Cluster, release *payload.Payload, options Options) *
 	if options.Namespace == "" {
 		options.Namespace = DefaultNamespace
 	}
+	store := record.NewStore(c.Client, options.Namespace, release.Name)
+	store.Now = c.Now // else whoever reads the lock would count its age with another clock
 	return &rollout{
-		cluster: c, payload: release, options: options,
-		store:   record.NewStore(c.Client, options.Namespace, release.Name),
+		cluster: c, payload: release, options: options, store: store,
 		outcome: &Outcome{Release: release.Name, Version: release.Version},
 	}
 }
