@@ -58,6 +58,7 @@ type catalog struct {
 	listed  map[schema.GroupVersion]bool    // whose kinds are all known
 	unknown map[string]error                // why the kinds of a group are not all known
 	learnt  map[schema.GroupKind][]Resource // from definitions, until the server lists them, too
+	custom  *customLook
 }
 
 // Find says where objects of this version of a kind are, as the server said when it was
@@ -79,7 +80,7 @@ func (c *Cluster) Learn(definition *unstructured.Unstructured) { c.kinds.learn(d
 func (c *Cluster) Refresh() {
 	c.kinds.mu.Lock()
 	defer c.kinds.mu.Unlock()
-	c.kinds.read = false
+	c.kinds.doubt()
 }
 
 // Forget is Refresh for those whom the server has told that nothing is where a kind was
@@ -87,9 +88,12 @@ func (c *Cluster) Refresh() {
 func (c *Cluster) Forget(kind schema.GroupKind) {
 	c.kinds.mu.Lock()
 	defer c.kinds.mu.Unlock()
-	c.kinds.read = false
+	c.kinds.doubt()
 	delete(c.kinds.learnt, kind)
 }
+
+// doubt makes the next look-ups ask again. The lock is held.
+func (k *catalog) doubt() { k.read, k.custom = false, nil }
 
 func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version string) (Resource, error) {
 	k.mu.Lock()
