@@ -232,7 +232,16 @@ func TestManyWhoWantToKnowWhatIsCustomShareOneRequest(t *testing.T) {
 			t.Errorf("asked %d times", got)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // and nobody has to stay, or to suffer from those who leave
+	synctest.Test(t, func(t *testing.T) { // nobody has to stay
+		c, answer, _ := slow(t)
+		impatient, leave := context.WithCancel(t.Context())
+		staying, leaving := many(c, t.Context()), many(c, impatient)
+		leave()
+		expect(t, leaving, "false, true")
+		answer <- http.StatusOK
+		expect(t, staying, "true, false")
+	})
+	synctest.Test(t, func(t *testing.T) { // nor to suffer from whoever asked and left
 		c, answer, _ := slow(t)
 		impatient, leave := context.WithCancel(t.Context())
 		leaving, staying := many(c, impatient), many(c, t.Context())
