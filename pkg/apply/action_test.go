@@ -92,7 +92,7 @@ func TestActionsAreTrue(t *testing.T) {
 				}
 				return nil
 			})
-			did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, NoWait: true})
+			did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, NoWait: true, Full: true})
 			if got := did.Changes[0]; got.Action != one.want || did.Err != nil {
 				t.Errorf("it is said to be %s, and is %s: %v", got.Action, one.want, did.Err)
 			}

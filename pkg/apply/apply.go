@@ -23,6 +23,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -55,6 +56,11 @@ type Options struct {
 	// DropUnknownFields leaves out what the cluster's schema does not have, as the
 	// cluster-version operator does. Else such an object is refused.
 	DropUnknownFields bool
+	// Full applies each object, also those that can't have changed since they were applied.
+	Full bool
+	// AdoptFrom are managers whose fields become ours when an object is applied for the first
+	// time, beside those of ownership.Managers.
+	AdoptFrom []string
 	// TellWaits is how often waits are told of; every 10 seconds if it is 0.
 	TellWaits time.Duration
 	// Journal keeps what must outlive this run.
@@ -80,6 +86,7 @@ func (o Options) withDefaults() Options {
 	if o.Workers == 0 {
 		o.Workers = workers[o.Mode]
 	}
+	o.AdoptFrom = append(ownership.Managers(), o.AdoptFrom...)
 	if o.TellWaits == 0 {
 		o.TellWaits = 10 * time.Second
 	}
@@ -118,6 +125,9 @@ type Change struct {
 	UID      types.UID // of the object, if it is there
 	Message  string    // more about it: what holds a delete, why an object was kept
 	Err      *Failure  // of what failed
+
+	Adopted []string         // managers whose fields have become ours
+	Lost    []ownership.Loss // fields that others had set otherwise
 }
 
 // A Report is what came of a run.
@@ -127,6 +137,8 @@ type Report struct {
 	Waits    []Wait   // that were left when the run ended
 	Warnings []Warning
 	Err      error // why it is not all done; nil if it is
+
+	Fingerprints *inventory.Fingerprints // of what was applied, now or before
 }
 
 // A Warning is one of the server's, once for each text.

@@ -149,7 +149,8 @@ func (r *run) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
 
 // recreate deletes an object that can't be changed and makes it anew, if its manifest
 // allows it. Else it says which fields it is about, and what to do.
-func (r *run) recreate(resource cluster.Resource, m *payload.Manifest, fixed []string) (Change, error) {
+func (r *run) recreate(o *object, fixed []string) (Change, error) {
+	m, resource := o.Manifest, o.resource
 	switch {
 	case m.Object().GetAnnotations()[RecreateAnnotation] != "true":
 		return Change{}, refusal{ResourceInvalid, cannotChange(fixed) + ": " + wayOut(resource.GroupKind())}
@@ -168,12 +169,14 @@ func (r *run) recreate(resource cluster.Resource, m *payload.Manifest, fixed []s
 			return Change{}, r.leaving(m, live.UID)
 		}
 	}
-	applied, err := r.apply(resource, m, r.labelled(m))
+	o.isThere = false
+	applied, err := r.apply(o, cluster.Forced)
 	if err != nil {
 		return Change{}, err
 	}
-	r.follow.add(m, applied.Object)
-	return Change{Action: Recreated, UID: applied.Object.GetUID(), Message: cannotChange(fixed)}, nil
+	change := r.applied(o, applied, Recreated)
+	change.Message = cannotChange(fixed)
+	return change, nil
 }
 
 // leaving says of an object that is being deleted what holds it. It is waited for like

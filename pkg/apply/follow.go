@@ -60,6 +60,7 @@ type watched struct {
 	version  string                     // of the resource, when it was last seen, or was missing
 	verdict  ready.Verdict
 	since    time.Time // when it was first not ready, by this machine's clock
+	isUnseen bool      // it needed not be applied, and its watch has not shown it yet
 	isDone   bool      // a Job that has succeeded: that it is removed then changes nothing
 	stale    string    // the failure that it had before it was applied
 	calls    []types.NamespacedName
@@ -127,20 +128,43 @@ func (f *follower) add(m *payload.Manifest, object *unstructured.Unstructured) {
 		if w == nil {
 			return
 		}
-		w.applied, w.isDone, w.calls = true, false, nil
-		w.stale = stalled(object)
-		if f.options.Standard == ready.Full {
-			w.calls = kinds.CalledServices(object)
-		}
-		for _, called := range w.calls {
-			f.callOf(called)
-		}
-		f.see(w, object)
+		w.applied, w.isDone = true, false
+		f.meet(w, object)
 		f.stream(w, object.GetLabels()[inventory.Label] != f.options.Release)
-		if w.stale != "" {
-			f.forgive(w)
-		}
 	})
+}
+
+// assume takes in an object that was expected, and needs not be applied: how it stands, its
+// watch will tell.
+func (f *follower) assume(m *payload.Manifest) {
+	f.do(func() {
+		w := f.known[m]
+		if w == nil {
+			return
+		}
+		w.applied, w.isDone, w.isUnseen = true, false, w.object == nil
+		if w.object != nil { // another object's watch has shown it already
+			f.meet(w, w.object)
+		} else {
+			f.judge(w)
+		}
+		f.stream(w, false)
+	})
+}
+
+// meet takes in an object that is seen for the first time since it was applied.
+func (f *follower) meet(w *watched, object *unstructured.Unstructured) {
+	w.isUnseen, w.calls, w.stale = false, nil, stalled(object)
+	if f.options.Standard == ready.Full {
+		w.calls = kinds.CalledServices(object)
+	}
+	for _, called := range w.calls {
+		f.callOf(called)
+	}
+	f.see(w, object)
+	if w.stale != "" {
+		f.forgive(w)
+	}
 }
 
 // find is the object of a manifest, if its readiness matters.
@@ -156,6 +180,11 @@ func (f *follower) find(m *payload.Manifest) *watched {
 // see takes in an object as it is now. What is older than what is known already is left
 // aside: watches may begin with the past, and there may be two.
 func (f *follower) see(w *watched, object *unstructured.Unstructured) {
+	if w.isUnseen {
+		w.since = time.Now() // nobody has waited for it until now
+		f.meet(w, object)
+		return
+	}
 	if !isOlder(object.GetResourceVersion(), w.version) {
 		w.object, w.version = withoutFields(object), object.GetResourceVersion()
 	}
@@ -167,8 +196,8 @@ func (f *follower) see(w *watched, object *unstructured.Unstructured) {
 
 // miss takes in that an object is not there.
 func (f *follower) miss(w *watched, version string) {
-	if w.object != nil && !isOlder(version, w.version) {
-		w.object, w.version = nil, version
+	if (w.object != nil || w.isUnseen) && !isOlder(version, w.version) {
+		w.object, w.version, w.isUnseen = nil, version, false
 		f.judge(w)
 	}
 }
@@ -208,6 +237,9 @@ func (f *follower) judge(w *watched) {
 func (f *follower) verdict(w *watched) ready.Verdict {
 	if w.isDone {
 		return ready.Verdict{State: ready.Ready}
+	}
+	if w.isUnseen {
+		return ready.Verdict{State: ready.Waiting, Message: "nothing is known yet of how it stands"}
 	}
 	if w.object == nil {
 		return ready.Verdict{State: ready.Waiting, Message: "somebody has deleted it after it was applied"}

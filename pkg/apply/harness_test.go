@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/tools/txtar"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -101,11 +100,11 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kinds []schema.GroupKind
+	var places []inventory.Place
 	for _, manifest := range release.Manifests {
-		kinds = append(kinds, manifest.GroupVersionKind().GroupKind())
+		places = append(places, inventory.Place{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
 	}
-	before, err := inventory.Take(ctx, c, kinds)
+	before, err := inventory.Take(ctx, c, places)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +121,10 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 		}
 	}
 	did.Report = apply.Run(ctx, c, release, before, options)
+	if did.Fingerprints != nil {
+		known.Fingerprints = did.Fingerprints.Bytes()
+		_ = store.Save(context.WithoutCancel(ctx), known) // which costs nothing but requests
+	}
 	return did
 }
 

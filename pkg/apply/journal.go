@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -53,6 +54,12 @@ func (j *Journal) Read(look func(*record.Record)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	look(j.record)
+}
+
+// fingerprints are those of what was applied before.
+func (j *Journal) fingerprints() (known *inventory.Fingerprints) {
+	j.Read(func(r *record.Record) { known = inventory.ReadFingerprints(r.Fingerprints) })
+	return known
 }
 
 // hasFinished says whether the Job of a manifest, as it is now, has run to its end.

@@ -20,6 +20,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
 )
 
 var things = schema.GroupResource{Group: "shop.example.com", Resource: "things"}
@@ -190,7 +191,7 @@ func runOf(t *testing.T, manifests ...string) *run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRun(c, nil, Options{Workers: 1}.withDefaults())
+	r := newRun(c, nil, Options{Journal: NewJournal(nil, &record.Record{}), Workers: 1}.withDefaults())
 	r.slots = semaphore.NewWeighted(1)
 	var steps []step
 	for _, text := range manifests {
@@ -214,7 +215,7 @@ func releaseOf(t *testing.T, text string) *payload.Payload {
 // No field of a Namespace is fixed today, so no server can be made to say it.
 func TestNamespaceIsNeverMadeAnew(t *testing.T) {
 	m := releaseOf(t, `{apiVersion: v1, kind: Namespace, metadata: {name: shop, annotations: {runlevel.dev/recreate: "true"}}}`).Manifests[0]
-	_, err := runOf(t, thing).recreate(cluster.Resource{Kind: "Namespace"}, m, []string{"spec"})
+	_, err := runOf(t, thing).recreate(&object{Manifest: m, resource: cluster.Resource{Kind: "Namespace"}}, []string{"spec"})
 	want := "spec can't be changed, and to make a Namespace anew would lose all that is in it: runlevel.dev/recreate does not hold for it"
 	if err == nil || err.Error() != want {
 		t.Error(err)

@@ -31,13 +31,25 @@ func (r *run) report(ctx context.Context) *Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sayWhyNotDone(report.Waits)
+	r.keepFingerprints()
 	report.Changes = slices.Clone(r.changes)
 	slices.SortFunc(report.Changes, func(a, b Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
 	for _, text := range slices.Sorted(maps.Keys(r.warnings)) {
 		report.Warnings = append(report.Warnings, Warning{Text: text, Files: r.warnings[text]})
 	}
 	report.Err = r.outcome(ctx, report)
+	report.Fingerprints = r.fingerprints
 	return report
+}
+
+// keepFingerprints keeps those of objects that this run has not come to.
+func (r *run) keepFingerprints() {
+	for _, change := range r.changes {
+		if change.Action == NotDone || change.Action == Failed {
+			head, isThere := r.before.Find(change.Manifest.ID())
+			r.isUntouched(change.Manifest, head, isThere)
+		}
+	}
 }
 
 // outcome is why not all is done.

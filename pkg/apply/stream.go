@@ -209,7 +209,7 @@ func (s sighting) listed(objects []*unstructured.Unstructured, version string) {
 			case there[w] || isOlder(version, w.version):
 			case s.key.labels == "":
 				s.follower.miss(w, version)
-			case w.object != nil && !w.isDone:
+			case (w.object != nil || w.isUnseen) && !w.isDone:
 				s.follower.stream(w, true)
 			}
 		}

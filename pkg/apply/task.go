@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,14 +13,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // jobKind is that of objects which run once.
 var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
-
-// clusterRoleKind is that of objects whose rules a controller may gather.
-var clusterRoleKind = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
 
 // step does one step, and says whether what comes after it may go on.
 func (r *run) step(ctx context.Context, i int) bool {
@@ -48,32 +45,35 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	if owner, isOthers := head.Owner(r.options.Release); isOthers {
-		return Change{}, refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
+	if err := r.refuseOwned(head); err != nil {
+		return Change{}, err
 	}
-	object := r.labelled(m)
 	r.follow.expect(m, resource)
-	if m.GroupVersionKind().GroupKind() == jobKind && r.options.Journal.hasFinished(m) {
+	if r.isUntouched(m, head, isThere) {
+		r.follow.assume(m)
+		return Change{Action: Unchanged, UID: head.UID}, nil
+	}
+	if m.GroupVersionKind().GroupKind() == jobKind && !isThere && r.options.Journal.hasFinished(m) {
 		if isGone, err := r.isAbsent(resource, m.ID()); err != nil || isGone {
 			return Change{Action: Kept, Message: "it has finished before, and is not run again"}, err
 		}
 	}
 	if isCreateOnly(m) {
-		return r.create(resource, m, object, isThere)
+		if isThere && r.trusts(head) {
+			r.follow.assume(m)
+			return Change{Action: Kept, UID: head.UID, Message: wasThere}, nil
+		}
+		return r.create(resource, m, ownership.Draft(m.Object(), inventory.Label, r.options.Release), isThere)
 	}
-	began := r.cluster.Now()
-	applied, err := r.apply(resource, m, object)
-	if fixed := immutableFields(err); len(fixed) > 0 {
-		return r.recreate(resource, m, fixed)
+	return r.set(&object{Manifest: m, resource: resource, head: head, isThere: isThere})
+}
+
+// refuseOwned refuses to touch what another release has.
+func (r *run) refuseOwned(head inventory.Head) error {
+	if owner, isOthers := head.Owner(r.options.Release); isOthers {
+		return refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
 	}
-	if err != nil {
-		return Change{}, err
-	}
-	if applied.Object.GetDeletionTimestamp() != nil {
-		return Change{}, r.leaving(m, applied.Object.GetUID())
-	}
-	r.follow.add(m, applied.Object)
-	return Change{Action: action(head, isThere, resource, applied, began), UID: applied.Object.GetUID()}, nil
+	return nil
 }
 
 // find says where the object is. Kinds that came up since the last look are looked for
@@ -87,15 +87,20 @@ func (r *run) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
 	return resource, err
 }
 
-// head is what is known of an object from before. It is only asked for where the kind
-// could not be listed, or where an object without our label matters.
+// head is what is known of an object from before. It is only asked for where it could not
+// be listed.
 func (r *run) head(resource cluster.Resource, id kinds.ID) (inventory.Head, bool, error) {
 	if !resource.Namespaced {
 		id.Namespace = "" // which manifests may say all the same
 	}
-	if head, found := r.before.Find(id); found || r.before.Unlisted(id.GroupKind()) == nil {
+	if head, found := r.before.Find(id); found || r.before.Covers(id) {
 		return head, found, nil
 	}
+	return r.headNow(resource, id)
+}
+
+// headNow asks for an object.
+func (r *run) headNow(resource cluster.Resource, id kinds.ID) (inventory.Head, bool, error) {
 	object, err := r.cluster.Head(r.requests, resource, id.Namespace, id.Name)
 	if apierrors.IsNotFound(err) {
 		return inventory.Head{}, false, nil
@@ -106,8 +111,12 @@ func (r *run) head(resource cluster.Resource, id kinds.ID) (inventory.Head, bool
 	return inventory.HeadOf(resource, object), true, nil
 }
 
-// isAbsent asks whether an object is not there by now.
+// isAbsent says whether an object is not there. Where all that we have applied is known,
+// nobody is asked.
 func (r *run) isAbsent(resource cluster.Resource, id kinds.ID) (bool, error) {
+	if r.before.Covers(id) {
+		return true, nil
+	}
 	_, err := r.cluster.Head(r.requests, resource, id.Namespace, id.Name)
 	if apierrors.IsNotFound(err) {
 		return true, nil
@@ -115,42 +124,14 @@ func (r *run) isAbsent(resource cluster.Resource, id kinds.ID) (bool, error) {
 	return false, err
 }
 
-// ofTheServer are the fields of metadata that only the server says. They are in a manifest
-// that was copied from a cluster, and an object made anew would never be what they say.
-var ofTheServer = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"}
-
-// labelled is the object of a manifest with the label of its release, and with nothing
-// that is not for a manifest to say.
-func (r *run) labelled(m *payload.Manifest) *unstructured.Unstructured {
-	object := m.Object().DeepCopy()
-	labels := object.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[inventory.Label] = r.options.Release
-	object.SetLabels(labels)
-	for _, field := range ofTheServer {
-		unstructured.RemoveNestedField(object.Object, "metadata", field)
-	}
-	if isAggregated(object) {
-		delete(object.Object, "rules")
-	}
-	return object
-}
-
-// isAggregated says whether the rules of a ClusterRole are gathered from others. They are
-// the controller's then: to apply ours would take away every right of it until the
-// controller has gathered them again. Manifests have an empty list there all the same.
-func isAggregated(object *unstructured.Unstructured) bool {
-	rule, _, _ := unstructured.NestedMap(object.Object, "aggregationRule")
-	return object.GroupVersionKind().GroupKind() == clusterRoleKind && len(rule) > 0
-}
-
 // isCreateOnly says whether an object is only ever made. The value may be in any case, as
 // upstream has it.
 func isCreateOnly(m *payload.Manifest) bool {
 	return strings.EqualFold(m.Object().GetAnnotations()[CreateOnlyAnnotation], "true")
 }
+
+// wasThere is why an object is kept that is only ever made.
+const wasThere = "it is create-only, and was there"
 
 // create makes an object, if it is not there. One that was there when the run began may
 // have gone since, and another one may have come.
@@ -178,34 +159,5 @@ func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *uns
 		return Change{}, r.leaving(m, live.GetUID())
 	}
 	r.follow.add(m, live)
-	return Change{Action: Kept, UID: live.GetUID(), Message: "it is create-only, and was there"}, nil
+	return Change{Action: Kept, UID: live.GetUID(), Message: wasThere}, nil
 }
-
-// action says what an apply has done that was begun at a time, by the server's clock.
-func action(before inventory.Head, isThere bool, resource cluster.Resource, applied cluster.Applied, began time.Time) Action {
-	if applied.Created {
-		if isThere { // when the run began
-			return Recreated
-		}
-		return Created
-	}
-	after := inventory.HeadOf(resource, applied.Object)
-	if !isThere || before.UID != after.UID {
-		return Configured
-	}
-	if before.ResourceVersion == after.ResourceVersion {
-		return Unchanged
-	}
-	// Somebody has written since the look: we, or another one its status, for example. An
-	// apply that changes anything renews our entry, to the second: where the entry was that
-	// young already, only the generation may tell.
-	hasGeneration := after.Generation != 0 && before.Generation == after.Generation
-	if before.Entry.Same(after.Entry) && (hasGeneration || began.Sub(after.Entry.Since) > entryDoubt) {
-		return Unchanged
-	}
-	return Configured
-}
-
-// entryDoubt is how old an entry must be to tell whether it was renewed: it has whole
-// seconds, and what we know of the server's clock may be two seconds off.
-const entryDoubt = 4 * time.Second

@@ -9,29 +9,29 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// apply applies an object, without the fields that the cluster does not know if that is
-// allowed.
-func (r *run) apply(resource cluster.Resource, m *payload.Manifest, object *unstructured.Unstructured) (cluster.Applied, error) {
-	applied, err := r.cluster.Apply(r.requests, resource, object)
-	r.warn(m, maskedWarnings(m, applied.Warnings))
+// applyDraft applies what is said of an object, without the fields that the cluster does not
+// know if that is allowed.
+func (r *run) applyDraft(o *object, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
+	applied, err := r.write(o, draft, how)
+	r.warn(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
 	unknown := unknownFields(err)
-	if len(unknown) == 0 || r.hasWritten(resource.Group) {
+	if len(unknown) == 0 || r.hasWritten(o.resource.Group) {
 		return applied, err
 	}
 	if !r.options.DropUnknownFields {
-		return applied, refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(r.allUnknown(resource, object, unknown), ", ") +
+		return applied, refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(r.allUnknown(o.resource, draft, unknown), ", ") +
 			" of it: correct or remove it, or let such fields be left out with --unknown-fields=drop"}
 	}
-	if !removeFields(object, unknown) {
+	if !removeFields(draft, unknown) {
 		return applied, err
 	}
+	o.isLean = true
 	for _, path := range unknown {
-		r.warn(m, []string{"the cluster knows no field " + path + ": left out"})
+		r.warn(o.Manifest, []string{"the cluster knows no field " + path + ": left out"})
 	}
-	return r.apply(resource, m, object)
+	return r.applyDraft(o, draft, how)
 }
 
 // allUnknown adds to some unknown fields those that the server names only once these are
@@ -39,7 +39,7 @@ func (r *run) apply(resource cluster.Resource, m *payload.Manifest, object *unst
 func (r *run) allUnknown(resource cluster.Resource, object *unstructured.Unstructured, unknown []string) []string {
 	all, rest := slices.Clone(unknown), object.DeepCopy()
 	for len(unknown) > 0 && removeFields(rest, unknown) {
-		_, err := r.cluster.Try(r.requests, resource, rest)
+		_, err := r.cluster.Apply(r.requests, resource, rest, cluster.Forced|cluster.Dry)
 		unknown = unknownFields(err)
 		all = append(all, unknown...)
 	}

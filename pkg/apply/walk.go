@@ -11,6 +11,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -24,6 +25,11 @@ type run struct {
 	walked  *graph.Walk
 	follow  *follower
 	slots   *semaphore.Weighted // for writing
+	scaled  ownership.Scaled    // what autoscalers scale
+
+	definitions *definitions
+
+	known, fingerprints *inventory.Fingerprints // from before, and those of this run
 
 	requests context.Context // of requests: it outlives an interruption for a while, so that none is cut off
 	cut      context.CancelFunc
@@ -44,6 +50,7 @@ type run struct {
 func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *run {
 	return &run{
 		cluster: c, before: before, options: options, slots: semaphore.NewWeighted(int64(options.Workers)),
+		known: options.Journal.fingerprints(), fingerprints: inventory.ReadFingerprints(nil),
 		unready: map[*payload.Manifest]*Failure{}, retries: map[int]Wait{}, warnings: map[string][]string{},
 	}
 }
@@ -52,11 +59,15 @@ func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *r
 func (r *run) plan(ctx context.Context, manifests []*payload.Manifest) (err error) {
 	r.requests, r.cut = record.UnderLock(ctx) // else somebody else writes
 	context.AfterFunc(ctx, r.cutLate)
+	r.definitions = &definitions{ctx: r.requests, cluster: r.cluster, before: r.before, known: map[string]func() string{}}
 	r.follow = newFollower(r.requests, r.cluster, r.options, audience{
 		extends: r.extended, ready: r.becameReady, finished: r.finished, unseen: r.unseen,
 	})
 	r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode, Attempt: r.options.Attempt}, r.isThere(ctx))
 	if err != nil {
+		return err
+	}
+	if r.scaled, err = r.findScaled(manifests); err != nil {
 		return err
 	}
 	r.changes = make([]Change, len(r.order.steps))

@@ -13,6 +13,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -75,22 +76,41 @@ type Applied struct {
 	Warnings []string                   // the server's
 }
 
-// Apply is a server-side apply of one object: what it says becomes so, whoever owned it.
-func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured) (Applied, error) {
-	return c.apply(ctx, in, object, metav1.PatchOptions{})
-}
+// A How says how an object is applied. Its values may be combined.
+type How int
 
-// Try says what Apply would, and changes nothing.
-func (c *Cluster) Try(ctx context.Context, in Resource, object *unstructured.Unstructured) (Applied, error) {
-	return c.apply(ctx, in, object, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-}
+const (
+	// Plainly fails with a conflict if others own a field and want it otherwise.
+	Plainly How = 0
+	// Forced makes everything so that the object says, whoever owns it.
+	Forced How = 1 << (iota - 1)
+	// OnlyNew fails with a conflict if the object is there.
+	OnlyNew
+	// Dry finds out what would come of it, and changes nothing.
+	Dry
+)
 
-func (c *Cluster) apply(ctx context.Context, in Resource, object *unstructured.Unstructured, options metav1.PatchOptions) (Applied, error) {
+// noVersion is a resourceVersion that no object has, and that one which is to be made may
+// say all the same.
+const noVersion = "1"
+
+// Apply is a server-side apply of one object.
+func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured, how How) (Applied, error) {
+	if how&OnlyNew != 0 {
+		object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
+		metadata, _ := object.Object["metadata"].(map[string]any)
+		metadata = maps.Clone(metadata)
+		metadata["resourceVersion"] = noVersion
+		object.Object["metadata"] = metadata
+	}
 	body, err := json.Marshal(object.Object)
 	if err != nil {
 		return Applied{}, err
 	}
-	options.FieldManager, options.Force = FieldManager, new(true)
+	options := metav1.PatchOptions{FieldManager: FieldManager, Force: new(how&Forced != 0)}
+	if how&Dry != 0 {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return c.In(in, object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, body, options)
 	})
@@ -115,13 +135,34 @@ func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name strin
 	return err
 }
 
+// Amend changes an object by a JSON patch, without reading its body.
+func (c *Cluster) Amend(ctx context.Context, in Resource, namespace, name string, patch []byte) error {
+	_, _, err := observe(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+		return c.heads(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	})
+	return err
+}
+
+// TryAmend says what a JSON patch would make of an object, and changes nothing.
+func (c *Cluster) TryAmend(ctx context.Context, in Resource, namespace, name string, patch []byte) (Applied, error) {
+	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		options := metav1.PatchOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
+		return c.In(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, options)
+	})
+}
+
 // Head reads an object without its body.
 func (c *Cluster) Head(ctx context.Context, in Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	return c.heads(in, namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// heads is where the objects of a resource are without their bodies.
+func (c *Cluster) heads(in Resource, namespace string) metadata.ResourceInterface {
 	resource := c.Metadata.Resource(in.GroupVersionResource)
 	if in.Namespaced {
-		return resource.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		return resource.Namespace(namespace)
 	}
-	return resource.Get(ctx, name, metav1.GetOptions{})
+	return resource
 }
 
 // In is where the objects of a resource are. The namespace is left aside where there is

@@ -218,7 +218,7 @@ func find(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) c
 
 func apply(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) cluster.Applied {
 	t.Helper()
-	applied, err := c.Apply(t.Context(), find(t, c, object), object)
+	applied, err := c.Apply(t.Context(), find(t, c, object), object, cluster.Forced)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
 	}
 	in := cluster.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap", Namespaced: true}
 	config := configMap("default", "config", nil)
-	_, applyError := c.Apply(t.Context(), in, config)
+	_, applyError := c.Apply(t.Context(), in, config, cluster.Forced)
 	_, createError := c.Create(t.Context(), in, config)
 	for call, err := range map[string]error{
 		"apply": applyError, "create": createError, "delete": c.Delete(t.Context(), in, "default", "config", "uid"),

@@ -10,15 +10,14 @@ package inventory
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,6 +48,8 @@ type Head struct {
 	Controller      string    // who keeps it as it is, if another object does
 	Terminating     bool      // its end was asked for
 	Created         time.Time // by the server's clock
+
+	object metav1.Object // with all that is said of it, but its body
 }
 
 // An Entry is what managedFields say that we own by applying it.
@@ -65,11 +66,7 @@ func (e Entry) Same(other Entry) bool {
 	if e.fields == other.fields {
 		return true
 	}
-	var fields, others any // whose order depends on who has written the JSON
-	if json.Unmarshal([]byte(e.fields), &fields) != nil || json.Unmarshal([]byte(other.fields), &others) != nil {
-		return false
-	}
-	return reflect.DeepEqual(fields, others)
+	return e.inOrder() == other.inOrder()
 }
 
 // IsOf says whether it is an object of a release: with its label, applied by us, and not
@@ -86,23 +83,32 @@ func (h Head) Owner(release string) (string, bool) {
 	return h.Release, true
 }
 
+// A Place is where objects of a kind are looked for, if the whole cluster may not be.
+type Place struct {
+	Kind      schema.GroupKind
+	Namespace string // "" where none is known
+}
+
 // An Inventory is what releases have on a cluster.
 type Inventory struct {
 	heads    map[kinds.ID]Head
 	unlisted map[schema.GroupKind]error
+	narrow   map[Place]bool // that were listed on their own
+	taken    time.Time
 }
 
-// Take asks for the objects of some kinds. Kinds that the cluster does not have have none;
-// for those that can't be listed, because that is forbidden or their API does not answer,
-// Unlisted says why.
-func Take(ctx context.Context, c *cluster.Cluster, of []schema.GroupKind) (*Inventory, error) {
-	found := &Inventory{heads: map[kinds.ID]Head{}, unlisted: map[schema.GroupKind]error{}}
+// Take asks for the objects of some kinds. Kinds that the cluster does not have have none.
+// Those that may not be listed in the whole cluster are listed in the namespaces of their
+// places; for those and for all that can't be listed, because their API does not answer for
+// example, Unlisted says why.
+func Take(ctx context.Context, c *cluster.Cluster, of []Place) (*Inventory, error) {
+	found := &Inventory{heads: map[kinds.ID]Head{}, unlisted: map[schema.GroupKind]error{}, narrow: map[Place]bool{}, taken: time.Now()}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(listsAtOnce)
-	for _, kind := range unique(of) {
+	for kind, namespaces := range byKind(of) {
 		group.Go(func() error {
-			heads, err := list(ctx, c, kind)
+			heads, listed, err := look(ctx, c, kind, namespaces)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -117,34 +123,64 @@ func Take(ctx context.Context, c *cluster.Cluster, of []schema.GroupKind) (*Inve
 			for _, head := range heads {
 				found.heads[head.ID] = head
 			}
+			for _, namespace := range listed {
+				found.narrow[Place{kind, namespace}] = true
+			}
 			return nil
 		})
 	}
 	return found, group.Wait()
 }
 
-// unique leaves out what is there twice.
-func unique(of []schema.GroupKind) []schema.GroupKind {
-	seen := map[schema.GroupKind]bool{}
-	return slices.DeleteFunc(slices.Clone(of), func(kind schema.GroupKind) bool {
-		before := seen[kind]
-		seen[kind] = true
-		return before
-	})
+// byKind are the namespaces of each kind.
+func byKind(of []Place) map[schema.GroupKind][]string {
+	all := map[schema.GroupKind][]string{}
+	seen := map[Place]bool{}
+	for _, place := range of {
+		if seen[place] {
+			continue
+		}
+		seen[place] = true
+		all[place.Kind] = append(all[place.Kind], place.Namespace)
+	}
+	return all
+}
+
+// look asks for the objects of one kind, in the whole cluster if that is allowed, and else
+// in some namespaces: those in which it was allowed are returned with the error.
+func look(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namespaces []string) (heads []Head, listed []string, err error) {
+	resource, err := c.FindKind(ctx, kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	heads, err = list(ctx, c, resource, metav1.NamespaceAll)
+	if !apierrors.IsForbidden(err) || !resource.Namespaced {
+		return heads, nil, err
+	}
+	for _, namespace := range namespaces {
+		if namespace == "" {
+			continue
+		}
+		some, why := list(ctx, c, resource, namespace)
+		if why != nil && !apierrors.IsForbidden(why) {
+			return heads, listed, why
+		}
+		if why == nil {
+			heads, listed = append(heads, some...), append(listed, namespace)
+		}
+	}
+	return heads, listed, err
 }
 
 // list asks for the labelled objects of one kind.
-func list(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind) ([]Head, error) {
-	resource, err := c.FindKind(ctx, kind)
-	if err != nil {
-		return nil, err
-	}
+func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) ([]Head, error) {
+	objects := c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace)
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return c.Metadata.Resource(resource.GroupVersionResource).List(ctx, options)
+		return objects.List(ctx, options)
 	})
 	var heads []Head
-	err = pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: Label}, func(item runtime.Object) error {
-		heads = append(heads, HeadOf(resource, item.(*metav1.PartialObjectMetadata)))
+	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: Label}, func(item runtime.Object) error {
+		heads = append(heads, HeadOf(in, item.(*metav1.PartialObjectMetadata)))
 		return nil
 	})
 	return heads, err
@@ -156,6 +192,7 @@ func HeadOf(resource cluster.Resource, object metav1.Object) Head {
 		ID:       kinds.ID{Group: resource.Group, Kind: resource.Kind, Namespace: object.GetNamespace(), Name: object.GetName()},
 		Resource: resource, UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
 		Release: object.GetLabels()[Label], Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
+		object: object,
 	}
 	for _, entry := range object.GetManagedFields() {
 		if entry.Manager != cluster.FieldManager || entry.Subresource != "" {
@@ -171,6 +208,12 @@ func HeadOf(resource cluster.Resource, object metav1.Object) Head {
 	}
 	return head
 }
+
+// IsNew says whether we have never applied it. We may have made it all the same.
+func (h Head) IsNew() bool { return h.Entry == Entry{} }
+
+// Metadata is all that is said of it, but its body; nil if it is not there.
+func (h Head) Metadata() metav1.Object { return h.object }
 
 // entryOf reads our entry. Neither its time nor its fields need be there.
 func entryOf(entry metav1.ManagedFieldsEntry) Entry {
@@ -190,10 +233,20 @@ func (i *Inventory) Find(id kinds.ID) (Head, bool) {
 	return head, found
 }
 
-// Unlisted says why the objects of a kind are not known; nil if they are.
+// Age is how long ago it was taken.
+func (i *Inventory) Age() time.Duration { return time.Since(i.taken) }
+
+// Covers says whether an object that is not found has no label of a release, or is not
+// there.
+func (i *Inventory) Covers(id kinds.ID) bool {
+	kind := id.GroupKind()
+	return i.unlisted[kind] == nil || i.narrow[Place{kind, id.Namespace}]
+}
+
+// Unlisted says why not all objects of a kind are known; nil if they are.
 func (i *Inventory) Unlisted(kind schema.GroupKind) error { return i.unlisted[kind] }
 
-// AllUnlisted are the kinds whose objects are not known, in order.
+// AllUnlisted are the kinds whose objects are not all known, in order.
 func (i *Inventory) AllUnlisted() []schema.GroupKind {
 	return slices.SortedFunc(maps.Keys(i.unlisted), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) })
 }

@@ -34,7 +34,7 @@ func put(t *testing.T, c *cluster.Cluster, manifest string) *unstructured.Unstru
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied, err := c.Apply(t.Context(), in, object)
+	applied, err := c.Apply(t.Context(), in, object, cluster.Forced)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,11 @@ func put(t *testing.T, c *cluster.Cluster, manifest string) *unstructured.Unstru
 // take takes an inventory.
 func take(t *testing.T, c *cluster.Cluster, of ...schema.GroupKind) *inventory.Inventory {
 	t.Helper()
-	found, err := inventory.Take(t.Context(), c, of)
+	var places []inventory.Place
+	for _, kind := range of {
+		places = append(places, inventory.Place{Kind: kind})
+	}
+	found, err := inventory.Take(t.Context(), c, places)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +189,7 @@ func TestAClusterThatIsDownHasNoInventory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := inventory.Take(t.Context(), c, []schema.GroupKind{configMap}); err == nil {
+	if _, err := inventory.Take(t.Context(), c, []inventory.Place{{Kind: configMap}}); err == nil {
 		t.Error("no server answers, and it finds nothing to say")
 	}
 }

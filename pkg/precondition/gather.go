@@ -110,7 +110,7 @@ func (q Question) claims(ctx context.Context, c *cluster.Cluster, places []place
 		if !at.isServed {
 			continue
 		}
-		if q.Before.Unlisted(at.resource.GroupKind()) == nil {
+		if q.Before.Covers(at.id()) {
 			owners[i], _ = q.Before.Owner(at.id(), q.Record.Release)
 			continue
 		}

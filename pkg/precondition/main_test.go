@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -43,10 +42,10 @@ func admin(t *testing.T) *cluster.Cluster { return connect(t, testbed.Sandbox(t)
 // gather fills in what a question leaves out, and asks it.
 func gather(t *testing.T, c *cluster.Cluster, q precondition.Question) *precondition.Facts {
 	t.Helper()
-	var of []schema.GroupKind
+	var of []inventory.Place
 	for _, m := range q.Payload.Manifests {
-		if kind := m.GroupVersionKind().GroupKind(); kind.Group != "down.example.com" { // of which nobody can take one
-			of = append(of, kind)
+		if id := m.ID(); id.Group != "down.example.com" { // of which nobody can take one
+			of = append(of, inventory.Place{Kind: id.GroupKind(), Namespace: id.Namespace})
 		}
 	}
 	var err error
@@ -156,7 +155,7 @@ func apply(t *testing.T, c *cluster.Cluster, text string) *unstructured.Unstruct
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied, err := c.Apply(t.Context(), in, object)
+	applied, err := c.Apply(t.Context(), in, object, cluster.Forced)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,6 +67,7 @@ func decode(config *corev1.ConfigMap, release string) (*Record, error) {
 	if wrong := read.wrong(release); wrong != "" {
 		return nil, broken(": " + wrong)
 	}
+	read.Fingerprints = config.BinaryData[fingerprintsKey]
 	return &read.Record, nil
 }
 
@@ -113,20 +114,27 @@ func place(text string, offset int64) string {
 	return fmt.Sprintf(", line %d, column %d: ", line, column)
 }
 
-// encode writes a record for a ConfigMap, with the fields that are in there already and
-// that this program does not know. If it is too big, old entries lose their tombstones,
-// the oldest ones first, as many as must.
-func encode(r *Record, config *corev1.ConfigMap) (string, error) {
+// room is how much of a ConfigMap nobody else has taken.
+func room(config *corev1.ConfigMap) int {
 	room := maxSize
 	for name, value := range config.Data {
 		if name != key {
 			room -= len(value)
 		}
 	}
-	for _, value := range config.BinaryData {
-		room -= len(value)
+	for name, value := range config.BinaryData {
+		if name != fingerprintsKey {
+			room -= len(value)
+		}
 	}
-	unknown := unknownFields(config.Data[key])
+	return room
+}
+
+// encode writes a record for a ConfigMap, with the fields that are in there already and
+// that this program does not know. If it is too big, old entries lose their tombstones,
+// the oldest ones first, as many as must.
+func encode(r *Record, config *corev1.ConfigMap) (string, error) {
+	room, unknown := room(config), unknownFields(config.Data[key])
 	text, err := marshal(r, unknown)
 	if err != nil || len(text) <= room {
 		return text, err

@@ -28,6 +28,10 @@ type Record struct {
 	Kinds      []Kind      `json:"kinds,omitempty"`      // ever applied: where orphans are looked for; sorted, each once
 	Jobs       []Job       `json:"jobs,omitempty"`       // that finished, so that one which its TTL removed is not run again
 	Waits      []Wait      `json:"waits,omitempty"`      // what the applier waits for now
+
+	// Fingerprints are package inventory's. They are beside the rest, and given up where
+	// there is no room for them.
+	Fingerprints []byte `json:"-"`
 }
 
 // A State says how far an update came.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,11 @@ const (
 const Label = "runlevel.dev/record"
 
 const (
-	prefix       = "runlevel-release-" // of the names of ConfigMaps and Leases
-	key          = "record.json"
+	prefix = "runlevel-release-" // of the names of ConfigMaps and Leases
+	key    = "record.json"
+
+	fingerprintsKey = "fingerprints"
+
 	fieldManager = "runlevel"
 )
 
@@ -148,12 +152,20 @@ func (s *Store) wanted(r *Record) (*corev1.ConfigMap, error) {
 		config.Data = map[string]string{}
 	}
 	config.Data[key] = text
+	delete(config.BinaryData, fingerprintsKey)
+	if len(r.Fingerprints) > 0 && len(text)+len(r.Fingerprints) <= room(config) {
+		if config.BinaryData == nil {
+			config.BinaryData = map[string][]byte{}
+		}
+		config.BinaryData[fingerprintsKey] = r.Fingerprints
+	}
 	return config, nil
 }
 
 // isLoaded says whether the cluster is known to have it already.
 func (s *Store) isLoaded(wanted *corev1.ConfigMap) bool {
-	return s.loaded != nil && len(s.sent) == 0 && s.loaded.Data[key] == wanted.Data[key] && s.loaded.Labels[Label] == s.release
+	return s.loaded != nil && len(s.sent) == 0 && s.loaded.Data[key] == wanted.Data[key] && s.loaded.Labels[Label] == s.release &&
+		bytes.Equal(s.loaded.BinaryData[fingerprintsKey], wanted.BinaryData[fingerprintsKey])
 }
 
 // write creates or updates the ConfigMap, and makes its namespace if there is none.

@@ -21,7 +21,7 @@ func (r *rollout) toBury(ctx context.Context, tombstones []kinds.ID, now metav1.
 	var asked []record.Tombstone
 	for _, id := range tombstones {
 		_, isOthers := r.before.Owner(id, r.payload.Name)
-		if isOthers || r.before.Unlisted(id.GroupKind()) != nil {
+		if isOthers || !r.before.Covers(id) {
 			continue
 		}
 		one := record.Tombstone{ID: id, Version: r.payload.Version, Asked: now}

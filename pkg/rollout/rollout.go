@@ -13,8 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -142,7 +144,7 @@ func (r *rollout) look(ctx context.Context, store *record.Store) error {
 		return err
 	}
 	r.record, r.journal = known, apply.NewJournal(r.store, known)
-	if r.before, err = inventory.Take(ctx, r.cluster, r.kinds()); err != nil {
+	if r.before, err = inventory.Take(ctx, r.cluster, r.places()); err != nil {
 		return err
 	}
 	if applied := known.Applied(); applied != nil {
@@ -156,22 +158,39 @@ func (r *rollout) look(ctx context.Context, store *record.Store) error {
 	}
 	r.outcome.Findings, r.outcome.Deletes = precondition.Evaluate(facts), facts.Deletes
 	r.outcome.Mode = r.mode()
-	for _, kind := range r.before.AllUnlisted() {
-		r.outcome.Notes = append(r.outcome.Notes, fmt.Sprintf("objects of kind %s can't be listed, so none of them is known to be an orphan: %s", kind, printable.Line(r.before.Unlisted(kind).Error())))
-	}
+	r.outcome.Notes = append(r.outcome.Notes, r.notKnown()...)
 	return nil
 }
 
-// kinds are those of the payload, and those that releases before it had.
-func (r *rollout) kinds() []schema.GroupKind {
-	var all []schema.GroupKind
+// places are where objects of the payload are looked for, and of the kinds that releases
+// before it had.
+func (r *rollout) places() []inventory.Place {
+	var all []inventory.Place
 	for _, manifest := range r.payload.Manifests {
-		all = append(all, manifest.GroupVersionKind().GroupKind())
+		id := manifest.ID()
+		all = append(all, inventory.Place{Kind: id.GroupKind(), Namespace: id.Namespace})
 	}
 	for _, kind := range r.record.Kinds {
-		all = append(all, schema.GroupKind{Group: kind.Group, Kind: kind.Kind})
+		all = append(all, inventory.Place{Kind: schema.GroupKind{Group: kind.Group, Kind: kind.Kind}})
 	}
 	return all
+}
+
+// notKnown says of which kinds not all objects are known: of those forbidden in one line.
+func (r *rollout) notKnown() []string {
+	var notes []string
+	var forbidden []string
+	for _, kind := range r.before.AllUnlisted() {
+		if why := r.before.Unlisted(kind); !apierrors.IsForbidden(why) {
+			notes = append(notes, fmt.Sprintf("objects of kind %s can't be listed, so none of them is known to be an orphan: %s", kind, printable.Line(why.Error())))
+		} else {
+			forbidden = append(forbidden, kind.String())
+		}
+	}
+	if len(forbidden) > 0 {
+		notes = append(notes, "this user may not list these kinds in the whole cluster, so orphans are only known in namespaces of the release where that is allowed, and what can't be listed is applied one by one: "+strings.Join(forbidden, ", "))
+	}
+	return notes
 }
 
 // mode is what there is to do: an install until one was completed, a reconcile of what was
@@ -238,6 +257,9 @@ func (r *rollout) end(ctx context.Context) error {
 	return r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetGone(known)
 		known.Waits = nil
+		if found := r.outcome.Report.Fingerprints; found != nil { // else nothing was begun
+			known.Fingerprints = found.Bytes()
+		}
 		newest := known.Newest() // which may be somebody else's, if they have taken the lock just now
 		isOurs := newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
 		if isOurs && r.outcome.Report.Err == nil && !r.options.Apply.NoWait && r.outcome.Mode != graph.Reconcile {

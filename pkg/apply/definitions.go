@@ -1,0 +1,72 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+)
+
+// definitions tell versions of CustomResourceDefinitions apart, as far as custom resources
+// may notice.
+type definitions struct {
+	ctx     context.Context
+	cluster *cluster.Cluster
+	before  *inventory.Inventory
+
+	mu    sync.Mutex
+	known map[string]func() string // by name
+}
+
+// note takes in an object that was applied, if it is a definition.
+func (d *definitions) note(id kinds.ID, object metav1.Object) {
+	if id.GroupKind() != kinds.CustomResourceDefinition {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	version := versionOf(object)
+	d.known[id.Name] = func() string { return version }
+}
+
+// versionOf is the version of the definition of a resource; nothing if it has none. It is
+// only asked for once, and where it was not listed.
+func (d *definitions) versionOf(resource cluster.Resource) string {
+	if kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown {
+		return ""
+	}
+	name := resource.Resource + "." + resource.Group
+	d.mu.Lock()
+	find := d.known[name]
+	if find == nil {
+		find = sync.OnceValue(func() string { return d.find(name) })
+		d.known[name] = find
+	}
+	d.mu.Unlock()
+	return find()
+}
+
+func (d *definitions) find(name string) string {
+	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: name}
+	if head, found := d.before.Find(id); found {
+		return versionOf(head.Metadata())
+	}
+	resource, err := d.cluster.FindKind(d.ctx, kinds.CustomResourceDefinition)
+	if err != nil {
+		return ""
+	}
+	object, err := d.cluster.Head(d.ctx, resource, "", name)
+	if err != nil {
+		return ""
+	}
+	return versionOf(object)
+}
+
+func versionOf(definition metav1.Object) string {
+	return fmt.Sprint(definition.GetUID(), definition.GetGeneration())
+}

@@ -1,0 +1,210 @@
+package apply
+
+import (
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ownership"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// An object is one that is to become what its manifest says.
+type object struct {
+	*payload.Manifest
+	resource cluster.Resource
+	head     inventory.Head // as it was before, if it was there
+	isThere  bool
+	isMade   bool             // by this run, which has not heard of it until it was there
+	isLean   bool             // fields were left out that the cluster does not know
+	adopted  []string         // managers whose fields have become ours
+	lost     []ownership.Loss // fields that others had set otherwise
+}
+
+// text is what an object is applied from. Its definition is part of that: what the server
+// says of a custom resource changes with it, and leaves no trace in the object.
+func (r *run) text(m *payload.Manifest, resource cluster.Resource) inventory.Text {
+	text := inventory.Text{Sum: m.Sum(), Metadata: m.Object(), Note: r.definitions.versionOf(resource)}
+	if r.scaled[m.ID()] {
+		text.Note += " scaled"
+	}
+	return text
+}
+
+// isUntouched says whether nobody can have changed what is ours of an object since it was
+// applied from the same manifest. One that is only ever made needs to be there, no more.
+func (r *run) isUntouched(m *payload.Manifest, head inventory.Head, isThere bool) bool {
+	if !isThere || !r.trusts(head) {
+		return false
+	}
+	return r.fingerprints.Move(r.known, head, r.text(m, head.Resource), func() bool {
+		return kinds.CountsChanges(head.ID.GroupKind()) || r.isCustom(head.Resource)
+	})
+}
+
+// lookCounts is how long what was seen of the cluster before the run counts. Later ones of a
+// long update are applied, whatever was seen.
+const lookCounts = 30 * time.Second
+
+// trusts says whether what was seen of an object before says how it is.
+func (r *run) trusts(head inventory.Head) bool {
+	return !r.options.Full && r.before.Age() < lookCounts && head.Release == r.options.Release && head.IsApplied && !head.Terminating
+}
+
+// isCustom says whether the objects of a resource are custom resources. Those of other
+// servers may do as they like.
+func (r *run) isCustom(resource cluster.Resource) bool {
+	isCustom, err := r.cluster.IsCustom(r.requests, resource)
+	return err == nil && isCustom
+}
+
+// set applies an object.
+func (r *run) set(o *object) (Change, error) {
+	began := r.cluster.Now()
+	applied, err := r.applyFirst(o)
+	if fixed := immutableFields(err); len(fixed) > 0 {
+		return r.recreate(o, fixed)
+	}
+	if err != nil {
+		return Change{}, err
+	}
+	if applied.Object.GetDeletionTimestamp() != nil {
+		return Change{}, r.leaving(o.Manifest, applied.Object.GetUID())
+	}
+	return r.applied(o, applied, action(o, applied, began)), nil
+}
+
+// applied takes in what came of an object.
+func (r *run) applied(o *object, applied cluster.Applied, action Action) Change {
+	r.follow.add(o.Manifest, applied.Object)
+	if !o.isLean {
+		r.definitions.note(o.ID(), applied.Object)
+		r.fingerprints.Add(inventory.HeadOf(o.resource, applied.Object), r.text(o.Manifest, o.resource))
+	}
+	return Change{Action: action, UID: applied.Object.GetUID(), Adopted: o.adopted, Lost: o.lost}
+}
+
+// applyFirst applies an object. One that is not known of is made; if it is there all the
+// same, somebody else has made it, and their tool's fields are adopted first: a field that
+// they have set, and that we don't, is to go.
+func (r *run) applyFirst(o *object) (cluster.Applied, error) {
+	if !o.isThere {
+		applied, err := r.apply(o, cluster.OnlyNew|cluster.Forced)
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return applied, err
+		}
+		if o.head, o.isThere, err = r.headNow(o.resource, o.ID()); err != nil {
+			return cluster.Applied{}, err
+		}
+		if !o.isThere {
+			return cluster.Applied{}, leaving{"it was in the way when it was to be made, and is gone: it can be made now"}
+		}
+		if err := r.refuseOwned(o.head); err != nil {
+			return cluster.Applied{}, err
+		}
+		o.isMade = o.head.IsOf(r.options.Release) && r.before.Covers(o.ID())
+	}
+	if err := r.adopt(o); err != nil {
+		return cluster.Applied{}, err
+	}
+	return r.apply(o, cluster.Plainly)
+}
+
+// adopt makes the fields of other tools ours, before we apply an object for the first time.
+func (r *run) adopt(o *object) error {
+	if !o.head.IsNew() || o.head.Terminating {
+		return nil
+	}
+	adopted, err := ownership.Adopt(r.requests, r.cluster, o.resource, o.head.Metadata(), r.options.AdoptFrom)
+	if err != nil || len(adopted) == 0 {
+		return err
+	}
+	o.adopted = adopted
+	o.head, o.isThere, err = r.headNow(o.resource, o.ID())
+	return err
+}
+
+// apply applies an object.
+func (r *run) apply(o *object, how cluster.How) (cluster.Applied, error) {
+	draft, err := r.draft(o)
+	if err != nil {
+		return cluster.Applied{}, err
+	}
+	return r.applyDraft(o, draft, how)
+}
+
+// draft is what is said of an object.
+func (r *run) draft(o *object) (*unstructured.Unstructured, error) {
+	draft := ownership.Draft(o.Object(), inventory.Label, r.options.Release)
+	if !r.scaled[o.ID()] {
+		return draft, nil
+	}
+	if !o.isThere || !ownership.AreReplicasOurs(o.head.Metadata()) {
+		ownership.LeaveReplicas(draft, nil)
+		return draft, nil
+	}
+	live, err := r.cluster.In(o.resource, draft.GetNamespace()).Get(r.requests, draft.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	ownership.LeaveReplicas(draft, live)
+	return draft, nil
+}
+
+// write applies a draft. What others have set otherwise is set anew, and said; but some
+// fields are left to them.
+func (r *run) write(o *object, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
+	applied, err := r.cluster.Apply(r.requests, o.resource, draft, how)
+	lost := ownership.Losses(err)
+	if len(lost) == 0 {
+		return applied, err
+	}
+	hasYielded := false
+	for _, loss := range lost {
+		if ownership.Yields(draft, loss, r.scaled[o.ID()]) && fields.Remove(draft.Object, "."+loss.Field) {
+			hasYielded = true
+		}
+	}
+	if hasYielded {
+		return r.write(o, draft, how)
+	}
+	if applied, err = r.cluster.Apply(r.requests, o.resource, draft, how|cluster.Forced); err == nil {
+		o.lost = lost
+	}
+	return applied, err
+}
+
+// action says what an apply has done that was begun at a time, by the server's clock.
+func action(o *object, applied cluster.Applied, began time.Time) Action {
+	before, after := o.head, inventory.HeadOf(o.resource, applied.Object)
+	switch {
+	case applied.Created && o.isThere: // when the run began
+		return Recreated
+	case applied.Created || o.isMade:
+		return Created
+	}
+	if !o.isThere || before.UID != after.UID {
+		return Configured
+	}
+	if before.ResourceVersion == after.ResourceVersion {
+		return Unchanged
+	}
+	// Somebody has written since the look: we, or another one its status, for example. An
+	// apply that changes anything renews our entry, to the second: where the entry was that
+	// young already, only the generation may tell.
+	hasGeneration := after.Generation != 0 && before.Generation == after.Generation
+	if before.Entry.Same(after.Entry) && (hasGeneration || began.Sub(after.Entry.Since) > entryDoubt) {
+		return Unchanged
+	}
+	return Configured
+}
+
+// entryDoubt is how old an entry must be to tell whether it was renewed: it has whole
+// seconds, and what we know of the server's clock may be two seconds off.
+const entryDoubt = 4 * time.Second

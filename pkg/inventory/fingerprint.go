@@ -1,0 +1,158 @@
+package inventory
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Fingerprints tell which objects can't have changed since they were applied, from their
+// metadata alone. They are a cache: one that is lost, broken or of another cluster knows no
+// object, and costs requests. They may be used by many at once.
+//
+// Of each object there are two. The exact one holds as long as nobody has written it. The
+// other one holds as long as nobody can have changed what is ours: its generation counts
+// changes of its body, our entry in managedFields says when we applied it last, and what
+// metadata is to be is compared with what it is.
+type Fingerprints struct {
+	mu    sync.Mutex
+	known map[fingerprint]pair // by both
+}
+
+// A fingerprint is one fingerprint.
+type fingerprint [8]byte
+
+// A pair is the fingerprints of one object: the exact one, and the one of what counts.
+type pair [2]fingerprint
+
+// pairSize is how many bytes a pair takes.
+const pairSize = len(fingerprint{}) * len(pair{})
+
+// A Text is what an object was applied from.
+type Text struct {
+	Sum  [sha256.Size]byte // of the manifest
+	Note string            // of whatever else decided what was sent
+	// Metadata is the manifest's, with the label of the release.
+	Metadata metav1.Object
+}
+
+// ReadFingerprints reads what Bytes has written. What is not that, knows nothing.
+func ReadFingerprints(data []byte) *Fingerprints {
+	f := &Fingerprints{known: map[fingerprint]pair{}}
+	for chunk := range slices.Chunk(data, pairSize) {
+		if len(chunk) == pairSize {
+			f.put(pair{fingerprint(chunk), fingerprint(chunk[len(fingerprint{}):])})
+		}
+	}
+	return f
+}
+
+// Bytes are all fingerprints, in an order that only depends on them.
+func (f *Fingerprints) Bytes() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	unique := map[pair]bool{}
+	for _, both := range f.known {
+		unique[both] = true
+	}
+	ordered := slices.SortedFunc(maps.Keys(unique), func(a, b pair) int { return bytes.Compare(a[0][:], b[0][:]) })
+	data := make([]byte, 0, len(ordered)*pairSize)
+	for _, both := range ordered {
+		data = append(append(data, both[0][:]...), both[1][:]...)
+	}
+	return data
+}
+
+func (f *Fingerprints) put(both pair) { f.known[both[0]], f.known[both[1]] = both, both }
+
+// Add takes in an object as it is after it was applied.
+func (f *Fingerprints) Add(h Head, from Text) {
+	both := pair{h.exact(from), h.ofWhatCounts(from)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.put(both)
+}
+
+// Move takes the fingerprints of an object over from others, and says whether these say
+// that it can't have changed since it was applied from the same text. Whether its
+// generation counts all changes of its body is only asked where that matters.
+func (f *Fingerprints) Move(from *Fingerprints, h Head, text Text, countsChanges func() bool) bool {
+	both, known := from.find(h.exact(text))
+	if !known && h.Generation != 0 && h.says(text.Metadata) && countsChanges() {
+		both, known = from.find(h.ofWhatCounts(text))
+	}
+	if known {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.put(both)
+	}
+	return known
+}
+
+func (f *Fingerprints) find(one fingerprint) (pair, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	both, known := f.known[one]
+	return both, known
+}
+
+// exact is the fingerprint of an object that nobody has written since.
+func (h Head) exact(from Text) fingerprint {
+	return hash("exact", from, h.ID.String(), string(h.UID), h.ResourceVersion)
+}
+
+// ofWhatCounts is the fingerprint of an object in which nobody has changed what is ours.
+func (h Head) ofWhatCounts(from Text) fingerprint {
+	return hash("what counts", from, h.ID.String(), string(h.UID), fmt.Sprint(h.Generation), h.Entry.Since.UTC().String(), h.Entry.inOrder())
+}
+
+// hash makes a fingerprint. A change of how it is made must change its first part: what
+// was made before is then known no more.
+func hash(what string, from Text, parts ...string) fingerprint {
+	sum := sha256.New()
+	for _, part := range append([]string{"1", what, string(from.Sum[:]), from.Note}, parts...) {
+		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
+	return fingerprint(sum.Sum(nil)[:len(fingerprint{})])
+}
+
+// inOrder are the fields of an entry, in the same order whoever has written them.
+func (e Entry) inOrder() string {
+	var fields any
+	if json.Unmarshal([]byte(e.fields), &fields) != nil {
+		return e.fields
+	}
+	ordered, err := json.Marshal(fields)
+	if err != nil {
+		return e.fields
+	}
+	return string(ordered)
+}
+
+// says says whether the metadata of an object has all that a manifest's has.
+func (h Head) says(wanted metav1.Object) bool {
+	return isWithin(wanted.GetLabels(), h.object.GetLabels()) && isWithin(wanted.GetAnnotations(), h.object.GetAnnotations()) &&
+		areWithin(wanted.GetFinalizers(), h.object.GetFinalizers()) && areWithin(wanted.GetOwnerReferences(), h.object.GetOwnerReferences())
+}
+
+func isWithin(wanted, there map[string]string) bool {
+	for key, value := range wanted {
+		if is, found := there[key]; !found || is != value {
+			return false
+		}
+	}
+	return true
+}
+
+func areWithin[T any](wanted, there []T) bool {
+	return !slices.ContainsFunc(wanted, func(one T) bool {
+		return !slices.ContainsFunc(there, func(other T) bool { return reflect.DeepEqual(one, other) })
+	})
+}

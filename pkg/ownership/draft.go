@@ -1,0 +1,118 @@
+package ownership
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+)
+
+// ofTheServer are the fields of metadata that only the server says. They are in a manifest
+// that was copied from a cluster, and an object made anew would never be what they say.
+var ofTheServer = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"}
+
+// Draft is what is said of an object: its manifest with a label more, and without what is
+// not for a manifest to say.
+func Draft(manifest *unstructured.Unstructured, label, value string) *unstructured.Unstructured {
+	draft := manifest.DeepCopy()
+	labels := draft.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[label] = value
+	draft.SetLabels(labels)
+	for _, field := range ofTheServer {
+		unstructured.RemoveNestedField(draft.Object, "metadata", field)
+	}
+	if isAggregated(draft) {
+		delete(draft.Object, "rules")
+	}
+	for _, config := range bundled(draft) {
+		if bundle, _ := config[bundleField].(string); isInjected(draft) || isBlank(bundle) {
+			delete(config, bundleField)
+		}
+	}
+	return draft
+}
+
+// clusterRoleKind is that of objects whose rules a controller may gather.
+var clusterRoleKind = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
+
+// isAggregated says whether the rules of a ClusterRole are gathered from others. They are
+// the controller's then: to apply ours would take away every right of it until the
+// controller has gathered them again. Manifests have an empty list there all the same.
+func isAggregated(object *unstructured.Unstructured) bool {
+	rule, _, _ := unstructured.NestedMap(object.Object, "aggregationRule")
+	return object.GroupVersionKind().GroupKind() == clusterRoleKind && len(rule) > 0
+}
+
+// bundleField is where the certificates are by which the API server knows who it calls.
+const bundleField = "caBundle"
+
+// bundled are the parts of an object that may have such certificates.
+func bundled(object *unstructured.Unstructured) []map[string]any {
+	switch object.GroupVersionKind().GroupKind() {
+	case kinds.APIService:
+		return mappings(object.Object["spec"])
+	case kinds.CustomResourceDefinition:
+		config, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "conversion", "webhook", "clientConfig")
+		return mappings(config)
+	case validatingKind, mutatingKind:
+		webhooks, _ := object.Object["webhooks"].([]any)
+		var all []map[string]any
+		for _, webhook := range webhooks {
+			fields, _ := webhook.(map[string]any)
+			all = append(all, mappings(fields["clientConfig"])...)
+		}
+		return all
+	default:
+		return nil
+	}
+}
+
+// Kinds that call webhooks when something is written.
+var (
+	validatingKind = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}
+	mutatingKind   = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}
+)
+
+func mappings(value any) []map[string]any {
+	fields, isMapping := value.(map[string]any)
+	if !isMapping {
+		return nil
+	}
+	return []map[string]any{fields}
+}
+
+// injectors are the annotations that ask somebody to write the certificates.
+var injectors = []string{
+	"service.beta.openshift.io/inject-cabundle",
+	"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca",
+}
+
+// isInjected says whether somebody else writes the certificates of an object.
+func isInjected(object *unstructured.Unstructured) bool {
+	annotations := object.GetAnnotations()
+	return slices.ContainsFunc(injectors, func(name string) bool { return annotations[name] != "" })
+}
+
+// isBlank says whether a bundle only keeps the place for one, as the line break that many
+// generated manifests have there.
+func isBlank(bundle string) bool {
+	text, err := base64.StdEncoding.DecodeString(bundle)
+	return err == nil && strings.TrimSpace(string(text)) == ""
+}
+
+// Yields says whether a field is left to whoever else has set it: certificates that
+// somebody keeps up to date, and how many replicas there are of what an autoscaler scales.
+func Yields(object *unstructured.Unstructured, lost Loss, isScaled bool) bool {
+	if isScaled && lost.Field == strings.Join(replicas, ".") {
+		return true
+	}
+	return strings.HasSuffix(lost.Field, "clientConfig."+bundleField) && len(bundled(object)) > 0 ||
+		lost.Field == "spec."+bundleField && object.GroupVersionKind().GroupKind() == kinds.APIService
+}

@@ -1,0 +1,156 @@
+package ownership
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/fields"
+)
+
+// Leave takes those fields out of an object that would leave it if some managers' fields
+// were taken over before the apply, for dry runs, which can't take over anything. The
+// object is the answer to a dry run of the apply, with its managedFields, and live is what
+// is there. It returns the paths of what it took out, in order, as the server writes them.
+//
+// It does what the server does, as far as that can be done without the kind's schema. The
+// server then sets defaults: see Settle.
+func Leave(would *unstructured.Unstructured, live metav1.Object, from []string) []string {
+	if slices.ContainsFunc(live.GetManagedFields(), isOurs) {
+		return nil
+	}
+	adopted, kept := fieldpath.NewSet(), fieldpath.NewSet()
+	for _, entry := range live.GetManagedFields() {
+		set, err := fieldsOf(entry)
+		switch {
+		case err != nil: // the server ignores it as well
+		case isAdopted(entry, from):
+			adopted = adopted.Union(set)
+		default:
+			kept = kept.Union(set)
+		}
+	}
+	for _, entry := range would.GetManagedFields() {
+		if set, err := fieldsOf(entry); err == nil && isOurs(entry) {
+			kept = kept.Union(set)
+		}
+	}
+	kept.Insert(fieldpath.MakePathOrDie("metadata", "name")) // whom nobody is said to own
+	l := leaver{object: would.Object}
+	l.leave(nil, adopted, kept)
+	return l.left
+}
+
+// A leaver takes fields out of an object.
+type leaver struct {
+	object map[string]any
+	left   []string
+}
+
+// leave takes out what is adopted and not kept. What has fields of the adopted is theirs,
+// too, if it is a field and not the item of a list, and leaves with all that is in it,
+// unless somebody keeps any of that. Nobody keeps an item by one of its fields alone: an
+// item without its key would be none.
+func (l *leaver) leave(within fieldpath.Path, adopted, kept *fieldpath.Set) {
+	gone := false
+	for _, step := range steps(adopted) {
+		path := append(slices.Clone(within), step)
+		name := path.String()
+		if !fields.Has(l.object, name) {
+			continue
+		}
+		if !isMember(adopted, step) || isMember(kept, step) {
+			l.leave(path, adopted.WithPrefix(step), kept.WithPrefix(step))
+			continue
+		}
+		fields.Remove(l.object, name)
+		l.left = append(l.left, name)
+		gone = true
+	}
+	if gone && len(within) > 0 {
+		fields.EmptyToNull(l.object, within.String()) // so does the server
+	}
+}
+
+// isMember says whether a step is in a set, or is a field that has something in it.
+func isMember(set *fieldpath.Set, step fieldpath.PathElement) bool {
+	return set.Members.Has(step) || step.FieldName != nil && !set.WithPrefix(step).Empty()
+}
+
+// steps are the first steps of the paths of a set, in order.
+func steps(set *fieldpath.Set) []fieldpath.PathElement {
+	all := set.Members.Copy()
+	set.Children.Iterate(all.Insert)
+	return slices.Collect(all.All())
+}
+
+// Settle asks the server what it would make of an object that Leave has left: defaults come
+// back that the adopted managers only owned because they made the object, and what can't be
+// changed is refused, as it would be in the end. It returns the object, and of what was
+// left the paths that are not there again.
+//
+// One refusal it does not foresee: an apply that says {} of a mapping in a custom resource,
+// and takes away all that was in it, makes null of it, which the kind's schema may forbid.
+func Settle(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured, left []string) (*unstructured.Unstructured, []string, error) {
+	patch, err := replacement(object, left)
+	if err != nil {
+		return nil, nil, err
+	}
+	settled, err := c.TryAmend(ctx, in, object.GetNamespace(), object.GetName(), patch)
+	if err != nil {
+		return nil, nil, err
+	}
+	gone := slices.DeleteFunc(slices.Clone(left), func(path string) bool { return fields.Has(settled.Object.Object, path) })
+	return settled.Object, gone, nil
+}
+
+// An operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// replacement is a JSON patch that makes an object like this one, so that nobody needs the
+// right to update it beside that to patch. It leaves aside what may not be said, and which
+// version of the object it is for: controllers may write at the same time.
+func replacement(object *unstructured.Unstructured, left []string) ([]byte, error) {
+	var patch []operation
+	for _, path := range left {
+		key := strings.TrimPrefix(path, ".")
+		if inner, isMeta := strings.CutPrefix(key, "metadata."); isMeta && !strings.ContainsAny(inner, ".[") {
+			patch = append(patch, absent("/metadata/"+inner)...)
+		} else if !strings.ContainsAny(key, ".[") {
+			patch = append(patch, absent("/"+escaped.Replace(key))...)
+		}
+	}
+	for key, value := range object.Object {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata"}, key) {
+			patch = append(patch, operation{"add", "/" + escaped.Replace(key), value})
+		}
+	}
+	metadata, _, err := unstructured.NestedMap(object.Object, "metadata")
+	for key, value := range metadata {
+		if key != "managedFields" && key != "resourceVersion" {
+			patch = append(patch, operation{"add", "/metadata/" + key, value})
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(patch)
+}
+
+// absent takes away what need not be there.
+func absent(path string) []operation {
+	return []operation{{"add", path, nil}, {Op: "remove", Path: path}}
+}
+
+// escaped writes a key as it is in paths of JSON patches.
+var escaped = strings.NewReplacer("~", "~0", "/", "~1")
