@@ -1,0 +1,187 @@
+package fields
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Remove takes a field, or an item of a list, out of an object, by the path with which
+// the API server names it: .spec.containers[name="web"].image. It says whether it was
+// there.
+func Remove(object map[string]any, path string) bool {
+	return editKey(object, path, func(any) (any, bool) { return nil, false })
+}
+
+// EmptyToNull makes null of a mapping or a list that has nothing in it. It says whether
+// there was one.
+func EmptyToNull(object map[string]any, path string) bool {
+	wasEmpty := false
+	editKey(object, path, func(value any) (any, bool) {
+		if wasEmpty = isEmpty(value); wasEmpty {
+			return nil, true
+		}
+		return value, true
+	})
+	return wasEmpty
+}
+
+// Has says whether an object has a field, or an item of a list, by such a path.
+func Has(object map[string]any, path string) bool {
+	return editKey(object, path, func(value any) (any, bool) { return value, true })
+}
+
+func isEmpty(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		return len(value) == 0
+	case []any:
+		return len(value) == 0
+	default:
+		return false
+	}
+}
+
+// An edit says what is to be in the place of a value, and whether anything is.
+type edit func(value any) (instead any, stays bool)
+
+// at leads to what a path means within a value, and edits it there. It returns what is
+// then in the place of the value, whether anything is, and whether the path led anywhere.
+func (e edit) at(value any, path string) (instead any, stays, found bool) {
+	if path == "" {
+		instead, stays = e(value)
+		return instead, stays, true
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		return value, true, editKey(value, path, e)
+	case []any:
+		items, found := editItem(value, path, e)
+		return items, true, found
+	default:
+		return value, true, false
+	}
+}
+
+// editKey edits a field of a mapping. Keys may have dots, which the path does not set
+// off: the longest key that is there is meant.
+func editKey(fields map[string]any, path string, e edit) bool {
+	path, isKey := strings.CutPrefix(path, ".")
+	if !isKey {
+		return false
+	}
+	for end := len(path); end >= 0; end-- {
+		if end < len(path) && path[end] != '.' && path[end] != '[' {
+			continue
+		}
+		inner, isThere := fields[path[:end]]
+		if !isThere {
+			continue
+		}
+		instead, stays, found := e.at(inner, path[end:])
+		switch {
+		case !found:
+			continue
+		case stays:
+			fields[path[:end]] = instead
+		default:
+			delete(fields, path[:end])
+		}
+		return true
+	}
+	return false
+}
+
+// editItem edits an item of a list, and returns the list as it is then.
+func editItem(items []any, path string, e edit) ([]any, bool) {
+	at, rest := findItem(items, path)
+	if at < 0 {
+		return items, false
+	}
+	instead, stays, found := e.at(items[at], rest)
+	if found && !stays {
+		return slices.Delete(slices.Clone(items), at, at+1), true
+	}
+	items[at] = instead
+	return items, found
+}
+
+// findItem finds the item of a list that a path leads to: [2], of a list that has an order;
+// [name="web"], of one whose items have keys; [="a"], of one of values. It is -1 if there
+// is none.
+func findItem(items []any, path string) (at int, rest string) {
+	if index, rest, ok := cutIndex(path); ok && index < len(items) {
+		return index, rest
+	}
+	selector, rest, ok := cutSelector(path)
+	if !ok {
+		return -1, ""
+	}
+	at = slices.IndexFunc(items, func(item any) bool { return isItem(item, selector, false) })
+	if at < 0 { // a default need not be written
+		at = slices.IndexFunc(items, func(item any) bool { return isItem(item, selector, true) })
+	}
+	return at, rest
+}
+
+// cutIndex takes the [2] off the front of a path.
+func cutIndex(path string) (index int, rest string, ok bool) {
+	inner, rest, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
+	number, err := strconv.ParseUint(inner, 10, 31)
+	return int(number), rest, err == nil
+}
+
+// cutSelector takes the [name="web"] off the front of a path, or the [="a"], whose key is
+// empty.
+func cutSelector(path string) (selector map[string]any, rest string, ok bool) {
+	inner, isItem := strings.CutPrefix(path, "[")
+	if !isItem {
+		return nil, "", false
+	}
+	selector = map[string]any{}
+	for {
+		key, after, found := strings.Cut(inner, "=")
+		if !found {
+			return nil, "", false
+		}
+		decoder := json.NewDecoder(strings.NewReader(after))
+		var value any
+		if decoder.Decode(&value) != nil {
+			return nil, "", false
+		}
+		selector[key] = value
+		inner = after[decoder.InputOffset():]
+		if rest, ends := strings.CutPrefix(inner, "]"); ends {
+			return selector, rest, true
+		}
+		if inner, found = strings.CutPrefix(inner, ","); !found {
+			return nil, "", false
+		}
+	}
+}
+
+// isItem says whether an item of a list is the one that a selector means, maybe without
+// all of its keys.
+func isItem(item any, selector map[string]any, inPart bool) bool {
+	if wanted, isValue := selector[""]; isValue && len(selector) == 1 {
+		return isSame(item, wanted)
+	}
+	fields, isMapping := item.(map[string]any)
+	if !isMapping {
+		return false
+	}
+	for key, wanted := range selector {
+		if !isSame(fields[key], wanted) && (fields[key] != nil || !inPart) {
+			return false
+		}
+	}
+	return true
+}
+
+// isSame compares values of any types of numbers.
+func isSame(a, b any) bool {
+	is, _ := json.Marshal(a)
+	want, _ := json.Marshal(b)
+	return string(is) == string(want)
+}
