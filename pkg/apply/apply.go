@@ -116,6 +116,8 @@ const (
 
 	Failed  Action = "failed"
 	NotDone Action = "not done" // it was never its turn
+
+	NotChecked Action = "not checkable" // of previews only: Message says why
 )
 
 // A Change is what came of one manifest.
@@ -126,6 +128,7 @@ type Change struct {
 	Message  string    // more about it: what holds a delete, why an object was kept
 	Err      *Failure  // of what failed
 
+	Look    *Look            // of a preview
 	Adopted []string         // managers whose fields have become ours
 	Lost    []ownership.Loss // fields that others had set otherwise
 }
@@ -156,7 +159,8 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, befo
 	defer cancel()
 	r := newRun(c, before, options)
 	defer r.close()
-	if err := r.plan(ctx, release.Manifests); err != nil {
+	r.start(ctx)
+	if err := r.plan(release.Manifests); err != nil {
 		return &Report{Mode: options.Mode, Err: err}
 	}
 	stop := r.tellWaits(ctx)

@@ -23,6 +23,10 @@ type definitions struct {
 	known map[string]func() string // by name
 }
 
+func newDefinitions(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory) *definitions {
+	return &definitions{ctx: ctx, cluster: c, before: before, known: map[string]func() string{}}
+}
+
 // note takes in an object that was applied, if it is a definition.
 func (d *definitions) note(id kinds.ID, object metav1.Object) {
 	if id.GroupKind() != kinds.CustomResourceDefinition {

@@ -147,15 +147,24 @@ func (r *run) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
 	return err == nil, err
 }
 
-// recreate deletes an object that can't be changed and makes it anew, if its manifest
-// allows it. Else it says which fields it is about, and what to do.
-func (r *run) recreate(o *object, fixed []string) (Change, error) {
-	m, resource := o.Manifest, o.resource
+// mayRecreate says why an object that can't be changed must not be deleted and made anew
+// either: which fields it is about, and what to do.
+func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string) error {
 	switch {
 	case m.Object().GetAnnotations()[RecreateAnnotation] != "true":
-		return Change{}, refusal{ResourceInvalid, cannotChange(fixed) + ": " + wayOut(resource.GroupKind())}
+		return refusal{ResourceInvalid, cannotChange(fixed) + ": " + wayOut(resource.GroupKind())}
 	case isPrecious(resource.GroupKind()):
-		return Change{}, refusal{ResourceInvalid, cannotChange(fixed) + ", and to make a " + resource.Kind + " anew would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
+		return refusal{ResourceInvalid, cannotChange(fixed) + ", and to make a " + resource.Kind + " anew would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
+	}
+	return nil
+}
+
+// recreate deletes an object that can't be changed and makes it anew, if its manifest
+// allows it.
+func (r *run) recreate(o *object, fixed []string) (Change, error) {
+	m, resource := o.Manifest, o.resource
+	if err := mayRecreate(resource, m, fixed); err != nil {
+		return Change{}, err
 	}
 	live, err := r.cluster.Head(r.requests, resource, m.ID().Namespace, m.ID().Name)
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"context"
 	"errors"
 	"slices"
 
@@ -108,22 +107,20 @@ func isFoundation(kind schema.GroupKind) bool {
 }
 
 // isThere asks the cluster for the object of a manifest.
-func (r *run) isThere(ctx context.Context) func(*payload.Manifest) (bool, error) {
-	return func(m *payload.Manifest) (bool, error) {
-		if _, found := r.before.Find(m.ID()); found {
-			return true, nil
-		}
-		resource, err := r.cluster.Find(ctx, m.GroupVersionKind())
-		if errors.Is(err, cluster.ErrNotServed) {
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		_, err = r.cluster.Head(ctx, resource, "", m.Object().GetName())
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
+func (r *run) isThere(m *payload.Manifest) (bool, error) {
+	if _, found := r.before.Find(m.ID()); found {
+		return true, nil
 	}
+	resource, err := r.cluster.Find(r.requests, m.GroupVersionKind())
+	if errors.Is(err, cluster.ErrNotServed) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = r.cluster.Head(r.requests, resource, "", m.Object().GetName())
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
 }

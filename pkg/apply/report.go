@@ -34,12 +34,19 @@ func (r *run) report(ctx context.Context) *Report {
 	r.keepFingerprints()
 	report.Changes = slices.Clone(r.changes)
 	slices.SortFunc(report.Changes, func(a, b Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
-	for _, text := range slices.Sorted(maps.Keys(r.warnings)) {
-		report.Warnings = append(report.Warnings, Warning{Text: text, Files: r.warnings[text]})
-	}
+	report.Warnings = r.allWarnings()
 	report.Err = r.outcome(ctx, report)
 	report.Fingerprints = r.fingerprints
 	return report
+}
+
+// allWarnings are the server's, by their texts.
+func (r *run) allWarnings() []Warning {
+	var warnings []Warning
+	for _, text := range slices.Sorted(maps.Keys(r.warnings)) {
+		warnings = append(warnings, Warning{Text: text, Files: r.warnings[text]})
+	}
+	return warnings
 }
 
 // keepFingerprints keeps those of objects that this run has not come to.

@@ -52,14 +52,22 @@ func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool
 		}
 		next := max(pause.Step(), wantedPause(err))
 		r.retrying(i, err, attempt, next, began)
-		timer := time.NewTimer(next)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pauseFor(ctx, next) {
 			r.failed(i, err)
 			return false
 		}
+	}
+}
+
+// pauseFor waits, unless something ends before.
+func pauseFor(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -17,6 +17,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
+// inNoNamespace is about an object that can't be anywhere.
+var inNoNamespace = refusal{ResourceInvalid, "it is in no namespace: write metadata.namespace"}
+
+// hasFinished is why a Job is kept as it is, which is no more.
+const hasFinished = "it has finished before, and is not run again"
+
 // jobKind is that of objects which run once.
 var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 
@@ -39,7 +45,7 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 		return Change{}, err
 	}
 	if resource.Namespaced && m.Object().GetNamespace() == "" {
-		return Change{}, refusal{ResourceInvalid, "it is in no namespace: write metadata.namespace"}
+		return Change{}, inNoNamespace
 	}
 	head, isThere, err := r.head(resource, m.ID())
 	if err != nil {
@@ -55,7 +61,7 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 	}
 	if m.GroupVersionKind().GroupKind() == jobKind && !isThere && r.options.Journal.hasFinished(m) {
 		if isGone, err := r.isAbsent(resource, m.ID()); err != nil || isGone {
-			return Change{Action: Kept, Message: "it has finished before, and is not run again"}, err
+			return Change{Action: Kept, Message: hasFinished}, err
 		}
 	}
 	if isCreateOnly(m) {

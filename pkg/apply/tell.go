@@ -59,6 +59,11 @@ func (r *run) done(i int, change Change) {
 	if wrote := change.Action == Created || change.Action == Configured || change.Action == Recreated; wrote && bringsKinds(kind) {
 		r.written.Store(servedGroup(change.Manifest.Object()), time.Now())
 	}
+	r.note(i, change)
+}
+
+// note takes in what came of a step, and tells of it.
+func (r *run) note(i int, change Change) {
 	r.mu.Lock()
 	r.changes[i] = change
 	delete(r.retries, i)

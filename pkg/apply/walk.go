@@ -55,19 +55,23 @@ func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *r
 	}
 }
 
-// plan orders what is to be done.
-func (r *run) plan(ctx context.Context, manifests []*payload.Manifest) (err error) {
+// start begins to send requests.
+func (r *run) start(ctx context.Context) {
 	r.requests, r.cut = record.UnderLock(ctx) // else somebody else writes
 	context.AfterFunc(ctx, r.cutLate)
-	r.definitions = &definitions{ctx: r.requests, cluster: r.cluster, before: r.before, known: map[string]func() string{}}
 	r.follow = newFollower(r.requests, r.cluster, r.options, audience{
 		extends: r.extended, ready: r.becameReady, finished: r.finished, unseen: r.unseen,
 	})
-	r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode, Attempt: r.options.Attempt}, r.isThere(ctx))
-	if err != nil {
+}
+
+// plan orders what is to be done.
+func (r *run) plan(manifests []*payload.Manifest) (err error) {
+	r.definitions = newDefinitions(r.requests, r.cluster, r.before)
+	if r.scaled, err = r.findScaled(manifests); err != nil {
 		return err
 	}
-	if r.scaled, err = r.findScaled(manifests); err != nil {
+	r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode, Attempt: r.options.Attempt}, r.isThere)
+	if err != nil {
 		return err
 	}
 	r.changes = make([]Change, len(r.order.steps))

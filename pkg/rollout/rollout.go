@@ -5,7 +5,8 @@
 // It does little itself: each part is a package of its own, and the outcome is a value
 // from which all else is told.
 //
-// Run is the call to start from; Look finds out the same and changes nothing.
+// Run is the call to start from. Preview finds out what it would do, and Look only what it
+// would find; both change nothing.
 package rollout
 
 import (
@@ -91,6 +92,30 @@ func Look(ctx context.Context, c *cluster.Cluster, release *payload.Payload, opt
 	return r.outcome
 }
 
+// Preview finds out what Run would do, and changes nothing. What the gate says is part of the
+// outcome, whether it refuses or not.
+func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
+	began := time.Now()
+	r := newRollout(c, release, options)
+	defer func() { r.outcome.Took = time.Since(began) }()
+	if r.outcome.Err = r.look(ctx, r.store); r.outcome.Err != nil {
+		return r.outcome
+	}
+	var refused error
+	if blocking := precondition.Blocking(r.outcome.Findings); len(blocking) > 0 && !options.Force {
+		refused = precondition.Refuse(blocking)
+	} else {
+		r.outcome.Forced = precondition.Names(blocking)
+	}
+	if options.Begins != nil {
+		options.Begins(r.outcome)
+	}
+	r.outcome.Report = apply.Preview(ctx, c, release, r.before, r.applyOptions())
+	r.outcome.Orphans = r.orphans(ctx)
+	r.outcome.Err = errors.Join(refused, r.outcome.Report.Err)
+	return r.outcome
+}
+
 func newRollout(c *cluster.Cluster, release *payload.Payload, options Options) *rollout {
 	if options.Namespace == "" {
 		options.Namespace = DefaultNamespace
@@ -119,9 +144,7 @@ func (r *rollout) run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	options := r.options.Apply
-	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode, r.journal
-	r.outcome.Report = apply.Run(ctx, r.cluster, r.payload, r.before, options)
+	r.outcome.Report = apply.Run(ctx, r.cluster, r.payload, r.before, r.applyOptions())
 	held, stop := record.UnderLock(ctx)
 	defer stop()
 	if held.Err() == nil {
@@ -131,6 +154,13 @@ func (r *rollout) run(ctx context.Context) error {
 		return context.Cause(held)
 	}
 	return r.outcome.Report.Err
+}
+
+// applyOptions are those of an apply, with what was found out.
+func (r *rollout) applyOptions() apply.Options {
+	options := r.options.Apply
+	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode, r.journal
+	return options
 }
 
 // look finds out how things stand, and asks the gate. It is given the store to ask it who
