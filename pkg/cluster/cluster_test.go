@@ -310,14 +310,16 @@ func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
 	config := configMap("default", "config", nil)
 	_, applyError := c.Apply(t.Context(), in, config, cluster.Forced)
 	_, createError := c.Create(t.Context(), in, config)
+	_, tryError := c.TryAmend(t.Context(), in, "default", "config", []byte("[]"))
 	for call, err := range map[string]error{
 		"apply": applyError, "create": createError, "delete": c.Delete(t.Context(), in, "default", "config", "uid"),
+		"amend": c.Amend(t.Context(), in, "default", "config", []byte("[]")), "try to amend": tryError,
 	} {
 		if seconds, told := apierrors.SuggestsClientDelay(err); !told || seconds != 3600 || !apierrors.IsTooManyRequests(err) {
 			t.Errorf("%s says %v, to wait %d s: %t", call, err, seconds, told)
 		}
 	}
-	if asked != 3 {
-		t.Errorf("three calls were %d requests", asked)
+	if asked != 5 {
+		t.Errorf("five calls were %d requests", asked)
 	}
 }
