@@ -168,3 +168,8 @@ func offer(entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFiel
 	}
 	return append(offered, ours), names
 }
+
+// Adoptable names the managers whose fields would be taken over.
+func Adoptable(live metav1.Object, from []string) []string {
+	return found(live.GetManagedFields(), from)
+}

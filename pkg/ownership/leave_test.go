@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/ownership"
 )
 
@@ -159,7 +160,7 @@ func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
 				live = b.merge(visit.manager, live, visit.patch)
 			}
 			ours := b.parse(row.ours)
-			would, err := b.Try(t.Context(), b.in(ours), ours)
+			would, err := b.Apply(t.Context(), b.in(ours), ours, cluster.Forced|cluster.Dry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +170,7 @@ func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.adopt(live, from, "helm")
-			applied, err := b.Apply(t.Context(), b.in(ours), ours)
+			applied, err := b.Apply(t.Context(), b.in(ours), ours, cluster.Forced)
 			if row.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), row.fails) {
 					t.Errorf("to apply it says %v, want %q", err, row.fails)
@@ -195,7 +196,7 @@ func TestNothingLeavesWhatWeHaveApplied(t *testing.T) {
 	b := newBed(t)
 	b.apply(lean)
 	live := b.merge("helm", b.parse(lean), `{data: {b: x}}`)
-	would, err := b.Try(t.Context(), b.in(live), b.parse(lean))
+	would, err := b.Apply(t.Context(), b.in(live), b.parse(lean), cluster.Forced|cluster.Dry)
 	if err != nil {
 		t.Fatal(err)
 	}
