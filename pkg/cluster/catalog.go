@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,6 +73,12 @@ func (c *Cluster) FindKind(ctx context.Context, kind schema.GroupKind) (Resource
 	return c.kinds.find(ctx, kind, "")
 }
 
+// All are the kinds that the cluster has, each once, in the version that it prefers, in the
+// order of their names. Where it can't say which kinds a group has, unknown says why.
+func (c *Cluster) All(ctx context.Context) (all []Resource, unknown map[string]error, err error) {
+	return c.kinds.all(ctx)
+}
+
 // Learn makes the kind of an established CustomResourceDefinition known, without asking
 // the server, whose list of kinds is a moment behind.
 func (c *Cluster) Learn(definition *unstructured.Unstructured) { c.kinds.learn(definition) }
@@ -98,12 +105,10 @@ func (k *catalog) doubt() { k.read, k.custom = false, nil }
 func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version string) (Resource, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.read {
-		if err := k.load(ctx); err != nil {
-			return Resource{}, fmt.Errorf("ask the cluster for the kinds it serves: %w", err)
-		}
+	if err := k.load(ctx); err != nil {
+		return Resource{}, err
 	}
-	known := append(slices.Clone(k.learnt[kind]), k.served[kind]...)
+	known := k.known(kind)
 	for _, resource := range known {
 		if version == "" || resource.Version == version {
 			return resource, nil
@@ -118,8 +123,43 @@ func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version strin
 	return Resource{}, fmt.Errorf("the cluster has no kind %s: %w", kind, ErrNotServed)
 }
 
-// load asks the server for all kinds.
+func (k *catalog) all(ctx context.Context) ([]Resource, map[string]error, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.load(ctx); err != nil {
+		return nil, nil, err
+	}
+	preferred := map[schema.GroupResource]Resource{}
+	for _, kinds := range []map[schema.GroupKind][]Resource{k.served, k.learnt} {
+		for kind := range kinds {
+			for _, resource := range slices.Backward(k.known(kind)) {
+				preferred[resource.GroupResource()] = resource
+			}
+		}
+	}
+	inOrder := slices.SortedFunc(maps.Values(preferred), func(a, b Resource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	return inOrder, maps.Clone(k.unknown), nil
+}
+
+// known are the places where objects of a kind are, the best first.
+func (k *catalog) known(kind schema.GroupKind) []Resource {
+	return append(slices.Clone(k.learnt[kind]), k.served[kind]...)
+}
+
+// load asks the server for all kinds, if they are not known.
 func (k *catalog) load(ctx context.Context) error {
+	if k.read {
+		return nil
+	}
+	if err := k.ask(ctx); err != nil {
+		return fmt.Errorf("ask the cluster for the kinds it serves: %w", err)
+	}
+	return nil
+}
+
+func (k *catalog) ask(ctx context.Context) error {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(k.config, &http.Client{Transport: bound{ctx, k.client.Transport}})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +74,34 @@ func TestFindKnowsAKindInTwoVersions(t *testing.T) {
 	_, err := c.Find(t.Context(), widget.WithVersion("v1alpha1"))
 	if !errors.Is(err, cluster.ErrNotServed) || !strings.Contains(err.Error(), "the cluster has Widget.two.example.com in version v2, not in v1alpha1") {
 		t.Errorf("in a version that is not served: %v", err)
+	}
+}
+
+func TestAllKindsAreThereOnce(t *testing.T) {
+	widget, definition := widgets("all.example.com")
+	c := connect(t)
+	c.Learn(parse(t, "spec:"+definition)) // which the server never lists
+	all, _, err := c.All(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	byKind, before := map[schema.GroupKind]cluster.Resource{}, ""
+	for _, resource := range all {
+		if other, isThere := byKind[resource.GroupKind()]; isThere {
+			t.Errorf("%s is there as %v, too", resource.GroupKind(), other)
+		}
+		if name := resource.Group + " " + resource.Resource; name <= before {
+			t.Errorf("%q comes after %q", name, before)
+		} else {
+			before = name
+		}
+		byKind[resource.GroupKind()] = resource
+	}
+	if found := byKind[widget]; found.Version != "v2" || found.Verbs != nil {
+		t.Errorf("what was learnt is there as %+v", found)
+	}
+	if found := byKind[schema.GroupKind{Kind: "ConfigMap"}]; found.Version != "v1" || !found.Namespaced || !slices.Contains(found.Verbs, "list") {
+		t.Errorf("ConfigMaps are there as %+v", found)
 	}
 }
 
