@@ -3,7 +3,6 @@ package tombstone
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -87,19 +86,10 @@ func count(list *metav1.PartialObjectMetadataList, names apiextensionsv1.CustomR
 	case list.RemainingItemCount != nil:
 		n += int(*list.RemainingItemCount)
 	case list.Continue != "":
-		return "some " + plural(names)
+		return "some " + kinds.Plural(names.Kind, names.Plural)
 	}
 	if n == 1 {
 		return "1 " + names.Kind
 	}
-	return fmt.Sprintf("%d %s", n, plural(names))
-}
-
-// plural writes a kind's plural the way its kind is written: Policies of Policy.
-func plural(names apiextensionsv1.CustomResourceDefinitionNames) string {
-	same := 0
-	for same < min(len(names.Kind), len(names.Plural)) && strings.EqualFold(names.Kind[:same+1], names.Plural[:same+1]) {
-		same++
-	}
-	return names.Kind[:same] + names.Plural[same:]
+	return fmt.Sprintf("%d %s", n, kinds.Plural(names.Kind, names.Plural))
 }
