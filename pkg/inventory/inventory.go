@@ -1,10 +1,11 @@
 // Package inventory finds what releases have on a cluster, from metadata alone: one
 // list for each kind, of the objects that carry the label of a release. It knows what
-// is there before an apply, what of it is ours, and what has been left behind.
+// is there before an apply, what of it is ours, and what has been left behind. Of objects
+// that are to go, it counts what goes with them.
 //
 // It reads no object's body, changes nothing, and judges nothing.
 //
-// Take is the call to start from.
+// Take is the call to start from; Tolls counts.
 package inventory
 
 import (
@@ -23,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
@@ -174,16 +176,23 @@ func look(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namesp
 
 // list asks for the labelled objects of one kind.
 func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) ([]Head, error) {
-	objects := c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace)
-	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return objects.List(ctx, options)
-	})
 	var heads []Head
-	err := pages.EachListItem(ctx, metav1.ListOptions{LabelSelector: Label}, func(item runtime.Object) error {
-		heads = append(heads, HeadOf(in, item.(*metav1.PartialObjectMetadata)))
-		return nil
+	err := each(ctx, c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace), metav1.ListOptions{LabelSelector: Label}, func(object *metav1.PartialObjectMetadata) {
+		heads = append(heads, HeadOf(in, object))
 	})
 	return heads, err
+}
+
+// each reads the objects of a list, page by page. They are good only until do returns.
+func each(ctx context.Context, in metadata.ResourceInterface, options metav1.ListOptions, do func(*metav1.PartialObjectMetadata)) error {
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return in.List(ctx, options)
+	})
+	pages.PageBufferSize = 1 // they are read faster than they come
+	return pages.EachListItem(ctx, options, func(item runtime.Object) error {
+		do(item.(*metav1.PartialObjectMetadata))
+		return nil
+	})
 }
 
 // HeadOf reads what there is to know of an object.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -175,6 +176,10 @@ spec: {group: %[1]s, version: v1, groupPriorityMinimum: 1000, versionPriority: 1
 	}
 	if got := names(found.Of(namespace)); !slices.Equal(got, []string{"ours"}) {
 		t.Errorf("of a kind that answers it finds %q", got)
+	}
+	ours := found.Of(namespace)
+	if _, notes, err := inventory.Tolls(t.Context(), fresh, ours); err != nil || len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: all of "+group+" (") {
+		t.Errorf("of what goes with objects it says %q, %v", notes, err)
 	}
 }
 

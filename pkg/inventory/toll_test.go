@@ -1,0 +1,121 @@
+package inventory_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+)
+
+func TestHowATollReads(t *testing.T) {
+	t.Parallel()
+	pods := inventory.TollOfOne{Kind: "Pod", Resource: "pods", Objects: 3}
+	policies := inventory.TollOfOne{Group: "networking.k8s.io", Kind: "NetworkPolicy", Resource: "networkpolicies", Objects: 2}
+	secret := inventory.TollOfOne{Kind: "Secret", Resource: "secrets", Objects: 1}
+	for name, c := range map[string]struct {
+		of         []inventory.TollOfOne
+		text, json string
+	}{
+		"nothing":     {nil, "no objects", `{"objects":0}`},
+		"one object":  {[]inventory.TollOfOne{secret}, "1 object: Secret", `{"objects":1,"kinds":[{"kind":"Secret","resource":"secrets","objects":1}]}`},
+		"some kinds":  {[]inventory.TollOfOne{pods, policies, secret}, "6 objects: 3 Pods, 2 NetworkPolicies, Secret", ""},
+		"many kinds":  {[]inventory.TollOfOne{pods, policies, secret, secret, pods, secret}, "11 objects: 3 Pods, 2 NetworkPolicies, Secret, Secret and 4 more", ""},
+		"namesakes":   {[]inventory.TollOfOne{pods, {Group: "of.example.com", Kind: "Pod", Resource: "pods", Objects: 1}}, "4 objects: 3 Pods, Pod of of.example.com", ""},
+		"odd letters": {[]inventory.TollOfOne{{Kind: "A\nB", Resource: "x", Objects: 1}}, `1 object: A\nB`, ""},
+	} {
+		toll := inventory.Toll{Kinds: c.of}
+		for _, kind := range c.of {
+			toll.Objects += kind.Objects
+		}
+		if got := toll.String(); got != c.text {
+			t.Errorf("%s: %q, want %q", name, got, c.text)
+		}
+		if got, err := json.Marshal(toll); err != nil || c.json != "" && string(got) != c.json {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, c.json)
+		}
+	}
+}
+
+// A server that has the same ConfigMaps in two groups, and kinds that can't be counted.
+func TestObjectsServedTwiceCountOnce(t *testing.T) {
+	t.Parallel()
+	list := func(names ...string) string {
+		var items []string
+		for _, name := range names {
+			items = append(items, fmt.Sprintf(`{"metadata": {"name": %q, "namespace": "shop", "uid": %[1]q}}`, name))
+		}
+		return `{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": [` + strings.Join(items, ", ") + `]}`
+	}
+	resource := func(name, kind, verbs string) string {
+		return fmt.Sprintf(`{"name": %q, "kind": %q, "namespaced": true, "verbs": [%s]}`, name, kind, verbs)
+	}
+	const all = `"get", "list", "delete"`
+	answers := map[string]string{
+		"/api":  `{"kind": "APIVersions", "versions": ["v1"]}`,
+		"/apis": `{"kind": "APIGroupList", "groups": [{"name": "old.example.com", "versions": [{"groupVersion": "old.example.com/v1", "version": "v1"}], "preferredVersion": {"groupVersion": "old.example.com/v1", "version": "v1"}}]}`,
+		"/api/v1": `{"kind": "APIResourceList", "groupVersion": "v1", "resources": [` + strings.Join([]string{
+			resource("configmaps", "ConfigMap", all), resource("events", "Event", all), resource("vanished", "Vanished", all),
+			resource("broken", "Broken", all), resource("views", "View", `"get", "list"`),
+		}, ", ") + `]}`,
+		"/apis/old.example.com/v1":         `{"kind": "APIResourceList", "groupVersion": "old.example.com/v1", "resources": [` + resource("oldmaps", "OldMap", all) + `]}`,
+		"/api/v1/configmaps":               list("a", "b"),
+		"/apis/old.example.com/v1/oldmaps": list("a", "b", "c"),
+		"/api/v1/views":                    list("d"),
+		"/api/v1/events":                   list("e"),
+		"/api/v1/broken":                   "no list",
+		"/openapi/v2":                      "",
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		answer, isThere := answers[request.URL.Path]
+		if !isThere {
+			http.NotFound(w, request)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, answer)
+	}))
+	defer server.Close()
+	c, err := cluster.Connect(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop := inventory.Head{ID: kinds.ID{Kind: "Namespace", Name: "shop"}, Resource: cluster.Resource{Kind: "Namespace"}, UID: "shop"}
+	tolls, notes, err := inventory.Tolls(t.Context(), c, []inventory.Head{shop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tolls["shop"].String(); got != "3 objects: 2 ConfigMaps, OldMap" {
+		t.Errorf("the toll is %s", got)
+	}
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: Broken (") {
+		t.Errorf("it says %q", notes)
+	}
+}
+
+func TestNothingThatGoesTakesNoRequest(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close() // so that nobody listens there
+	c, err := cluster.Connect(&rest.Config{Host: "http://" + listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tolls, notes, err := inventory.Tolls(t.Context(), c, nil); len(tolls)+len(notes) > 0 || err != nil {
+		t.Errorf("of nothing it says %v, %q, %v", tolls, notes, err)
+	}
+	if _, _, err := inventory.Tolls(t.Context(), c, []inventory.Head{{UID: "any"}}); err == nil {
+		t.Error("no server answers, and it counts")
+	}
+}
