@@ -32,16 +32,23 @@ func TestWhatGoesWithANamespace(t *testing.T) {
 	inside := own(t, c, "ConfigMap", namespace, "inside")
 	own(t, c, "Secret", namespace, "inside", inside)
 	own(t, c, "Event", namespace, "unmissed")
-	own(t, c, "ConfigMap", elsewhere, "stays")
 	own(t, c, "ConfigMap", elsewhere, "owned", shop)
 	own(t, c, "ClusterRole", "", namespace+"-owned", shop)
-	stays := own(t, c, "ClusterRole", "", namespace+"-stays", inside) // whose owner is not where owners of cluster-wide objects are
-	defer c.Delete(context.Background(), stays.Resource, "", stays.ID.Name, stays.UID)
+	// Cluster-wide objects can't be owned from within a namespace: the garbage collector
+	// leaves them alone.
+	stay := []inventory.Head{
+		own(t, c, "ConfigMap", elsewhere, "stays"),
+		own(t, c, "ClusterRole", "", namespace+"-stays", inside),
+		own(t, c, "ClusterRole", "", namespace+"-stays-too", shop, inside),
+	}
+	for _, head := range stay {
+		defer c.Delete(context.Background(), head.Resource, head.ID.Namespace, head.ID.Name, head.UID)
+	}
 	// A namespace has a ConfigMap and a ServiceAccount from the start.
 	const wanted = "11 objects: 3 ConfigMaps, 3 Pods, ClusterRole, Deployment and 3 more"
 	goes(t, c, shop, wanted, namespace, elsewhere)
-	for _, id := range []kinds.ID{stays.ID, {Kind: "ConfigMap", Namespace: elsewhere, Name: "stays"}} {
-		headOf(t, c, id)
+	for _, head := range stay {
+		headOf(t, c, head.ID)
 	}
 }
 
@@ -149,27 +156,33 @@ func TestATerminatingObjectGoesAndKeepsNothing(t *testing.T) {
 	t.Parallel()
 	c, namespace := connect(t, ""), test.Namespace(t)
 	owner := own(t, c, "ConfigMap", namespace, "owner")
-	terminating := own(t, c, "ConfigMap", namespace, "terminating", owner)
-	own(t, c, "ConfigMap", namespace, "owned", owner, terminating)
-	finalizers := func(list string) {
+	other := own(t, c, "ConfigMap", namespace, "other")
+	child := own(t, c, "ConfigMap", namespace, "child", owner)
+	shared := own(t, c, "ConfigMap", namespace, "shared", owner, other)
+	finalizers := func(of inventory.Head, list string) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata": {"finalizers": %s}}`, list)
-		if _, err := c.Client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), "terminating", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := c.Client.CoreV1().ConfigMaps(namespace).Patch(t.Context(), of.ID.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	finalizers(`["example.com/hold"]`)
-	remove(t, c, terminating)
-	if got := tollOf(t, c, owner); got.String() != "2 objects: 2 ConfigMaps" {
-		t.Errorf("the owner takes %s", got)
+	terminating := []inventory.Head{child, other}
+	for _, head := range terminating {
+		finalizers(head, `["example.com/hold"]`)
+		remove(t, c, head)
 	}
-	if got := tollOf(t, c, terminating); got.Objects != 0 {
-		t.Errorf("what terminates takes %s", got)
+	if got := tollOf(t, c, owner); got.String() != "2 objects: 2 ConfigMaps" {
+		t.Errorf("the owner takes %s, want the child and what is shared", got)
+	}
+	if got := tollOf(t, c, other); got.Objects != 0 {
+		t.Errorf("what terminates takes %s, although the owner stays", got)
 	}
 	remove(t, c, owner)
-	finalizers(`[]`)
-	eventually(t, isGone(c, terminating.ID))
-	eventually(t, isGone(c, kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "owned"}))
+	for _, head := range terminating {
+		finalizers(head, `[]`)
+		eventually(t, isGone(c, head.ID))
+	}
+	eventually(t, isGone(c, shared.ID))
 }
 
 func TestEachTollIsItsOwn(t *testing.T) {
