@@ -144,8 +144,7 @@ func (s *stock) isKept(dependent *object, gone map[*object]bool) bool {
 	return false
 }
 
-// stays says whether an owner will be there, or nobody can know: then the garbage collector
-// leaves what it owns.
+// stays says whether an owner will still be there. One that nobody could look for will be.
 func (s *stock) stays(owner owner, dependent *object, gone map[*object]bool) bool {
 	found := s.objects[owner.uid]
 	switch isNamespaced, isListed := s.listed[owner.kind]; {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
@@ -72,7 +73,6 @@ func TestObjectsServedTwiceCountOnce(t *testing.T) {
 		"/api/v1/views":                    list("d"),
 		"/api/v1/events":                   list("e"),
 		"/api/v1/broken":                   "no list",
-		"/openapi/v2":                      "",
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		answer, isThere := answers[request.URL.Path]
@@ -89,12 +89,20 @@ func TestObjectsServedTwiceCountOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	shop := inventory.Head{ID: kinds.ID{Kind: "Namespace", Name: "shop"}, Resource: cluster.Resource{Kind: "Namespace"}, UID: "shop"}
-	tolls, notes, err := inventory.Tolls(t.Context(), c, []inventory.Head{shop})
+	definition := func(name string) inventory.Head {
+		in := cluster.Resource{Kind: "CustomResourceDefinition"}
+		in.Group = "apiextensions.k8s.io"
+		return inventory.Head{ID: kinds.ID{Group: in.Group, Kind: in.Kind, Name: name}, Resource: in, UID: types.UID(name)}
+	}
+	going := []inventory.Head{shop, definition("oldmaps.old.example.com"), definition("oldmaps.new.example.com")}
+	tolls, notes, err := inventory.Tolls(t.Context(), c, going)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := tolls["shop"].String(); got != "3 objects: 2 ConfigMaps, OldMap" {
-		t.Errorf("the toll is %s", got)
+	for i, want := range []string{"3 objects: 2 ConfigMaps, OldMap", "1 object: OldMap", "no objects"} {
+		if got := tolls[going[i].UID].String(); got != want {
+			t.Errorf("the toll of %s is %s, want %s", going[i].ID, got, want)
+		}
 	}
 	if len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: Broken (") {
 		t.Errorf("it says %q", notes)
