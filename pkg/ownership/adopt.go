@@ -152,7 +152,6 @@ func offer(entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFiel
 	var offered []metav1.ManagedFieldsEntry
 	names := sets.New[string]()
 	for i, entry := range entries {
-		entry = *entry.DeepCopy()
 		if isListed(entry) {
 			if timeOf(entry).After(timeOf(ours)) {
 				ours.Time = entry.Time

@@ -29,7 +29,7 @@ func Leave(would *unstructured.Unstructured, live metav1.Object, from []string) 
 	for _, entry := range live.GetManagedFields() {
 		set, err := fieldsOf(entry)
 		switch {
-		case err != nil: // the server ignores it as well
+		case err != nil: // the apply would have failed for it
 		case isAdopted(entry, from):
 			adopted = adopted.Union(set)
 		default:
@@ -136,13 +136,13 @@ func replacement(object *unstructured.Unstructured, left []string) ([]byte, erro
 		}
 	}
 	metadata, _, err := unstructured.NestedMap(object.Object, "metadata")
+	if err != nil {
+		return nil, err
+	}
 	for key, value := range metadata {
 		if key != "managedFields" && key != "resourceVersion" {
 			patch = append(patch, operation{"add", "/metadata/" + key, value})
 		}
-	}
-	if err != nil {
-		return nil, err
 	}
 	return json.Marshal(patch)
 }
