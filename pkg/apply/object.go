@@ -95,15 +95,16 @@ func (r *run) applied(o *object, applied cluster.Applied, action Action) Change 
 // they have set, and that we don't, is to go.
 func (r *run) applyFirst(o *object) (cluster.Applied, error) {
 	if !o.isThere {
-		applied, err := r.apply(o, cluster.OnlyNew|cluster.Forced)
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-			return applied, err
+		applied, refused := r.apply(o, cluster.OnlyNew|cluster.Forced)
+		if !apierrors.IsConflict(refused) && !apierrors.IsAlreadyExists(refused) {
+			return applied, refused
 		}
+		var err error
 		if o.head, o.isThere, err = r.headNow(o.resource, o.ID()); err != nil {
 			return cluster.Applied{}, err
 		}
-		if !o.isThere {
-			return cluster.Applied{}, leaving{"it was in the way when it was to be made, and is gone: it can be made now"}
+		if !o.isThere { // it is gone, or somebody wrote what is counted with it, such as a quota
+			return cluster.Applied{}, refused
 		}
 		if err := r.refuseOwned(o.head); err != nil {
 			return cluster.Applied{}, err
