@@ -58,6 +58,9 @@ type Options struct {
 	DropUnknownFields bool
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
+	// LookCounts is how long what was seen of the cluster before the run says how it is; 30
+	// seconds if it is 0. What a long update comes to later is applied, whatever was seen.
+	LookCounts time.Duration
 	// AdoptFrom are managers whose fields become ours when an object is applied for the first
 	// time, beside those of ownership.Managers.
 	AdoptFrom []string
@@ -87,6 +90,9 @@ func (o Options) withDefaults() Options {
 		o.Workers = workers[o.Mode]
 	}
 	o.AdoptFrom = append(ownership.Managers(), o.AdoptFrom...)
+	if o.LookCounts == 0 {
+		o.LookCounts = 30 * time.Second
+	}
 	if o.TellWaits == 0 {
 		o.TellWaits = 10 * time.Second
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
@@ -20,11 +21,11 @@ type definitions struct {
 	before  *inventory.Inventory
 
 	mu    sync.Mutex
-	known map[string]func() string // by name
+	known map[string]func() (string, bool) // by name
 }
 
 func newDefinitions(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory) *definitions {
-	return &definitions{ctx: ctx, cluster: c, before: before, known: map[string]func() string{}}
+	return &definitions{ctx: ctx, cluster: c, before: before, known: map[string]func() (string, bool){}}
 }
 
 // note takes in an object that was applied, if it is a definition.
@@ -35,40 +36,41 @@ func (d *definitions) note(id kinds.ID, object metav1.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	version := versionOf(object)
-	d.known[id.Name] = func() string { return version }
+	d.known[id.Name] = func() (string, bool) { return version, true }
 }
 
 // versionOf is the version of the definition of a resource; nothing if it has none. It is
-// only asked for once, and where it was not listed.
-func (d *definitions) versionOf(resource cluster.Resource) string {
+// only asked for once, and where it was not listed. Who may not read it, for example, does
+// not know it.
+func (d *definitions) versionOf(resource cluster.Resource) (version string, isKnown bool) {
 	if kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown {
-		return ""
+		return "", true
 	}
 	name := resource.Resource + "." + resource.Group
 	d.mu.Lock()
 	find := d.known[name]
 	if find == nil {
-		find = sync.OnceValue(func() string { return d.find(name) })
+		find = sync.OnceValues(func() (string, bool) { return d.find(name) })
 		d.known[name] = find
 	}
 	d.mu.Unlock()
 	return find()
 }
 
-func (d *definitions) find(name string) string {
+func (d *definitions) find(name string) (version string, isKnown bool) {
 	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: name}
 	if head, found := d.before.Find(id); found {
-		return versionOf(head.Metadata())
+		return versionOf(head.Metadata()), true
 	}
 	resource, err := d.cluster.FindKind(d.ctx, kinds.CustomResourceDefinition)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	object, err := d.cluster.Head(d.ctx, resource, "", name)
 	if err != nil {
-		return ""
+		return "", apierrors.IsNotFound(err)
 	}
-	return versionOf(object)
+	return versionOf(object), true
 }
 
 func versionOf(definition metav1.Object) string {

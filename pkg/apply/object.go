@@ -28,13 +28,15 @@ type object struct {
 }
 
 // text is what an object is applied from. Its definition is part of that: what the server
-// says of a custom resource changes with it, and leaves no trace in the object.
-func (r *run) text(m *payload.Manifest, resource cluster.Resource) inventory.Text {
-	text := inventory.Text{Sum: m.Sum(), Metadata: m.Object(), Note: r.definitions.versionOf(resource)}
+// says of a custom resource changes with it, and leaves no trace in the object. Where the
+// definition is not known, neither is the text.
+func (r *run) text(m *payload.Manifest, resource cluster.Resource) (text inventory.Text, isKnown bool) {
+	definition, isKnown := r.definitions.versionOf(resource)
+	text = inventory.Text{Sum: m.Sum(), Metadata: m.Object(), Note: definition}
 	if r.scaled[m.ID()] {
 		text.Note += " scaled"
 	}
-	return text
+	return text, isKnown
 }
 
 // isUntouched says whether nobody can have changed what is ours of an object since it was
@@ -43,18 +45,21 @@ func (r *run) isUntouched(m *payload.Manifest, head inventory.Head, isThere bool
 	if !isThere || !r.trusts(head) {
 		return false
 	}
-	return r.fingerprints.Move(r.known, head, r.text(m, head.Resource), func() bool {
-		return kinds.CountsChanges(head.ID.GroupKind()) || r.isCustom(head.Resource)
+	text, isKnown := r.text(m, head.Resource)
+	return isKnown && r.fingerprints.Move(r.known, head, text, func() bool {
+		return r.countsChanges(head.Resource)
 	})
 }
 
-// lookCounts is how long what was seen of the cluster before the run counts. Later ones of a
-// long update are applied, whatever was seen.
-const lookCounts = 30 * time.Second
+// countsChanges says whether the generation of a resource's objects tells of each change of
+// their bodies.
+func (r *run) countsChanges(resource cluster.Resource) bool {
+	return kinds.CountsChanges(resource.GroupKind()) || r.isCustom(resource)
+}
 
 // trusts says whether what was seen of an object before says how it is.
 func (r *run) trusts(head inventory.Head) bool {
-	return !r.options.Full && r.before.Age() < lookCounts && head.Release == r.options.Release && head.IsApplied && !head.Terminating
+	return !r.options.Full && r.before.Age() < r.options.LookCounts && head.Release == r.options.Release && head.IsApplied && !head.Terminating
 }
 
 // isCustom says whether the objects of a resource are custom resources. Those of other
@@ -77,15 +82,15 @@ func (r *run) set(o *object) (Change, error) {
 	if applied.Object.GetDeletionTimestamp() != nil {
 		return Change{}, r.leaving(o.Manifest, applied.Object.GetUID())
 	}
-	return r.applied(o, applied, action(o, applied, began)), nil
+	return r.applied(o, applied, r.action(o, applied, began)), nil
 }
 
 // applied takes in what came of an object.
 func (r *run) applied(o *object, applied cluster.Applied, action Action) Change {
 	r.follow.add(o.Manifest, applied.Object)
-	if !o.isLean {
-		r.definitions.note(o.ID(), applied.Object)
-		r.fingerprints.Add(inventory.HeadOf(o.resource, applied.Object), r.text(o.Manifest, o.resource))
+	r.definitions.note(o.ID(), applied.Object)
+	if text, isKnown := r.text(o.Manifest, o.resource); isKnown && !o.isLean {
+		r.fingerprints.Add(inventory.HeadOf(o.resource, applied.Object), text)
 	}
 	return Change{Action: action, UID: applied.Object.GetUID(), Adopted: o.adopted, Lost: o.lost}
 }
@@ -182,7 +187,7 @@ func (r *run) write(o *object, draft *unstructured.Unstructured, how cluster.How
 }
 
 // action says what an apply has done that was begun at a time, by the server's clock.
-func action(o *object, applied cluster.Applied, began time.Time) Action {
+func (r *run) action(o *object, applied cluster.Applied, began time.Time) Action {
 	before, after := o.head, inventory.HeadOf(o.resource, applied.Object)
 	switch {
 	case applied.Created && o.isThere: // when the run began
@@ -198,9 +203,12 @@ func action(o *object, applied cluster.Applied, began time.Time) Action {
 	}
 	// Somebody has written since the look: we, or another one its status, for example. An
 	// apply that changes anything renews our entry, to the second: where the entry was that
-	// young already, only the generation may tell.
-	hasGeneration := after.Generation != 0 && before.Generation == after.Generation
-	if before.Entry.Same(after.Entry) && (hasGeneration || began.Sub(after.Entry.Since) > entryDoubt) {
+	// young already, only the generation and the metadata may tell.
+	if !before.Entry.Same(after.Entry) {
+		return Configured
+	}
+	isSame := after.Generation != 0 && before.Generation == after.Generation && before.Says(o.Object()) && r.countsChanges(o.resource)
+	if isSame || began.Sub(after.Entry.Since) > entryDoubt {
 		return Unchanged
 	}
 	return Configured

@@ -49,12 +49,20 @@ func (r *run) allWarnings() []Warning {
 	return warnings
 }
 
-// keepFingerprints keeps those of objects that this run has not come to.
+// keepFingerprints keeps those of objects that this run has not come to. They say nothing
+// of how an object is now, but as what it was applied, so it does not matter how long ago
+// it was seen.
 func (r *run) keepFingerprints() {
 	for _, change := range r.changes {
-		if change.Action == NotDone || change.Action == Failed {
-			head, isThere := r.before.Find(change.Manifest.ID())
-			r.isUntouched(change.Manifest, head, isThere)
+		if change.Manifest.IsTombstone() || change.Action != NotDone && change.Action != Failed {
+			continue
+		}
+		head, isThere := r.before.Find(change.Manifest.ID())
+		if !isThere {
+			continue
+		}
+		if text, isKnown := r.text(change.Manifest, head.Resource); isKnown {
+			r.fingerprints.Move(r.known, head, text, func() bool { return true })
 		}
 	}
 }

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -37,10 +38,9 @@ const pairSize = len(fingerprint{}) * len(pair{})
 
 // A Text is what an object was applied from.
 type Text struct {
-	Sum  [sha256.Size]byte // of the manifest
-	Note string            // of whatever else decided what was sent
-	// Metadata is the manifest's, with the label of the release.
-	Metadata metav1.Object
+	Sum      [sha256.Size]byte // of the manifest
+	Note     string            // of whatever else decided what was sent
+	Metadata metav1.Object     // of the manifest
 }
 
 // ReadFingerprints reads what Bytes has written. What is not that, knows nothing.
@@ -62,7 +62,9 @@ func (f *Fingerprints) Bytes() []byte {
 	for _, both := range f.known {
 		unique[both] = true
 	}
-	ordered := slices.SortedFunc(maps.Keys(unique), func(a, b pair) int { return bytes.Compare(a[0][:], b[0][:]) })
+	ordered := slices.SortedFunc(maps.Keys(unique), func(a, b pair) int {
+		return cmp.Or(bytes.Compare(a[0][:], b[0][:]), bytes.Compare(a[1][:], b[1][:]))
+	})
 	data := make([]byte, 0, len(ordered)*pairSize)
 	for _, both := range ordered {
 		data = append(append(data, both[0][:]...), both[1][:]...)
@@ -85,7 +87,7 @@ func (f *Fingerprints) Add(h Head, from Text) {
 // generation counts all changes of its body is only asked where that matters.
 func (f *Fingerprints) Move(from *Fingerprints, h Head, text Text, countsChanges func() bool) bool {
 	both, known := from.find(h.exact(text))
-	if !known && h.Generation != 0 && h.says(text.Metadata) && countsChanges() {
+	if !known && h.Generation != 0 && h.Says(text.Metadata) && countsChanges() {
 		both, known = from.find(h.ofWhatCounts(text))
 	}
 	if known {
@@ -136,8 +138,8 @@ func (e Entry) inOrder() string {
 	return string(ordered)
 }
 
-// says says whether the metadata of an object has all that a manifest's has.
-func (h Head) says(wanted metav1.Object) bool {
+// Says says whether the metadata of an object has all that a manifest's has.
+func (h Head) Says(wanted metav1.Object) bool {
 	return isWithin(wanted.GetLabels(), h.object.GetLabels()) && isWithin(wanted.GetAnnotations(), h.object.GetAnnotations()) &&
 		areWithin(wanted.GetFinalizers(), h.object.GetFinalizers()) && areWithin(wanted.GetOwnerReferences(), h.object.GetOwnerReferences())
 }
