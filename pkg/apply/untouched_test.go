@@ -1,0 +1,422 @@
+package apply_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/ownership"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A log has the requests that a connection has sent.
+type requestLog struct {
+	mu   sync.Mutex
+	sent []string
+	of   map[string]bool // names of objects
+}
+
+// connectLogged makes a connection whose requests are counted, as far as they are about a
+// single object of a release, or write anything but its record.
+func connectLogged(t testing.TB, release *payload.Payload) (*cluster.Cluster, *requestLog) {
+	t.Helper()
+	log := &requestLog{of: map[string]bool{}}
+	for _, manifest := range release.Manifests {
+		log.of[manifest.ID().Name] = true
+	}
+	return connectThrough(t, log.note), log
+}
+
+func (l *requestLog) note(request *http.Request) error {
+	_, selected, _ := strings.Cut(request.URL.Query().Get("fieldSelector"), "metadata.name=")
+	steps := strings.Split(request.URL.Path, "/")
+	isNamed := l.of[selected] || slices.ContainsFunc(steps[max(0, len(steps)-2):], func(step string) bool { return l.of[step] })
+	isRecord := strings.HasPrefix(path.Base(request.URL.Path), "runlevel-release-")
+	isWrite := request.Method != http.MethodGet && !strings.HasPrefix(path.Base(request.URL.Path), "selfsubject")
+	if !isRecord && (isNamed || isWrite) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.sent = append(l.sent, request.Method+" "+request.URL.Path)
+	}
+	return nil
+}
+
+// about are the requests that name an object.
+func (l *requestLog) about(name string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.sent), func(sent string) bool { return path.Base(sent) != name })
+}
+
+// A sort is a kind of objects, with one that a release has, and ways to change it.
+type sort struct {
+	files      string
+	resource   schema.GroupVersionResource
+	name       string // "it", if it is in a namespace
+	apiVersion string
+	kind       string
+	changed    string // a merge patch of a field that the manifest says
+	same       string // what the manifest says of it
+	removed    string
+	part       string // the subresource of its status; "" if it has none
+	status     string // a merge patch of it; "" if it has none
+	lever      string // a JSON patch of the field, in CEL
+}
+
+const (
+	definition = `
+-- 0000_10_kinds_10_SCOPE.yaml --
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.NS.example.com, labels: {mood: good}, annotations: {tone: high}}
+spec:
+  group: NS.example.com
+  names: {kind: Thing, plural: things, shortNames: [th]}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {STATUS}
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {
+      size: {type: integer}, # NEW
+      colour: {type: string}}}, status: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+`
+	thing = `
+-- 0000_50_c_thing.yaml --
+{apiVersion: NS.example.com/v1, kind: Thing, metadata: {name: it, namespace: NS, labels: {mood: good}, annotations: {tone: high}}, spec: {size: 1}}
+`
+)
+
+var (
+	withStatus    = strings.Replace(definition, "STATUS", "status: {}", 1)
+	withoutStatus = strings.Replace(definition, "{STATUS}", "{}", 1)
+	things        = schema.GroupVersionResource{Group: "NS.example.com", Version: "v1", Resource: "things"}
+)
+
+// sorts are the kinds that differ in how changes of them are noticed.
+var sorts = map[string]sort{
+	"ConfigMap": {
+		files:    "-- 0000_50_c_config.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS, labels: {mood: good}, annotations: {tone: high}}, data: {colour: red}}\n",
+		resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, name: "it", apiVersion: "v1", kind: "ConfigMap",
+		changed: `{"data":{"colour":"blue"}}`, same: `{"data":{"colour":"red"}}`, removed: `{"data":{"colour":null}}`, lever: `path: "/data/colour", value: "blue"`,
+	},
+	"Deployment": {
+		files: strings.Replace(deployed, "labels: {mood: good}}", "labels: {mood: good}, annotations: {tone: high}}", 1), resource: resources[deployed], name: "it", apiVersion: "apps/v1", kind: "Deployment",
+		changed: `{"spec":{"replicas":1}}`, same: `{"spec":{"replicas":0}}`, removed: `{"spec":{"replicas":null}}`, part: "status", status: `{"status":{"observedGeneration":7}}`, lever: `path: "/spec/replicas", value: 1`,
+	},
+	"PriorityClass": {
+		files:    "-- 0000_50_c_class.yaml --\n{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: NS, labels: {mood: good}, annotations: {tone: high}}, value: 7, description: fine}\n",
+		resource: schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}, name: "NS", apiVersion: "scheduling.k8s.io/v1", kind: "PriorityClass",
+		changed: `{"value":7,"description":"bad"}`, same: `{"value":7,"description":"fine"}`, removed: `{"description":null}`, lever: `path: "/description", value: "bad"`,
+	},
+	"ClusterRole": {
+		files:    "-- 0000_50_c_role.yaml --\n{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS, labels: {mood: good}, annotations: {tone: high}}, rules: [{apiGroups: [\"\"], resources: [pods], verbs: [get]}]}\n",
+		resource: schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, name: "NS", apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole",
+		changed: `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["list"]}]}`, same: `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`, removed: `{"rules":null}`, lever: `path: "/rules/0/verbs/0", value: "list"`,
+	},
+	"CustomResourceDefinition": {
+		files: withStatus, resource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, name: "things.NS.example.com",
+		apiVersion: "apiextensions.k8s.io/v1", kind: "CustomResourceDefinition",
+		changed: `{"spec":{"names":{"shortNames":["zz"]}}}`, same: `{"spec":{"names":{"shortNames":["th"]}}}`, removed: `{"spec":{"names":{"shortNames":null}}}`, part: "status", status: `{"status":{"acceptedNames":{"shortNames":["odd"]}}}`, lever: `path: "/spec/names/shortNames/0", value: "zz"`,
+	},
+	"custom resource": {
+		files: withStatus + thing, resource: things, name: "it", apiVersion: "NS.example.com/v1", kind: "Thing",
+		changed: `{"spec":{"size":2}}`, same: `{"spec":{"size":1}}`, removed: `{"spec":{"size":null}}`, part: "status", status: `{"status":{"seen":true}}`, lever: `path: "/spec/size", value: 2`,
+	},
+	"custom resource without a status of its own": {
+		files: withoutStatus + thing, resource: things, name: "it", apiVersion: "NS.example.com/v1", kind: "Thing",
+		changed: `{"spec":{"size":2}}`, same: `{"spec":{"size":1}}`, removed: `{"spec":{"size":null}}`, status: `{"status":{"seen":true}}`, lever: `path: "/spec/size", value: 2`,
+	},
+}
+
+// in is a sort whose texts name a namespace.
+func (s sort) in(namespace string) sort {
+	for _, text := range []*string{&s.files, &s.resource.Group, &s.name, &s.apiVersion} {
+		*text = strings.ReplaceAll(*text, "NS", namespace)
+	}
+	return s
+}
+
+// A hand is somebody else, who does something to an object of ours.
+type hand struct {
+	*testing.T
+	sort
+	namespace string
+	release   *payload.Payload
+}
+
+func (h hand) objects() dynamic.ResourceInterface {
+	resource := dynamic.NewForConfigOrDie(test.Sandbox(h).Config).Resource(h.resource)
+	if h.sort.name == "it" {
+		return resource.Namespace(h.namespace)
+	}
+	return resource
+}
+
+func (h hand) get() *unstructured.Unstructured {
+	h.Helper()
+	object, err := h.objects().Get(h.Context(), h.sort.name, metav1.GetOptions{})
+	if err != nil {
+		h.Fatal(err)
+	}
+	return object
+}
+
+// write patches the object by the name of a manager.
+func (h hand) write(as, patch string, part ...string) {
+	h.Helper()
+	if _, err := h.objects().Patch(h.Context(), h.sort.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: as}, part...); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// apply applies some fields by the name of a manager, whoever has set them.
+func (h hand) apply(as, fields string) {
+	h.Helper()
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(fields), &object.Object); err != nil {
+		h.Fatal(err)
+	}
+	object.SetAPIVersion(h.apiVersion)
+	object.SetKind(h.kind)
+	object.SetName(h.sort.name)
+	if _, err := h.objects().Apply(h.Context(), h.sort.name, object, metav1.ApplyOptions{FieldManager: as, Force: true}); err != nil {
+		h.Fatal(err)
+	}
+}
+
+// applyAsUs applies the manifest with a patch by our name, as another release tool of ours may.
+func (h hand) applyAsUs(patch string) {
+	h.Helper()
+	draft := ownership.Draft(h.manifest().Object(), inventory.Label, h.release.Name)
+	var change map[string]any
+	if err := json.Unmarshal([]byte(patch), &change); err != nil {
+		h.Fatal(err)
+	}
+	patchWith(draft.Object, change)
+	fields, err := json.Marshal(draft.Object)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.apply(cluster.FieldManager, string(fields))
+}
+
+// patchWith is a merge patch.
+func patchWith(into, patch map[string]any) {
+	for key, value := range patch {
+		below, isMapping := value.(map[string]any)
+		there, isThere := into[key].(map[string]any)
+		switch {
+		case value == nil:
+			delete(into, key)
+		case isMapping && isThere:
+			patchWith(there, below)
+		default:
+			into[key] = value
+		}
+	}
+}
+
+// manifest is that of the object, which is the last of its release.
+func (h hand) manifest() *payload.Manifest { return h.release.Manifests[len(h.release.Manifests)-1] }
+
+func (h hand) parts() []string { return strings.Fields(h.part) }
+
+// meddle writes the object, and has a policy of the server change something else in that
+// very write. No write of ours sets it off.
+func (h hand) meddle(lever string) {
+	h.Helper()
+	touch := func(of string) string {
+		return fmt.Sprintf("(has(%[1]s.metadata.annotations) && 'touch' in %[1]s.metadata.annotations ? %[1]s.metadata.annotations['touch'] : '')", of)
+	}
+	policy := object(h.T, fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  reinvocationPolicy: Never
+  failurePolicy: Fail
+  matchConstraints: {resourceRules: [{apiGroups: [%[2]q], apiVersions: [%[3]q], resources: [%[4]q], operations: [UPDATE]}]}
+  matchConditions:
+  - {name: it, expression: "object.metadata.name == '%[5]s' && object.metadata.labels['runlevel.dev/release'] == '%[6]s'"}
+  - {name: touched, expression: "%[7]s != %[8]s"}
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "replace", %[9]s}]'}}]
+`, h.namespace, h.resource.Group, h.resource.Version, h.resource.Resource, h.sort.name, h.namespace, touch("object"), touch("oldObject"), lever))
+	binding := object(h.T, fmt.Sprintf(`
+{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: %[1]s}, spec: {policyName: %[1]s}}`, h.namespace))
+	c := dynamic.NewForConfigOrDie(test.Sandbox(h).Config)
+	for _, one := range []*unstructured.Unstructured{policy, binding} {
+		resource, err := connect(h).Find(h.Context(), one.GroupVersionKind())
+		if err != nil {
+			h.Fatal(err)
+		}
+		if _, err := c.Resource(resource.GroupVersionResource).Create(h.Context(), one, metav1.CreateOptions{}); err != nil {
+			h.Fatal(err)
+		}
+		h.Cleanup(func() {
+			_ = c.Resource(resource.GroupVersionResource).Delete(context.Background(), one.GetName(), metav1.DeleteOptions{})
+		})
+	}
+	was, turn := wordsOf(h.get()), 0
+	until(h.T, "the policy does nothing", func(ctx context.Context) bool {
+		turn++
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touch":"%d"}}}`, turn)
+		after, err := h.objects().Patch(ctx, h.sort.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bob"})
+		return err == nil && wordsOf(after) != was // policies learn of new kinds late, and refuse until then
+	})
+}
+
+// object reads one.
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// remake deletes the object, and makes one that says the same.
+func (h hand) remake() {
+	h.Helper()
+	object := h.get()
+	if err := h.objects().Delete(h.Context(), h.sort.name, metav1.DeleteOptions{}); err != nil {
+		h.Fatal(err)
+	}
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	until(h.T, "it can't be made anew", func(ctx context.Context) bool {
+		_, err := h.objects().Create(ctx, object, metav1.CreateOptions{FieldManager: "bob"})
+		return err == nil
+	})
+}
+
+// wordsOf is what an object says, but for what only the server does and what is somebody's own.
+func wordsOf(object *unstructured.Unstructured) string {
+	all := maps.Clone(object.Object)
+	delete(all, "status")
+	annotations := object.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool { return key != "tone" })
+	all["metadata"] = map[string]any{"labels": object.GetLabels(), "annotations": annotations}
+	text, _ := json.Marshal(all)
+	return string(text)
+}
+
+// A meddling is something that somebody does between two applies.
+type meddling struct {
+	do     func(hand)
+	want   apply.Action
+	isFree func(sort) bool // it costs no request
+	only   func(sort) bool // the kinds that it is about; nil for all
+}
+
+func always(sort) bool { return true }
+
+var meddlings = map[string]meddling{
+	"nothing":                                     {func(hand) {}, apply.Unchanged, always, nil},
+	"a field changed by an update":                {func(h hand) { h.write("bob", h.changed) }, apply.Configured, nil, nil},
+	"a field changed by an apply":                 {func(h hand) { h.apply("bob", h.changed) }, apply.Configured, nil, nil},
+	"a label changed by our name in an apply":     {func(h hand) { h.applyAsUs(`{"metadata":{"labels":{"mood":"bad"}}}`) }, apply.Configured, nil, nil},
+	"a label removed by our name in an apply":     {func(h hand) { h.applyAsUs(`{"metadata":{"labels":{"mood":null}}}`) }, apply.Configured, nil, nil},
+	"a field removed":                             {func(h hand) { h.write("bob", h.removed) }, apply.Configured, nil, nil},
+	"a field changed by our name in an update":    {func(h hand) { h.write(cluster.FieldManager, h.changed) }, apply.Configured, nil, nil},
+	"a field changed by our name in an apply":     {func(h hand) { h.applyAsUs(h.changed) }, apply.Configured, nil, nil},
+	"the same value, applied by somebody":         {func(h hand) { h.apply("bob", h.same) }, apply.Unchanged, sort.isCounted, nil},
+	"a field changed and put back":                {func(h hand) { h.write("bob", h.changed); h.write("bob", h.same) }, apply.Configured, nil, nil},
+	"a label changed":                             {func(h hand) { h.write("bob", `{"metadata":{"labels":{"mood":"bad"}}}`) }, apply.Configured, nil, nil},
+	"a label removed":                             {func(h hand) { h.write("bob", `{"metadata":{"labels":{"mood":null}}}`) }, apply.Configured, nil, nil},
+	"a label changed by our name in an update":    {func(h hand) { h.write(cluster.FieldManager, `{"metadata":{"labels":{"mood":"bad"}}}`) }, apply.Configured, nil, nil},
+	"the label of the release removed":            {func(h hand) { h.write("bob", emptied) }, apply.Configured, nil, nil},
+	"an annotation changed":                       {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":"low"}}}`) }, apply.Configured, nil, nil},
+	"an annotation removed":                       {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":null}}}`) }, apply.Configured, nil, nil},
+	"an annotation of somebody's own":             {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"theirs":"yes"}}}`) }, apply.Unchanged, func(s sort) bool { return s.isCounted() && s.kind != "Deployment" }, nil}, // whose annotations count
+	"who owns what, forgotten":                    {func(h hand) { h.write("bob", `{"metadata":{"managedFields":[{}]}}`) }, apply.Configured, nil, nil},
+	"deleted and made anew, by somebody":          {hand.remake, apply.Configured, nil, func(s sort) bool { return s.kind != "CustomResourceDefinition" }},
+	"its status":                                  {func(h hand) { h.write("bob", h.sort.status, h.parts()...) }, apply.Unchanged, sort.isCounted, func(s sort) bool { return s.status != "" }},
+	"scaled":                                      {func(h hand) { h.write("kubectl", `{"spec":{"replicas":3}}`, "scale") }, apply.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
+	"a value that a policy changes in a write":    {func(h hand) { h.meddle(h.lever) }, apply.Configured, nil, nil},
+	"a label that a policy changes in a write":    {func(h hand) { h.meddle(`path: "/metadata/labels/mood", value: "bad"`) }, apply.Configured, nil, nil},
+	"an annotation changed along with its status": {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":"low"}}}`, "status") }, apply.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
+}
+
+// isCounted says whether the generation tells of all changes that matter.
+func (s sort) isCounted() bool {
+	return s.kind == "Deployment" || s.kind == "CustomResourceDefinition" || s.kind == "Thing" && s.part != ""
+}
+
+// Each meddling with each kind: what is ours is put back, what costs nothing is not asked
+// for, and the apply after that is free in any case.
+func TestWhatOthersDoIsFound(t *testing.T) {
+	for kind, one := range sorts {
+		for what, meddling := range meddlings {
+			if meddling.only != nil && !meddling.only(one) {
+				continue
+			}
+			t.Run(kind+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				testMeddling(t, one, meddling)
+			})
+		}
+	}
+}
+
+func testMeddling(t *testing.T, one sort, meddling meddling) {
+	namespace := test.Namespace(t)
+	one = one.in(namespace)
+	release := load(t, namespace, namespace, one.files)
+	mine := hand{t, one, namespace, release}
+	if did := run(t, t.Context(), release, apply.Options{Mode: graph.Update}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	was := wordsOf(mine.get())
+	meddling.do(mine)
+
+	c, log := connectLogged(t, release)
+	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Reconcile})
+	if got := did.Changes[len(did.Changes)-1]; got.Action != meddling.want || did.Err != nil {
+		t.Errorf("it is said to be %s, and is %s: %v", got.Action, meddling.want, did.Err)
+	}
+	if is := wordsOf(mine.get()); is != was {
+		t.Errorf("it was\n%s\nand is\n%s", was, is)
+	}
+	if sent := log.about(one.name); meddling.isFree != nil && meddling.isFree(one) && len(sent) > 0 {
+		t.Errorf("it costs %q", sent)
+	}
+	mustBeFree(t, release, "")
+}
+
+// mustBeFree applies a release once more, over a new connection, which has nothing to do
+// and sends no request about any object.
+func mustBeFree(t *testing.T, release *payload.Payload, why string) {
+	t.Helper()
+	c, log := connectLogged(t, release)
+	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Reconcile})
+	for _, change := range did.Changes {
+		if change.Action != apply.Unchanged && change.Action != apply.Kept {
+			t.Errorf("%s: %s is %s", why, change.Manifest.ID(), change.Action)
+		}
+	}
+	if did.Err != nil || len(log.sent) > 0 {
+		t.Errorf("%s: what has nothing to do costs %q: %v", why, log.sent, did.Err)
+	}
+}
