@@ -1,0 +1,421 @@
+package apply_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// remember changes what the record of a release remembers of what was applied, and returns
+// what that was.
+func remember(t *testing.T, release *payload.Payload, change func([]byte) []byte) []byte {
+	t.Helper()
+	store := record.NewStore(test.Client(t), "default", release.Name)
+	known, _, err := store.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := known.Fingerprints
+	if len(was) == 0 {
+		t.Fatal("it remembers nothing")
+	}
+	known.Fingerprints = change(was)
+	if err := store.Save(t.Context(), known); err != nil {
+		t.Fatal(err)
+	}
+	return was
+}
+
+func asItIs(was []byte) []byte { return was }
+
+// mustApply applies a release, which must not fail, and returns what was done.
+func mustApply(t *testing.T, release *payload.Payload, options apply.Options) string {
+	t.Helper()
+	if options.Mode == "" {
+		options.Mode = graph.Update
+	}
+	did := run(t, t.Context(), release, options)
+	if did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	var actions []string
+	for _, change := range did.Changes {
+		actions = append(actions, string(change.Action)+" "+change.Manifest.ID().Kind)
+	}
+	return strings.Join(actions, ", ")
+}
+
+// stock has a kind of each sort that is remembered in a way of its own.
+func stock(t *testing.T, namespace string, changes ...string) *payload.Payload {
+	files := strings.NewReplacer(changes...).Replace(withStatus + strings.Replace(sorts["ConfigMap"].files, "c_config", "a_config", 1) + deployed + thing)
+	return load(t, namespace, namespace, files)
+}
+
+const allUnchanged = "unchanged CustomResourceDefinition, unchanged ConfigMap, unchanged Thing, unchanged Deployment"
+
+// What is remembered is a cache: whatever becomes of it, nothing is said or written that is
+// not so, and the apply after that is free again.
+func TestALostCacheCostsRequestsOnly(t *testing.T) {
+	for name, spoil := range map[string]func([]byte) []byte{
+		"lost":             func([]byte) []byte { return nil },
+		"cut off":          func(was []byte) []byte { return was[:len(was)-1] },
+		"without a byte":   func(was []byte) []byte { return was[1:] },
+		"something else":   func(was []byte) []byte { return []byte(strings.Repeat("what is this?", 10)) },
+		"one of each pair": func(was []byte) []byte { return append(was[8:16:16], was...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			release := stock(t, namespace)
+			mustApply(t, release, apply.Options{})
+			config := hand{t, sorts["ConfigMap"].in(namespace), namespace, release}
+			version := config.get().GetResourceVersion()
+			remember(t, release, spoil)
+			if got := mustApply(t, release, apply.Options{}); got != allUnchanged || config.get().GetResourceVersion() != version {
+				t.Error(got)
+			}
+			mustBeFree(t, release, "the next one")
+		})
+	}
+}
+
+// What another release was applied as, from the same files, says nothing of this one.
+func TestTheCacheOfAnotherReleaseKnowsNothing(t *testing.T) {
+	t.Parallel()
+	namespace, other := test.Namespace(t), test.Namespace(t)
+	release, others := stock(t, namespace), stock(t, other)
+	mustApply(t, release, apply.Options{})
+	mustApply(t, others, apply.Options{})
+	their := remember(t, others, asItIs)
+	remember(t, release, func([]byte) []byte { return their })
+	config := hand{t, sorts["ConfigMap"].in(namespace), namespace, release}
+	config.write("bob", config.changed)
+	if got := mustApply(t, release, apply.Options{}); got != strings.Replace(allUnchanged, "unchanged ConfigMap", "configured ConfigMap", 1) {
+		t.Error(got)
+	}
+	mustBeFree(t, release, "the next one")
+}
+
+// An update and back again, with what was remembered at any of these times.
+func TestUpdatesAndBackAgain(t *testing.T) {
+	for name, isRestored := range map[string]bool{"as it is": false, "with an old cache": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			first := stock(t, namespace)
+			newer := stock(t, namespace, "colour: red", "colour: blue", "replicas: 0", "replicas: 0\n  minReadySeconds: 3", "size: 1}", "size: 2}", "mood: good", "mood: better")
+			mustApply(t, first, apply.Options{})
+			were := []string{}
+			hands := []hand{{t, sorts["ConfigMap"].in(namespace), namespace, first}, {t, sorts["Deployment"].in(namespace), namespace, first}, {t, sorts["custom resource"].in(namespace), namespace, first}}
+			for _, one := range hands {
+				were = append(were, wordsOf(one.get()))
+			}
+			old := remember(t, first, asItIs)
+			configured := strings.ReplaceAll(allUnchanged, "unchanged", "configured")
+			for range 2 {
+				if got := mustApply(t, newer, apply.Options{}); got != configured {
+					t.Error("to the newer:", got)
+				}
+				mustBeFree(t, newer, "the newer")
+				if isRestored {
+					remember(t, first, func([]byte) []byte { return old })
+				}
+				if got := mustApply(t, first, apply.Options{}); got != configured {
+					t.Error("back again:", got)
+				}
+				for i, one := range hands {
+					if is := wordsOf(one.get()); is != were[i] {
+						t.Errorf("it was\n%s\nand is\n%s", were[i], is)
+					}
+				}
+				mustBeFree(t, first, "the first")
+			}
+		})
+	}
+}
+
+// What a custom resource says may change with its definition, and it shows no sign of it.
+func TestCustomResourcesAreAppliedAgainWithTheirDefinition(t *testing.T) {
+	const learnt = "# NEW\n      shape: {type: string, default: round},"
+	t.Run("that is of the release", func(t *testing.T) {
+		t.Parallel()
+		namespace := test.Namespace(t)
+		mustApply(t, stock(t, namespace), apply.Options{})
+		newer := stock(t, namespace, "# NEW", learnt)
+		c, log := connectLogged(t, newer)
+		if did := runOn(t, t.Context(), c, newer, apply.Options{Mode: graph.Update}); did.Err != nil {
+			t.Fatal(did.Err)
+		}
+		if sent := log.about("it"); len(sent) != 1 || !strings.HasPrefix(sent[0], "PATCH /apis/"+namespace+".example.com/") {
+			t.Errorf("besides the definition it asks for %q", sent)
+		}
+		mustBeFree(t, newer, "the next one")
+	})
+	t.Run("that somebody changes", func(t *testing.T) {
+		t.Parallel()
+		namespace := test.Namespace(t)
+		release := stock(t, namespace)
+		mustApply(t, release, apply.Options{})
+		their := hand{t, sorts["CustomResourceDefinition"].in(namespace), namespace, release}
+		change := fmt.Appendf(nil, `[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/shape", "value": {"type": "string", "default": "round"}}]`)
+		if _, err := their.objects().Patch(t.Context(), their.sort.name, types.JSONPatchType, change, metav1.PatchOptions{FieldManager: "bob"}); err != nil {
+			t.Fatal(err)
+		}
+		mustApply(t, release, apply.Options{})
+		mustBeFree(t, release, "the next one")
+	})
+	t.Run("that is of nobody", func(t *testing.T) {
+		t.Parallel()
+		namespace := test.Namespace(t)
+		mustApply(t, load(t, namespace+"-kinds", namespace, withStatus), apply.Options{})
+		release := load(t, namespace, namespace, thing)
+		mustApply(t, release, apply.Options{})
+		mustBeFree(t, release, "the next one")
+		mustApply(t, load(t, namespace+"-kinds", namespace, strings.Replace(withStatus, "# NEW", learnt, 1)), apply.Options{})
+		c, log := connectLogged(t, release)
+		if did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update}); did.Err != nil || len(log.about("it")) != 1 {
+			t.Errorf("of a new definition: %v, %q", did.Err, log.sent)
+		}
+		mustBeFree(t, release, "the last one")
+	})
+}
+
+// A run that ends before all is done forgets nothing of what it has not come to, however
+// long it took.
+func TestWhatARunHasNotComeToIsStillKnown(t *testing.T) {
+	const files = `
+-- 0000_10_a_10_first.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: first, namespace: NS}, data: {colour: red}}
+-- 0000_20_b_10_next.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: next, namespace: NS}, data: {colour: WHAT}}
+-- 0000_30_c_10_last.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}, data: {colour: red}}
+-- 0000_30_d_10_last.yaml --
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: deep, namespace: NS}, spec: {replicas: 0, selector: {matchLabels: {app: it}}, template: {
+  metadata: {labels: {app: it}}, spec: {containers: [{name: it, image: registry.example/it}]}}}}
+`
+	for name, end := range map[string]struct {
+		options apply.Options
+		colour  string // of the one in the middle; "7" is refused
+		cut     bool
+	}{
+		"it fails":                       {colour: "7"},
+		"it fails after a long time":     {colour: "7", options: apply.Options{LookCounts: time.Nanosecond}},
+		"it fails, and applies all":      {colour: "7", options: apply.Options{Full: true}},
+		"it is interrupted":              {colour: "blue", cut: true},
+		"it is interrupted after a time": {colour: "blue", cut: true, options: apply.Options{LookCounts: time.Nanosecond}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			good := load(t, namespace, namespace, strings.Replace(files, "WHAT", "red", 1))
+			mustApply(t, good, apply.Options{})
+			bad := load(t, namespace, namespace, strings.Replace(files, "colour: WHAT", "colour: "+end.colour, 1))
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			c := connectThrough(t, func(request *http.Request) error {
+				if end.cut && request.Method == http.MethodPatch && path.Base(request.URL.Path) == "next" {
+					stop()
+				}
+				return nil
+			})
+			end.options.Mode = graph.Update
+			if did := runOn(t, ctx, c, bad, end.options); did.Err == nil || did.Changes[2].Action != apply.NotDone {
+				t.Fatalf("%s: %v", did.actions(), did.Err)
+			}
+			c, log := connectLogged(t, good)
+			did := runOn(t, t.Context(), c, good, apply.Options{Mode: graph.Update})
+			for _, name := range []string{"last", "deep"} {
+				if sent := log.about(name); len(sent) > 0 || did.Err != nil {
+					t.Errorf("it asks for what the run had not come to: %q, %v", sent, did.Err)
+				}
+			}
+			mustBeFree(t, good, "the next one")
+		})
+	}
+}
+
+// A killed run leaves its record as it was when it began.
+func TestAKilledRunCostsOneMore(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	mustApply(t, stock(t, namespace), apply.Options{})
+	newer := stock(t, namespace, "colour: red", "colour: blue", "size: 1}", "size: 2}")
+	old := remember(t, newer, asItIs)
+	mustApply(t, newer, apply.Options{})
+	remember(t, newer, func([]byte) []byte { return old })
+	if got := mustApply(t, newer, apply.Options{}); got != allUnchanged {
+		t.Error(got)
+	}
+	mustBeFree(t, newer, "the next one")
+}
+
+// What was seen before a long update says nothing of how things are when their turn comes.
+func TestWhatWasSeenLongAgoDoesNotCount(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	release := stock(t, namespace)
+	mustApply(t, release, apply.Options{})
+	their := hand{t, sorts["custom resource"].in(namespace), namespace, release}
+	for counts, want := range map[time.Duration]string{0: "unchanged Thing", time.Nanosecond: "configured Thing"} {
+		store := record.NewStore(test.Client(t), "default", release.Name)
+		known, _, err := store.Load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var places []inventory.Place
+		for _, manifest := range release.Manifests {
+			places = append(places, inventory.Place{Kind: manifest.ID().GroupKind()})
+		}
+		c := connect(t)
+		before, err := inventory.Take(t.Context(), c, places)
+		if err != nil {
+			t.Fatal(err)
+		}
+		their.write("bob", their.changed) // after the look
+		did := apply.Run(t.Context(), c, release, before, apply.Options{
+			Release: release.Name, Mode: graph.Update, Timeout: patience, LookCounts: counts, Journal: apply.NewJournal(store, known),
+		})
+		if got := fmt.Sprint(did.Changes[2].Action, " Thing"); got != want || did.Err != nil {
+			t.Errorf("what was seen counts for %s: %s, %v", counts, got, did.Err)
+		}
+		their.write("bob", their.same)
+		mustApply(t, release, apply.Options{Full: true})
+	}
+}
+
+// What was left out, since the cluster did not know it, is applied as soon as it does.
+func TestFieldsThatWereLeftOutComeLater(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	kinds, newer := load(t, namespace+"-kinds", namespace, withStatus), load(t, namespace+"-kinds", namespace, strings.Replace(withStatus, "# NEW", "# NEW\n      shape: {type: string},", 1))
+	mustApply(t, kinds, apply.Options{})
+	release := load(t, namespace, namespace, strings.Replace(thing, "size: 1}", "size: 1, shape: round}", 1))
+	their := hand{t, sorts["custom resource"].in(namespace), namespace, release}
+	drop := apply.Options{DropUnknownFields: true}
+	for _, want := range []string{"created Thing", "unchanged Thing", "unchanged Thing"} {
+		if got := mustApply(t, release, drop); got != want {
+			t.Errorf("without the field it is %s, want %s", got, want)
+		}
+	}
+	mustApply(t, newer, apply.Options{})
+	if got := mustApply(t, release, drop); got != "configured Thing" || !strings.Contains(wordsOf(their.get()), `"shape":"round"`) {
+		t.Errorf("once the field is known, it is %s: %s", got, wordsOf(their.get()))
+	}
+	mustBeFree(t, release, "the next one")
+}
+
+// Owners and finalizers that a manifest says come back.
+func TestOwnersAndFinalizersComeBack(t *testing.T) {
+	for name, patch := range map[string]string{
+		"no finalizer":      `{"metadata":{"finalizers":null}}`,
+		"another finalizer": `{"metadata":{"finalizers":["example.com/theirs"]}}`,
+		"no owner":          `{"metadata":{"ownerReferences":null}}`,
+	} {
+		for _, kind := range []string{"ConfigMap", "Deployment", "custom resource"} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				namespace := test.Namespace(t)
+				owner := configMapNamed(t, namespace, "owner")
+				one := sorts[kind].in(namespace)
+				one.files = strings.Replace(one.files, "name: it, ", "name: it, finalizers: [example.com/ours], ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: "+string(owner)+"}], ", 1)
+				release := load(t, namespace, namespace, one.files)
+				their := hand{t, one, namespace, release}
+				mustApply(t, release, apply.Options{})
+				mustBeFree(t, release, "before")
+				their.write("bob", patch)
+				if got := mustApply(t, release, apply.Options{}); !strings.Contains(got, "configured") {
+					t.Error(got)
+				}
+				live := their.get()
+				if !strings.Contains(strings.Join(live.GetFinalizers(), " "), "example.com/ours") || len(live.GetOwnerReferences()) != 1 {
+					t.Errorf("finalizers %q, owners %v", live.GetFinalizers(), live.GetOwnerReferences())
+				}
+				mustBeFree(t, release, "after")
+				their.write("bob", `{"metadata":{"finalizers":null}}`) // else the namespace would stay
+			})
+		}
+	}
+}
+
+func configMapNamed(t *testing.T, namespace, name string) types.UID {
+	t.Helper()
+	their := hand{t, sorts["ConfigMap"], namespace, nil}
+	made, err := their.objects().Create(t.Context(), object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.GetUID()
+}
+
+// What is about to go is not there, whatever is remembered of it.
+func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
+	for _, kind := range []string{"ConfigMap", "Deployment", "custom resource"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			one := sorts[kind].in(namespace)
+			release := load(t, namespace, namespace, one.files)
+			their := hand{t, one, namespace, release}
+			mustApply(t, release, apply.Options{})
+			was := their.get()
+			their.write("bob", `{"metadata":{"finalizers":["example.com/theirs"]}}`)
+			if err := their.objects().Delete(t.Context(), one.name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			var once sync.Once
+			did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, Tell: func(event apply.Event) {
+				if event.Type == apply.Retrying {
+					once.Do(func() { their.write("bob", `{"metadata":{"finalizers":null}}`) })
+				}
+			}})
+			if did.Err != nil || their.get().GetUID() == was.GetUID() {
+				t.Errorf("%s%v", did.actions(), did.Err)
+			}
+			mustBeFree(t, release, "the next one")
+		})
+	}
+}
+
+// What needs no apply is awaited all the same.
+func TestWhatIsUntouchedIsAwaited(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	release := load(t, namespace, namespace, strings.Replace(deployed, "replicas: 0", "replicas: 1", 1))
+	quotas := test.Client(t).CoreV1().ResourceQuotas(namespace)
+	none := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("0")}}}
+	if _, err := quotas.Create(t.Context(), none, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mustApply(t, release, apply.Options{NoWait: true})
+	c, log := connectLogged(t, release)
+	var once sync.Once
+	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update, TellWaits: 10 * time.Millisecond, Tell: func(event apply.Event) {
+		if event.Type == apply.Waiting {
+			once.Do(func() { _ = quotas.Delete(context.Background(), "none", metav1.DeleteOptions{}) })
+		}
+	}})
+	if did.Err != nil || did.Changes[0].Action != apply.Unchanged || len(log.sent) > 0 {
+		t.Errorf("%s%v: %q", did.actions(), did.Err, log.sent)
+	}
+	if ready, _, _ := unstructured.NestedInt64(hand{t, sorts["Deployment"].in(namespace), namespace, release}.get().Object, "status", "readyReplicas"); ready != 1 {
+		t.Error("it was not waited for")
+	}
+}
