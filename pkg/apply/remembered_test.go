@@ -10,11 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -418,4 +422,85 @@ func TestWhatIsUntouchedIsAwaited(t *testing.T) {
 	if ready, _, _ := unstructured.NestedInt64(hand{t, sorts["Deployment"].in(namespace), namespace, release}.get().Object, "status", "readyReplicas"); ready != 1 {
 		t.Error("it was not waited for")
 	}
+}
+
+// Kinds that are special elsewhere are not so here: when nothing has happened, none of them
+// costs a request of its own.
+func TestNothingHappened(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	release := load(t, namespace, namespace, withStatus+thing+migrationOf("once")+migrationOf("gone")+`
+-- 0000_30_webhooks_10_call.yaml --
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: NS}
+webhooks:
+- name: call.NS.example.com
+  failurePolicy: Ignore
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  rules: [{apiGroups: [NS.example.com], apiVersions: [v1], resources: [nothing], operations: [CREATE]}]
+  clientConfig: {service: {namespace: NS, name: absent}}
+-- 0000_30_apis_10_call.yaml --
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.api-NS.example.com}
+spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, insecureSkipTLSVerify: true, service: {namespace: NS, name: absent}}
+-- 0000_30_made_10_once.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: NS, annotations: {release.openshift.io/create-only: "true"}}, data: {colour: red}}
+-- 0000_30_roles_10_all.yaml --
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-all}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {NS.example.com/part: "true"}}]}, rules: []}
+-- 0000_30_gone_10_tombstone.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: buried, namespace: NS, annotations: {release.openshift.io/delete: "true"}}}
+`)
+	mustApply(t, release, apply.Options{NoWait: true})
+	jobs := test.Client(t).BatchV1().Jobs(namespace)
+	for _, name := range []string{"once", "gone"} {
+		until(t, "a Job does not end", func(ctx context.Context) bool {
+			job, err := jobs.Get(ctx, name, metav1.GetOptions{})
+			return err == nil && job.Status.Succeeded == 1 && job.Status.CompletionTime != nil
+		})
+	}
+	services := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+	until(t, "nobody says how the APIService is", func(ctx context.Context) bool {
+		service, err := services.Get(ctx, "v1.api-"+namespace+".example.com", metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		_, isSaid, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
+		return isSaid
+	})
+	var journal []record.Job
+	until(t, "it is not noted that the Jobs have ended", func(ctx context.Context) bool {
+		did := run(t, ctx, release, apply.Options{NoWait: true})
+		journal = did.record.Jobs
+		return len(journal) == 2
+	})
+	if err := jobs.Delete(t.Context(), "gone", metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the Job is not gone", func(ctx context.Context) bool {
+		_, err := jobs.Get(ctx, "gone", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	for _, mode := range []graph.Mode{graph.Reconcile, graph.Update} {
+		c, log := connectLogged(t, release)
+		did := runOn(t, t.Context(), c, release, apply.Options{Mode: mode, NoWait: true})
+		// What is to be gone may be there without a label of ours, so it is asked for.
+		want := []string{"GET /api/v1/namespaces/" + namespace + "/configmaps/buried"}
+		if diff := cmp.Diff(want, log.sent); did.Err != nil || diff != "" {
+			t.Errorf("%s: %v, it costs (-want +got)\n%s", mode, did.Err, diff)
+		}
+		for _, change := range did.Changes {
+			switch change.Action {
+			case apply.Unchanged, apply.Kept, apply.Absent, apply.Left:
+			default:
+				t.Errorf("%s: %s is %s", mode, change.Manifest.ID(), change.Action)
+			}
+		}
+	}
+}
+
+func migrationOf(name string) string {
+	return strings.NewReplacer("_50_job", "_50_"+name, "migrate", name, "ANNOTATIONS", "labels: {}", "VALUE", "it").Replace(migration)
 }

@@ -47,8 +47,8 @@ func connectLogged(t testing.TB, release *payload.Payload) (*cluster.Cluster, *r
 
 func (l *requestLog) note(request *http.Request) error {
 	_, selected, _ := strings.Cut(request.URL.Query().Get("fieldSelector"), "metadata.name=")
-	steps := strings.Split(request.URL.Path, "/")
-	isNamed := l.of[selected] || slices.ContainsFunc(steps[max(0, len(steps)-2):], func(step string) bool { return l.of[step] })
+	whole := strings.TrimSuffix(strings.TrimSuffix(request.URL.Path, "/status"), "/scale")
+	isNamed := l.of[selected] || l.of[path.Base(whole)]
 	isRecord := strings.HasPrefix(path.Base(request.URL.Path), "runlevel-release-")
 	isWrite := request.Method != http.MethodGet && !strings.HasPrefix(path.Base(request.URL.Path), "selfsubject")
 	if !isRecord && (isNamed || isWrite) {
