@@ -2,17 +2,20 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
 	"testing/fstest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -35,6 +38,9 @@ func fleet(t testing.TB, count int) (*follower, []*payload.Manifest, sighting) {
 		t.Fatal(err)
 	}
 	nobody := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{deployments.GroupVersionResource: "DeploymentList"})
+	nobody.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("nobody answers")
+	})
 	f := newFollower(t.Context(), &cluster.Cluster{Objects: nobody}, Options{Release: "shop", Standard: ready.Full}, audience{
 		ready: func(*payload.Manifest, time.Duration) {},
 	})
@@ -108,6 +114,50 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 			f.do(func() { got = f.known[manifests[0]].verdict.State })
 			if got != c.want {
 				t.Errorf("it is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A watch shows what is there once, and objects that need not be applied may come to be
+// expected long after that.
+func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
+	f, manifests, s := fleet(t, 5)
+	states := func() (states []ready.State) {
+		f.do(func() {
+			for _, m := range manifests {
+				states = append(states, f.known[m].verdict.State)
+			}
+		})
+		return states
+	}
+	first, later := manifests[0], manifests[1:]
+	f.do(func() {
+		for _, m := range later {
+			delete(f.known, m)
+			delete(f.objects, m.ID())
+		}
+	})
+	f.assume(first)
+	shown := make([]*unstructured.Unstructured, 0, len(manifests))
+	for _, m := range manifests[:4] {
+		shown = append(shown, deployment(m, 5, 1))
+	}
+	s.listed(shown, "5")
+	s.seen(deployment(later[1], 7, 0), true)  // breaks
+	s.seen(deployment(later[2], 7, 1), false) // goes
+	for _, m := range later {
+		f.expect(m, deployments)
+		f.assume(m)
+	}
+	if diff := cmp.Diff([]ready.State{ready.Ready, ready.Ready, ready.Waiting, ready.Waiting, ready.Waiting}, states()); diff != "" {
+		t.Error(diff)
+	}
+	for i, m := range manifests {
+		wantAlone := i >= 3 // which the watch does not show
+		f.do(func() {
+			if isAlone := f.known[m].stream.key.labels == ""; isAlone != wantAlone {
+				t.Errorf("%s has a watch of its own: %v", m.ID(), isAlone)
 			}
 		})
 	}

@@ -42,8 +42,10 @@ type stream struct {
 	stop     context.CancelFunc
 
 	// These are guarded by the follower.
-	err    error // why nothing is seen with it
-	isTold bool  // of that
+	err      error                                   // why nothing is seen with it
+	isTold   bool                                    // of that
+	isListed bool                                    // it has shown all that there is
+	early    map[kinds.ID]*unstructured.Unstructured // what it has shown, and nobody has expected yet
 }
 
 // A sink is told what a watch sees.
@@ -69,7 +71,7 @@ func (f *follower) start(key streamKey, to sink) *stream {
 		return s
 	}
 	ctx, stop := context.WithCancel(klog.NewContext(f.ctx, klog.New(nil))) // what matters of what it has to say, is told
-	s := &stream{follower: f, key: key, sink: to, stop: stop}
+	s := &stream{follower: f, key: key, sink: to, stop: stop, early: map[kinds.ID]*unstructured.Unstructured{}}
 	f.streams[key] = s
 	pause := again()
 	reflector := cache.NewReflectorWithOptions(f.source(key), &unstructured.Unstructured{}, s, cache.ReflectorOptions{Backoff: &pause, Logger: new(klog.New(nil))})
@@ -154,6 +156,26 @@ func (f *follower) stream(w *watched, alone bool) {
 		key.namespace = namespace
 	}
 	w.stream = f.start(key, sighting{follower: f, kind: w.resource.GroupKind(), key: key})
+	f.catchUp(w)
+}
+
+// catchUp takes in what the watch of an object has shown of it before it was expected: it
+// shows that once only. What it has not shown may have lost its label, and has a watch of
+// its own.
+func (f *follower) catchUp(w *watched) {
+	id := w.manifest.ID()
+	if !w.resource.Namespaced {
+		id.Namespace = "" // whatever the manifest says
+	}
+	object, isThere := w.stream.early[id]
+	delete(w.stream.early, id)
+	switch {
+	case !w.isUnseen:
+	case isThere:
+		f.see(w, object)
+	case w.stream.isListed && w.stream.key.labels != "":
+		f.stream(w, true)
+	}
 }
 
 // A sighting takes in what is seen of the objects of a run.
@@ -163,10 +185,13 @@ type sighting struct {
 	key      streamKey
 }
 
+func (s sighting) id(object *unstructured.Unstructured) kinds.ID {
+	return kinds.ID{Group: s.kind.Group, Kind: s.kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
 // find is the object of the run that is meant.
 func (s sighting) find(object *unstructured.Unstructured) *watched {
-	id := kinds.ID{Group: s.kind.Group, Kind: s.kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-	w := s.follower.objects[id]
+	w := s.follower.objects[s.id(object)]
 	if w == nil || w.resource.GroupVersionResource != s.key.resource {
 		return nil
 	}
@@ -179,7 +204,10 @@ func (s sighting) seen(object *unstructured.Unstructured, exists bool) {
 	s.follower.do(func() {
 		w := s.find(object)
 		switch {
+		case w == nil && exists:
+			s.keep(object)
 		case w == nil:
+			s.forget(object)
 		case !exists && s.key.labels == "":
 			s.follower.miss(w, object.GetResourceVersion())
 		case !exists && isOlder(object.GetResourceVersion(), w.version): // another one, before it was made anew
@@ -192,13 +220,32 @@ func (s sighting) seen(object *unstructured.Unstructured, exists bool) {
 	})
 }
 
+// keep keeps an object until it is expected.
+func (s sighting) keep(object *unstructured.Unstructured) {
+	if by := s.follower.streams[s.key]; by != nil {
+		by.early[s.id(object)] = withoutFields(object)
+	}
+}
+
+func (s sighting) forget(object *unstructured.Unstructured) {
+	if by := s.follower.streams[s.key]; by != nil {
+		delete(by.early, s.id(object))
+	}
+}
+
 func (s sighting) listed(objects []*unstructured.Unstructured, version string) {
 	s.follower.do(func() {
+		if by := s.follower.streams[s.key]; by != nil {
+			by.isListed = true
+			clear(by.early)
+		}
 		there := map[*watched]bool{}
 		for _, object := range objects {
 			if w := s.find(object); w != nil {
 				there[w] = true
 				s.follower.see(w, object)
+			} else {
+				s.keep(object)
 			}
 		}
 		for _, w := range s.follower.objects {
