@@ -236,7 +236,8 @@ func TestFiveThousandObjects(t *testing.T) {
 		t.Skip("it takes its time")
 	}
 	const name, count = "five-thousand", 5000
-	release, c := load(t, name, "1.0.0", configMaps(count)), connectAs(t, name)
+	sent := &traffic{}
+	release, c := load(t, name, "1.0.0", configMaps(count)), connectAs(t, name, hook(sent.note).wrap)
 	versions := map[graph.Mode]map[string]string{} // of the objects after each run, by name
 	for _, run := range []struct {
 		mode graph.Mode
@@ -262,6 +263,10 @@ func TestFiveThousandObjects(t *testing.T) {
 		if diff := cmp.Diff(run.want, counts(outcome)); diff != "" {
 			t.Errorf("%s: %s", run.mode, diff)
 		}
+		all := sent.take()
+		if run.mode == graph.Reconcile && len(alone(all)) > 0 {
+			t.Errorf("the second time it asks for %q", alone(all))
+		}
 		made, err := c.Client.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{LabelSelector: inventory.Label + "=" + name})
 		if err != nil {
 			t.Fatal(err)
@@ -270,7 +275,7 @@ func TestFiveThousandObjects(t *testing.T) {
 		for i := range made.Items {
 			versions[run.mode][made.Items[i].Name] = made.Items[i].ResourceVersion
 		}
-		t.Logf("%s: %s, at most %d MB of heap", run.mode, outcome.Took.Round(100*time.Millisecond), highest>>20)
+		t.Logf("%s: %s, at most %d MB of heap, %s, %d bytes remembered", run.mode, outcome.Took.Round(100*time.Millisecond), highest>>20, summary(all), len(outcome.Report.Fingerprints.Bytes()))
 	}
 	if diff := cmp.Diff(versions[graph.Install], versions[graph.Reconcile]); len(versions[graph.Install]) != count || diff != "" {
 		t.Errorf("%d were there, and then were written again: %s", len(versions[graph.Install]), diff)
