@@ -41,11 +41,14 @@ func (r *run) bury(m *payload.Manifest) (Change, error) {
 	case isBack:
 		return r.isBack(id, seen), nil
 	case isAsked:
-		return Change{Action: Pending, UID: seen.UID, Message: "its delete was asked for, and did not reach it: the next update will ask again"}, nil
+		return Change{Action: Pending, UID: seen.UID, Message: didNotReach}, nil
 	default:
 		return Change{Action: Left, UID: seen.UID, Message: leaves[r.options.Mode]}, nil
 	}
 }
+
+// didNotReach is why an object is there whose end was asked for.
+const didNotReach = "its delete was asked for, and did not reach it: the next update will ask again"
 
 // leaves says why an object is left that no update has come to yet.
 var leaves = map[graph.Mode]string{
@@ -115,7 +118,12 @@ func (r *run) pending(m *payload.Manifest, seen tombstone.Observation) (Change, 
 // isBack is about an object that was made anew, and that this run does not delete again.
 func (r *run) isBack(id kinds.ID, seen tombstone.Observation) Change {
 	r.announce(id, seen.UID, tombstone.BackAgain, madeAnew(seen))
-	return Change{Action: Reappeared, UID: seen.UID, Message: madeAnew(seen) + ": the next update deletes it again"}
+	return Change{Action: Reappeared, UID: seen.UID, Message: isBackUntilNext(seen)}
+}
+
+// isBackUntilNext says of an object that was made anew how long it stays.
+func isBackUntilNext(seen tombstone.Observation) string {
+	return madeAnew(seen) + ": the next update deletes it again"
 }
 
 func madeAnew(seen tombstone.Observation) string {

@@ -1,8 +1,11 @@
 package apply
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,13 +17,15 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// object says what would come of an object.
+// object says what would come of an object. It goes the way of put.
 func (p *preview) object(m *payload.Manifest) (Change, error) {
 	resource, err := p.find(m.GroupVersionKind())
-	if errors.Is(err, cluster.ErrNotServed) {
+	switch {
+	case errors.Is(err, cluster.ErrNotServed):
 		return p.withoutKind(m, err)
-	}
-	if err != nil {
+	case errors.As(err, new(*cluster.UnknownKind)):
+		return Change{Action: NotChecked, Message: oneLine(err)}, nil
+	case err != nil:
 		return Change{}, err
 	}
 	if resource.Namespaced && m.Object().GetNamespace() == "" {
@@ -33,7 +38,7 @@ func (p *preview) object(m *payload.Manifest) (Change, error) {
 	if err := p.refuseOwned(head); err != nil {
 		return Change{}, err
 	}
-	if p.isUntouched(m, head, isThere) {
+	if !p.definitionOf(m).isChanged() && p.isUntouched(m, head, isThere) {
 		return Change{Action: Unchanged, UID: head.UID}, nil
 	}
 	if m.GroupVersionKind().GroupKind() == jobKind && !isThere && p.options.Journal.hasFinished(m) {
@@ -41,62 +46,141 @@ func (p *preview) object(m *payload.Manifest) (Change, error) {
 			return Change{Action: Kept, Message: hasFinished}, err
 		}
 	}
-	live, err := p.cluster.In(resource, m.Object().GetNamespace()).Get(p.requests, m.Object().GetName(), metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return p.try(&object{Manifest: m, resource: resource}, nil)
-	case err != nil:
-		return Change{}, err
+	if isCreateOnly(m) && isThere && p.trusts(head) {
+		return Change{Action: Kept, UID: head.UID, Message: wasThere}, nil
 	}
-	o := &object{Manifest: m, resource: resource, head: inventory.HeadOf(resource, live), isThere: true}
+	return p.attempt(m, resource)
+}
+
+// attempt compares an object as it is with what the server would make of it. If somebody
+// writes in between, it begins again, for a while.
+func (p *preview) attempt(m *payload.Manifest, resource cluster.Resource) (Change, error) {
+	const times = 3
+	for time := 1; ; time++ {
+		live, err := p.cluster.In(resource, m.Object().GetNamespace()).Get(p.requests, m.Object().GetName(), metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return Change{}, err
+		}
+		o := &object{Manifest: m, resource: resource}
+		if err != nil {
+			live = nil
+		} else {
+			o.head, o.isThere = inventory.HeadOf(resource, live), true
+		}
+		change, err := p.compare(o, live)
+		if err != nil || time == times || isSameState(live, change.Look) {
+			return change, err
+		}
+	}
+}
+
+// isSameState says whether what was read is what the server has answered about.
+func isSameState(live *unstructured.Unstructured, look *Look) bool {
+	if live == nil || look == nil || look.Would == nil || look.Unchecked != "" {
+		return true
+	}
+	return live.GetResourceVersion() == look.Would.GetResourceVersion()
+}
+
+// compare says what would come of an object that is there, or is not if live is nil.
+func (p *preview) compare(o *object, live *unstructured.Unstructured) (Change, error) {
+	if live == nil {
+		return p.made(o)
+	}
 	if err := p.refuseOwned(o.head); err != nil { // which may have no label that can be listed
 		return Change{}, err
 	}
 	switch {
 	case o.head.Terminating:
-		return Change{Action: NotChecked, UID: o.head.UID, Message: p.leaving(m, o.head.UID).Error()}, nil
-	case isCreateOnly(m):
+		return Change{Action: NotChecked, UID: o.head.UID, Message: p.leaving(o.Manifest, o.head.UID).Error()}, nil
+	case isCreateOnly(o.Manifest):
 		return Change{Action: Kept, UID: o.head.UID, Message: wasThere}, nil
 	}
-	return p.try(o, live)
+	return p.changed(o, live)
 }
 
-// try asks the server what would become of an object.
-func (p *preview) try(o *object, live *unstructured.Unstructured) (Change, error) {
-	how := cluster.Dry
-	if live == nil {
-		how |= cluster.Forced
+// made says what would come of an object that is not there.
+func (p *preview) made(o *object) (Change, error) {
+	var would cluster.Applied
+	var err error
+	if isCreateOnly(o.Manifest) {
+		would, err = p.cluster.TryCreate(p.requests, o.resource, ownership.Draft(o.Object(), inventory.Label, p.options.Release))
+		p.warn(o.Manifest, maskedWarnings(o.Manifest, would.Warnings))
+	} else {
+		would, err = p.tryApply(o, nil, cluster.Forced)
 	}
-	applied, err := p.apply(o, how)
+	if err == nil {
+		err = p.alsoBy(p.definitionOf(o.Manifest), o.Manifest, nil, nil)
+	}
+	if err != nil {
+		return p.refused(o, nil, err)
+	}
+	return storable(Change{Action: Created, Look: &Look{Would: would.Object}}), nil
+}
+
+// changed says what would come of an object that is there.
+func (p *preview) changed(o *object, live *unstructured.Unstructured) (Change, error) {
+	would, adopted, err := p.wouldBe(o, live)
+	if err == nil {
+		err = p.alsoBy(p.definitionOf(o.Manifest), o.Manifest, live, would)
+	}
 	if err != nil {
 		return p.refused(o, live, err)
 	}
-	change := Change{UID: o.head.UID, Adopted: o.adopted, Lost: o.lost, Look: &Look{Live: live, Would: applied.Object}}
-	if live != nil && o.head.IsNew() {
-		if change.Look.Would, change.Adopted, err = p.adopted(o, live, applied.Object); err != nil {
-			return p.refused(o, live, err)
-		}
+	change := Change{Action: Configured, UID: o.head.UID, Adopted: adopted, Lost: o.lost, Look: &Look{Live: live, Would: would}}
+	isOurs := len(adopted) > 0 || o.head.Entry.Same(inventory.HeadOf(o.resource, would).Entry)
+	if isOurs && isSame(live, would) {
+		change.Action, change.Look.Would = Unchanged, nil
+		return change, nil
 	}
-	switch {
-	case live == nil:
-		change.Action = Created
-	case isSame(live, change.Look.Would):
-		change.Action, change.Look = Unchanged, nil
-	default:
-		change.Action = Configured
-	}
-	return change, nil
+	return storable(change), nil
 }
 
-// adopted is what an object would be once the fields of other tools have been taken over.
-func (p *preview) adopted(o *object, live, would *unstructured.Unstructured) (*unstructured.Unstructured, []string, error) {
-	managers := ownership.Adoptable(live, p.options.AdoptFrom)
-	left := ownership.Leave(would, live, p.options.AdoptFrom)
-	if len(left) == 0 {
-		return would, managers, nil
+// storable doubts a change that makes an object too large for etcd, which no dry run comes
+// to.
+func storable(change Change) Change {
+	const limit = 3 << 19 // bytes, unless it is told otherwise
+	if body, err := json.Marshal(change.Look.Would); err == nil && len(body) > limit {
+		change.Action, change.Message = NotChecked, fmt.Sprintf("it would be %d bytes, and most clusters store no more than %d", len(body), limit)
+		change.Look.Unchecked = change.Message
 	}
-	settled, _, err := ownership.Settle(p.requests, p.cluster, o.resource, would, left)
-	return settled, managers, err
+	return change
+}
+
+// wouldBe is what the server would make of an object that is there, and the managers whose
+// fields would be taken over before. A dry run can't take over anything: of what it answers,
+// the fields are taken out that would go then.
+func (p *preview) wouldBe(o *object, live *unstructured.Unstructured) (would *unstructured.Unstructured, adopted []string, err error) {
+	isNew := o.head.IsNew()
+	if isNew {
+		adopted = ownership.Adoptable(live, p.options.AdoptFrom)
+	}
+	applied, err := p.tryApply(o, live, cluster.Plainly)
+	if err != nil || !isNew {
+		return applied.Object, adopted, err
+	}
+	o.lost = slices.DeleteFunc(o.lost, func(loss ownership.Loss) bool { return slices.Contains(adopted, loss.Manager) })
+	left := ownership.Leave(applied.Object, live, p.options.AdoptFrom)
+	if len(left) == 0 {
+		return applied.Object, adopted, nil
+	}
+	would, _, err = ownership.Settle(p.requests, p.cluster, o.resource, applied.Object, left)
+	return would, adopted, err
+}
+
+// tryApply asks the server what an apply would make of an object. A field that is new in its
+// definition is not left out because the cluster does not know it yet.
+func (p *preview) tryApply(o *object, live *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
+	draft := ownership.Draft(o.Object(), inventory.Label, p.options.Release)
+	if p.scaled[o.ID()] {
+		ownership.LeaveReplicas(draft, ownership.Adopted(live, p.options.AdoptFrom))
+	}
+	if !p.definitionOf(o.Manifest).isChanged() {
+		return p.applyDraft(o, draft, how|cluster.Dry)
+	}
+	applied, err := p.write(o, draft, how|cluster.Dry)
+	p.warn(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
+	return applied, err
 }
 
 // isSame says whether two states of an object differ in nothing but what the server counts.
@@ -111,41 +195,4 @@ func withoutCounts(object *unstructured.Unstructured) map[string]any {
 		unstructured.RemoveNestedField(lean.Object, "metadata", field)
 	}
 	return lean.Object
-}
-
-// refused says what it means that the server does not take an object.
-func (p *preview) refused(o *object, live *unstructured.Unstructured, err error) (Change, error) {
-	if fixed := immutableFields(err); len(fixed) > 0 && live != nil {
-		if err := mayRecreate(o.resource, o.Manifest, fixed); err != nil {
-			return Change{}, err
-		}
-		return Change{Action: Recreated, UID: o.head.UID, Message: cannotChange(fixed), Look: p.asSaid(o.Manifest, live)}, nil
-	}
-	why, isMet := p.notYet(o.Manifest, err)
-	if !isMet {
-		return Change{}, err
-	}
-	if err := p.holdAgainst(o.Manifest); err != nil {
-		return Change{}, err
-	}
-	change := Change{Action: NotChecked, UID: o.head.UID, Message: why, Look: p.asSaid(o.Manifest, live)}
-	if live == nil {
-		change.Action = Created
-	}
-	change.Look.Unchecked = why
-	return change, nil
-}
-
-// withoutKind is about an object of a kind that is not served.
-func (p *preview) withoutKind(m *payload.Manifest, err error) (Change, error) {
-	why, isMet := p.kindComes(m)
-	if !isMet {
-		return Change{}, err
-	}
-	if err := p.holdAgainst(m); err != nil {
-		return Change{}, err
-	}
-	look := p.asSaid(m, nil)
-	look.Unchecked = why
-	return Change{Action: Created, Message: why, Look: look}, nil
 }

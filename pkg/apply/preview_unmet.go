@@ -2,130 +2,196 @@ package apply
 
 import (
 	"errors"
-	"strings"
-	"sync"
+	"maps"
+	"regexp"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/crd"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A comingDefinition is a CustomResourceDefinition of the payload: custom resources can be
-// held against it before the cluster has it.
-type comingDefinition struct {
-	manifest  *payload.Manifest
-	prepare   func() (*crd.Definition, error)
-	isChanged func() bool // for the cluster
+// refused says what it means that the server, or the definition of the payload, does not
+// take an object.
+func (p *preview) refused(o *object, live *unstructured.Unstructured, err error) (Change, error) {
+	if fixed := immutableFields(err); len(fixed) > 0 && live != nil {
+		if err := mayRecreate(o.resource, o.Manifest, fixed); err != nil {
+			return Change{}, err
+		}
+		look := &Look{Live: live, Would: p.said(o.Manifest, nil), Unchecked: "it would be deleted, and only then made anew"}
+		return Change{Action: Recreated, UID: o.head.UID, Message: cannotChange(fixed), Look: look}, nil
+	}
+	unmet := p.unmetBy(o.Manifest, err)
+	if unmet.why == "" {
+		return Change{}, err
+	}
+	would := p.said(o.Manifest, live)
+	if err := p.hold(p.definitionOf(o.Manifest), o.Manifest, live, would); err != nil {
+		return Change{}, err
+	}
+	change := Change{Action: NotChecked, UID: o.head.UID, Message: unmet.why, Look: &Look{Live: live, Would: would, Unchecked: unmet.why}}
+	switch {
+	case unmet.comes && live == nil:
+		change.Action = Created
+	case unmet.comes:
+		change.Action = Configured
+	}
+	return change, nil
 }
 
-// comingDefinitions are those of the payload, by the kinds that they define.
-func (p *preview) comingDefinitions() map[schema.GroupKind]*comingDefinition {
-	all := map[schema.GroupKind]*comingDefinition{}
-	for _, m := range p.payload.Manifests {
-		if m.IsTombstone() || m.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition {
-			continue
-		}
-		kind, _ := cluster.Defined(m.Object())
-		all[kind] = &comingDefinition{
-			manifest: m,
-			prepare:  sync.OnceValues(func() (*crd.Definition, error) { return crd.NewDefinition(m.Object().Object) }),
-			isChanged: sync.OnceValue(func() bool {
-				change, err := p.object(m)
-				return err != nil || change.Action != Unchanged
-			}),
+// An unmet is what an object needs before the server can judge it.
+type unmet struct {
+	why   string // it can't be judged; "" if it was
+	comes bool   // with this release: then the object is expected to be as the release says
+}
+
+// noDryRun is how servers say that somebody whom they must ask can't be asked for dry runs.
+const (
+	noDryRun             = "does not support dry run"
+	webhookWithoutDryRun = "a webhook that would be called does not support dry runs"
+)
+
+// unmetBy says what an object lacks that the server refuses, if that is all that is wrong.
+func (p *preview) unmetBy(m *payload.Manifest, err error) unmet {
+	definition := p.definitionOf(m)
+	if needed := p.lacks(m, err); needed != nil {
+		return unmet{"it needs " + needed.ID().String() + ", which is new, too", true}
+	}
+	switch {
+	case says(noDryRun)(err):
+		return unmet{webhookWithoutDryRun, false}
+	case isServersInvalid(err) && definition.isChanged():
+		return unmet{"the cluster has another version of its definition: it was held against that of this release", true}
+	case isNoNamespace(err):
+		return unmet{"namespace " + m.Object().GetNamespace() + " is neither there nor in this release: an apply would wait for it", false}
+	case mayHeal(err):
+		return unmet{"the server does not take it now, and an apply would try again: " + oneLine(masked(m, err)), false}
+	}
+	return unmet{}
+}
+
+// mayHeal says of a refusal whether it is about how things stand in the cluster, and not
+// about the object. That nobody could be asked is none.
+func mayHeal(err error) bool {
+	remedy := remedyFor(err)
+	switch {
+	case remedy.heals != byItself:
+		return false
+	case remedy.reason == ClusterError:
+		return says("failed calling webhook")(err)
+	default:
+		return remedy.reason == ResourceForbidden || remedy.reason == ResourceConflict || remedy.reason == ResourceTypeMissing
+	}
+}
+
+// isServersInvalid says whether the server finds fault with an object itself.
+func isServersInvalid(err error) bool {
+	return !errors.As(err, new(refusal)) && (apierrors.IsInvalid(err) || len(unknownFields(err)) > 0 || isBadRequest(err))
+}
+
+// missing is how admission says that an object needs another one, by its kind.
+var missing = map[schema.GroupKind]*regexp.Regexp{
+	{Kind: "ServiceAccount"}:                            regexp.MustCompile(`error looking up service account [^/ ]+/([^: ]+):`),
+	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
+	{Group: "node.k8s.io", Kind: "RuntimeClass"}:        regexp.MustCompile(`RuntimeClass "([^"]+)" not found`),
+}
+
+// lacks is the manifest of an object that a server misses; nil if the payload has none.
+func (p *preview) lacks(m *payload.Manifest, err error) *payload.Manifest {
+	for kind, text := range missing {
+		if found := text.FindStringSubmatch(err.Error()); found != nil && apierrors.IsForbidden(err) {
+			return p.brings(m, found[1], func(other schema.GroupKind) bool { return other == kind })
 		}
 	}
-	return all
-}
-
-// definitionOf is the definition that the payload has of a kind; nil if it has none.
-func (p *preview) definitionOf(m *payload.Manifest) *comingDefinition {
-	return p.coming[m.GroupVersionKind().GroupKind()]
-}
-
-// holdAgainst says what the definition of the payload has against a custom resource.
-func (p *preview) holdAgainst(m *payload.Manifest) error {
-	definition := p.definitionOf(m)
-	if definition == nil {
+	details := status(err).Details
+	if !apierrors.IsNotFound(err) || details == nil {
 		return nil
 	}
-	prepared, err := definition.prepare()
-	if err != nil {
-		return refusal{ResourceInvalid, "its definition, " + definition.manifest.ID().String() + ", is none: " + err.Error()}
+	if ref, _, _ := unstructured.NestedStringMap(m.Object().Object, "roleRef"); ref["name"] == details.Name && ref["name"] != "" {
+		role := schema.GroupKind{Group: ref["apiGroup"], Kind: ref["kind"]} // though servers say that the binding is not there
+		return p.brings(m, details.Name, func(kind schema.GroupKind) bool { return kind == role })
 	}
-	var wrong []string
-	for _, problem := range prepared.Check(p.ctx, ownership.Draft(m.Object(), inventory.Label, p.options.Release).Object) {
-		if !problem.Unknown || !p.options.DropUnknownFields {
-			wrong = append(wrong, problem.Message)
-		}
-	}
-	if len(wrong) > 0 {
-		return refusal{ResourceInvalid, "its definition, which comes with this release, does not allow it: " + strings.Join(wrong, "; ")}
-	}
-	return nil
+	return p.brings(m, details.Name, func(kind schema.GroupKind) bool {
+		in, err := p.cluster.FindKind(p.requests, kind)
+		return err == nil && in.Group == details.Group && in.Resource == details.Kind
+	})
 }
 
-// notYet says why the server can't judge an object before the apply, if that is all that is
-// wrong with it.
-func (p *preview) notYet(m *payload.Manifest, err error) (why string, isMet bool) {
-	details := status(err).Details
-	definition := p.definitionOf(m)
-	switch {
-	case says("does not support dry run")(err):
-		return "a webhook that would be called does not support dry runs", true
-	case apierrors.IsNotFound(err) && details != nil && p.brings(details.Kind, details.Name) != nil:
-		return "it needs " + p.brings(details.Kind, details.Name).ID().String() + ", which is new, too", true
-	case isInvalid(err) && definition != nil && definition.isChanged():
-		return "the cluster has another version of its definition: it was held against that of this release", true
-	case remedyFor(err).heals == byItself:
-		return "the server does not take it now, and an apply would try again: " + oneLine(masked(m, err)), true
-	}
-	return "", false
-}
-
-// isInvalid says whether a server, or we, find fault with an object itself.
-func isInvalid(err error) bool {
-	var ours refusal
-	return apierrors.IsInvalid(err) || len(unknownFields(err)) > 0 || errors.As(err, &ours) && ours.reason == ResourceInvalid
-}
-
-// kindComes says how a kind comes to be served with this release, if it does.
-func (p *preview) kindComes(m *payload.Manifest) (why string, comes bool) {
-	if definition := p.definitionOf(m); definition != nil {
-		return definition.manifest.ID().String() + " is new, too: it was held against that", true
-	}
-	for _, other := range p.payload.Manifests {
-		if other.GroupVersionKind().GroupKind() != kinds.APIService || other.IsTombstone() {
-			continue
-		}
-		if servedGroup(other.Object()) == m.GroupVersionKind().Group {
-			return "its API is new, too: " + other.ID().String(), true
-		}
-	}
-	return "", false
-}
-
-// brings is the manifest of an object that a server misses; nil if there is none.
-func (p *preview) brings(resource, name string) *payload.Manifest {
+// brings is the manifest of an object that another one may need, by its name.
+func (p *preview) brings(needs *payload.Manifest, name string, isKind func(schema.GroupKind) bool) *payload.Manifest {
 	for _, m := range p.payload.Manifests {
-		if m.IsTombstone() || m.ID().Name != name {
-			continue
-		}
-		if in, err := p.cluster.FindKind(p.requests, m.GroupVersionKind().GroupKind()); err == nil && in.Resource == resource {
+		isNear := m.Object().GetNamespace() == "" || m.Object().GetNamespace() == needs.Object().GetNamespace()
+		if isNear && m != needs && !m.IsTombstone() && m.ID().Name == name && isKind(m.GroupVersionKind().GroupKind()) {
 			return m
 		}
 	}
 	return nil
 }
 
-// asSaid is a look at an object as the release has it.
-func (p *preview) asSaid(m *payload.Manifest, live *unstructured.Unstructured) *Look {
-	return &Look{Live: live, Would: ownership.Draft(m.Object(), inventory.Label, p.options.Release)}
+// withoutKind is about an object of a kind that is not served, or not in this version.
+func (p *preview) withoutKind(m *payload.Manifest, err error) (Change, error) {
+	why := p.kindComes(m)
+	if why == "" {
+		return Change{}, err
+	}
+	if err := p.hold(p.definitionOf(m), m, nil, nil); err != nil {
+		return Change{}, err
+	}
+	change := Change{Action: Created, Message: why, Look: &Look{Would: p.said(m, nil), Unchecked: why}}
+	resource, err := p.cluster.FindKind(p.requests, m.GroupVersionKind().GroupKind())
+	if err != nil { // no version of it is there, and so no object
+		return change, nil
+	}
+	head, isThere, err := p.head(resource, m.ID())
+	if err == nil {
+		err = p.refuseOwned(head)
+	}
+	if isThere {
+		change.Action, change.UID = NotChecked, head.UID
+	}
+	return change, err
+}
+
+// kindComes says how a kind comes to be served with this release; "" if it does not.
+func (p *preview) kindComes(m *payload.Manifest) string {
+	if definition := p.definitionOf(m); definition != nil {
+		return definition.manifest.ID().String() + " is new, too: it was held against that"
+	}
+	for _, other := range p.payload.Manifests {
+		if other.GroupVersionKind().GroupKind() != kinds.APIService || other.IsTombstone() {
+			continue
+		}
+		version, _, _ := unstructured.NestedString(other.Object().Object, "spec", "version")
+		if servedGroup(other.Object()) == m.GroupVersionKind().Group && version == m.GroupVersionKind().Version {
+			return "its API is new, too: " + other.ID().String()
+		}
+	}
+	return ""
+}
+
+// said is an object as the release says, over what there is of it.
+func (p *preview) said(m *payload.Manifest, live *unstructured.Unstructured) *unstructured.Unstructured {
+	draft := ownership.Draft(m.Object(), inventory.Label, p.options.Release)
+	if live == nil {
+		return draft
+	}
+	return &unstructured.Unstructured{Object: over(live.Object, draft.Object)}
+}
+
+// over lays the fields of one object over those of another. Lists are as a whole.
+func over(below, above map[string]any) map[string]any {
+	both := maps.Clone(below)
+	for key, value := range above {
+		inner, isMapping := value.(map[string]any)
+		under, isOver := both[key].(map[string]any)
+		if isMapping && isOver {
+			value = over(under, inner)
+		}
+		both[key] = value
+	}
+	return both
 }

@@ -123,14 +123,31 @@ func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.
 	})
 }
 
+// TryCreate says what would come of Create, and changes nothing.
+func (c *Cluster) TryCreate(ctx context.Context, in Resource, object *unstructured.Unstructured) (Applied, error) {
+	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		options := metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
+		return c.In(in, object.GetNamespace()).Create(ctx, object, options)
+	})
+}
+
 // Delete asks for the end of the object with this UID, and of no other with its name.
 // What it owns goes after it.
 func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
+	return c.delete(ctx, in, namespace, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+}
+
+// TryDelete says whether Delete would be refused, and changes nothing.
+func (c *Cluster) TryDelete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
+	return c.delete(ctx, in, namespace, name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid}, DryRun: []string{metav1.DryRunAll},
+	})
+}
+
+func (c *Cluster) delete(ctx context.Context, in Resource, namespace, name string, options metav1.DeleteOptions) error {
+	options.PropagationPolicy = new(metav1.DeletePropagationBackground)
 	_, _, err := observe(ctx, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, c.In(in, namespace).Delete(ctx, name, metav1.DeleteOptions{
-			Preconditions:     &metav1.Preconditions{UID: &uid},
-			PropagationPolicy: new(metav1.DeletePropagationBackground),
-		})
+		return struct{}{}, c.In(in, namespace).Delete(ctx, name, options)
 	})
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
@@ -171,4 +172,21 @@ func offer(entries []metav1.ManagedFieldsEntry, isListed func(metav1.ManagedFiel
 // Adoptable names the managers whose fields would be taken over.
 func Adoptable(live metav1.Object, from []string) []string {
 	return found(live.GetManagedFields(), from)
+}
+
+// Adopted is an object as it would be once some managers' fields were taken over, as far as
+// who owns them goes: what they have is as if we had applied it.
+func Adopted(live *unstructured.Unstructured, from []string) *unstructured.Unstructured {
+	if live == nil || slices.ContainsFunc(live.GetManagedFields(), isOurs) {
+		return live
+	}
+	entries := live.GetManagedFields()
+	for i := range entries {
+		if isAdopted(entries[i], from) {
+			entries[i].Manager, entries[i].Operation = cluster.FieldManager, metav1.ManagedFieldsOperationApply
+		}
+	}
+	adopted := live.DeepCopy()
+	adopted.SetManagedFields(entries)
+	return adopted
 }

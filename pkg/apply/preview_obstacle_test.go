@@ -1,0 +1,362 @@
+package apply_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// noneOnDryRun is a webhook that allows everything, and does something beside that unless it
+// is a dry run.
+func noneOnDryRun(t *testing.T, namespace string) {
+	t.Helper()
+	called := make(chan struct{}, 100)
+	webhook(t, namespace, serve(t, func(w http.ResponseWriter, r *http.Request) {
+		answer(http.StatusOK, "")(w, r)
+		called <- struct{}{}
+	}), 5)
+	configurations := test.Client(t).AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	configuration, err := configurations.Get(t.Context(), namespace, metav1.GetOptions{})
+	must(t, err)
+	configuration.Webhooks[0].SideEffects = new(admissionregistrationv1.SideEffectClassNoneOnDryRun)
+	_, err = configurations.Update(t.Context(), configuration, metav1.UpdateOptions{})
+	must(t, err)
+	awaitCall(t, namespace, called)
+}
+
+func TestAPreviewForeseesObstacles(t *testing.T) {
+	runAll(t, map[string]foresight{
+		"webhook that denies": {
+			prepare: func(t *testing.T, namespace string) {
+				webhook(t, namespace, serve(t, answer(http.StatusForbidden, "no hats")), 5)
+				awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
+			},
+			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceForbidden: admission webhook \"shop.example.com\" denied the request: no hats\n",
+		},
+		"webhook that is down": {
+			prepare: heals["webhook that has an error"].asObstacle(), files: one(red), done: "nothing",
+			want: "not checkable ConfigMap NS/it: the server does not take it now, and an apply would try again: Internal error occurred: failed calling webhook \"shop.example.com\": " +
+				"failed to call webhook: an error on the server (\"out of order\") has prevented the request from succeeding\n",
+		},
+		"quota": {
+			prepare: heals["quota"].asObstacle(), files: one(heals["quota"].files), done: "nothing",
+			want: "not checkable Service NS/web: the server does not take it now, and an apply would try again: services \"web\" is forbidden: exceeded quota: few, requested: services=1, used: services=0, limited: services=0\n",
+		},
+		"namespace that is being deleted": {
+			prepare: heals["namespace that is being deleted"].asObstacle(), files: one(heals["namespace that is being deleted"].files), done: "nothing",
+			want: "not checkable ConfigMap NS-old/a: the server does not take it now, and an apply would try again: configmaps \"a\" is forbidden: unable to create new content in namespace NS-old because it is being terminated\n",
+		},
+		"aggregated API that is down": {
+			prepare: heals["aggregated API that is down"].asObstacle(), files: one(heals["aggregated API that is down"].files), done: "nothing",
+			want: "not checkable Thing NS/hat: the cluster can't say whether it has kind Thing.NS.aggregated.example.com: stale GroupVersion discovery: NS.aggregated.example.com/v1\n",
+		},
+		"policy that denies": {
+			prepare: deny, files: one(red),
+			want: "failed ConfigMap NS/it: UpdatePayloadResourceForbidden: configmaps \"it\" is forbidden: ValidatingAdmissionPolicy 'NS' with binding 'NS' denied request: no hats\n",
+		},
+		"webhook with dry run": {
+			prepare: noneOnDryRun, files: one(red), want: "created ConfigMap NS/it\n",
+		},
+	})
+}
+
+// asObstacle is what would be refused until somebody mends it.
+func (h healRow) asObstacle() func(*testing.T, string) {
+	return func(t *testing.T, namespace string) {
+		t.Helper()
+		_ = h.prepare(t, namespace)
+	}
+}
+
+// A webhook that can't be asked in a dry run is no failure. API servers let nobody bring such
+// a one any more, and go on with those that are there.
+func TestAPreviewCanNotAskAWebhookWithoutDryRun(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	must(t, run(t, t.Context(), load(t, namespace, namespace, one(red)), apply.Options{}).Err)
+	create("bob", strings.Replace(red, "name: it", "name: old", 1))(t, namespace)
+	config := answering(t, func(request *http.Request) (int, string) {
+		isDry := request.URL.Query().Get("dryRun") != "" || request.Method == http.MethodDelete
+		return http.StatusBadRequest, map[bool]string{true: `admission webhook "shop.example.com" does not support dry run: BadRequest`}[isDry]
+	})
+	files := one(blue+"\n---\n"+strings.Replace(red, "name: it", "name: new", 1)) + buried
+	saw := preview(t, t.Context(), config, load(t, namespace, namespace, files), apply.Options{})
+	const why = ": a webhook that would be called does not support dry runs\n"
+	want := "not checkable ConfigMap NS/it" + why + "not checkable ConfigMap NS/new" + why + "not checkable ConfigMap NS/old" + why
+	if diff := cmp.Diff(want, saw.foreseen(namespace)); diff != "" || saw.Err != nil {
+		t.Error(saw.Err, diff)
+	}
+	if colour := saw.Changes[0].Look.Would.Object["data"]; fmt.Sprint(colour) != "map[colour:blue]" {
+		t.Error("it would be as the release says, and is said to be", colour)
+	}
+}
+
+// answering connects to a server that refuses some requests: those for which it says why.
+func answering(t *testing.T, refuse func(*http.Request) (code int, why string)) *rest.Config {
+	t.Helper()
+	config := rest.CopyConfig(test.Sandbox(t).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return tripper(func(request *http.Request) (*http.Response, error) {
+			code, why := refuse(request)
+			if why == "" {
+				return next.RoundTrip(request)
+			}
+			message, reason, _ := strings.Cut(why, ": ")
+			body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":%q}`, reason, code, message)
+			return &http.Response{
+				StatusCode: code, Request: request, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
+			}, nil
+		})
+	})
+	return config
+}
+
+// deny has a policy deny all ConfigMaps of a namespace.
+func deny(t *testing.T, namespace string) {
+	t.Helper()
+	registration := test.Client(t).AdmissionregistrationV1()
+	_, err := registration.ValidatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{"*"},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+				},
+			}}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "no hats"}},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = registration.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}},
+		},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() {
+		_ = registration.ValidatingAdmissionPolicyBindings().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+		_ = registration.ValidatingAdmissionPolicies().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+	})
+	awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
+}
+
+// Rights that are missing are named, and a role may come with the release.
+func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
+	for name, c := range map[string]struct {
+		rules []rbacv1.PolicyRule
+		files string
+		want  string
+	}{
+		"patch": {
+			[]rbacv1.PolicyRule{may("", "configmaps", "get", "list", "create")}, one(red),
+			`failed ConfigMap NS/it: UpdatePayloadResourceForbidden: configmaps "it" is forbidden: User "USER" cannot patch resource "configmaps" in API group "" in the namespace "NS"` + "\n",
+		},
+		"create": {
+			[]rbacv1.PolicyRule{may("", "serviceaccounts", "get", "list", "patch")}, one(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: it, namespace: NS}}`),
+			`failed ServiceAccount NS/it: UpdatePayloadResourceForbidden: serviceaccounts "it" is forbidden: User "USER" cannot create resource "serviceaccounts" in API group "" in the namespace "NS"` + "\n",
+		},
+		"delete": {
+			[]rbacv1.PolicyRule{may("", "configmaps", "get", "list", "patch")}, buried,
+			`failed ConfigMap NS/old: UpdatePayloadResourceForbidden: configmaps "old" is forbidden: User "USER" cannot delete resource "configmaps" in API group "" in the namespace "NS"` + "\n",
+		},
+		"none: a binding to a role that is new": {
+			[]rbacv1.PolicyRule{may("rbac.authorization.k8s.io", "*", "get", "list", "patch", "create"), may("", "pods", "get")},
+			one(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader, namespace: NS}, rules: [{apiGroups: [""], resources: [pods], verbs: [get]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: readers, namespace: NS}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}, subjects: [{kind: User, name: bob, apiGroup: rbac.authorization.k8s.io}]}`),
+			"created Role NS/reader\ncreated RoleBinding NS/readers: it needs Role NS/reader, which is new, too\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			grave{T: t, namespace: namespace}.bring(nil)
+			restricted(t, namespace, c.rules...)
+			config := rest.CopyConfig(test.Sandbox(t).Config)
+			config.Impersonate.UserName = "somebody-" + namespace
+			var got string
+			want := strings.ReplaceAll(c.want, "USER", "somebody-NS")
+			until(t, "the rights are not as wanted", func(context.Context) bool { // which take effect in a moment
+				got = preview(t, t.Context(), config, load(t, namespace, namespace, c.files), apply.Options{}).foreseen(namespace)
+				return got == want || !strings.Contains(got, "cannot get")
+			})
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// manyFiles is a payload of some ConfigMaps.
+func manyFiles(count int) string {
+	var text strings.Builder
+	for i := range count {
+		name := "it-" + string(rune('a'+i/26)) + string(rune('a'+i%26))
+		text.WriteString(strings.Replace(one(strings.Replace(red, "name: it", "name: "+name, 1)), "50_file", "50_"+name, 1))
+	}
+	return text.String()
+}
+
+// A server that has too much to do is asked again.
+func TestAPreviewAsksAnOverloadedServerAgain(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	var refused atomic.Int32
+	config := answering(t, func(request *http.Request) (int, string) {
+		if request.Method == http.MethodPatch && refused.Add(1) <= 3 {
+			return http.StatusTooManyRequests, "too much: TooManyRequests"
+		}
+		return 0, ""
+	})
+	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{})
+	if got := saw.foreseen(namespace); got != "created ConfigMap NS/it\n" {
+		t.Error(got)
+	}
+}
+
+// A server that is gone is a failure of all that was not asked before, not a doubt.
+func TestAPreviewFailsWithoutAServer(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	config := answering(t, func(request *http.Request) (int, string) {
+		if request.Method == http.MethodPatch {
+			return http.StatusServiceUnavailable, "gone: ServiceUnavailable"
+		}
+		return 0, ""
+	})
+	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{})
+	if got := saw.foreseen(namespace); got != "failed ConfigMap NS/it: UpdatePayloadClusterDown: gone\n" || saw.Err == nil {
+		t.Error(saw.Err, got)
+	}
+}
+
+// Whoever interrupts a preview need not wait.
+func TestAPreviewEndsWhenItIsInterrupted(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var asked atomic.Int32
+	config := answering(t, func(request *http.Request) (int, string) {
+		if request.Method != http.MethodPatch {
+			return 0, ""
+		}
+		asked.Add(1)
+		cancel()
+		<-request.Context().Done()
+		return http.StatusServiceUnavailable, "gone: ServiceUnavailable"
+	})
+	saw := preview(t, ctx, config, load(t, namespace, namespace, manyFiles(20)), apply.Options{Workers: 2})
+	if !errors.Is(saw.Err, context.Canceled) || !strings.HasSuffix(saw.Err.Error(), ": 20 objects not applied") || asked.Load() > 2 {
+		t.Errorf("%v; %d were asked for", saw.Err, asked.Load())
+	}
+}
+
+// A tripper answers requests.
+type tripper func(*http.Request) (*http.Response, error)
+
+func (t tripper) RoundTrip(request *http.Request) (*http.Response, error) { return t(request) }
+
+// A tombstone's object becomes what a run makes of it.
+func TestAPreviewForeseesWhatBecomesOfATombstone(t *testing.T) {
+	for name, stands := range stands {
+		for mode, story := range stands.want {
+			t.Run(name+", "+string(mode), func(t *testing.T) {
+				t.Parallel()
+				g := dig(t)
+				stands.prepare(g)
+				want, _, _ := strings.Cut(strings.ReplaceAll(story, ": TIME", ": terminating for Ns"), "\n")
+				switch name {
+				case "it was asked for, and is gone since":
+					want = "absent" // as it would have been noted before the run
+				case "it is held":
+					want = "deleted: it is terminating then, until it is let go by example.com/hold"
+				}
+				saw := preview(t, t.Context(), test.Sandbox(t).Config, g.release, apply.Options{Mode: mode})
+				got, _, _ := strings.Cut(timeless(saw.foreseen(g.namespace)), "\n")
+				if diff := cmp.Diff(want, strings.Replace(got, " ConfigMap NS/old", "", 1)); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+// A preview asks once for what is there and once for what would be, and for nothing where
+// it knows that nobody can have changed anything.
+func TestAPreviewAsksForLittle(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	var asked atomic.Int32
+	config := answering(t, func(request *http.Request) (int, string) {
+		if strings.Contains(request.URL.Path, "/configmaps/it-") {
+			asked.Add(1)
+		}
+		return 0, ""
+	})
+	const count = 200
+	requests := func(files string, mode graph.Mode) int32 {
+		asked.Store(0)
+		must(t, preview(t, t.Context(), config, load(t, namespace, namespace, files), apply.Options{Mode: mode}).Err)
+		return asked.Load()
+	}
+	files := manyFiles(count)
+	if got := requests(files, graph.Install); got > 2*count {
+		t.Errorf("%d requests for what is new", got)
+	}
+	must(t, run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{NoWait: true}).Err)
+	if got := requests(files, graph.Reconcile); got > 0 {
+		t.Errorf("%d requests for what can't have changed", got)
+	}
+	if got := requests(strings.ReplaceAll(files, "red", "blue"), graph.Update); got > 2*count {
+		t.Errorf("%d requests for what changes", got)
+	}
+}
+
+// No value of a Secret is shown.
+func TestAPreviewShowsNoSecrets(t *testing.T) {
+	for name, row := range secretRows {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			if row.prepare != nil {
+				row.prepare(t, namespace)
+			}
+			show := strings.NewReplacer("SECRET", secret, "ENCODED", encoded)
+			if row.given != "" {
+				change(t, namespace, "", show.Replace(row.given), apply.Options{NoWait: true})
+			}
+			saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(show.Replace(row.files))), apply.Options{})
+			want := row.want
+			if want != "" {
+				want = "Secret NS/key" + where + want
+			}
+			if diff := cmp.Diff(want, saw.sentence(namespace)); diff != "" {
+				t.Error(diff)
+			}
+			for _, value := range []string{"hunter2", encoded[:8]} {
+				if text := saw.foreseen(namespace); strings.Contains(text, value) {
+					t.Errorf("%s is shown: %s", value, text)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,394 @@
+package apply_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// preview looks at what an apply of a payload would do, as somebody, and fails the test if
+// anything is written.
+func preview(t *testing.T, ctx context.Context, config *rest.Config, release *payload.Payload, options apply.Options) applied {
+	t.Helper()
+	c := connectReading(t, config)
+	store := record.NewStore(c.Client, "default", release.Name)
+	known, _, err := record.NewStore(test.Client(t), "default", release.Name).Load(t.Context())
+	must(t, err)
+	var places []inventory.Place
+	for _, manifest := range release.Manifests {
+		places = append(places, inventory.Place{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
+	}
+	before, err := inventory.Take(t.Context(), c, places)
+	must(t, err)
+	options.Release, options.Journal = release.Name, apply.NewJournal(store, known)
+	return applied{Report: apply.Preview(ctx, c, release, before, options), record: known}
+}
+
+// connectReading makes a connection over which nothing may be written.
+func connectReading(t *testing.T, config *rest.Config) *cluster.Cluster {
+	t.Helper()
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wire{next, nothingIsWritten(t)} })
+	c, err := cluster.Connect(config)
+	must(t, err)
+	return c
+}
+
+// nothingIsWritten fails the test at a request that would write.
+func nothingIsWritten(t *testing.T) func(*http.Request) error {
+	return func(request *http.Request) error {
+		isReview := strings.HasPrefix(request.URL.Path, "/apis/authorization.k8s.io/")
+		if request.Method != http.MethodGet && !isReview && request.URL.Query().Get("dryRun") != metav1.DryRunAll && !asksForNoWrite(request) {
+			t.Errorf("it writes: %s %s", request.Method, request.URL)
+		}
+		return nil
+	}
+}
+
+// asksForNoWrite says whether a delete is a dry run: it says so in its body.
+func asksForNoWrite(request *http.Request) bool {
+	if request.Method != http.MethodDelete || request.GetBody == nil {
+		return false
+	}
+	body, err := request.GetBody()
+	if err != nil {
+		return false
+	}
+	defer func() { _ = body.Close() }()
+	var text strings.Builder
+	buffer := make([]byte, 4096)
+	for {
+		n, err := body.Read(buffer)
+		text.Write(buffer[:n])
+		if err != nil {
+			return strings.Contains(text.String(), `"dryRun":["All"]`)
+		}
+	}
+}
+
+// foreseen is what a preview says, a line for each manifest.
+func (a applied) foreseen(namespace string) string {
+	var text strings.Builder
+	for _, change := range a.Changes {
+		fmt.Fprintf(&text, "%s %s", change.Action, change.Manifest.ID())
+		switch {
+		case change.Err != nil:
+			fmt.Fprintf(&text, ": %s: %s", change.Err.Reason, change.Err.Err)
+		case change.Message != "":
+			text.WriteString(": " + change.Message)
+		}
+		if change.Look != nil && change.Look.Unchecked != "" && change.Look.Unchecked != change.Message {
+			text.WriteString(" (" + change.Look.Unchecked + ")")
+		}
+		for _, manager := range change.Adopted {
+			text.WriteString(", adopted from " + manager)
+		}
+		for _, loss := range change.Lost {
+			text.WriteString(", " + loss.Field + " of " + loss.Manager)
+		}
+		text.WriteString("\n")
+	}
+	return inBytes.ReplaceAllString(ages.ReplaceAllString(strings.ReplaceAll(text.String(), namespace, "NS"), "for Ns"), "N bytes")
+}
+
+var inBytes = regexp.MustCompile(`\d+ bytes`)
+
+// plainly is what was done, in the same words.
+func (a applied) plainly(namespace string) string {
+	return strings.ReplaceAll(a.actions(), namespace, "NS")
+}
+
+// A foresight is a situation in which a payload is applied, and what a preview says of it.
+type foresight struct {
+	prepare func(t *testing.T, namespace string) // what is there, beside what the release has given
+	given   string                               // an earlier version of the payload
+	then    func(t *testing.T, namespace string) // what happened since
+	files   string
+	options apply.Options
+	want    string
+	done    string // what a run does, if that is not what the preview says
+	isOther bool   // the objects are not as foreseen
+}
+
+// foresee previews a payload, applies it, and compares.
+func (f foresight) foresee(t *testing.T) {
+	namespace := test.Namespace(t)
+	if f.prepare != nil {
+		f.prepare(t, namespace)
+	}
+	f.options.NoWait = true
+	if f.given != "" {
+		did := run(t, t.Context(), load(t, namespace, namespace, f.given), apply.Options{})
+		if did.Err != nil {
+			t.Fatal(did.Err)
+		}
+	}
+	if f.then != nil {
+		f.then(t, namespace)
+	}
+	release := load(t, namespace, namespace, f.files)
+	saw := preview(t, t.Context(), test.Sandbox(t).Config, release, f.options)
+	if diff := cmp.Diff(f.want, saw.foreseen(namespace)); diff != "" {
+		t.Error("the preview:", diff)
+	}
+	if f.done == "nothing" {
+		return
+	}
+	f.options.Timeout = patience
+	did := run(t, t.Context(), release, f.options)
+	want := f.done
+	if want == "" {
+		want = saw.plainly(namespace)
+	}
+	if diff := cmp.Diff(want, did.plainly(namespace)); diff != "" {
+		t.Error("the run:", did.Err, diff)
+	}
+	for i, change := range saw.Changes {
+		if f.isOther || change.Look == nil || change.Look.Would == nil || change.Look.Unchecked != "" {
+			continue
+		}
+		if diff := cmp.Diff(whatCounts(change.Look.Would), whatCounts(liveOf(t, change.Manifest))); diff != "" {
+			t.Errorf("%s is not as foreseen (-foreseen +is): %s", change.Manifest.ID(), diff)
+		}
+		if diff := cmp.Diff(fmt.Sprint(change.Adopted, change.Lost), fmt.Sprint(did.Changes[i].Adopted, did.Changes[i].Lost)); diff != "" {
+			t.Errorf("of %s other fields are taken: %s", change.Manifest.ID(), diff)
+		}
+	}
+}
+
+// liveOf is the object of a manifest.
+func liveOf(t *testing.T, m *payload.Manifest) *unstructured.Unstructured {
+	t.Helper()
+	c := connect(t)
+	in, err := c.Find(t.Context(), m.GroupVersionKind())
+	must(t, err)
+	live, err := c.In(in, m.Object().GetNamespace()).Get(t.Context(), m.Object().GetName(), metav1.GetOptions{})
+	must(t, err)
+	return live
+}
+
+// whatCounts is an object without what the server counts, and what controllers say of it.
+func whatCounts(object *unstructured.Unstructured) map[string]any {
+	lean := object.DeepCopy()
+	for _, field := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"} {
+		unstructured.RemoveNestedField(lean.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(lean.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
+	if len(lean.GetAnnotations()) == 0 {
+		unstructured.RemoveNestedField(lean.Object, "metadata", "annotations")
+	}
+	delete(lean.Object, "status")
+	return lean.Object
+}
+
+// one is a payload of one file.
+func one(text string) string { return "-- 0000_10_shop_50_file.yaml --\n" + text + "\n" }
+
+// runAll runs each situation by its name.
+func runAll(t *testing.T, all map[string]foresight) {
+	for name, f := range all {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f.foresee(t)
+		})
+	}
+}
+
+// create makes an object in the name of a manager.
+func create(manager, text string) func(*testing.T, string) {
+	return func(t *testing.T, namespace string) {
+		t.Helper()
+		object := load(t, namespace, namespace, one(text)).Manifests[0]
+		c := connect(t)
+		in, err := c.Find(t.Context(), object.GroupVersionKind())
+		must(t, err)
+		_, err = c.In(in, object.Object().GetNamespace()).Create(t.Context(), object.Object(), metav1.CreateOptions{FieldManager: manager})
+		must(t, err)
+	}
+}
+
+// also does several things.
+func also(all ...func(*testing.T, string)) func(*testing.T, string) {
+	return func(t *testing.T, namespace string) {
+		t.Helper()
+		for _, each := range all {
+			each(t, namespace)
+		}
+	}
+}
+
+// forget makes the record of a release know no fingerprints.
+func forget(t *testing.T, namespace string) {
+	t.Helper()
+	store := record.NewStore(test.Client(t), "default", namespace)
+	known, _, err := store.Load(t.Context())
+	must(t, err)
+	known.Fingerprints = nil
+	must(t, store.Save(t.Context(), known))
+}
+
+const (
+	red  = `{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS}, data: {colour: red}}`
+	blue = `{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS}, data: {colour: blue}}`
+	once = `{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS, annotations: {release.openshift.io/create-only: "true"}}, data: {colour: red}}`
+	web  = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: NS}, spec: {replicas: 2, selector: {matchLabels: {app: web}},
+ template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.example/web}]}}}}`
+	scaler = `
+-- 0000_10_shop_60_scaler.yaml --
+{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, namespace: NS}, spec: {maxReplicas: 9, minReplicas: 1, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}
+`
+)
+
+func merged(resource string, name, change string, part ...string) func(*testing.T, string) {
+	return func(t *testing.T, namespace string) {
+		t.Helper()
+		group := "/api/v1"
+		if slices.Contains([]string{"deployments"}, resource) {
+			group = "/apis/apps/v1"
+		}
+		path := fmt.Sprintf("%s/namespaces/%s/%s/%s", group, namespace, resource, name)
+		for _, one := range part {
+			path += "/" + one
+		}
+		request := test.Client(t).CoreV1().RESTClient().Patch("application/merge-patch+json").AbsPath(path).Param("fieldManager", "bob").Body([]byte(change))
+		must(t, request.Do(t.Context()).Error())
+	}
+}
+
+func TestAPreviewSaysWhatARunDoes(t *testing.T) {
+	runAll(t, map[string]foresight{
+		"new":                                   {files: one(red), want: "created ConfigMap NS/it\n"},
+		"changed":                               {given: one(red), files: one(blue), want: "configured ConfigMap NS/it\n"},
+		"unchanged":                             {given: one(red), files: one(red), want: "unchanged ConfigMap NS/it\n"},
+		"unchanged, and nothing is known of it": {given: one(red), then: forget, files: one(red), want: "unchanged ConfigMap NS/it\n"},
+		"changed by somebody":                   {given: one(red), then: merged("configmaps", "it", `{"data":{"colour":"blue"}}`), files: one(red), want: "configured ConfigMap NS/it, data.colour of bob\n"},
+		"a field of somebody else's":            {given: one(red), then: merged("configmaps", "it", `{"data":{"size":"L"}}`), files: one(red), want: "unchanged ConfigMap NS/it\n"},
+		"somebody's field becomes ours, with their value": {given: one(red), then: merged("configmaps", "it", `{"data":{"size":"L"}}`), files: one(strings.Replace(red, "red", "red, size: L", 1)), want: "configured ConfigMap NS/it\n"},
+		"somebody's field becomes ours, with our value":   {given: one(red), then: merged("configmaps", "it", `{"data":{"size":"L"}}`), files: one(strings.Replace(red, "red", "red, size: M", 1)), want: "configured ConfigMap NS/it, data.size of bob\n"},
+		"without our label":                      {given: one(red), then: merged("configmaps", "it", emptied), files: one(red), want: "configured ConfigMap NS/it\n"},
+		"a field that the release no longer has": {given: one(strings.Replace(red, "red", "red, size: L", 1)), files: one(red), want: "configured ConfigMap NS/it\n"},
+		"create-only and new":                    {files: one(once), want: "created ConfigMap NS/it\n"},
+		"create-only and there":                  {given: one(once), files: one(strings.Replace(once, "red", "blue", 1)), want: "kept ConfigMap NS/it: it is create-only, and was there\n"},
+		"create-only and somebody else's":        {prepare: create("bob", red), files: one(once), want: "kept ConfigMap NS/it: it is create-only, and was there\n"},
+		"create-only and unknown field":          {files: one(strings.Replace(once, "}, data:", "}, dada: {}, data:", 1)), want: "created ConfigMap NS/it\n"},
+		"a Deployment that runs":                 {given: one(web), then: forget, files: one(web), want: "unchanged Deployment NS/web\n"},
+		"a Deployment that changes":              {given: one(web), files: one(strings.Replace(web, "/web}", "/web:2}", 1)), want: "configured Deployment NS/web\n"},
+		"a Job that has not finished":            {given: one(`{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: NS}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/a}]}}}}`), then: forget, files: one(`{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: NS}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/a}]}}}}`), want: "unchanged Job NS/a\n"},
+		"several objects":                        {given: one(red + "\n---\n" + web), files: one(blue + "\n---\n" + web + "\n---\n" + strings.Replace(red, "name: it", "name: other", 1)), want: "configured ConfigMap NS/it\nunchanged Deployment NS/web\ncreated ConfigMap NS/other\n"},
+		"in no namespace that is there, nor in the release": {
+			files: one(strings.Replace(red, "namespace: NS", "namespace: NS-none", 1)), done: "nothing",
+			want: "not checkable ConfigMap NS-none/it: namespace NS-none is neither there nor in this release: an apply would wait for it\n",
+		},
+		"a kind that nobody has": {
+			files: one(`{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, namespace: NS}}`),
+			want:  "failed Hat NS/hat: UpdatePayloadResourceTypeMissing: the cluster has no kind Hat.NS.example.com: the cluster does not serve it\n",
+		},
+		"unknown field": {
+			files: one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)),
+			want:  "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or let such fields be left out with --unknown-fields=drop\n",
+		},
+		"unknown field that is left out": {
+			files: one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)), options: apply.Options{DropUnknownFields: true},
+			want: "created ConfigMap NS/it\n",
+		},
+		"invalid": {
+			files: one(`{apiVersion: v1, kind: Service, metadata: {name: it, namespace: NS}, spec: {ports: [{port: 80, nodePort: -1}]}}`),
+			want:  "failed Service NS/it: UpdatePayloadResourceInvalid: Service \"it\" is invalid: spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'\n",
+		},
+		"malformed": {
+			files: one(strings.Replace(red, "{colour: red}", "7", 1)),
+			want:  "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: failed to create typed patch object (NS/it; /v1, Kind=ConfigMap): .data: expected map, got &{7}\n",
+		},
+		"more than etcd takes": {
+			files: one(strings.ReplaceAll(`{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {automountServiceAccountToken: false, containers: [{name: web, image: registry.example/web, args: [LARGE, LARGE]}]}}`, "LARGE", large)),
+			want:  "not checkable Pod NS/web: it would be N bytes, and most clusters store no more than 1572864\n", done: "failed Pod NS/web\n",
+		},
+		"more than the server takes": {
+			files: one(strings.ReplaceAll(`{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {containers: [{name: web, image: registry.example/web, args: [LARGE, LARGE, LARGE]}]}}`, "LARGE", large)),
+			want:  "failed Pod NS/web: UpdatePayloadResourceInvalid: it is too large: Request entity too large: limit is 3145728\n",
+		},
+		"of another release": {
+			prepare: func(t *testing.T, namespace string) {
+				must(t, run(t, t.Context(), load(t, namespace+"-other", namespace, one(red)), apply.Options{}).Err)
+			},
+			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceConflict: it is of release NS-other: only one release may have an object\n",
+		},
+		"being deleted": {
+			prepare: func(t *testing.T, namespace string) {
+				g := grave{T: t, namespace: namespace}
+				g.bring(g.held)
+				g.remove()
+			},
+			files: one(strings.Replace(red, "name: it", "name: old", 1)), done: "nothing",
+			want: "not checkable ConfigMap NS/old: it is being deleted, and can only be made anew when it is gone: terminating for Ns, held by finalizer example.com/hold\n",
+		},
+	})
+}
+
+func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
+	theirs := `{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS, labels: {old: "yes"}}, data: {colour: green, size: L}}`
+	scaled := func(t *testing.T, namespace string) {
+		merged("deployments", "web", `{"spec":{"replicas":5}}`, "scale")(t, namespace)
+	}
+	runAll(t, map[string]foresight{
+		"made by kubectl":  {prepare: create("kubectl-client-side-apply", theirs), files: one(red), want: "configured ConfigMap NS/it, adopted from kubectl-client-side-apply\n"},
+		"made by somebody": {prepare: create("bob", theirs), files: one(red), want: "configured ConfigMap NS/it, data.colour of bob\n"},
+		"made by helm and changed by somebody": {
+			prepare: also(create("helm", theirs), merged("configmaps", "it", `{"data":{"colour":"blue","more":"x"}}`)),
+			files:   one(red), want: "configured ConfigMap NS/it, adopted from helm, data.colour of bob\n",
+		},
+		"a Deployment made by helm": {
+			prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 3, minReadySeconds: 3", 1)), files: one(web),
+			want: "configured Deployment NS/web, adopted from helm\n",
+		},
+		"a Secret of another type made by helm": {
+			prepare: create("helm", `{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, type: example.com/a, data: {a: eA==}}`),
+			files:   one(`{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, data: {a: eA==}}`),
+			want: "failed Secret NS/a: UpdatePayloadResourceInvalid: type can't be changed: keep the fields as they were, give the object another name and this one a tombstone, " +
+				"or allow to delete it and make it anew with the annotation runlevel.dev/recreate: \"true\"\n",
+		},
+		"scaled":                      {given: one(web) + scaler, then: scaled, files: one(web) + scaler, want: "unchanged Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
+		"scaled, and changed":         {given: one(web) + scaler, then: scaled, files: one(strings.Replace(web, "/web}", "/web:2}", 1)) + scaler, want: "configured Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
+		"scaled with this version":    {given: one(web), files: one(web) + scaler, want: "unchanged Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n"},
+		"scaled by hand":              {given: one(web), then: scaled, files: one(web), want: "configured Deployment NS/web, spec.replicas of bob (scale)\n"},
+		"scaled, and made by helm":    {prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 4", 1)), files: one(web) + scaler, want: "configured Deployment NS/web, adopted from helm\ncreated HorizontalPodAutoscaler NS/web\n"},
+		"scaled and made by somebody": {prepare: create("bob", strings.Replace(web, "replicas: 2", "replicas: 4", 1)), files: one(web) + scaler, want: "configured Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n"},
+	})
+}
+
+// What can't be changed is refused with the words of an apply, or made anew.
+func TestAPreviewForeseesWhatCannotChange(t *testing.T) {
+	for name, row := range fixedRows {
+		row.from, row.to = strings.Replace(row.from, "10.96.0.20", "10.96.0.21", 1), strings.Replace(row.to, "10.96.0.20", "10.96.0.21", 1) // others may still have those
+		before, after := versions(row.object, row.from, row.to, "")
+		_, allowed := versions(row.object, row.from, row.to, mayRecreate)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			did := change(t, namespace, before, after, apply.Options{NoWait: true})
+			saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(after)), apply.Options{})
+			if diff := cmp.Diff(did.sentence(namespace), saw.sentence(namespace)); diff != "" {
+				t.Error(diff)
+			}
+			saw = preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(allowed)), apply.Options{})
+			if got := saw.Changes[0]; saw.Err != nil || got.Action != apply.Recreated || got.Message != row.want+" can't be changed" || got.Look.Unchecked == "" {
+				t.Errorf("%v: %+v", saw.Err, got)
+			}
+		})
+	}
+}
