@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,6 +28,8 @@ type applyFlags struct {
 	mode       choice
 	wait       choice
 	unknown    choice
+	adoptFrom  []string
+	full       bool
 	noWait     bool
 	noProgress bool
 	force      bool
@@ -41,6 +46,10 @@ record of it, so that an apply that was interrupted, or killed, is simply run ag
 The mode follows from the record. An install starts everything at once and waits for all
 of it at the end; an update goes level by level, waits until each is ready, and deletes
 what is marked; a reconcile repairs what was changed, and deletes nothing.
+
+What others have set otherwise is as the release says afterwards, and told. What an
+autoscaler or an injector of certificates has set is left to it. An object that another
+tool has made is taken over from it: docs/ownership.md says whose is what.
 
 What may heal (a conflict, a server that is down, a quota) is tried again until --timeout
 ends. What can't is told at once; what does not depend on it goes on.
@@ -71,6 +80,9 @@ func newApply(streams Streams) *cobra.Command {
   # In a pipeline: one JSON object for each thing that happens
   runlevel apply registry.example/shop:1.4.0 -o json | tee events.jsonl
 
+  # Take over what an installer of one's own has applied, and what is not in the release leaves
+  runlevel apply ./manifests --name shop --adopt-from shop-installer
+
   # A payload that was made for the cluster-version operator
   runlevel apply ./release --profile self-managed-high-availability --wait upstream --unknown-fields drop`,
 		Args:              cobra.ExactArgs(1),
@@ -86,6 +98,8 @@ func newApply(streams Streams) *cobra.Command {
 	addChoice(command, &f.wait, "wait", "what to wait for: ready for everything that can be, upstream for what the cluster-version operator waits for")
 	addChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning")
 	flags := command.Flags()
+	flags.StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, take over the fields of these managers, too, as NAME[,NAME]: what they have set, and the release does not, leaves it; may be repeated")
+	flags.BoolVar(&f.full, "full", false, "apply each object, even if nothing can have changed since the last time")
 	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, ready or not; the record then says Partial")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
 	flags.BoolVar(&f.force, "force", false, "go on although the gate says no; the record says what was overridden")
@@ -93,6 +107,7 @@ func newApply(streams Streams) *cobra.Command {
 	flags.DurationVar(&f.lockFor, "lock-duration", 30*time.Second, "how long the lock outlives an apply that died")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready")
 	flags.IntVar(&f.atOnce, "at-once", 0, "how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
+	_ = command.RegisterFlagCompletionFunc("adopt-from", cobra.NoFileCompletions)
 	return command
 }
 
@@ -121,8 +136,21 @@ func (f *applyFlags) check() error {
 		return misuse{fmt.Errorf("--lock-duration: %s is too short: a second is the least", f.lockFor)}
 	case f.atOnce < 0:
 		return misuse{fmt.Errorf("--at-once: %d is no number of objects", f.atOnce)}
+	case slices.Contains(f.managers(), ""):
+		return misuse{errors.New(`--adopt-from: it has an empty name: write the managers as "kubectl get -o yaml --show-managed-fields" shows them, NAME[,NAME]`)}
 	}
 	return nil
+}
+
+// managers are those that --adopt-from names.
+func (f *applyFlags) managers() []string {
+	var all []string
+	for _, names := range f.adoptFrom {
+		for name := range strings.SplitSeq(names, ",") {
+			all = append(all, strings.TrimSpace(name))
+		}
+	}
+	return all
 }
 
 func (f *applyFlags) options(ref string) rollout.Options {
@@ -132,6 +160,7 @@ func (f *applyFlags) options(ref string) rollout.Options {
 		Apply: apply.Options{
 			Mode: graph.Mode(f.mode.value), Standard: ready.Standard(f.wait.value), NoWait: f.noWait,
 			Timeout: f.timeout, Workers: f.atOnce, DropUnknownFields: f.unknown.value == "drop",
+			Full: f.full, AdoptFrom: f.managers(),
 		},
 	}
 }

@@ -31,6 +31,7 @@ func summarize(o *rollout.Outcome, now time.Time) applySummary {
 	s.Waits, s.Warnings, s.Counts = o.Report.Waits, o.Report.Warnings, map[apply.Action]int{}
 	for _, change := range o.Report.Changes {
 		s.Counts[change.Action]++
+		s.own(change)
 		switch change.Action {
 		case apply.Failed:
 			s.Failures = append(s.Failures, failure{
@@ -41,6 +42,17 @@ func summarize(o *rollout.Outcome, now time.Time) applySummary {
 		}
 	}
 	return s
+}
+
+// own takes in whose fields of an object have become the release's.
+func (s *applySummary) own(change apply.Change) {
+	id, file := change.Manifest.ID(), change.Manifest.Path
+	if len(change.Adopted) > 0 {
+		s.Adopted = append(s.Adopted, adopted{id, file, change.Adopted})
+	}
+	if len(change.Lost) > 0 {
+		s.Overruled = append(s.Overruled, overruled{id, file, change.Lost})
+	}
 }
 
 // reasonOf is the reason of an error, in the words of the cluster-version operator.
@@ -89,6 +101,12 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	})
 	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(one orphan) string {
 		return one.Object.String() + "\n      " + strings.ReplaceAll(strings.TrimRight(one.Tombstone, "\n"), "\n", "\n      ")
+	})
+	section(out, "adopted: what these managers had set, and the release does not, is gone", s.Adopted, func(one adopted) string {
+		return fmt.Sprintf("%s: from %s", one.Object, printable.Line(strings.Join(one.From, ", ")))
+	})
+	section(out, "fields that others had set otherwise, and that are as the release says again", s.Overruled, func(one overruled) string {
+		return one.Object.String() + ": " + apply.LossesInWords(one.Lost)
 	})
 	section(out, "not known", s.Notes, func(note string) string { return note })
 	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) string {

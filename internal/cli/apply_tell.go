@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -142,25 +143,27 @@ func age(now, then time.Time) string {
 
 // An applySummary is the last object of the stream, and what the text at the end says.
 type applySummary struct {
-	Time     time.Time              `json:"time"`
-	Type     string                 `json:"type"` // "summary"
-	Release  string                 `json:"release"`
-	Version  string                 `json:"version,omitempty"`
-	Previous string                 `json:"previous,omitempty"`
-	Mode     string                 `json:"mode,omitempty"`
-	Done     bool                   `json:"done"`
-	Counts   map[apply.Action]int   `json:"counts,omitempty"`
-	Failures []failure              `json:"failures,omitempty"`
-	Waits    []apply.Wait           `json:"waits,omitempty"`
-	NotDone  []notDone              `json:"notDone,omitempty"`
-	Deletes  []pendingDelete        `json:"deletes,omitempty"`
-	Orphans  []orphan               `json:"orphans,omitempty"`
-	Warnings []apply.Warning        `json:"warnings,omitempty"`
-	Gate     []precondition.Finding `json:"gate,omitempty"`
-	Notes    []string               `json:"notes,omitempty"` // on what could not be found out
-	Seconds  float64                `json:"seconds"`
-	Reason   string                 `json:"reason,omitempty"`
-	Error    string                 `json:"error,omitempty"`
+	Time      time.Time              `json:"time"`
+	Type      string                 `json:"type"` // "summary"
+	Release   string                 `json:"release"`
+	Version   string                 `json:"version,omitempty"`
+	Previous  string                 `json:"previous,omitempty"`
+	Mode      string                 `json:"mode,omitempty"`
+	Done      bool                   `json:"done"`
+	Counts    map[apply.Action]int   `json:"counts,omitempty"`
+	Failures  []failure              `json:"failures,omitempty"`
+	Waits     []apply.Wait           `json:"waits,omitempty"`
+	NotDone   []notDone              `json:"notDone,omitempty"`
+	Deletes   []pendingDelete        `json:"deletes,omitempty"`
+	Orphans   []orphan               `json:"orphans,omitempty"`
+	Adopted   []adopted              `json:"adopted,omitempty"`
+	Overruled []overruled            `json:"overruled,omitempty"`
+	Warnings  []apply.Warning        `json:"warnings,omitempty"`
+	Gate      []precondition.Finding `json:"gate,omitempty"`
+	Notes     []string               `json:"notes,omitempty"` // on what could not be found out
+	Seconds   float64                `json:"seconds"`
+	Reason    string                 `json:"reason,omitempty"`
+	Error     string                 `json:"error,omitempty"`
 }
 
 type failure struct {
@@ -176,6 +179,18 @@ type notDone struct {
 	Object payload.ID `json:"object"`
 	File   string     `json:"file"`
 	Why    string     `json:"why,omitempty"`
+}
+
+type adopted struct {
+	Object payload.ID `json:"object"`
+	File   string     `json:"file"`
+	From   []string   `json:"from"`
+}
+
+type overruled struct {
+	Object payload.ID       `json:"object"`
+	File   string           `json:"file"`
+	Lost   []ownership.Loss `json:"lost"`
 }
 
 type orphan struct {

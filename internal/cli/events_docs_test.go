@@ -17,6 +17,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -25,7 +26,7 @@ import (
 // stream of "runlevel apply -o json" has.
 func TestTheEventsOfTheDocumentation(t *testing.T) {
 	page := eventsPage(t)
-	types := constants(t, "EventType")
+	types, losses := constants(t, "EventType"), fieldsOf(ownership.Loss{})
 	var shown, ofEvents []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\| (.*) \\|$").FindAllStringSubmatch(between(page, "| type |", "\n\n"), -1) {
 		shown = append(shown, row[1])
@@ -34,17 +35,21 @@ func TestTheEventsOfTheDocumentation(t *testing.T) {
 		}
 	}
 	same(t, "types", append(types, "start", "summary"), shown)
-	same(t, "fields of events", append(fieldsOf(apply.Event{}), fieldsOf(kinds.ID{})...), append(ofEvents, "time", "type"))
+	same(t, "fields of events", slices.Concat(fieldsOf(apply.Event{}), fieldsOf(kinds.ID{}), losses), append(ofEvents, "time", "type"))
 	same(t, "fields of start", fieldsOf(startEvent{}), append(quoted(between(page, "| `start` |", "\n")), "time", "type"))
 
 	lists := between(page, "| list |", "\n\n")
 	var names []string
 	for name, item := range map[string]any{
 		"failures": failure{}, "waits": apply.Wait{}, "notDone": notDone{}, "deletes": pendingDelete{},
-		"orphans": orphan{}, "warnings": apply.Warning{}, "gate": precondition.Finding{},
+		"orphans": orphan{}, "adopted": adopted{}, "overruled": overruled{}, "warnings": apply.Warning{}, "gate": precondition.Finding{},
 	} {
 		names = append(names, name)
-		same(t, "fields of "+name, fieldsOf(item), quoted(strings.ReplaceAll(between(lists, "| `"+name+"` |", "\n"), "`runlevel deletes -o json`", "")))
+		fields := fieldsOf(item)
+		if slices.Contains(fields, "lost") {
+			fields = append(fields, losses...)
+		}
+		same(t, "fields of "+name, fields, quoted(strings.ReplaceAll(between(lists, "| `"+name+"` |", "\n"), "`runlevel deletes -o json`", "")))
 	}
 	same(t, "fields of the summary", fieldsOf(applySummary{}), slices.Concat(quoted(between(page, "| `summary` |", "\n")), names, []string{"time", "type"}))
 

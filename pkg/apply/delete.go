@@ -179,6 +179,9 @@ func (r *run) recreate(o *object, fixed []string) (Change, error) {
 		return Change{}, err
 	}
 	if err == nil {
+		if err := r.keepScale(o); err != nil {
+			return Change{}, err
+		}
 		if _, err := r.delete(m.ID(), live.UID); err != nil {
 			return Change{}, err
 		}

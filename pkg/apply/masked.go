@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -55,4 +57,20 @@ func maskedWarnings(m *payload.Manifest, warnings []string) []string {
 		return warnings
 	}
 	return []string{"the server warns of a Secret; what it says is not shown, for it may quote it"}
+}
+
+// maskedLosses are fields that others had set otherwise, without what the path of one may
+// quote of a Secret: an item of a list goes by its value.
+func maskedLosses(m *payload.Manifest, lost []ownership.Loss) []ownership.Loss {
+	if !holdsSecrets(m) {
+		return lost
+	}
+	var shown []ownership.Loss
+	for _, loss := range lost {
+		if path, _, hasItem := strings.Cut(loss.Field, "["); hasItem {
+			loss.Field = path + "[***]"
+		}
+		shown = append(shown, loss)
+	}
+	return slices.Compact(shown)
 }

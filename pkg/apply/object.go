@@ -23,7 +23,6 @@ type object struct {
 	isThere  bool
 	isMade   bool             // by this run, which has not heard of it until it was there
 	isLean   bool             // fields were left out that the cluster does not know
-	adopted  []string         // managers whose fields have become ours
 	lost     []ownership.Loss // fields that others had set otherwise
 }
 
@@ -33,7 +32,7 @@ type object struct {
 func (r *run) text(m *payload.Manifest, resource cluster.Resource) (text inventory.Text, isKnown bool) {
 	definition, isKnown := r.definitions.versionOf(resource)
 	text = inventory.Text{Sum: m.Sum(), Metadata: m.Object(), Note: definition}
-	if r.scaled[m.ID()] {
+	if r.scaling.has(m.ID()) {
 		text.Note += " scaled"
 	}
 	return text, isKnown
@@ -92,7 +91,7 @@ func (r *run) applied(o *object, applied cluster.Applied, action Action) Change 
 	if text, isKnown := r.text(o.Manifest, o.resource); isKnown && !o.isLean {
 		r.fingerprints.Add(inventory.HeadOf(o.resource, applied.Object), text)
 	}
-	return Change{Action: action, UID: applied.Object.GetUID(), Adopted: o.adopted, Lost: o.lost}
+	return Change{Action: action, UID: applied.Object.GetUID(), Lost: o.lost}
 }
 
 // applyFirst applies an object. One that is not known of is made; if it is there all the
@@ -131,7 +130,7 @@ func (r *run) adopt(o *object) error {
 	if err != nil || len(adopted) == 0 {
 		return err
 	}
-	o.adopted = adopted
+	r.hasAdopted(o.Manifest, adopted)
 	o.head, o.isThere, err = r.headNow(o.resource, o.ID())
 	return err
 }
@@ -148,19 +147,15 @@ func (r *run) apply(o *object, how cluster.How) (cluster.Applied, error) {
 // draft is what is said of an object.
 func (r *run) draft(o *object) (*unstructured.Unstructured, error) {
 	draft := ownership.Draft(o.Object(), inventory.Label, r.options.Release)
-	if !r.scaled[o.ID()] {
-		return draft, nil
+	var live metav1.Object
+	if o.isThere {
+		live = o.head.Metadata()
 	}
-	if !o.isThere || !ownership.AreReplicasOurs(o.head.Metadata()) {
-		ownership.LeaveReplicas(draft, nil)
-		return draft, nil
+	isScaled, err := r.isScaled(o.Manifest, live)
+	if err != nil || !isScaled {
+		return draft, err
 	}
-	live, err := r.cluster.In(o.resource, draft.GetNamespace()).Get(r.requests, draft.GetName(), metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	ownership.LeaveReplicas(draft, live)
-	return draft, nil
+	return draft, r.scale(o, draft)
 }
 
 // write applies a draft. What others have set otherwise is set anew, and said; but some
@@ -171,19 +166,35 @@ func (r *run) write(o *object, draft *unstructured.Unstructured, how cluster.How
 	if len(lost) == 0 {
 		return applied, err
 	}
-	hasYielded := false
-	for _, loss := range lost {
-		if ownership.Yields(draft, loss, r.scaled[o.ID()]) && fields.Remove(draft.Object, "."+loss.Field) {
-			hasYielded = true
-		}
+	hasYielded, err := r.yield(o, draft, lost)
+	if err != nil {
+		return applied, err
 	}
 	if hasYielded {
 		return r.write(o, draft, how)
 	}
 	if applied, err = r.cluster.Apply(r.requests, o.resource, draft, how|cluster.Forced); err == nil {
-		o.lost = lost
+		o.lost = maskedLosses(o.Manifest, lost)
 	}
 	return applied, err
+}
+
+// yield takes those fields out of a draft that are left to others, and says whether there
+// were any.
+func (r *run) yield(o *object, draft *unstructured.Unstructured, lost []ownership.Loss) (hasYielded bool, err error) {
+	isScaled := r.scaling.has(o.ID())
+	for _, loss := range lost {
+		switch {
+		case ownership.IsShared(draft, loss):
+			if err := ownership.Share(r.requests, r.cluster, o.resource, draft); err != nil {
+				return false, err
+			}
+			hasYielded = true
+		case ownership.Yields(draft, loss, isScaled) && fields.Remove(draft.Object, "."+loss.Field):
+			hasYielded = true
+		}
+	}
+	return hasYielded, nil
 }
 
 // action says what an apply has done that was begun at a time, by the server's clock.

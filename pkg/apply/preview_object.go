@@ -172,8 +172,14 @@ func (p *preview) wouldBe(o *object, live *unstructured.Unstructured) (would *un
 // definition is not left out because the cluster does not know it yet.
 func (p *preview) tryApply(o *object, live *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
 	draft := ownership.Draft(o.Object(), inventory.Label, p.options.Release)
-	if p.scaled[o.ID()] {
-		ownership.LeaveReplicas(draft, ownership.Adopted(live, p.options.AdoptFrom))
+	if live != nil {
+		isScaled, err := p.isScaled(o.Manifest, live)
+		if err != nil {
+			return cluster.Applied{}, err
+		}
+		if isScaled {
+			ownership.LeaveReplicas(draft, ownership.Adopted(live, p.options.AdoptFrom))
+		}
 	}
 	if !p.definitionOf(o.Manifest).isChanged() {
 		return p.applyDraft(o, draft, how|cluster.Dry)

@@ -248,7 +248,7 @@ const (
 	once = `{apiVersion: v1, kind: ConfigMap, metadata: {name: it, namespace: NS, annotations: {release.openshift.io/create-only: "true"}}, data: {colour: red}}`
 	web  = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: NS}, spec: {replicas: 2, selector: {matchLabels: {app: web}},
  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.example/web}]}}}}`
-	scaler = `
+	webScaler = `
 -- 0000_10_shop_60_scaler.yaml --
 {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web, namespace: NS}, spec: {maxReplicas: 9, minReplicas: 1, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}
 `
@@ -362,12 +362,12 @@ func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
 			want: "failed Secret NS/a: UpdatePayloadResourceInvalid: type can't be changed: keep the fields as they were, give the object another name and this one a tombstone, " +
 				"or allow to delete it and make it anew with the annotation runlevel.dev/recreate: \"true\"\n",
 		},
-		"scaled":                      {given: one(web) + scaler, then: scaled, files: one(web) + scaler, want: "unchanged Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
-		"scaled, and changed":         {given: one(web) + scaler, then: scaled, files: one(strings.Replace(web, "/web}", "/web:2}", 1)) + scaler, want: "configured Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
-		"scaled with this version":    {given: one(web), files: one(web) + scaler, want: "unchanged Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n"},
+		"scaled":                      {given: one(web) + webScaler, then: scaled, files: one(web) + webScaler, want: "unchanged Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
+		"scaled, and changed":         {given: one(web) + webScaler, then: scaled, files: one(strings.Replace(web, "/web}", "/web:2}", 1)) + webScaler, want: "configured Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
+		"scaled with this version":    {given: one(web), files: one(web) + webScaler, want: "unchanged Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n"},
 		"scaled by hand":              {given: one(web), then: scaled, files: one(web), want: "configured Deployment NS/web, spec.replicas of bob (scale)\n"},
-		"scaled, and made by helm":    {prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 4", 1)), files: one(web) + scaler, want: "configured Deployment NS/web, adopted from helm\ncreated HorizontalPodAutoscaler NS/web\n"},
-		"scaled and made by somebody": {prepare: create("bob", strings.Replace(web, "replicas: 2", "replicas: 4", 1)), files: one(web) + scaler, want: "configured Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n"},
+		"scaled, and made by helm":    {prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 4", 1)), files: one(web) + webScaler, want: "configured Deployment NS/web, adopted from helm\ncreated HorizontalPodAutoscaler NS/web\n"},
+		"scaled and made by somebody": {prepare: create("bob", strings.Replace(web, "replicas: 2", "replicas: 4", 1)), files: one(web) + webScaler, want: "configured Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n"},
 	})
 }
 

@@ -2,48 +2,145 @@ package apply
 
 import (
 	"slices"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// findScaled finds out which objects autoscalers scale, those of the cluster and those that
-// the payload brings. Nobody is asked if it does not matter for any.
-func (r *run) findScaled(manifests []*payload.Manifest) (ownership.Scaled, error) {
-	var concerned []*payload.Manifest
-	var namespaces []string
-	for _, m := range manifests {
+// A scaling is what autoscalers scale, those of the cluster and those that the payload
+// brings. Nobody is asked for it before it matters for an object.
+type scaling struct {
+	manifests []*payload.Manifest
+
+	mu        sync.Mutex
+	scaled    ownership.Scaled   // nil until it was asked for
+	forbidden error              // why not all of it is known
+	counts    map[kinds.ID]int64 // of objects that were deleted to be made anew
+}
+
+// has says whether an object is known to be scaled.
+func (s *scaling) has(id kinds.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.scaled.Has(id)
+}
+
+// findScaled finds out which objects are scaled, if it matters for any that was seen before
+// the run. If that fails, it is tried again when it is their turn.
+func (r *run) findScaled() {
+	for _, m := range r.scaling.manifests {
 		head, _ := r.before.Find(m.ID())
-		if m.IsTombstone() || !ownership.Concerns(m.Object(), head.Metadata()) {
+		if m.IsTombstone() {
 			continue
 		}
-		concerned = append(concerned, m)
-		if namespace := m.ID().Namespace; !slices.Contains(namespaces, namespace) {
-			namespaces = append(namespaces, namespace)
+		if _, err := r.isScaled(m, head.Metadata()); err != nil {
+			return
 		}
 	}
-	if len(concerned) == 0 {
-		return nil, nil
+}
+
+// isScaled says whether an autoscaler scales an object, as far as that matters for it.
+func (r *run) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
+	if !ownership.Concerns(m.Object(), live) {
+		return false, nil
 	}
-	scaled, err := ownership.FindScaled(r.requests, r.cluster, namespaces)
+	s := r.scaling
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.scaled == nil {
+		scaled, err := ownership.FindScaled(r.requests, r.cluster, s.namespaces())
+		if err != nil && !apierrors.IsForbidden(err) {
+			return false, err
+		}
+		s.scaled, s.forbidden = scaled, err
+		s.foresee(r.options.Mode)
+	}
+	if s.forbidden != nil && !s.scaled.Has(m.ID()) {
+		r.warn(m, []string{"nobody may list HorizontalPodAutoscalers here, so the replicas of the manifest count: allow this user to list horizontalpodautoscalers.autoscaling"})
+	}
+	return s.scaled.Has(m.ID()), nil
+}
+
+// namespaces are those of the payload.
+func (s *scaling) namespaces() []string {
+	var all []string
+	for _, m := range s.manifests {
+		if namespace := m.ID().Namespace; namespace != "" && !slices.Contains(all, namespace) {
+			all = append(all, namespace)
+		}
+	}
+	return all
+}
+
+// foresee takes in what the payload does to autoscalers.
+func (s *scaling) foresee(mode graph.Mode) {
+	for _, m := range s.manifests {
+		switch {
+		case m.GroupVersionKind().GroupKind() != ownership.AutoscalerKind:
+		case !m.IsTombstone():
+			s.scaled.Add(m.Object())
+		case mode == graph.Update: // no other mode deletes
+			s.scaled.Remove(m.Object())
+		}
+	}
+}
+
+// scale makes a draft say how many there are to be of an object that is scaled. A new one
+// begins with what the manifest says.
+func (r *run) scale(o *object, draft *unstructured.Unstructured) error {
+	r.scaling.mu.Lock()
+	count, wasDeleted := r.scaling.counts[o.ID()]
+	r.scaling.mu.Unlock()
+	if wasDeleted {
+		ownership.SetReplicas(draft, count)
+	}
+	if !o.isThere || wasDeleted {
+		return nil
+	}
+	if !ownership.AreReplicasOurs(o.head.Metadata()) {
+		ownership.LeaveReplicas(draft, nil)
+		return nil
+	}
+	live, err := r.cluster.In(o.resource, draft.GetNamespace()).Get(r.requests, draft.GetName(), metav1.GetOptions{})
 	switch {
-	case apierrors.IsForbidden(err):
-		for _, m := range concerned {
-			r.warn(m, []string{"nobody may list HorizontalPodAutoscalers here, so the replicas of the manifest count: allow this user to list horizontalpodautoscalers.autoscaling"})
-		}
-		scaled = ownership.Scaled{}
-	case err != nil:
-		return nil, err
+	case err == nil:
+		ownership.LeaveReplicas(draft, live)
+	case !apierrors.IsNotFound(err):
+		return err
 	}
-	for _, m := range manifests {
-		if m.GroupVersionKind().GroupKind() != ownership.AutoscalerKind {
-			continue
-		}
-		if !m.IsTombstone() {
-			scaled.Add(m.Object())
-		}
+	return nil
+}
+
+// keepScale notes how many there are of an object that is deleted to be made anew.
+func (r *run) keepScale(o *object) error {
+	if !r.scaling.has(o.ID()) {
+		return nil
 	}
-	return scaled, nil
+	live, err := r.cluster.In(o.resource, o.ID().Namespace).Get(r.requests, o.ID().Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if count, found := ownership.Replicas(live); found {
+		r.scaling.keep(o.ID(), count)
+	}
+	return nil
+}
+
+func (s *scaling) keep(id kinds.ID, count int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counts == nil {
+		s.counts = map[kinds.ID]int64{}
+	}
+	s.counts[id] = count
 }

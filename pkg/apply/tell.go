@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,8 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
@@ -27,6 +31,9 @@ const (
 	Retrying EventType = "retrying" // after a failure that may heal
 	Failing  EventType = "failed"   // for good
 	Warned   EventType = "warning"  // by the server, once for each text
+
+	Adopted   EventType = "adopted"   // fields that other tools had set
+	Overruled EventType = "overruled" // fields that others had set otherwise
 )
 
 // An Event is one thing that happened.
@@ -41,6 +48,9 @@ type Event struct {
 	Message string     `json:"message,omitempty"`
 	Since   *time.Time `json:"since,omitempty"` // by the server's clock
 	Why     []string   `json:"why,omitempty"`   // of a wait, or a failure: what keeps its pods, and their last log lines
+
+	From []string         `json:"from,omitempty"` // whom the fields were adopted from
+	Lost []ownership.Loss `json:"lost,omitempty"` // by those who had set them otherwise
 }
 
 // tell tells of a manifest. Events come one after the other.
@@ -65,10 +75,49 @@ func (r *run) done(i int, change Change) {
 // note takes in what came of a step, and tells of it.
 func (r *run) note(i int, change Change) {
 	r.mu.Lock()
+	change.Adopted = r.adopted[change.Manifest]
 	r.changes[i] = change
 	delete(r.retries, i)
 	r.mu.Unlock()
 	r.tell(change.Manifest, Event{Type: Applied, Action: change.Action, Message: change.Message})
+	if len(change.Lost) > 0 {
+		r.overruled(change)
+	}
+}
+
+// hasAdopted notes from whom fields were taken over, which is only done once: a later try
+// finds nothing any more.
+func (r *run) hasAdopted(m *payload.Manifest, from []string) {
+	r.mu.Lock()
+	r.adopted[m] = from
+	r.mu.Unlock()
+	r.tell(m, Event{Type: Adopted, From: from, Message: "from " + printable.Line(strings.Join(from, ", "))})
+}
+
+// overruled tells of fields that others had set otherwise, here and in the cluster, where
+// they will look.
+func (r *run) overruled(change Change) {
+	fields := LossesInWords(change.Lost)
+	r.tell(change.Manifest, Event{Type: Overruled, Lost: change.Lost, Message: fields})
+	id := change.Manifest.ID()
+	r.unwritten(id, r.cluster.Announce(r.requests, cluster.News{
+		ID: id, UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
+		Message: "release " + r.options.Release + " says otherwise, and has set again: " + fields,
+	}))
+}
+
+// LossesInWords names fields, each with whoever had set it.
+func LossesInWords(lost []ownership.Loss) string {
+	const most = 5
+	var words []string
+	for i, loss := range lost {
+		if i == most {
+			words = append(words, fmt.Sprintf("and %d more", len(lost)-i))
+			break
+		}
+		words = append(words, loss.Field+" ("+loss.Manager+")")
+	}
+	return strings.Join(words, ", ")
 }
 
 // failed notes that a step will not be done.
@@ -76,7 +125,7 @@ func (r *run) failed(i int, err error) {
 	m := r.order.steps[i].Manifest
 	failure := failureOf(m, err)
 	r.mu.Lock()
-	r.changes[i] = Change{Manifest: m, Action: Failed, Err: failure}
+	r.changes[i] = Change{Manifest: m, Action: Failed, Err: failure, Adopted: r.adopted[m]}
 	delete(r.retries, i)
 	r.mu.Unlock()
 	r.tell(m, Event{Type: Failing, Action: Failed, Reason: failure.Reason, Message: oneLine(failure.Err)})
@@ -143,10 +192,14 @@ func (r *run) serverTime(local time.Time) time.Time {
 	return r.cluster.Now().Add(-time.Since(local)).UTC().Truncate(time.Second)
 }
 
-// announce writes an event of Kubernetes about an object that is to go. That it can't be
-// written is no failure.
+// announce writes an event of Kubernetes about an object that is to go.
 func (r *run) announce(id kinds.ID, uid types.UID, what tombstone.What, message string) {
-	if err := (tombstone.News{ID: id, UID: uid, What: what, Message: message}).Announce(r.requests, r.cluster); err != nil {
-		klog.FromContext(r.requests).V(1).Info("an event could not be written", "object", id.String(), "reason", what, "err", err)
+	r.unwritten(id, (tombstone.News{ID: id, UID: uid, What: what, Message: message}).Announce(r.requests, r.cluster))
+}
+
+// unwritten notes an event of Kubernetes that can't be written, which is no failure.
+func (r *run) unwritten(id kinds.ID, err error) {
+	if err != nil {
+		klog.FromContext(r.requests).V(1).Info("an event could not be written", "object", id.String(), "err", err)
 	}
 }

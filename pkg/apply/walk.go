@@ -11,7 +11,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
-	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -25,7 +24,7 @@ type run struct {
 	walked  *graph.Walk
 	follow  *follower
 	slots   *semaphore.Weighted // for writing
-	scaled  ownership.Scaled    // what autoscalers scale
+	scaling *scaling
 
 	definitions *definitions
 
@@ -45,6 +44,7 @@ type run struct {
 	unready  map[*payload.Manifest]*Failure
 	retries  map[int]Wait
 	warnings map[string][]string
+	adopted  map[*payload.Manifest][]string // from whom
 }
 
 func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *run {
@@ -52,6 +52,7 @@ func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *r
 		cluster: c, before: before, options: options, slots: semaphore.NewWeighted(int64(options.Workers)),
 		known: options.Journal.fingerprints(), fingerprints: inventory.ReadFingerprints(nil),
 		unready: map[*payload.Manifest]*Failure{}, retries: map[int]Wait{}, warnings: map[string][]string{},
+		scaling: &scaling{}, adopted: map[*payload.Manifest][]string{},
 	}
 }
 
@@ -67,13 +68,12 @@ func (r *run) start(ctx context.Context) {
 // plan orders what is to be done.
 func (r *run) plan(manifests []*payload.Manifest) (err error) {
 	r.definitions = newDefinitions(r.requests, r.cluster, r.before)
-	if r.scaled, err = r.findScaled(manifests); err != nil {
-		return err
-	}
 	r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode, Attempt: r.options.Attempt}, r.isThere)
 	if err != nil {
 		return err
 	}
+	r.scaling.manifests = manifests
+	r.findScaled()
 	r.changes = make([]Change, len(r.order.steps))
 	for i, step := range r.order.steps {
 		r.changes[i] = Change{Manifest: step.Manifest, Action: NotDone}

@@ -1,7 +1,7 @@
 // Package cluster is a cluster as an applier sees it: any object by its kind, without a
 // client for each. It knows which kinds are served (and which are surely not) and which
-// are a definition's, applies and deletes, says what came of it, and tells the server's
-// time.
+// are a definition's, applies and deletes, says what came of it, tells the server's time,
+// and writes events.
 //
 // It decides nothing: what to apply, in which order, and what of a failure heals is
 // for those who call it. Nor does it bound the rate of requests: the server does.

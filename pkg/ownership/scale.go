@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -23,18 +24,40 @@ var replicas = []string{"spec", "replicas"}
 // path is that field's.
 var path = fieldpath.MakePathOrDie("spec", "replicas")
 
-// A Scaled is the objects that autoscalers scale.
-type Scaled map[kinds.ID]bool
+// A Scaled is what autoscalers scale, by autoscaler.
+type Scaled map[kinds.ID]kinds.ID
 
-// Add takes in what an autoscaler scales.
+// Has says whether any of them scales an object.
+func (s Scaled) Has(id kinds.ID) bool {
+	for _, target := range s {
+		if target == id {
+			return true
+		}
+	}
+	return false
+}
+
+// Add takes in an autoscaler, as it is to be or as it is.
 func (s Scaled) Add(autoscaler *unstructured.Unstructured) {
 	target, _, _ := unstructured.NestedStringMap(autoscaler.Object, "spec", "scaleTargetRef")
 	kind := schema.FromAPIVersionAndKind(target["apiVersion"], target["kind"])
-	s[kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: autoscaler.GetNamespace(), Name: target["name"]}] = true
+	s[autoscalerID(autoscaler.GetNamespace(), autoscaler.GetName())] = kinds.ID{
+		Group: kind.Group, Kind: kind.Kind, Namespace: autoscaler.GetNamespace(), Name: target["name"],
+	}
+}
+
+// Remove forgets an autoscaler that is to go.
+func (s Scaled) Remove(autoscaler *unstructured.Unstructured) {
+	delete(s, autoscalerID(autoscaler.GetNamespace(), autoscaler.GetName()))
+}
+
+func autoscalerID(namespace, name string) kinds.ID {
+	return kinds.ID{Group: AutoscalerKind.Group, Kind: AutoscalerKind.Kind, Namespace: namespace, Name: name}
 }
 
 // FindScaled asks the cluster what autoscalers scale: in the whole of it if that is
-// allowed, and else in some namespaces.
+// allowed, and else in some namespaces. What it was allowed to see is returned with the
+// error if it was not allowed to see all.
 func FindScaled(ctx context.Context, c *cluster.Cluster, namespaces []string) (Scaled, error) {
 	scaled := Scaled{}
 	in, err := c.FindKind(ctx, AutoscalerKind)
@@ -48,14 +71,18 @@ func FindScaled(ctx context.Context, c *cluster.Cluster, namespaces []string) (S
 	if !apierrors.IsForbidden(err) {
 		return scaled, err
 	}
+	var forbidden error
 	for _, namespace := range namespaces {
-		if err := scaled.find(ctx, c, in, namespace); err != nil {
+		err := scaled.find(ctx, c, in, namespace)
+		if err != nil && !apierrors.IsForbidden(err) {
 			return nil, err
 		}
+		forbidden = cmp.Or(forbidden, err)
 	}
-	return scaled, nil
+	return scaled, forbidden
 }
 
+// find takes in the autoscalers of a namespace that are to stay.
 func (s Scaled) find(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) error {
 	list, err := c.Objects.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -90,7 +117,18 @@ func LeaveReplicas(draft *unstructured.Unstructured, live *unstructured.Unstruct
 	if live == nil || !AreReplicasOurs(live) {
 		return
 	}
-	if count, found, _ := unstructured.NestedInt64(live.Object, replicas...); found {
-		_ = unstructured.SetNestedField(draft.Object, count, replicas...) // spec is a mapping: it has just been read as one
+	if count, found := Replicas(live); found {
+		SetReplicas(draft, count)
 	}
+}
+
+// Replicas says how many there are to be of an object, if it says that.
+func Replicas(object *unstructured.Unstructured) (count int64, found bool) {
+	count, found, _ = unstructured.NestedInt64(object.Object, replicas...)
+	return count, found
+}
+
+// SetReplicas makes a draft say how many there are to be.
+func SetReplicas(draft *unstructured.Unstructured, count int64) {
+	_ = unstructured.SetNestedField(draft.Object, count, replicas...) // which fails where spec is no mapping: the server will say so
 }

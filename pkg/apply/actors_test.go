@@ -1,0 +1,202 @@
+package apply_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+)
+
+// An actor writes to the cluster as a tool or a controller would. Objects are called
+// KIND[.GROUP] and [NAMESPACE/]NAME.
+type actor struct {
+	*cluster.Cluster
+	t       testing.TB
+	manager string
+}
+
+func act(t testing.TB, manager string) actor { return actor{connect(t), t, manager} }
+
+// place is where an object is, and its name there.
+func (a actor) place(kind, key string) (dynamic.ResourceInterface, string) {
+	a.t.Helper()
+	resource, err := a.FindKind(a.t.Context(), schema.ParseGroupKind(kind))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	namespace, name, isNamespaced := strings.Cut(key, "/")
+	if !isNamespaced {
+		namespace, name = "", key
+	}
+	return a.In(resource, namespace), name
+}
+
+// create makes an object.
+func (a actor) create(text string) *unstructured.Unstructured {
+	a.t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		a.t.Fatal(err)
+	}
+	place, _ := a.place(object.GroupVersionKind().GroupKind().String(), object.GetNamespace()+"/"+object.GetName())
+	made, err := place.Create(a.t.Context(), object, metav1.CreateOptions{FieldManager: a.manager})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return made
+}
+
+// kubectlApply is client-side apply of an object that was never applied before.
+func (a actor) kubectlApply(text string) {
+	a.t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		a.t.Fatal(err)
+	}
+	last, err := json.Marshal(object.Object)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations["kubectl.kubernetes.io/last-applied-configuration"] = string(last)
+	object.SetAnnotations(annotations)
+	all, _ := yaml.Marshal(object.Object)
+	a.create(string(all))
+}
+
+// merge changes an object by a merge patch, as JSON or YAML.
+func (a actor) merge(kind, key, patch string, subresource ...string) {
+	a.t.Helper()
+	body, err := yaml.YAMLToJSON([]byte(patch))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	place, name := a.place(kind, key)
+	if _, err := place.Patch(a.t.Context(), name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: a.manager}, subresource...); err != nil {
+		a.t.Error(err)
+	}
+}
+
+// scale says how many there are to be, as autoscalers do.
+func (a actor) scale(kind, key string, replicas int) {
+	a.t.Helper()
+	a.merge(kind, key, fmt.Sprintf("{spec: {replicas: %d}}", replicas), "scale")
+}
+
+// live is an object as it is.
+func (a actor) live(kind, key string) *unstructured.Unstructured {
+	a.t.Helper()
+	place, name := a.place(kind, key)
+	object, err := place.Get(a.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return object
+}
+
+// field is a field of an object as JSON; null if it is not there.
+func (a actor) field(kind, key string, path ...string) string {
+	a.t.Helper()
+	value, _, err := unstructured.NestedFieldNoCopy(a.live(kind, key).Object, path...)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// owners are the managers of a field that is named as in managedFields.
+func (a actor) owners(kind, key string, path ...string) string {
+	a.t.Helper()
+	var names []string
+	for _, entry := range a.live(kind, key).GetManagedFields() {
+		var fields map[string]any
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+			a.t.Fatal(err)
+		}
+		if _, found, _ := unstructured.NestedFieldNoCopy(fields, path...); found {
+			names = append(names, entry.Manager)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// told is what was told of some types, a line for each event.
+func (a applied) told(namespace string, of ...apply.EventType) string {
+	var text strings.Builder
+	for _, event := range a.events {
+		for _, one := range of {
+			if event.Type == one {
+				line := fmt.Sprintf("%s %s: %s\n", event.Type, event.Object, event.Message)
+				text.WriteString(strings.ReplaceAll(line, namespace, "NS"))
+			}
+		}
+	}
+	return text.String()
+}
+
+// A detour is a round tripper that may answer by itself.
+type detour struct {
+	next http.RoundTripper
+	by   func(next http.RoundTripper, request *http.Request) (*http.Response, error)
+}
+
+func (d detour) RoundTrip(request *http.Request) (*http.Response, error) {
+	return d.by(d.next, request)
+}
+
+// connectBy makes a connection whose requests are answered by somebody who may pass them on.
+func connectBy(t testing.TB, by func(http.RoundTripper, *http.Request) (*http.Response, error)) *cluster.Cluster {
+	t.Helper()
+	config := rest.CopyConfig(test.Sandbox(t).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return detour{next, by} })
+	c, err := cluster.Connect(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// answered is the answer of a server that does not do what it is asked for.
+func answered(request *http.Request, status *apierrors.StatusError) *http.Response {
+	status.ErrStatus.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	body, _ := json.Marshal(status.ErrStatus)
+	return &http.Response{
+		StatusCode: int(status.ErrStatus.Code), Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)), Request: request,
+	}
+}
+
+// patch changes an object by a JSON patch, as JSON or YAML.
+func (a actor) patch(kind, key, patch string) {
+	a.t.Helper()
+	body, err := yaml.YAMLToJSON([]byte(patch))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	place, name := a.place(kind, key)
+	if _, err := place.Patch(a.t.Context(), name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: a.manager}); err != nil {
+		a.t.Error(err)
+	}
+}

@@ -1,0 +1,205 @@
+package apply_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/cert"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+)
+
+// certificates are three of them, in base64, without what stands for a namespace.
+var certificates = sync.OnceValue(func() (all []string) {
+	for len(all) < 3 {
+		text, _, err := cert.GenerateSelfSignedCertKey("hook.example.com", nil, nil)
+		if err != nil {
+			panic(err)
+		}
+		if encoded := base64.StdEncoding.EncodeToString(text); !strings.Contains(encoded, "NS") {
+			all = append(all, encoded)
+		}
+	}
+	return all
+})
+
+// A certificate can be in objects of several kinds, with BUNDLE in the place of it and NOTE
+// of an annotation.
+var certified = map[string]struct{ kind, name, manifest, injected string }{
+	"a webhook that validates": {"ValidatingWebhookConfiguration.admissionregistration.k8s.io", "NS.example.com", `
+{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS.example.com, annotations: {is: old, NOTE}}, webhooks: [{name: hook.NS.example.com, clientConfig: {BUNDLE url: "https://127.0.0.1:1/a"}, rules: [{apiGroups: [NS.example.com], apiVersions: [v1], operations: [CREATE], resources: [nothing]}], admissionReviewVersions: [v1], sideEffects: None}]}
+`, `[{op: add, path: /webhooks/0/clientConfig/caBundle, value: VALUE}]`},
+	"a webhook that mutates": {"MutatingWebhookConfiguration.admissionregistration.k8s.io", "NS.example.com", `
+{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: NS.example.com, annotations: {is: old, NOTE}}, webhooks: [{name: hook.NS.example.com, clientConfig: {BUNDLE url: "https://127.0.0.1:1/a"}, rules: [{apiGroups: [NS.example.com], apiVersions: [v1], operations: [CREATE], resources: [nothing]}], admissionReviewVersions: [v1], sideEffects: None}]}
+`, `[{op: add, path: /webhooks/0/clientConfig/caBundle, value: VALUE}]`},
+	"a definition": {"CustomResourceDefinition.apiextensions.k8s.io", "items.NS.example.com", `
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: items.NS.example.com, annotations: {is: old, NOTE}}, spec: {group: NS.example.com, names: {kind: Item, plural: items}, scope: Namespaced, conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {BUNDLE url: "https://127.0.0.1:1/a"}}}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}
+`, `[{op: add, path: /spec/conversion/webhook/clientConfig/caBundle, value: VALUE}]`},
+	"an APIService": {"APIService.apiregistration.k8s.io", "v1.NS.example.com", `
+{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.NS.example.com, annotations: {is: old, NOTE}}, spec: {BUNDLE group: NS.example.com, version: v1, groupPriorityMinimum: 1, versionPriority: 1, service: {name: nobody, namespace: NS}}}
+`, `[{op: add, path: /spec/caBundle, value: VALUE}]`},
+}
+
+// Whoever injects certificates keeps what it has injected, whatever is in the manifest.
+func TestInjectedCertificatesStay(t *testing.T) {
+	bundle := certificates()[0]
+	for what, one := range certified {
+		for title, row := range map[string]struct{ bundle, note string }{
+			"none":                        {"", ""},
+			"a placeholder":               {`caBundle: Cg==,`, ""},
+			"cert-manager's":              {"caBundle: " + bundle + ",", `cert-manager.io/inject-ca-from: a/b`},
+			"service-ca's":                {"caBundle: " + bundle + ",", `service.beta.openshift.io/inject-cabundle: "true"`},
+			"a real one, replaced later":  {"caBundle: " + bundle + ",", ""},
+			"none, and another tool made": {"", "tool: made"},
+		} {
+			t.Run(what+" with "+title, func(t *testing.T) {
+				t.Parallel()
+				namespace := test.Namespace(t)
+				name := strings.ReplaceAll(one.name, "NS", namespace)
+				manifest := strings.NewReplacer("BUNDLE", row.bundle, "NOTE", row.note).Replace(one.manifest)
+				if row.note == "tool: made" {
+					act(t, "kubectl-client-side-apply").kubectlApply(strings.ReplaceAll(manifest, "NS", namespace))
+				} else {
+					scales(t, namespace, "-- 0000_10_web.yaml --"+manifest, apply.Options{})
+				}
+				injector := act(t, "cainjector")
+				for i, value := range certificates()[1:] {
+					injector.patch(one.kind, name, strings.ReplaceAll(one.injected, "VALUE", value))
+					text := strings.Replace("-- 0000_10_web.yaml --"+manifest, "is: old", "is: new", i)
+					did := scales(t, namespace, text, apply.Options{Full: true})
+					live, _ := json.Marshal(injector.live(one.kind, name).Object)
+					if !strings.Contains(string(live), `"caBundle":"`+value+`"`) {
+						t.Errorf("the certificate is gone: %s", live)
+					}
+					if told := did.told(namespace, apply.Overruled); told != "" {
+						t.Error(told)
+					}
+				}
+				quiet(t, namespace, "-- 0000_10_web.yaml --"+strings.Replace(manifest, "is: old", "is: new", 1), one.kind, name)
+			})
+		}
+	}
+}
+
+// quiet applies a payload of one object once more, and wants nobody to be written or told.
+func quiet(t *testing.T, namespace, files, kind, key string) {
+	t.Helper()
+	a := act(t, "")
+	version := a.live(kind, key).GetResourceVersion()
+	did := scales(t, namespace, files, apply.Options{Full: true})
+	if did.Changes[0].Action != apply.Unchanged || a.live(kind, key).GetResourceVersion() != version {
+		t.Errorf("it was written once more: %s", did.actions())
+	}
+	if told := did.told(namespace, apply.Overruled, apply.Adopted); told != "" {
+		t.Error(told)
+	}
+}
+
+// service is one with a port, and perhaps more.
+const service = `
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {type: NodePort, selector: {app: web}, ports: [{name: http, port: 80}, {name: more, port: 8080}]}}
+`
+
+// What a Service was given stays, whatever becomes of its ports.
+func TestWhatAServiceWasGivenStays(t *testing.T) {
+	given := func(object *unstructured.Unstructured) []string {
+		spec := object.Object["spec"].(map[string]any)
+		all := []string{spec["clusterIP"].(string)}
+		for _, port := range spec["ports"].([]any) {
+			fields := port.(map[string]any)
+			text, _ := json.Marshal(fields["nodePort"])
+			all = append(all, fields["name"].(string)+" "+string(text))
+		}
+		return all
+	}
+	for name, makes := range map[string]func(t *testing.T, namespace, text string){
+		"ours": func(t *testing.T, namespace, _ string) {
+			scales(t, namespace, "-- 0000_10_web.yaml --"+service, apply.Options{})
+		},
+		"of kubectl apply":  func(t *testing.T, _, text string) { act(t, "kubectl-client-side-apply").kubectlApply(text) },
+		"of kubectl create": func(t *testing.T, _, text string) { act(t, "kubectl-create").create(text) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace, a := test.Namespace(t), act(t, "")
+			makes(t, namespace, strings.ReplaceAll(service, "NS", namespace))
+			want := given(a.live("Service", namespace+"/web"))
+			for _, ports := range []string{"port: 80}", "port: 81}", "port: 81, targetPort: 8081}"} {
+				files := "-- 0000_10_web.yaml --" + strings.Replace(service, "port: 80}", ports, 1)
+				scales(t, namespace, files, apply.Options{})
+				if diff := cmp.Diff(want, given(a.live("Service", namespace+"/web"))); diff != "" {
+					t.Errorf("with %s: %s", ports, diff)
+				}
+				quiet(t, namespace, files, "Service", namespace+"/web")
+			}
+		})
+	}
+}
+
+// Controllers give a ServiceAccount what it needs to pull images.
+func TestWhatAServiceAccountWasGivenStays(t *testing.T) {
+	for name, row := range map[string]struct{ manifest, given, want string }{
+		"nothing": {"", `{secrets: [{name: a}], imagePullSecrets: [{name: b}]}`, `[{"name":"a"}][{"name":"b"}]`},
+		"secrets": {", secrets: [{name: ours}], imagePullSecrets: [{name: ours}]", `{secrets: [{name: ours}, {name: a}], imagePullSecrets: [{name: ours}, {name: b}]}`,
+			`[{"name":"ours"},{"name":"a"}][{"name":"ours"},{"name":"b"}]`},
+		"secrets that were thrown out": {", secrets: [{name: ours}], imagePullSecrets: [{name: ours}]", `{secrets: [{name: ours}, {name: a}], imagePullSecrets: [{name: b}]}`,
+			`[{"name":"ours"},{"name":"a"}][{"name":"b"},{"name":"ours"}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace, a := test.Namespace(t), act(t, "openshift-controller-manager")
+			key := namespace + "/web"
+			files := "-- 0000_10_web.yaml --\n{apiVersion: v1, kind: ServiceAccount, metadata: {name: web, namespace: NS}" + row.manifest + "}\n"
+			scales(t, namespace, files, apply.Options{})
+			a.merge("ServiceAccount", key, row.given)
+			did := scales(t, namespace, files, apply.Options{Full: true})
+			if told := did.told(namespace, apply.Overruled); told != "" {
+				t.Error(told)
+			}
+			if have := a.field("ServiceAccount", key, "secrets") + a.field("ServiceAccount", key, "imagePullSecrets"); have != row.want {
+				t.Errorf("it has %s, want %s", have, row.want)
+			}
+			quiet(t, namespace, files, "ServiceAccount", key)
+		})
+	}
+}
+
+// Whoever makes an object owns what the server fills in. When that is adopted, nothing of
+// it may go, or come and go.
+func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
+	for name, row := range map[string]struct{ kind, manifest string }{
+		"Deployment":  {"Deployment.apps", strings.ReplaceAll(scaledKinds["Deployment"].manifest, "REPLICAS", "")},
+		"StatefulSet": {"StatefulSet.apps", strings.ReplaceAll(scaledKinds["StatefulSet"].manifest, "REPLICAS", "")},
+		"Service":     {"Service", "\n{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {selector: {app: web}, ports: [{port: 80}]}}\n"},
+		"CronJob":     {"CronJob.batch", "\n{apiVersion: batch/v1, kind: CronJob, metadata: {name: web, namespace: NS}, spec: {schedule: '0 0 1 1 *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}}}}}}\n"},
+		"Secret":      {"Secret", "\n{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: NS}, data: {a: Yg==}}\n"},
+		"Ingress":     {"Ingress.networking.k8s.io", "\n{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: web, namespace: NS}, spec: {rules: [{http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: web, port: {number: 80}}}}]}}]}}\n"},
+		"Claim":       {"PersistentVolumeClaim", "\n{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: web, namespace: NS}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}\n"},
+		"Job":         {"Job.batch", "\n{apiVersion: batch/v1, kind: Job, metadata: {name: web, namespace: NS}, spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}}}}\n"},
+		"Disruption":  {"PodDisruptionBudget.policy", "\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: NS}, spec: {selector: {matchLabels: {app: web}}, minAvailable: 1}}\n"},
+		"Policy":      {"NetworkPolicy.networking.k8s.io", "\n{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: NS}, spec: {podSelector: {}}}\n"},
+	} {
+		for _, tool := range []string{"kubectl-create", "kubectl-client-side-apply"} {
+			t.Run(name+" of "+tool, func(t *testing.T) {
+				t.Parallel()
+				namespace, a := test.Namespace(t), act(t, tool)
+				key := namespace + "/web"
+				tools[tool](t, strings.ReplaceAll(row.manifest, "NS", namespace))
+				before := a.field(row.kind, key, "spec")
+				did := scales(t, namespace, "-- 0000_10_web.yaml --"+row.manifest, apply.Options{})
+				if told := did.told(namespace, apply.Adopted, apply.Overruled); told != "adopted "+did.Changes[0].Manifest.ID().Kind+" NS/web: from "+tool+"\n" {
+					t.Error(told)
+				}
+				if diff := cmp.Diff(before, a.field(row.kind, key, "spec")); diff != "" {
+					t.Error(diff)
+				}
+				quiet(t, namespace, "-- 0000_10_web.yaml --"+row.manifest, row.kind, key)
+			})
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package apply_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/ownership"
+)
+
+// warningsOn are our events about an object.
+func warningsOn(t *testing.T, namespace, name string) string {
+	t.Helper()
+	found, err := test.Client(t).CoreV1().Events(namespace).List(t.Context(), metav1.ListOptions{
+		FieldSelector: fields.Set{"involvedObject.name": name, "reportingComponent": "runlevel"}.String(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, event := range found.Items {
+		fmt.Fprintf(&text, "%s %s %s: %s\n", event.InvolvedObject.Kind, event.Type, event.Reason, event.Message)
+	}
+	return strings.ReplaceAll(text.String(), namespace, "NS")
+}
+
+// Whoever fights with the release is overruled each time, and told so.
+func TestWhoIsOverruledIsTold(t *testing.T) {
+	t.Parallel()
+	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
+	files := scaledFiles(scaledKinds["Deployment"].manifest, "3")
+	key := namespace + "/web"
+	scales(t, namespace, files, apply.Options{})
+	a.merge("Deployment.apps", key, `{spec: {replicas: 1, paused: true}, metadata: {annotations: {is: mine, more: mine}}}`)
+	did := scales(t, namespace, files, apply.Options{})
+	want := []ownership.Loss{{Manager: "kubectl-edit", Field: "metadata.annotations.is"}, {Manager: "kubectl-edit", Field: "spec.replicas"}}
+	if diff := cmp.Diff(want, did.Changes[0].Lost); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff("overruled Deployment NS/web: metadata.annotations.is (kubectl-edit), spec.replicas (kubectl-edit)\n", did.told(namespace, apply.Overruled)); diff != "" {
+		t.Error(diff)
+	}
+	if have := a.field("Deployment.apps", key, "spec", "replicas") + a.field("Deployment.apps", key, "spec", "paused"); have != "3true" {
+		t.Error("replicas and paused are", have)
+	}
+	wantEvent := "Deployment Warning FieldsOverruled: release NS says otherwise, and has set again: metadata.annotations.is (kubectl-edit), spec.replicas (kubectl-edit)\n"
+	if diff := cmp.Diff(wantEvent, warningsOn(t, namespace, "web")); diff != "" {
+		t.Error(diff)
+	}
+	if did := scales(t, namespace, files, apply.Options{Full: true}); did.told(namespace, apply.Overruled) != "" || did.Changes[0].Action != apply.Unchanged {
+		t.Error("it was said again:", did.actions())
+	}
+}
+
+// A field that somebody else has set as the release says is no loss.
+func TestWhoAgreesIsNotOverruled(t *testing.T) {
+	t.Parallel()
+	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
+	a.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: ` + namespace + `}, data: {colour: blue}}`)
+	did := run(t, t.Context(), load(t, namespace, namespace, settings), apply.Options{Mode: graph.Update})
+	if told := did.told(namespace, apply.Overruled, apply.Adopted); told != "" || did.Err != nil {
+		t.Error(did.Err, told)
+	}
+}
+
+// That an event can't be written is no failure.
+func TestOverruledWhereNoEventCanBeWritten(t *testing.T) {
+	t.Parallel()
+	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
+	release := load(t, namespace, namespace, settings)
+	if did := run(t, t.Context(), release, apply.Options{}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	a.merge("ConfigMap", namespace+"/settings", `{data: {colour: red}}`)
+	c := connectThrough(t, func(request *http.Request) error {
+		if strings.HasSuffix(request.URL.Path, "/events") {
+			return errors.New("no events here")
+		}
+		return nil
+	})
+	did := runOn(t, t.Context(), c, release, apply.Options{})
+	if told := did.told(namespace, apply.Overruled); told != "overruled ConfigMap NS/settings: data.colour (kubectl-edit)\n" || did.Err != nil {
+		t.Error(did.Err, told)
+	}
+}
+
+// A path may have the value of a list's item in it.
+func TestNothingSecretIsToldOfWhatOthersHadSet(t *testing.T) {
+	t.Parallel()
+	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
+	owner := a.create(`{apiVersion: v1, kind: ConfigMap, metadata: {name: owner, namespace: ` + namespace + `}}`)
+	uid := string(owner.GetUID())
+	release := load(t, namespace, namespace, `
+-- 0000_10_web_secret.yaml --
+apiVersion: v1
+kind: Secret
+metadata: {name: keys, namespace: NS, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: `+uid+`, blockOwnerDeletion: false}]}
+data: {password: aHVudGVy}
+`)
+	if did := run(t, t.Context(), release, apply.Options{}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	a.merge("Secret", namespace+"/keys", `{data: {password: bWluZQ==}, metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: `+uid+`, blockOwnerDeletion: true}]}}`)
+	did := run(t, t.Context(), release, apply.Options{Full: true})
+	if diff := cmp.Diff("overruled Secret NS/keys: data.password (kubectl-edit), metadata.ownerReferences[***] (kubectl-edit)\n", did.told(namespace, apply.Overruled)); diff != "" || did.Err != nil {
+		t.Error(did.Err, diff)
+	}
+	said, _ := json.Marshal(did.events)
+	all := string(said) + warningsOn(t, namespace, "keys") + fmt.Sprint(did.Changes[0].Lost)
+	for _, secret := range []string{uid, "bWluZQ", "aHVudGVy"} {
+		if strings.Contains(all, secret) {
+			t.Errorf("%s is told: %s", secret, all)
+		}
+	}
+}
