@@ -14,16 +14,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// certificates are three of them, in base64, without what stands for a namespace.
+// certificates are three of them, in base64.
 var certificates = sync.OnceValue(func() (all []string) {
-	for len(all) < 3 {
+	for range 3 {
 		text, _, err := cert.GenerateSelfSignedCertKey("hook.example.com", nil, nil)
 		if err != nil {
 			panic(err)
 		}
-		if encoded := base64.StdEncoding.EncodeToString(text); !strings.Contains(encoded, "NS") {
-			all = append(all, encoded)
-		}
+		all = append(all, base64.StdEncoding.EncodeToString(text))
 	}
 	return all
 })
@@ -47,7 +45,7 @@ var certified = map[string]struct{ kind, name, manifest, injected string }{
 
 // Whoever injects certificates keeps what it has injected, whatever is in the manifest.
 func TestInjectedCertificatesStay(t *testing.T) {
-	bundle := certificates()[0]
+	bundle := `"` + strings.ReplaceAll(certificates()[0], "NS", `N\x53`) + `"` // which would stand for a namespace
 	for what, one := range certified {
 		for title, row := range map[string]struct{ bundle, note string }{
 			"none":                        {"", ""},
