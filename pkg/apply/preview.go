@@ -68,6 +68,9 @@ func (p *preview) look(i int) {
 		p.failed(i, err)
 	default:
 		change.Manifest = p.order.steps[i].Manifest
+		if len(change.Adopted) > 0 {
+			p.tellAdopted(change.Manifest, change.Adopted)
+		}
 		p.note(i, change)
 	}
 }

@@ -13,10 +13,10 @@ func hatDefinition(properties string) string {
 -- 0000_10_shop_10_hats.crd.yaml --
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: hatsComing.NS.example.com}
+metadata: {name: hats.NS.example.com}
 spec:
   group: NS.example.com
-  names: {kind: Hat, plural: hatsComing}
+  names: {kind: Hat, plural: hats}
   scope: Namespaced
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {` + properties + `}}}}}}]
 `
@@ -28,8 +28,8 @@ func hat(spec string) string {
 
 const (
 	price      = `price: {type: integer, minimum: 1}`
-	hatsComing = "CustomResourceDefinition hatsComing.NS.example.com"
-	isNewToo   = ": " + hatsComing + " is new, too: it was held against that\n"
+	ofHats     = "CustomResourceDefinition hats.NS.example.com"
+	isNewToo   = ": " + ofHats + " is new, too: it was held against that\n"
 	notAllowed = "failed Hat NS/hat: UpdatePayloadResourceInvalid: its definition, which comes with this release, does not allow it: "
 	isAnother  = ": the cluster has another version of its definition: it was held against that of this release\n"
 )
@@ -37,75 +37,75 @@ const (
 func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 	withBrand := hatDefinition(price + `, brand: {type: string}`)
 	runAll(t, map[string]foresight{
-		"new, and good":  {files: hatDefinition(price) + hat("price: 3"), want: "created " + hatsComing + "\ncreated Hat NS/hat" + isNewToo},
-		"new, and bad":   {files: hatDefinition(price) + hat("price: 0"), want: "created " + hatsComing + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n", done: "created " + hatsComing + "\nfailed Hat NS/hat\n"},
-		"new, and wrong": {files: hatDefinition(price) + hat("price: x"), want: "created " + hatsComing + "\n" + notAllowed + "spec.price: must be of type integer, not string\n", done: "created " + hatsComing + "\nfailed Hat NS/hat\n"},
+		"new, and good":  {files: hatDefinition(price) + hat("price: 3"), want: "created " + ofHats + "\ncreated Hat NS/hat" + isNewToo},
+		"new, and bad":   {files: hatDefinition(price) + hat("price: 0"), want: "created " + ofHats + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n", done: "created " + ofHats + "\nfailed Hat NS/hat\n"},
+		"new, and wrong": {files: hatDefinition(price) + hat("price: x"), want: "created " + ofHats + "\n" + notAllowed + "spec.price: must be of type integer, not string\n", done: "created " + ofHats + "\nfailed Hat NS/hat\n"},
 		"new, and unknown field": {
 			files: hatDefinition(price) + hat("prize: 3"), done: "nothing",
-			want: "created " + hatsComing + "\n" + notAllowed + "spec.prize: is not in the schema\n",
+			want: "created " + ofHats + "\n" + notAllowed + "spec.prize: is not in the schema\n",
 		},
 		"new, and unknown field that is left out": {
 			files: hatDefinition(price) + hat("prize: 3"), options: apply.Options{DropUnknownFields: true}, done: "nothing",
-			want: "created " + hatsComing + "\ncreated Hat NS/hat" + isNewToo,
+			want: "created " + ofHats + "\ncreated Hat NS/hat" + isNewToo,
 		},
 		"new, and other version": {
 			files: hatDefinition(price) + strings.Replace(hat("price: 3"), "/v1", "/v2", 1), done: "nothing",
-			want: "created " + hatsComing + "\n" + notAllowed + "apiVersion: \"NS.example.com/v2\" is not served: write \"NS.example.com/v1\"\n",
+			want: "created " + ofHats + "\n" + notAllowed + "apiVersion: \"NS.example.com/v2\" is not served: write \"NS.example.com/v1\"\n",
 		},
-		"unchanged, and new object": {given: hatDefinition(price), files: hatDefinition(price) + hat("price: 3"), want: "unchanged " + hatsComing + "\ncreated Hat NS/hat\n"},
+		"unchanged, and new object": {given: hatDefinition(price), files: hatDefinition(price) + hat("price: 3"), want: "unchanged " + ofHats + "\ncreated Hat NS/hat\n"},
 		"unchanged, and bad object": {
 			given: hatDefinition(price), files: hatDefinition(price) + hat("price: 0"),
-			want: "unchanged " + hatsComing + "\nfailed Hat NS/hat: UpdatePayloadResourceInvalid: Hat.NS.example.com \"hat\" is invalid: spec.price: Invalid value: 0: spec.price in body should be greater than or equal to 1\n",
+			want: "unchanged " + ofHats + "\nfailed Hat NS/hat: UpdatePayloadResourceInvalid: Hat.NS.example.com \"hat\" is invalid: spec.price: Invalid value: 0: spec.price in body should be greater than or equal to 1\n",
 		},
-		"unchanged, and unchanged": {given: hatDefinition(price) + hat("price: 3"), files: hatDefinition(price) + hat("price: 3"), want: "unchanged " + hatsComing + "\nunchanged Hat NS/hat\n"},
+		"unchanged, and unchanged": {given: hatDefinition(price) + hat("price: 3"), files: hatDefinition(price) + hat("price: 3"), want: "unchanged " + ofHats + "\nunchanged Hat NS/hat\n"},
 		"labelled, and unchanged": {
-			given: hatDefinition(price) + hat("price: 3"), files: strings.Replace(hatDefinition(price), "{name: hatsComing.", "{labels: {a: b}, name: hatsComing.", 1) + hat("price: 3"),
-			want: "configured " + hatsComing + "\nunchanged Hat NS/hat\n",
+			given: hatDefinition(price) + hat("price: 3"), files: strings.Replace(hatDefinition(price), "{name: hats.", "{labels: {a: b}, name: hats.", 1) + hat("price: 3"),
+			want: "configured " + ofHats + "\nunchanged Hat NS/hat\n",
 		},
-		"changed, and the object fits both": {given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3"), want: "configured " + hatsComing + "\nunchanged Hat NS/hat\n"},
-		"changed, and the object changes":   {given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 4"), want: "configured " + hatsComing + "\nconfigured Hat NS/hat\n"},
+		"changed, and the object fits both": {given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3"), want: "configured " + ofHats + "\nunchanged Hat NS/hat\n"},
+		"changed, and the object changes":   {given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 4"), want: "configured " + ofHats + "\nconfigured Hat NS/hat\n"},
 		"changed, and the object fits only it": {
 			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3, brand: a"),
-			want: "configured " + hatsComing + "\nconfigured Hat NS/hat" + isAnother,
+			want: "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
 		},
 		"changed, and the object fits only it, and what is unknown is left out": {
 			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 3, brand: a"), options: apply.Options{DropUnknownFields: true},
-			want: "configured " + hatsComing + "\nconfigured Hat NS/hat" + isAnother,
+			want: "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother,
 		},
 		"changed, and a new object fits only it": {
 			given: hatDefinition(price), files: withBrand + hat("price: 3, brand: a"),
-			want: "configured " + hatsComing + "\ncreated Hat NS/hat" + isAnother,
+			want: "configured " + ofHats + "\ncreated Hat NS/hat" + isAnother,
 		},
 		"changed, and the object fits only it, by a value": {
 			given: hatDefinition(price) + hat("price: 3"), files: hatDefinition(`price: {type: integer, minimum: 0}`) + hat("price: 0"),
-			want: "configured " + hatsComing + "\nconfigured Hat NS/hat" + isAnother, done: "nothing", // the server may still go by the old one
+			want: "configured " + ofHats + "\nconfigured Hat NS/hat" + isAnother, done: "nothing", // the server may still go by the old one
 		},
 		"changed, and the object fits only the old one": {
 			given: hatDefinition(price) + hat("price: 3"), files: hatDefinition(`price: {type: integer, minimum: 5}`) + hat("price: 4"),
-			want: "configured " + hatsComing + "\n" + notAllowed + "spec.price: 4 should be greater than or equal to 5\n", done: "nothing",
+			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 4 should be greater than or equal to 5\n", done: "nothing",
 		},
 		"changed, and a new object fits only the old one": {
 			given: hatDefinition(price), files: hatDefinition(`price: {type: integer, minimum: 5}`) + hat("price: 4"),
-			want: "configured " + hatsComing + "\n" + notAllowed + "spec.price: 4 should be greater than or equal to 5\n", done: "nothing",
+			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 4 should be greater than or equal to 5\n", done: "nothing",
 		},
 		"changed, and the object has a field that is no more": {
 			given: withBrand + hat("price: 3, brand: a"), files: hatDefinition(price) + hat("price: 3, brand: a"), done: "nothing",
-			want: "configured " + hatsComing + "\n" + notAllowed + "spec.brand: is not in the schema\n",
+			want: "configured " + ofHats + "\n" + notAllowed + "spec.brand: is not in the schema\n",
 		},
 		"changed, and the object fits neither": {
 			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 0"),
-			want: "configured " + hatsComing + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n", done: "configured " + hatsComing + "\nfailed Hat NS/hat\n",
+			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n", done: "configured " + ofHats + "\nfailed Hat NS/hat\n",
 		},
 		"in a new version": {
 			given: hatDefinition(price) + hat("price: 3"),
 			files: strings.Replace(hatDefinition(price), "versions: [", "versions: [{name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}, ", 1) + strings.Replace(hat("price: 3"), "/v1", "/v2", 1),
-			want:  "configured " + hatsComing + "\nnot checkable Hat NS/hat" + isNewToo, done: "nothing",
+			want:  "configured " + ofHats + "\nnot checkable Hat NS/hat" + isNewToo, done: "nothing",
 		},
 		"none": {
 			files: strings.Replace(hatDefinition(price), "type: integer", "type: integr", 1) + hat("price: 3"), done: "nothing",
-			want: "failed " + hatsComing + ": UpdatePayloadResourceInvalid: CustomResourceDefinition.apiextensions.k8s.io \"hatsComing.NS.example.com\" is invalid: spec.validation.openAPIV3Schema.properties[spec].properties[price].type: " +
+			want: "failed " + ofHats + ": UpdatePayloadResourceInvalid: CustomResourceDefinition.apiextensions.k8s.io \"hats.NS.example.com\" is invalid: spec.validation.openAPIV3Schema.properties[spec].properties[price].type: " +
 				"Unsupported value: \"integr\": supported values: \"array\", \"boolean\", \"integer\", \"number\", \"object\", \"string\"\n" +
-				"failed Hat NS/hat: UpdatePayloadResourceInvalid: its definition, " + hatsComing + ", would not be applied\n",
+				"failed Hat NS/hat: UpdatePayloadResourceInvalid: its definition, " + ofHats + ", would not be applied\n",
 		},
 	})
 }
@@ -127,14 +127,14 @@ func TestAPreviewForeseesWhatOtherObjectsBring(t *testing.T) {
 			want:  "created Namespace NS-new\nfailed ConfigMap NS-new/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or let such fields be left out with --unknown-fields=drop\n",
 		},
 		"a namespace, and a custom resource": {
-			files: space + hatDefinition(price) + inNew(hat("price: 3")), want: "created Namespace NS-new\ncreated " + hatsComing + "\ncreated Hat NS-new/hat" + isNewToo,
+			files: space + hatDefinition(price) + inNew(hat("price: 3")), want: "created Namespace NS-new\ncreated " + ofHats + "\ncreated Hat NS-new/hat" + isNewToo,
 		},
 		"a namespace, and a custom resource that is known": {
-			given: hatDefinition(price), files: space + hatDefinition(price) + inNew(hat("price: 3")), want: "created Namespace NS-new\nunchanged " + hatsComing + "\ncreated Hat NS-new/hat" + needsSpace,
+			given: hatDefinition(price), files: space + hatDefinition(price) + inNew(hat("price: 3")), want: "created Namespace NS-new\nunchanged " + ofHats + "\ncreated Hat NS-new/hat" + needsSpace,
 		},
 		"a namespace, and a bad custom resource that is known": {
 			given: hatDefinition(price), files: space + hatDefinition(price) + inNew(hat("price: 0")), done: "nothing",
-			want: "created Namespace NS-new\nunchanged " + hatsComing + "\n" + strings.Replace(notAllowed, "NS/hat", "NS-new/hat", 1) + "spec.price: 0 should be greater than or equal to 1\n",
+			want: "created Namespace NS-new\nunchanged " + ofHats + "\n" + strings.Replace(notAllowed, "NS/hat", "NS-new/hat", 1) + "spec.price: 0 should be greater than or equal to 1\n",
 		},
 		"a service account": {
 			files: one(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: app, namespace: NS}}

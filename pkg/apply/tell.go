@@ -69,19 +69,24 @@ func (r *run) done(i int, change Change) {
 	if wrote := change.Action == Created || change.Action == Configured || change.Action == Recreated; wrote && bringsKinds(kind) {
 		r.written.Store(servedGroup(change.Manifest.Object()), time.Now())
 	}
-	r.note(i, change)
-}
-
-// note takes in what came of a step, and tells of it.
-func (r *run) note(i int, change Change) {
 	r.mu.Lock()
 	change.Adopted = r.adopted[change.Manifest]
+	r.mu.Unlock()
+	r.note(i, change)
+	if len(change.Lost) > 0 {
+		r.announceLosses(change)
+	}
+}
+
+// note takes in what came of a step, or would, and tells of it.
+func (r *run) note(i int, change Change) {
+	r.mu.Lock()
 	r.changes[i] = change
 	delete(r.retries, i)
 	r.mu.Unlock()
 	r.tell(change.Manifest, Event{Type: Applied, Action: change.Action, Message: change.Message})
 	if len(change.Lost) > 0 {
-		r.overruled(change)
+		r.tell(change.Manifest, Event{Type: Overruled, Lost: change.Lost, Message: LossesInWords(change.Lost)})
 	}
 }
 
@@ -91,18 +96,19 @@ func (r *run) hasAdopted(m *payload.Manifest, from []string) {
 	r.mu.Lock()
 	r.adopted[m] = from
 	r.mu.Unlock()
+	r.tellAdopted(m, from)
+}
+
+func (r *run) tellAdopted(m *payload.Manifest, from []string) {
 	r.tell(m, Event{Type: Adopted, From: from, Message: "from " + printable.Line(strings.Join(from, ", "))})
 }
 
-// overruled tells of fields that others had set otherwise, here and in the cluster, where
-// they will look.
-func (r *run) overruled(change Change) {
-	fields := LossesInWords(change.Lost)
-	r.tell(change.Manifest, Event{Type: Overruled, Lost: change.Lost, Message: fields})
+// announceLosses tells of fields that others had set otherwise where they will look.
+func (r *run) announceLosses(change Change) {
 	id := change.Manifest.ID()
 	r.unwritten(id, r.cluster.Announce(r.requests, cluster.News{
 		ID: id, UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
-		Message: "release " + r.options.Release + " says otherwise, and has set again: " + fields,
+		Message: "release " + r.options.Release + " says otherwise, and has set again: " + LossesInWords(change.Lost),
 	}))
 }
 
