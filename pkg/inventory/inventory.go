@@ -174,10 +174,14 @@ func look(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namesp
 	return heads, listed, err
 }
 
+// pageSize is how many objects are asked for at a time, where all of them are kept anyway: one
+// page comes after the other.
+const pageSize = 2000
+
 // list asks for the labelled objects of one kind.
 func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) ([]Head, error) {
 	var heads []Head
-	err := each(ctx, c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace), metav1.ListOptions{LabelSelector: Label}, func(object *metav1.PartialObjectMetadata) {
+	err := each(ctx, c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace), metav1.ListOptions{LabelSelector: Label, Limit: pageSize}, func(object *metav1.PartialObjectMetadata) {
 		heads = append(heads, HeadOf(in, object))
 	})
 	return heads, err
