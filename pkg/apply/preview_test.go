@@ -3,7 +3,6 @@ package apply_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
@@ -25,7 +25,8 @@ import (
 // anything is written.
 func preview(t *testing.T, ctx context.Context, config *rest.Config, release *payload.Payload, options apply.Options) applied {
 	t.Helper()
-	c := connectReading(t, config)
+	c, err := cluster.Connect(sandboxtest.Reading(t, config))
+	must(t, err)
 	store := record.NewStore(c.Client, "default", release.Name)
 	known, _, err := record.NewStore(test.Client(t), "default", release.Name).Load(t.Context())
 	must(t, err)
@@ -37,48 +38,6 @@ func preview(t *testing.T, ctx context.Context, config *rest.Config, release *pa
 	must(t, err)
 	options.Release, options.Journal = release.Name, apply.NewJournal(store, known)
 	return applied{Report: apply.Preview(ctx, c, release, before, options), record: known}
-}
-
-// connectReading makes a connection over which nothing may be written.
-func connectReading(t *testing.T, config *rest.Config) *cluster.Cluster {
-	t.Helper()
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wire{next, nothingIsWritten(t)} })
-	c, err := cluster.Connect(config)
-	must(t, err)
-	return c
-}
-
-// nothingIsWritten fails the test at a request that would write.
-func nothingIsWritten(t *testing.T) func(*http.Request) error {
-	return func(request *http.Request) error {
-		isReview := strings.HasPrefix(request.URL.Path, "/apis/authorization.k8s.io/")
-		if request.Method != http.MethodGet && !isReview && request.URL.Query().Get("dryRun") != metav1.DryRunAll && !asksForNoWrite(request) {
-			t.Errorf("it writes: %s %s", request.Method, request.URL)
-		}
-		return nil
-	}
-}
-
-// asksForNoWrite says whether a delete is a dry run: it says so in its body.
-func asksForNoWrite(request *http.Request) bool {
-	if request.Method != http.MethodDelete || request.GetBody == nil {
-		return false
-	}
-	body, err := request.GetBody()
-	if err != nil {
-		return false
-	}
-	defer func() { _ = body.Close() }()
-	var text strings.Builder
-	buffer := make([]byte, 4096)
-	for {
-		n, err := body.Read(buffer)
-		text.Write(buffer[:n])
-		if err != nil {
-			return strings.Contains(text.String(), `"dryRun":["All"]`)
-		}
-	}
 }
 
 // foreseen is what a preview says, a line for each manifest.
