@@ -46,7 +46,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 		})
 	}
 	_ = group.Wait() // which has no errors: what fails is part of the report
-	return p.sum()
+	return p.sum(ctx)
 }
 
 // A preview is a run that changes nothing.
@@ -66,6 +66,9 @@ func (p *preview) look(i int) {
 	case err != nil && p.requests.Err() != nil:
 	case err != nil:
 		p.failed(i, err)
+		if isNoAnswer(err) {
+			p.cut() // to ask for each of the others would take long, and end the same way
+		}
 	default:
 		change.Manifest = p.order.steps[i].Manifest
 		if len(change.Adopted) > 0 {
@@ -95,19 +98,28 @@ func (p *preview) insist(try func() (Change, error)) (Change, error) {
 	pause := backoff()
 	for attempt := 1; ; attempt++ {
 		change, err := try()
-		if err == nil || attempt == tries || !isOverloaded(err) && !isConnection(err) || !pauseFor(p.requests, max(pause.Step(), wantedPause(err))) {
+		if err == nil || attempt == tries || !isNoAnswer(err) || !pauseFor(p.requests, max(pause.Step(), wantedPause(err))) {
 			return change, err
 		}
 	}
 }
 
-// isOverloaded is for a server that has too much to do.
-func isOverloaded(err error) bool { return remedyFor(err).reason == ClusterOverloaded }
+// isNoAnswer is for a server that has too much to do, or is not there.
+func isNoAnswer(err error) bool {
+	return isConnection(err) || remedyFor(err).reason == ClusterOverloaded
+}
 
 // sum sums up what was seen.
-func (p *preview) sum() *Report {
+func (p *preview) sum(ctx context.Context) *Report {
+	if ctx.Err() == nil && p.requests.Err() != nil {
+		for i := range p.changes {
+			if p.changes[i].Action == NotDone {
+				p.changes[i].Message = "the server gave no answer"
+			}
+		}
+	}
 	report := &Report{Mode: p.options.Mode, Changes: slices.Clone(p.changes), Warnings: p.allWarnings()}
 	slices.SortFunc(report.Changes, func(a, b Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
-	report.Err = p.outcome(p.requests, report)
+	report.Err = p.outcome(ctx, report)
 	return report
 }

@@ -96,6 +96,11 @@ func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 			given: hatDefinition(price) + hat("price: 3"), files: withBrand + hat("price: 0"),
 			want: "configured " + ofHats + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n", done: "configured " + ofHats + "\nfailed Hat NS/hat\n",
 		},
+		"new, and a bad object with a Secret in it": {
+			files: hatDefinition(`key: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true, properties: {stringData: {type: object, additionalProperties: {type: string, pattern: "^x$"}}}}`) +
+				hat(`key: {apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {a: hunter2}}`), done: "nothing",
+			want: "created " + definition + "\n" + notAllowed + "spec.key.stringData.a is wrong; its value is not shown, for it may be a Secret's\n",
+		},
 		"in a new version": {
 			given: hatDefinition(price) + hat("price: 3"),
 			files: strings.Replace(hatDefinition(price), "versions: [", "versions: [{name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}, ", 1) + strings.Replace(hat("price: 3"), "/v1", "/v2", 1),

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -245,6 +247,30 @@ func TestAPreviewFailsWithoutAServer(t *testing.T) {
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{})
 	if got := saw.foreseen(namespace); got != "failed ConfigMap NS/it: UpdatePayloadClusterDown: gone\n" || saw.Err == nil {
 		t.Error(saw.Err, got)
+	}
+}
+
+// Nobody waits for each object if the server is gone.
+func TestAPreviewEndsWithTheServer(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	var asked atomic.Int32
+	config := rest.CopyConfig(test.Sandbox(t).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return tripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method != http.MethodPatch {
+				return next.RoundTrip(request)
+			}
+			asked.Add(1)
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+		})
+	})
+	saw := preview(t, t.Context(), config, load(t, namespace, namespace, manyFiles(20)), apply.Options{Workers: 1})
+	text := saw.foreseen(namespace)
+	first := "failed ConfigMap NS/it-aa: UpdatePayloadClusterDown: Patch \"https://"
+	rest := strings.Count(text, ": the server gave no answer\n")
+	if !strings.HasPrefix(text, first) || rest != 19 || asked.Load() > 10 || saw.Err == nil || errors.Is(saw.Err, context.Canceled) {
+		t.Errorf("%v, after %d requests: %s", saw.Err, asked.Load(), text)
 	}
 }
 

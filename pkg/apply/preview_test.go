@@ -23,20 +23,25 @@ import (
 
 // preview looks at what an apply of a payload would do, as somebody, and fails the test if
 // anything is written.
-func preview(t *testing.T, ctx context.Context, config *rest.Config, release *payload.Payload, options apply.Options) applied {
+func preview(t testing.TB, ctx context.Context, config *rest.Config, release *payload.Payload, options apply.Options) applied {
 	t.Helper()
-	c, err := cluster.Connect(sandboxtest.Reading(t, config))
-	must(t, err)
-	store := record.NewStore(c.Client, "default", release.Name)
 	known, _, err := record.NewStore(test.Client(t), "default", release.Name).Load(t.Context())
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.Connect(sandboxtest.Reading(t, config))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var places []inventory.Place
 	for _, manifest := range release.Manifests {
 		places = append(places, inventory.Place{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
 	}
 	before, err := inventory.Take(t.Context(), c, places)
-	must(t, err)
-	options.Release, options.Journal = release.Name, apply.NewJournal(store, known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Release, options.Journal = release.Name, apply.NewJournal(record.NewStore(c.Client, "default", release.Name), known)
 	return applied{Report: apply.Preview(ctx, c, release, before, options), record: known}
 }
 
