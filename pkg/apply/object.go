@@ -24,6 +24,7 @@ type object struct {
 	isMade   bool             // by this run, which has not heard of it until it was there
 	isLean   bool             // fields were left out that the cluster does not know
 	lost     []ownership.Loss // fields that others had set otherwise
+	sent     *unstructured.Unstructured
 }
 
 // text is what an object is applied from. Its definition is part of that: what the server
@@ -88,8 +89,10 @@ func (r *run) set(o *object) (Change, error) {
 func (r *run) applied(o *object, applied cluster.Applied, action Action) Change {
 	r.follow.add(o.Manifest, applied.Object)
 	r.definitions.note(o.ID(), applied.Object)
-	if text, isKnown := r.text(o.Manifest, o.resource); isKnown && !o.isLean {
-		r.fingerprints.Add(inventory.HeadOf(o.resource, applied.Object), text)
+	head := inventory.HeadOf(o.resource, applied.Object)
+	text, isKnown := r.text(o.Manifest, o.resource)
+	if isKnown && !o.isLean && head.Says(o.Object()) && obeys(applied.Object, o.sent) {
+		r.fingerprints.Add(head, text)
 	}
 	return Change{Action: action, UID: applied.Object.GetUID(), Lost: o.lost}
 }
@@ -161,6 +164,7 @@ func (r *run) draft(o *object) (*unstructured.Unstructured, error) {
 // write applies a draft. What others have set otherwise is set anew, and said; but some
 // fields are left to them.
 func (r *run) write(o *object, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
+	o.sent = draft
 	applied, err := r.cluster.Apply(r.requests, o.resource, draft, how)
 	lost := ownership.Losses(err)
 	if len(lost) == 0 {

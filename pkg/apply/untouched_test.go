@@ -248,6 +248,19 @@ func (h hand) meddle(lever string) {
 	touch := func(of string) string {
 		return fmt.Sprintf("(has(%[1]s.metadata.annotations) && 'touch' in %[1]s.metadata.annotations ? %[1]s.metadata.annotations['touch'] : '')", of)
 	}
+	h.policy(fmt.Sprintf("%s != %s", touch("object"), touch("oldObject")), lever)
+	was, turn := wordsOf(h.get()), 0
+	until(h.T, "the policy does nothing", func(ctx context.Context) bool {
+		turn++
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touch":"%d"}}}`, turn)
+		after, err := h.objects().Patch(ctx, h.sort.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bob"})
+		return err == nil && wordsOf(after) != was // policies learn of new kinds late, and refuse until then
+	})
+}
+
+// policy has the server change something in writes of the object, until it is called off.
+func (h hand) policy(when, lever string) (callOff func()) {
+	h.Helper()
 	policy := object(h.T, fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -258,12 +271,13 @@ spec:
   matchConstraints: {resourceRules: [{apiGroups: [%[2]q], apiVersions: [%[3]q], resources: [%[4]q], operations: [UPDATE]}]}
   matchConditions:
   - {name: it, expression: "object.metadata.name == '%[5]s' && object.metadata.labels['runlevel.dev/release'] == '%[6]s'"}
-  - {name: touched, expression: "%[7]s != %[8]s"}
-  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "replace", %[9]s}]'}}]
-`, h.namespace, h.resource.Group, h.resource.Version, h.resource.Resource, h.sort.name, h.namespace, touch("object"), touch("oldObject"), lever))
+  - {name: when, expression: "%[7]s"}
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "replace", %[8]s}]'}}]
+`, h.namespace, h.resource.Group, h.resource.Version, h.resource.Resource, h.sort.name, h.namespace, when, lever))
 	binding := object(h.T, fmt.Sprintf(`
 {apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: %[1]s}, spec: {policyName: %[1]s}}`, h.namespace))
 	c := dynamic.NewForConfigOrDie(test.Sandbox(h).Config)
+	var ends []func()
 	for _, one := range []*unstructured.Unstructured{policy, binding} {
 		resource, err := connect(h).Find(h.Context(), one.GroupVersionKind())
 		if err != nil {
@@ -272,17 +286,17 @@ spec:
 		if _, err := c.Resource(resource.GroupVersionResource).Create(h.Context(), one, metav1.CreateOptions{}); err != nil {
 			h.Fatal(err)
 		}
-		h.Cleanup(func() {
+		end := func() {
 			_ = c.Resource(resource.GroupVersionResource).Delete(context.Background(), one.GetName(), metav1.DeleteOptions{})
-		})
+		}
+		h.Cleanup(end)
+		ends = append(ends, end)
 	}
-	was, turn := wordsOf(h.get()), 0
-	until(h.T, "the policy does nothing", func(ctx context.Context) bool {
-		turn++
-		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"touch":"%d"}}}`, turn)
-		after, err := h.objects().Patch(ctx, h.sort.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bob"})
-		return err == nil && wordsOf(after) != was // policies learn of new kinds late, and refuse until then
-	})
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
 }
 
 // object reads one.
@@ -418,5 +432,34 @@ func mustBeFree(t *testing.T, release *payload.Payload, why string) {
 	}
 	if did.Err != nil || len(log.sent) > 0 {
 		t.Errorf("%s: what has nothing to do costs %q: %v", why, log.sent, did.Err)
+	}
+}
+
+// What admission makes of our own apply is put right once it does so no more.
+func TestWhatAdmissionMadeOfOursIsFound(t *testing.T) {
+	for kind, one := range sorts {
+		for what, lever := range map[string]string{"a value": one.lever, "a label": `path: "/metadata/labels/mood", value: "bad"`} {
+			t.Run(kind+"/"+what, func(t *testing.T) {
+				t.Parallel()
+				namespace := test.Namespace(t)
+				one := one.in(namespace)
+				release := load(t, namespace, namespace, one.files)
+				mine := hand{t, one, namespace, release}
+				mustApply(t, release, apply.Options{Mode: graph.Update})
+				was := wordsOf(mine.get())
+				callOff := mine.policy("true", lever)
+				until(t, "the policy does nothing", func(context.Context) bool {
+					run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile, Full: true})
+					return wordsOf(mine.get()) != was
+				})
+				mustApply(t, release, apply.Options{Mode: graph.Reconcile})
+				callOff()
+				until(t, "what it changed is not put back", func(context.Context) bool {
+					run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile})
+					return wordsOf(mine.get()) == was
+				})
+				mustBeFree(t, release, "the next one")
+			})
+		}
 	}
 }

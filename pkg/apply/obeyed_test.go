@@ -1,0 +1,46 @@
+package apply
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+func TestWhatAnObjectObeys(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent, live string
+		want       bool
+	}{
+		"the same":                        {"{spec: {a: 1, b: [x, {c: true}]}}", "{spec: {a: 1, b: [x, {c: true}]}}", true},
+		"with defaults and a status":      {"{spec: {a: 1}}", "{spec: {a: 1, b: 2}, status: {c: 3}}", true},
+		"another value":                   {"{spec: {a: 1}}", "{spec: {a: 2}}", false},
+		"another type":                    {"{spec: {a: 1}}", `{spec: {a: "1"}}`, false},
+		"no value":                        {"{spec: {a: true}}", "{spec: {}}", false},
+		"no value, for one that is none":  {"{spec: {a: false, b: 0, c: \"\"}}", "{spec: {}}", true},
+		"a value, for one that is none":   {"{spec: {a: false}}", "{spec: {a: true}}", false},
+		"nothing, where nothing was sent": {"{spec: {a: {}, b: [], c: null}}", "{spec: {}}", true},
+		"something else than a mapping":   {"{spec: {a: {b: c}}}", "{spec: {a: [b]}}", false},
+		"something else than a list":      {"{spec: {a: []}}", "{spec: {a: b}}", false},
+		"a list with more, in any order":  {"{spec: {a: [{n: 1}, {n: 2}]}}", "{spec: {a: [{n: 3}, {n: 2, x: y}, {n: 1}]}}", true},
+		"a list with less":                {"{spec: {a: [{n: 1}, {n: 2}]}}", "{spec: {a: [{n: 2}]}}", false},
+		"a status of its own":             {"{status: {a: 1}}", "{}", true},
+		"a Secret's texts":                {"{stringData: {a: b}}", "{data: {a: Yg==}}", true},
+		"a Secret's other texts":          {"{stringData: {a: b}}", "{data: {a: Yw==}}", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent, live unstructured.Unstructured
+			for text, into := range map[string]*unstructured.Unstructured{c.sent: &sent, c.live: &live} {
+				if err := yaml.Unmarshal([]byte(text), &into.Object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.sent == c.live {
+				live = sent
+			}
+			if got := obeys(&live, &sent); got != c.want {
+				t.Errorf("%s obeys %s: %t", c.live, c.sent, got)
+			}
+		})
+	}
+}
