@@ -68,6 +68,8 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"operator":      operator,
 	"kill-apply":    killApply,
 	"patch":         patch,
+	"scale":         scale,
+	"show":          show,
 	"stream":        stream,
 }
 
@@ -152,20 +154,28 @@ func awaitRemains(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// create makes an object as somebody else would: create FILE
+// create makes an object as somebody else would: create FILE [MANAGER]
 func create(ts *testscript.TestScript, _ bool, args []string) {
 	object := &unstructured.Unstructured{}
 	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[0])), &object.Object))
 	resource, err := guestOf(ts).FindKind(context.Background(), object.GroupVersionKind().GroupKind())
 	ts.Check(err)
-	_, err = guestOf(ts).In(resource, object.GetNamespace()).Create(context.Background(), object, metav1.CreateOptions{FieldManager: "somebody"})
+	_, err = guestOf(ts).In(resource, object.GetNamespace()).Create(context.Background(), object, metav1.CreateOptions{FieldManager: managerIn(args, 1)})
 	ts.Check(err)
 }
 
-// patch changes an object as somebody else would: patch KIND KEY JSON
+// managerIn is the field manager that stands at some place, or somebody.
+func managerIn(args []string, at int) string {
+	if len(args) > at {
+		return args[at]
+	}
+	return "somebody"
+}
+
+// patch changes an object as somebody else would: patch KIND KEY JSON [MANAGER]
 func patch(ts *testscript.TestScript, _ bool, args []string) {
 	place, name := guestOf(ts).object(context.Background(), ts, args[0], args[1])
-	_, err := place.Patch(context.Background(), name, types.MergePatchType, []byte(args[2]), metav1.PatchOptions{FieldManager: "somebody"})
+	_, err := place.Patch(context.Background(), name, types.MergePatchType, []byte(args[2]), metav1.PatchOptions{FieldManager: managerIn(args, 3)})
 	ts.Check(err)
 }
 

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/tools/txtar"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+)
+
+// TestTranscriptsOfOwnership compares what docs/ownership.md shows with the scripts that
+// produce it. Above each block stands where it is from: <!-- SCRIPT: FILE -->
+func TestTranscriptsOfOwnership(t *testing.T) {
+	page, err := os.ReadFile("../../docs/ownership.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)<!-- (\\S+): (\\S+) -->\n```\\w*\n(.*?)```\n").FindAllStringSubmatch(string(page), -1)
+	if fences := strings.Count(string(page), "\n```"); fences != 2*len(blocks) || fences == 0 {
+		t.Errorf("docs/ownership.md has %d fences, and %d blocks that say where they are from", fences, len(blocks))
+	}
+	for _, block := range blocks {
+		script, err := txtar.ParseFile(filepath.Join("testdata", block[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, file := range script.Files {
+			found = found || file.Name == block[2] && string(file.Data) == block[3]
+		}
+		if !found {
+			t.Errorf("docs/ownership.md does not show %s of %s as it is", block[2], block[1])
+		}
+	}
+}
+
+// show prints fields of an object as YAML: show KIND KEY FIELD...
+func show(ts *testscript.TestScript, _ bool, args []string) {
+	place, name := guestOf(ts).object(context.Background(), ts, args[0], args[1])
+	live, err := place.Get(context.Background(), name, metav1.GetOptions{})
+	ts.Check(err)
+	shown := map[string]any{}
+	for _, field := range args[2:] {
+		path := strings.Split(field, ".")
+		if value, found, _ := unstructured.NestedFieldCopy(live.Object, path...); found {
+			ts.Check(unstructured.SetNestedField(shown, value, path...))
+		}
+	}
+	text, err := yaml.Marshal(shown)
+	ts.Check(err)
+	fmt.Fprint(ts.Stdout(), string(text))
+}
+
+// scale is an autoscaler that scales an object: scale KIND KEY REPLICAS
+func scale(ts *testscript.TestScript, _ bool, args []string) {
+	place, name := guestOf(ts).object(context.Background(), ts, args[0], args[1])
+	patch := fmt.Sprintf(`{"spec":{"replicas":%s}}`, args[2])
+	_, err := place.Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kube-controller-manager"}, "scale")
+	ts.Check(err)
+}
