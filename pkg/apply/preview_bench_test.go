@@ -1,17 +1,21 @@
 package apply_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // BenchmarkPreview looks at a thousand objects: when none is there, when nobody can have
 // changed any, and when it is not known whether somebody has.
 func BenchmarkPreview(b *testing.B) {
 	const objects = 1000
-	release := manyObjects(b, b.Name(), objects)
+	release := manyObjects(b, objects)
 	look := func(options apply.Options) func(*testing.B) {
 		return func(b *testing.B) {
 			for b.Loop() {
@@ -27,4 +31,21 @@ func BenchmarkPreview(b *testing.B) {
 	}
 	b.Run("unchanged", look(apply.Options{Mode: graph.Reconcile}))
 	b.Run("each asked for", look(apply.Options{Mode: graph.Update, Full: true}))
+}
+
+// manyObjects is a payload of small ConfigMaps in ten components, in a namespace that
+// nobody has used.
+func manyObjects(b *testing.B, count int) *payload.Payload {
+	b.Helper()
+	namespace := test.Namespace(b)
+	folder := fstest.MapFS{}
+	for i := range count {
+		folder[fmt.Sprintf("0000_10_component-%d_%04d.yaml", i%10, i)] = &fstest.MapFile{Data: fmt.Appendf(nil,
+			"{apiVersion: v1, kind: ConfigMap, metadata: {name: object-%04d, namespace: %s}, data: {key: %s}}", i, namespace, strings.Repeat("x", 200))}
+	}
+	release, _, err := payload.Load(b.Context(), folder, payload.Options{Name: namespace})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return release
 }
