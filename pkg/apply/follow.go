@@ -37,6 +37,8 @@ type follower struct {
 	narrow   map[schema.GroupVersionResource]bool // those that may only be watched namespace by namespace
 	services map[types.NamespacedName]*service
 	timers   []*time.Timer
+	quiet    []*watched // that were ready before, and are not watched as long as nothing changes
+	isAwake  bool       // something has changed
 	news     []func() // to be called as soon as nothing is locked
 	running  sync.WaitGroup
 }
@@ -135,21 +137,43 @@ func (f *follower) add(m *payload.Manifest, object *unstructured.Unstructured) {
 }
 
 // assume takes in an object that was expected, and needs not be applied: how it stands, its
-// watch will tell.
-func (f *follower) assume(m *payload.Manifest) {
+// watch will tell. Of one that was ready before, and that nobody has written since, that is
+// known, until this run changes something: then it may matter to any other object.
+func (f *follower) assume(m *payload.Manifest, wasReady bool) {
 	f.do(func() {
 		w := f.known[m]
 		if w == nil {
 			return
 		}
-		w.applied, w.isDone, w.isUnseen = true, false, w.object == nil
-		if w.object != nil { // another object's watch has shown it already
-			f.meet(w, w.object)
-		} else {
-			f.judge(w)
+		w.applied, w.isDone = true, false
+		if wasReady && !f.isAwake && len(kinds.CalledServices(m.Object())) == 0 { // which are no part of it
+			w.verdict = ready.Verdict{State: ready.Ready}
+			f.quiet = append(f.quiet, w)
+			return
 		}
-		f.stream(w, false)
+		f.watch(w)
 	})
+}
+
+// wake begins to watch those that were ready before.
+func (f *follower) wake() {
+	f.do(func() {
+		for _, w := range f.quiet {
+			f.watch(w)
+		}
+		f.quiet, f.isAwake = nil, true
+	})
+}
+
+// watch watches an object that has not been applied.
+func (f *follower) watch(w *watched) {
+	w.isUnseen = w.object == nil
+	if w.object != nil { // another object's watch has shown it already
+		f.meet(w, w.object)
+	} else {
+		f.judge(w)
+	}
+	f.stream(w, false)
 }
 
 // meet takes in an object that is seen for the first time since it was applied.
@@ -344,6 +368,19 @@ func (f *follower) settled(g *group, objects []*watched) (failed []watched, done
 		}
 	}
 	return failed, true
+}
+
+// ready are the objects that are, as they were last seen.
+func (f *follower) ready() []watched {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []watched
+	for _, w := range f.objects {
+		if w.applied && w.verdict.State == ready.Ready && w.object != nil {
+			all = append(all, *w)
+		}
+	}
+	return all
 }
 
 // waiting are the objects that are not ready, in the order of the payload.

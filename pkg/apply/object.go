@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -9,10 +10,12 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 // An object is one that is to become what its manifest says.
@@ -49,6 +52,18 @@ func (r *run) isUntouched(m *payload.Manifest, head inventory.Head, isThere bool
 	return isKnown && r.fingerprints.Move(r.known, head, text, func() bool {
 		return r.countsChanges(head.Resource)
 	})
+}
+
+// wasReady says whether an object was ready, and nobody has written it since.
+func (r *run) wasReady(m *payload.Manifest, head inventory.Head) bool {
+	text, isKnown := r.text(m, head.Resource)
+	return isKnown && r.fingerprints.MoveReady(r.known, head.Metadata(), text, r.standard())
+}
+
+// standard is what readiness depends on, beside the object: by upstream's, some of it does
+// not matter in an install.
+func (r *run) standard() string {
+	return fmt.Sprint(r.options.Standard, r.options.Standard == ready.Upstream && r.options.Mode == graph.Install)
 }
 
 // countsChanges says whether the generation of a resource's objects tells of each change of

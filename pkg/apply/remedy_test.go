@@ -193,6 +193,7 @@ func runOf(t *testing.T, manifests ...string) *run {
 	}
 	r := newRun(c, nil, Options{Journal: NewJournal(nil, &record.Record{}), Workers: 1}.withDefaults())
 	r.slots = semaphore.NewWeighted(1)
+	r.follow = newFollower(t.Context(), c, r.options, audience{})
 	var steps []step
 	for _, text := range manifests {
 		steps = append(steps, step{Manifest: releaseOf(t, text).Manifests[0]})

@@ -32,6 +32,7 @@ func (r *run) report(ctx context.Context) *Report {
 	defer r.mu.Unlock()
 	r.sayWhyNotDone(report.Waits)
 	r.keepFingerprints()
+	r.keepReady()
 	report.Changes = slices.Clone(r.changes)
 	slices.SortFunc(report.Changes, func(a, b Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
 	report.Warnings = r.allWarnings()
@@ -47,6 +48,15 @@ func (r *run) allWarnings() []Warning {
 		warnings = append(warnings, Warning{Text: text, Files: r.warnings[text]})
 	}
 	return warnings
+}
+
+// keepReady notes what was ready at the end, and how it was then.
+func (r *run) keepReady() {
+	for _, w := range r.follow.ready() {
+		if text, isKnown := r.text(w.manifest, w.resource); isKnown {
+			r.fingerprints.AddReady(w.object, text, r.standard())
+		}
+	}
 }
 
 // keepFingerprints keeps those of objects that this run has not come to. They say nothing

@@ -56,7 +56,7 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 	}
 	r.follow.expect(m, resource)
 	if r.isUntouched(m, head, isThere) {
-		r.follow.assume(m)
+		r.follow.assume(m, r.wasReady(m, head))
 		return Change{Action: Unchanged, UID: head.UID}, nil
 	}
 	if m.GroupVersionKind().GroupKind() == jobKind && !isThere && r.options.Journal.hasFinished(m) {
@@ -66,7 +66,7 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 	}
 	if isCreateOnly(m) {
 		if isThere && r.trusts(head) {
-			r.follow.assume(m)
+			r.follow.assume(m, r.wasReady(m, head))
 			return Change{Action: Kept, UID: head.UID, Message: wasThere}, nil
 		}
 		return r.create(resource, m, ownership.Draft(m.Object(), inventory.Label, r.options.Release), isThere)

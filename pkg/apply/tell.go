@@ -65,6 +65,9 @@ func (r *run) tell(m *payload.Manifest, event Event) {
 // done notes that a step is done.
 func (r *run) done(i int, change Change) {
 	change.Manifest = r.order.steps[i].Manifest
+	if slices.Contains([]Action{Created, Configured, Recreated, Deleted, Pending}, change.Action) {
+		r.follow.wake()
+	}
 	kind := change.Manifest.GroupVersionKind().GroupKind()
 	if wrote := change.Action == Created || change.Action == Configured || change.Action == Recreated; wrote && bringsKinds(kind) {
 		r.written.Store(servedGroup(change.Manifest.Object()), time.Now())

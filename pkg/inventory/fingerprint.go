@@ -22,6 +22,8 @@ import (
 // other one holds as long as nobody can have changed what is ours: its generation counts
 // changes of its body, our entry in managedFields says when we applied it last, and what
 // metadata is to be is compared with what it is.
+//
+// One that was seen to be ready has another one, that holds as long as nobody has written it.
 type Fingerprints struct {
 	mu    sync.Mutex
 	known map[fingerprint]pair // by both
@@ -30,8 +32,11 @@ type Fingerprints struct {
 // A fingerprint is one fingerprint.
 type fingerprint [8]byte
 
-// A pair is the fingerprints of one object: the exact one, and the one of what counts.
+// A pair is the fingerprints of one object: the exact one, and the one of what counts. That
+// it was ready stands alone, and is a pair of the same.
 type pair [2]fingerprint
+
+func (p pair) isReadiness() bool { return p[0] == p[1] }
 
 // pairSize is how many bytes a pair takes.
 const pairSize = len(fingerprint{}) * len(pair{})
@@ -56,12 +61,7 @@ func ReadFingerprints(data []byte) *Fingerprints {
 
 // Bytes are all fingerprints, in an order that only depends on them.
 func (f *Fingerprints) Bytes() []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	unique := map[pair]bool{}
-	for _, both := range f.known {
-		unique[both] = true
-	}
+	unique := f.pairs()
 	ordered := slices.SortedFunc(maps.Keys(unique), func(a, b pair) int {
 		return cmp.Or(bytes.Compare(a[0][:], b[0][:]), bytes.Compare(a[1][:], b[1][:]))
 	})
@@ -70,6 +70,30 @@ func (f *Fingerprints) Bytes() []byte {
 		data = append(append(data, both[0][:]...), both[1][:]...)
 	}
 	return data
+}
+
+// pairs are all that there are.
+func (f *Fingerprints) pairs() map[pair]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	unique := map[pair]bool{}
+	for _, both := range f.known {
+		unique[both] = true
+	}
+	return unique
+}
+
+// Update is what to keep where others are kept. If nothing has changed but what was seen to
+// be ready, those are as good, and need not be written.
+func (f *Fingerprints) Update(kept []byte) []byte {
+	isReadiness := func(both pair, _ bool) bool { return both.isReadiness() }
+	was, is := ReadFingerprints(kept).pairs(), f.pairs()
+	maps.DeleteFunc(was, isReadiness)
+	maps.DeleteFunc(is, isReadiness)
+	if maps.Equal(was, is) {
+		return kept
+	}
+	return f.Bytes()
 }
 
 func (f *Fingerprints) put(both pair) { f.known[both[0]], f.known[both[1]] = both, both }
@@ -96,6 +120,29 @@ func (f *Fingerprints) Move(from *Fingerprints, h Head, text Text, countsChanges
 		f.put(both)
 	}
 	return known
+}
+
+// AddReady notes that an object was ready as it is, by some standard.
+func (f *Fingerprints) AddReady(object metav1.Object, from Text, standard string) {
+	one := readiness(object, from, standard)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.put(pair{one, one})
+}
+
+// MoveReady takes over from others that an object was ready as it is, and says whether they
+// say so.
+func (f *Fingerprints) MoveReady(from *Fingerprints, object metav1.Object, text Text, standard string) bool {
+	_, wasReady := from.find(readiness(object, text, standard))
+	if wasReady {
+		f.AddReady(object, text, standard)
+	}
+	return wasReady
+}
+
+// readiness is the fingerprint of an object that was ready, and that nobody has written since.
+func readiness(object metav1.Object, from Text, standard string) fingerprint {
+	return hash("ready", from, standard, string(object.GetUID()), object.GetResourceVersion())
 }
 
 func (f *Fingerprints) find(one fingerprint) (pair, bool) {

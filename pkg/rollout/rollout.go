@@ -295,7 +295,7 @@ func (r *rollout) end(ctx context.Context) error {
 		r.forgetGone(known)
 		known.Waits = nil
 		if found := r.outcome.Report.Fingerprints; found != nil { // else nothing was begun
-			known.Fingerprints = found.Bytes()
+			known.Fingerprints = found.Update(known.Fingerprints)
 		}
 		newest := known.Newest() // which may be somebody else's, if they have taken the lock just now
 		isOurs := newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
