@@ -52,8 +52,16 @@ func holds(there, wanted any) bool {
 			return !slices.ContainsFunc(items, func(other any) bool { return holds(other, item) })
 		})
 	default:
-		return there == wanted || there == nil && reflect.ValueOf(wanted).IsZero()
+		return number(there) == number(wanted) || there == nil && reflect.ValueOf(wanted).IsZero()
 	}
+}
+
+// number is a value as it is compared: whole numbers are read as either kind.
+func number(value any) any {
+	if whole, isWhole := value.(int64); isWhole {
+		return float64(whole)
+	}
+	return value
 }
 
 // encoded are texts as a Secret holds them.

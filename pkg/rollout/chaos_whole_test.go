@@ -101,7 +101,8 @@ func TestARealReleaseTwice(t *testing.T) {
 // mustAskForLittle looks at what an apply has sent that has nothing to do: it lists and
 // watches. Single objects it asks for only where lists don't tell: a tombstone's may be there
 // without a label of ours, and fields that the cluster did not know and that were left out,
-// it may know by now.
+// it may know by now. One definition has a field, anyOf[1].optional, that no definition has,
+// and that servers drop without a word: as if admission had taken it away.
 func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *rollout.Outcome, sent []asked) {
 	t.Helper()
 	leftOut := map[string]bool{}
@@ -110,7 +111,7 @@ func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *rollout.O
 			leftOut[file] = leftOut[file] || strings.HasSuffix(warning.Text, ": left out")
 		}
 	}
-	verbs := map[string]string{} // that are allowed, by namespace and name
+	verbs := map[string]string{"/dnses.operator.openshift.io": "patch"} // that are allowed, by namespace and name
 	for _, manifest := range release.Manifests {
 		key := manifest.ID().Namespace + "/" + manifest.ID().Name
 		switch {
