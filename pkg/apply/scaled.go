@@ -51,21 +51,26 @@ func (r *run) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
 	if !ownership.Concerns(m.Object(), live) {
 		return false, nil
 	}
-	s := r.scaling
+	isScaled, forbidden, err := r.scaling.ask(r, m.ID())
+	if forbidden != nil && !isScaled {
+		r.warn(m, []string{"nobody may list HorizontalPodAutoscalers here, so the replicas of the manifest count: allow this user to list horizontalpodautoscalers.autoscaling"})
+	}
+	return isScaled, err
+}
+
+// ask says whether an object is scaled, and why not all of that is known.
+func (s *scaling) ask(r *run, id kinds.ID) (isScaled bool, forbidden, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.scaled == nil {
 		scaled, err := ownership.FindScaled(r.requests, r.cluster, s.namespaces())
 		if err != nil && !apierrors.IsForbidden(err) {
-			return false, err
+			return false, nil, err
 		}
 		s.scaled, s.forbidden = scaled, err
 		s.foresee(r.options.Mode)
 	}
-	if s.forbidden != nil && !s.scaled.Has(m.ID()) {
-		r.warn(m, []string{"nobody may list HorizontalPodAutoscalers here, so the replicas of the manifest count: allow this user to list horizontalpodautoscalers.autoscaling"})
-	}
-	return s.scaled.Has(m.ID()), nil
+	return s.scaled.Has(id), s.forbidden, nil
 }
 
 // namespaces are those of the payload.
