@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -29,7 +30,8 @@ func TestWhatWasSeenEarlyIsReady(t *testing.T) {
 	}
 }
 
-// What needed no apply, and is gone when it is its turn, is missed, and seen when it is back.
+// What needed no apply, and is gone when it is its turn, is missed, and seen when it is back:
+// not in a run that changes nothing, in which what was seen before counts.
 func TestWhatGoesBeforeItsTurnIsMissed(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -37,6 +39,8 @@ func TestWhatGoesBeforeItsTurnIsMissed(t *testing.T) {
 	mustApply(t, release, apply.Options{})
 	their := hand{t, sorts["Deployment"].in(namespace), namespace, release}
 	was := their.get()
+	_, err := their.objects().Patch(t.Context(), "early", types.MergePatchType, []byte(`{"metadata":{"labels":{"mood":"bad"}}}`), metav1.PatchOptions{})
+	must(t, err)
 	var gone, back sync.Once
 	var waits []string
 	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, TellWaits: 10 * time.Millisecond, Tell: func(event apply.Event) {

@@ -99,7 +99,7 @@ func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 		"new, and a bad object with a Secret in it": {
 			files: hatDefinition(`key: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true, properties: {stringData: {type: object, additionalProperties: {type: string, pattern: "^x$"}}}}`) +
 				hat(`key: {apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {a: hunter2}}`), done: "nothing",
-			want: "created " + definition + "\n" + notAllowed + "spec.key.stringData.a is wrong; its value is not shown, for it may be a Secret's\n",
+			want: "created " + ofHats + "\n" + notAllowed + "spec.key.stringData.a is wrong; its value is not shown, for it may be a Secret's\n",
 		},
 		"in a new version": {
 			given: hatDefinition(price) + hat("price: 3"),
