@@ -3,9 +3,11 @@ package apply_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -302,6 +304,34 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 			want: "not checkable ConfigMap NS/old: it is being deleted, and can only be made anew when it is gone: terminating for Ns, held by finalizer example.com/hold\n",
 		},
 	})
+}
+
+func TestAPreviewForeseesJobsThatHaveFinished(t *testing.T) {
+	old := strings.NewReplacer("ANNOTATIONS", "labels: {}", "VALUE", "old").Replace(migration)
+	runAll(t, map[string]foresight{
+		"and are gone":              {given: old, then: tidy, files: old, want: "kept Job NS/migrate: it has finished before, and is not run again\n"},
+		"and are there":             {given: old, files: old, want: "unchanged Job NS/migrate\n"},
+		"and are gone, and changed": {given: old, then: tidy, files: strings.ReplaceAll(old, "old", "new"), want: "created Job NS/migrate\n", isOther: true}, // controllers write labels of its UID
+	})
+}
+
+// Somebody writes between our look and the dry run: that is not what an apply would do.
+func TestAPreviewLooksAgainWhenSomebodyWrites(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	must(t, run(t, t.Context(), load(t, namespace, namespace, one(red)), apply.Options{}).Err)
+	forget(t, namespace)
+	var once sync.Once
+	config := answering(t, func(request *http.Request) (int, string) {
+		if request.Method == http.MethodPatch {
+			once.Do(func() { merged("configmaps", "it", `{"data":{"size":"L"}}`)(t, namespace) })
+		}
+		return 0, ""
+	})
+	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{})
+	if got := saw.foreseen(namespace); got != "unchanged ConfigMap NS/it\n" {
+		t.Error(got)
+	}
 }
 
 func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
