@@ -10,6 +10,10 @@
 // object in task.go, deletes in delete.go, tries in retry.go and what heals in heal.go.
 // Waiting is in follow.go, over the watches of stream.go and serving.go; what is told of it
 // in waits.go and why.go, and the outcome in report.go.
+//
+// Preview says what Run would do: see preview.go. A single object is in preview_object.go,
+// what it lacks before the run in preview_unmet.go and preview_definition.go, and deletes in
+// preview_tombstone.go.
 package apply
 
 import (

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -9,9 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/crd"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -50,8 +49,8 @@ func (p *preview) definitionOf(m *payload.Manifest) *comingDefinition {
 	return p.coming[m.GroupVersionKind().GroupKind()]
 }
 
-// isChanged says whether the cluster would have another definition after the apply, so that
-// what it says of custom resources before tells little.
+// isChanged says whether the cluster would go by another definition after the apply, so that
+// what it says of custom resources before is not enough.
 func (d *comingDefinition) isChanged() bool {
 	if d == nil {
 		return false
@@ -67,8 +66,7 @@ func (d *comingDefinition) isChanged() bool {
 }
 
 // alsoBy asks the definition of the payload about an object that the server takes, if the
-// server goes by another one. It is nothing, and nothing would become of it, if it is not
-// there.
+// server goes by another one. One that is not there has no live state.
 func (p *preview) alsoBy(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {
 	if !definition.isChanged() {
 		return nil
@@ -76,8 +74,7 @@ func (p *preview) alsoBy(definition *comingDefinition, m *payload.Manifest, live
 	return p.hold(definition, m, live, would)
 }
 
-// hold says what a definition has against a custom resource: against the fields that its
-// manifest says, and against all that it would be.
+// hold says what a definition has against a custom resource.
 func (p *preview) hold(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {
 	if definition == nil {
 		return nil
@@ -89,21 +86,13 @@ func (p *preview) hold(definition *comingDefinition, m *payload.Manifest, live, 
 	if err != nil {
 		return refusal{ResourceInvalid, "its definition, " + definition.manifest.ID().String() + ", is none: " + err.Error()}
 	}
-	problems := prepared.Check(p.requests, ownership.Draft(m.Object(), inventory.Label, p.options.Release).Object)
-	if live != nil {
-		said := problems
-		problems = prepared.CheckUpdate(p.requests, live.Object, would.Object)
-		problems = append(withUnknown(said, true), withUnknown(problems, false)...)
-	}
 	var wrong []string
-	for _, problem := range problems {
-		switch {
-		case !problem.Unknown:
-			wrong = append(wrong, describe(m, problem))
-		case p.options.DropUnknownFields:
-			p.warn(m, []string{describe(m, problem) + ": left out"})
-		default:
-			wrong = append(wrong, describe(m, problem))
+	for _, problem := range p.problems(prepared, m, live, would) {
+		text := describe(m, problem)
+		if problem.Unknown && p.options.DropUnknownFields {
+			p.warn(m, []string{text + ": left out"})
+		} else {
+			wrong = append(wrong, text)
 		}
 	}
 	if len(wrong) > 0 {
@@ -112,15 +101,20 @@ func (p *preview) hold(definition *comingDefinition, m *payload.Manifest, live, 
 	return nil
 }
 
-// withUnknown are the problems that are about unknown fields, or those that are not.
-func withUnknown(problems []crd.Problem, isUnknown bool) []crd.Problem {
-	var some []crd.Problem
-	for _, problem := range problems {
-		if problem.Unknown == isUnknown {
-			some = append(some, problem)
+// problems are those of a custom resource. Of one that is there, an apply refuses unknown
+// fields only if its manifest has them, and whatever else is wrong with all that it would be.
+func (p *preview) problems(prepared *crd.Definition, m *payload.Manifest, live, would *unstructured.Unstructured) []crd.Problem {
+	problems := prepared.Check(p.requests, p.said(m, nil).Object)
+	if live == nil {
+		return problems
+	}
+	problems = slices.DeleteFunc(problems, func(problem crd.Problem) bool { return !problem.Unknown })
+	for _, problem := range prepared.CheckUpdate(p.requests, live.Object, would.Object) {
+		if !problem.Unknown {
+			problems = append(problems, problem)
 		}
 	}
-	return some
+	return problems
 }
 
 // describe says what is wrong with a field. Of what holds Secrets no more than the field is

@@ -55,8 +55,8 @@ func (p *preview) object(m *payload.Manifest) (Change, error) {
 // attempt compares an object as it is with what the server would make of it. If somebody
 // writes in between, it begins again, for a while.
 func (p *preview) attempt(m *payload.Manifest, resource cluster.Resource) (Change, error) {
-	const times = 3
-	for time := 1; ; time++ {
+	const tries = 3
+	for try := 1; ; try++ {
 		live, err := p.cluster.In(resource, m.Object().GetNamespace()).Get(p.requests, m.Object().GetName(), metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return Change{}, err
@@ -68,7 +68,7 @@ func (p *preview) attempt(m *payload.Manifest, resource cluster.Resource) (Chang
 			o.head, o.isThere = inventory.HeadOf(resource, live), true
 		}
 		change, err := p.compare(o, live)
-		if err != nil || time == times || isSameState(live, change.Look) {
+		if err != nil || try == tries || isSameState(live, change.Look) {
 			return change, err
 		}
 	}
@@ -104,7 +104,7 @@ func (p *preview) made(o *object) (Change, error) {
 	var would cluster.Applied
 	var err error
 	if isCreateOnly(o.Manifest) {
-		would, err = p.cluster.TryCreate(p.requests, o.resource, ownership.Draft(o.Object(), inventory.Label, p.options.Release))
+		would, err = p.cluster.TryCreate(p.requests, o.resource, p.said(o.Manifest, nil))
 		p.warn(o.Manifest, maskedWarnings(o.Manifest, would.Warnings))
 	} else {
 		would, err = p.tryApply(o, nil, cluster.Forced)
@@ -171,7 +171,7 @@ func (p *preview) wouldBe(o *object, live *unstructured.Unstructured) (would *un
 // tryApply asks the server what an apply would make of an object. A field that is new in its
 // definition is not left out because the cluster does not know it yet.
 func (p *preview) tryApply(o *object, live *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
-	draft := ownership.Draft(o.Object(), inventory.Label, p.options.Release)
+	draft := p.said(o.Manifest, nil)
 	if live != nil {
 		isScaled, err := p.isScaled(o.Manifest, live)
 		if err != nil {

@@ -82,7 +82,7 @@ func TestAPreviewKnowsOfDeletesThatAreOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	held.Finalizers = []string{"example.com/cleanup"}
-	if held, err = maps.Update(t.Context(), held, metav1.UpdateOptions{}); err != nil {
+	if _, err = maps.Update(t.Context(), held, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r.must("1.0.1", withoutSettings+prices)

@@ -110,10 +110,9 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	if options.Begins != nil {
 		options.Begins(r.outcome)
 	}
-	r.beginning(ctx)(r.record) // which nobody writes here
-	r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isOver)
 	r.outcome.Report = apply.Preview(ctx, c, release, r.before, r.applyOptions())
 	r.outcome.Orphans = r.orphans(ctx)
+	r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isOver)
 	r.outcome.Err = errors.Join(refused, r.outcome.Report.Err)
 	return r.outcome
 }
@@ -248,12 +247,6 @@ func (r *rollout) mode() graph.Mode {
 // begin notes what is about to be done: from now on the cluster knows it, whatever becomes
 // of us. What is to be deleted is noted with it, so that this is one write.
 func (r *rollout) begin(ctx context.Context) error {
-	r.announceGone(ctx)
-	return r.journal.Note(ctx, r.beginning(ctx))
-}
-
-// beginning is what becomes of the record before anything is applied.
-func (r *rollout) beginning(ctx context.Context) func(*record.Record) {
 	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
 	entry := record.Entry{
 		Version: r.payload.Version, Hash: r.payload.Hash, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now, Forced: r.outcome.Forced,
@@ -267,11 +260,12 @@ func (r *rollout) beginning(ctx context.Context) func(*record.Record) {
 			kinds = append(kinds, record.Kind{Group: id.Group, Kind: id.Kind})
 		}
 	}
+	r.announceGone(ctx)
 	var asked []record.Tombstone
 	if r.outcome.Mode == graph.Update {
 		asked = r.toBury(ctx, entry.Tombstones, now)
 	}
-	return func(known *record.Record) {
+	return r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetGone(known)
 		if r.outcome.Mode != graph.Reconcile {
 			known.Begin(entry)
@@ -280,7 +274,7 @@ func (r *rollout) beginning(ctx context.Context) func(*record.Record) {
 		for _, one := range asked {
 			known.Ask(one)
 		}
-	}
+	})
 }
 
 // end notes what came of it.
