@@ -1,6 +1,7 @@
 package fields
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,6 +18,31 @@ type Step struct {
 
 // none is the index of what is no item of a list.
 const none = -1
+
+// IsItem says whether a step leads to an item of a list.
+func (s Step) IsItem() bool { return s.Index != none }
+
+// In is what a step leads to within a value; nil if there is nothing. Of an item of a list
+// it says its place in that list, which may be another than in the one that it was compared
+// with.
+func (s Step) In(value any) (inner any, place int) {
+	if !s.IsItem() {
+		fields, _ := value.(map[string]any)
+		return fields[s.Key], none
+	}
+	list, _ := value.([]any)
+	if s.Key == "" {
+		if s.Index < len(list) {
+			return list[s.Index], s.Index
+		}
+		return nil, none
+	}
+	at := slices.IndexFunc(list, func(item any) bool { return identityOf(s.Key, item) == s.Value })
+	if at < 0 {
+		return nil, none
+	}
+	return list[at], at
+}
 
 // String writes a path as people do: spec.containers[name=web].args[0], with quotes
 // around keys and names that have dots and the like in them.

@@ -242,7 +242,7 @@ func TestKindsThatCantBeCounted(t *testing.T) {
 // goes checks that what goes with an object is as wanted, and then that it is what goes.
 func goes(t *testing.T, c *cluster.Cluster, head inventory.Head, wanted string, namespaces ...string) {
 	t.Helper()
-	var toll inventory.Toll
+	var toll kinds.Tally
 	eventually(t, func(context.Context) error { // controllers still make objects
 		if toll = tollOf(t, c, head); toll.String() != wanted {
 			return fmt.Errorf("%s takes %s, want %s", head.ID, toll, wanted)
@@ -305,7 +305,7 @@ func everything(t *testing.T, c *cluster.Cluster, namespaces []string) map[types
 }
 
 // tollOf is what goes with one object.
-func tollOf(t *testing.T, c *cluster.Cluster, head inventory.Head) inventory.Toll {
+func tollOf(t *testing.T, c *cluster.Cluster, head inventory.Head) kinds.Tally {
 	t.Helper()
 	tolls, _, err := inventory.Tolls(t.Context(), c, []inventory.Head{head})
 	if err != nil {

@@ -1,7 +1,6 @@
 package inventory_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,35 +15,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
-
-func TestHowATollReads(t *testing.T) {
-	t.Parallel()
-	pods := inventory.TollOfOne{Kind: "Pod", Resource: "pods", Objects: 3}
-	policies := inventory.TollOfOne{Group: "networking.k8s.io", Kind: "NetworkPolicy", Resource: "networkpolicies", Objects: 2}
-	secret := inventory.TollOfOne{Kind: "Secret", Resource: "secrets", Objects: 1}
-	for name, c := range map[string]struct {
-		of         []inventory.TollOfOne
-		text, json string
-	}{
-		"nothing":     {nil, "no objects", `{"objects":0}`},
-		"one object":  {[]inventory.TollOfOne{secret}, "1 object: Secret", `{"objects":1,"kinds":[{"kind":"Secret","resource":"secrets","objects":1}]}`},
-		"some kinds":  {[]inventory.TollOfOne{pods, policies, secret}, "6 objects: 3 Pods, 2 NetworkPolicies, Secret", ""},
-		"many kinds":  {[]inventory.TollOfOne{pods, policies, secret, secret, pods, secret}, "11 objects: 3 Pods, 2 NetworkPolicies, Secret, Secret and 4 more", ""},
-		"namesakes":   {[]inventory.TollOfOne{pods, {Group: "of.example.com", Kind: "Pod", Resource: "pods", Objects: 1}}, "4 objects: 3 Pods, Pod of of.example.com", ""},
-		"odd letters": {[]inventory.TollOfOne{{Kind: "A\nB", Resource: "x", Objects: 1}}, `1 object: A\nB`, ""},
-	} {
-		toll := inventory.Toll{Kinds: c.of}
-		for _, kind := range c.of {
-			toll.Objects += kind.Objects
-		}
-		if got := toll.String(); got != c.text {
-			t.Errorf("%s: %q, want %q", name, got, c.text)
-		}
-		if got, err := json.Marshal(toll); err != nil || c.json != "" && string(got) != c.json {
-			t.Errorf("%s: %s, %v, want %s", name, got, err, c.json)
-		}
-	}
-}
 
 // A server that has the same ConfigMaps in two groups, and kinds that can't be counted.
 func TestObjectsServedTwiceCountOnce(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package kinds names objects by their kinds, and knows what Kubernetes says of its own
 // kinds: which there are, in which versions, whether their objects are in a namespace,
 // which Services the API server calls because of them, and whose generations count every
-// change.
+// change. A Tally counts objects by their kinds.
 //
 // It says nothing of custom resources: their CustomResourceDefinitions do.
 //

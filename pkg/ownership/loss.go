@@ -77,17 +77,37 @@ func named(manager, subresource string) string {
 // does, they are those that own something around it, as lists are that have one owner as a
 // whole.
 func Owners(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) []string {
-	var exactly, around []string
-	for _, entry := range entries {
-		set, err := fieldsOf(entry)
-		if err != nil || entry.Manager == cluster.FieldManager && entry.Subresource == "" {
-			continue
+	return ownersOf(read(entries), path)
+}
+
+// An entry is what a manager owns.
+type entry struct {
+	manager string // as people read it
+	fields  *fieldpath.Set
+	isOurs  bool
+}
+
+// read reads what entries say. Those that can't be read say nothing.
+func read(entries []metav1.ManagedFieldsEntry) []entry {
+	var all []entry
+	for _, one := range entries {
+		if set, err := fieldsOf(one); err == nil {
+			isOurs := one.Manager == cluster.FieldManager && one.Subresource == ""
+			all = append(all, entry{named(one.Manager, one.Subresource), set, isOurs})
 		}
-		name := named(entry.Manager, entry.Subresource)
-		if ownsWithin(set, path) {
-			exactly = append(exactly, name)
-		} else if ownsAround(set, path) {
-			around = append(around, name)
+	}
+	return all
+}
+
+func ownersOf(entries []entry, path fieldpath.Path) []string {
+	var exactly, around []string
+	for _, one := range entries {
+		switch {
+		case one.isOurs:
+		case ownsWithin(one.fields, path):
+			exactly = append(exactly, one.manager)
+		case ownsAround(one.fields, path):
+			around = append(around, one.manager)
 		}
 	}
 	owners := exactly
