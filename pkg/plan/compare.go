@@ -22,7 +22,8 @@ const (
 
 // The kinds that are special here.
 var (
-	claimKind = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	claimKind  = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	secretKind = schema.GroupKind{Kind: "Secret"}
 )
 
 // Compare says what the update from one payload to another does. Both must have been

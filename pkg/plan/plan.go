@@ -3,15 +3,18 @@
 // payload is applied; and what is left behind, because the new payload neither
 // applies nor deletes it.
 //
-// It compares files with files. What somebody has changed in the cluster, it does not
-// know, and it applies nothing.
+// It compares files with files, or a payload with what others have seen of a cluster. It
+// asks no cluster itself, and applies nothing.
 //
-// Compare is the call to start from. The Plan it returns is a plain value; package
-// show writes it for people.
+// Compare is the call to start from, and OfCluster the one for a cluster. The Plan they
+// return is a plain value; package show writes it for people.
 package plan
 
 import (
+	"slices"
+
 	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -20,6 +23,8 @@ type Plan struct {
 	From   Release `json:"from"`
 	To     Release `json:"to"`
 	Update Kind    `json:"update"`
+	// Cluster is of the plan of a cluster; nil where two releases are compared.
+	Cluster *Cluster `json:"cluster,omitempty"`
 	// Counts say how many objects each action is for.
 	Counts map[Action]int `json:"counts"`
 	// Warnings are what a person must see first, the worst first.
@@ -35,7 +40,7 @@ type Plan struct {
 type Release struct {
 	Name    string `json:"name,omitempty"`
 	Version string `json:"version,omitempty"`
-	Hash    string `json:"hash"` // of all manifests that take part
+	Hash    string `json:"hash,omitempty"` // of all manifests that take part
 }
 
 // An Object says which object is meant, whatever its version. It is a payload.ID for
@@ -90,6 +95,17 @@ type Entry struct {
 	// Tombstone is the manifest that would delete a dropped object, in YAML, or in JSON if
 	// its own is.
 	Tombstone string `json:"tombstone,omitempty"`
+
+	// These are of the plan of a cluster.
+
+	// Unchecked is why the server was not asked what it would make of the object.
+	Unchecked string `json:"unchecked,omitempty"`
+	// Adopted are the managers whose fields would become the release's.
+	Adopted []string `json:"adopted,omitempty"`
+	// TakesAlong is what goes with the object, beside itself, if that is deleted.
+	TakesAlong *kinds.Tally `json:"takesAlong,omitempty"`
+	// Whole is the object as it would be created. Secrets are masked.
+	Whole map[string]any `json:"whole,omitempty"`
 }
 
 // A Change is a field that differs.
@@ -97,6 +113,10 @@ type Change struct {
 	fields.Change
 	// Refused says that the API server does not allow it.
 	Refused bool `json:"refused,omitempty"`
+	// Owners are the managers, other than us, that own the field in a cluster, and
+	// Overwrites those of them whose value would be lost.
+	Owners     []string `json:"owners,omitempty"`
+	Overwrites []string `json:"overwrites,omitempty"`
 }
 
 // An Action is what becomes of an object.
@@ -122,10 +142,22 @@ const (
 	Retired    Action = "retired"     // a tombstone that the new release has no more
 )
 
+// The actions that only the plan of a cluster has, beside Created, Changed, Unchanged,
+// Deleted and Dropped.
+const (
+	Rejected  Action = "refused"       // by the cluster: Why says what it has against it
+	Unchecked Action = "not-checkable" // before it is done: Why says what is in the way
+	Pending   Action = "pending"       // its end was asked for before
+	Left      Action = "left"          // a tombstone of what is there, in a mode that deletes nothing
+	Kept      Action = "kept"          // it is not to be touched
+	NotThere  Action = "not-there"     // a tombstone of what is not there
+)
+
 // Actions are all of them, in the order in which they are told.
 func Actions() []Action {
 	return []Action{
-		Created, Included, Revived, Changed, Deleted, TakenAlong, Dropped, LeftOut, NothingToDelete, DeletedAgain, Retired, Unchanged,
+		Rejected, Created, Included, Revived, Changed, Deleted, TakenAlong, Pending, Unchecked, Dropped, LeftOut, Left,
+		NothingToDelete, DeletedAgain, Retired, NotThere, Kept, Unchanged,
 	}
 }
 
@@ -148,9 +180,15 @@ func (e Entry) IsMoved() bool {
 	return e.Old != nil && e.New != nil && (e.Old.Level != e.New.Level || e.Old.Component != e.New.Component)
 }
 
-// IsIdle says that the two releases do the same about the object.
+// IsIdle says that the two releases do the same about the object, or that it is in the
+// cluster as it is to be.
 func (e Entry) IsIdle() bool {
-	return (e.Action == Unchanged || e.Action == DeletedAgain) && !e.IsMoved()
+	switch e.Action {
+	case Unchanged, DeletedAgain, NotThere, Kept:
+		return !e.IsMoved()
+	default:
+		return false
+	}
 }
 
 // Refused are the changes of an entry that the API server does not allow.
@@ -164,8 +202,12 @@ func (e Entry) Refused() []Change {
 	return refused
 }
 
-// IsEmpty says that the two releases do the same.
+// IsEmpty says that the two releases do the same, or that an apply would do nothing to the
+// cluster. What was left behind there before is no difference then.
 func (p *Plan) IsEmpty() bool {
+	if p.Cluster != nil {
+		return !slices.ContainsFunc(p.Steps, Entry.IsDone)
+	}
 	for _, step := range p.Steps {
 		if !step.IsIdle() {
 			return false

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -27,18 +30,22 @@ const (
 	FieldRequired     Reason = "FieldRequired"     // by its schema
 	FieldNarrowed     Reason = "FieldNarrowed"     // by its schema: another type, or fewer values
 	Contradiction     Reason = "Contradiction"     // it is applied, and deleted with something else
+	TakesAlong        Reason = "TakesAlong"        // what is deleted has much in it
 	Orphan            Reason = "Orphan"            // it stays, and nobody looks after it
+	Overwritten       Reason = "Overwritten"       // what others have set
 	Recreation        Reason = "Recreation"        // it is gone for a while
 	Revival           Reason = "Revival"           // what was deleted comes back
 	NothingThere      Reason = "NothingThere"      // a tombstone for something that there never was
 	ChangeNotMade     Reason = "ChangeNotMade"     // it is create-only
 	NewStorageVersion Reason = "NewStorageVersion" // stored objects stay as they are until somebody writes them
+	NotChecked        Reason = "NotChecked"        // the cluster could not be asked
 )
 
 // Reasons are all of them, the worst first.
 func Reasons() []Reason {
 	return []Reason{
-		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, Contradiction, Orphan, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion,
+		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, Contradiction,
+		TakesAlong, Orphan, Overwritten, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion, NotChecked,
 	}
 }
 
@@ -109,8 +116,34 @@ func (e Entry) warnings() []Warning {
 	if e.Definition != nil {
 		e.Definition.warn(add)
 	}
+	e.warnOfCluster(add)
 	return found
 }
+
+// warnOfCluster tells of what only a cluster knows.
+func (e Entry) warnOfCluster(add func(reason Reason, format string, args ...any)) {
+	switch e.Action {
+	case Rejected:
+		add(Refused, "%s", e.Why)
+	case Unchecked:
+		add(NotChecked, "%s", e.Why)
+	}
+	holds := e.is(kinds.Namespace) || e.is(kinds.CustomResourceDefinition)
+	if e.Action == Deleted && holds && e.TakesAlong != nil && e.TakesAlong.Objects > 0 {
+		add(TakesAlong, "it is deleted, and %s with it", e.TakesAlong)
+	}
+	var overwritten []string
+	for _, change := range e.Changes {
+		if len(change.Overwrites) > 0 {
+			overwritten = append(overwritten, fmt.Sprintf("%s (%s)", change.Path, strings.Join(change.Overwrites, ", ")))
+		}
+	}
+	if len(overwritten) > 0 {
+		add(Overwritten, "what others have set will be as the release says: %s", listed(overwritten))
+	}
+}
+
+func (e Entry) is(kind schema.GroupKind) bool { return e.Group == kind.Group && e.Kind == kind.Kind }
 
 // warn tells of what the objects of a definition will notice.
 func (d *Definition) warn(add func(reason Reason, format string, args ...any)) {

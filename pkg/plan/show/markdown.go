@@ -77,11 +77,14 @@ func (v View) markdownCounts(m *markdown) {
 }
 
 func (v View) markdownWarnings(m *markdown) {
-	warnings := v.Plan.Warnings
-	if len(warnings) == 0 {
+	warnings, beside := v.Plan.Warnings, v.attention()
+	if len(warnings) == 0 && len(beside) == 0 {
 		return
 	}
 	m.add("\n### Needs attention\n\n")
+	for _, line := range beside {
+		m.add("- %s\n", sentence(line))
+	}
 	told := 0
 	for _, warning := range warnings[:min(len(warnings), maxMarkdownWarnings)] {
 		text := fmt.Sprintf("- %s: %s\n", code(warning.Object.String()), sentence(warning.Message))
@@ -174,7 +177,7 @@ func (v View) markdownEntry(g *group, e plan.Entry) (whole, named string) {
 	changes, descriptions, more := told(e, maxMarkdownFields)
 	for _, change := range changes {
 		d := differenceOf(e.Kind, change)
-		fmt.Fprintf(&out, "  - %s: %s → %s%s\n", code(d.path), code(d.old), code(d.new), d.remark())
+		fmt.Fprintf(&out, "  - %s: %s → %s%s\n", code(d.path), code(d.old), code(d.new), sentence(d.remark()))
 		if len(d.lines) > 0 {
 			out.WriteString(fenced("diff", strings.Join(d.lines, "\n"), "    "))
 		}

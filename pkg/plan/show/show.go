@@ -1,11 +1,11 @@
-// Package show writes a plan for people: as text for a terminal, and as Markdown for a
-// pull request.
+// Package show writes a plan for people: as text for a terminal, as Markdown for a pull
+// request, and the plan of a cluster as a diff.
 //
 // It leaves out what nobody wants to read twice, and says what it leaves out; what
 // happens is for package plan to say. Nothing that stands in a manifest can become
 // markup or an escape sequence.
 //
-// A View is the value to start from; Text and Markdown are its methods.
+// A View is the value to start from; Text, Markdown and Diff are its methods.
 package show
 
 import (
@@ -35,6 +35,9 @@ type View struct {
 // title says what is compared.
 func (v View) title() string {
 	p := v.Plan
+	if p.Cluster != nil {
+		return v.clusterTitle()
+	}
 	from, to := cmp.Or(p.From.Version, v.From, "?"), cmp.Or(p.To.Version, v.To, "?")
 	if p.Update == plan.Unknown {
 		return fmt.Sprintf("update from %s to %s", from, to)
@@ -55,6 +58,8 @@ func (v View) nothing() string {
 	switch {
 	case !p.IsEmpty():
 		return ""
+	case p.Cluster != nil:
+		return "nothing would change: the cluster is as the release says"
 	case p.From.Hash == p.To.Hash && p.From.Version != p.To.Version:
 		return "the two releases have the same manifests"
 	case p.From.Hash == p.To.Hash:
@@ -71,15 +76,17 @@ func sign(action plan.Action) string {
 		return "+"
 	case plan.Changed:
 		return "~"
-	case plan.Deleted, plan.TakenAlong:
+	case plan.Deleted, plan.TakenAlong, plan.Pending:
 		return "-"
-	case plan.Dropped, plan.LeftOut:
+	case plan.Dropped, plan.LeftOut, plan.Left:
 		return "!"
-	case plan.NothingToDelete:
+	case plan.NothingToDelete, plan.Unchecked:
 		return "?"
-	case plan.Unchanged:
+	case plan.Unchanged, plan.Kept:
 		return "="
-	default: // DeletedAgain, Retired
+	case plan.Rejected:
+		return "x"
+	default: // DeletedAgain, Retired, NotThere
 		return "."
 	}
 }
@@ -102,6 +109,12 @@ func counted(action plan.Action, count int) string {
 		plan.LeftOut:         "left out by the filters: they stay in the cluster",
 		plan.TakenAlong:      "deleted with something else",
 		plan.Retired:         "tombstones that are no longer in the release",
+		plan.Rejected:        "refused by the cluster",
+		plan.Unchecked:       "that can't be checked",
+		plan.Pending:         "being deleted already",
+		plan.Left:            "with tombstones, which this mode does not delete",
+		plan.Kept:            "kept as they are",
+		plan.NotThere:        "to be deleted, and not there",
 	}[action]
 }
 
@@ -111,6 +124,8 @@ var countedOne = map[plan.Action]string{
 	plan.Dropped: "dropped: it stays in the cluster",
 	plan.LeftOut: "left out by the filters: it stays in the cluster",
 	plan.Retired: "tombstone that is no longer in the release",
+	plan.Left:    "with a tombstone, which this mode does not delete",
+	plan.Kept:    "kept as it is",
 }
 
 // A group is the objects of a component in a level.
@@ -131,7 +146,7 @@ func (v View) groups() []*group {
 		title := heading(e.Place())
 		g := known[title]
 		if g == nil {
-			g = &group{title: title, isGone: isGone}
+			g = &group{title: title, isGone: isGone && title != noPlace}
 			known[title] = g
 			groups = append(groups, g)
 		}
@@ -174,11 +189,17 @@ func (g *group) origin() string {
 }
 
 func heading(p plan.Place) string {
+	if p.File == "" && p.Component == "" {
+		return noPlace
+	}
 	if p.Component == "" {
 		return printable.Line(p.File)
 	}
 	return fmt.Sprintf("level %s · %s", p.Level, p.Component)
 }
+
+// noPlace is where the objects stand that only a cluster has.
+const noPlace = "in the cluster, and not in the release"
 
 // why says what is special about an object of a group, in a sentence; "" if nothing is.
 func (g *group) why(e plan.Entry) string {
@@ -195,7 +216,7 @@ func (g *group) why(e plan.Entry) string {
 	if e.RenamedTo != nil {
 		said = append(said, e.RenamedTo.String()+" seems to follow it")
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(append(said, whyInCluster(e)...), "; ")
 }
 
 // told are the changes of an entry to list. Descriptions in a CustomResourceDefinition
@@ -229,6 +250,9 @@ func (v View) tombstone(e plan.Entry) (text, file, language string) {
 		return "", "", ""
 	}
 	language = "yaml"
+	if e.Old == nil {
+		return e.Tombstone, "the release", language
+	}
 	if path.Ext(e.Old.File) == ".json" {
 		language = "json"
 	}

@@ -42,10 +42,14 @@ func (v View) textCounts(w io.Writer) {
 
 // textWarnings are what must be seen first.
 func (v View) textWarnings(w io.Writer) {
-	if len(v.Plan.Warnings) == 0 {
+	beside := v.attention()
+	if len(v.Plan.Warnings) == 0 && len(beside) == 0 {
 		return
 	}
 	fmt.Fprintf(w, "\nneeds attention\n")
+	for _, line := range beside {
+		fmt.Fprintf(w, "  %s\n", printable.Line(line))
+	}
 	shown := map[plan.Reason]int{}
 	for _, warning := range v.Plan.Warnings {
 		if shown[warning.Reason]++; v.All || shown[warning.Reason] <= maxWarnings {
@@ -89,18 +93,8 @@ func (v View) textEntry(w io.Writer, g *group, e plan.Entry) {
 		fmt.Fprintf(w, "  (%s)", why)
 	}
 	fmt.Fprintln(w)
-	limit := maxFields
-	if v.All {
-		limit = 0
-	}
-	changes, descriptions, more := told(e, limit)
-	for _, change := range changes {
-		d := differenceOf(e.Kind, change)
-		fmt.Fprintf(w, "      %s: %s → %s%s\n", d.path, d.old, d.new, d.remark())
-		for _, line := range d.lines {
-			fmt.Fprintf(w, "        %s\n", line)
-		}
-	}
+	changes, descriptions, more := told(e, v.limit())
+	writeChanges(w, "      ", e, changes)
 	if rest := rest(descriptions, more); rest != "" {
 		fmt.Fprintf(w, "      %s\n", rest)
 	}
@@ -112,9 +106,31 @@ func (v View) textEntry(w io.Writer, g *group, e plan.Entry) {
 	}
 }
 
-func (d difference) remark() string {
-	if d.refused {
-		return "  (the API server refuses it)"
+// limit is how many fields of an object are shown; 0 if all are.
+func (v View) limit() int {
+	if v.All {
+		return 0
 	}
-	return ""
+	return maxFields
+}
+
+func writeChanges(w io.Writer, indent string, e plan.Entry, changes []plan.Change) {
+	for _, change := range changes {
+		d := differenceOf(e.Kind, change)
+		fmt.Fprintf(w, "%s%s: %s → %s%s\n", indent, d.path, d.old, d.new, d.remark())
+		for _, line := range d.lines {
+			fmt.Fprintf(w, "%s  %s\n", indent, line)
+		}
+	}
+}
+
+func (d difference) remark() string {
+	switch {
+	case d.refused:
+		return "  (the API server refuses it)"
+	case d.overwrites != "":
+		return "  (overwrites " + d.overwrites + ")"
+	default:
+		return ""
+	}
 }

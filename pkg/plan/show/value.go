@@ -21,11 +21,13 @@ type difference struct {
 	old, new string   // in a line
 	lines    []string // that go and come, with "-" and "+" in front, of a text of several
 	refused  bool
+
+	overwrites string // whose value it is
 }
 
 // differenceOf writes a change of an object of some kind.
 func differenceOf(kind string, change plan.Change) difference {
-	d := difference{path: printable.Line(pathOf(kind, change.Path)), refused: change.Refused}
+	d := difference{path: printable.Line(pathOf(kind, change.Path)), refused: change.Refused, overwrites: strings.Join(change.Overwrites, ", ")}
 	old, isText := change.Old.(string)
 	next, isTextToo := change.New.(string)
 	isPlain := isText && isTextToo // and no number can be taken for one of them

@@ -1,0 +1,218 @@
+package plan_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/plan"
+)
+
+// clusterRelease has the objects of these tests.
+const clusterRelease = `
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop}, data: {colour: blue}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: shop}, stringData: {password: pl4nted}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: old, annotations: {release.openshift.io/delete: "true"}}}
+---
+{apiVersion: example.com/v1, kind: Hat, metadata: {name: hat, namespace: shop}, spec: {size: 2}}
+---
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: hats.example.com}}
+`
+
+// seen makes what was seen of the object of a kind, and lets a test say more.
+func seen(t *testing.T, release *payload.Payload, kind string, action plan.Action, more func(*plan.Seen)) plan.Seen {
+	t.Helper()
+	for _, m := range release.Manifests {
+		if m.ID().Kind == kind {
+			one := plan.Seen{Manifest: m, Action: action}
+			if more != nil {
+				more(&one)
+			}
+			return one
+		}
+	}
+	t.Fatal("there is no", kind)
+	return plan.Seen{}
+}
+
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var parsed map[string]any
+	if err := yaml.Unmarshal([]byte(text), &parsed); err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func releaseOfCluster(t *testing.T) *payload.Payload {
+	t.Helper()
+	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(clusterRelease)}}, payload.Options{Name: "shop", Version: "1.1.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
+// What a server counts is no difference; who has set what is lost is said.
+func TestFieldsOfACluster(t *testing.T) {
+	release := releaseOfCluster(t)
+	owners := func(of map[string][]string) func(fields.Path) []string {
+		return func(path fields.Path) []string { return of[path.String()] }
+	}
+	const live = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, uid: a, resourceVersion: "1", generation: 1, creationTimestamp: x, managedFields: [{manager: a}]}, data: {colour: red, size: s}}`
+	const would = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, uid: b, resourceVersion: "2", generation: 2, creationTimestamp: y, managedFields: [{manager: b}]}, data: {colour: blue}}`
+	for name, c := range map[string]struct {
+		seen plan.Seen
+		want []string
+	}{
+		"nobody's": {
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) { s.Live, s.Would = object(t, live), object(t, would) }),
+			[]string{"data.colour", "data.size"},
+		},
+		"who loses": {
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) {
+				s.Live, s.Would, s.Losing = object(t, live), object(t, would), []string{"bob"}
+				s.Owners = owners(map[string][]string{"data.colour": {"ann", "bob"}, "data.size": {"ann"}})
+			}),
+			[]string{"data.colour of ann, bob, lost by bob", "data.size of ann"},
+		},
+		"who is adopted from": {
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) {
+				s.Live, s.Would, s.Adopted = object(t, live), object(t, would), []string{"helm"}
+				s.Owners = owners(map[string][]string{"data.size": {"helm"}})
+			}),
+			[]string{"data.colour", "data.size of helm, lost by helm"},
+		},
+		"as it is only said": {
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) { s.Live, s.Would, s.Said = object(t, live), object(t, would), true }),
+			[]string{"data.colour"},
+		},
+		"data of a Secret, which conflicts with nothing": {
+			seen(t, release, "Secret", plan.Changed, func(s *plan.Seen) {
+				s.Live = object(t, `{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: b25l}}`)
+				s.Would = object(t, `{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: dHdv}}`)
+				s.Owners = owners(map[string][]string{"data.password": {"bob"}})
+			}),
+			[]string{"data.password of bob, lost by bob"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := plan.OfCluster(plan.Release{}, release, plan.Sight{Seen: []plan.Seen{c.seen}})
+			var got []string
+			for _, change := range p.Steps[0].Changes {
+				said := change.Path.String()
+				if len(change.Owners) > 0 {
+					said += " of " + strings.Join(change.Owners, ", ")
+				}
+				if len(change.Overwrites) > 0 {
+					said += ", lost by " + strings.Join(change.Overwrites, ", ")
+				}
+				got = append(got, said)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Everything that a plan of a cluster can say.
+func TestPlanOfACluster(t *testing.T) {
+	release := releaseOfCluster(t)
+	toll := kinds.NewTally([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 3}})
+	sight := plan.Sight{
+		Mode: "update",
+		Seen: []plan.Seen{
+			seen(t, release, "Hat", plan.Created, func(s *plan.Seen) {
+				s.Why, s.Unchecked, s.Said, s.Would = "it is new", "it is new", true, object(t, `{kind: Hat, metadata: {name: hat, uid: x}}`)
+			}),
+			seen(t, release, "ConfigMap", plan.Rejected, func(s *plan.Seen) { s.Why = "a policy denies it" }),
+			seen(t, release, "Secret", plan.Created, func(s *plan.Seen) {
+				s.Would = object(t, `{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: cGw0bnRlZA==}}`)
+			}),
+			seen(t, release, "Namespace", plan.Deleted, func(s *plan.Seen) { s.Toll = &toll }),
+			seen(t, release, "CustomResourceDefinition", plan.Changed, func(s *plan.Seen) {
+				s.Live = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}, {name: v1beta1, served: true}]}}`)
+				s.Would = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}]}}`)
+			}),
+		},
+		Orphans: []plan.LeftOver{{Object: plan.Object{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", Toll: &toll}},
+		Pending: []plan.LeftOver{{Object: plan.Object{Kind: "ConfigMap", Namespace: "shop", Name: "stuck"}, Why: "a finalizer holds it"}},
+		Gate:    []plan.Finding{{Check: "Rights", Blocks: true, Message: "no"}},
+		Notes:   []string{"not all is known"},
+	}
+	p := plan.OfCluster(plan.Release{Name: "shop", Version: "1.0.0"}, release, sight)
+	got := print(p)
+	want := `minor update from 1.0.0 to 1.1.0
+  1 refused
+  2 created
+  1 changed
+  1 deleted
+  1 pending
+  1 dropped
+Refused: ConfigMap shop/settings: a policy denies it
+VersionRemoved: CustomResourceDefinition hats.example.com: version v1beta1 is removed
+TakesAlong: Namespace old: it is deleted, and 3 objects: 3 Pods with it
+Orphan: ConfigMap shop/left: nobody has it
+steps
+  10/web refused ConfigMap shop/settings: a policy denies it
+  10/web created Secret shop/key
+  10/web deleted Namespace old
+  10/web created Hat shop/hat
+  10/web changed CustomResourceDefinition hats.example.com
+      spec.versions[name=v1beta1]: map[name:v1beta1 served:true] -> <nil>
+      removedVersions:
+      - v1beta1
+absent
+  / pending ConfigMap shop/stuck: a finalizer holds it
+  / dropped ConfigMap shop/left: nobody has it
+      text
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		`"cluster":{"mode":"update","gate":[{"check":"Rights","blocks":true,"message":"no"}],"notes":["not all is known"]}`,
+		`"takesAlong":{"objects":3,"kinds":[{"kind":"Pod","resource":"pods","objects":3}]}`,
+		`"unchecked":"it is new","whole":{"kind":"Hat","metadata":{"name":"hat"}}`,
+		`"whole":{"apiVersion":"v1","data":{"password":"***"},"kind":"Secret","metadata":{"name":"key"}}`,
+	} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("%s is not in\n%s", part, text)
+		}
+	}
+}
+
+// Only what an apply would do is a difference: not what is left behind, or kept.
+func TestWhatIsADifferenceToACluster(t *testing.T) {
+	release := releaseOfCluster(t)
+	for action, differs := range map[plan.Action]bool{
+		plan.Created: true, plan.Changed: true, plan.Deleted: true, plan.Rejected: true, plan.Unchecked: true,
+		plan.Unchanged: false, plan.Kept: false, plan.Pending: false, plan.Left: false, plan.NotThere: false,
+	} {
+		p := plan.OfCluster(plan.Release{}, release, plan.Sight{
+			Seen:    []plan.Seen{seen(t, release, "ConfigMap", action, nil), seen(t, release, "Hat", plan.Unchanged, nil)},
+			Orphans: []plan.LeftOver{{Object: plan.Object{Kind: "ConfigMap", Name: "left"}}},
+		})
+		less := p.Differing()
+		if p.IsEmpty() == differs || (len(less.Steps) == 1) != differs || len(less.Absent) > 0 || len(less.Counts) != len(less.Steps) {
+			t.Errorf("%s: empty: %v; what differs: %+v", action, p.IsEmpty(), less)
+		}
+		if len(p.Steps) != 2 || len(p.Absent) != 1 {
+			t.Errorf("%s: the plan has lost something: %+v", action, p)
+		}
+	}
+}

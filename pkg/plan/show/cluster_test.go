@@ -1,0 +1,124 @@
+package show_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/plan/show"
+)
+
+// clusterPlan has something of everything, and strangers' text in much of it.
+func clusterPlan() *plan.Plan {
+	replicas := change("spec.replicas", int64(5), int64(3))
+	replicas.Owners, replicas.Overwrites = []string{"kubectl-edit"}, []string{"kubectl-edit"}
+	changed := configMap(plan.Changed, "web", "changed", replicas)
+	changed.Adopted = []string{"helm"}
+	created := configMap(plan.Created, "web", "created")
+	created.Unchecked, created.Whole = "its Namespace is new", map[string]any{"kind": "ConfigMap", "data": map[string]any{"a": "b\x1b[31m"}}
+	deleted := configMap(plan.Deleted, "web", "deleted")
+	toll := kinds.NewTally([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 2}})
+	deleted.TakesAlong = &toll
+	refused := configMap(plan.Rejected, "web", "refused")
+	refused.Why = "a webhook says \x1b[31mno"
+	left := plan.Entry{Object: plan.Object{Kind: "ConfigMap", Name: "left"}, Action: plan.Dropped, Why: "nobody has it", Tombstone: "kind: ConfigMap\n", TakesAlong: &toll}
+	stuck := plan.Entry{Object: plan.Object{Kind: "ConfigMap", Name: "stuck"}, Action: plan.Pending, Why: "held"}
+	p := planOf([]plan.Entry{changed, created, deleted, refused, configMap(plan.Kept, "web", "kept")}, []plan.Entry{left, stuck})
+	p.From, p.To, p.Update = plan.Release{Version: "1.0.0"}, plan.Release{Name: "shop", Version: "1.1.0"}, plan.Minor
+	p.Cluster = &plan.Cluster{Mode: "update", Gate: []plan.Finding{{Check: "Rights", Blocks: true, Message: "none"}, {Check: "Deletes", Message: "some"}}, Notes: []string{"no list"}}
+	return p
+}
+
+func TestTextOfACluster(t *testing.T) {
+	want := `update of release shop 1.1.0 on the cluster, after 1.0.0 (minor)
+  x     1 refused by the cluster
+  +     1 created
+  ~     1 changed
+  -     1 deleted
+  -     1 being deleted already
+  !     1 dropped: it stays in the cluster
+  =     1 kept as it is
+
+needs attention
+  the gate would refuse: Rights: none
+  the gate warns: Deletes: some
+  not known: no list
+
+level 10 · web  (1 unchanged)
+  ~ ConfigMap changed  (adopted from helm)
+      spec.replicas: 5 → 3  (overwrites kubectl-edit)
+  + ConfigMap created  (not checked by the cluster: its Namespace is new)
+  - ConfigMap deleted  (takes along 2 objects: 2 Pods)
+  x ConfigMap refused  (a webhook says \x1b[31mno)
+
+in the cluster, and not in the release
+  ! ConfigMap left  (nobody has it; deleting it would take along 2 objects: 2 Pods)
+      to delete it, put this into the release:
+        kind: ConfigMap
+  - ConfigMap stuck  (held)
+`
+	if diff := cmp.Diff(want, text(t, show.View{Plan: clusterPlan()})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestMarkdownOfACluster(t *testing.T) {
+	got := markdown(t, show.View{Plan: clusterPlan()})
+	for _, part := range []string{
+		"## Update of release shop 1.1.0 on the cluster, after 1.0.0 (minor)\n",
+		"- the gate would refuse: Rights: none\n",
+		"  - `spec.replicas`: `5` → `3`  (overwrites kubectl-edit)\n",
+		"<code>in the cluster, and not in the release</code>: 1 pending, 1 dropped",
+		"  - to delete it, put this into `the release`:\n",
+	} {
+		if !strings.Contains(got, part) {
+			t.Errorf("%q is not in\n%s", part, got)
+		}
+	}
+}
+
+func TestDiff(t *testing.T) {
+	diff := func(v show.View) string {
+		var out strings.Builder
+		if err := v.Diff(&out); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	want := `the gate would refuse: Rights: none
+the gate warns: Deletes: some
+not known: no list
+~ ConfigMap changed (0000_10_web_a.yaml:0)
+    (adopted from helm)
+    spec.replicas: 5 → 3  (overwrites kubectl-edit)
++ ConfigMap created (0000_10_web_a.yaml:0)
+    (not checked by the cluster: its Namespace is new)
+- ConfigMap deleted (0000_10_web_a.yaml:0)
+    (takes along 2 objects: 2 Pods)
+x ConfigMap refused (0000_10_web_a.yaml:0)
+    (a webhook says \x1b[31mno)
+`
+	if diff := cmp.Diff(want, diff(show.View{Plan: clusterPlan()})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	whole := "its Namespace is new)\n    data:\n      a: \"b\\e[31m\"\n    kind: ConfigMap\n- ConfigMap deleted"
+	if got := diff(show.View{Plan: clusterPlan(), All: true}); !strings.Contains(got, whole) {
+		t.Errorf("%q is not in\n%s", whole, got)
+	}
+	same := planOf([]plan.Entry{configMap(plan.Unchanged, "web", "same")}, nil)
+	same.Cluster = &plan.Cluster{}
+	if got := diff(show.View{Plan: same}); got != "nothing would change: the cluster is as the release says\n" {
+		t.Error(got)
+	}
+	var many []plan.Change
+	for range 50 {
+		many = append(many, change("data.a", "b", "c"))
+	}
+	same.Steps = []plan.Entry{configMap(plan.Changed, "web", "many", many...)}
+	if got := diff(show.View{Plan: same}); strings.Count(got, "data.a") != 50 {
+		t.Error(got)
+	}
+}
