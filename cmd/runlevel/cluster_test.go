@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,7 +28,7 @@ import (
 )
 
 // shared is the control plane of all scripts that begin with "cluster". Its audit log has
-// every delete.
+// every write, and of deletes also what they say.
 var shared = sandboxtest.New(sandbox.Options{AuditPolicy: `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -35,6 +36,8 @@ omitStages: [RequestReceived]
 rules:
 - level: Request
   verbs: [delete, deletecollection]
+- level: Metadata
+  verbs: [create, update, patch]
 - level: None
 `})
 
@@ -48,6 +51,7 @@ type guest struct {
 	sandbox *sandbox.Sandbox
 	user    string
 	known   map[string]string // objects by UID: see remember
+	told    int               // writes that wrote has printed
 }
 
 type guestKey struct{}
@@ -71,6 +75,7 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"scale":         scale,
 	"show":          show,
 	"stream":        stream,
+	"wrote":         wrote,
 }
 
 // enter makes the shared control plane the one of the script.
@@ -78,7 +83,7 @@ func enter(ts *testscript.TestScript, _ bool, _ []string) {
 	s := shared.Sandbox(ts.Value("t").(testing.TB))
 	c, err := cluster.Connect(s.Config)
 	ts.Check(err)
-	g := &guest{c, s, "script-" + ts.Name(), map[string]string{}}
+	g := &guest{c, s, "script-" + ts.Name(), map[string]string{}, 0}
 	*ts.Value(guestKey{}).(*guest) = *g
 	ts.Setenv("KUBECONFIG", g.kubeconfig(ts, "kubeconfig", ""))
 }
@@ -235,18 +240,9 @@ func remember(ts *testscript.TestScript, _ bool, args []string) {
 // cluster does. deleted [KIND...]
 func deleted(ts *testscript.TestScript, _ bool, chance []string) {
 	g := guestOf(ts)
-	text, err := os.ReadFile(filepath.Join(g.sandbox.Logs, "audit.log"))
-	ts.Check(err)
 	var deletes []string
-	for line := range strings.Lines(string(text)) {
-		var request struct {
-			Verb             string
-			ImpersonatedUser struct{ Username string }
-			ObjectRef        struct{ Resource, Namespace, Name string }
-			RequestObject    metav1.DeleteOptions
-		}
-		ts.Check(json.Unmarshal([]byte(line), &request))
-		if request.ImpersonatedUser.Username != g.user {
+	for _, request := range g.audited(ts) {
+		if !strings.HasPrefix(request.Verb, "delete") {
 			continue
 		}
 		what := fmt.Sprintf("of unknown UID: %+v", request.ObjectRef)
@@ -262,6 +258,47 @@ func deleted(ts *testscript.TestScript, _ bool, chance []string) {
 	}
 	slices.Sort(deletes)
 	fmt.Fprint(ts.Stdout(), strings.Join(deletes, ""))
+}
+
+// A request is one that the audit log has.
+type request struct {
+	Verb, RequestURI string
+	ImpersonatedUser struct{ Username string }
+	ObjectRef        struct{ Resource, Namespace, Name string }
+	RequestObject    metav1.DeleteOptions
+}
+
+// audited are the requests of the script that the audit log has.
+func (g *guest) audited(ts *testscript.TestScript) []request {
+	text, err := os.ReadFile(filepath.Join(g.sandbox.Logs, "audit.log"))
+	ts.Check(err)
+	var requests []request
+	for line := range strings.Lines(string(text)) {
+		if !strings.Contains(line, g.user) {
+			continue
+		}
+		var one request
+		ts.Check(json.Unmarshal([]byte(line), &one))
+		if one.ImpersonatedUser.Username == g.user {
+			requests = append(requests, one)
+		}
+	}
+	return requests
+}
+
+// wrote prints the writes of the script since it was called last, as the audit log has
+// them, or "nothing". Dry runs are no writes, nor are questions for rights.
+func wrote(ts *testscript.TestScript, _ bool, _ []string) {
+	g := guestOf(ts)
+	requests := g.audited(ts)
+	text := ""
+	for _, one := range requests[g.told:] {
+		if !strings.Contains(one.RequestURI, "dryRun=All") && !strings.HasPrefix(one.ObjectRef.Resource, "selfsubject") {
+			text += fmt.Sprintln(one.Verb, one.ObjectRef.Resource, one.ObjectRef.Namespace+"/"+one.ObjectRef.Name)
+		}
+	}
+	g.told = len(requests)
+	fmt.Fprint(ts.Stdout(), cmp.Or(text, "nothing\n"))
 }
 
 // events prints our events about a remembered object: events KIND KEY

@@ -2,18 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -21,14 +16,11 @@ import (
 
 // applyFlags are the flags of runlevel apply.
 type applyFlags struct {
-	release releaseFlags
-	cluster clusterFlags
-	format  output
+	intentFlags
+	format output
 
-	mode       choice
+	dryRun     dryRun
 	wait       choice
-	unknown    choice
-	adoptFrom  []string
 	full       bool
 	noWait     bool
 	noProgress bool
@@ -54,6 +46,10 @@ tool has made is taken over from it: docs/ownership.md says whose is what.
 What may heal (a conflict, a server that is down, a quota) is tried again until --timeout
 ends. What can't is told at once; what does not depend on it goes on.
 
+--dry-run=server asks the cluster what it would make of each object, and says what the apply
+would do; it writes nothing, takes no lock, and waits for nothing. "runlevel diff" shows the
+fields, and "runlevel plan --cluster" what is deleted with what.
+
 Ctrl-C starts nothing more and lets what is on its way arrive; a second one ends at once.
 
 Exit codes: 0 when all is applied and ready, 1 for a failure, a gate that says no, or a
@@ -62,11 +58,7 @@ lock that somebody else holds, 2 for misuse or a release that can't be read.
 `
 
 func newApply(streams Streams) *cobra.Command {
-	f := applyFlags{
-		mode:    choice{allowed: []string{string(graph.Install), string(graph.Update), string(graph.Reconcile)}},
-		wait:    choice{value: string(ready.Full), allowed: []string{string(ready.Full), string(ready.Upstream)}},
-		unknown: choice{value: "refuse", allowed: []string{"refuse", "drop"}},
-	}
+	f := applyFlags{wait: choice{value: string(ready.Full), allowed: []string{string(ready.Full), string(ready.Upstream)}}}
 	command := &cobra.Command{
 		Use:   "apply SOURCE",
 		Short: "Apply a release to a cluster, and delete what it marks",
@@ -76,6 +68,9 @@ func newApply(streams Streams) *cobra.Command {
 
   # What does the gate say, before anybody asks for the update?
   runlevel gate ./4.21 && runlevel apply ./4.21
+
+  # What would it do?
+  runlevel apply ./4.21 --dry-run=server
 
   # In a pipeline: one JSON object for each thing that happens
   runlevel apply registry.example/shop:1.4.0 -o json | tee events.jsonl
@@ -92,13 +87,11 @@ func newApply(streams Streams) *cobra.Command {
 		},
 	}
 	addReleaseFlags(command, &f.release)
-	addClusterFlags(command, &f.cluster)
+	addIntentFlags(command, &f.intentFlags)
 	addOutput(command, &f.format, asText, asJSON)
-	addChoice(command, &f.mode, "mode", "install, update or reconcile (default: what follows from the record)")
+	addDryRun(command, &f.dryRun)
 	addChoice(command, &f.wait, "wait", "what to wait for: ready for everything that can be, upstream for what the cluster-version operator waits for")
-	addChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning")
 	flags := command.Flags()
-	flags.StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, take over the fields of these managers, too, as NAME[,NAME]: what they have set, and the release does not, leaves it; may be repeated")
 	flags.BoolVar(&f.full, "full", false, "apply each object, even if nothing can have changed since the last time")
 	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, ready or not; the record then says Partial")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
@@ -107,7 +100,6 @@ func newApply(streams Streams) *cobra.Command {
 	flags.DurationVar(&f.lockFor, "lock-duration", 30*time.Second, "how long the lock outlives an apply that died")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready")
 	flags.IntVar(&f.atOnce, "at-once", 0, "how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
-	_ = command.RegisterFlagCompletionFunc("adopt-from", cobra.NoFileCompletions)
 	return command
 }
 
@@ -121,10 +113,12 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	}
 	signal.Ignore(syscall.SIGPIPE) // who reads what we tell may end before we do
 	teller := newTeller(streams, f.format, f.noProgress, c.Now)
-	options := f.options(ref)
+	options, run := f.options(ref), rollout.Run
+	if teller.isDry = f.dryRun.isAsked(); teller.isDry {
+		run = teller.preview
+	}
 	options.Begins, options.Apply.Tell, options.Lock.Say = teller.begins(len(release.Manifests)), teller.event, teller.held
-	outcome := rollout.Run(ctx, c, release, options)
-	return teller.end(outcome)
+	return teller.end(run(ctx, c, release, options))
 }
 
 // check refuses values that make no sense.
@@ -136,31 +130,14 @@ func (f *applyFlags) check() error {
 		return misuse{fmt.Errorf("--lock-duration: %s is too short: a second is the least", f.lockFor)}
 	case f.atOnce < 0:
 		return misuse{fmt.Errorf("--at-once: %d is no number of objects", f.atOnce)}
-	case slices.Contains(f.managers(), ""):
-		return misuse{errors.New(`--adopt-from: it has an empty name: write the managers as "kubectl get -o yaml --show-managed-fields" shows them, NAME[,NAME]`)}
 	}
-	return nil
-}
-
-// managers are those that --adopt-from names.
-func (f *applyFlags) managers() []string {
-	var all []string
-	for _, names := range f.adoptFrom {
-		for name := range strings.SplitSeq(names, ",") {
-			all = append(all, strings.TrimSpace(name))
-		}
-	}
-	return all
+	return f.intentFlags.check()
 }
 
 func (f *applyFlags) options(ref string) rollout.Options {
-	return rollout.Options{
-		Namespace: f.cluster.namespace, Source: ref, Force: f.force,
-		Lock: record.Lock{Wait: f.waitLock, Duration: f.lockFor},
-		Apply: apply.Options{
-			Mode: graph.Mode(f.mode.value), Standard: ready.Standard(f.wait.value), NoWait: f.noWait,
-			Timeout: f.timeout, Workers: f.atOnce, DropUnknownFields: f.unknown.value == "drop",
-			Full: f.full, AdoptFrom: f.managers(),
-		},
-	}
+	options := f.intentFlags.options(ref)
+	options.Force, options.Lock = f.force, record.Lock{Wait: f.waitLock, Duration: f.lockFor}
+	options.Apply.Standard, options.Apply.NoWait = ready.Standard(f.wait.value), f.noWait
+	options.Apply.Timeout, options.Apply.Workers, options.Apply.Full = f.timeout, f.atOnce, f.full
+	return options
 }

@@ -67,7 +67,7 @@ func reasonOf(err error) string {
 // counted are the actions in the order in which they are summed up.
 var counted = []apply.Action{
 	apply.Created, apply.Configured, apply.Recreated, apply.Unchanged, apply.Kept,
-	apply.Deleted, apply.Pending, apply.Absent, apply.Reappeared, apply.Left, apply.Failed, apply.NotDone,
+	apply.Deleted, apply.Pending, apply.Absent, apply.Reappeared, apply.Left, apply.NotChecked, apply.Failed, apply.NotDone,
 }
 
 // mostListed is how many of a kind of thing are listed for people.
@@ -81,11 +81,8 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 			counts = append(counts, fmt.Sprintf("%d %s", n, action))
 		}
 	}
-	verb := "applied"
-	if !s.Done {
-		verb = "not applied"
-	}
-	fmt.Fprintf(out, "%s %s in %s: %s\n", s.title(), verb, time.Duration(s.Seconds*float64(time.Second)).Round(10*time.Millisecond), strings.Join(counts, ", "))
+	took := time.Duration(s.Seconds * float64(time.Second)).Round(10 * time.Millisecond)
+	fmt.Fprintf(out, "%s %s: %s\n", s.title(), s.verdict(took), strings.Join(counts, ", "))
 	section(out, "not ready", s.Waits, func(wait apply.Wait) string {
 		lines := append([]string{fmt.Sprintf("%s: %s, for %s", wait.ID, wait.For, age(now, wait.Since))}, wait.Why...)
 		return strings.Join(lines, "\n      ")
@@ -112,6 +109,20 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) string {
 		return fmt.Sprintf("%s (%s)", printable.Line(one.Text), printable.Line(listed(one.Files)))
 	})
+}
+
+// verdict says what came of it, or would.
+func (s applySummary) verdict(took time.Duration) string {
+	switch {
+	case s.DryRun && s.Done:
+		return "would be applied"
+	case s.DryRun:
+		return "would not be applied as it is"
+	case s.Done:
+		return fmt.Sprintf("applied in %s", took)
+	default:
+		return fmt.Sprintf("not applied in %s", took)
+	}
 }
 
 func (s applySummary) title() string {

@@ -25,6 +25,7 @@ type teller struct {
 	streams Streams
 	format  output
 	isQuiet bool
+	isDry   bool             // nothing is done, and all is told as what would be
 	now     func() time.Time // the cluster's
 	unheard error            // why standard output does not have it all
 }
@@ -44,6 +45,7 @@ type startEvent struct {
 	Objects  int                    `json:"objects"`
 	Gate     []precondition.Finding `json:"gate,omitempty"`
 	Forced   []string               `json:"forced,omitempty"`
+	DryRun   bool                   `json:"dryRun,omitempty"`
 }
 
 // begins tells what is about to be done.
@@ -52,7 +54,7 @@ func (t *teller) begins(objects int) func(*rollout.Outcome) {
 		if t.format == asJSON {
 			t.write(startEvent{
 				Time: t.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
-				Objects: objects, Gate: o.Findings, Forced: o.Forced,
+				Objects: objects, Gate: o.Findings, Forced: o.Forced, DryRun: t.isDry,
 			})
 			return
 		}
@@ -62,10 +64,14 @@ func (t *teller) begins(objects int) func(*rollout.Outcome) {
 		for _, found := range o.Findings {
 			fmt.Fprintln(t.streams.Err, found.Text())
 		}
-		if len(o.Forced) > 0 {
+		if len(o.Forced) > 0 && !t.isDry {
 			fmt.Fprintf(t.streams.Err, "going on all the same, as --force says; the record keeps it: %s\n", strings.Join(o.Forced, ", "))
 		}
-		fmt.Fprintf(t.streams.Err, "%s of %s, %s\n", o.Mode, titleOf(o), printable.Count(objects, "object"))
+		how := ""
+		if t.isDry {
+			how = "; a dry run, which changes nothing"
+		}
+		fmt.Fprintf(t.streams.Err, "%s of %s, %s%s\n", o.Mode, titleOf(o), printable.Count(objects, "object"), how)
 	}
 }
 
@@ -90,7 +96,7 @@ func (t *teller) held(by record.Held) {
 func (t *teller) event(event apply.Event) {
 	switch {
 	case t.format == asJSON:
-		t.write(event)
+		t.write(dryEvent{event, t.isDry})
 	case !t.isQuiet && event.Action != apply.Unchanged && event.Action != apply.Absent:
 		t.line(event)
 	}
@@ -149,6 +155,7 @@ type applySummary struct {
 	Version   string                 `json:"version,omitempty"`
 	Previous  string                 `json:"previous,omitempty"`
 	Mode      string                 `json:"mode,omitempty"`
+	DryRun    bool                   `json:"dryRun,omitempty"`
 	Done      bool                   `json:"done"`
 	Counts    map[apply.Action]int   `json:"counts,omitempty"`
 	Failures  []failure              `json:"failures,omitempty"`
@@ -201,10 +208,14 @@ type orphan struct {
 // end tells the outcome, and is the error of the command.
 func (t *teller) end(o *rollout.Outcome) error {
 	s := summarize(o, t.now())
+	s.DryRun = t.isDry
 	if t.format == asJSON {
 		t.write(s)
 	} else if o.Report != nil {
 		s.print(t, t.now())
+	}
+	if t.isDry {
+		return t.endDry(o)
 	}
 	if reason.Of(o.Err) == precondition.ReasonFailed {
 		return t.refused(o)

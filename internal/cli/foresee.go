@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// intentFlags say what is to be applied to which cluster, and how: those that apply has, and
+// the verbs that foresee an apply.
+type intentFlags struct {
+	release   releaseFlags
+	cluster   clusterFlags
+	mode      choice
+	unknown   choice
+	adoptFrom []string
+}
+
+// addIntentFlags adds them, but for those about the release.
+func addIntentFlags(command *cobra.Command, f *intentFlags) {
+	f.mode = choice{allowed: []string{string(graph.Install), string(graph.Update), string(graph.Reconcile)}}
+	f.unknown = choice{value: "refuse", allowed: []string{"refuse", "drop"}}
+	addClusterFlags(command, &f.cluster)
+	addChoice(command, &f.mode, "mode", "install, update or reconcile (default: what follows from the record)")
+	addChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning")
+	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, take over the fields of these managers, too, as NAME[,NAME]: what they have set, and the release does not, leaves it; may be repeated")
+	_ = command.RegisterFlagCompletionFunc("adopt-from", cobra.NoFileCompletions)
+}
+
+// check refuses values that make no sense.
+func (f *intentFlags) check() error {
+	if slices.Contains(f.managers(), "") {
+		return misuse{errors.New(`--adopt-from: it has an empty name: write the managers as "kubectl get -o yaml --show-managed-fields" shows them, NAME[,NAME]`)}
+	}
+	return nil
+}
+
+// managers are those that --adopt-from names.
+func (f *intentFlags) managers() []string {
+	var all []string
+	for _, names := range f.adoptFrom {
+		for name := range strings.SplitSeq(names, ",") {
+			all = append(all, strings.TrimSpace(name))
+		}
+	}
+	return all
+}
+
+// options are what an apply of it is told.
+func (f *intentFlags) options(ref string) rollout.Options {
+	return rollout.Options{
+		Namespace: f.cluster.namespace, Source: ref,
+		Apply: apply.Options{Mode: graph.Mode(f.mode.value), DropUnknownFields: f.unknown.value == "drop", AdoptFrom: f.managers()},
+	}
+}
+
+// foresee says what an apply of a release would do. It changes nothing.
+func (f *intentFlags) foresee(ctx context.Context, ref string, progress io.Writer) (*plan.Plan, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	release, c, err := f.cluster.readFor(ctx, &f.release, ref, progress)
+	if err != nil {
+		return nil, err
+	}
+	outcome := rollout.Preview(ctx, c, release, f.options(ref))
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case outcome.Report == nil:
+		return nil, outcome.Err
+	case outcome.Report.Err != nil && len(outcome.Report.Changes) == 0: // it could not even begin
+		return nil, outcome.Report.Err
+	}
+	for _, one := range outcome.Report.Warnings {
+		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(one.Text), printable.Line(listed(one.Files)))
+	}
+	sight := sightOf(ctx, c, release, outcome)
+	return plan.OfCluster(plan.Release{Name: outcome.Release, Version: outcome.Previous}, release, sight), ctx.Err()
+}
