@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -101,5 +102,15 @@ func (o output) print(out io.Writer, value any, text func(io.Writer) error) erro
 		return err
 	}
 	_, err = out.Write(content)
+	return err
+}
+
+// printWhole prints all or nothing, so that no half is taken for the whole.
+func (o output) printWhole(out io.Writer, value any, text func(io.Writer) error) error {
+	var whole bytes.Buffer
+	if err := o.print(&whole, value, text); err != nil {
+		return err
+	}
+	_, err := whole.WriteTo(out)
 	return err
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -24,8 +23,9 @@ const asMarkdown output = "markdown"
 
 // planFlags are the flags of runlevel plan.
 type planFlags struct {
-	release         releaseFlags
+	intentFlags     // of --cluster, but for the release
 	component       componentFlags
+	ofCluster       bool
 	previousVersion string
 	previousImage   string
 	format          output
@@ -46,11 +46,23 @@ of what never was there.
 
 Both releases are read with the same flags, as those of one cluster. With
 --capabilities, what OLD has stays enabled in NEW, as in an update. Nothing is read
-from a cluster: what somebody has changed there, a plan does not know. The values of
+from a cluster: what somebody has changed there, such a plan does not know. The values of
 Secrets are never shown.
 
+With --cluster there is one SOURCE, and the plan is what "runlevel apply" would do to the
+cluster now: asked by dry runs, which change nothing. It says whose changes would be
+overwritten, what goes with what is deleted, what earlier releases have left behind, and
+what the gate thinks of it.
+
+  x  refused by the cluster       ?  what the cluster can't be asked about before it is done
+
+"runlevel plan OLD NEW" is for those who review a release, "runlevel plan SOURCE --cluster"
+for those who are about to apply it; "runlevel diff SOURCE" shows them every field, and
+"runlevel apply SOURCE --dry-run=server" what a pipeline would log.
+
 Exit codes: 0, whatever the plan is; 2 when a release can't be read. With --exit-code,
-1 means that there is a difference, and 2 that anything has gone wrong.
+1 means that there is a difference, and 2 that anything has gone wrong. What is only left
+behind in a cluster is no difference.
 
 OLD and NEW are each a SOURCE.
 
@@ -63,7 +75,7 @@ func newPlan(streams Streams) *cobra.Command {
 	f := planFlags{component: componentFlags{isUpdate: true}}
 	command := &cobra.Command{
 		Use:   "plan [OLD] NEW",
-		Short: "Say what an update from one release to another does",
+		Short: "Say what an update from one release to another does, or would do to a cluster",
 		Long:  planHelp,
 		Example: `  # What will the update do to a cluster of this profile?
   runlevel plan ./4.20 ./4.21 --profile self-managed-high-availability
@@ -77,23 +89,28 @@ func newPlan(streams Streams) *cobra.Command {
   # What does a component's pull request do to the release that it goes into?
   runlevel plan ./manifests --component web --into registry.example/shop:1.4.0
 
+  # What would the update do here, and what goes with what it deletes?
+  runlevel plan ./4.21 --cluster
+
   # What is left behind?
   runlevel plan ./old ./new -o json | jq -r '.absent[] | select(.coveredBy | not) | .tombstone | values | "---\n" + .'`,
 		Args:              f.checkArgs,
-		ValidArgsFunction: completeSources,
+		ValidArgsFunction: f.completeSources,
 		RunE: func(command *cobra.Command, args []string) error {
-			f.command = planCommand(command.Flags(), args)
-			return f.run(command.Context(), args, streams)
+			f.command = commandLine(command, args)
+			return f.run(command, args, streams)
 		},
 	}
 	addReleaseFlags(command, &f.release)
 	addComponentFlags(command, &f.component)
+	addIntentFlags(command, &f.intentFlags)
 	addOutput(command, &f.format, asText, asJSON, asYAML, asMarkdown)
 	flags := command.Flags()
 	flags.Lookup("release-version").Usage = "the version of NEW, if it does not say it itself"
 	flags.Lookup("release-image").Usage = "the image of NEW, for templates (default: NEW, if it is an image)"
 	flags.StringVar(&f.previousVersion, "previous-version", "", "the version of OLD, if it does not say it itself")
 	flags.StringVar(&f.previousImage, "previous-image", "", "the image of OLD, for templates (default: OLD, if it is an image)")
+	flags.BoolVar(&f.ofCluster, "cluster", false, "say what an apply of SOURCE would do to the cluster; --kubeconfig, --context, --record-namespace, --mode, --unknown-fields and --adopt-from are for this")
 	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
 	_ = flags.MarkHidden("updating-from") // OLD is that
@@ -103,21 +120,44 @@ func newPlan(streams Streams) *cobra.Command {
 	return command
 }
 
-// checkArgs takes one release less where a component goes into one.
+// checkArgs takes one release less where a component goes into one, or where a cluster says
+// what is there.
 func (f *planFlags) checkArgs(command *cobra.Command, args []string) error {
+	if f.ofCluster {
+		if len(args) == 2 {
+			return errors.New("--cluster asks the cluster what is there: name one SOURCE, not OLD and NEW")
+		}
+		return cobra.ExactArgs(1)(command, args)
+	}
 	if f.component.into != "" {
 		return cobra.RangeArgs(1, 2)(command, args)
+	}
+	if len(args) == 1 {
+		return errors.New("name two releases, OLD and NEW, or one and --cluster, to compare it with the cluster")
 	}
 	return cobra.ExactArgs(2)(command, args)
 }
 
-// run prints a plan. With --exit-code, 1 must mean a difference, and nothing else.
-func (f *planFlags) run(ctx context.Context, args []string, streams Streams) error {
-	isDifferent, err := f.plan(ctx, args, streams)
+// run prints a plan.
+func (f *planFlags) run(command *cobra.Command, args []string, streams Streams) error {
+	if err := f.checkFlags(command.Flags()); err != nil {
+		return err
+	}
+	say := f.plan
+	if f.ofCluster {
+		say = f.planCluster
+	}
+	isDifferent, err := say(command.Context(), args, streams)
+	return exitOfDifference(f.exitCode, isDifferent, err)
+}
+
+// exitOfDifference is the error of a command that may be asked to exit with 1 if there is a
+// difference: then that must mean nothing else.
+func exitOfDifference(isAsked, isDifferent bool, err error) error {
 	switch {
-	case err != nil && f.exitCode:
+	case err != nil && isAsked:
 		return misuse{err}
-	case err == nil && f.exitCode && isDifferent:
+	case err == nil && isAsked && isDifferent:
 		return exitStatus(exitFailed)
 	}
 	return err
@@ -157,11 +197,11 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (i
 	return !p.IsEmpty(), f.print(streams.Out, view)
 }
 
-// planCommand is the command line that shows the same plan as text: other filters would
-// show another one, or none.
-func planCommand(flags *pflag.FlagSet, args []string) string {
-	words := append([]string{"runlevel", "plan"}, args...)
-	flags.Visit(func(flag *pflag.Flag) {
+// commandLine is the one that shows the same as text: other filters would show another
+// plan, or none.
+func commandLine(command *cobra.Command, args []string) string {
+	words := append([]string{"runlevel", command.Name()}, args...)
+	command.Flags().Visit(func(flag *pflag.Flag) {
 		switch flag.Name {
 		case "output", "all", "exit-code", "verbosity":
 			return
@@ -187,12 +227,7 @@ func (f *planFlags) print(out io.Writer, view show.View) error {
 	if f.format == asMarkdown {
 		write = view.Markdown
 	}
-	var whole bytes.Buffer // so that no half of a plan is taken for the whole
-	if err := f.format.print(&whole, view.Plan, write); err != nil {
-		return err
-	}
-	_, err := whole.WriteTo(out)
-	return err
+	return f.format.printWhole(out, view.Plan, write)
 }
 
 // read reads both releases. If both are broken, both are told.
@@ -239,7 +274,10 @@ func idleInBoth(old, next []string) []string {
 	return slices.DeleteFunc(next, func(warning string) bool { return !slices.Contains(old, warning) })
 }
 
-// completeSources completes two of what is on disk.
-func completeSources(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeSources completes two of what is on disk; one, where a cluster says what is there.
+func (f *planFlags) completeSources(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if f.ofCluster {
+		return completeSource(command, args, toComplete)
+	}
 	return completeSource(command, args[min(1, len(args)):], toComplete)
 }

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+)
+
+// TestTranscriptsOfTheDocumentation looks for what scripts have printed in the pages that
+// show it.
+func TestTranscriptsOfTheDocumentation(t *testing.T) {
+	for page, transcripts := range map[string][]string{
+		"plan.md":  {"plan-cluster.txtar/update.txt"},
+		"diff.md":  {"plan-cluster.txtar/edited.txt", "plan-cluster.txtar/diff.txt"},
+		"apply.md": {"apply-dry-run.txtar/reconciled.txt"},
+	} {
+		text, err := os.ReadFile(filepath.Join("../../docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, transcript := range transcripts {
+			script, file := filepath.Split(transcript)
+			archive, err := txtar.ParseFile(filepath.Join("testdata", filepath.Clean(script)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == file })
+			if at < 0 || !bytes.Contains(text, archive.Files[at].Data) {
+				t.Errorf("docs/%s does not have what runlevel prints: %s", page, transcript)
+			}
+		}
+	}
+}

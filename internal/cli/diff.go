@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/plan/show"
+)
+
+// diffFlags are the flags of runlevel diff.
+type diffFlags struct {
+	intentFlags
+	format   output
+	all      bool
+	exitCode bool
+}
+
+const diffHelp = `Show every field of a cluster that an apply of the release would change, in the order of
+the apply: as it is, as it would be, and who has set it if that is overwritten. The
+cluster is asked by dry runs, which change nothing. The values of Secrets are never shown.
+
+  +  created          ~  changed          -  deleted
+  x  refused by the cluster       ?  what the cluster can't be asked about before it is done
+
+"runlevel plan OLD NEW" compares two releases, and needs no cluster; "runlevel plan SOURCE
+--cluster" sums up by component what this shows, with all that is left behind or goes with
+what is deleted; "runlevel apply SOURCE --dry-run=server" says it as an apply would.
+
+Exit codes: 0, whatever differs; 1 for a cluster that can't be asked, 2 for misuse or a
+release that can't be read. With --exit-code, 1 means that there is a difference, and 2
+that anything has gone wrong.
+
+`
+
+func newDiff(streams Streams) *cobra.Command {
+	var f diffFlags
+	command := &cobra.Command{
+		Use:   "diff SOURCE",
+		Short: "Show what an apply of a release would change in a cluster, field by field",
+		Long:  diffHelp + sourceHelp,
+		Example: `  # Who has changed what, since it was applied?
+  runlevel diff ./4.20
+
+  # What would the update change?
+  runlevel diff ./4.21
+
+  # In a pipeline: is the cluster as the release says?
+  runlevel diff registry.example/shop:1.4.0 --exit-code
+
+  # Whose changes would be lost?
+  runlevel diff ./4.21 -o json | jq -r '.steps[] | select(any(.changes[]?; .overwrites)) | "\(.kind) \(.namespace)/\(.name)"'`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeSource,
+		RunE: func(command *cobra.Command, args []string) error {
+			isDifferent, err := f.run(command.Context(), args[0], commandLine(command, args), streams)
+			return exitOfDifference(f.exitCode, isDifferent, err)
+		},
+	}
+	addReleaseFlags(command, &f.release)
+	addIntentFlags(command, &f.intentFlags)
+	addOutput(command, &f.format, asText, asJSON, asYAML, asMarkdown)
+	command.Flags().BoolVar(&f.all, "all", false, "show objects that are created as a whole")
+	command.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
+	return command
+}
+
+func (f *diffFlags) run(ctx context.Context, ref, command string, streams Streams) (isDifferent bool, err error) {
+	p, err := f.foresee(ctx, ref, streams.Err)
+	if err != nil {
+		return false, err
+	}
+	if !f.all {
+		forgetWhole(p)
+	}
+	view := show.View{Plan: p.Differing(), To: ref, All: f.all, Command: command}
+	write := view.Diff
+	if f.format == asMarkdown {
+		write = view.Markdown
+	}
+	return !p.IsEmpty(), f.format.printWhole(streams.Out, view.Plan, write)
+}
+
+// forgetWhole leaves out objects that would be created, but for their names.
+func forgetWhole(p *plan.Plan) {
+	for i := range p.Steps {
+		p.Steps[i].Whole = nil
+	}
+}

@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/runlevel/runlevel/pkg/plan/show"
+)
+
+// Flags that only a plan of a cluster has, and that it can't have.
+var (
+	flagsOfCluster  = []string{"kubeconfig", "context", "record-namespace", "mode", "unknown-fields", "adopt-from"}
+	flagsOfReleases = []string{"previous-version", "previous-image", "component", "into"}
+)
+
+// checkFlags refuses what does nothing, with or without --cluster.
+func (f *planFlags) checkFlags(flags *pflag.FlagSet) error {
+	useless, why := flagsOfCluster, "it is for --cluster, and this compares two releases"
+	if f.ofCluster {
+		useless, why = flagsOfReleases, "it is for two releases, and --cluster compares one with the cluster"
+	}
+	var wrong error
+	flags.Visit(func(flag *pflag.Flag) {
+		if wrong == nil && slices.Contains(useless, flag.Name) {
+			wrong = misuse{fmt.Errorf("--%s: %s", flag.Name, why)}
+		}
+	})
+	return wrong
+}
+
+// planCluster prints what an apply would do to a cluster.
+func (f *planFlags) planCluster(ctx context.Context, args []string, streams Streams) (isDifferent bool, err error) {
+	p, err := f.foresee(ctx, args[0], streams.Err)
+	if err != nil {
+		return false, err
+	}
+	forgetWhole(p)
+	return !p.IsEmpty(), f.print(streams.Out, show.View{Plan: p, To: args[0], All: f.all, Command: f.command})
+}
