@@ -39,7 +39,7 @@ type follower struct {
 	timers   []*time.Timer
 	quiet    []*watched // that were ready before, and are not watched as long as nothing changes
 	isAwake  bool       // something has changed
-	news     []func() // to be called as soon as nothing is locked
+	news     []func()   // to be called as soon as nothing is locked
 	running  sync.WaitGroup
 }
 
@@ -134,46 +134,6 @@ func (f *follower) add(m *payload.Manifest, object *unstructured.Unstructured) {
 		f.meet(w, object)
 		f.stream(w, object.GetLabels()[inventory.Label] != f.options.Release)
 	})
-}
-
-// assume takes in an object that was expected, and needs not be applied: how it stands, its
-// watch will tell. Of one that was ready before, and that nobody has written since, that is
-// known, until this run changes something: then it may matter to any other object.
-func (f *follower) assume(m *payload.Manifest, wasReady bool) {
-	f.do(func() {
-		w := f.known[m]
-		if w == nil {
-			return
-		}
-		w.applied, w.isDone = true, false
-		if wasReady && !f.isAwake && len(kinds.CalledServices(m.Object())) == 0 { // which are no part of it
-			w.verdict = ready.Verdict{State: ready.Ready}
-			f.quiet = append(f.quiet, w)
-			return
-		}
-		f.watch(w)
-	})
-}
-
-// wake begins to watch those that were ready before.
-func (f *follower) wake() {
-	f.do(func() {
-		for _, w := range f.quiet {
-			f.watch(w)
-		}
-		f.quiet, f.isAwake = nil, true
-	})
-}
-
-// watch watches an object that has not been applied.
-func (f *follower) watch(w *watched) {
-	w.isUnseen = w.object == nil
-	if w.object != nil { // another object's watch has shown it already
-		f.meet(w, w.object)
-	} else {
-		f.judge(w)
-	}
-	f.stream(w, false)
 }
 
 // meet takes in an object that is seen for the first time since it was applied.
