@@ -67,6 +67,7 @@ const (
 	never     healing = "never"
 	byItself  healing = "by itself"
 	inThisRun healing = "if this run has written its definition" // which not all of a cluster's servers may know yet
+	atFirst   healing = "if this run has just written its definition"
 )
 
 // remedies are looked through from the top: the first that fits, counts. Rows that tell
@@ -86,7 +87,7 @@ var remedies = []remedy{
 	{"forbidden", apierrors.IsForbidden, ResourceForbidden, never},
 	{"not logged in", apierrors.IsUnauthorized, ClusterUnauthorized, never},
 	{"too large", tooLarge, ResourceInvalid, never},
-	{"invalid", apierrors.IsInvalid, ResourceInvalid, never},
+	{"invalid", apierrors.IsInvalid, ResourceInvalid, atFirst}, // by the schema that was, perhaps
 	{"definition that is being deleted", says("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, byItself},
 	{"malformed", isBadRequest, ResourceInvalid, never},
 	{"somebody else wrote at the same time", apierrors.IsConflict, ResourceConflict, byItself},

@@ -359,7 +359,7 @@ func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
 		"scaled":                      {given: one(web) + webScaler, then: scaled, files: one(web) + webScaler, want: "unchanged Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
 		"scaled, and changed":         {given: one(web) + webScaler, then: scaled, files: one(strings.Replace(web, "/web}", "/web:2}", 1)) + webScaler, want: "configured Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
 		"scaled with this version":    {given: one(web), files: one(web) + webScaler, want: "unchanged Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n"},
-		"scaled by hand":              {given: one(web), then: scaled, files: one(web), want: "configured Deployment NS/web, spec.replicas of bob (scale)\n"},
+		"scaled by hand":              {given: one(web), then: scaled, files: one(web), want: "configured Deployment NS/web, spec.replicas of bob/scale\n"},
 		"scaled, and made by helm":    {prepare: create("helm", strings.Replace(web, "replicas: 2", "replicas: 4", 1)), files: one(web) + webScaler, want: "configured Deployment NS/web, adopted from helm\ncreated HorizontalPodAutoscaler NS/web\n"},
 		"scaled and made by somebody": {prepare: create("bob", strings.Replace(web, "replicas: 2", "replicas: 4", 1)), files: one(web) + webScaler, want: "configured Deployment NS/web\ncreated HorizontalPodAutoscaler NS/web\n"},
 	})

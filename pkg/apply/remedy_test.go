@@ -68,6 +68,7 @@ var remedyRows = map[string]struct {
 	"API that is down":   {&cluster.UnknownKind{Err: errors.New("stale")}, "kind of a server that is not up", ClusterDown, byItself},
 	"old schema":         {answered(http.StatusInternalServerError, "failed to create typed patch object (NS/hat; v1, Kind=Thing): .spec.size: field not declared in schema"), "unknown field", ResourceInvalid, inThisRun},
 	"ours":               {refusal{ResourceInvalid, "it is in no namespace"}, "ours", ResourceInvalid, never},
+	"422":                {apierrors.NewInvalid(schema.GroupKind{Group: things.Group, Kind: "Thing"}, "hat", nil), "invalid", ResourceInvalid, atFirst},
 	"what nobody knows":  {errors.New("strange"), "unknown", PayloadFailed, never},
 }
 
@@ -98,6 +99,14 @@ func TestWhatThisRunHasWrittenHealsForAWhile(t *testing.T) {
 		r.written.Store("shop.example.com", time.Now())
 		if !r.heals(0, notFound) || r.heals(0, remedyRows["400"].err) {
 			t.Error("the definition was just written")
+		}
+		invalid := remedyRows["422"].err
+		if !r.heals(0, invalid) {
+			t.Error("the server may still go by the definition that was")
+		}
+		<-time.After(atFirstFor)
+		if r.heals(0, invalid) || !r.heals(0, notFound) {
+			t.Error("by now every server goes by the new definition")
 		}
 		<-time.After(inThisRunFor)
 		if r.heals(0, notFound) {

@@ -26,6 +26,10 @@ func backoff() wait.Backoff {
 // this run has written.
 const inThisRunFor = time.Minute
 
+// atFirstFor is the same for a failure that is most likely one for good: servers see a changed
+// definition after a moment.
+const atFirstFor = 5 * time.Second
+
 // retry tries a step until it is done, or can't heal, and notes what came of it.
 func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool {
 	pause, began := backoff(), time.Now()
@@ -78,6 +82,8 @@ func (r *run) heals(i int, err error) bool {
 		return true
 	case inThisRun:
 		return r.hasWritten(r.order.steps[i].GroupVersionKind().Group)
+	case atFirst:
+		return r.hasWrittenWithin(atFirstFor, r.order.steps[i].GroupVersionKind().Group)
 	default:
 		return false
 	}
@@ -91,9 +97,11 @@ func wantedPause(err error) time.Duration {
 
 // hasWritten says whether this run has just written the definition, or the APIService, of
 // a group.
-func (r *run) hasWritten(group string) bool {
+func (r *run) hasWritten(group string) bool { return r.hasWrittenWithin(inThisRunFor, group) }
+
+func (r *run) hasWrittenWithin(a time.Duration, group string) bool {
 	written, found := r.written.Load(group)
-	return found && time.Since(written.(time.Time)) < inThisRunFor
+	return found && time.Since(written.(time.Time)) < a
 }
 
 // A Failure is why something could not be done.

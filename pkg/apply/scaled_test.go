@@ -252,7 +252,7 @@ func TestReplicasWithoutTheAutoscaler(t *testing.T) {
 			}
 			wantTold := ""
 			if row.wantCount == "3" {
-				wantTold = "overruled Deployment NS/web: spec.replicas (kube-controller-manager (scale))\n"
+				wantTold = "overruled Deployment NS/web: spec.replicas (kube-controller-manager/scale)\n"
 			}
 			if told := did.told(namespace, apply.Overruled); told != wantTold {
 				t.Error("told:", told)

@@ -175,7 +175,7 @@ func TestControllersKeepTheirFieldsOfADeployment(t *testing.T) {
 	if is.GetAnnotations()["deployment.kubernetes.io/revision"] == "" {
 		t.Error("its revision is gone")
 	}
-	if diff := cmp.Diff([]string{"autoscaler (scale)"}, ownership.Owners(is.GetManagedFields(), path("spec", "replicas"))); diff != "" {
+	if diff := cmp.Diff([]string{"autoscaler/scale"}, ownership.Owners(is.GetManagedFields(), path("spec", "replicas"))); diff != "" {
 		t.Errorf("who owns the replicas (-want +got):\n%s", diff)
 	}
 }

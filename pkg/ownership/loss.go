@@ -68,7 +68,7 @@ func cutQuoted(text, words string) (inner, rest string, ok bool) {
 // named is a manager as people read it.
 func named(manager, subresource string) string {
 	if subresource != "" {
-		manager += " (" + subresource + ")"
+		manager += "/" + subresource
 	}
 	return printable.Line(manager)
 }

@@ -46,7 +46,7 @@ func TestLossesNameWhoAndWhat(t *testing.T) {
 		{"ann", "spec.replicas"},
 		{"ann", `spec.template.spec.containers[name="shop"].image`},
 		{`bob "the builder"`, "metadata.labels.example.com/a"},
-		{"hpa-controller (scale)", "spec.replicas"},
+		{"hpa-controller/scale", "spec.replicas"},
 	}
 	if diff := cmp.Diff(want, ownership.Losses(fmt.Errorf("try it: %w", b.apart(deployment("ours", "1", "ours"))))); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
@@ -80,7 +80,7 @@ func TestLossesOfAnOddServer(t *testing.T) {
 		cause("somebody has\nit", "d"),
 		{Type: metav1.CauseTypeFieldValueInvalid, Message: `conflict with "c"`, Field: ".e"},
 	}, "conflicts")
-	want := []ownership.Loss{{"a (status)", "c"}, {`b\x1b[31m`, `a\n.b`}, {`somebody has\nit`, "d"}}
+	want := []ownership.Loss{{"a/status", "c"}, {`b\x1b[31m`, `a\n.b`}, {`somebody has\nit`, "d"}}
 	if diff := cmp.Diff(want, ownership.Losses(err)); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
 	}
@@ -103,7 +103,7 @@ func TestOwners(t *testing.T) {
 		want []string
 		ours bool
 	}{
-		"a field that a subresource set":   {path("spec", "replicas"), []string{"autoscaler (scale)"}, false},
+		"a field that a subresource set":   {path("spec", "replicas"), []string{"autoscaler/scale"}, false},
 		"a key with dots":                  {path("metadata", "annotations", "a.b/c"), []string{"bob"}, false},
 		"something with fields in it":      {path("metadata", "annotations"), []string{"ann", "bob", "helm"}, false},
 		"a field that was theirs":          {path(append(containers, "image")...), nil, true},
@@ -114,11 +114,11 @@ func TestOwners(t *testing.T) {
 		"another item":                     {path("spec", "template", "spec", "containers", fieldpath.KeyByFields("name", "other")), nil, false},
 		"a value":                          {path("metadata", "finalizers", value.NewValueInterface("x")), nil, false},
 		"a field that nobody has":          {path("spec", "paused"), nil, false},
-		"nothing":                          {nil, []string{"ann", "autoscaler (scale)", "bob", "helm"}, true},
+		"nothing":                          {nil, []string{"ann", "autoscaler/scale", "bob", "helm"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			owners := slices.DeleteFunc(ownership.Owners(entries, row.path), func(owner string) bool {
-				return owner == "kube-controller-manager" || owner == "kube-controller-manager (status)" // which come as they like
+				return owner == "kube-controller-manager" || owner == "kube-controller-manager/status" // which come as they like
 			})
 			if diff := cmp.Diff(row.want, owners, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("owners (-want +got):\n%s", diff)
