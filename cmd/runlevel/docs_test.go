@@ -16,7 +16,7 @@ func TestTranscriptsOfTheDocumentation(t *testing.T) {
 	for page, transcripts := range map[string][]string{
 		"plan.md":  {"plan-cluster.txtar/update.txt"},
 		"diff.md":  {"plan-cluster.txtar/edited.txt", "plan-cluster.txtar/diff.txt"},
-		"apply.md": {"apply-dry-run.txtar/reconciled.txt"},
+		"apply.md": {"apply-dry-run.txtar/reconciled.txt", "apply-dry-run.txtar/would.txt"},
 	} {
 		text, err := os.ReadFile(filepath.Join("../../docs", page))
 		if err != nil {

@@ -99,10 +99,10 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(one orphan) string {
 		return one.Object.String() + "\n      " + strings.ReplaceAll(strings.TrimRight(one.Tombstone, "\n"), "\n", "\n      ")
 	})
-	section(out, "adopted: what these managers had set, and the release does not, is gone", s.Adopted, func(one adopted) string {
+	section(out, s.tense("adopted: what these managers had set, and the release does not, is gone", "to be adopted: what these managers have set, and the release does not, would be gone"), s.Adopted, func(one adopted) string {
 		return fmt.Sprintf("%s: from %s", one.Object, printable.Line(strings.Join(one.From, ", ")))
 	})
-	section(out, "fields that others had set otherwise, and that are as the release says again", s.Overruled, func(one overruled) string {
+	section(out, s.tense("fields that others had set otherwise, and that are as the release says again", "fields that others have set otherwise, and that would be as the release says again"), s.Overruled, func(one overruled) string {
 		return one.Object.String() + ": " + apply.LossesInWords(one.Lost)
 	})
 	section(out, "not known", s.Notes, func(note string) string { return note })
@@ -123,6 +123,14 @@ func (s applySummary) verdict(took time.Duration) string {
 	default:
 		return fmt.Sprintf("not applied in %s", took)
 	}
+}
+
+// tense chooses what is said of what is done, or of what would be.
+func (s applySummary) tense(done, dry string) string {
+	if s.DryRun {
+		return dry
+	}
+	return done
 }
 
 func (s applySummary) title() string {

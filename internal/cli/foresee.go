@@ -80,7 +80,7 @@ func (f *intentFlags) foresee(ctx context.Context, ref string, progress io.Write
 		return nil, context.Cause(ctx)
 	case outcome.Report == nil:
 		return nil, outcome.Err
-	case outcome.Report.Err != nil && len(outcome.Report.Changes) == 0: // it could not even begin
+	case !isWhole(outcome.Report):
 		return nil, outcome.Report.Err
 	}
 	for _, one := range outcome.Report.Warnings {
@@ -88,4 +88,10 @@ func (f *intentFlags) foresee(ctx context.Context, ref string, progress io.Write
 	}
 	sight := sightOf(ctx, c, release, outcome)
 	return plan.OfCluster(plan.Release{Name: outcome.Release, Version: outcome.Previous}, release, sight), ctx.Err()
+}
+
+// isWhole says whether a preview has come to the end.
+func isWhole(report *apply.Report) bool {
+	isNotDone := func(change apply.Change) bool { return change.Action == apply.NotDone }
+	return report.Err == nil || len(report.Changes) > 0 && !slices.ContainsFunc(report.Changes, isNotDone)
 }

@@ -85,7 +85,6 @@ var planned = map[apply.Action]plan.Action{
 	apply.Created: plan.Created, apply.Configured: plan.Changed, apply.Recreated: plan.Changed, apply.Unchanged: plan.Unchanged,
 	apply.Kept: plan.Kept, apply.Deleted: plan.Deleted, apply.Pending: plan.Pending, apply.Absent: plan.NotThere,
 	apply.Reappeared: plan.Left, apply.Left: plan.Left, apply.Failed: plan.Rejected, apply.NotChecked: plan.Unchecked,
-	apply.NotDone: plan.Unchecked,
 }
 
 // pendingBeside are the deletes that earlier releases have asked for, of objects that this

@@ -52,7 +52,7 @@ func (v View) attention() []string {
 // whyInCluster says what only a cluster knows of an object.
 func whyInCluster(e plan.Entry) []string {
 	var said []string
-	if e.Unchecked != "" && e.Unchecked != e.Why {
+	if e.Unchecked != "" && e.Unchecked != e.Why && !e.Recreated { // which says as much
 		said = append(said, "not checked by the cluster: "+printable.Line(e.Unchecked))
 	}
 	if len(e.Adopted) > 0 {
