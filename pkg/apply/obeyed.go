@@ -1,25 +1,22 @@
 package apply
 
 import (
-	"encoding/base64"
+	"fmt"
 	"reflect"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // obeys says whether an object has what was sent to make it so. Admission may have made
 // something else of it, and leaves no trace when it is gone. What the server only writes in
-// another way, a quantity for example, counts as something else, too: that costs a request.
+// another way, a time for example, counts as something else, too: that costs a request.
 func obeys(live, sent *unstructured.Unstructured) bool {
 	for field, value := range sent.Object {
 		switch field {
 		case "apiVersion", "kind", "status": // the status is for others to say
 		case "metadata": // which our entry and its fingerprint are about
-		case "stringData":
-			if !holds(live.Object["data"], encoded(value)) {
-				return false
-			}
 		default:
 			if !holds(live.Object[field], value) {
 				return false
@@ -52,7 +49,7 @@ func holds(there, wanted any) bool {
 			return !slices.ContainsFunc(items, func(other any) bool { return holds(other, item) })
 		})
 	default:
-		return number(there) == number(wanted) || there == nil && reflect.ValueOf(wanted).IsZero()
+		return number(there) == number(wanted) || there == nil && reflect.ValueOf(wanted).IsZero() || isSameQuantity(there, wanted)
 	}
 }
 
@@ -64,13 +61,12 @@ func number(value any) any {
 	return value
 }
 
-// encoded are texts as a Secret holds them.
-func encoded(texts any) map[string]any {
-	data := map[string]any{}
-	fields, _ := texts.(map[string]any)
-	for name, text := range fields {
-		text, _ := text.(string)
-		data[name] = base64.StdEncoding.EncodeToString([]byte(text))
+// isSameQuantity says whether a server has only written a quantity in its own way.
+func isSameQuantity(there, wanted any) bool {
+	is, err := resource.ParseQuantity(fmt.Sprint(there))
+	if err != nil {
+		return false
 	}
-	return data
+	want, err := resource.ParseQuantity(fmt.Sprint(wanted))
+	return err == nil && is.Cmp(want) == 0
 }

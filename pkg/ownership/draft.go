@@ -31,6 +31,9 @@ func Draft(manifest *unstructured.Unstructured, label, value string) *unstructur
 	if isAggregated(draft) {
 		delete(draft.Object, "rules")
 	}
+	if draft.GroupVersionKind().GroupKind() == secretKind {
+		writeAsData(draft)
+	}
 	for _, config := range bundled(draft) {
 		if bundle, _ := config[bundleField].(string); isInjected(draft) || isBlank(bundle) {
 			delete(config, bundleField)
@@ -48,6 +51,28 @@ var clusterRoleKind = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind:
 func isAggregated(object *unstructured.Unstructured) bool {
 	rule, _, _ := unstructured.NestedMap(object.Object, "aggregationRule")
 	return object.GroupVersionKind().GroupKind() == clusterRoleKind && len(rule) > 0
+}
+
+// secretKind is that of objects whose values can be written in two ways.
+var secretKind = schema.GroupKind{Kind: "Secret"}
+
+// writeAsData makes data of the stringData of a Secret, as the server would. But there we
+// would only own a field that is never there, and a key that is dropped would stay for ever.
+// What is no text, is left for the server to refuse.
+func writeAsData(secret *unstructured.Unstructured) {
+	texts, isThere, err := unstructured.NestedStringMap(secret.Object, "stringData")
+	data, _, dataErr := unstructured.NestedMap(secret.Object, "data")
+	if !isThere || err != nil || dataErr != nil {
+		return
+	}
+	if data == nil {
+		data = map[string]any{}
+	}
+	for name, text := range texts {
+		data[name] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	secret.Object["data"] = data
+	delete(secret.Object, "stringData")
 }
 
 // bundleField is where the certificates are by which the API server knows who it calls.

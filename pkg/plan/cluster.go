@@ -137,20 +137,13 @@ func (s Seen) changes(live, would map[string]any) []Change {
 			change.Owners = s.Owners(field.Path)
 		}
 		for _, owner := range change.Owners {
-			if s.loses(owner, field.Path) {
+			if slices.Contains(s.Losing, owner) || slices.Contains(s.Adopted, owner) {
 				change.Overwrites = append(change.Overwrites, owner)
 			}
 		}
 		changes = append(changes, change)
 	}
 	return changes
-}
-
-// loses says whether a manager loses a field that it has set. What the stringData of a Secret
-// say becomes data, and nobody is asked.
-func (s Seen) loses(manager string, field fields.Path) bool {
-	isSecretData := s.Manifest.GroupVersionKind().GroupKind() == secretKind && field[0].Key == "data"
-	return isSecretData || slices.Contains(s.Losing, manager) || slices.Contains(s.Adopted, manager)
 }
 
 // counts are what each write changes, or a dry run makes up.

@@ -96,14 +96,6 @@ func TestFieldsOfACluster(t *testing.T) {
 			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) { s.Live, s.Would, s.Said = object(t, live), object(t, would), true }),
 			[]string{"data.colour"},
 		},
-		"data of a Secret, which conflicts with nothing": {
-			seen(t, release, "Secret", plan.Changed, func(s *plan.Seen) {
-				s.Live = object(t, `{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: b25l}}`)
-				s.Would = object(t, `{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: dHdv}}`)
-				s.Owners = owners(map[string][]string{"data.password": {"bob"}})
-			}),
-			[]string{"data.password of bob, lost by bob"},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := plan.OfCluster(plan.Release{}, release, plan.Sight{Seen: []plan.Seen{c.seen}})
