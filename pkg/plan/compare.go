@@ -22,8 +22,7 @@ const (
 
 // The kinds that are special here.
 var (
-	claimKind  = schema.GroupKind{Kind: "PersistentVolumeClaim"}
-	secretKind = schema.GroupKind{Kind: "Secret"}
+	claimKind = schema.GroupKind{Kind: "PersistentVolumeClaim"}
 )
 
 // Compare says what the update from one payload to another does. Both must have been
