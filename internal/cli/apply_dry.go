@@ -78,6 +78,11 @@ func (t *teller) preview(ctx context.Context, c *cluster.Cluster, release *paylo
 	return outcome
 }
 
+// wouldRefuse says whether the gate says no to the apply that is tried. A dry run goes on.
+func (t *teller) wouldRefuse(o *rollout.Outcome) bool {
+	return t.isDry && len(o.Forced) == 0 && len(precondition.Blocking(o.Findings)) > 0
+}
+
 // endDry tells the outcome of a dry run, and is the error of the command. What the gate says
 // was told at the beginning.
 func (t *teller) endDry(o *rollout.Outcome) error {

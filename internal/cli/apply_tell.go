@@ -58,11 +58,11 @@ func (t *teller) begins(objects int) func(*rollout.Outcome) {
 			})
 			return
 		}
+		if !t.isQuiet || t.wouldRefuse(o) {
+			t.findings(o)
+		}
 		if t.isQuiet {
 			return
-		}
-		for _, found := range o.Findings {
-			fmt.Fprintln(t.streams.Err, found.Text())
 		}
 		if len(o.Forced) > 0 && !t.isDry {
 			fmt.Fprintf(t.streams.Err, "going on all the same, as --force says; the record keeps it: %s\n", strings.Join(o.Forced, ", "))
@@ -72,6 +72,13 @@ func (t *teller) begins(objects int) func(*rollout.Outcome) {
 			how = "; a dry run, which changes nothing"
 		}
 		fmt.Fprintf(t.streams.Err, "%s of %s, %s%s\n", o.Mode, titleOf(o), printable.Count(objects, "object"), how)
+	}
+}
+
+// findings tells what the gate says.
+func (t *teller) findings(o *rollout.Outcome) {
+	for _, found := range o.Findings {
+		fmt.Fprintln(t.streams.Err, found.Text())
 	}
 }
 
@@ -226,9 +233,7 @@ func (t *teller) end(o *rollout.Outcome) error {
 // refused tells of an apply that the gate stops, in the words of "runlevel gate".
 func (t *teller) refused(o *rollout.Outcome) error {
 	if t.format != asJSON {
-		for _, found := range o.Findings {
-			fmt.Fprintln(t.streams.Err, found.Text())
-		}
+		t.findings(o)
 	}
 	return fmt.Errorf("the gate stops the %s of %s: lift what blocks it, or go on all the same with --force", o.Mode, titleOf(o))
 }
