@@ -53,7 +53,7 @@ func (r *run) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
 	}
 	isScaled, forbidden, err := r.scaling.ask(r, m.ID())
 	if forbidden != nil && !isScaled {
-		r.warn(m, []string{"nobody may list HorizontalPodAutoscalers here, so the replicas of the manifest count: allow this user to list horizontalpodautoscalers.autoscaling"})
+		r.warn(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
 	}
 	return isScaled, err
 }
