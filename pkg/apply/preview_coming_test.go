@@ -52,6 +52,10 @@ func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 			files: hatDefinition(price) + strings.Replace(hat("price: 3"), "/v1", "/v2", 1), done: "nothing",
 			want: "created " + ofHats + "\n" + notAllowed + "apiVersion: \"NS.example.com/v2\" is not served: write \"NS.example.com/v1\"\n",
 		},
+		"new, and in no namespace": {
+			files: hatDefinition(price) + strings.Replace(hat("price: 3"), ", namespace: NS", "", 1), done: "created " + ofHats + "\nfailed Hat hat\n",
+			want: "created " + ofHats + "\nfailed Hat hat: UpdatePayloadResourceInvalid: it is in no namespace: write metadata.namespace\n",
+		},
 		"unchanged, and new object": {given: hatDefinition(price), files: hatDefinition(price) + hat("price: 3"), want: "unchanged " + ofHats + "\ncreated Hat NS/hat\n"},
 		"unchanged, and bad object": {
 			given: hatDefinition(price), files: hatDefinition(price) + hat("price: 0"),

@@ -65,6 +65,15 @@ func (d *comingDefinition) isChanged() bool {
 	}
 }
 
+// isNamespaced says whether the objects of a kind whose definition is sound will be in namespaces.
+func (d *comingDefinition) isNamespaced() bool {
+	if d == nil {
+		return false
+	}
+	prepared, err := d.prepare()
+	return err == nil && prepared.Scope() == "Namespaced"
+}
+
 // alsoBy asks the definition of the payload about an object that the server takes, if the
 // server goes by another one. One that is not there has no live state.
 func (p *preview) alsoBy(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {

@@ -138,8 +138,12 @@ func (p *preview) withoutKind(m *payload.Manifest, err error) (Change, error) {
 	if why == "" {
 		return Change{}, err
 	}
-	if err := p.hold(p.definitionOf(m), m, nil, nil); err != nil {
+	definition := p.definitionOf(m)
+	if err := p.hold(definition, m, nil, nil); err != nil {
 		return Change{}, err
+	}
+	if definition.isNamespaced() && m.Object().GetNamespace() == "" {
+		return Change{}, inNoNamespace
 	}
 	change := Change{Action: Created, Message: why, Look: &Look{Would: p.said(m, nil), Unchecked: why}}
 	resource, err := p.cluster.FindKind(p.requests, m.GroupVersionKind().GroupKind())
