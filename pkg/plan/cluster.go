@@ -118,6 +118,9 @@ func (s Seen) entry() Entry {
 		e.Whole = fields.Mask(would)
 	default:
 		e.Changes = s.changes(live, would)
+		if e.Action == Changed && e.Why == "" && len(e.Changes) == 0 && len(e.Adopted) == 0 {
+			e.Why = "all fields stay as they are, and only become the release's"
+		}
 		if s.Manifest.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition && !s.Said {
 			e.Definition = compareDefinitions(live, would)
 		}

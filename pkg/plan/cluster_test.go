@@ -117,6 +117,22 @@ func TestFieldsOfACluster(t *testing.T) {
 	}
 }
 
+// An object that changes, and of which no field does, needs a word on what does.
+func TestOnlyWhoseItIsChanges(t *testing.T) {
+	release := releaseOfCluster(t)
+	const live = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, managedFields: [{manager: a}]}, data: {colour: blue}}`
+	for adopted, want := range map[string]string{"": "all fields stay as they are, and only become the release's", "helm": ""} {
+		one := seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) {
+			s.Live, s.Would = object(t, live), object(t, live)
+			s.Adopted = strings.Fields(adopted)
+		})
+		p := plan.OfCluster(plan.Release{}, release, plan.Sight{Seen: []plan.Seen{one}})
+		if got := p.Steps[0].Why; got != want {
+			t.Errorf("adopted from %q: it says %q, want %q", adopted, got, want)
+		}
+	}
+}
+
 // Everything that a plan of a cluster can say.
 func TestPlanOfACluster(t *testing.T) {
 	release := releaseOfCluster(t)
