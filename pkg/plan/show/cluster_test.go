@@ -113,6 +113,9 @@ x ConfigMap refused (0000_10_web_a.yaml:0)
 	if got := diff(show.View{Plan: same}); got != "nothing would change: the cluster is as the release says\n" {
 		t.Error(got)
 	}
+	if got := markdown(t, show.View{Plan: &plan.Plan{Cluster: same.Cluster}}); strings.Contains(got, "|") {
+		t.Errorf("there is a table of nothing in\n%s", got)
+	}
 	var many []plan.Change
 	for range 50 {
 		many = append(many, change("data.a", "b", "c"))

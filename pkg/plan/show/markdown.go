@@ -68,6 +68,9 @@ func (m *markdown) add(format string, args ...any) { fmt.Fprintf(&m.text, format
 func (m *markdown) fits(more int) bool { return m.text.Len()+more <= maxMarkdown }
 
 func (v View) markdownCounts(m *markdown) {
+	if len(v.Plan.Counts) == 0 {
+		return
+	}
 	m.add("| objects | |\n|---:|---|\n")
 	for _, action := range plan.Actions() {
 		if count := v.Plan.Counts[action]; count > 0 {
