@@ -93,7 +93,7 @@ func TestAPreviewCanNotAskAWebhookWithoutDryRun(t *testing.T) {
 	must(t, run(t, t.Context(), load(t, namespace, namespace, one(red)), apply.Options{}).Err)
 	create("bob", strings.Replace(red, "name: it", "name: old", 1))(t, namespace)
 	config := answering(t, func(request *http.Request) (int, string) {
-		isDry := request.URL.Query().Get("dryRun") != "" || request.Method == http.MethodDelete
+		isDry := request.URL.Query().Get("dryRun") != ""
 		return http.StatusBadRequest, map[bool]string{true: `admission webhook "shop.example.com" does not support dry run: BadRequest`}[isDry]
 	})
 	files := one(blue+"\n---\n"+strings.Replace(red, "name: it", "name: new", 1)) + buried

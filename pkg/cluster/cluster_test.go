@@ -120,6 +120,37 @@ func TestDeleteSparesAnotherObjectOfThatName(t *testing.T) {
 	}
 }
 
+// Whoever reads an audit log without bodies must not take it for a delete.
+func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
+	c, namespace := connect(t), testbed.Namespace(t)
+	role := parse(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+namespace+"}")
+	for _, object := range []*unstructured.Unstructured{configMap(namespace, "a", nil), role} {
+		in, applied := find(t, c, object), apply(t, c, object)
+		asked := ""
+		config := rest.CopyConfig(testbed.Sandbox(t).Config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(request *http.Request) (*http.Response, error) {
+				asked = request.Method + " " + request.URL.RawQuery
+				return next.RoundTrip(request)
+			})
+		})
+		other, err := cluster.Connect(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = other.TryDelete(t.Context(), in, object.GetNamespace(), object.GetName(), applied.Object.GetUID())
+		if err != nil || asked != "DELETE dryRun=All" {
+			t.Errorf("it says %v to %s", err, asked)
+		}
+		if err := other.TryDelete(t.Context(), in, object.GetNamespace(), object.GetName(), "other"); !apierrors.IsConflict(err) {
+			t.Errorf("to one with another UID it says %v, want a conflict", err)
+		}
+		if head, err := c.Head(t.Context(), in, object.GetNamespace(), object.GetName()); err != nil || head.DeletionTimestamp != nil {
+			t.Errorf("it is not as it was: %+v, %v", head, err)
+		}
+	}
+}
+
 // The API's own default for Jobs would leave the pods behind.
 func TestDeleteOfAJobTakesItsPodsAlong(t *testing.T) {
 	c, namespace := connect(t), testbed.Namespace(t)
@@ -314,12 +345,13 @@ func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
 	for call, err := range map[string]error{
 		"apply": applyError, "create": createError, "delete": c.Delete(t.Context(), in, "default", "config", "uid"),
 		"amend": c.Amend(t.Context(), in, "default", "config", []byte("[]")), "try to amend": tryError,
+		"try to delete": c.TryDelete(t.Context(), in, "default", "config", "uid"),
 	} {
 		if seconds, told := apierrors.SuggestsClientDelay(err); !told || seconds != 3600 || !apierrors.IsTooManyRequests(err) {
 			t.Errorf("%s says %v, to wait %d s: %t", call, err, seconds, told)
 		}
 	}
-	if asked != 5 {
-		t.Errorf("five calls were %d requests", asked)
+	if asked != 6 {
+		t.Errorf("six calls were %d requests", asked)
 	}
 }
