@@ -61,7 +61,7 @@ func newDiff(streams Streams) *cobra.Command {
 	addReleaseFlags(command, &f.release)
 	addIntentFlags(command, &f.intentFlags)
 	addOutput(command, &f.format, asText, asJSON, asYAML, asMarkdown)
-	command.Flags().BoolVar(&f.all, "all", false, "show objects that are created as a whole")
+	command.Flags().BoolVar(&f.all, "all", false, "show objects that are created as a whole, and cut no text or value (in text)")
 	command.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
 	return command
 }

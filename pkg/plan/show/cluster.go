@@ -82,7 +82,7 @@ func (v View) Diff(out io.Writer) error {
 		if why := (&group{}).why(e); why != "" {
 			fmt.Fprintf(w, "    (%s)\n", why)
 		}
-		writeChanges(w, "    ", e, e.Changes)
+		v.writeChanges(w, "    ", e, e.Changes)
 		v.writeWhole(w, e)
 	}
 	return w.Flush()

@@ -179,7 +179,7 @@ func (v View) markdownEntry(g *group, e plan.Entry) (whole, named string) {
 	named = out.String()
 	changes, descriptions, more := told(e, maxMarkdownFields)
 	for _, change := range changes {
-		d := differenceOf(e.Kind, change)
+		d := differenceOf(e.Kind, change, false)
 		fmt.Fprintf(&out, "  - %s: %s → %s%s\n", code(d.path), code(d.old), code(d.new), sentence(d.remark()))
 		if len(d.lines) > 0 {
 			out.WriteString(fenced("diff", strings.Join(d.lines, "\n"), "    "))

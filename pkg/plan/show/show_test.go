@@ -107,6 +107,27 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// Who wants all gets all of a text, also of one that is new, and of a long value.
+func TestNoValueIsCutIfAllIsWanted(t *testing.T) {
+	long := strings.Repeat("b", 100)
+	for name, test := range map[string]struct {
+		old, next any
+		want      string
+	}{
+		"many lines":       {"a\n" + strings.Repeat("b\n", 20), "c\n", "21 lines → 1 line\n        - a" + strings.Repeat("\n        - b", 20) + "\n        + c\n"},
+		"a long line":      {"a\nb", "a\n" + long, "2 lines → 2 lines\n        - b\n        + " + long + "\n"},
+		"new lines":        {nil, "a\nb", "(none) → 2 lines\n        + a\n        + b\n"},
+		"a long value":     {"a", long, "a → " + long + "\n"},
+		"lines for a list": {[]any{"a"}, "a\nb", "[\"a\"] → 2 lines\n        + a\n        + b\n"},
+	} {
+		entry := configMap(plan.Changed, "a", "c", change("f", test.old, test.next))
+		got := text(t, show.View{Plan: planOf([]plan.Entry{entry}, nil), All: true})
+		if _, got, _ = strings.Cut(got, "f: "); got != test.want {
+			t.Errorf("%s: (-want +got)\n%s", name, cmp.Diff(test.want, got))
+		}
+	}
+}
+
 func TestPathsOfASchema(t *testing.T) {
 	at := func(more ...string) plan.Change {
 		path := fields.Path{{Key: "spec", Index: -1}, {Key: "versions", Index: -1}, {Key: "name", Value: "v1"}, {Key: "schema", Index: -1}, {Key: "openAPIV3Schema", Index: -1}}

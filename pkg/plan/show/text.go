@@ -94,7 +94,7 @@ func (v View) textEntry(w io.Writer, g *group, e plan.Entry) {
 	}
 	fmt.Fprintln(w)
 	changes, descriptions, more := told(e, v.limit())
-	writeChanges(w, "      ", e, changes)
+	v.writeChanges(w, "      ", e, changes)
 	if rest := rest(descriptions, more); rest != "" {
 		fmt.Fprintf(w, "      %s\n", rest)
 	}
@@ -114,9 +114,9 @@ func (v View) limit() int {
 	return maxFields
 }
 
-func writeChanges(w io.Writer, indent string, e plan.Entry, changes []plan.Change) {
+func (v View) writeChanges(w io.Writer, indent string, e plan.Entry, changes []plan.Change) {
 	for _, change := range changes {
-		d := differenceOf(e.Kind, change)
+		d := differenceOf(e.Kind, change, v.All)
 		fmt.Fprintf(w, "%s%s: %s → %s%s\n", indent, d.path, d.old, d.new, d.remark())
 		for _, line := range d.lines {
 			fmt.Fprintf(w, "%s  %s\n", indent, line)

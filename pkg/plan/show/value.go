@@ -25,18 +25,27 @@ type difference struct {
 	overwrites string // whose value it is
 }
 
-// differenceOf writes a change of an object of some kind.
-func differenceOf(kind string, change plan.Change) difference {
+// differenceOf writes a change of an object of some kind, and cuts what is long unless all of it
+// is wanted.
+func differenceOf(kind string, change plan.Change, all bool) difference {
 	d := difference{path: printable.Line(pathOf(kind, change.Path)), refused: change.Refused, overwrites: strings.Join(change.Overwrites, ", ")}
 	old, isText := change.Old.(string)
 	next, isTextToo := change.New.(string)
 	isPlain := isText && isTextToo // and no number can be taken for one of them
-	if isPlain && strings.Contains(old+next, "\n") {
-		d.old, d.new = countLines(old), countLines(next)
-		d.lines = lineDiff(strings.Split(old, "\n"), strings.Split(next, "\n"))
+	if (isPlain || all) && strings.Contains(old+next, "\n") {
+		var before, after []string
+		d.old, before = linesOf(change.Old)
+		d.new, after = linesOf(change.New)
+		d.lines = lineDiff(before, after)
+		if !all {
+			d.lines = few(d.lines)
+		}
 		return d
 	}
 	d.old, d.new = text(change.Old, isPlain), text(change.New, isPlain)
+	if all {
+		return d
+	}
 	if utf8.RuneCountInString(d.old) > maxValue || utf8.RuneCountInString(d.new) > maxValue {
 		d.old, d.new = around(d.old, d.new)
 	}
@@ -100,6 +109,15 @@ func text(value any, isPlain bool) string {
 	return printable.Line(strings.TrimSpace(out.String()))
 }
 
+// linesOf says how many lines a text has, and which. What is no text is said in a line.
+func linesOf(value any) (string, []string) {
+	written, isText := value.(string)
+	if !isText {
+		return text(value, false), nil
+	}
+	return countLines(written), strings.Split(written, "\n")
+}
+
 func countLines(text string) string {
 	return printable.Count(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line")
 }
@@ -139,7 +157,20 @@ const (
 	maxCompared = 400
 )
 
-// lineDiff are the lines that go and come, a few of them.
+// few are the first of the lines that go and come, without the ends of long ones.
+func few(lines []string) []string {
+	more := len(lines) - maxLines
+	lines = lines[:min(len(lines), maxLines)]
+	for i, line := range lines {
+		lines[i] = line[:len("- ")] + cut([]rune(line[len("- "):]), 0)
+	}
+	if more > 0 {
+		lines = append(lines, "and "+printable.Count(more, "more line"))
+	}
+	return lines
+}
+
+// lineDiff are the lines that go and come.
 func lineDiff(before, after []string) []string {
 	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
 		before, after = before[1:], after[1:]
@@ -149,7 +180,7 @@ func lineDiff(before, after []string) []string {
 	}
 	var lines []string
 	add := func(sign, line string) {
-		lines = append(lines, sign+" "+cut([]rune(printable.Line(line)), 0))
+		lines = append(lines, sign+" "+printable.Line(line))
 	}
 	if len(before) <= maxCompared && len(after) <= maxCompared {
 		walkLines(before, after, add)
@@ -160,9 +191,6 @@ func lineDiff(before, after []string) []string {
 		for _, line := range after {
 			add("+", line)
 		}
-	}
-	if more := len(lines) - maxLines; more > 0 {
-		lines = append(lines[:maxLines], "and "+printable.Count(more, "more line"))
 	}
 	return lines
 }
