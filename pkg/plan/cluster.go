@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -91,8 +92,26 @@ func OfCluster(from Release, to *payload.Payload, sight Sight) *Plan {
 	}
 	p.count()
 	c := newComparer(&payload.Payload{}, to, steps)
-	p.warn(c.contradictions(steps, c.whatGoes(nil, steps)))
+	gone := c.whatGoes(nil, steps)
+	for _, one := range sight.Seen {
+		gone.learn(one)
+	}
+	p.warn(c.contradictions(steps, gone))
 	return p
+}
+
+// learn tells of a definition that goes what its kind is, which a tombstone need not say: its name
+// is that of the objects that go with it.
+func (g *goner) learn(s Seen) {
+	id := s.Manifest.ID()
+	if !s.Manifest.IsTombstone() || s.Manifest.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition || s.Toll == nil {
+		return
+	}
+	for _, count := range s.Toll.Kinds {
+		if id.Name == count.Resource+"."+count.Group {
+			g.kinds[schema.GroupKind{Group: count.Group, Kind: count.Kind}] = Object(id)
+		}
+	}
 }
 
 func (l LeftOver) entry(action Action) Entry {

@@ -204,6 +204,22 @@ absent
 	}
 }
 
+// The tombstone of a definition need not say which kind goes with it: the cluster does.
+func TestWhatADefinitionTakesAlongContradicts(t *testing.T) {
+	text := strings.Replace(clusterRelease, "{name: hats.example.com}", `{name: hats.example.com, annotations: {release.openshift.io/delete: "true"}}`, 1)
+	release, _, err := payload.Parse(t.Context(), fstest.MapFS{"0000_10_web_00.yaml": {Data: []byte(text)}}, payload.Options{Name: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	toll := kinds.NewTally([]kinds.Count{{Group: "example.com", Kind: "Hat", Resource: "hats", Objects: 1}, {Kind: "Pod", Resource: "pods", Objects: 1}})
+	p := plan.OfCluster(plan.Release{}, release, plan.Sight{Seen: []plan.Seen{
+		seen(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.Seen) { s.Toll = &toll }), seen(t, release, "Hat", plan.Unchanged, nil),
+	}})
+	if got := print(p); !strings.Contains(got, "\nContradiction: Hat shop/hat: the same release deletes CustomResourceDefinition hats.example.com, and with it this object\n") {
+		t.Errorf("no contradiction in\n%s", got)
+	}
+}
+
 // Only what an apply would do is a difference: not what is left behind, or kept.
 func TestWhatIsADifferenceToACluster(t *testing.T) {
 	release := releaseOfCluster(t)
