@@ -204,6 +204,34 @@ absent
 	}
 }
 
+// What kubectl keeps of its manifest is lost to nobody. What it has set is.
+func TestKubectlsCopyIsNoWarning(t *testing.T) {
+	release := releaseOfCluster(t)
+	const copied = `kubectl.kubernetes.io/last-applied-configuration: x`
+	const bare, emptied = `{metadata: {}, data: {colour: blue}}`, `{metadata: {annotations: {}}, data: {colour: blue}}`
+	for _, c := range []struct{ live, would, want string }{
+		{`{metadata: {annotations: {` + copied + `}}, data: {colour: blue}}`, bare, ""},
+		{`{metadata: {annotations: {` + copied + `}}, data: {colour: blue}}`, emptied, ""},
+		{`{metadata: {annotations: {` + copied + `}}, data: {colour: red}}`, bare, "data.colour (kubectl)"},
+		{`{metadata: {annotations: {` + copied + `, a: b}}, data: {colour: blue}}`, bare, "metadata.annotations (kubectl)"},
+		{`{metadata: {annotations: {` + copied + `, a: b}}, data: {colour: blue}}`, emptied, "metadata.annotations.a (kubectl)"},
+	} {
+		p := plan.OfCluster(plan.Release{}, release, plan.Sight{Seen: []plan.Seen{
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) {
+				s.Live, s.Would, s.Adopted = object(t, c.live), object(t, c.would), []string{"kubectl"}
+				s.Owners = func(fields.Path) []string { return []string{"kubectl"} }
+			}),
+		}})
+		got := ""
+		for _, warning := range p.Warnings {
+			got += strings.TrimPrefix(warning.Message, "what others have set will be as the release says: ")
+		}
+		if got != c.want {
+			t.Errorf("%s to %s: it warns of %q, want %q", c.live, c.would, got, c.want)
+		}
+	}
+}
+
 // The tombstone of a definition need not say which kind goes with it: the cluster does.
 func TestWhatADefinitionTakesAlongContradicts(t *testing.T) {
 	text := strings.Replace(clusterRelease, "{name: hats.example.com}", `{name: hats.example.com, annotations: {release.openshift.io/delete: "true"}}`, 1)

@@ -134,13 +134,23 @@ func (e Entry) warnOfCluster(add func(reason Reason, format string, args ...any)
 	}
 	var overwritten []string
 	for _, change := range e.Changes {
-		if len(change.Overwrites) > 0 {
+		if len(change.Overwrites) > 0 && !isCopy(change) {
 			overwritten = append(overwritten, fmt.Sprintf("%s (%s)", change.Path, strings.Join(change.Overwrites, ", ")))
 		}
 	}
 	if len(overwritten) > 0 {
 		add(Overwritten, "what others have set will be as the release says: %s", listed(overwritten))
 	}
+}
+
+// isCopy says whether a change only takes away the copy that kubectl keeps of its manifest, as of
+// each object that it has applied. Nobody misses it.
+func isCopy(change Change) bool {
+	const copied = "kubectl.kubernetes.io/last-applied-configuration"
+	annotations, _ := change.Old.(map[string]any)
+	_, hasCopy := annotations[copied]
+	isAlone := change.Path.String() == "metadata.annotations" && len(annotations) == 1 && hasCopy
+	return change.New == nil && (isAlone || change.Path.String() == fmt.Sprintf("metadata.annotations[%q]", copied))
 }
 
 func (e Entry) is(kind schema.GroupKind) bool { return e.Group == kind.Group && e.Kind == kind.Kind }
