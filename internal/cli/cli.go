@@ -42,7 +42,7 @@ func Run(ctx context.Context, args []string, streams Streams) int {
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
-	err := root.ExecuteContext(ctx)
+	err := root.ExecuteContext(logging(ctx, klog.Background()))
 	klog.Flush()
 	return exitCode(err, streams.Err)
 }

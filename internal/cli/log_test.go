@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/klog/v2"
+)
+
+// What Ctrl-C cuts off is no error to log, whoever logs it.
+func TestNoErrorIsLoggedAfterAnInterrupt(t *testing.T) {
+	var told []string
+	log := funcr.New(func(_, line string) { told = append(told, line) }, funcr.Options{})
+	ctx, interrupt := context.WithCancel(t.Context())
+	ctx = logging(ctx, log)
+	say := func(when string) {
+		klog.FromContext(ctx).Error(errors.New("cut off"), when)
+		klog.FromContext(ctx).WithValues("a", "b").WithName("c").Error(errors.New("cut off"), when)
+		klog.FromContext(ctx).Info("info " + when)
+	}
+	say("before")
+	interrupt()
+	say("after")
+	if got := strings.Join(told, "\n"); strings.Count(got, `"msg"="before"`) != 2 || strings.Contains(got, `"msg"="after"`) || !strings.Contains(got, "info after") {
+		t.Errorf("it logs\n%s", got)
+	}
+}
