@@ -2,6 +2,7 @@ package apply
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,8 @@ type object struct {
 	isMade   bool             // by this run, which has not heard of it until it was there
 	isLean   bool             // fields were left out that the cluster does not know
 	lost     []ownership.Loss // fields that others had set otherwise
+	adopts   []string         // managers who would have no fields any more: of previews only
+	added    []any            // to a list that others add to, beside the apply
 	sent     *unstructured.Unstructured
 }
 
@@ -185,7 +188,8 @@ func (r *run) write(o *object, draft *unstructured.Unstructured, how cluster.How
 	if len(lost) == 0 {
 		return applied, err
 	}
-	hasYielded, err := r.yield(o, draft, lost)
+	lost = slices.DeleteFunc(lost, func(loss ownership.Loss) bool { return slices.Contains(o.adopts, loss.Manager) })
+	hasYielded, err := r.yield(o, draft, lost, how)
 	if err != nil {
 		return applied, err
 	}
@@ -200,12 +204,12 @@ func (r *run) write(o *object, draft *unstructured.Unstructured, how cluster.How
 
 // yield takes those fields out of a draft that are left to others, and says whether there
 // were any.
-func (r *run) yield(o *object, draft *unstructured.Unstructured, lost []ownership.Loss) (hasYielded bool, err error) {
+func (r *run) yield(o *object, draft *unstructured.Unstructured, lost []ownership.Loss, how cluster.How) (hasYielded bool, err error) {
 	isScaled := r.scaling.has(o.ID())
 	for _, loss := range lost {
 		switch {
 		case ownership.IsShared(draft, loss):
-			if err := ownership.Share(r.requests, r.cluster, o.resource, draft); err != nil {
+			if err := r.share(o, draft, how); err != nil {
 				return false, err
 			}
 			hasYielded = true
@@ -214,6 +218,20 @@ func (r *run) yield(o *object, draft *unstructured.Unstructured, lost []ownershi
 		}
 	}
 	return hasYielded, nil
+}
+
+// share adds to a list that others add to, too, and takes it out of a draft. A dry run adds
+// nothing.
+func (r *run) share(o *object, draft *unstructured.Unstructured, how cluster.How) error {
+	missing, err := ownership.Unshare(r.requests, r.cluster, o.resource, draft)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	o.added = missing
+	if how&cluster.Dry != 0 {
+		return nil
+	}
+	return ownership.Share(r.requests, r.cluster, o.resource, draft, missing)
 }
 
 // action says what an apply has done that was begun at a time, by the server's clock.
@@ -225,7 +243,7 @@ func (r *run) action(o *object, applied cluster.Applied, began time.Time) Action
 	case applied.Created || o.isMade:
 		return Created
 	}
-	if !o.isThere || before.UID != after.UID {
+	if !o.isThere || before.UID != after.UID || len(o.added) > 0 {
 		return Configured
 	}
 	if before.ResourceVersion == after.ResourceVersion {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -154,12 +153,12 @@ func (p *preview) wouldBe(o *object, live *unstructured.Unstructured) (would *un
 	isNew := o.head.IsNew()
 	if isNew {
 		adopted = ownership.Adoptable(live, p.options.AdoptFrom)
+		o.adopts = adopted
 	}
 	applied, err := p.tryApply(o, live, cluster.Plainly)
 	if err != nil || !isNew {
 		return applied.Object, adopted, err
 	}
-	o.lost = slices.DeleteFunc(o.lost, func(loss ownership.Loss) bool { return slices.Contains(adopted, loss.Manager) })
 	left := ownership.Leave(applied.Object, live, p.options.AdoptFrom)
 	if len(left) == 0 {
 		return applied.Object, adopted, nil
@@ -168,8 +167,7 @@ func (p *preview) wouldBe(o *object, live *unstructured.Unstructured) (would *un
 	return would, adopted, err
 }
 
-// tryApply asks the server what an apply would make of an object. A field that is new in its
-// definition is not left out because the cluster does not know it yet.
+// tryApply asks the server what an apply would make of an object.
 func (p *preview) tryApply(o *object, live *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
 	draft := p.said(o.Manifest, nil)
 	if live != nil {
@@ -181,10 +179,20 @@ func (p *preview) tryApply(o *object, live *unstructured.Unstructured, how clust
 			ownership.LeaveReplicas(draft, ownership.Adopted(live, p.options.AdoptFrom))
 		}
 	}
-	if !p.definitionOf(o.Manifest).isChanged() {
-		return p.applyDraft(o, draft, how|cluster.Dry)
+	applied, err := p.dry(o, draft, how|cluster.Dry)
+	if err == nil && len(o.added) > 0 {
+		ownership.Shared(applied.Object, o.added)
 	}
-	applied, err := p.write(o, draft, how|cluster.Dry)
+	return applied, err
+}
+
+// dry is a dry run. A field that is new in its definition is not left out because the cluster
+// does not know it yet.
+func (p *preview) dry(o *object, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
+	if !p.definitionOf(o.Manifest).isChanged() {
+		return p.applyDraft(o, draft, how)
+	}
+	applied, err := p.write(o, draft, how)
 	p.warn(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
 	return applied, err
 }

@@ -365,6 +365,42 @@ func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
 	})
 }
 
+// Some lists others add to, and some fields are left to them.
+func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
+	account := func(secrets string) string {
+		return "{apiVersion: v1, kind: ServiceAccount, metadata: {name: it, namespace: NS}, imagePullSecrets: [" + secrets + "]}"
+	}
+	hook := func(bundle string) string {
+		return `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS}, webhooks: [
+{name: a.example.com, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {url: "https://registry.example", caBundle: ` + bundle + `}}]}`
+	}
+	runAll(t, map[string]foresight{
+		"pull secrets that were thrown out": {
+			given: one(account("{name: ours}")), then: merged("serviceaccounts", "it", `{"imagePullSecrets":[{"name":"b"}]}`),
+			files: one(account("{name: ours}")), want: "configured ServiceAccount NS/it\n",
+		},
+		"all pull secrets were thrown out": {
+			given: one(account("{name: ours}")), then: merged("serviceaccounts", "it", `{"imagePullSecrets":[]}`),
+			files: one(account("{name: ours}")), want: "configured ServiceAccount NS/it\n",
+		},
+		"pull secrets that somebody has added to": {
+			given: one(account("{name: ours}")), then: merged("serviceaccounts", "it", `{"imagePullSecrets":[{"name":"ours"},{"name":"b"}]}`),
+			files: one(account("{name: ours}")), want: "unchanged ServiceAccount NS/it\n",
+		},
+		"pull secrets of helm": {
+			prepare: create("helm", account("{name: theirs}")), files: one(account("{name: ours}")),
+			want: "configured ServiceAccount NS/it, adopted from helm\n",
+		},
+		"certificates of helm": {
+			prepare: create("helm", hook("Yg==")), files: one(hook("Yw==")),
+			want: "configured ValidatingWebhookConfiguration NS, adopted from helm\n",
+		},
+		"certificates of somebody": {
+			prepare: create("bob", hook("Yg==")), files: one(hook("Yw==")), want: "configured ValidatingWebhookConfiguration NS\n",
+		},
+	})
+}
+
 // What can't be changed is refused with the words of an apply, or made anew.
 func TestAPreviewForeseesWhatCannotChange(t *testing.T) {
 	for name, row := range fixedRows {

@@ -23,29 +23,37 @@ func IsShared(object *unstructured.Unstructured, lost Loss) bool {
 	return lost.Field == shared && object.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "ServiceAccount"}
 }
 
-// Share adds what is missing in the list that is there, and takes the list out of a draft:
-// to set it would throw out what others have added. It is added by an update, and not by an
-// apply: that would be the owner of all of it, and would take away the rest next time.
-func Share(ctx context.Context, c *cluster.Cluster, in cluster.Resource, draft *unstructured.Unstructured) error {
+// Unshare takes the list out of a draft, and returns what of it is not there: to set it would
+// throw out what others have added.
+func Unshare(ctx context.Context, c *cluster.Cluster, in cluster.Resource, draft *unstructured.Unstructured) (missing []any, err error) {
 	live, err := c.In(in, draft.GetNamespace()).Get(ctx, draft.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	there, _, _ := unstructured.NestedSlice(live.Object, shared)
 	wanted, _, _ := unstructured.NestedSlice(draft.Object, shared)
-	var patch []operation
-	for _, item := range wanted {
-		if !slices.ContainsFunc(there, func(other any) bool { return reflect.DeepEqual(item, other) }) {
-			patch = append(patch, operation{"add", "/" + shared + "/-", item})
-		}
-	}
 	delete(draft.Object, shared)
-	if len(patch) == 0 {
-		return nil
+	return slices.DeleteFunc(wanted, func(item any) bool {
+		return slices.ContainsFunc(there, func(other any) bool { return reflect.DeepEqual(item, other) })
+	}), nil
+}
+
+// Share adds what is missing to the list that is there. It is added by an update, and not by
+// an apply: that would be the owner of all of it, and would take away the rest next time.
+func Share(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object metav1.Object, missing []any) error {
+	var patch []operation
+	for _, item := range missing {
+		patch = append(patch, operation{"add", "/" + shared + "/-", item})
 	}
 	body, err := json.Marshal(patch)
 	if err != nil {
-		return fmt.Errorf("add to the %s of %s %s: %w", shared, in.Kind, draft.GetName(), err)
+		return fmt.Errorf("add to the %s of %s %s: %w", shared, in.Kind, object.GetName(), err)
 	}
-	return c.Amend(ctx, in, draft.GetNamespace(), draft.GetName(), body)
+	return c.Amend(ctx, in, object.GetNamespace(), object.GetName(), body)
+}
+
+// Shared adds what is missing to the answer to a dry run, as Share would on the cluster.
+func Shared(would *unstructured.Unstructured, missing []any) {
+	there, _, _ := unstructured.NestedSlice(would.Object, shared)
+	would.Object[shared] = append(there, missing...)
 }
