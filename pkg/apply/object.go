@@ -147,13 +147,15 @@ func (r *run) adopt(o *object) error {
 	if !o.head.IsNew() || o.head.Terminating {
 		return nil
 	}
-	adopted, err := ownership.Adopt(r.requests, r.cluster, o.resource, o.head.Metadata(), r.options.AdoptFrom)
-	if err != nil || len(adopted) == 0 {
+	now, adopted, err := ownership.Adopt(r.requests, r.cluster, o.resource, o.head.Metadata(), r.options.AdoptFrom)
+	if err != nil {
 		return err
 	}
-	r.hasAdopted(o.Manifest, adopted)
-	o.head, o.isThere, err = r.headNow(o.resource, o.ID())
-	return err
+	o.head = inventory.HeadOf(o.resource, now)
+	if len(adopted) > 0 {
+		r.hasAdopted(o.Manifest, adopted)
+	}
+	return nil
 }
 
 // apply applies an object.

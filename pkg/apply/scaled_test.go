@@ -191,6 +191,21 @@ func TestReplicasOfAnAdoptedObject(t *testing.T) {
 	}
 }
 
+// An object was only ever to be made, and what was made is applied now.
+func TestReplicasOfWhatWasCreateOnly(t *testing.T) {
+	t.Parallel()
+	web, namespace := scaledKinds["Deployment"], test.Namespace(t)
+	once := strings.Replace(web.manifest, "is: old", `release.openshift.io/create-only: "true"`, 1)
+	scales(t, namespace, scaledFiles(once, "4", onDeployment), apply.Options{})
+	lowest := watchReplicas(t, act(t, scaler), web.kind, namespace+"/web")
+	for range 2 {
+		scales(t, namespace, scaledFiles(web.manifest, "4", onDeployment), apply.Options{})
+	}
+	if have := lowest(); have != 4 {
+		t.Errorf("there were %d of it", have)
+	}
+}
+
 // The autoscaler scales when our patch is already on its way.
 func TestAutoscalerScalesBeforeOurPatchArrives(t *testing.T) {
 	t.Parallel()

@@ -162,12 +162,12 @@ func deletion(uid types.UID) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }
 
-// Amend changes an object by a JSON patch, without reading its body.
-func (c *Cluster) Amend(ctx context.Context, in Resource, namespace, name string, patch []byte) error {
-	_, _, err := observe(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+// Amend changes an object by a JSON patch, and returns it as it is then, without its body.
+func (c *Cluster) Amend(ctx context.Context, in Resource, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
+	head, _, err := observe(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
 		return c.heads(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 	})
-	return err
+	return head, err
 }
 
 // TryAmend says what a JSON patch would make of an object, and changes nothing.

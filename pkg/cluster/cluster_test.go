@@ -342,9 +342,10 @@ func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
 	_, applyError := c.Apply(t.Context(), in, config, cluster.Forced)
 	_, createError := c.Create(t.Context(), in, config)
 	_, tryError := c.TryAmend(t.Context(), in, "default", "config", []byte("[]"))
+	_, amendError := c.Amend(t.Context(), in, "default", "config", []byte("[]"))
 	for call, err := range map[string]error{
 		"apply": applyError, "create": createError, "delete": c.Delete(t.Context(), in, "default", "config", "uid"),
-		"amend": c.Amend(t.Context(), in, "default", "config", []byte("[]")), "try to amend": tryError,
+		"amend": amendError, "try to amend": tryError,
 		"try to delete": c.TryDelete(t.Context(), in, "default", "config", "uid"),
 	} {
 		if seconds, told := apierrors.SuggestsClientDelay(err); !told || seconds != 3600 || !apierrors.IsTooManyRequests(err) {

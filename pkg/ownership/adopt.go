@@ -31,33 +31,35 @@ func Managers() []string {
 // we own from having made the object becomes part of that. Nobody else's fields change, nor
 // those that anybody has set through a subresource.
 //
-// It does nothing where we have applied already. It returns the managers that it found, in
-// the order of their names: none if there was nothing to take over. An object that was
-// written in between is looked at again; one that is another by now is a conflict.
-func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object, from []string) ([]string, error) {
+// It does nothing where we have applied already. It returns the object as it is then, and
+// the managers that it found, in the order of their names: none if there was nothing to take
+// over. An object that was written in between is looked at again; one that is another by now
+// is a conflict.
+func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live metav1.Object, from []string) (metav1.Object, []string, error) {
 	var conflict error
 	for range attempts {
 		patch, err := adoption(ctx, c, in, live, from)
 		if patch == nil || err != nil {
-			return nil, err
+			return live, nil, err
 		}
-		conflict = c.Amend(ctx, in, live.GetNamespace(), live.GetName(), patch)
+		var head metav1.Object
+		head, conflict = c.Amend(ctx, in, live.GetNamespace(), live.GetName(), patch)
 		if conflict == nil {
-			return found(live.GetManagedFields(), from), nil
+			return head, found(live.GetManagedFields(), from), nil
 		}
 		if !apierrors.IsConflict(conflict) {
-			return nil, conflict
+			return live, nil, conflict
 		}
-		head, err := c.Head(ctx, in, live.GetNamespace(), live.GetName())
+		head, err = c.Head(ctx, in, live.GetNamespace(), live.GetName())
 		if err != nil {
-			return nil, err
+			return live, nil, err
 		}
 		if head.GetUID() != live.GetUID() {
-			return nil, conflict
+			return live, nil, conflict
 		}
 		live = head
 	}
-	return nil, conflict
+	return live, nil, conflict
 }
 
 // found names the managers whose entries are taken over.

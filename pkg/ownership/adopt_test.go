@@ -217,7 +217,7 @@ func TestEntryThatSaysLittle(t *testing.T) {
 	applied.Operation, applied.FieldsV1 = metav1.ManagedFieldsOperationApply, metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`)
 	live := &metav1.ObjectMeta{Namespace: "shop", Name: "config", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{applied, entry}}
 	before := live.DeepCopy()
-	if found, err := ownership.Adopt(t.Context(), c, in, live, ownership.Managers()); err != nil || !slices.Equal(found, []string{"helm"}) {
+	if _, found, err := ownership.Adopt(t.Context(), c, in, live, ownership.Managers()); err != nil || !slices.Equal(found, []string{"helm"}) {
 		t.Errorf("it took fields over from %q: %v", found, err)
 	}
 	want := `[{"op":"replace","path":"/metadata/managedFields","value":[{"manager":"runlevel","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}]},` +
@@ -436,7 +436,7 @@ func TestWhatElseMayHappenInBetween(t *testing.T) {
 					row.happens(b, live)
 				}
 			})
-			found, err := ownership.Adopt(t.Context(), racing.Cluster, b.in(live), live, ownership.Managers())
+			_, found, err := ownership.Adopt(t.Context(), racing.Cluster, b.in(live), live, ownership.Managers())
 			if !row.wants(err) || len(found) > 0 {
 				t.Errorf("it took fields over from %q, and says %v", found, err)
 			}

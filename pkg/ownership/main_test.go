@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -158,14 +159,18 @@ func (b bed) get(object *unstructured.Unstructured) *unstructured.Unstructured {
 // adopt takes fields over, and wants to have found some managers.
 func (b bed) adopt(live *unstructured.Unstructured, from []string, want ...string) *unstructured.Unstructured {
 	b.Helper()
-	found, err := ownership.Adopt(b.Context(), b.Cluster, b.in(live), live, from)
+	now, found, err := ownership.Adopt(b.Context(), b.Cluster, b.in(live), live, from)
 	if err != nil {
 		b.Fatal(err)
 	}
 	if !slices.Equal(found, want) {
 		b.Errorf("it took fields over from %q, want %q", found, want)
 	}
-	return b.get(live)
+	is := b.get(live)
+	if now.GetResourceVersion() != is.GetResourceVersion() || !reflect.DeepEqual(now.GetManagedFields(), is.GetManagedFields()) {
+		b.Error("what it returns is not what there is")
+	}
+	return is
 }
 
 // owners are the entries of an object, in a line for each: who, how, and of what.

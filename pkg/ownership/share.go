@@ -49,7 +49,8 @@ func Share(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object 
 	if err != nil {
 		return fmt.Errorf("add to the %s of %s %s: %w", shared, in.Kind, object.GetName(), err)
 	}
-	return c.Amend(ctx, in, object.GetNamespace(), object.GetName(), body)
+	_, err = c.Amend(ctx, in, object.GetNamespace(), object.GetName(), body)
+	return err
 }
 
 // Shared adds what is missing to the answer to a dry run, as Share would on the cluster.
