@@ -3,15 +3,18 @@ package apply_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/cert"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
 )
 
 // certificates are three of them, in base64.
@@ -84,18 +87,31 @@ func TestInjectedCertificatesStay(t *testing.T) {
 	}
 }
 
-// quiet applies a payload of one object once more, and wants nobody to be written or told.
+// quiet applies a payload of one object once more, and wants nothing to be written or told.
+// Controllers may still write what is theirs.
 func quiet(t *testing.T, namespace, files, kind, key string) {
 	t.Helper()
 	a := act(t, "")
-	version := a.live(kind, key).GetResourceVersion()
+	before := a.live(kind, key)
 	did := scales(t, namespace, files, apply.Options{Full: true})
-	if did.Changes[0].Action != apply.Unchanged || a.live(kind, key).GetResourceVersion() != version {
+	if did.Changes[0].Action != apply.Unchanged {
 		t.Errorf("it was written once more: %s", did.actions())
+	}
+	if diff := cmp.Diff(whatIsOurs(before), whatIsOurs(a.live(kind, key))); diff != "" {
+		t.Error("it was written once more:", diff)
 	}
 	if told := did.told(namespace, apply.Overruled, apply.Adopted); told != "" {
 		t.Error(told)
 	}
+}
+
+// whatIsOurs is an object without what controllers say of it, and with what we own of it, and
+// since when.
+func whatIsOurs(object *unstructured.Unstructured) []any {
+	entries := slices.DeleteFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager != cluster.FieldManager
+	})
+	return []any{whatCounts(object), object.GetGeneration(), entries}
 }
 
 // service is one with a port, and perhaps more.
