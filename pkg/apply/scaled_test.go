@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -353,5 +354,22 @@ func TestNobodyMayListAutoscalers(t *testing.T) {
 			t.Errorf("there are %s of it", have)
 		}
 		act(t, scaler).scale(web.kind, key, 5)
+	}
+}
+
+// Who may not even ask for kinds is told so, whatever the release brings.
+func TestNobodyMayAskForKinds(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	c := connectBy(t, func(next http.RoundTripper, request *http.Request) (*http.Response, error) {
+		if strings.HasPrefix(request.URL.Path, "/apis") {
+			return answered(request, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))), nil
+		}
+		return next.RoundTrip(request)
+	})
+	release := load(t, namespace, namespace, scaledFiles(scaledKinds["Deployment"].manifest, "3", onDeployment))
+	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Install, Timeout: time.Second})
+	if did.Err == nil || !apierrors.IsForbidden(did.Err) {
+		t.Error(did.Err)
 	}
 }

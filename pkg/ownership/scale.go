@@ -65,7 +65,7 @@ func FindScaled(ctx context.Context, c *cluster.Cluster, namespaces []string) (S
 		return scaled, nil
 	}
 	if err != nil {
-		return nil, err
+		return scaled, err
 	}
 	err = scaled.find(ctx, c, in, metav1.NamespaceAll)
 	if !apierrors.IsForbidden(err) {
