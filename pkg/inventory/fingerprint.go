@@ -98,8 +98,12 @@ func (f *Fingerprints) Update(kept []byte) []byte {
 
 func (f *Fingerprints) put(both pair) { f.known[both[0]], f.known[both[1]] = both, both }
 
-// Add takes in an object as it is after it was applied.
+// Add takes in an object as it is after it was applied. One without a version, as servers of
+// their own kinds may have, would seem never to have been written since.
 func (f *Fingerprints) Add(h Head, from Text) {
+	if h.ResourceVersion == "" {
+		return
+	}
 	both := pair{h.exact(from), h.ofWhatCounts(from)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,6 +128,9 @@ func (f *Fingerprints) Move(from *Fingerprints, h Head, text Text, countsChanges
 
 // AddReady notes that an object was ready as it is, by some standard.
 func (f *Fingerprints) AddReady(object metav1.Object, from Text, standard string) {
+	if object.GetResourceVersion() == "" {
+		return
+	}
 	one := readiness(object, from, standard)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,8 +169,9 @@ func (h Head) ofWhatCounts(from Text) fingerprint {
 	return hash("what counts", from, h.ID.String(), string(h.UID), fmt.Sprint(h.Generation), h.Entry.Since.UTC().String(), h.Entry.inOrder())
 }
 
-// hash makes a fingerprint. A change of how it is made must change its first part: what
-// was made before is then known no more.
+// hash makes a fingerprint. A change of how it is made must change its first part, and so must
+// one of what is sent for the same manifest, or of what counts as ready: what was made before
+// is then known no more.
 func hash(what string, from Text, parts ...string) fingerprint {
 	sum := sha256.New()
 	for _, part := range append([]string{"1", what, string(from.Sum[:]), from.Note}, parts...) {
