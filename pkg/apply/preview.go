@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -30,6 +31,8 @@ type Look struct {
 // A failure holds up nothing here: each object is looked at.
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
 	options = options.withDefaults()
+	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
+	defer cancel()
 	p := &preview{run: newRun(c, before, options), payload: release}
 	p.requests, p.cut = context.WithCancel(ctx)
 	defer p.cut()
@@ -111,11 +114,16 @@ func isNoAnswer(err error) bool {
 
 // sum sums up what was seen.
 func (p *preview) sum(ctx context.Context) *Report {
-	if ctx.Err() == nil && p.requests.Err() != nil {
-		for i := range p.changes {
-			if p.changes[i].Action == NotDone {
-				p.changes[i].Message = "the server gave no answer"
-			}
+	why := ""
+	switch {
+	case ctx.Err() != nil:
+		why = whyEnded(ctx).Error()
+	case p.requests.Err() != nil:
+		why = "the server gave no answer"
+	}
+	for i := range p.changes {
+		if p.changes[i].Action == NotDone {
+			p.changes[i].Message = why
 		}
 	}
 	report := &Report{Mode: p.options.Mode, Changes: slices.Clone(p.changes), Warnings: p.allWarnings()}

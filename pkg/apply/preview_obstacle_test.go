@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -293,6 +294,22 @@ func TestAPreviewEndsWhenItIsInterrupted(t *testing.T) {
 	saw := preview(t, ctx, config, load(t, namespace, namespace, manyFiles(20)), apply.Options{Workers: 2})
 	if !errors.Is(saw.Err, context.Canceled) || !strings.HasSuffix(saw.Err.Error(), ": 20 objects not applied") || asked.Load() > 2 {
 		t.Errorf("%v; %d were asked for", saw.Err, asked.Load())
+	}
+}
+
+// A server that never answers is not waited for longer than an apply would.
+func TestAPreviewEndsWhenItsTimeIsUp(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	config := answering(t, func(request *http.Request) (int, string) {
+		if request.Method == http.MethodPatch {
+			<-request.Context().Done()
+		}
+		return 0, ""
+	})
+	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{Timeout: time.Second})
+	if got := saw.foreseen(namespace); got != "not done ConfigMap NS/it: the time is up after 1s\n" || !errors.Is(saw.Err, apply.ErrTimeout) {
+		t.Error(saw.Err, got)
 	}
 }
 
