@@ -83,14 +83,16 @@ func (f *Fingerprints) pairs() map[pair]bool {
 	return unique
 }
 
-// Update is what to keep where others are kept. If nothing has changed but what was seen to
-// be ready, those are as good, and need not be written.
+// Update is what to keep where others are kept. If nothing has changed but how objects were
+// when they were seen to be ready, those are kept: they would have to be written again and
+// again. If more are known to be ready than before, that is worth it.
 func (f *Fingerprints) Update(kept []byte) []byte {
 	isReadiness := func(both pair, _ bool) bool { return both.isReadiness() }
 	was, is := ReadFingerprints(kept).pairs(), f.pairs()
+	areMore := len(is) > len(was)
 	maps.DeleteFunc(was, isReadiness)
 	maps.DeleteFunc(is, isReadiness)
-	if maps.Equal(was, is) {
+	if maps.Equal(was, is) && !areMore {
 		return kept
 	}
 	return f.Bytes()

@@ -119,6 +119,42 @@ func TestNothingIsKnownOfAnObjectWithoutAVersion(t *testing.T) {
 	}
 }
 
+// The record is not written because a status has changed, but is where more is ready.
+func TestFingerprintsAreUpdatedWhereItPays(t *testing.T) {
+	object, text := thing()
+	applied := func(ready ...string) *inventory.Fingerprints {
+		all := inventory.ReadFingerprints(nil)
+		all.Add(head(object), text)
+		for _, version := range ready {
+			seen := object.DeepCopy()
+			seen.ResourceVersion = version
+			all.AddReady(seen, text, "full")
+		}
+		return all
+	}
+	for name, row := range map[string]struct {
+		was, is   *inventory.Fingerprints
+		isWritten bool
+	}{
+		"nothing":          {applied("7"), applied("7"), false},
+		"a status":         {applied("7"), applied("8"), false},
+		"less is ready":    {applied("7"), applied(), false},
+		"more is ready":    {applied(), applied("7"), true},
+		"nothing is known": {applied("7"), inventory.ReadFingerprints(nil), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kept := row.was.Bytes()
+			want := kept
+			if row.isWritten {
+				want = row.is.Bytes()
+			}
+			if got := row.is.Update(kept); !bytes.Equal(got, want) {
+				t.Errorf("it keeps %x, want %x", got, want)
+			}
+		})
+	}
+}
+
 // A cache that is cut off at any byte, or that has lost one, knows fewer objects, and never
 // one that it did not.
 func TestBrokenFingerprintsKnowLess(t *testing.T) {
