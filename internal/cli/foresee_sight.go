@@ -70,12 +70,9 @@ func seenOf(change apply.Change, with tolls) plan.Seen {
 	if look == nil {
 		return seen
 	}
-	seen.Unchecked, seen.Said = look.Unchecked, look.Unchecked != "" || seen.Recreated
+	seen.Unchecked, seen.Said, seen.Would = look.Unchecked, look.Unchecked != "" || seen.Recreated, look.Would.Object
 	if look.Live != nil {
 		seen.Live, seen.Owners = look.Live.Object, ownership.OwnersIn(look.Live)
-	}
-	if look.Would != nil {
-		seen.Would = look.Would.Object
 	}
 	return seen
 }

@@ -138,7 +138,7 @@ type Change struct {
 	Message  string    // more about it: what holds a delete, why an object was kept
 	Err      *Failure  // of what failed
 
-	Look    *Look            // of a preview
+	Look    *Look            // of a preview; nil where nothing would change
 	Adopted []string         // managers whose fields have become ours
 	Lost    []ownership.Loss // fields that others had set otherwise
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Look is what a preview has seen of an object.
+// A Look is what a preview has seen of an object that would change.
 type Look struct {
-	Live *unstructured.Unstructured // as it is; nil if it is not there, or can't have changed
+	Live *unstructured.Unstructured // as it is; nil if it is not there
 	// Would is what it would be: as the server says, or, where it could not be asked, as
-	// the release does. Nil where nothing would change.
+	// the release does.
 	Would *unstructured.Unstructured
 	// Unchecked is why the server could not be asked; "" if it was.
 	Unchecked string

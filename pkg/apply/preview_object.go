@@ -75,7 +75,7 @@ func (p *preview) attempt(m *payload.Manifest, resource cluster.Resource) (Chang
 
 // isSameState says whether what was read is what the server has answered about.
 func isSameState(live *unstructured.Unstructured, look *Look) bool {
-	if live == nil || look == nil || look.Would == nil || look.Unchecked != "" {
+	if live == nil || look == nil || look.Unchecked != "" {
 		return true
 	}
 	return live.GetResourceVersion() == look.Would.GetResourceVersion()
@@ -129,7 +129,7 @@ func (p *preview) changed(o *object, live *unstructured.Unstructured) (Change, e
 	change := Change{Action: Configured, UID: o.head.UID, Adopted: adopted, Lost: o.lost, Look: &Look{Live: live, Would: would}}
 	isOurs := len(adopted) > 0 || o.head.Entry.Same(inventory.HeadOf(o.resource, would).Entry)
 	if isOurs && isSame(live, would) {
-		change.Action, change.Look.Would = Unchanged, nil
+		change.Action, change.Look = Unchanged, nil // there may be a great many
 		return change, nil
 	}
 	return storable(change), nil
