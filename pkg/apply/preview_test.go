@@ -401,6 +401,27 @@ func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
 	})
 }
 
+// What is made anew is as many as it was, if an autoscaler says how many.
+func TestAPreviewForeseesHowManyAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	before := strings.Replace(web, "metadata: {", `metadata: {annotations: {runlevel.dev/recreate: "true"}, `, 1)
+	must(t, run(t, t.Context(), load(t, namespace, namespace, one(before)+webScaler), apply.Options{NoWait: true}).Err)
+	merged("deployments", "web", `{"spec":{"replicas":5}}`, "scale")(t, namespace)
+	after := strings.ReplaceAll(before, "app: web", "app: shop")
+	if after == before {
+		t.Fatal("the selector stays")
+	}
+	saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(after)+webScaler), apply.Options{})
+	change := saw.Changes[0]
+	if change.Action != apply.Recreated {
+		t.Fatal(saw.foreseen(namespace))
+	}
+	if count, _, _ := unstructured.NestedInt64(change.Look.Would.Object, "spec", "replicas"); count != 5 {
+		t.Errorf("there would be %d of it", count)
+	}
+}
+
 // What can't be changed is refused with the words of an apply, or made anew.
 func TestAPreviewForeseesWhatCannotChange(t *testing.T) {
 	for name, row := range fixedRows {

@@ -23,6 +23,7 @@ func (p *preview) refused(o *object, live *unstructured.Unstructured, err error)
 			return Change{}, err
 		}
 		look := &Look{Live: live, Would: p.said(o.Manifest, nil), Unchecked: "it would be deleted, and only then made anew"}
+		p.keepReplicas(o, look)
 		return Change{Action: Recreated, UID: o.head.UID, Message: cannotChange(fixed), Look: look}, nil
 	}
 	unmet := p.unmetBy(o.Manifest, err)
@@ -34,6 +35,7 @@ func (p *preview) refused(o *object, live *unstructured.Unstructured, err error)
 		return Change{}, err
 	}
 	change := Change{Action: NotChecked, UID: o.head.UID, Message: unmet.why, Look: &Look{Live: live, Would: would, Unchecked: unmet.why}}
+	p.keepReplicas(o, change.Look)
 	switch {
 	case unmet.comes && live == nil:
 		change.Action = Created
@@ -184,6 +186,17 @@ func (p *preview) said(m *payload.Manifest, live *unstructured.Unstructured) *un
 		return draft
 	}
 	return &unstructured.Unstructured{Object: over(live.Object, draft.Object)}
+}
+
+// keepReplicas makes an object that nobody was asked about as many as there are, if an
+// autoscaler says how many.
+func (p *preview) keepReplicas(o *object, look *Look) {
+	if look.Live == nil || !p.scaling.has(o.ID()) {
+		return
+	}
+	if count, found := ownership.Replicas(look.Live); found {
+		ownership.SetReplicas(look.Would, count)
+	}
 }
 
 // over lays the fields of one object over those of another. Lists are as a whole.
