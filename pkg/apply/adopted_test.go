@@ -168,6 +168,26 @@ func TestAdoptionIsToldThoughTheApplyFailsAtFirst(t *testing.T) {
 	}
 }
 
+// What is deleted while we adopt it is made.
+func TestAdoptionOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	namespace, a := test.Namespace(t), act(t, "helm")
+	a.create(strings.ReplaceAll(ofTheTool, "NS", namespace))
+	c := connectThrough(t, func(request *http.Request) error {
+		if strings.HasSuffix(request.URL.Path, "/configmaps/settings") && request.Header.Get("Content-Type") == string(types.JSONPatchType) {
+			return test.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), "settings", metav1.DeleteOptions{})
+		}
+		return nil
+	})
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, settings), apply.Options{Mode: graph.Install})
+	if did.Err != nil || did.told(namespace, apply.Adopted) != "" {
+		t.Error(did.Err, did.told(namespace, apply.Adopted))
+	}
+	if have := a.field("ConfigMap", namespace+"/settings", "data", "colour"); have == "" {
+		t.Error("it was not made")
+	}
+}
+
 // Others write while we adopt.
 func TestAdoptionThatLosesARaceIsTriedAgain(t *testing.T) {
 	t.Parallel()

@@ -148,6 +148,10 @@ func (r *run) adopt(o *object) error {
 		return nil
 	}
 	now, adopted, err := ownership.Adopt(r.requests, r.cluster, o.resource, o.head.Metadata(), r.options.AdoptFrom)
+	if apierrors.IsNotFound(err) { // somebody has just deleted it, and the apply makes it
+		o.head, o.isThere = inventory.Head{}, false
+		return nil
+	}
 	if err != nil {
 		return err
 	}
