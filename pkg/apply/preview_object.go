@@ -163,7 +163,7 @@ func (p *preview) wouldBe(o *object, live *unstructured.Unstructured) (would *un
 	if len(left) == 0 {
 		return applied.Object, adopted, nil
 	}
-	would, _, err = ownership.Settle(p.requests, p.cluster, o.resource, applied.Object, left)
+	would, err = ownership.Settle(p.requests, p.cluster, o.resource, applied.Object, left)
 	return would, adopted, err
 }
 

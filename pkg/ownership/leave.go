@@ -92,22 +92,17 @@ func steps(set *fieldpath.Set) []fieldpath.PathElement {
 
 // Settle asks the server what it would make of an object that Leave has left: defaults come
 // back that the adopted managers only owned because they made the object, and what can't be
-// changed is refused, as it would be in the end. It returns the object, and of what was
-// left the paths that are not there again.
+// changed is refused, as it would be in the end.
 //
 // One refusal it does not foresee: an apply that says {} of a mapping in a custom resource,
 // and takes away all that was in it, makes null of it, which the kind's schema may forbid.
-func Settle(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured, left []string) (*unstructured.Unstructured, []string, error) {
+func Settle(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured, left []string) (*unstructured.Unstructured, error) {
 	patch, err := replacement(object, left)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	settled, err := c.TryAmend(ctx, in, object.GetNamespace(), object.GetName(), patch)
-	if err != nil {
-		return nil, nil, err
-	}
-	gone := slices.DeleteFunc(slices.Clone(left), func(path string) bool { return fields.Has(settled.Object.Object, path) })
-	return settled.Object, gone, nil
+	return settled.Object, err
 }
 
 // An operation is one of a JSON patch.
