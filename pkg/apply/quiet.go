@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -16,7 +15,7 @@ func (f *follower) assume(m *payload.Manifest, wasReady bool) {
 			return
 		}
 		w.applied, w.isDone = true, false
-		if wasReady && !f.isAwake && len(kinds.CalledServices(m.Object())) == 0 { // which are no part of it
+		if wasReady && !f.isAwake {
 			w.verdict = ready.Verdict{State: ready.Ready}
 			f.quiet = append(f.quiet, w)
 			return

@@ -28,11 +28,11 @@ func (r *run) report(ctx context.Context) *Report {
 			_ = r.explain(w)
 		}
 	}
+	r.keepFingerprints()
+	r.keepReady()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sayWhyNotDone(report.Waits)
-	r.keepFingerprints()
-	r.keepReady()
 	report.Changes = slices.Clone(r.changes)
 	slices.SortFunc(report.Changes, func(a, b Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
 	report.Warnings = r.allWarnings()
@@ -50,9 +50,13 @@ func (r *run) allWarnings() []Warning {
 	return warnings
 }
 
-// keepReady notes what was ready at the end, and how it was then.
+// keepReady notes what was ready at the end, and how it was then: but for what depends on
+// Services, too, which may go at any time.
 func (r *run) keepReady() {
 	for _, w := range r.follow.ready() {
+		if len(w.calls) > 0 {
+			continue
+		}
 		if text, isKnown := r.text(w.manifest, w.resource); isKnown {
 			r.fingerprints.AddReady(w.object, text, r.standard())
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -65,7 +66,8 @@ func (r *run) tell(m *payload.Manifest, event Event) {
 // done notes that a step is done.
 func (r *run) done(i int, change Change) {
 	change.Manifest = r.order.steps[i].Manifest
-	if slices.Contains([]Action{Created, Configured, Recreated, Deleted, Pending}, change.Action) {
+	isDeleting := change.Action == Pending && r.options.Mode == graph.Update // others look at deletes only
+	if isDeleting || slices.Contains([]Action{Created, Configured, Recreated, Deleted}, change.Action) {
 		r.follow.wake()
 	}
 	kind := change.Manifest.GroupVersionKind().GroupKind()

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unique"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -235,7 +236,7 @@ func entryOf(entry metav1.ManagedFieldsEntry) Entry {
 		ours.Since = entry.Time.Time
 	}
 	if entry.FieldsV1 != nil {
-		ours.fields = string(entry.FieldsV1.GetRawBytes())
+		ours.fields = unique.Make(string(entry.FieldsV1.GetRawBytes())).Value() // which most objects of a kind have
 	}
 	return ours
 }

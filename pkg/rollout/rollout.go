@@ -169,6 +169,7 @@ func (r *rollout) applyOptions() apply.Options {
 func (r *rollout) look(ctx context.Context, store *record.Store) error {
 	known, _, err := r.store.Load(ctx)
 	if store != nil && reason.Of(err) == record.ReasonDenied {
+		r.outcome.Notes = append(r.outcome.Notes, "what was applied before: this user may not read the record of the release, so the mode is a guess, and so is what is left behind")
 		known, err = &record.Record{Release: r.payload.Name}, nil // the gate will say which right is missing
 	}
 	if err != nil {
