@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,7 +147,8 @@ func (s *Store) Locked(ctx context.Context, l Lock, do func(ctx context.Context)
 	held, end := context.WithCancelCause(context.WithValue(ctx, lockKey{}, e.ended))
 	defer end(nil)
 	defer context.AfterFunc(e.ended, func() { end(context.Cause(e.ended)) })()
-	return explained(do(held), context.Cause(held))
+	err = do(held)
+	return explained(err, cmp.Or(context.Cause(held), context.Cause(e.ended))) // which may be on its way to what is held
 }
 
 // lockKey is where the context of what runs under a lock has that of the lock.
