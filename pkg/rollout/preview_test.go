@@ -138,8 +138,7 @@ func (r release) begin(version, files string) {
 
 // Whoever holds the lock is named, and nobody waits for them.
 func TestAPreviewDoesNotWaitForTheLock(t *testing.T) {
-	const name = "preview-locked"
-	text := configMaps(20)
+	name, text := test.Namespace(t), configMaps(20)
 	s := newStopper(8)
 	first := s.begin(t, name, text)
 	c, err := cluster.Connect(sandboxtest.Reading(t, test.Sandbox(t).Config))
