@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -197,16 +198,7 @@ func (p *preview) dry(o *object, draft *unstructured.Unstructured, how cluster.H
 	return applied, err
 }
 
-// isSame says whether two states of an object differ in nothing but what the server counts.
+// isSame says whether two states of an object differ in nothing but what is the server's.
 func isSame(a, b *unstructured.Unstructured) bool {
-	return reflect.DeepEqual(withoutCounts(a), withoutCounts(b))
-}
-
-// withoutCounts is an object without what each write changes, or a dry run makes up.
-func withoutCounts(object *unstructured.Unstructured) map[string]any {
-	lean := object.DeepCopy()
-	for _, field := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"} {
-		unstructured.RemoveNestedField(lean.Object, "metadata", field)
-	}
-	return lean.Object
+	return reflect.DeepEqual(fields.WithoutServers(a.Object), fields.WithoutServers(b.Object))
 }

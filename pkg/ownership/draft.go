@@ -8,26 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
-
-// ofTheServer are the fields of metadata that only the server says. They are in a manifest
-// that was copied from a cluster, and an object made anew would never be what they say.
-var ofTheServer = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "selfLink", "managedFields"}
 
 // Draft is what is said of an object: its manifest with a label more, and without what is
 // not for a manifest to say.
 func Draft(manifest *unstructured.Unstructured, label, value string) *unstructured.Unstructured {
-	draft := manifest.DeepCopy()
+	draft := (&unstructured.Unstructured{Object: fields.WithoutServers(manifest.Object)}).DeepCopy()
 	labels := draft.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[label] = value
 	draft.SetLabels(labels)
-	for _, field := range ofTheServer {
-		unstructured.RemoveNestedField(draft.Object, "metadata", field)
-	}
 	if isAggregated(draft) {
 		delete(draft.Object, "rules")
 	}

@@ -3,7 +3,6 @@ package plan
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/fields"
@@ -130,7 +129,7 @@ func (s Seen) entry() Entry {
 	case e.Recreated:
 		e.Why = "it is deleted and made anew: " + e.Why
 	}
-	live, would := withoutCounts(s.Live), withoutCounts(s.Would)
+	live, would := fields.WithoutServers(s.Live), fields.WithoutServers(s.Would)
 	switch {
 	case would == nil:
 	case live == nil:
@@ -166,21 +165,6 @@ func (s Seen) changes(live, would map[string]any) []Change {
 		changes = append(changes, change)
 	}
 	return changes
-}
-
-// counts are what each write changes, or a dry run makes up.
-var counts = []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"}
-
-// withoutCounts is an object without them.
-func withoutCounts(object map[string]any) map[string]any {
-	if object == nil {
-		return nil
-	}
-	lean := (&unstructured.Unstructured{Object: object}).DeepCopy().Object
-	for _, field := range counts {
-		unstructured.RemoveNestedField(lean, "metadata", field)
-	}
-	return lean
 }
 
 // IsDone says that an apply would do something about the object in a cluster, or try to.

@@ -1,0 +1,51 @@
+package apply_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+)
+
+// A webhook that nobody has touched is waited for all the same if nothing answers it any
+// more: that is no part of its configuration.
+func TestWhatServicesMatterToIsAwaitedUntouched(t *testing.T) {
+	t.Parallel()
+	namespace, c := test.Namespace(t), connect(t)
+	served := load(t, namespace+"-served", namespace, hook+`
+-- 0000_04_web_service.yaml --
+{apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, spec: {ports: [{port: 443}]}}
+`)
+	mustApply(t, served, apply.Options{})
+	release := load(t, namespace, namespace, `
+-- 0000_10_web_webhook.yaml --
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: NS}
+webhooks:
+- name: call.NS.example.com
+  failurePolicy: Ignore
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  rules: [{apiGroups: [NS.example.com], apiVersions: [v1], resources: [nothing], operations: [CREATE]}]
+  clientConfig: {service: {name: hook, namespace: NS}}
+`)
+	mustApply(t, release, apply.Options{})
+
+	slice := namespace + "/hook-1"
+	merge(t, c, endpoints, slice, `{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":false}}]}`)
+	var again sync.Once
+	hasWaited := false
+	did := run(t, t.Context(), release, apply.Options{TellWaits: 10 * time.Millisecond, Tell: func(event apply.Event) {
+		if event.Type == apply.Waiting {
+			hasWaited = true
+			again.Do(func() {
+				merge(t, c, endpoints, slice, `{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":true}}]}`)
+			})
+		}
+	}})
+	if did.Err != nil || did.Changes[0].Action != apply.Unchanged || !hasWaited {
+		t.Errorf("%s%v, it has waited: %t", did.actions(), did.Err, hasWaited)
+	}
+}
