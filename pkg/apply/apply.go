@@ -64,9 +64,6 @@ type Options struct {
 	DropUnknownFields bool
 	// Full applies each object, also those that can't have changed since they were applied.
 	Full bool
-	// LookCounts is how long what was seen of the cluster before the run says how it is; 30
-	// seconds if it is 0. What a long update comes to later is applied, whatever was seen.
-	LookCounts time.Duration
 	// AdoptFrom are managers whose fields become ours when an object is applied for the first
 	// time, beside those of ownership.Managers.
 	AdoptFrom []string
@@ -76,7 +73,13 @@ type Options struct {
 	Journal *Journal
 	// Tell is told of each step, one after the other. Nil tells nobody.
 	Tell func(Event)
+
+	lookCounts time.Duration // as the constant says, unless a test says otherwise
 }
+
+// lookCounts is how long what was seen of the cluster before the run says how it is. What a
+// long update comes to later is applied, whatever was seen.
+const lookCounts = 30 * time.Second
 
 // workers are how many objects are written at a time, by mode.
 var workers = map[graph.Mode]int{graph.Install: 48, graph.Update: 16, graph.Reconcile: 8}
@@ -96,8 +99,8 @@ func (o Options) withDefaults() Options {
 		o.Workers = workers[o.Mode]
 	}
 	o.AdoptFrom = append(ownership.Managers(), o.AdoptFrom...)
-	if o.LookCounts == 0 {
-		o.LookCounts = 30 * time.Second
+	if o.lookCounts == 0 {
+		o.lookCounts = lookCounts
 	}
 	if o.TellWaits == 0 {
 		o.TellWaits = 10 * time.Second

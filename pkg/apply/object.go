@@ -77,7 +77,7 @@ func (r *run) countsChanges(resource cluster.Resource) bool {
 
 // trusts says whether what was seen of an object before says how it is.
 func (r *run) trusts(head inventory.Head) bool {
-	return !r.options.Full && r.before.Age() < r.options.LookCounts && head.Release == r.options.Release && head.IsApplied && !head.Terminating
+	return !r.options.Full && r.before.Age() < r.options.lookCounts && head.Release == r.options.Release && head.IsApplied && !head.Terminating
 }
 
 // isCustom says whether the objects of a resource are custom resources. Those of other

@@ -221,10 +221,10 @@ func TestWhatARunHasNotComeToIsStillKnown(t *testing.T) {
 		cut     bool
 	}{
 		"it fails":                       {colour: "7"},
-		"it fails after a long time":     {colour: "7", options: apply.Options{LookCounts: time.Nanosecond}},
+		"it fails after a long time":     {colour: "7", options: apply.Options{}.Trusting(time.Nanosecond)},
 		"it fails, and applies all":      {colour: "7", options: apply.Options{Full: true}},
 		"it is interrupted":              {colour: "blue", cut: true},
-		"it is interrupted after a time": {colour: "blue", cut: true, options: apply.Options{LookCounts: time.Nanosecond}},
+		"it is interrupted after a time": {colour: "blue", cut: true, options: apply.Options{}.Trusting(time.Nanosecond)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -295,8 +295,8 @@ func TestWhatWasSeenLongAgoDoesNotCount(t *testing.T) {
 		}
 		their.write("bob", their.changed) // after the look
 		did := apply.Run(t.Context(), c, release, before, apply.Options{
-			Release: release.Name, Mode: graph.Update, Timeout: patience, LookCounts: counts, Journal: apply.NewJournal(store, known),
-		})
+			Release: release.Name, Mode: graph.Update, Timeout: patience, Journal: apply.NewJournal(store, known),
+		}.Trusting(counts))
 		if got := fmt.Sprint(did.Changes[2].Action, " Thing"); got != want || did.Err != nil {
 			t.Errorf("what was seen counts for %s: %s, %v", counts, got, did.Err)
 		}
