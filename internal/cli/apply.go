@@ -18,6 +18,7 @@ import (
 type applyFlags struct {
 	intentFlags
 	format output
+	watch  watchFlags
 
 	dryRun     dryRun
 	wait       choice
@@ -90,6 +91,7 @@ func newApply(streams Streams) *cobra.Command {
 	addIntentFlags(command, &f.intentFlags)
 	addOutput(command, &f.format, asText, asJSON)
 	addDryRun(command, &f.dryRun)
+	addWatchFlags(command, &f.watch)
 	addChoice(command, &f.wait, "wait", "what to wait for: ready for everything that can be, upstream for what the cluster-version operator waits for")
 	flags := command.Flags()
 	flags.BoolVar(&f.full, "full", false, "apply each object, even if nothing can have changed since the last time")
@@ -118,7 +120,10 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 		run = teller.preview
 	}
 	options.Begins, options.Apply.Tell, options.Lock.Say = teller.begins(len(release.Manifests)), teller.event, teller.held
-	return teller.end(run(ctx, c, release, options))
+	if f.watch.isAsked {
+		options.Then = teller.watching(c, release, f.watch)
+	}
+	return teller.endOnce(run(ctx, c, release, options))
 }
 
 // check refuses values that make no sense.
@@ -130,6 +135,9 @@ func (f *applyFlags) check() error {
 		return misuse{fmt.Errorf("--lock-duration: %s is too short: a second is the least", f.lockFor)}
 	case f.atOnce < 0:
 		return misuse{fmt.Errorf("--at-once: %d is no number of objects", f.atOnce)}
+	}
+	if err := f.checkWatch(); err != nil {
+		return err
 	}
 	return f.intentFlags.check()
 }

@@ -28,6 +28,7 @@ type teller struct {
 	isDry   bool             // nothing is done, and all is told as what would be
 	now     func() time.Time // the cluster's
 	unheard error            // why standard output does not have it all
+	isEnded bool             // the outcome was told
 }
 
 func newTeller(streams Streams, format output, isQuiet bool, now func() time.Time) *teller {
@@ -212,8 +213,17 @@ type orphan struct {
 	Tombstone string     `json:"tombstone"`
 }
 
+// endOnce is end, if the outcome was not told before.
+func (t *teller) endOnce(o *rollout.Outcome) error {
+	if t.isEnded {
+		return o.Err
+	}
+	return t.end(o)
+}
+
 // end tells the outcome, and is the error of the command.
 func (t *teller) end(o *rollout.Outcome) error {
+	t.isEnded = true
 	s := summarize(o, t.now())
 	s.DryRun = t.isDry
 	if t.format == asJSON {

@@ -28,15 +28,21 @@ func newDefinitions(ctx context.Context, c *cluster.Cluster, before *inventory.I
 	return &definitions{ctx: ctx, cluster: c, before: before, known: map[string]func() (string, bool){}}
 }
 
-// note takes in an object that was applied, if it is a definition.
-func (d *definitions) note(id kinds.ID, object metav1.Object) {
+// note takes in an object that was applied, if it is a definition, and says whether it is
+// another than the one that was known.
+func (d *definitions) note(id kinds.ID, object metav1.Object) (isNew bool) {
 	if id.GroupKind() != kinds.CustomResourceDefinition {
-		return
+		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	version := versionOf(object)
+	if find := d.known[id.Name]; find != nil {
+		known, isKnown := find()
+		isNew = isKnown && known != version
+	}
 	d.known[id.Name] = func() (string, bool) { return version, true }
+	return isNew
 }
 
 // versionOf is the version of the definition of a resource; nothing if it has none. It is

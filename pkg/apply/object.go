@@ -31,6 +31,7 @@ type object struct {
 	adopts   []string         // managers who would have no fields any more: of previews only
 	added    []any            // to a list that others add to, beside the apply
 	sent     *unstructured.Unstructured
+	now      *unstructured.Unstructured // as it is once it has been dealt with
 }
 
 // text is what an object is applied from. Its definition is part of that: what the server
@@ -105,11 +106,12 @@ func (r *run) set(o *object) (Change, error) {
 
 // applied takes in what came of an object.
 func (r *run) applied(o *object, applied cluster.Applied, action Action) Change {
-	r.follow.add(o.Manifest, applied.Object)
+	r.settled(o, applied.Object)
 	r.definitions.note(o.ID(), applied.Object)
 	head := inventory.HeadOf(o.resource, applied.Object)
 	text, isKnown := r.text(o.Manifest, o.resource)
-	if isKnown && !o.isLean && head.Says(o.Object()) && obeys(applied.Object, o.sent) {
+	isAsSent := !o.isLean && head.Says(o.Object()) && obeys(applied.Object, o.sent)
+	if isKnown && (isAsSent || r.isMending) {
 		r.fingerprints.Add(head, text)
 	}
 	return Change{Action: action, UID: applied.Object.GetUID(), Lost: o.lost}

@@ -3,6 +3,7 @@ package apply
 import (
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,7 @@ type scaling struct {
 
 	mu        sync.Mutex
 	scaled    ownership.Scaled   // nil until it was asked for
+	asked     time.Time          // when
 	forbidden error              // why not all of it is known
 	counts    map[kinds.ID]int64 // of objects that were deleted to be made anew
 }
@@ -62,16 +64,20 @@ func (r *run) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
 func (s *scaling) ask(r *run, id kinds.ID) (isScaled bool, forbidden, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.scaled == nil {
+	isOld := r.isMending && time.Since(s.asked) > scalersCount
+	if s.scaled == nil || isOld {
 		scaled, err := ownership.FindScaled(r.requests, r.cluster, s.namespaces())
 		if err != nil && !apierrors.IsForbidden(err) {
 			return false, nil, err
 		}
-		s.scaled, s.forbidden = scaled, err
+		s.scaled, s.forbidden, s.asked = scaled, err, time.Now()
 		s.foresee(r.options.Mode)
 	}
 	return s.scaled.Has(id), s.forbidden, nil
 }
+
+// scalersCount is for how long a Mender knows which autoscalers there are.
+const scalersCount = 10 * time.Second
 
 // namespaces are those of the payload.
 func (s *scaling) namespaces() []string {

@@ -9,16 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/vigil"
 )
 
 // A streamKey is what one watch is about.
@@ -33,8 +28,7 @@ func named(name string) string {
 	return fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 }
 
-// A stream is a watch. It is what client-go keeps objects in, and keeps none: it passes
-// on what comes.
+// A stream is a watch.
 type stream struct {
 	follower *follower
 	key      streamKey
@@ -56,89 +50,39 @@ type sink interface {
 	listed(objects []*unstructured.Unstructured, version string)
 }
 
-// again is how fast a watch that broke is begun again: a server that was restarted is to
-// be noticed soon. Nor can client-go be made to end before such a pause does.
-func again() wait.Backoff {
-	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: time.Second}
-}
-
-// calm is how long a watch must have gone well to be begun again fast.
-const calm = 10 * time.Second
+// longestPause is how long a watch that broke may wait before it is begun again.
+const longestPause = time.Second
 
 // start begins a watch, unless there is one.
 func (f *follower) start(key streamKey, to sink) *stream {
 	if s := f.streams[key]; s != nil {
 		return s
 	}
-	ctx, stop := context.WithCancel(klog.NewContext(f.ctx, klog.New(nil))) // what matters of what it has to say, is told
+	ctx, stop := context.WithCancel(f.ctx)
 	s := &stream{follower: f, key: key, sink: to, stop: stop, early: map[kinds.ID]*unstructured.Unstructured{}}
 	f.streams[key] = s
-	pause := again()
-	reflector := cache.NewReflectorWithOptions(f.source(key), &unstructured.Unstructured{}, s, cache.ReflectorOptions{Backoff: &pause, Logger: new(klog.New(nil))})
-	f.running.Go(func() {
-		_ = again().DelayWithReset(clock.RealClock{}, calm).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-			err := reflector.ListAndWatchWithContext(ctx)
-			if ctx.Err() == nil {
-				f.broke(s, err)
-			}
-			return false, nil
-		})
-	})
+	objects := f.cluster.Objects.Resource(key.resource).Namespace(key.namespace)
+	from := vigil.Source[*unstructured.UnstructuredList]{
+		List: objects.List, Watch: objects.Watch, Client: f.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly, Trim: withoutManagers,
+	}
+	f.running.Go(func() { vigil.Keep(ctx, from, s, longestPause, func(err error) { f.broke(s, err) }) })
 	return s
 }
 
-// source is where a watch has its objects from.
-func (f *follower) source(key streamKey) cache.ListerWatcher {
-	objects := f.cluster.Objects.Resource(key.resource).Namespace(key.namespace)
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector, options.FieldSelector = key.labels, key.fieldsOnly
-			return objects.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector, options.FieldSelector = key.labels, key.fieldsOnly
-			return objects.Watch(ctx, options)
-		},
-	}, f.cluster.Objects)
-}
+// Seen passes on what a watch sees.
+func (s *stream) Seen(object *unstructured.Unstructured, exists bool) { s.sink.seen(object, exists) }
 
-// Add, Update and Delete are told of each change, Replace of all that is there.
-
-func (s *stream) Add(object any) error    { return s.pass(object, true) }
-func (s *stream) Update(object any) error { return s.pass(object, true) }
-func (s *stream) Delete(object any) error { return s.pass(object, false) }
-
-// Resync is never asked for.
-func (s *stream) Resync() error { return nil }
-
-// Replace passes on a list.
-func (s *stream) Replace(list []any, version string) error {
-	objects := make([]*unstructured.Unstructured, 0, len(list))
-	for _, item := range list {
-		if object, ok := item.(*unstructured.Unstructured); ok {
-			objects = append(objects, object)
-		}
-	}
+// Listed passes on all that there is.
+func (s *stream) Listed(objects []*unstructured.Unstructured, version string) {
 	s.follower.do(func() { s.err = nil })
 	s.sink.listed(objects, version)
-	return nil
 }
 
-// Transformer is for what client-go holds until a list is complete.
-func (s *stream) Transformer() cache.TransformFunc {
-	return func(object any) (any, error) {
-		if object, ok := object.(*unstructured.Unstructured); ok {
-			object.SetManagedFields(nil)
-		}
-		return object, nil
-	}
-}
-
-func (s *stream) pass(object any, exists bool) error {
+// withoutManagers is for what is held until a list is complete.
+func withoutManagers(object any) {
 	if object, ok := object.(*unstructured.Unstructured); ok {
-		s.sink.seen(object, exists)
+		object.SetManagedFields(nil)
 	}
-	return nil
 }
 
 // stream watches an object, together with all others of its resource and release. One

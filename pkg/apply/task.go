@@ -40,38 +40,50 @@ func (r *run) step(ctx context.Context, i int) bool {
 
 // put makes the object of a manifest what the manifest says.
 func (r *run) put(m *payload.Manifest) (Change, error) {
-	resource, err := r.find(m.GroupVersionKind())
+	resource, err := r.place(m)
 	if err != nil {
 		return Change{}, err
-	}
-	if resource.Namespaced && m.Object().GetNamespace() == "" {
-		return Change{}, inNoNamespace
 	}
 	head, isThere, err := r.head(resource, m.ID())
 	if err != nil {
 		return Change{}, err
 	}
-	if err := r.refuseOwned(head); err != nil {
+	return r.putKnown(&object{Manifest: m, resource: resource, head: head, isThere: isThere})
+}
+
+// place says where the object of a manifest is.
+func (r *run) place(m *payload.Manifest) (cluster.Resource, error) {
+	resource, err := r.find(m.GroupVersionKind())
+	if err == nil && resource.Namespaced && m.Object().GetNamespace() == "" {
+		return resource, inNoNamespace
+	}
+	return resource, err
+}
+
+// putKnown is put for an object that was looked at.
+func (r *run) putKnown(o *object) (Change, error) {
+	m := o.Manifest
+	if err := r.refuseOwned(o.head); err != nil {
 		return Change{}, err
 	}
-	r.follow.expect(m, resource)
-	if r.isUntouched(m, head, isThere) {
-		r.follow.assume(m, r.wasReady(m, head))
-		return Change{Action: Unchanged, UID: head.UID}, nil
+	r.follow.expect(m, o.resource)
+	if r.isUntouched(m, o.head, o.isThere) {
+		r.follow.assume(m, r.wasReady(m, o.head))
+		return Change{Action: Unchanged, UID: o.head.UID}, nil
 	}
-	if m.GroupVersionKind().GroupKind() == jobKind && !isThere && r.options.Journal.hasFinished(m) {
-		if isGone, err := r.isAbsent(resource, m.ID()); err != nil || isGone {
+	if m.GroupVersionKind().GroupKind() == jobKind && !o.isThere && r.options.Journal.hasFinished(m) {
+		if isGone, err := r.isAbsent(o.resource, m.ID()); err != nil || isGone {
 			return Change{Action: Kept, Message: hasFinished}, err
 		}
 	}
 	if isCreateOnly(m) {
-		if isThere && r.trusts(head) {
-			r.follow.assume(m, r.wasReady(m, head))
-			return Change{Action: Kept, UID: head.UID, Message: wasThere}, nil
+		if o.isThere && r.trusts(o.head) {
+			r.follow.assume(m, r.wasReady(m, o.head))
+			return Change{Action: Kept, UID: o.head.UID, Message: wasThere}, nil
 		}
-		return r.create(resource, m, ownership.Draft(m.Object(), inventory.Label, r.options.Release), isThere)
+		return r.create(o)
 	}
-	return r.set(&object{Manifest: m, resource: resource, head: head, isThere: isThere})
+	return r.set(o)
 }
 
 // refuseOwned refuses to touch what another release has.
@@ -141,29 +153,37 @@ const wasThere = "it is create-only, and was there"
 
 // create makes an object, if it is not there. One that was there when the run began may
 // have gone since, and another one may have come.
-func (r *run) create(resource cluster.Resource, m *payload.Manifest, object *unstructured.Unstructured, isThere bool) (Change, error) {
-	if !isThere {
-		made, err := r.cluster.Create(r.requests, resource, object)
-		r.warn(m, maskedWarnings(m, made.Warnings))
+func (r *run) create(o *object) (Change, error) {
+	draft := ownership.Draft(o.Object(), inventory.Label, r.options.Release)
+	if !o.isThere {
+		made, err := r.cluster.Create(r.requests, o.resource, draft)
+		r.warn(o.Manifest, maskedWarnings(o.Manifest, made.Warnings))
 		if err == nil {
-			r.follow.add(m, made.Object)
+			r.settled(o, made.Object)
 			return Change{Action: Created, UID: made.Object.GetUID()}, nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			return Change{}, err
 		}
 	}
-	live, err := r.cluster.In(resource, object.GetNamespace()).Get(r.requests, object.GetName(), metav1.GetOptions{})
+	live, err := r.cluster.In(o.resource, draft.GetNamespace()).Get(r.requests, draft.GetName(), metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) && isThere:
-		return r.create(resource, m, object, false)
+	case apierrors.IsNotFound(err) && o.isThere:
+		o.isThere = false
+		return r.create(o)
 	case apierrors.IsNotFound(err):
 		return Change{}, leaving{"it was in the way when it was to be made, and is gone: it can be made now"}
 	case err != nil:
 		return Change{}, err
 	case live.GetDeletionTimestamp() != nil:
-		return Change{}, r.leaving(m, live.GetUID())
+		return Change{}, r.leaving(o.Manifest, live.GetUID())
 	}
-	r.follow.add(m, live)
+	r.settled(o, live)
 	return Change{Action: Kept, UID: live.GetUID(), Message: wasThere}, nil
+}
+
+// settled takes in an object as it is once it has been dealt with.
+func (r *run) settled(o *object, now *unstructured.Unstructured) {
+	o.now = now
+	r.follow.add(o.Manifest, now)
 }

@@ -26,6 +26,8 @@ type run struct {
 	slots   *semaphore.Weighted // for writing
 	scaling *scaling
 
+	isMending bool // it is a Mender's, which keeps what it knows to itself
+
 	definitions *definitions
 
 	known, fingerprints *inventory.Fingerprints // from before, and those of this run

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -25,8 +26,17 @@ import (
 //
 // One that was seen to be ready has another one, that holds as long as nobody has written it.
 type Fingerprints struct {
-	mu    sync.Mutex
-	known map[fingerprint]pair // by both
+	mu     sync.Mutex
+	known  map[fingerprint]pair // by both
+	newest map[kinds.ID]pair    // nil if those before it are kept, too
+}
+
+// KeepNewest makes it forget what was known of an object as soon as more is: for those who
+// take in the same objects again and again.
+func (f *Fingerprints) KeepNewest() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.newest = map[kinds.ID]pair{}
 }
 
 // A fingerprint is one fingerprint.
@@ -106,9 +116,20 @@ func (f *Fingerprints) Add(h Head, from Text) {
 	if h.ResourceVersion == "" {
 		return
 	}
-	both := pair{h.exact(from), h.ofWhatCounts(from)}
+	f.take(h.ID, pair{h.exact(from), h.ofWhatCounts(from)})
+}
+
+// take takes in what is known of an object.
+func (f *Fingerprints) take(id kinds.ID, both pair) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.newest != nil {
+		if before, found := f.newest[id]; found && before != both {
+			delete(f.known, before[0])
+			delete(f.known, before[1])
+		}
+		f.newest[id] = both
+	}
 	f.put(both)
 }
 
@@ -121,9 +142,7 @@ func (f *Fingerprints) Move(from *Fingerprints, h Head, text Text, countsChanges
 		both, known = from.find(h.ofWhatCounts(text))
 	}
 	if known {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.put(both)
+		f.take(h.ID, both)
 	}
 	return known
 }

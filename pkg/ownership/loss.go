@@ -34,10 +34,12 @@ func Losses(err error) []Loss {
 			losses = append(losses, Loss{Manager: managerIn(cause.Message), Field: printable.Line(strings.TrimPrefix(cause.Field, "."))})
 		}
 	}
-	slices.SortFunc(losses, func(a, b Loss) int {
-		return cmp.Or(cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.Field, b.Field))
-	})
+	slices.SortFunc(losses, inOrder)
 	return slices.Compact(losses)
+}
+
+func inOrder(a, b Loss) int {
+	return cmp.Or(cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.Field, b.Field))
 }
 
 // managerIn reads the manager out of a message: conflict with "x" with subresource "scale"

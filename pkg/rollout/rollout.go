@@ -44,6 +44,9 @@ type Options struct {
 	Apply     apply.Options
 	// Begins is told what is about to be done, before anything is written.
 	Begins func(*Outcome)
+	// Then is done when all is applied, still under the lock, with the options that it was
+	// applied with: to keep it in place, for example. Nil does nothing.
+	Then func(ctx context.Context, applied *Outcome, options apply.Options) error
 }
 
 // An Outcome is what came of it.
@@ -79,8 +82,12 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, opti
 	r := newRollout(c, release, options)
 	r.outcome.Err = r.store.Locked(ctx, options.Lock, func(ctx context.Context) error {
 		began := time.Now() // waiting for somebody else is not our time
-		defer func() { r.outcome.Took = time.Since(began) }()
-		return r.run(ctx)
+		err := r.run(ctx)
+		r.outcome.Took = time.Since(began)
+		if err != nil || options.Then == nil {
+			return err
+		}
+		return options.Then(ctx, r.outcome, r.applyOptions())
 	})
 	return r.outcome
 }

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/keep"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// watchFlags say how a release is kept in place once it is applied.
+type watchFlags struct {
+	isAsked bool
+	every   time.Duration
+}
+
+func addWatchFlags(command *cobra.Command, f *watchFlags) {
+	flags := command.Flags()
+	flags.BoolVarP(&f.isAsked, "watch", "w", false, "when all is applied, keep it in place until Ctrl-C: what is changed or deleted is repaired at once")
+	flags.DurationVar(&f.every, "watch-pass", time.Hour, "with --watch: how often to look at each object, whatever the watches say; 0 for never")
+}
+
+// check refuses what does not go together.
+func (f *applyFlags) checkWatch() error {
+	switch {
+	case !f.watch.isAsked:
+		return nil
+	case f.dryRun.isAsked():
+		return misuse{errors.New("--watch: a dry run applies nothing that could be kept in place: leave one of them out")}
+	case f.noWait:
+		return misuse{errors.New("--watch: with --no-wait nobody knows when all is applied: leave one of them out")}
+	case f.watch.every < 0:
+		return misuse{fmt.Errorf("--watch-pass: %s is no time to wait; 0 is never", f.watch.every)}
+	}
+	return nil
+}
+
+// watching keeps a release in place that was just applied.
+func (t *teller) watching(c *cluster.Cluster, release *payload.Payload, f watchFlags) func(context.Context, *rollout.Outcome, apply.Options) error {
+	return func(ctx context.Context, applied *rollout.Outcome, options apply.Options) error {
+		if err := t.end(applied); err != nil {
+			return err
+		}
+		every := f.every
+		if every == 0 {
+			every = -1
+		}
+		began, kept := t.now(), keptSummary{Type: "kept", Release: applied.Release, Version: applied.Version}
+		err := keep.Run(ctx, c, release, applied.Report, keep.Options{Apply: options, Every: every, Tell: func(event keep.Event) {
+			kept.count(event)
+			t.kept(event)
+		}})
+		if errors.Is(err, context.Canceled) {
+			err = nil // somebody has had enough
+		}
+		kept.Time, kept.Seconds = t.now().UTC(), t.now().Sub(began).Seconds()
+		t.endKept(kept)
+		return errors.Join(err, t.unheard)
+	}
+}
+
+// kept tells of one thing that happened while a release is kept in place.
+func (t *teller) kept(event keep.Event) {
+	if t.format == asJSON {
+		t.write(event)
+		return
+	}
+	if t.isQuiet {
+		return
+	}
+	text := fmt.Sprintf("%-11s", event.Type)
+	if event.Object != nil {
+		text += " " + event.Object.String()
+	}
+	switch {
+	case event.Object == nil:
+		text += " " + event.Message
+	case event.Action != "" && event.Message != "":
+		text += fmt.Sprintf(": %s; %s", event.Action, event.Message)
+	case event.Action != "":
+		text += ": " + string(event.Action)
+	default:
+		text += ": " + event.Message
+	}
+	if event.Type == keep.Failing {
+		text += fmt.Sprintf(" (%s)", printable.Line(event.File))
+	}
+	fmt.Fprintln(t.streams.Err, text)
+}
+
+// A keptSummary is what is told when a release is not kept in place any more.
+type keptSummary struct {
+	Time      time.Time `json:"time"`
+	Type      string    `json:"type"` // "kept"
+	Release   string    `json:"release"`
+	Version   string    `json:"version,omitempty"`
+	Repaired  int       `json:"repaired"`
+	Contested int       `json:"contested,omitempty"` // objects that others make otherwise again and again
+	Missed    int       `json:"missed,omitempty"`    // by the watches
+	Seconds   float64   `json:"seconds"`
+}
+
+func (s *keptSummary) count(event keep.Event) {
+	switch event.Type {
+	case keep.Repaired:
+		s.Repaired++
+	case keep.Contested:
+		s.Contested++
+	case keep.Missed:
+		s.Missed++
+	}
+}
+
+func (t *teller) endKept(s keptSummary) {
+	if t.format == asJSON {
+		t.write(s)
+		return
+	}
+	took := time.Duration(s.Seconds * float64(time.Second)).Round(time.Second)
+	fmt.Fprintf(t, "release %s was kept in place for %s: %s\n", s.Release, took, printable.Count(s.Repaired, "repair"))
+}

@@ -1,0 +1,109 @@
+package apply
+
+import (
+	"context"
+	"errors"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// A Mender applies single objects of a payload again, for as long as somebody keeps it in
+// place: it is what a run does to an object, without a run around it. It waits for nothing and
+// tries nothing again. It may be used by many at once, but not for the same object.
+type Mender struct{ run *run }
+
+// NewMender is for a payload that a run has just applied, with the same options. It looks at
+// what all objects have in common, so that judging one asks nobody.
+func NewMender(ctx context.Context, c *cluster.Cluster, release *payload.Payload, applied *Report, options Options) (*Mender, error) {
+	options.Tell = nil
+	options = options.withDefaults()
+	r := newRun(c, &inventory.Inventory{}, options)
+	r.isMending = true
+	r.requests, r.cut = record.UnderLock(ctx)
+	r.follow = newFollower(r.requests, c, options, audience{})
+	r.follow.isBlind = true
+	r.fingerprints.KeepNewest()
+	if applied.Fingerprints != nil {
+		r.known = applied.Fingerprints
+	}
+	r.definitions = newDefinitions(r.requests, c, r.before)
+	r.scaling.manifests = release.Manifests
+	r.findScaled()
+	for _, m := range release.Manifests {
+		if resource, err := r.find(m.GroupVersionKind()); err == nil && !m.IsTombstone() {
+			r.definitions.versionOf(resource)
+			r.isCustom(resource)
+		}
+	}
+	return &Mender{r}, ctx.Err()
+}
+
+// Close ends the requests that are on their way.
+func (m *Mender) Close() { m.run.close() }
+
+// Place says where the object of a manifest is.
+func (m *Mender) Place(manifest *payload.Manifest) (cluster.Resource, error) {
+	return m.run.place(manifest)
+}
+
+// IsUntouched says whether nobody can have changed what is ours of an object since it was
+// applied.
+func (m *Mender) IsUntouched(manifest *payload.Manifest, head inventory.Head) bool {
+	r := m.run
+	if head.Release != r.options.Release || !head.IsApplied || head.Terminating {
+		return false
+	}
+	text, isKnown := r.text(manifest, head.Resource)
+	if !isKnown {
+		return false
+	}
+	countsChanges := func() bool { return r.countsChanges(head.Resource) }
+	return isCreateOnly(manifest) || r.fingerprints.Move(r.fingerprints, head, text, countsChanges) ||
+		r.fingerprints.Move(r.known, head, text, countsChanges)
+}
+
+// Redefine takes in a definition as it is now, and says whether it is another than before: then
+// nothing is known of its objects.
+func (m *Mender) Redefine(definition inventory.Head) bool {
+	return definition.ID.GroupKind() == kinds.CustomResourceDefinition && m.run.definitions.note(definition.ID, definition.Metadata())
+}
+
+// Mended is what came of an object.
+type Mended struct {
+	Change
+	Before, Now inventory.Head // as it was, and as it is; empty if it was not there, or is not
+}
+
+// Mend makes an object again what its manifest says. How it is, it asks for if that is not
+// known. The failure names the object, and says nothing that is secret.
+func (m *Mender) Mend(manifest *payload.Manifest, known *inventory.Head) (Mended, error) {
+	r := m.run
+	o := &object{Manifest: manifest}
+	change, err := func() (change Change, err error) {
+		if o.resource, err = r.place(manifest); err != nil {
+			return change, err
+		}
+		if known != nil {
+			o.head, o.isThere = *known, true
+		} else if o.head, o.isThere, err = r.headNow(o.resource, manifest.ID()); err != nil {
+			return change, err
+		}
+		return r.putKnown(o)
+	}()
+	if errors.Is(err, cluster.ErrNotServed) {
+		r.cluster.Refresh() // it may be, when this is tried again
+	}
+	if err != nil {
+		return Mended{}, failureOf(manifest, err)
+	}
+	change.Manifest = manifest
+	mended := Mended{Change: change, Before: o.head, Now: o.head}
+	if o.now != nil {
+		mended.Now = inventory.HeadOf(o.resource, o.now)
+	}
+	return mended, nil
+}

@@ -1,0 +1,143 @@
+package keep
+
+import (
+	"errors"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ownership"
+)
+
+// An object that could not be mended is tried again after a pause, which gets longer.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = time.Minute
+)
+
+// work mends objects until there is nothing to do any more.
+func (k *keeper) work() {
+	for {
+		o, isOver := k.queue.Get()
+		if isOver {
+			return
+		}
+		k.mend(o)
+		k.queue.Done(o)
+	}
+}
+
+// mend mends an object, if it is still to be.
+func (k *keeper) mend(o *object) {
+	k.mu.Lock()
+	seen, mark, isSuspect, audit := o.seen, o.mark, o.isSuspect, o.audit
+	isDue := (isSuspect || audit != nil) && !o.isLeaving && !k.isHopeless(o)
+	o.audit = nil
+	k.mu.Unlock()
+	found := wasFine
+	if isDue && k.ctx.Err() == nil {
+		mended, err := k.mender.Mend(o.manifest, seen)
+		switch {
+		case err != nil:
+			found = k.failed(o, err)
+		case k.succeeded(o, mark, mended) && !isSuspect:
+			found = wasMissed
+		}
+	}
+	if audit != nil {
+		audit <- found
+	}
+}
+
+// isHopeless says whether an object can't be as long as another one is not there. It is mended
+// when that one is. The lock is held.
+func (k *keeper) isHopeless(o *object) bool {
+	for _, need := range o.needs() {
+		if k.objects[need].isMissing() {
+			return true
+		}
+	}
+	return false
+}
+
+// failed notes that an object could not be mended, and tells of it if it goes on.
+func (k *keeper) failed(o *object, err error) finding {
+	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: inWords(err)}
+	var failure *apply.Failure
+	if errors.As(err, &failure) {
+		event.Message, event.Reason = inWords(failure.Err), failure.Reason
+	}
+	k.mu.Lock()
+	k.queue.AddRateLimited(o)
+	k.troubled[o] = true
+	o.isSuspect = true
+	isNew := !o.isTold && k.queue.NumRequeues(o) >= tellAfter
+	o.isTold = o.isTold || isNew
+	k.mu.Unlock()
+	if isNew {
+		k.tell(event)
+	}
+	return wasBroken
+}
+
+// tellAfter is how often it must fail to be worth telling.
+const tellAfter = 4
+
+// succeeded takes in what came of an object, and says whether it was not as it should.
+func (k *keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged bool) {
+	hasChanged = mended.Action != apply.Unchanged && mended.Action != apply.Kept
+	var lost []ownership.Loss
+	if hasChanged {
+		lost = whoTook(mended)
+	}
+	k.mu.Lock()
+	if version := mended.Now.ResourceVersion; !isOlder(version, o.version) {
+		o.version = version
+	}
+	if o.mark == mark || o.seen != nil && !isOlder(o.version, o.seen.ResourceVersion) {
+		o.isSuspect, o.seen = false, nil
+	}
+	quarrel := o.quarrel.note(time.Now(), hasChanged, lost)
+	k.wake(o, hasChanged && isFoundation(o.id))
+	k.mu.Unlock()
+	if !hasChanged {
+		return false
+	}
+	k.tell(Event{Type: Repaired, Object: &o.id, File: o.manifest.Path, Action: mended.Action, Lost: lost, Message: apply.LossesInWords(lost)})
+	if quarrel > 0 {
+		k.tellQuarrel(o, mended.Now.UID, lost, quarrel)
+	}
+	return true
+}
+
+// wake begins at once with what may do now: all that waits, if an object is back without which
+// others can't be, and else what has failed like the one that did not this time. The lock is held.
+func (k *keeper) wake(o *object, brings bool) {
+	k.queue.Forget(o)
+	delete(k.troubled, o)
+	o.isTold = false
+	if brings {
+		for _, other := range k.objects {
+			if other.isSuspect {
+				k.tryAgain(other)
+			}
+		}
+		return
+	}
+	for other := range k.troubled {
+		if other.view == o.view {
+			k.tryAgain(other)
+		}
+	}
+}
+
+func (k *keeper) tryAgain(o *object) {
+	k.queue.Forget(o)
+	k.mendSoon(o)
+}
+
+// isFoundation says whether others can't be without an object.
+func isFoundation(id kinds.ID) bool {
+	kind := id.GroupKind()
+	return kind == kinds.Namespace || kind == kinds.CustomResourceDefinition || kind == kinds.APIService
+}

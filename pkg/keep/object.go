@@ -1,0 +1,127 @@
+package keep
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// An object is one that is kept. The keeper guards what changes of it.
+type object struct {
+	manifest *payload.Manifest
+	resource cluster.Resource
+	id       kinds.ID
+	view     *view
+
+	version   string          // in which it is known to be as it should, or to have been looked at last
+	isSuspect bool            // it may not be as it should
+	seen      *inventory.Head // how it was seen then; nil if it was not there, or that is not known
+	isLeaving bool            // its end was asked for: only when it is gone, it can be made again
+	mark      int             // counts what is seen of it, so that it is known what came in between
+	isTold    bool            // of what keeps it from being mended
+	quarrel   quarrel
+	audit     chan<- finding // the slow pass waits for what is found; nil if it does not
+}
+
+// see takes in how an object is.
+func (k *keeper) see(id kinds.ID, head inventory.Head) {
+	k.mu.Lock()
+	o := k.objects[id]
+	k.mu.Unlock()
+	if o == nil {
+		return // somebody has copied the label
+	}
+	if k.mender.Redefine(head) {
+		k.doubtAll(id.Name)
+	}
+	isUntouched := k.mender.IsUntouched(o.manifest, head)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if o.version == head.ResourceVersion || isOlder(head.ResourceVersion, o.version) {
+		return
+	}
+	o.mark++
+	o.isLeaving = head.Terminating
+	if isUntouched || head.Terminating {
+		o.version, o.isSuspect, o.seen = head.ResourceVersion, false, nil
+		return
+	}
+	k.suspect(o, &head)
+}
+
+// miss takes in that an object is out of sight: deleted, or without its label.
+func (k *keeper) miss(id kinds.ID, version string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if o := k.objects[id]; o != nil && !isOlder(version, o.version) {
+		k.doubt(o)
+	}
+}
+
+// doubt makes an object one that is asked for. The lock is held.
+func (k *keeper) doubt(o *object) {
+	o.mark++
+	o.isLeaving = false
+	k.suspect(o, nil)
+}
+
+// suspect makes an object one that is looked at. The lock is held.
+func (k *keeper) suspect(o *object, seen *inventory.Head) {
+	if !o.isSuspect {
+		o.quarrel.drifted = time.Now()
+	}
+	o.isSuspect, o.seen = true, seen
+	k.mendSoon(o)
+}
+
+// doubtAll doubts all objects of a definition, which is another than it was: the server may say
+// otherwise of them, and leaves no trace in them.
+func (k *keeper) doubtAll(definition string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, o := range k.objects {
+		if o.definition() == definition {
+			k.doubt(o)
+		}
+	}
+}
+
+// definition is the name of the CustomResourceDefinition of an object, if it has one.
+func (o *object) definition() string { return o.resource.Resource + "." + o.resource.Group }
+
+// needs are the objects without which one can't be.
+func (o *object) needs() []kinds.ID {
+	needs := []kinds.ID{named(kinds.CustomResourceDefinition, o.definition())}
+	if o.id.Namespace != "" {
+		needs = append(needs, named(kinds.Namespace, o.id.Namespace))
+	}
+	return needs
+}
+
+func named(kind schema.GroupKind, name string) kinds.ID {
+	return kinds.ID{Group: kind.Group, Kind: kind.Kind, Name: name}
+}
+
+// isMissing says whether an object is not there, as far as is known. The lock is held.
+func (o *object) isMissing() bool { return o != nil && (o.isLeaving || o.isSuspect && o.seen == nil) }
+
+// isOlder compares versions of a resource. Servers that don't count them tell nothing.
+func isOlder(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
+}
+
+// mendSoon queues an object: at once, but for one that others quarrel about. The lock is held.
+func (k *keeper) mendSoon(o *object) {
+	if pause := o.quarrel.pause(time.Now()); pause > 0 {
+		k.queue.AddAfter(o, pause)
+		return
+	}
+	k.queue.Add(o)
+}

@@ -1,0 +1,56 @@
+package ownership
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// Taken are the fields that were not ours any more before an apply, and are after it, each with
+// whoever has them instead. If nobody has, they were removed: most likely by the last one who
+// wrote.
+func Taken(before, after []metav1.ManagedFieldsEntry) []Loss {
+	others, last := read(before), lastOther(before)
+	var losses []Loss
+	ours(after).Difference(ours(before)).Leaves().Iterate(func(path fieldpath.Path) {
+		field := printable.Line(strings.TrimPrefix(path.String(), "."))
+		owners := ownersOf(others, path)
+		if len(owners) == 0 {
+			owners = []string{last}
+		}
+		for _, owner := range owners {
+			losses = append(losses, Loss{Manager: owner, Field: field})
+		}
+	})
+	slices.SortFunc(losses, inOrder)
+	return losses
+}
+
+// ours are the fields that we have applied.
+func ours(entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
+	all := fieldpath.NewSet()
+	for _, entry := range entries {
+		if set, err := fieldsOf(entry); err == nil && isOurs(entry) {
+			all = all.Union(set)
+		}
+	}
+	return all
+}
+
+// lastOther is who has written last, other than us.
+func lastOther(entries []metav1.ManagedFieldsEntry) string {
+	var last metav1.ManagedFieldsEntry
+	for _, entry := range entries {
+		if !isOurs(entry) && !timeOf(entry).Before(timeOf(last)) {
+			last = entry
+		}
+	}
+	if last.Manager == "" {
+		return "somebody"
+	}
+	return named(last.Manager, last.Subresource)
+}
