@@ -24,8 +24,8 @@ func newDemo(streams Streams) *cobra.Command {
 		Short: "Install and update a sample release on a control plane of its own",
 		Long: `Start a control plane on this machine, install the sample release examples/hello 1.0.0
 on it, and update it to 1.1.0, which deletes a Deployment that somebody holds by a
-finalizer. The next minor update is refused until that is gone. Nothing is left behind
-but the cached programs.`,
+finalizer. The next minor update is refused until that is gone. At last the release is kept
+in place while somebody changes it. Nothing is left behind but the cached programs.`,
 		Example:           `  runlevel demo`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -49,7 +49,7 @@ func demonstrate(ctx context.Context, streams Streams) (err error) {
 		return err
 	}
 	d := demo{streams: streams, cluster: c}
-	for _, scene := range []func(context.Context) error{d.install, d.hold, d.update, d.isRefused, d.letGo, d.updateAgain} {
+	for _, scene := range []func(context.Context) error{d.install, d.hold, d.update, d.isRefused, d.letGo, d.updateAgain, d.keepInPlace} {
 		if err := scene(ctx); err != nil {
 			return err
 		}

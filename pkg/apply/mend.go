@@ -24,6 +24,7 @@ func NewMender(ctx context.Context, c *cluster.Cluster, release *payload.Payload
 	r := newRun(c, &inventory.Inventory{}, options)
 	r.isMending = true
 	r.requests, r.cut = record.UnderLock(ctx)
+	context.AfterFunc(ctx, r.cutLate)
 	r.follow = newFollower(r.requests, c, options, audience{})
 	r.follow.isBlind = true
 	r.fingerprints.KeepNewest()

@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/examples"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/keep"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// A drift is what somebody does to an object of the release.
+type drift struct {
+	title string
+	do    func(context.Context) error
+}
+
+// drifts are those that are told of.
+func (d *demo) drifts() []drift {
+	kube := d.cluster.Client
+	return []drift{
+		{"somebody scales Deployment hello/hello-web to nothing", func(ctx context.Context) error {
+			patch := []byte(`{"spec": {"replicas": 0}}`)
+			_, err := kube.AppsV1().Deployments(demoNamespace).Patch(ctx, "hello-web", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "somebody"})
+			return err
+		}},
+		{"somebody deletes Service hello/hello-web", func(ctx context.Context) error {
+			return kube.CoreV1().Services(demoNamespace).Delete(ctx, "hello-web", metav1.DeleteOptions{})
+		}},
+	}
+}
+
+// keepInPlace keeps the release in place, as runlevel apply --watch does, while somebody changes
+// it. It ends when all is repaired.
+func (d *demo) keepInPlace(ctx context.Context) error {
+	const version = "1.2.0"
+	d.title("runlevel apply examples/hello/" + version + " --watch")
+	release, _, err := payload.Load(ctx, examples.Hello(version), payload.Options{})
+	if err != nil {
+		return err
+	}
+	teller := newTeller(d.streams, asText, false, d.cluster.Now)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	told := make(chan keep.Event)
+	go func() { cancel(d.disturb(ctx, told)) }()
+	options := rollout.Options{Source: "examples/hello/" + version, Begins: teller.begins(len(release.Manifests))}
+	options.Apply.Tell = teller.event
+	options.Then = func(ctx context.Context, applied *rollout.Outcome, options apply.Options) error {
+		if err := teller.end(applied); err != nil {
+			return err
+		}
+		return keep.Run(ctx, d.cluster, release, applied.Report, keep.Options{Apply: options, Tell: func(event keep.Event) {
+			teller.kept(event)
+			select {
+			case told <- event:
+			case <-ctx.Done():
+			}
+		}})
+	}
+	err = rollout.Run(ctx, d.cluster, release, options).Err
+	if errors.Is(err, errAllRepaired) {
+		return nil
+	}
+	return err
+}
+
+// errAllRepaired ends the scene.
+var errAllRepaired = errors.New("all is repaired")
+
+// disturb does one thing after the other to the release, each as soon as the one before is
+// repaired.
+func (d *demo) disturb(ctx context.Context, told <-chan keep.Event) error {
+	for _, drift := range d.drifts() {
+		select {
+		case <-told: // that it is kept in place, or was repaired
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		d.title(drift.title)
+		if err := drift.do(ctx); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-told:
+		return errAllRepaired
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
