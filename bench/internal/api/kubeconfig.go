@@ -1,0 +1,104 @@
+// Package api talks to an API server with as little as that takes.
+//
+// It knows one kubeconfig (the sandbox's), one discovery, and requests of bytes; no
+// types, no caches, no limits. It is no client for anybody else: it is what the floor
+// is made of, which is to be the least that does it, and small enough that the driver
+// is not taken for one of those it measures. Start with Open.
+package api
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+
+	"sigs.k8s.io/yaml"
+)
+
+// A kubeconfig is what we read of one.
+type kubeconfig struct {
+	CurrentContext string `json:"current-context"`
+	Contexts       []struct {
+		Name    string
+		Context struct{ Cluster, User string }
+	}
+	Clusters []struct {
+		Name    string
+		Cluster struct {
+			Server string
+			CA     []byte `json:"certificate-authority-data"`
+		}
+	}
+	Users []struct {
+		Name string
+		User struct {
+			Certificate []byte `json:"client-certificate-data"`
+			Key         []byte `json:"client-key-data"`
+		}
+	}
+}
+
+// readKubeconfig returns the address of the current context's server, and what TLS
+// needs for its user.
+func readKubeconfig(file string) (string, *tls.Config, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", nil, err
+	}
+	var k kubeconfig
+	if err := yaml.Unmarshal(content, &k); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", file, err)
+	}
+	cluster, user, err := k.current()
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", file, err)
+	}
+	certificate, err := tls.X509KeyPair(k.Users[user].User.Certificate, k.Users[user].User.Key)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: user %s: %w", file, k.Users[user].Name, err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(k.Clusters[cluster].Cluster.CA)
+	return k.Clusters[cluster].Cluster.Server, &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}}, nil
+}
+
+// current finds the cluster and the user of the current context.
+func (k *kubeconfig) current() (cluster, user int, err error) {
+	for _, context := range k.Contexts {
+		if context.Name != k.CurrentContext {
+			continue
+		}
+		cluster, user = -1, -1
+		for i := range k.Clusters {
+			if k.Clusters[i].Name == context.Context.Cluster {
+				cluster = i
+			}
+		}
+		for i := range k.Users {
+			if k.Users[i].Name == context.Context.User {
+				user = i
+			}
+		}
+		if cluster >= 0 && user >= 0 {
+			return cluster, user, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("the context %q is not there, or names a cluster or a user that is not", k.CurrentContext)
+}
+
+// As writes a copy of a kubeconfig with another current context.
+func As(context, from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	var whole map[string]any
+	if err := yaml.Unmarshal(content, &whole); err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	whole["current-context"] = context
+	if content, err = yaml.Marshal(whole); err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o600)
+}
