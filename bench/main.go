@@ -1,0 +1,92 @@
+// Command bench measures Runlevel beside kubectl, helm and kapp, and all of them against
+// a floor: a bare loop of the same server-side applies.
+//
+// They take turns on one sandbox, each with a payload of its own that is like those of
+// the others, and each as a process from start to exit, as an ordinary user. What is
+// compared is said in docs/performance.md, into which --write puts the tables. "make
+// bench" builds the programs, which are expected beside this one, and runs it. Start with
+// contest.go; contestant.go says how each tool is called.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := bench(ctx, os.Args[1:]); errors.Is(err, flag.ErrHelp) {
+		os.Exit(2)
+	} else if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func bench(ctx context.Context, arguments []string) error {
+	o, err := parse(arguments)
+	if err != nil {
+		return err
+	}
+	programs, err := findPrograms(o)
+	if err != nil {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "runlevel-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	c := contest{options: o, programs: programs, folder: folder, progress: os.Stderr}
+	err = c.run(ctx)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	if len(c.results) == 0 {
+		return err
+	}
+	return errors.Join(err, tell(o, c.results, err == nil))
+}
+
+// tell prints what was measured, and writes it where it was asked to if it is whole.
+func tell(o options, results []result, whole bool) error {
+	print := printText
+	if o.json {
+		print = printJSON
+	}
+	if err := print(os.Stdout, results); err != nil || o.write == "" || !whole {
+		return err
+	}
+	return writeInto(o.write, func(w io.Writer) error { return printMarkdown(w, results) })
+}
+
+// findPrograms says where each program is: beside this one, and Runlevel where it was
+// said to be.
+func findPrograms(o options) (map[string]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	programs := map[string]string{}
+	for _, who := range o.tools {
+		programs[who.name] = filepath.Join(filepath.Dir(self), who.name)
+	}
+	programs[floor] = filepath.Join(filepath.Dir(self), floor)
+	if programs[ours], err = filepath.Abs(o.runlevel); err != nil {
+		return nil, err
+	}
+	for name, file := range programs {
+		if _, err := os.Stat(file); err != nil {
+			return nil, fmt.Errorf("%s is not at %s: \"make bench\" builds it", name, file)
+		}
+	}
+	return programs, nil
+}
