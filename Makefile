@@ -1,26 +1,34 @@
 # Each target says what it does after "##"; "make help" prints that.
 GO ?= go
 
+# What is in bench/: what is ours, and the tools of others, which take minutes to build.
+MEASURES = . ./floor ./internal/...
+PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
+
 build: ## build bin/runlevel
 	$(GO) build -o bin/ ./cmd/...
 
 test: lint build ## lint, then run all tests on a real control plane (set TESTFLAGS for go test's flags)
 	bin/runlevel sandbox build
 	$(GO) test $(TESTFLAGS) ./...
+	cd bench && $(GO) test $(TESTFLAGS) $(MEASURES)
 
 lint: ## gofmt, vet, staticcheck and the house test
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
 	$(GO) vet ./...
 	cd tools && $(GO) vet ./...
+	cd bench && $(GO) vet $(MEASURES)
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) test ./internal/house
 
 demo: build ## install and update a sample release on a control plane of its own
 	bin/runlevel demo
 
-bench: build ## run the benchmarks
+bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLAGS: --quick, --write ../docs/performance.md)
 	bin/runlevel sandbox build
 	$(GO) test -run '^$$' -bench . ./...
+	cd bench && $(GO) build -o ../bin/bench/ $(MEASURES) $(PEERS)
+	cd bench && ../bin/bench/bench $(BENCHFLAGS)
 
 image: ## write an OCI image of runlevel for linux/amd64 and linux/arm64 to bin/image
 	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -o bin/linux-$$arch/ ./cmd/runlevel || exit 1; done

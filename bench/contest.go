@@ -20,6 +20,7 @@ type result struct {
 	Of      string `json:"of"`
 	Round   int    `json:"round"`
 	cost
+	Failed string `json:"failed,omitempty"` // how, with what it said last
 }
 
 // A contest is the whole benchmark.
@@ -32,11 +33,33 @@ type contest struct {
 	results []result
 }
 
-// run goes through all sizes and rounds. What was measured until it ends stays.
+// run goes through all payloads and rounds. What was measured until it ends stays.
 func (c *contest) run(ctx context.Context) error {
 	for _, size := range c.options.sizes {
 		for round := range c.options.roundsOf(size) {
-			if err := c.round(ctx, size, round); err != nil {
+			if err := c.round(ctx, generated(size), c.options.takingPart(size), round); err != nil {
+				return err
+			}
+		}
+	}
+	if c.options.corpus == "" {
+		return nil
+	}
+	return c.runCorpus(ctx)
+}
+
+// runCorpus gives each contestant a server of its own, in turn.
+func (c *contest) runCorpus(ctx context.Context) error {
+	real, err := readCorpus(c.options.corpus, c.progress)
+	if err != nil {
+		return err
+	}
+	if err := real.try(ctx, c.programs, c.folder, c.progress); err != nil {
+		return err
+	}
+	for round := range c.options.roundsOf(real.size()) {
+		for _, who := range turned(c.options.takingPart(real.size()), round) {
+			if err := c.round(ctx, real, []contestant{who}, round); err != nil {
 				return err
 			}
 		}
@@ -44,35 +67,42 @@ func (c *contest) run(ctx context.Context) error {
 	return nil
 }
 
-// round measures all contestants in turn, on a server that is new: what others leave
-// there costs those that look at everything.
-func (c *contest) round(ctx context.Context, size, round int) (err error) {
-	below := filepath.Join(c.folder, fmt.Sprintf("%d-%d", size, round))
-	if err := os.MkdirAll(below, 0o700); err != nil {
+// round measures contestants in turn, on a server that is new: what others leave there
+// costs those that look at everything.
+func (c *contest) round(ctx context.Context, of payload, contestants []contestant, round int) (err error) {
+	below := filepath.Join(c.folder, "round")
+	if err := os.Mkdir(below, 0o700); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(below)) }()
 	s, err := startServer(ctx, c.programs[ours], below)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop(ctx), os.RemoveAll(below)) }()
+	defer func() { err = errors.Join(err, s.stop(ctx)) }()
 	on := stand{server: s, programs: c.programs, home: below}
-	if err := c.warmUp(ctx, on); err != nil {
+	if err := warmUp(ctx, on); err != nil {
 		return err
 	}
+	out := map[string]bool{} // who has failed
 	for i, name := range cases {
-		for _, who := range turned(c.options.takingPart(size), round+i) {
-			if err := c.measure(ctx, on, who, result{Payload: "generated", Objects: size, Case: name, Of: who.name, Round: round}); err != nil {
-				return fmt.Errorf("%d objects, %s apply: %w", size, name, err)
+		for _, who := range turned(contestants, round+i) {
+			if out[who.name] {
+				continue
 			}
+			r := result{Payload: of.title(), Objects: of.size(), Case: name, Of: who.name, Round: round}
+			if err := c.measure(ctx, on, of, who, r); err != nil {
+				return err
+			}
+			out[who.name] = c.results[len(c.results)-1].Failed != ""
 		}
 	}
 	return nil
 }
 
 // warmUp lets the server have its first requests before anybody's time is taken.
-func (c *contest) warmUp(ctx context.Context, on stand) error {
-	p, err := write(twin{name: "warm-up", objects: 100}.documents(), filepath.Join(on.home, "warm-up"))
+func warmUp(ctx context.Context, on stand) error {
+	p, err := write(generated(100).documents("warm-up", 0), filepath.Join(on.home, "warm-up"))
 	if err != nil {
 		return err
 	}
@@ -82,22 +112,37 @@ func (c *contest) warmUp(ctx context.Context, on stand) error {
 	return on.server.settle(ctx)
 }
 
-func (c *contest) measure(ctx context.Context, on stand, who contestant, r result) (err error) {
-	t := twin{name: who.name, objects: r.Objects}
+// measure adds a result. That a tool fails is one, too; not so that the floor does.
+func (c *contest) measure(ctx context.Context, on stand, of payload, who contestant, r result) (err error) {
+	revision := 0
 	if r.Case == cases[2] {
-		t.revision = 1
+		revision = 1
 	}
-	p, err := write(t.documents(), filepath.Join(on.home, who.name))
+	p, err := write(of.documents(who.name, revision), filepath.Join(on.home, who.name))
 	if err != nil {
 		return err
 	}
-	if r.cost, err = on.run(ctx, who.apply(p, who.name, r.Case == cases[0])); err != nil {
+	r.cost, err = on.run(ctx, who.apply(p, who.name, r.Case == cases[0]))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && who.name == floor:
 		return err
+	case err != nil:
+		r.Failed = err.Error()
 	}
 	c.results = append(c.results, r)
-	_, _ = fmt.Fprintf(c.progress, "%5d objects, round %d, %-11s  %-8s %6.2f s, %5.0f requests, %5.2f s of CPU, %5.2f s of the server's, %4.0f MB\n",
-		r.Objects, r.Round+1, r.Case, r.Of, r.Seconds, r.Requests, r.ClientCPU, r.ServerCPU, r.PeakMB)
+	_, _ = fmt.Fprintln(c.progress, r)
 	return on.server.settle(ctx)
+}
+
+func (r result) String() string {
+	which := fmt.Sprintf("%s, %d objects, round %d, %-12s %-9s", r.Payload, r.Objects, r.Round+1, r.Case, r.Of)
+	if r.Failed != "" {
+		return which + "failed: " + r.Failed
+	}
+	return which + fmt.Sprintf("%6.2f s, %5.0f requests, %5.2f s of CPU, %5.2f s of the server's, %4.0f MB",
+		r.Seconds, r.Requests, r.ClientCPU, r.ServerCPU, r.PeakMB)
 }
 
 // turned begins with another one each time.

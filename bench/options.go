@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ type options struct {
 	runlevel string
 	json     bool
 	write    string
+	corpus   string
 }
 
 // parse reads the command line.
@@ -29,6 +31,7 @@ func parse(arguments []string) (options, error) {
 	output := flags.String("o", "text", "how to print: text or json")
 	flags.IntVar(&o.rounds, "rounds", 0, "how often (default: three times, less for large payloads)")
 	flags.StringVar(&o.runlevel, "runlevel", "../bin/runlevel", "the runlevel command")
+	flags.StringVar(&o.corpus, "corpus", os.Getenv("RUNLEVEL_TEST_RELEASE"), "a folder of real manifests to apply as well")
 	flags.StringVar(&o.write, "write", "", "the document to write the tables into, as in ../docs/performance.md")
 	if err := flags.Parse(arguments); err != nil {
 		return o, err
@@ -37,7 +40,7 @@ func parse(arguments []string) (options, error) {
 		return o, fmt.Errorf("%q: there are flags only; see --help", flags.Arg(0))
 	}
 	if *quick {
-		*sizes, o.rounds = "100", 1
+		*sizes, o.rounds, o.corpus = "100", 1, ""
 	}
 	if o.json = *output == "json"; !o.json && *output != "text" {
 		return o, fmt.Errorf("-o %s: use text or json", *output)

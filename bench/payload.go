@@ -7,6 +7,23 @@ import (
 	"strings"
 )
 
+// A payload is what contestants apply.
+type payload interface {
+	title() string
+	size() int
+	// documents are its manifests for a contestant, in a revision.
+	documents(of string, revision int) []document
+}
+
+// A generated payload has so many objects. For each contestant there is a twin of it.
+type generated int
+
+func (g generated) title() string { return "generated" }
+func (g generated) size() int     { return int(g) }
+func (g generated) documents(of string, revision int) []document {
+	return twin{name: of, objects: int(g), revision: revision}.documents()
+}
+
 // A twin is a payload of one contestant's own: all twins of a size are alike but for
 // their name, which is part of the names of their namespaces and of their definition.
 type twin struct {
@@ -17,9 +34,8 @@ type twin struct {
 
 // A document is one manifest, in a file of its own.
 type document struct {
-	file  string
-	text  string
-	stage stage
+	file, text string
+	stage      stage
 }
 
 // A stage says what has to be there before a document can be applied.

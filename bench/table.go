@@ -21,16 +21,16 @@ type view struct {
 // views are the tables.
 var views = []view{
 	{title: "Time, as a ratio to the floor's first apply", againstFirst: true, cell: func(rounds, yardsticks []result) string {
-		return fmt.Sprintf("%s (%.2g s)", ratio(rounds, yardsticks, seconds), median(values(rounds, seconds)))
+		return ratio(rounds, yardsticks, seconds)
 	}},
 	{title: "Requests", cell: func(rounds, _ []result) string {
 		return fmt.Sprintf("%.0f", median(values(rounds, func(c cost) float64 { return c.Requests })))
 	}},
 	{title: "CPU time of the client, as a ratio to the floor's in the same case", cell: func(rounds, yardsticks []result) string {
-		return fmt.Sprintf("%s (%.2g s)", ratio(rounds, yardsticks, clientCPU), median(values(rounds, clientCPU)))
+		return ratio(rounds, yardsticks, clientCPU)
 	}},
 	{title: "CPU time of the API server, as a ratio to the floor's in the same case", cell: func(rounds, yardsticks []result) string {
-		return fmt.Sprintf("%s (%.2g s)", ratio(rounds, yardsticks, serverCPU), median(values(rounds, serverCPU)))
+		return ratio(rounds, yardsticks, serverCPU)
 	}},
 	{title: "Peak memory of the client", cell: func(rounds, _ []result) string {
 		return fmt.Sprintf("%.0f MB", median(values(rounds, func(c cost) float64 { return c.PeakMB })))
@@ -49,7 +49,8 @@ func values(of []result, what func(cost) float64) []float64 {
 	return all
 }
 
-// ratio is the median of the rounds' ratios: what slows down a round slows down both.
+// ratio is the median of the rounds' ratios, since what slows down a round slows down
+// both, and the median of the seconds.
 func ratio(of, to []result, what func(cost) float64) string {
 	var all []float64
 	for _, r := range of {
@@ -59,7 +60,15 @@ func ratio(of, to []result, what func(cost) float64) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%.2f", median(all))
+	return fmt.Sprintf("%.2f (%s s)", median(all), figure(median(values(of, what))))
+}
+
+// figure writes a number with two digits that matter, or all before the point.
+func figure(number float64) string {
+	if number >= 10 {
+		return fmt.Sprintf("%.0f", number)
+	}
+	return fmt.Sprintf("%.2g", number)
 }
 
 func median(of []float64) float64 {
@@ -85,19 +94,15 @@ func (v view) rows(results []result) [][]string {
 		}
 	}
 	all := [][]string{header}
-	for _, objects := range sizesOf(results) {
+	for _, p := range payloadsOf(results) {
 		for _, name := range cases {
-			row := []string{fmt.Sprint(objects), name}
+			row := []string{p.label(), name}
 			yardstick := name
 			if v.againstFirst {
 				yardstick = cases[0]
 			}
 			for _, who := range taking {
-				cell := ""
-				if rounds := only(results, objects, name, who.name); len(rounds) > 0 {
-					cell = v.cell(rounds, only(results, objects, yardstick, floor))
-				}
-				row = append(row, cell)
+				row = append(row, v.fill(only(results, p, name, who.name), only(results, p, yardstick, floor)))
 			}
 			all = append(all, row)
 		}
@@ -105,20 +110,44 @@ func (v view) rows(results []result) [][]string {
 	return all
 }
 
-func only(results []result, objects int, name, of string) []result {
+// fill writes one cell. Where nothing was tried there is nothing.
+func (v view) fill(rounds, yardsticks []result) string {
+	switch {
+	case len(rounds) == 0:
+		return ""
+	case slices.ContainsFunc(rounds, func(r result) bool { return r.Failed != "" }):
+		return "failed"
+	}
+	return v.cell(rounds, yardsticks)
+}
+
+// A measured is a payload that was.
+type measured struct {
+	payload string
+	objects int
+}
+
+func (m measured) label() string {
+	if m.payload == generated(m.objects).title() {
+		return fmt.Sprint(m.objects)
+	}
+	return fmt.Sprintf("%d of %s", m.objects, m.payload)
+}
+
+func only(results []result, of measured, name, who string) []result {
 	return slices.DeleteFunc(slices.Clone(results), func(r result) bool {
-		return r.Objects != objects || r.Case != name || r.Of != of
+		return r.Payload != of.payload || r.Objects != of.objects || r.Case != name || r.Of != who
 	})
 }
 
-func sizesOf(results []result) []int {
-	var sizes []int
+func payloadsOf(results []result) []measured {
+	var all []measured
 	for _, r := range results {
-		if !slices.Contains(sizes, r.Objects) {
-			sizes = append(sizes, r.Objects)
+		if m := (measured{r.Payload, r.Objects}); !slices.Contains(all, m) {
+			all = append(all, m)
 		}
 	}
-	return sizes
+	return all
 }
 
 func printText(w io.Writer, results []result) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,31 +88,31 @@ func (l *loop) learn(m manifests.Manifest) error {
 	return nil
 }
 
-// sendAll sends manifests, so many at a time, and says how the first of them failed that
-// did.
+// sendAll sends manifests, so many at a time, and says of each that failed why: a line
+// with its file.
 func (l *loop) sendAll(ctx context.Context, all []manifests.Manifest) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	next := make(chan manifests.Manifest)
+	failed := make([]error, len(all))
+	next := make(chan int)
 	var group sync.WaitGroup
 	for range min(l.atOnce, len(all)) {
 		group.Go(func() {
-			for m := range next {
-				if err := l.send(ctx, m); err != nil {
-					cancel(fmt.Errorf("%s: %w", m.File, err))
+			for i := range next {
+				if err := l.send(ctx, all[i]); err != nil {
+					failed[i] = fmt.Errorf("%s: %s", all[i].File, strings.ReplaceAll(err.Error(), "\n", " "))
 				}
 			}
 		})
 	}
-	for _, m := range all {
-		next <- m
+	for i := range all {
+		next <- i
 	}
 	close(next)
 	group.Wait()
-	return context.Cause(ctx)
+	return errors.Join(failed...)
 }
 
-// send sends one, again if its kind is not there yet.
+// send sends one, again if its kind is not there yet: then there is no word of what is
+// not found.
 func (l *loop) send(ctx context.Context, m manifests.Manifest) error {
 	request, err := l.request(m)
 	if err != nil {
@@ -122,7 +123,7 @@ func (l *loop) send(ctx context.Context, m manifests.Manifest) error {
 	for {
 		var refused *api.Refusal
 		err := l.server.Do(ctx, request, nil)
-		if !errors.As(err, &refused) || refused.Code != http.StatusNotFound {
+		if !errors.As(err, &refused) || refused.Code != http.StatusNotFound || strings.Contains(refused.Message, "namespaces ") {
 			return err
 		}
 		select {

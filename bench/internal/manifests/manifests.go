@@ -76,7 +76,9 @@ func readFile(file string) ([]Manifest, error) {
 // Parse reads the documents of a file. Those that are empty are none.
 func Parse(content []byte) ([]Manifest, error) {
 	var found []Manifest
-	for _, document := range bytes.Split(append([]byte("\n"), content...), []byte("\n---")) {
+	// The line break before a separator is the document's: a text may end with it.
+	content = bytes.ReplaceAll(append([]byte("\n"), content...), []byte("\n---"), []byte("\n\n---"))
+	for _, document := range bytes.Split(content, []byte("\n---")) {
 		text, err := yaml.YAMLToJSON(document)
 		if err != nil {
 			return nil, err
