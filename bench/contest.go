@@ -106,10 +106,8 @@ func warmUp(ctx context.Context, on stand) error {
 	if err != nil {
 		return err
 	}
-	if _, err := on.run(ctx, []line{{floor, p.folder}}); err != nil {
-		return err
-	}
-	return on.server.settle(ctx)
+	_, err = on.run(ctx, []line{{floor, p.folder}})
+	return err
 }
 
 // measure adds a result. That a tool fails is one, too; not so that the floor does.
@@ -133,7 +131,10 @@ func (c *contest) measure(ctx context.Context, on stand, of payload, who contest
 	}
 	c.results = append(c.results, r)
 	_, _ = fmt.Fprintln(c.progress, r)
-	return on.server.settle(ctx)
+	if r.Failed != "" {
+		return on.server.settle(ctx)
+	}
+	return nil
 }
 
 func (r result) String() string {

@@ -72,7 +72,9 @@ type stand struct {
 	home     string
 }
 
-// run runs the lines one after the other, and says what they took together.
+// run runs the lines one after the other, and says what they took together. What the
+// server takes is counted until its controllers have settled: else those would cost more
+// who wait for them.
 func (s stand) run(ctx context.Context, lines []line) (cost, error) {
 	before, err := s.server.read(ctx)
 	if err != nil {
@@ -83,6 +85,9 @@ func (s stand) run(ctx context.Context, lines []line) (cost, error) {
 		if err := s.runLine(ctx, l, &c); err != nil {
 			return c, err
 		}
+	}
+	if err := s.server.settle(ctx); err != nil {
+		return c, err
 	}
 	after, err := s.server.read(ctx)
 	c.Requests, c.ServerCPU = after.requests-before.requests, after.cpu-before.cpu

@@ -29,7 +29,7 @@ var views = []view{
 	{title: "CPU time of the client, as a ratio to the floor's in the same case", cell: func(rounds, yardsticks []result) string {
 		return ratio(rounds, yardsticks, clientCPU)
 	}},
-	{title: "CPU time of the API server, as a ratio to the floor's in the same case", cell: func(rounds, yardsticks []result) string {
+	{title: "CPU time of the API server until its controllers have settled, as a ratio to the floor's in the same case", cell: func(rounds, yardsticks []result) string {
 		return ratio(rounds, yardsticks, serverCPU)
 	}},
 	{title: "Peak memory of the client", cell: func(rounds, _ []result) string {
