@@ -28,6 +28,8 @@ type order struct {
 	graph *graph.Graph
 	steps []step  // the tasks of the graph
 	needs [][]int // by step: the steps whose objects must be ready before
+	// starts are, by step, the first of those that it is done side by side with.
+	starts []int
 	// late are steps whose objects can't be ready before something that comes later is
 	// there: nothing in between waits for them.
 	late []bool
@@ -51,6 +53,7 @@ func newOrder(manifests []*payload.Manifest, options graph.Options, isThere func
 		g = graph.Build(steps, options)
 	}
 	o := &order{graph: g, steps: steps, needs: make([][]int, len(steps)), late: make([]bool, len(steps))}
+	o.starts = rowStarts(g, steps, options.Mode)
 	for _, dependency := range g.Implied {
 		o.needs[dependency.Task] = append(o.needs[dependency.Task], dependency.Needs)
 	}

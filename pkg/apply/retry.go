@@ -41,6 +41,7 @@ func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool
 			r.slots.Release(1)
 			return false
 		}
+		isAhead := r.isAhead(i)
 		change, err := try()
 		r.slots.Release(1)
 		if err == nil {
@@ -50,7 +51,7 @@ func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool
 		if isInterruption(err) && ctx.Err() != nil {
 			err = cutOff{context.Cause(ctx)}
 		}
-		if ctx.Err() != nil || !r.heals(i, err) {
+		if ctx.Err() != nil || !isAhead && !r.heals(i, err) {
 			r.failed(i, err)
 			return false
 		}

@@ -132,16 +132,17 @@ func (r *run) walk(ctx context.Context) {
 // not at the end only, because levels that follow each other and have one component each
 // are in one node.
 func (r *run) node(ctx context.Context, node int) graph.State {
-	steps := r.order.graph.Nodes[node].Tasks
-	for at, i := range steps {
-		if at > 0 && r.order.level(i) != r.order.level(steps[at-1]) && !r.awaitNode(ctx, steps[:at]) {
+	var done []int
+	for _, row := range r.order.rows(node) {
+		if len(done) > 0 && r.order.level(row[0]) != r.order.level(done[len(done)-1]) && !r.awaitNode(ctx, done) {
 			return graph.Failed
 		}
-		if !r.step(ctx, i) {
+		if !r.row(ctx, row) {
 			return graph.Failed
 		}
+		done = append(done, row...)
 	}
-	if !r.awaitNode(ctx, steps) {
+	if !r.awaitNode(ctx, done) {
 		return graph.Failed
 	}
 	return graph.OK
