@@ -63,17 +63,25 @@ func (o *order) rows(node int) [][]int {
 	return rows
 }
 
-// row does steps side by side, and says whether what comes after them may go on.
+// row does steps side by side, and says whether what comes after them may go on. There are no
+// more goroutines than may write: each costs as much memory as the deepest call of it.
 func (r *run) row(ctx context.Context, steps []int) bool {
 	if len(steps) == 1 {
 		return r.step(ctx, steps[0])
 	}
+	turns := make(chan int, len(steps))
+	for _, i := range steps {
+		turns <- i
+	}
+	close(turns)
 	var hasFailed atomic.Bool
 	var all sync.WaitGroup
-	for _, i := range steps {
+	for range min(len(steps), r.options.Workers) {
 		all.Go(func() {
-			if !r.step(ctx, i) {
-				hasFailed.Store(true)
+			for i := range turns {
+				if !r.step(ctx, i) {
+					hasFailed.Store(true)
+				}
 			}
 		})
 	}
