@@ -105,8 +105,18 @@ func (t *teller) event(event apply.Event) {
 	switch {
 	case t.format == asJSON:
 		t.write(dryEvent{event, t.isDry})
-	case !t.isQuiet && event.Action != apply.Unchanged && event.Action != apply.Absent:
+	case !t.isQuiet && isWorthALine(event):
 		t.line(event)
+	}
+}
+
+// isWorthALine says whether people are told of something in a line of its own.
+func isWorthALine(event apply.Event) bool {
+	switch event.Type {
+	case apply.Began, apply.Ended:
+		return false
+	default:
+		return event.Action != apply.Unchanged && event.Action != apply.Absent
 	}
 }
 

@@ -6,12 +6,12 @@
 // whether it may (the gate). It does not know when an object is ready either: package
 // ready does.
 //
-// Run is the call to start from. The order is in order.go, the walk in walk.go, what goes side
-// by side in beside.go, a single step in task.go, deletes in delete.go, tries in retry.go and
-// what heals in heal.go. How an object is applied, or known to need none of that, is in
-// object.go, with scaled.go, unknown.go, definitions.go and obeyed.go. Waiting is in follow.go,
-// over the watches of stream.go and serving.go, and without any in quiet.go; what is told of it
-// in waits.go and why.go, and the outcome in report.go.
+// Run is the call to start from. The order is in order.go, the walk in walk.go over the nodes of
+// nodes.go, what goes side by side in beside.go, a single step in task.go, deletes in delete.go,
+// tries in retry.go and what heals in heal.go. How an object is applied, or known to need none of
+// that, is in object.go, with scaled.go, unknown.go, definitions.go and obeyed.go. Waiting is in
+// follow.go, over the watches of stream.go and serving.go, and without any in quiet.go; what is
+// told of it in waits.go and why.go, and the outcome in report.go.
 //
 // Preview says what Run would do: see preview.go. A single object is in preview_object.go,
 // what it lacks before the run in preview_unmet.go and preview_definition.go, and deletes in
@@ -69,6 +69,9 @@ type Options struct {
 	AdoptFrom []string
 	// TellWaits is how often waits are told of; every 10 seconds if it is 0.
 	TellWaits time.Duration
+	// AskWhy is how often pods are asked why they don't come up, which costs requests; as
+	// often as waits are told of if it is 0.
+	AskWhy time.Duration
 	// Journal keeps what must outlive this run.
 	Journal *Journal
 	// Tell is told of each step, one after the other. Nil tells nobody.
@@ -104,6 +107,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.TellWaits == 0 {
 		o.TellWaits = 10 * time.Second
+	}
+	if o.AskWhy == 0 {
+		o.AskWhy = o.TellWaits
 	}
 	if o.Tell == nil {
 		o.Tell = func(Event) {}
@@ -157,6 +163,8 @@ type Report struct {
 	Err      error // why it is not all done; nil if it is
 
 	Fingerprints *inventory.Fingerprints // of what was applied, now or before
+
+	Took map[string]time.Duration // by node that is done: "level NN, component"
 }
 
 // A Warning is one of the server's, once for each text.

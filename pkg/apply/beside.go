@@ -51,11 +51,11 @@ func rowStarts(g *graph.Graph, steps []step, mode graph.Mode) []int {
 	return starts
 }
 
-// rows are the steps of a node, in rows that come one after the other.
-func (o *order) rows(node int) [][]int {
+// rows are some steps of a node, in rows that come one after the other.
+func (o *order) rows(steps []int) [][]int {
 	var rows [][]int
-	for _, i := range o.graph.Nodes[node].Tasks {
-		if o.starts[i] == i {
+	for at, i := range steps {
+		if at == 0 || o.starts[i] == i {
 			rows = append(rows, nil)
 		}
 		rows[len(rows)-1] = append(rows[len(rows)-1], i)

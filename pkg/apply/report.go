@@ -22,7 +22,7 @@ import (
 func (r *run) report(ctx context.Context) *Report {
 	r.follow.close()
 	r.notes.Wait()
-	report := &Report{Mode: r.options.Mode, Waits: r.waits(r.requests)}
+	report := &Report{Mode: r.options.Mode, Waits: r.explained(r.requests)}
 	for _, w := range r.follow.waiting() {
 		if w.verdict.State == ready.Failed {
 			_ = r.explain(w)
@@ -37,7 +37,7 @@ func (r *run) report(ctx context.Context) *Report {
 	slices.SortFunc(report.Changes, func(a, b Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
 	report.Warnings = r.allWarnings()
 	report.Err = r.outcome(ctx, report)
-	report.Fingerprints = r.fingerprints
+	report.Fingerprints, report.Took = r.fingerprints, r.nodes.durations()
 	return report
 }
 

@@ -148,8 +148,10 @@ func failureOf(m *payload.Manifest, err error) *Failure {
 }
 
 // nodeName is the level and the component of a manifest, as its file says.
-func nodeName(m *payload.Manifest) string {
-	name := graph.ParseName(m.File())
+func nodeName(m *payload.Manifest) string { return placeName(graph.ParseName(m.File())) }
+
+// placeName is a level and a component in words; "" where a file says neither.
+func placeName(name graph.Name) string {
 	if name.Component == "" {
 		return ""
 	}

@@ -32,6 +32,8 @@ const (
 	Retrying EventType = "retrying" // after a failure that may heal
 	Failing  EventType = "failed"   // for good
 	Warned   EventType = "warning"  // by the server, once for each text
+	Began    EventType = "began"    // a node
+	Ended    EventType = "ended"    // a node; Action says what came of it, unless it is all done
 
 	Adopted   EventType = "adopted"   // fields that other tools had set
 	Overruled EventType = "overruled" // fields that others had set otherwise
@@ -52,6 +54,8 @@ type Event struct {
 
 	From []string         `json:"from,omitempty"` // whom the fields were adopted from
 	Lost []ownership.Loss `json:"lost,omitempty"` // by those who had set them otherwise
+
+	Seconds float64 `json:"seconds,omitempty"` // that a node took
 }
 
 // tell tells of a manifest. Events come one after the other.

@@ -31,22 +31,44 @@ type Wait struct {
 // saveWaits is how often the record is told what is waited for.
 const saveWaits = 30 * time.Second
 
-// waits is all that is waited for now: steps that are tried again, and objects that are
-// not ready. Those that have pods say what keeps them.
-func (r *run) waits(ctx context.Context) []Wait {
-	var waits []Wait
+// explained is all that is waited for now, with what keeps the pods of those that have some,
+// asked anew.
+func (r *run) explained(ctx context.Context) []Wait {
+	waits, objects := r.waits()
+	r.explainAll(ctx, waits[len(waits)-len(objects):], objects)
+	return waits
+}
+
+// waits is all that is waited for now: steps that are tried again, and then the objects that
+// are not ready, which are returned as well.
+func (r *run) waits() ([]Wait, []watched) {
 	objects := r.follow.waiting()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var waits []Wait
+	for _, i := range slices.Sorted(maps.Keys(r.retries)) {
+		waits = append(waits, r.retries[i])
+	}
 	for _, w := range objects {
 		waits = append(waits, r.waitFor(w))
 	}
-	r.explainAll(ctx, waits, objects)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var retries []Wait
-	for _, i := range slices.Sorted(maps.Keys(r.retries)) {
-		retries = append(retries, r.retries[i])
+	return waits, objects
+}
+
+// remembered is all that is waited for now, with what kept its pods when they were asked
+// last.
+func (r *run) remembered(asked []Wait) []Wait {
+	why := map[kinds.ID][]string{}
+	for _, wait := range asked {
+		why[wait.ID] = wait.Why
 	}
-	return append(retries, waits...)
+	waits, _ := r.waits()
+	for i := range waits {
+		if !waits[i].IsRetry {
+			waits[i].Why = why[waits[i].ID]
+		}
+	}
+	return waits
 }
 
 // waitFor is the wait for an object.
@@ -67,13 +89,19 @@ func (r *run) tellWaits(ctx context.Context) (stop func()) {
 		ticker := time.NewTicker(r.options.TellWaits)
 		defer ticker.Stop()
 		var saved time.Time
+		var asked []Wait
+		next := time.Now().Add(r.options.AskWhy)
 		for ctx.Err() == nil {
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():
 				continue
 			}
-			waits := r.waits(ctx)
+			waits := r.remembered(asked)
+			if now := time.Now(); !now.Add(r.options.TellWaits / 2).Before(next) { // else it would be a tick late
+				waits = r.explained(ctx)
+				asked, next = waits, now.Add(r.options.AskWhy)
+			}
 			if ctx.Err() != nil {
 				continue // not all that could be asked was
 			}
@@ -86,7 +114,7 @@ func (r *run) tellWaits(ctx context.Context) (stop func()) {
 			}
 		}
 		if !saved.IsZero() {
-			r.noteWaits(r.waits(ctx)) // those that are left
+			r.noteWaits(r.explained(ctx)) // those that are left
 		}
 	}()
 	return func() {

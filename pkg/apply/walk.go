@@ -23,6 +23,7 @@ type run struct {
 	order   *order
 	walked  *graph.Walk
 	follow  *follower
+	nodes   *nodes
 	slots   *semaphore.Weighted // for writing
 	scaling *scaling
 
@@ -74,6 +75,7 @@ func (r *run) plan(manifests []*payload.Manifest) (err error) {
 	if err != nil {
 		return err
 	}
+	r.nodes = newNodes(r.order)
 	r.scaling.manifests = manifests
 	r.findScaled()
 	r.changes = make([]Change, len(r.order.steps))
@@ -132,18 +134,21 @@ func (r *run) walk(ctx context.Context) {
 // not at the end only, because levels that follow each other and have one component each
 // are in one node.
 func (r *run) node(ctx context.Context, node int) graph.State {
-	var done []int
-	for _, row := range r.order.rows(node) {
-		if len(done) > 0 && r.order.level(row[0]) != r.order.level(done[len(done)-1]) && !r.awaitNode(ctx, done) {
+	steps := r.order.graph.Nodes[node].Tasks
+	start := 0
+	for _, end := range r.order.pieces(steps) {
+		isDone := r.piece(ctx, r.order.place(steps[start]), func() bool {
+			for _, row := range r.order.rows(steps[start:end]) {
+				if !r.row(ctx, row) {
+					return false
+				}
+			}
+			return r.awaitNode(ctx, steps[:end])
+		})
+		if !isDone {
 			return graph.Failed
 		}
-		if !r.row(ctx, row) {
-			return graph.Failed
-		}
-		done = append(done, row...)
-	}
-	if !r.awaitNode(ctx, done) {
-		return graph.Failed
+		start = end
 	}
 	return graph.OK
 }

@@ -131,11 +131,18 @@ func room(config *corev1.ConfigMap) int {
 }
 
 // encode writes a record for a ConfigMap, with the fields that are in there already and
-// that this program does not know. If it is too big, old entries lose their tombstones,
-// the oldest ones first, as many as must.
+// that this program does not know. If it is too big, or leaves no room for fingerprints, it
+// goes without durations; if that is not enough, old entries lose their tombstones, the oldest
+// ones first, as many as must.
 func encode(r *Record, config *corev1.ConfigMap) (string, error) {
 	room, unknown := room(config), unknownFields(config.Data[key])
 	text, err := marshal(r, unknown)
+	if err == nil && len(r.Durations) > 0 && len(text)+len(r.Fingerprints) > room {
+		lean := *r
+		lean.Durations = nil
+		r = &lean
+		text, err = marshal(r, unknown)
+	}
 	if err != nil || len(text) <= room {
 		return text, err
 	}

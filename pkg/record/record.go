@@ -29,6 +29,10 @@ type Record struct {
 	Jobs       []Job       `json:"jobs,omitempty"`       // that finished, so that one which its TTL removed is not run again
 	Waits      []Wait      `json:"waits,omitempty"`      // what the applier waits for now
 
+	// Durations are of the last run of each mode. They are the first that is given up where
+	// there is no room.
+	Durations map[string]Durations `json:"durations,omitempty"`
+
 	// Fingerprints are package inventory's. They are beside the rest, and given up where
 	// there is no room for them.
 	Fingerprints []byte `json:"-"`

@@ -153,3 +153,23 @@ func TestObjectsAreFitToBeShown(t *testing.T) {
 		}
 	}
 }
+
+func TestDurationsAreThoseOfTheLastRunOfAMode(t *testing.T) {
+	r := &record.Record{Release: "web"}
+	r.Remember("update", 90*time.Second, map[string]time.Duration{"level 10, web": 80 * time.Second})
+	before := r.Durations
+	r.Remember("install", 5*time.Second, nil)
+	r.Remember("update", 2345*time.Millisecond, map[string]time.Duration{
+		"level 10, web": 2149 * time.Millisecond, "level 20, quick": 99 * time.Millisecond, "level 30, slower": 100 * time.Millisecond,
+	})
+	want := map[string]record.Durations{
+		"install": {All: 5, Nodes: map[string]float64{}},
+		"update":  {All: 2.3, Nodes: map[string]float64{"level 10, web": 2.1, "level 30, slower": 0.1}},
+	}
+	if diff := cmp.Diff(want, r.Durations); diff != "" {
+		t.Error(diff)
+	}
+	if len(before) != 1 || before["update"].All != 90 {
+		t.Errorf("what somebody was reading has changed: %v", before)
+	}
+}

@@ -43,6 +43,7 @@ func full() *record.Record {
 		Kinds:      []record.Kind{{Group: "apps", Kind: "Deployment"}},
 		Jobs:       []record.Job{{ID: object, UID: "u", Sum: "s"}},
 		Waits:      []record.Wait{{ID: object, For: "1 of 3 <pods> & more", Since: at(1)}},
+		Durations:  map[string]record.Durations{"update": {All: 12.5, Nodes: map[string]float64{"level 10, web": 3.1}}},
 	}
 }
 
@@ -358,6 +359,40 @@ func TestOldEntriesLoseTombstonesWhenThereIsNoRoom(t *testing.T) {
 	}
 	if size > 1<<20 || size < 1<<20-20_000 {
 		t.Errorf("the record has %d bytes: more than fit, or less than need be", size)
+	}
+}
+
+func TestDurationsGoFirstWhenThereIsNoRoom(t *testing.T) {
+	for name, c := range map[string]struct {
+		theirs int // bytes that somebody else has in the ConfigMap
+		keeps  bool
+	}{
+		"there is room":                      {0, true},
+		"there is none":                      {1<<20 - 8000, false},
+		"there is none with fingerprints":    {1<<20 - 13000, false},
+		"there is just enough for all of it": {1<<20 - 17000, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := cluster.Namespace(t)
+			store := record.NewStore(cluster.Client(t), namespace, "web")
+			save(t, store, &record.Record{Release: "web"})
+			edit(t, namespace, func(config *corev1.ConfigMap) { config.Data["theirs"] = strings.Repeat("x", c.theirs) })
+			wanted := full()
+			wanted.Durations["install"] = record.Durations{Nodes: map[string]float64{strings.Repeat("n", 10000): 1}}
+			wanted.Fingerprints = make([]byte, 4000)
+			store = record.NewStore(cluster.Client(t), namespace, "web")
+			load(t, store)
+			save(t, store, wanted)
+
+			got := load(t, store)
+			if keeps := len(got.Durations) > 0; keeps != c.keeps {
+				t.Errorf("durations are kept: %t", keeps)
+			}
+			if len(got.History[0].Tombstones) == 0 || len(got.Fingerprints) == 0 {
+				t.Error("what matters more is gone")
+			}
+		})
 	}
 }
 

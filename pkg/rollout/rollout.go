@@ -62,7 +62,8 @@ type Outcome struct {
 	Orphans  []Orphan
 	Notes    []string // on what could not be found out
 	Took     time.Duration
-	Err      error // why it is not all done
+	Earlier  record.Durations // of the last run of this mode that was completed
+	Err      error            // why it is not all done
 }
 
 // A rollout is one run.
@@ -75,12 +76,14 @@ type rollout struct {
 	record  *record.Record
 	before  *inventory.Inventory
 	outcome *Outcome
+	began   time.Time
 }
 
 // Run applies a payload to a cluster.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
 	r := newRollout(c, release, options)
 	r.outcome.Err = r.store.Locked(ctx, options.Lock, func(ctx context.Context) error {
+<<<<<<< HEAD
 		began := time.Now() // waiting for somebody else is not our time
 		err := r.run(ctx)
 		r.outcome.Took = time.Since(began)
@@ -88,6 +91,11 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, opti
 			return err
 		}
 		return options.Then(ctx, r.outcome, r.applyOptions())
+=======
+		r.began = time.Now() // waiting for somebody else is not our time
+		defer func() { r.outcome.Took = time.Since(r.began) }()
+		return r.run(ctx)
+>>>>>>> 4fd18b6 (Tell when a component of a level begins and ends)
 	})
 	return r.outcome
 }
@@ -197,6 +205,7 @@ func (r *rollout) look(ctx context.Context, store *record.Store) error {
 	}
 	r.outcome.Findings, r.outcome.Deletes = precondition.Evaluate(facts), facts.Deletes
 	r.outcome.Mode = r.mode()
+	r.outcome.Earlier = known.Durations[string(r.outcome.Mode)]
 	r.outcome.Notes = append(r.outcome.Notes, r.notKnown()...)
 	return nil
 }
@@ -301,8 +310,21 @@ func (r *rollout) end(ctx context.Context) error {
 		}
 		newest := known.Newest() // which may be somebody else's, if they have taken the lock just now
 		isOurs := newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
-		if isOurs && r.outcome.Report.Err == nil && !r.options.Apply.NoWait && r.outcome.Mode != graph.Reconcile {
+		if !isOurs || r.outcome.Report.Err != nil || r.options.Apply.NoWait {
+			return
+		}
+		if r.outcome.Mode != graph.Reconcile {
 			known.Complete(metav1.NewTime(r.cluster.Now().Truncate(time.Second)))
 		}
+		if r.hasWritten() { // else the record would be written for this alone
+			known.Remember(string(r.outcome.Mode), time.Since(r.began), r.outcome.Report.Took)
+		}
+	})
+}
+
+// hasWritten says whether the run has changed anything on the cluster.
+func (r *rollout) hasWritten() bool {
+	return r.outcome.Mode != graph.Reconcile || slices.ContainsFunc(r.outcome.Report.Changes, func(change apply.Change) bool {
+		return change.Action == apply.Created || change.Action == apply.Configured || change.Action == apply.Recreated
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -122,5 +123,41 @@ func TestPendingDeleteIsKnownToWhoeverComesNext(t *testing.T) {
 	}
 	if outcome = r.roll(t.Context(), "1.3.0", prices); outcome.Err != nil || len(outcome.Deletes) != 0 {
 		t.Errorf("when it is gone: %v, %+v", outcome.Err, outcome.Deletes)
+	}
+}
+
+// A run knows how long the last one of its mode took, and one that finds nothing to do does not
+// write the record to say so again.
+func TestEarlierDurationsAreKnown(t *testing.T) {
+	r := newRelease(t)
+	begins := func(earlier *record.Durations) func(*rollout.Options) {
+		return func(options *rollout.Options) {
+			options.Begins = func(o *rollout.Outcome) { *earlier = o.Earlier }
+		}
+	}
+	var install, first, second, reconcile record.Durations
+	r.roll(t.Context(), "1.0.0", settings, begins(&install))
+	r.roll(t.Context(), "1.0.1", settings, begins(&first))
+	r.roll(t.Context(), "1.0.2", prices, begins(&second))
+	if install.All != 0 || first.All != 0 {
+		t.Errorf("there was no run before: %v, %v", install, first)
+	}
+	if second.All <= 0 {
+		t.Error("an update does not know how long the last one took")
+	}
+
+	maps := r.connect().Client.CoreV1().ConfigMaps(r.namespace)
+	version := func() string {
+		kept, err := maps.Get(t.Context(), "runlevel-release-"+r.namespace, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kept.ResourceVersion
+	}
+	r.roll(t.Context(), "1.0.2", prices, begins(&reconcile)) // which may see more that is ready
+	before := version()
+	r.roll(t.Context(), "1.0.2", prices, begins(&reconcile))
+	if before != version() || reconcile.All != 0 {
+		t.Errorf("a reconcile that has nothing to do was noted: %v", reconcile)
 	}
 }

@@ -1,0 +1,92 @@
+package apply_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// course is what was told of nodes, in order.
+func (a applied) course() []string {
+	var course []string
+	for _, event := range a.events {
+		if event.Type == apply.Began || event.Type == apply.Ended {
+			course = append(course, strings.TrimSpace(strings.Join([]string{string(event.Type), event.Node, string(event.Action)}, " ")))
+		}
+	}
+	return course
+}
+
+// Levels that have one component each are one node of the graph, and what others need cuts a
+// component into several: people are told of levels and components.
+func TestNodesAreToldOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode  graph.Mode
+		files string
+		want  []string
+	}{
+		"levels of one component each": {graph.Update, `
+-- 0000_10_web_10.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}
+-- 0000_20_web_10.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: NS}}
+-- 0000_20_web_20.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: NS}}
+`, []string{"began level 10, web", "ended level 10, web", "began level 20, web", "ended level 20, web"}},
+		"a failure, and what never begins": {graph.Update, `
+-- 0000_10_web_10.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: Not_a_name, namespace: NS}}
+-- 0000_20_web_10.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: NS}}
+`, []string{"began level 10, web", "ended level 10, web failed"}},
+		"a component in pieces": {graph.Install, `
+-- 0000_10_web_10.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}
+-- 0000_10_web_20.yaml --
+{apiVersion: v1, kind: Namespace, metadata: {name: NS-more}}
+-- 0000_10_web_30.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: NS-more}}
+`, []string{"began level 10, web", "ended level 10, web"}},
+		"files without a level": {graph.Install, `
+-- web.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}
+`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			did := run(t, t.Context(), load(t, namespace, namespace, c.files), apply.Options{Mode: c.mode})
+			if diff := cmp.Diff(c.want, did.course()); diff != "" {
+				t.Error(diff)
+			}
+			for _, told := range c.want {
+				name, isOver := strings.CutPrefix(told, "ended ")
+				if _, isKnown := did.Took[name]; isOver && isKnown == strings.HasSuffix(name, "failed") {
+					t.Errorf("how long it took is kept of %v", did.Took)
+				}
+			}
+		})
+	}
+}
+
+// What is waited for when Ctrl-C comes has not failed.
+func TestANodeThatIsInterruptedIsNotDone(t *testing.T) {
+	namespace := test.Namespace(t)
+	release := load(t, namespace, namespace, "-- 0000_10_web_web.yaml --\n"+workload("Deployment", "web", "run", ""))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	did := run(t, ctx, release, apply.Options{TellWaits: quickly, Tell: func(event apply.Event) {
+		if event.Type == apply.Waiting {
+			cancel()
+		}
+	}})
+	if want := []string{"began level 10, web", "ended level 10, web not done"}; !slices.Equal(did.course(), want) {
+		t.Errorf("%q", did.course())
+	}
+}
