@@ -11,7 +11,8 @@
 // tries in retry.go and what heals in heal.go. How an object is applied, or known to need none of
 // that, is in object.go, with scaled.go, unknown.go, definitions.go and obeyed.go. Waiting is in
 // follow.go, over the watches of stream.go and serving.go, and without any in quiet.go; what is
-// told of it in waits.go and why.go, and the outcome in report.go.
+// told of it in waits.go and why.go, to those who look from elsewhere in standing.go, and the
+// outcome in report.go.
 //
 // Preview says what Run would do: see preview.go. A single object is in preview_object.go,
 // what it lacks before the run in preview_unmet.go and preview_definition.go, and deletes in
@@ -32,6 +33,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/record"
 )
 
 // ErrTimeout is why a run ended that took too long.
@@ -160,7 +162,8 @@ type Report struct {
 	Changes  []Change // one for each manifest, in the order of the payload
 	Waits    []Wait   // that were left when the run ended
 	Warnings []Warning
-	Err      error // why it is not all done; nil if it is
+	Err      error       // why it is not all done; nil if it is
+	Left     *record.Run // how it stood at the end, if not all is done
 
 	Fingerprints *inventory.Fingerprints // of what was applied, now or before
 
@@ -186,9 +189,10 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, befo
 	if err := r.plan(release.Manifests); err != nil {
 		return &Report{Mode: options.Mode, Err: err}
 	}
-	stop := r.tellWaits(ctx)
+	stopTelling, stopNoting := r.tellWaits(ctx), r.noteStanding(ctx)
 	r.walk(ctx)
 	r.awaitAll(ctx)
-	stop()
+	stopTelling()
+	stopNoting()
 	return r.report(ctx)
 }

@@ -30,6 +30,7 @@ func (r *run) report(ctx context.Context) *Report {
 	}
 	r.keepFingerprints()
 	r.keepReady()
+	left := r.standing(report.Waits)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sayWhyNotDone(report.Waits)
@@ -38,6 +39,10 @@ func (r *run) report(ctx context.Context) *Report {
 	report.Warnings = r.allWarnings()
 	report.Err = r.outcome(ctx, report)
 	report.Fingerprints, report.Took = r.fingerprints, r.nodes.durations()
+	if report.Err != nil {
+		left.Ended, left.Error = true, short(oneLine(report.Err))
+		report.Left = left
+	}
 	return report
 }
 
@@ -174,8 +179,7 @@ func (r *run) needed(step int, isAwaited map[kinds.ID]bool) string {
 func (r *run) nodesBefore(node int) string {
 	var names []string
 	for _, blocker := range r.walked.WhyBlocked(node) {
-		first := r.order.steps[r.order.graph.Nodes[blocker].Tasks[0]].Manifest
-		if name := cmp.Or(nodeName(first), first.ID().String()); !slices.Contains(names, name) {
+		if name := r.nameOf(blocker); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -183,4 +187,10 @@ func (r *run) nodesBefore(node int) string {
 		return ""
 	}
 	return "after " + strings.Join(names, "; ")
+}
+
+// nameOf names a node by what it does first.
+func (r *run) nameOf(node int) string {
+	first := r.order.steps[r.order.graph.Nodes[node].Tasks[0]].Manifest
+	return cmp.Or(nodeName(first), first.ID().String())
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -27,9 +26,6 @@ type Wait struct {
 	Effect  reason.Effect `json:"effect,omitempty"`
 	IsRetry bool          `json:"retrying,omitempty"` // it is not applied yet: it failed, and is tried again
 }
-
-// saveWaits is how often the record is told what is waited for.
-const saveWaits = 30 * time.Second
 
 // explained is all that is waited for now, with what keeps the pods of those that have some,
 // asked anew.
@@ -79,16 +75,11 @@ func (r *run) waitFor(w watched) Wait {
 	}
 }
 
-// tellWaits tells of waits from time to time, and notes them in the record, until the
-// function that it returns is called.
+// tellWaits tells of waits from time to time, until the function that it returns is called.
 func (r *run) tellWaits(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	return now(ctx, func(ctx context.Context) {
 		ticker := time.NewTicker(r.options.TellWaits)
 		defer ticker.Stop()
-		var saved time.Time
 		var asked []Wait
 		next := time.Now().Add(r.options.AskWhy)
 		for ctx.Err() == nil {
@@ -108,14 +99,17 @@ func (r *run) tellWaits(ctx context.Context) (stop func()) {
 			for _, wait := range waits {
 				r.tellWait(wait)
 			}
-			if time.Since(saved) >= saveWaits && len(waits) > 0 {
-				saved = time.Now()
-				r.noteWaits(waits)
-			}
 		}
-		if !saved.IsZero() {
-			r.noteWaits(r.explained(ctx)) // those that are left
-		}
+	})
+}
+
+// now begins to do something, which the function that it returns ends.
+func now(ctx context.Context, do func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		do(ctx)
 	}()
 	return func() {
 		cancel()
@@ -130,17 +124,6 @@ func (r *run) tellWait(wait Wait) {
 	r.options.Tell(Event{
 		Time: r.cluster.Now().UTC(), Type: Waiting, Object: &wait.ID, File: wait.File, Node: wait.Node,
 		Reason: wait.Reason, Message: wait.For, Since: &wait.Since, Why: wait.Why,
-	})
-}
-
-// noteWaits lets others know, who look at the record.
-func (r *run) noteWaits(waits []Wait) {
-	const enough = 20                                                   // for somebody to read
-	_ = r.options.Journal.Note(r.requests, func(known *record.Record) { // if it fails, the next may not
-		known.Waits = nil
-		for _, wait := range waits[:min(enough, len(waits))] {
-			known.Waits = append(known.Waits, record.Wait{ID: wait.ID, For: wait.For, Since: metav1.NewTime(wait.Since)})
-		}
 	})
 }
 

@@ -21,6 +21,7 @@ type run struct {
 	before  *inventory.Inventory
 	options Options
 	order   *order
+	walking sync.Mutex // guards walked
 	walked  *graph.Walk
 	follow  *follower
 	nodes   *nodes
@@ -114,10 +115,12 @@ func (r *run) walk(ctx context.Context) {
 		state graph.State
 	}
 	ends := make(chan end)
+	r.walking.Lock()
 	r.walked = r.order.graph.Walk()
+	r.walking.Unlock()
 	for running := 0; ; running-- {
 		if ctx.Err() == nil {
-			for _, node := range r.walked.Ready() {
+			for _, node := range r.begin() {
 				running++
 				go func() { ends <- end{node, r.node(ctx, node)} }()
 			}
@@ -126,8 +129,22 @@ func (r *run) walk(ctx context.Context) {
 			return
 		}
 		ended := <-ends
-		r.walked.Done(ended.node, ended.state)
+		r.ended(ended.node, ended.state)
 	}
+}
+
+// begin gives out the nodes that are ready.
+func (r *run) begin() []int {
+	r.walking.Lock()
+	defer r.walking.Unlock()
+	return r.walked.Ready()
+}
+
+// ended notes how a node ended.
+func (r *run) ended(node int, state graph.State) {
+	r.walking.Lock()
+	defer r.walking.Unlock()
+	r.walked.Done(node, state)
 }
 
 // node applies what is in one node, in order. In an update it waits until all is ready:

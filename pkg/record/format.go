@@ -132,8 +132,8 @@ func room(config *corev1.ConfigMap) int {
 
 // encode writes a record for a ConfigMap, with the fields that are in there already and
 // that this program does not know. If it is too big, or leaves no room for fingerprints, it
-// goes without durations; if that is not enough, old entries lose their tombstones, the oldest
-// ones first, as many as must.
+// goes without durations; if that is not enough, without how the run stands, and then old entries
+// lose their tombstones, the oldest ones first, as many as must.
 func encode(r *Record, config *corev1.ConfigMap) (string, error) {
 	room, unknown := room(config), unknownFields(config.Data[key])
 	text, err := marshal(r, unknown)
@@ -146,7 +146,12 @@ func encode(r *Record, config *corev1.ConfigMap) (string, error) {
 	if err != nil || len(text) <= room {
 		return text, err
 	}
-	return shrink(r, unknown, room)
+	lean := *r
+	lean.Run = nil
+	if text, err = marshal(&lean, unknown); err != nil || len(text) <= room {
+		return text, err
+	}
+	return shrink(&lean, unknown, room)
 }
 
 // shrink writes a record with as few changes as make it fit.

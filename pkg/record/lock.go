@@ -62,11 +62,16 @@ func (l Lock) retry() time.Duration { return l.Duration / 10 }
 type Held struct {
 	Holder  string
 	Since   time.Time
-	Renewed time.Time // when the holder gave the last sign of life
+	Renewed time.Time     // when the holder gave the last sign of life
+	Outlast time.Duration // how long the lock outlives the last sign of life
 }
 
+// IsDead says whether whoever holds the lock has given no sign of life for longer than the
+// lock outlives it.
+func (h Held) IsDead(now time.Time) bool { return now.Sub(h.Renewed) > h.Outlast }
+
 func heldBy(r *resourcelock.LeaderElectionRecord) Held {
-	return Held{Holder: r.HolderIdentity, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time}
+	return Held{Holder: r.HolderIdentity, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time, Outlast: time.Duration(r.LeaseDurationSeconds) * time.Second}
 }
 
 // ErrLost is the cause with which the context of what runs under a lock ends, when the

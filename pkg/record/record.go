@@ -1,6 +1,6 @@
 // Package record keeps what was applied to a cluster: one small object per release, with
 // its history, the deletes that were asked for, the kinds that it ever had, the Jobs that
-// are done, and what the applier waits for. It stands in a ConfigMap, so that it outlives
+// are done, and how the run of an apply stands. It stands in a ConfigMap, so that it outlives
 // whoever applies. A Lease of the same name says who does that now.
 //
 // A Record is a plain value, for one goroutine at a time. What is in it tells what
@@ -28,6 +28,7 @@ type Record struct {
 	Kinds      []Kind      `json:"kinds,omitempty"`      // ever applied: where orphans are looked for; sorted, each once
 	Jobs       []Job       `json:"jobs,omitempty"`       // that finished, so that one which its TTL removed is not run again
 	Waits      []Wait      `json:"waits,omitempty"`      // what the applier waits for now
+	Run        *Run        `json:"run,omitempty"`        // how it stands, or the last that did not end well stood
 
 	// Durations are of the last run of each mode. They are the first that is given up where
 	// there is no room.

@@ -83,19 +83,13 @@ type rollout struct {
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
 	r := newRollout(c, release, options)
 	r.outcome.Err = r.store.Locked(ctx, options.Lock, func(ctx context.Context) error {
-<<<<<<< HEAD
-		began := time.Now() // waiting for somebody else is not our time
+		r.began = time.Now() // waiting for somebody else is not our time
 		err := r.run(ctx)
-		r.outcome.Took = time.Since(began)
+		r.outcome.Took = time.Since(r.began)
 		if err != nil || options.Then == nil {
 			return err
 		}
 		return options.Then(ctx, r.outcome, r.applyOptions())
-=======
-		r.began = time.Now() // waiting for somebody else is not our time
-		defer func() { r.outcome.Took = time.Since(r.began) }()
-		return r.run(ctx)
->>>>>>> 4fd18b6 (Tell when a component of a level begins and ends)
 	})
 	return r.outcome
 }
@@ -284,6 +278,7 @@ func (r *rollout) begin(ctx context.Context) error {
 	}
 	return r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetGone(known)
+		known.Run = nil // that of the one before
 		if r.outcome.Mode != graph.Reconcile {
 			known.Begin(entry)
 		}
@@ -304,7 +299,7 @@ func (r *rollout) end(ctx context.Context) error {
 	defer func() { r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isOver) }()
 	return r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetGone(known)
-		known.Waits = nil
+		known.Waits, known.Run = nil, r.outcome.Report.Left
 		if found := r.outcome.Report.Fingerprints; found != nil { // else nothing was begun
 			known.Fingerprints = found.Update(known.Fingerprints)
 		}

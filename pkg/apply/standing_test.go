@@ -1,0 +1,115 @@
+package apply_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// recording calls back before each write of a record.
+func recording(t *testing.T, writes func()) *cluster.Cluster {
+	return connectThrough(t, func(request *http.Request) error {
+		if request.Method != http.MethodGet && strings.Contains(request.URL.Path, "/configmaps") && !strings.Contains(request.URL.Path, "-config") {
+			writes()
+		}
+		return nil
+	})
+}
+
+const blockedFiles = `
+-- 0000_10_db_10.yaml --
+{apiVersion: v1, kind: Secret, metadata: {name: db, namespace: NS, annotations: {runlevel.dev/ready: has(self.data)}}}
+-- 0000_20_web_10.yaml --
+{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: NS}}
+-- 0000_20_api_10.yaml --
+{apiVersion: v1, kind: Secret, metadata: {name: api, namespace: NS}}
+-- 0000_30_shop_10.yaml --
+{apiVersion: v1, kind: Secret, metadata: {name: shop, namespace: NS}}
+`
+
+// What a run is at is known to those who look at the record, also when it has ended without
+// being done.
+func TestRecordTellsHowTheRunStands(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := recording(t, cancel)
+	did := runOn(t, ctx, c, load(t, namespace, namespace, blockedFiles), apply.Options{Version: "2", Mode: graph.Update})
+	secret := func(name string) kinds.ID { return kinds.ID{Kind: "Secret", Namespace: namespace, Name: name} }
+	step := func(name, file string) []record.Step {
+		return []record.Step{{ID: secret(name), File: file, State: record.Blocked}}
+	}
+	want := &record.Run{Version: "2", Mode: "update", Nodes: []record.Node{
+		{Name: "level 10, db", State: "running", Steps: []record.Step{
+			{ID: secret("db"), File: "0000_10_db_10.yaml", State: record.Waiting, For: "has(self.data) is not true yet"},
+		}},
+		{Name: "level 20, api", State: "blocked", After: []int{0}, Steps: step("api", "0000_20_api_10.yaml")},
+		{Name: "level 20, web", State: "blocked", After: []int{0}, Steps: step("web", "0000_20_web_10.yaml")},
+		{Name: "level 30, shop", State: "blocked", After: []int{1, 2}, Steps: step("shop", "0000_30_shop_10.yaml")},
+	}}
+	clocks := cmp.Options{cmpopts.IgnoreFields(record.Run{}, "Told"), cmpopts.IgnoreFields(record.Step{}, "Since")}
+	if diff := cmp.Diff(want, did.record.Run, clocks); diff != "" {
+		t.Errorf("while it ran (-want +got):\n%s", diff)
+	}
+	want.Ended, want.Error = true, "context canceled: 3 objects not applied, 1 object not ready"
+	want.Nodes[0].State = "failed"
+	if diff := cmp.Diff(want, did.Left, clocks); diff != "" {
+		t.Errorf("at its end (-want +got):\n%s", diff)
+	}
+	if did.record.Run.Nodes[0].Steps[0].Since == nil || did.record.Run.Told.IsZero() {
+		t.Errorf("nobody knows since when: %v", did.record.Run)
+	}
+	if len(did.record.Waits) != 1 {
+		t.Errorf("the record says that it waits for %v", did.record.Waits)
+	}
+}
+
+// What is over before anybody could ask is told to nobody.
+func TestShortRunTellsTheRecordNothing(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	var writes atomic.Int32
+	c := recording(t, func() { writes.Add(1) })
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, strings.ReplaceAll(blockedFiles, ", annotations: {runlevel.dev/ready: has(self.data)}", "")), apply.Options{Mode: graph.Update})
+	if did.Err != nil || did.Left != nil {
+		t.Errorf("%v, left %v", did.Err, did.Left)
+	}
+	if got := writes.Load(); got > 1 { // the one of this test
+		t.Errorf("the record was written %d times", got)
+	}
+}
+
+// What fails and is tried again says why, and since when.
+func TestRecordTellsOfRetries(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	began := time.Now().Add(-time.Minute)
+	c := recording(t, cancel)
+	did := runOn(t, ctx, c, load(t, namespace, namespace, `
+-- 0000_10_db_10.yaml --
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: NS, annotations: {runlevel.dev/ready: has(self.status.used)}}, spec: {hard: {count/secrets: 0}}}
+-- 0000_20_web_10.yaml --
+{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: NS}}
+`), apply.Options{})
+	node, step, found := did.record.Run.Find(kinds.ID{Kind: "Secret", Namespace: namespace, Name: "web"})
+	if !found || node != 0 || step.State != record.Retrying || !strings.Contains(step.For, "exceeded quota: none") || step.Reason == "" ||
+		step.Since.Time.Before(metav1.NewTime(began).Time) {
+		t.Errorf("of what fails it says %v, %d, %t", step, node, found)
+	}
+}

@@ -1,0 +1,93 @@
+package record
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+)
+
+// A Run is how an apply stood when it last told: what of it is not done, and why. It is told
+// for those who look from elsewhere. It goes when all is done, and stays after a run that
+// failed or died.
+type Run struct {
+	Version string      `json:"version,omitempty"`
+	Mode    string      `json:"mode,omitempty"` // as package graph calls it
+	Told    metav1.Time `json:"told"`           // by the server's clock
+	Ended   bool        `json:"ended,omitempty"`
+	Error   string      `json:"error,omitempty"` // of one that has ended: why it is not all done
+	Nodes   []Node      `json:"nodes,omitempty"` // that are not done, in the order of the graph
+	More    int         `json:"more,omitempty"`  // steps that are left out
+}
+
+// A Node is a piece of the graph that is not done.
+type Node struct {
+	Name  string `json:"name"`            // such as "level 50, shop"
+	State string `json:"state"`           // as package graph calls it
+	After []int  `json:"after,omitempty"` // places in Run.Nodes of those that it waits for, or of the first of them
+	More  int    `json:"more,omitempty"`  // others that it waits for
+	Steps []Step `json:"steps,omitempty"`
+}
+
+// A StepState says where a step stands that is not done.
+type StepState string
+
+// The states of a step.
+const (
+	Blocked  StepState = "blocked"  // it was not its turn yet
+	Retrying StepState = "retrying" // it failed, and is tried again
+	Waiting  StepState = "waiting"  // it is applied, and not ready
+	Failed   StepState = "failed"   // for good
+)
+
+// A Step is a manifest that is not done.
+type Step struct {
+	kinds.ID `json:",inline"`
+	File     string       `json:"file,omitempty"`
+	State    StepState    `json:"state"`
+	For      string       `json:"for,omitempty"` // what it waits for, or the error
+	Reason   string       `json:"reason,omitempty"`
+	Since    *metav1.Time `json:"since,omitempty"`
+	Deletes  bool         `json:"deletes,omitempty"` // it is a tombstone
+}
+
+// Find is where a step stands that does something to an object.
+func (r *Run) Find(id kinds.ID) (node int, step Step, found bool) {
+	for i := range r.Nodes {
+		if at := slices.IndexFunc(r.Nodes[i].Steps, func(s Step) bool { return s.ID == id }); at >= 0 {
+			return i, r.Nodes[i].Steps[at], true
+		}
+	}
+	return 0, Step{}, false
+}
+
+// unsteady is how much a moment may differ from itself: it is a clock's reading less the
+// time since, in whole seconds.
+const unsteady = 2 * time.Second
+
+// Same says whether a run stands as it stood before, whenever it told.
+func (r *Run) Same(before *Run) bool {
+	if before == nil {
+		return false
+	}
+	r.steady(before)
+	told := *before
+	told.Told = r.Told
+	return reflect.DeepEqual(*r, told)
+}
+
+// steady takes over moments that were told before, and are the same.
+func (r *Run) steady(before *Run) {
+	for i := range r.Nodes {
+		for j := range r.Nodes[i].Steps {
+			step := &r.Nodes[i].Steps[j]
+			_, known, found := before.Find(step.ID)
+			if found && step.Since != nil && known.Since != nil && known.State == step.State && step.Since.Sub(known.Since.Time).Abs() <= unsteady {
+				step.Since = known.Since
+			}
+		}
+	}
+}
