@@ -30,7 +30,7 @@ func contestants() []contestant {
 			return []line{{"floor", p.folder}}
 		}},
 		{name: ours, title: "Runlevel", apply: func(p place, name string, _ bool) []line {
-			return []line{{"runlevel", "apply", p.folder, "--name", name, "--no-progress"}}
+			return []line{{"runlevel", "apply", p.folder, "--name", name, "--no-progress", "--timeout=5m"}}
 		}},
 		// It has to be told what the rest needs, and waits for none of it.
 		{name: "kubectl", title: "kubectl", most: 1000, apply: func(p place, _ string, first bool) []line {

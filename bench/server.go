@@ -46,7 +46,32 @@ func (s *server) open(ctx context.Context) error {
 	if s.admin, err = api.Open(file, 1); err != nil {
 		return err
 	}
-	return api.As("user", file, s.kubeconfig)
+	if err := api.As("user", file, s.kubeconfig); err != nil {
+		return err
+	}
+	return s.labelNodes(ctx)
+}
+
+// labelNodes makes the nodes fit for the operators of real releases, which run beside the
+// control plane.
+func (s *server) labelNodes(ctx context.Context) error {
+	const labels = `{"metadata": {"labels": {"node-role.kubernetes.io/master": "", "node-role.kubernetes.io/control-plane": ""}}}`
+	var nodes struct {
+		Items []struct{ Metadata struct{ Name string } }
+	}
+	if err := s.admin.Get(ctx, "/api/v1/nodes", api.JSON, &nodes); err != nil {
+		return err
+	}
+	for _, node := range nodes.Items {
+		err := s.admin.Do(ctx, api.Request{
+			Method: http.MethodPatch, Path: "/api/v1/nodes/" + node.Metadata.Name, Accept: api.JSON,
+			Type: "application/merge-patch+json", Body: []byte(labels),
+		}, nil)
+		if err != nil {
+			return fmt.Errorf("label node %s: %w", node.Metadata.Name, err)
+		}
+	}
+	return nil
 }
 
 // stop removes it, however the benchmark ends.

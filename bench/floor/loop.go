@@ -19,7 +19,7 @@ import (
 const (
 	metadataAlone = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	// What a definition defines is served a moment after it; this often we look again.
-	lookAgain = 10 * time.Millisecond
+	lookAgain = 25 * time.Millisecond
 	patience  = 30 * time.Second
 )
 
@@ -39,21 +39,23 @@ func (l *loop) run(ctx context.Context, folder string) error {
 	if err != nil {
 		return err
 	}
-	var first, then []manifests.Manifest
+	var first, then, last []manifests.Manifest
 	for _, m := range read {
-		switch m.Kind {
-		case "CustomResourceDefinition":
+		switch _, served := l.places[api.Kind{APIVersion: m.APIVersion, Kind: m.Kind}]; {
+		case m.Kind == "CustomResourceDefinition":
 			if err := l.learn(m); err != nil {
 				return fmt.Errorf("%s: %w", m.File, err)
 			}
 			first = append(first, m)
-		case "Namespace":
+		case m.Kind == "Namespace":
 			first = append(first, m)
-		default:
+		case served:
 			then = append(then, m)
+		default: // by then, its definition is served
+			last = append(last, m)
 		}
 	}
-	return errors.Join(l.sendAll(ctx, first), l.sendAll(ctx, then))
+	return errors.Join(l.sendAll(ctx, first), l.sendAll(ctx, append(then, last...)))
 }
 
 // prepare reads the files while the server says what it has.
