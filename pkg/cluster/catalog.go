@@ -24,6 +24,7 @@ type Resource struct {
 	Kind       string
 	Namespaced bool
 	Verbs      []string // what can be done there; nil if only a definition was asked
+	Words      []string // what people call it, beside its kind and its plural; nil as above
 }
 
 // GroupKind is the kind of the objects.
@@ -77,6 +78,16 @@ func (c *Cluster) FindKind(ctx context.Context, kind schema.GroupKind) (Resource
 // order of their names. Where it can't say which kinds a group has, unknown says why.
 func (c *Cluster) All(ctx context.Context) (all []Resource, unknown map[string]error, err error) {
 	return c.kinds.all(ctx)
+}
+
+// Called are the kinds that people call by a word: the kind, its plural, its singular or a
+// short name, in letters of any case; all of them, or those of one group.
+func (c *Cluster) Called(ctx context.Context, word string, group *string) ([]Resource, error) {
+	all, _, err := c.All(ctx)
+	return slices.DeleteFunc(all, func(r Resource) bool {
+		isCalled := func(name string) bool { return strings.EqualFold(name, word) }
+		return group != nil && r.Group != *group || !isCalled(r.Kind) && !isCalled(r.Resource) && !slices.ContainsFunc(r.Words, isCalled)
+	}), err
 }
 
 // Learn makes the kind of an established CustomResourceDefinition known, without asking
@@ -208,6 +219,7 @@ func (k *catalog) add(version schema.GroupVersion, resources []metav1.APIResourc
 			continue // a part of objects, such as their status
 		}
 		resource := Resource{GroupVersionResource: version.WithResource(listed.Name), Kind: listed.Kind, Namespaced: listed.Namespaced, Verbs: listed.Verbs}
+		resource.Words = append(slices.Clone(listed.ShortNames), listed.SingularName)
 		k.served[resource.GroupKind()] = append(k.served[resource.GroupKind()], resource)
 	}
 }

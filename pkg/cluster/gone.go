@@ -37,25 +37,29 @@ func (c *Cluster) FindOrGone(ctx context.Context, kind schema.GroupKind) (Resour
 // holderOf names the definition or the aggregated API that a kind is of, although it is
 // not served.
 func (c *Cluster) holderOf(ctx context.Context, kind schema.GroupKind) (string, error) {
-	holder, err := c.definitionOf(ctx, kind)
-	if holder != "" || err != nil {
-		return holder, err
+	definition, err := c.Definition(ctx, kind)
+	switch {
+	case err != nil:
+		return "", err
+	case definition != nil:
+		return "CustomResourceDefinition " + definition.GetName(), nil
+	default:
+		return c.aggregatedOf(ctx, kind)
 	}
-	return c.aggregatedOf(ctx, kind)
 }
 
-// definitionOf names the CustomResourceDefinition of a kind.
-func (c *Cluster) definitionOf(ctx context.Context, kind schema.GroupKind) (string, error) {
+// Definition is the CustomResourceDefinition of a kind, served or not; nil if there is none.
+func (c *Cluster) Definition(ctx context.Context, kind schema.GroupKind) (*unstructured.Unstructured, error) {
 	definitions, err := c.FindKind(ctx, kinds.CustomResourceDefinition)
 	if errors.Is(err, ErrNotServed) {
-		return "", errors.New("the cluster serves no CustomResourceDefinitions that could be asked")
+		return nil, errors.New("the cluster serves no CustomResourceDefinitions that could be asked")
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	heads, err := c.Metadata.Resource(definitions.GroupVersionResource).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	for i := range heads.Items {
 		name := heads.Items[i].Name // which is plural.group
@@ -67,13 +71,13 @@ func (c *Cluster) definitionOf(ctx context.Context, kind schema.GroupKind) (stri
 			continue // it has just gone
 		}
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if defined, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind"); defined == kind.Kind {
-			return "CustomResourceDefinition " + name, nil
+			return definition, nil
 		}
 	}
-	return "", nil
+	return nil, nil
 }
 
 // aggregatedOf names the aggregated API that may have a kind: one that serves a version of

@@ -1,0 +1,276 @@
+package why
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+	"github.com/runlevel/runlevel/pkg/trouble"
+)
+
+// mostExplained is of how many objects that hold up others it is asked what keeps their pods.
+const mostExplained = 5
+
+// A gatherer finds out the facts.
+type gatherer struct {
+	cluster *cluster.Cluster
+	Question
+	facts    *Facts
+	manifest *payload.Manifest // of the object; nil if nobody has said
+}
+
+// Gather asks for all that the answer needs. What can't be asked for is a fact, too.
+func Gather(ctx context.Context, c *cluster.Cluster, q Question) *Facts {
+	g := &gatherer{cluster: c, Question: q, facts: &Facts{Object: q.Object, Pending: map[kinds.ID][]string{}}}
+	g.plan()
+	g.asked()
+	g.object(ctx)
+	g.record(ctx)
+	g.judge(ctx)
+	g.surroundings(ctx)
+	g.holdings(ctx)
+	g.facts.Now = c.Now()
+	return g.facts
+}
+
+// asked looks for a delete of the object that is pending.
+func (g *gatherer) asked() {
+	for _, one := range g.Records {
+		at := slices.IndexFunc(one.Tombstones, func(t record.Tombstone) bool { return t.ID == g.Object })
+		if at >= 0 {
+			g.facts.Asked, g.facts.Record = &one.Tombstones[at], one
+			return
+		}
+	}
+}
+
+// object looks at the object itself.
+func (g *gatherer) object(ctx context.Context) {
+	var asked types.UID
+	if g.facts.Asked != nil {
+		asked = g.facts.Asked.UID
+	}
+	g.facts.Seen = tombstone.Observe(ctx, g.cluster, g.Object, asked)
+	if seen := g.facts.Seen.State; seen == tombstone.Absent || seen == tombstone.Unknown {
+		return
+	}
+	in, err := g.cluster.FindKind(ctx, g.Object.GroupKind())
+	if err != nil {
+		g.unknown("get "+g.Object.String(), err)
+		return
+	}
+	live, err := g.cluster.In(in, g.Object.Namespace).Get(ctx, g.Object.Name, metav1.GetOptions{})
+	if err != nil {
+		g.unknown("get "+g.Object.String(), err)
+		return
+	}
+	g.facts.Live = live
+	head := inventory.HeadOf(in, live)
+	if head.IsOf(head.Release) && head.Release != "" {
+		g.facts.Owner, g.facts.Applied = head.Release, head.Entry.Since
+	}
+	g.facts.Holders = holdersOf(live)
+}
+
+// holdersOf says who has set which finalizer, as managedFields tell.
+func holdersOf(live *unstructured.Unstructured) map[string]string {
+	holders := map[string]string{}
+	for _, entry := range live.GetManagedFields() {
+		if entry.FieldsV1 == nil {
+			continue
+		}
+		for _, finalizer := range live.GetFinalizers() {
+			if strings.Contains(string(entry.FieldsV1.Raw), fmt.Sprintf(`"v:\"%s\""`, finalizer)) {
+				holders[finalizer] = printable.Line(entry.Manager)
+			}
+		}
+	}
+	return holders
+}
+
+// record finds the release that has the object, and who applies it.
+func (g *gatherer) record(ctx context.Context) {
+	if g.facts.Record == nil {
+		g.facts.Record = g.pick()
+	}
+	if g.facts.Record == nil {
+		return
+	}
+	held, err := record.NewStore(g.cluster.Client, g.Namespace, g.facts.Record.Release).Holding(ctx)
+	if err != nil {
+		g.unknown("who applies release "+g.facts.Record.Release, err)
+	}
+	g.facts.Held = held
+	if newest := g.facts.Record.Newest(); g.facts.Plan != nil && newest != nil {
+		g.facts.Plan.IsRecorded = newest.Hash == g.Release.Hash && newest.Version == g.Release.Version
+	}
+}
+
+// pick is the record of the release that has the object, or is to have it.
+func (g *gatherer) pick() *record.Record {
+	first := func(fits func(*record.Record) bool) *record.Record {
+		if at := slices.IndexFunc(g.Records, fits); at >= 0 {
+			return g.Records[at]
+		}
+		return nil
+	}
+	if g.Release != nil && g.Release.Name != "" {
+		return first(func(r *record.Record) bool { return r.Release == g.Release.Name })
+	}
+	if of := first(func(r *record.Record) bool { return r.Release == g.facts.Owner }); of != nil {
+		return of
+	}
+	isToldOf := func(r *record.Record) bool {
+		if r.Run == nil {
+			return false
+		}
+		_, _, found := r.Run.Find(g.Object)
+		return found
+	}
+	if of := first(isToldOf); of != nil {
+		return of
+	}
+	if len(g.Records) == 1 {
+		return g.Records[0]
+	}
+	return nil
+}
+
+// judge says whether the object is ready, and if not, what keeps its pods.
+func (g *gatherer) judge(ctx context.Context) {
+	if g.facts.Live == nil {
+		return
+	}
+	around := ready.Around{Serving: g.serving(ctx)}
+	if g.manifest != nil {
+		around.Manifest = g.manifest.Object()
+	}
+	g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, around)
+	_, step, isLeft := g.facts.step()
+	isOperator := g.Object.Group == "config.openshift.io" && g.Object.Kind == "ClusterOperator"
+	if isOperator && around.Manifest == nil { // only whoever has its manifest knows what it is to report
+		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Around{Manifest: g.facts.Live})
+		if isLeft && step.State == record.Waiting && g.facts.Verdict.State == ready.Ready {
+			g.facts.Verdict = ready.Verdict{State: ready.Waiting, Message: step.For, Reason: step.Reason}
+		}
+	}
+	if g.facts.Verdict.State != ready.Ready {
+		g.facts.Pods = g.pods(ctx, g.facts.Live)
+	}
+}
+
+// pods says what keeps the pods of an object.
+func (g *gatherer) pods(ctx context.Context, of *unstructured.Unstructured) []string {
+	lines, err := trouble.Of(ctx, g.cluster.Client, of)
+	if err != nil {
+		for text := range strings.Lines(err.Error()) {
+			g.note(strings.TrimSpace(text))
+		}
+	}
+	return lines
+}
+
+// serving says of the Services that the API server calls for the object whether anything
+// serves them.
+func (g *gatherer) serving(ctx context.Context) map[types.NamespacedName]bool {
+	serving := map[types.NamespacedName]bool{}
+	for _, service := range kinds.CalledServices(g.facts.Live) {
+		slices, err := g.cluster.Client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=" + service.Name})
+		if err != nil {
+			g.unknown("list endpointslices in namespace "+service.Namespace, err)
+			continue
+		}
+		for _, slice := range slices.Items {
+			for _, endpoint := range slice.Endpoints {
+				serving[service] = serving[service] || endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready
+			}
+		}
+	}
+	return serving
+}
+
+// surroundings looks at the kind and the namespace of an object that is not there.
+func (g *gatherer) surroundings(ctx context.Context) {
+	if g.facts.Live != nil {
+		return
+	}
+	if _, err := g.cluster.FindKind(ctx, g.Object.GroupKind()); errors.Is(err, cluster.ErrNotServed) {
+		g.facts.Unserved = &Unserved{}
+		definition, err := g.cluster.Definition(ctx, g.Object.GroupKind())
+		if err != nil {
+			g.unknown("list customresourcedefinitions", err)
+		}
+		if definition != nil {
+			g.facts.Unserved.Definition = definition.GetName()
+			g.facts.Unserved.Verdict = ready.Check(definition, ready.Full, ready.Around{})
+		}
+	}
+	if g.Object.Namespace == "" {
+		return
+	}
+	home := tombstone.Observe(ctx, g.cluster, kinds.ID{Kind: kinds.Namespace.Kind, Name: g.Object.Namespace}, "")
+	if home.State == tombstone.Unknown {
+		g.note("whether namespace " + g.Object.Namespace + " is there: " + home.Why)
+	} else if home.State != tombstone.Present {
+		g.facts.Home = &home
+	}
+}
+
+// holdings asks what keeps the pods of what the run waits for before it comes to the object.
+func (g *gatherer) holdings(ctx context.Context) {
+	left := mostExplained
+	for _, node := range g.facts.roots() {
+		for _, step := range g.facts.Record.Run.Nodes[node].Steps {
+			if step.State == record.Blocked || step.State == record.Retrying || step.Deletes || left == 0 || step.ID == g.Object {
+				continue
+			}
+			in, err := g.cluster.FindKind(ctx, step.GroupKind())
+			if err != nil {
+				continue
+			}
+			left--
+			live, err := g.cluster.In(in, step.Namespace).Get(ctx, step.Name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				g.unknown("get "+step.ID.String(), err)
+				continue
+			}
+			if trouble.HasPods(live) {
+				g.facts.Pending[step.ID] = g.pods(ctx, live)
+			}
+		}
+	}
+}
+
+// unknown notes that something could not be found out.
+func (g *gatherer) unknown(what string, err error) {
+	if apierrors.IsForbidden(err) {
+		what = "this user may not " + what
+	} else {
+		what += ": " + printable.Line(err.Error())
+	}
+	g.note(what)
+}
+
+func (g *gatherer) note(what string) {
+	if !slices.Contains(g.facts.Unknown, what) {
+		g.facts.Unknown = append(g.facts.Unknown, what)
+	}
+}

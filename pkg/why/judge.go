@@ -1,0 +1,262 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// tells are all that may be said, from the outside in. Each adds what it has to say, if
+// that has to do with how the object stands.
+var tells = []func(*Facts, *Answer){
+	tellUnseen, tellNotReady, tellEnd, tellKept, tellUnserved, tellHome, tellStep, tellTurn, tellNeeds, tellGate, tellRun, tellOwner,
+}
+
+// Judge says how an object stands, and why.
+func Judge(f *Facts) *Answer {
+	a := &Answer{Object: f.Object, State: f.state(), Says: []Sentence{}, Unknown: f.Unknown, Release: f.Owner}
+	a.Done = a.State == Ready || a.State == Gone
+	if f.Record != nil {
+		a.Release = f.Record.Release
+		if newest := f.Record.Newest(); newest != nil {
+			a.Version = newest.Version
+		}
+		if f.Record.Run != nil {
+			a.Version = f.Record.Run.Version
+		}
+	}
+	if f.Plan != nil && f.Plan.File != "" {
+		a.Release, a.Version, a.File, a.Node, a.Needs = cmp.Or(f.Plan.Release, a.Release), cmp.Or(f.Plan.Version, a.Version), f.Plan.File, f.Plan.Node, f.Plan.Needs
+		a.After = f.Plan.After
+	}
+	if node, step, found := f.step(); found {
+		a.Node, a.File = f.Record.Run.Nodes[node].Name, cmp.Or(step.File, a.File)
+	}
+	for _, tell := range tells {
+		tell(f, a)
+	}
+	return a
+}
+
+// state says how the object stands.
+func (f *Facts) state() State {
+	_, step, isLeft := f.step()
+	switch {
+	case f.Seen.State == tombstone.Unknown && f.Unserved == nil:
+		return Unknown
+	case f.Seen.State == tombstone.Terminating:
+		return Terminating
+	case f.isToGo() && f.Seen.State == tombstone.Absent:
+		return Gone
+	case f.Live == nil:
+		return Absent
+	case f.isToGo():
+		return Kept
+	case f.Verdict.State != ready.Ready:
+		return NotReady
+	case isLeft && step.State != record.Waiting:
+		return Outdated
+	default:
+		return Ready
+	}
+}
+
+// isToGo says whether the object is to be gone: by what the question names, by what the run
+// is about to do, or by a delete that is pending.
+func (f *Facts) isToGo() bool {
+	if f.Plan != nil && f.Plan.File != "" {
+		return f.Plan.Deletes
+	}
+	if _, step, found := f.step(); found {
+		return step.Deletes
+	}
+	return f.Asked != nil
+}
+
+// step is where the run of the release stands with the object, if it is not done with it.
+func (f *Facts) step() (node int, step record.Step, found bool) {
+	if f.Record == nil || f.Record.Run == nil {
+		return 0, step, false
+	}
+	run := f.Record.Run
+	if node, step, found = run.Find(f.Object); found || run.More == 0 || f.Plan == nil || f.Plan.Node == "" {
+		return node, step, found
+	}
+	node = slices.IndexFunc(run.Nodes, func(n record.Node) bool { return n.Name == f.Plan.Node })
+	return max(node, 0), record.Step{ID: f.Object, File: f.Plan.File, State: record.Blocked, Deletes: f.Plan.Deletes}, node >= 0
+}
+
+// say adds a sentence.
+func (a *Answer) say(details []string, format string, args ...any) {
+	a.Says = append(a.Says, Sentence{Text: fmt.Sprintf(format, args...), Details: details})
+}
+
+// age is how long something has lasted.
+func (f *Facts) age(since time.Time) string { return duration.HumanDuration(max(f.Now.Sub(since), 0)) }
+
+// tellUnseen is about an object that can't be looked at.
+func tellUnseen(f *Facts, a *Answer) {
+	if a.State == Unknown {
+		a.say(nil, "it can't be looked at: %s", f.Seen.Why)
+	}
+}
+
+// tellNotReady is about an object that is there.
+func tellNotReady(f *Facts, a *Answer) {
+	if a.State != NotReady {
+		return
+	}
+	a.For, a.Reason = f.Verdict.Message, f.Verdict.Reason
+	since := ""
+	if _, step, found := f.step(); found && step.Since != nil {
+		a.Since = &step.Since.Time
+		since = ", for " + f.age(step.Since.Time)
+	}
+	if f.Verdict.State == ready.Failed {
+		a.say(f.Pods, "it has failed, and waiting does not help: %s%s", f.Verdict.Message, since)
+	} else {
+		a.say(f.Pods, "it waits: %s%s", f.Verdict.Message, since)
+	}
+}
+
+// tellEnd is about an object that is on its way out.
+func tellEnd(f *Facts, a *Answer) {
+	if a.State != Terminating {
+		return
+	}
+	who := "somebody has asked for its end"
+	if f.Asked != nil {
+		who = "version " + cmp.Or(printable.Line(f.Asked.Version), "-") + " deletes it"
+	} else if f.isToGo() {
+		who = "the release deletes it"
+	}
+	a.Since, a.Finalizers, a.Remains = &f.Seen.Since, f.Seen.Finalizers, f.Seen.Remains
+	a.say(f.heldBy(), "%s: %s", who, f.Seen.Describe(f.Now))
+	if !f.isToGo() {
+		a.say(nil, "an apply makes it again once it is gone")
+	}
+}
+
+// heldBy says of each finalizer who has to take it off.
+func (f *Facts) heldBy() []string {
+	var lines []string
+	for _, finalizer := range f.Seen.Finalizers {
+		by := "whoever works for it takes it off"
+		if holder := f.Holders[finalizer]; holder != "" {
+			by = "set by " + holder + "; " + by
+		}
+		lines = append(lines, "finalizer "+finalizer+": "+by)
+	}
+	return lines
+}
+
+// tellKept is about an object that is to be gone, and whose end nobody has asked for.
+func tellKept(f *Facts, a *Answer) {
+	switch {
+	case a.State == Gone && f.Asked != nil:
+		a.say(nil, "version %s has asked for its end %s ago", cmp.Or(printable.Line(f.Asked.Version), "-"), f.age(f.Asked.Asked.Time))
+	case a.State != Kept:
+	case f.Seen.State == tombstone.Reappeared:
+		a.say(nil, "it was deleted as version %s says, and is there again: made by %s; only an update deletes it once more", cmp.Or(printable.Line(f.Asked.Version), "-"), f.Seen.MadeBy)
+	case f.Asked != nil:
+		a.say(nil, "version %s wants it gone since %s, and it is not on its way out: the apply did not come to it, or somebody has made it since", cmp.Or(printable.Line(f.Asked.Version), "-"), f.age(f.Asked.Asked.Time))
+	default:
+		a.say(nil, "the release deletes it, and its end is not asked for yet")
+	}
+}
+
+// tellUnserved is about an object whose kind the cluster does not have.
+func tellUnserved(f *Facts, a *Answer) {
+	if f.Unserved == nil || a.Done {
+		return
+	}
+	kind := f.Object.GroupKind().String()
+	switch {
+	case f.Unserved.Definition == "":
+		a.say(nil, "the cluster has no kind %s, and no CustomResourceDefinition for it", kind)
+	case f.Unserved.Verdict.State != ready.Ready:
+		a.say(nil, "the cluster does not serve kind %s yet: CustomResourceDefinition %s waits: %s", kind, printable.Line(f.Unserved.Definition), f.Unserved.Verdict.Message)
+	default:
+		a.say(nil, "the cluster does not serve kind %s yet, although CustomResourceDefinition %s is established: it takes a moment, unless no version is served", kind, printable.Line(f.Unserved.Definition))
+	}
+}
+
+// tellHome is about an object whose namespace is not there, or is going.
+func tellHome(f *Facts, a *Answer) {
+	if f.Home == nil || a.Done {
+		return
+	}
+	if f.Home.State == tombstone.Absent {
+		a.say(nil, "namespace %s is not there", f.Object.Namespace)
+		return
+	}
+	a.say(nil, "nothing can be made in namespace %s: it is %s", f.Object.Namespace, f.Home.Describe(f.Now))
+}
+
+// tellNeeds is about what the object can't be without, as the files of the release say.
+func tellNeeds(f *Facts, a *Answer) {
+	if f.Plan == nil || a.Done || f.Live != nil {
+		return
+	}
+	if f.Plan.File == "" {
+		a.say(nil, "the release that is named does not have it")
+		return
+	}
+	where := "it is in " + printable.Line(f.Plan.File)
+	if f.Plan.Node != "" {
+		where += ", " + f.Plan.Node
+	}
+	if _, _, found := f.step(); !found && len(f.Plan.After) > 0 {
+		where += ", which comes after " + few(f.Plan.After)
+	}
+	var needs []string
+	for _, need := range f.Plan.Needs {
+		needs = append(needs, fmt.Sprintf("needs %s (%s): %s", need.Object, cmp.Or(need.Node, printable.Line(need.File)), need.Why))
+	}
+	a.say(needs, "%s", where)
+}
+
+// tellGate is about what would stop the release.
+func tellGate(f *Facts, a *Answer) {
+	if len(f.Gate) == 0 || a.Done {
+		return
+	}
+	var lines []string
+	for _, finding := range f.Gate {
+		lines = append(lines, finding.String())
+	}
+	a.say(lines, "an apply of the release would be refused")
+}
+
+// tellOwner says whose the object is.
+func tellOwner(f *Facts, a *Answer) {
+	switch {
+	case f.Live == nil:
+	case f.Owner == "":
+		a.say(nil, "it is of no release: nothing says that runlevel has applied it")
+	case f.Plan != nil && f.Plan.Release != "" && f.Plan.Release != f.Owner:
+		a.say(nil, "it is of release %s, not of %s", printable.Line(f.Owner), f.Plan.Release)
+	case f.Applied.IsZero():
+		a.say(nil, "it is of release %s", printable.Line(f.Owner))
+	default:
+		a.say(nil, "it is of release %s, which changed it last %s ago", printable.Line(f.Owner), f.age(f.Applied))
+	}
+}
+
+// few are some names, and how many more there are.
+func few(names []string) string {
+	const most = 3
+	if len(names) > most+1 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], "; "), len(names)-most)
+	}
+	return strings.Join(names, "; ")
+}

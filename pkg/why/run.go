@@ -1,0 +1,217 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// mostRoots is of how many nodes that hold up an object it is said what they are at.
+const mostRoots = 5
+
+// roots are the nodes that an object waits for in the end: those that run, or have failed.
+func (f *Facts) roots() []int {
+	start, step, found := f.step()
+	if !found || step.State != record.Blocked {
+		return nil
+	}
+	nodes := f.Record.Run.Nodes
+	var roots []int
+	seen := map[int]bool{start: true}
+	for next := []int{start}; len(next) > 0; next = next[1:] {
+		node := next[0]
+		if nodes[node].State != string(graph.Blocked) {
+			roots = append(roots, node)
+			continue
+		}
+		for _, before := range nodes[node].After {
+			if !seen[before] && before >= 0 && before < len(nodes) {
+				seen[before] = true
+				next = append(next, before)
+			}
+		}
+	}
+	return roots
+}
+
+// tellStep is about an object that the run tries to apply, or has failed to.
+func tellStep(f *Facts, a *Answer) {
+	_, step, found := f.step()
+	if !found || a.Done || a.State == NotReady {
+		return
+	}
+	what := "can't be applied"
+	if step.Deletes {
+		what = "can't be deleted"
+	}
+	switch step.State {
+	case record.Retrying:
+		a.say(nil, "it %s, and that is tried again and again%s: %s", what, f.lasting(step), step.For)
+	case record.Failed:
+		a.say(nil, "it %s: %s", what, step.For)
+	default:
+		return
+	}
+	a.For, a.Reason = step.For, step.Reason
+	if step.Since != nil {
+		a.Since = &step.Since.Time
+	}
+}
+
+// lasting is for how long a step stands as it does.
+func (f *Facts) lasting(step record.Step) string {
+	if step.Since == nil {
+		return ""
+	}
+	return ", for " + f.age(step.Since.Time)
+}
+
+// tellTurn is about an object that the run has not come to.
+func tellTurn(f *Facts, a *Answer) {
+	start, step, found := f.step()
+	if !found || a.Done || step.State != record.Blocked {
+		return
+	}
+	node, roots := f.Record.Run.Nodes[start], f.roots()
+	switch {
+	case node.State != string(graph.Blocked) && step.For != "":
+		a.say(nil, "its turn comes %s", step.For)
+	case node.State != string(graph.Blocked):
+		a.say(nil, "its turn comes after what %s does first", node.Name)
+	default:
+		a.After = nil
+		for _, before := range node.After {
+			a.After = append(a.After, f.Record.Run.Nodes[before].Name)
+		}
+		a.say(nil, "its turn, %s, comes after %s", node.Name, f.path(node, roots))
+	}
+	for _, root := range roots[:min(mostRoots, len(roots))] {
+		f.tellRoot(f.Record.Run.Nodes[root], a)
+	}
+	if more := len(roots) - mostRoots; more > 0 {
+		a.say(nil, "so do %d more", more)
+	}
+}
+
+// path names the nodes that one waits for, and those that they wait for in the end.
+func (f *Facts) path(node record.Node, roots []int) string {
+	names := func(nodes []int) []string {
+		var names []string
+		for _, i := range nodes {
+			if name := f.Record.Run.Nodes[i].Name; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	text := few(names(node.After))
+	if node.More > 0 {
+		text += fmt.Sprintf(" and %d more", node.More)
+	}
+	isDirect := func(root int) bool { return slices.Contains(node.After, root) }
+	if indirect := slices.DeleteFunc(slices.Clone(roots), isDirect); len(indirect) > 0 {
+		text += ", and before that " + few(names(indirect))
+	}
+	return text
+}
+
+// tellRoot says what a node is at.
+func (f *Facts) tellRoot(node record.Node, a *Answer) {
+	said := len(a.Says)
+	for _, step := range node.Steps {
+		if step.State == record.Blocked {
+			continue
+		}
+		hold := Holding{Node: node.Name, Object: step.ID, State: step.State, For: step.For, Reason: step.Reason, Why: f.Pending[step.ID]}
+		if step.Since != nil {
+			hold.Since = &step.Since.Time
+		}
+		a.Holds = append(a.Holds, hold)
+		switch step.State {
+		case record.Retrying:
+			a.say(hold.Why, "%s tries %s again and again%s: %s", node.Name, step.ID, f.lasting(step), step.For)
+		case record.Failed:
+			a.say(hold.Why, "%s has failed: %s: %s", node.Name, step.ID, step.For)
+		default:
+			a.say(hold.Why, "%s waits for %s%s: %s", node.Name, step.ID, f.lasting(step), step.For)
+		}
+	}
+	if len(a.Says) > said {
+		return
+	}
+	if node.State == string(graph.Failed) {
+		a.say(nil, "%s was not finished", node.Name)
+	} else {
+		a.say(nil, "%s is being applied", node.Name)
+	}
+}
+
+// tellRun says who applies the release, or when somebody last did.
+func tellRun(f *Facts, a *Answer) {
+	switch {
+	case a.Done:
+	case f.Record == nil:
+		if f.Owner == "" {
+			a.say(nil, "no release is known here that is to have it: nobody has applied one, or its record is in another namespace (--record-namespace)")
+		}
+	case f.Held != nil && f.Held.IsDead(f.Now):
+		a.say(nil, "whoever applied release %s, %s, has died: the last sign of life was %s ago%s; apply it again", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Renewed), f.told("; all this was told %s ago"))
+	case f.Held != nil:
+		a.say(nil, "release %s is being applied by %s, for %s%s", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Since), f.told("; it told how it stands %s ago"))
+	default:
+		f.tellLast(a)
+	}
+}
+
+// title names the release that is applied, and its version.
+func (f *Facts) title() string {
+	title := f.Record.Release
+	if run := f.Record.Run; run != nil && run.Version != "" {
+		return title + " " + printable.Line(run.Version)
+	}
+	if newest := f.Record.Newest(); newest != nil && newest.Version != "" {
+		title += " " + printable.Line(newest.Version)
+	}
+	return title
+}
+
+// told is when the run last told how it stands, in words that have a place for that.
+func (f *Facts) told(words string) string {
+	if f.Record.Run == nil {
+		return ""
+	}
+	return fmt.Sprintf(words, f.age(f.Record.Run.Told.Time))
+}
+
+// tellLast is about a release that nobody applies now.
+func (f *Facts) tellLast(a *Answer) {
+	run, newest := f.Record.Run, f.Record.Newest()
+	switch {
+	case run != nil && run.Ended:
+		first, _, _ := strings.Cut(run.Error, "\n")
+		a.say(nil, "nobody applies release %s now: the last apply ended %s ago, and not all was done (%s); apply it again", f.title(), f.age(run.Told.Time), cmp.Or(first, "it does not say why"))
+	case run != nil:
+		a.say(nil, "nobody applies release %s now: the last apply ended without a word, and told how it stands %s ago; apply it again", f.title(), f.age(run.Told.Time))
+	case newest == nil:
+		a.say(nil, "nobody has applied release %s yet", f.Record.Release)
+	case f.Plan != nil && f.Plan.File != "" && !f.Plan.IsRecorded:
+		a.say(nil, "nobody has applied this version of release %s yet: the last is %s, %s", f.Record.Release, cmp.Or(printable.Line(newest.Version), "without a version"), f.ended(*newest))
+	case newest.State == record.Completed && a.State == Absent:
+		a.say(nil, "release %s was %s: somebody has deleted it since, or the release does not have it", f.title(), f.ended(*newest))
+	default:
+		a.say(nil, "nobody applies release %s now: it was %s", f.title(), f.ended(*newest))
+	}
+}
+
+// ended says how far an update came, and when.
+func (f *Facts) ended(entry record.Entry) string {
+	if entry.Completed != nil {
+		return "completed " + f.age(entry.Completed.Time) + " ago"
+	}
+	return "begun " + f.age(entry.Started.Time) + " ago, and not completed"
+}

@@ -1,0 +1,136 @@
+// Package why says why an object is not there yet, or not ready, or not gone: what it waits
+// for, and who holds it. It looks at the object itself, at its kind and its namespace, and
+// at what a running apply has told in the record of its release; without a record, at the
+// cluster alone.
+//
+// It changes nothing, and waits for nothing. What can't be asked for is said, and the rest
+// answered all the same.
+//
+// Gather asks the cluster for the facts, once; Judge makes an answer of them, and asks nobody.
+package why
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// A Question is about one object.
+type Question struct {
+	Object    kinds.ID
+	Records   []*record.Record // of the releases that may have it
+	Namespace string           // where those are
+	Release   *payload.Payload // the release that is to have it; nil if nobody says
+}
+
+// Facts are what Judge judges.
+type Facts struct {
+	Now    time.Time // by the server's clock
+	Object kinds.ID
+
+	Seen     tombstone.Observation
+	Live     *unstructured.Unstructured // nil if it is not there, or can't be read
+	Verdict  ready.Verdict              // on it
+	Pods     []string                   // what keeps its pods
+	Holders  map[string]string          // by finalizer: the field manager that has set it
+	Unserved *Unserved                  // if its kind is not served
+	Home     *tombstone.Observation     // its namespace, if that is not simply there
+
+	Owner   string    // the release that it is of
+	Applied time.Time // when an apply changed it last
+
+	Record  *record.Record        // of the release that has it, or is to; nil if there is none
+	Held    *record.Held          // who applies that release
+	Asked   *record.Tombstone     // its delete, if one is pending
+	Pending map[kinds.ID][]string // what keeps the pods of what the run waits for
+
+	Plan *Plan                  // its place in the release that the question named
+	Gate []precondition.Finding // what would stop that release
+
+	Unknown []string // what could not be found out
+}
+
+// Unserved is a kind that the cluster does not serve.
+type Unserved struct {
+	Definition string // that has it; "" if there is none
+	Verdict    ready.Verdict
+}
+
+// A Plan is what the files of a release say of an object.
+type Plan struct {
+	Release, Version string
+	File             string // "" if the release does not have it
+	Node             string
+	Deletes          bool     // it is a tombstone
+	After            []string // the nodes right before its own
+	Needs            []Need
+	IsRecorded       bool // it is the version that the record has newest
+}
+
+// A Need is an object that must be there before.
+type Need struct {
+	Object kinds.ID `json:"object"`
+	File   string   `json:"file"`
+	Node   string   `json:"node,omitempty"`
+	Why    string   `json:"why"`
+}
+
+// A State is how the object stands.
+type State string
+
+// The states.
+const (
+	Ready       State = "ready"
+	Gone        State = "gone"        // as it is to be
+	Absent      State = "absent"      // and it is to be there
+	NotReady    State = "not ready"   // it is there
+	Outdated    State = "outdated"    // it is there as it was, and the apply has not come to it, or can't do it
+	Terminating State = "terminating" // it is on its way out
+	Kept        State = "kept"        // it is there, and is to be gone
+	Unknown     State = "unknown"
+)
+
+// An Answer says how an object stands, and why.
+type Answer struct {
+	Object     kinds.ID   `json:"object"`
+	State      State      `json:"state"`
+	Done       bool       `json:"done"` // it is as it is to be: ready, or gone
+	Says       []Sentence `json:"says"` // the most important first
+	Release    string     `json:"release,omitempty"`
+	Version    string     `json:"version,omitempty"`
+	File       string     `json:"file,omitempty"`
+	Node       string     `json:"node,omitempty"`
+	For        string     `json:"for,omitempty"`    // what it waits for, or the error of its apply
+	Reason     string     `json:"reason,omitempty"` // of that
+	Since      *time.Time `json:"since,omitempty"`
+	After      []string   `json:"after,omitempty"` // the nodes that are to be done before
+	Holds      []Holding  `json:"holds,omitempty"` // what those wait for in the end
+	Needs      []Need     `json:"needs,omitempty"`
+	Finalizers []string   `json:"finalizers,omitempty"`
+	Remains    []string   `json:"remains,omitempty"` // what is left in it
+	Unknown    []string   `json:"unknown,omitempty"` // what could not be found out
+}
+
+// A Sentence is one thing that is said, with what else there is to know of it.
+type Sentence struct {
+	Text    string   `json:"text"`
+	Details []string `json:"details,omitempty"`
+}
+
+// A Holding is a step of an apply that holds up others.
+type Holding struct {
+	Node   string           `json:"node"`
+	Object kinds.ID         `json:"object"`
+	State  record.StepState `json:"state"`
+	For    string           `json:"for,omitempty"`
+	Reason string           `json:"reason,omitempty"`
+	Since  *time.Time       `json:"since,omitempty"`
+	Why    []string         `json:"why,omitempty"` // what keeps its pods
+}
