@@ -40,7 +40,7 @@ func (r *run) report(ctx context.Context) *Report {
 	report.Err = r.outcome(ctx, report)
 	report.Fingerprints, report.Took = r.fingerprints, r.nodes.durations()
 	if report.Err != nil {
-		left.Ended, left.Error = true, short(oneLine(report.Err))
+		left.Ended, left.Error = true, firstLine(report.Err)
 		report.Left = left
 	}
 	return report

@@ -11,6 +11,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
@@ -155,4 +156,10 @@ func short(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:mostText], "") + "…"
+}
+
+// firstLine is what an error says first.
+func firstLine(err error) string {
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return short(printable.Line(strings.ReplaceAll(first, context.Canceled.Error(), "interrupted")))
 }

@@ -65,7 +65,7 @@ func TestRecordTellsHowTheRunStands(t *testing.T) {
 	if diff := cmp.Diff(want, did.record.Run, clocks); diff != "" {
 		t.Errorf("while it ran (-want +got):\n%s", diff)
 	}
-	want.Ended, want.Error = true, "context canceled: 3 objects not applied, 1 object not ready"
+	want.Ended, want.Error = true, "interrupted: 3 objects not applied, 1 object not ready"
 	want.Nodes[0].State = "failed"
 	if diff := cmp.Diff(want, did.Left, clocks); diff != "" {
 		t.Errorf("at its end (-want +got):\n%s", diff)

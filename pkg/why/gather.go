@@ -36,7 +36,7 @@ type gatherer struct {
 
 // Gather asks for all that the answer needs. What can't be asked for is a fact, too.
 func Gather(ctx context.Context, c *cluster.Cluster, q Question) *Facts {
-	g := &gatherer{cluster: c, Question: q, facts: &Facts{Object: q.Object, Pending: map[kinds.ID][]string{}}}
+	g := &gatherer{cluster: c, Question: q, facts: &Facts{Object: q.Object, Deletes: q.Deletes, Pending: map[kinds.ID][]string{}}}
 	g.plan()
 	g.asked()
 	g.object(ctx)
@@ -95,7 +95,7 @@ func holdersOf(live *unstructured.Unstructured) map[string]string {
 			continue
 		}
 		for _, finalizer := range live.GetFinalizers() {
-			if strings.Contains(string(entry.FieldsV1.Raw), fmt.Sprintf(`"v:\"%s\""`, finalizer)) {
+			if strings.Contains(entry.FieldsV1.GetRawString(), fmt.Sprintf(`"v:\"%s\""`, finalizer)) {
 				holders[finalizer] = printable.Line(entry.Manager)
 			}
 		}
@@ -109,13 +109,14 @@ func (g *gatherer) record(ctx context.Context) {
 		g.facts.Record = g.pick()
 	}
 	if g.facts.Record == nil {
+		g.facts.Others = len(g.Records)
 		return
 	}
 	held, err := record.NewStore(g.cluster.Client, g.Namespace, g.facts.Record.Release).Holding(ctx)
 	if err != nil {
-		g.unknown("who applies release "+g.facts.Record.Release, err)
+		g.unknown("get leases in namespace "+g.Namespace, err)
 	}
-	g.facts.Held = held
+	g.facts.Held, g.facts.IsHeldKnown = held, err == nil
 	if newest := g.facts.Record.Newest(); g.facts.Plan != nil && newest != nil {
 		g.facts.Plan.IsRecorded = newest.Hash == g.Release.Hash && newest.Version == g.Release.Version
 	}

@@ -39,7 +39,7 @@ func Judge(f *Facts) *Answer {
 		a.After = f.Plan.After
 	}
 	if node, step, found := f.step(); found {
-		a.Node, a.File = f.Record.Run.Nodes[node].Name, cmp.Or(step.File, a.File)
+		a.Node, a.File = cmp.Or(nodeOf(step.File), f.Record.Run.Nodes[node].Name), cmp.Or(step.File, a.File)
 	}
 	for _, tell := range tells {
 		tell(f, a)
@@ -79,7 +79,7 @@ func (f *Facts) isToGo() bool {
 	if _, step, found := f.step(); found {
 		return step.Deletes
 	}
-	return f.Asked != nil
+	return f.Deletes || f.Asked != nil
 }
 
 // step is where the run of the release stands with the object, if it is not done with it.
@@ -161,13 +161,14 @@ func (f *Facts) heldBy() []string {
 
 // tellKept is about an object that is to be gone, and whose end nobody has asked for.
 func tellKept(f *Facts, a *Answer) {
+	_, _, isLeft := f.step()
 	switch {
 	case a.State == Gone && f.Asked != nil:
 		a.say(nil, "version %s has asked for its end %s ago", cmp.Or(printable.Line(f.Asked.Version), "-"), f.age(f.Asked.Asked.Time))
 	case a.State != Kept:
 	case f.Seen.State == tombstone.Reappeared:
 		a.say(nil, "it was deleted as version %s says, and is there again: made by %s; only an update deletes it once more", cmp.Or(printable.Line(f.Asked.Version), "-"), f.Seen.MadeBy)
-	case f.Asked != nil:
+	case f.Asked != nil && !isLeft:
 		a.say(nil, "version %s wants it gone since %s, and it is not on its way out: the apply did not come to it, or somebody has made it since", cmp.Or(printable.Line(f.Asked.Version), "-"), f.age(f.Asked.Asked.Time))
 	default:
 		a.say(nil, "the release deletes it, and its end is not asked for yet")

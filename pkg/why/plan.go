@@ -2,6 +2,7 @@ package why
 
 import (
 	"cmp"
+	"path"
 	"slices"
 
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -25,7 +26,7 @@ func (g *gatherer) plan() {
 	}
 	g.manifest = tasks[at]
 	plan := g.facts.Plan
-	plan.File, plan.Node, plan.Deletes = g.manifest.Path, nodeOf(g.manifest), g.manifest.IsTombstone()
+	plan.File, plan.Node, plan.Deletes = g.manifest.Path, nodeOf(g.manifest.Path), g.manifest.IsTombstone()
 	built := graph.Build(tasks, graph.Options{Implied: true})
 	for i, node := range built.Nodes {
 		if slices.Contains(node.Tasks, at) {
@@ -35,7 +36,7 @@ func (g *gatherer) plan() {
 	for _, dependency := range slices.Concat(built.Implied, built.Conflicts) {
 		if dependency.Task == at {
 			needed := tasks[dependency.Needs]
-			plan.Needs = append(plan.Needs, Need{Object: needed.ID(), File: needed.Path, Node: nodeOf(needed), Why: dependency.Why})
+			plan.Needs = append(plan.Needs, Need{Object: needed.ID(), File: needed.Path, Node: nodeOf(needed.Path), Why: dependency.Why})
 		}
 	}
 }
@@ -45,16 +46,16 @@ func before(g *graph.Graph, tasks []*payload.Manifest, node int) []string {
 	var names []string
 	for _, blocker := range g.Walk().WhyBlocked(node) {
 		first := tasks[g.Nodes[blocker].Tasks[0]]
-		if name := cmp.Or(nodeOf(first), first.ID().String()); !slices.Contains(names, name) {
+		if name := cmp.Or(nodeOf(first.Path), first.ID().String()); !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// nodeOf is the level and the component of a manifest, as its file says.
-func nodeOf(m *payload.Manifest) string {
-	name := graph.ParseName(m.File())
+// nodeOf is the level and the component that the name of a file says; "" if it says none.
+func nodeOf(file string) string {
+	name := graph.ParseName(path.Base(file))
 	if !name.IsKnown() {
 		return ""
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -51,7 +50,7 @@ func tellStep(f *Facts, a *Answer) {
 	}
 	switch step.State {
 	case record.Retrying:
-		a.say(nil, "it %s, and that is tried again and again%s: %s", what, f.lasting(step), step.For)
+		a.say(nil, "it %s, which %s%s: %s", what, f.again(), f.lasting(step), step.For)
 	case record.Failed:
 		a.say(nil, "it %s: %s", what, step.For)
 	default:
@@ -82,13 +81,14 @@ func tellTurn(f *Facts, a *Answer) {
 	case node.State != string(graph.Blocked) && step.For != "":
 		a.say(nil, "its turn comes %s", step.For)
 	case node.State != string(graph.Blocked):
-		a.say(nil, "its turn comes after what %s does first", node.Name)
+		a.After = f.earlier(node, a.Node)
+		a.say(nil, "its turn%s comes after %s", inNode(a.Node), cmp.Or(few(a.After), "what is before it there"))
 	default:
 		a.After = nil
 		for _, before := range node.After {
 			a.After = append(a.After, f.Record.Run.Nodes[before].Name)
 		}
-		a.say(nil, "its turn, %s, comes after %s", node.Name, f.path(node, roots))
+		a.say(nil, "its turn%s comes after %s", inNode(a.Node), f.path(node, roots))
 	}
 	for _, root := range roots[:min(mostRoots, len(roots))] {
 		f.tellRoot(f.Record.Run.Nodes[root], a)
@@ -96,6 +96,25 @@ func tellTurn(f *Facts, a *Answer) {
 	if more := len(roots) - mostRoots; more > 0 {
 		a.say(nil, "so do %d more", more)
 	}
+}
+
+// inNode says where a turn is, if its file has a level.
+func inNode(name string) string {
+	if name == "" {
+		return ""
+	}
+	return ", " + name + ","
+}
+
+// earlier are the levels that come first in a node that has several.
+func (f *Facts) earlier(node record.Node, own string) []string {
+	var names []string
+	for _, step := range node.Steps {
+		if name := nodeOf(step.File); step.State != record.Blocked && name != own && name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // path names the nodes that one waits for, and those that they wait for in the end.
@@ -127,18 +146,19 @@ func (f *Facts) tellRoot(node record.Node, a *Answer) {
 		if step.State == record.Blocked {
 			continue
 		}
-		hold := Holding{Node: node.Name, Object: step.ID, State: step.State, For: step.For, Reason: step.Reason, Why: f.Pending[step.ID]}
+		where := cmp.Or(nodeOf(step.File), node.Name)
+		hold := Holding{Node: where, Object: step.ID, State: step.State, For: step.For, Reason: step.Reason, Why: f.Pending[step.ID]}
 		if step.Since != nil {
 			hold.Since = &step.Since.Time
 		}
 		a.Holds = append(a.Holds, hold)
 		switch step.State {
 		case record.Retrying:
-			a.say(hold.Why, "%s tries %s again and again%s: %s", node.Name, step.ID, f.lasting(step), step.For)
+			a.say(hold.Why, "%s can't apply %s, which %s%s: %s", where, step.ID, f.again(), f.lasting(step), step.For)
 		case record.Failed:
-			a.say(hold.Why, "%s has failed: %s: %s", node.Name, step.ID, step.For)
+			a.say(hold.Why, "%s has failed: %s: %s", where, step.ID, step.For)
 		default:
-			a.say(hold.Why, "%s waits for %s%s: %s", node.Name, step.ID, f.lasting(step), step.For)
+			a.say(hold.Why, "%s waits for %s%s: %s", where, step.ID, f.lasting(step), step.For)
 		}
 	}
 	if len(a.Says) > said {
@@ -156,9 +176,9 @@ func tellRun(f *Facts, a *Answer) {
 	switch {
 	case a.Done:
 	case f.Record == nil:
-		if f.Owner == "" {
-			a.say(nil, "no release is known here that is to have it: nobody has applied one, or its record is in another namespace (--record-namespace)")
-		}
+		f.tellNoRecord(a)
+	case !f.IsHeldKnown:
+		a.say(nil, "whether somebody applies release %s now is not known", f.title())
 	case f.Held != nil && f.Held.IsDead(f.Now):
 		a.say(nil, "whoever applied release %s, %s, has died: the last sign of life was %s ago%s; apply it again", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Renewed), f.told("; all this was told %s ago"))
 	case f.Held != nil:
@@ -166,6 +186,32 @@ func tellRun(f *Facts, a *Answer) {
 	default:
 		f.tellLast(a)
 	}
+}
+
+// tellNoRecord is about an object of no release that has a record.
+func (f *Facts) tellNoRecord(a *Answer) {
+	switch {
+	case f.Owner != "":
+	case f.Plan != nil && f.Plan.Release != "":
+		a.say(nil, "nobody has applied release %s yet", f.Plan.Release)
+	case f.Others > 0:
+		a.say(nil, "none of the %s here is known to have it: say which one is to, with --name or SOURCE", printable.Count(f.Others, "release"))
+	default:
+		a.say(nil, "no release is known here that is to have it: nobody has applied one, or its record is in another namespace (--record-namespace)")
+	}
+}
+
+// isLive says whether somebody applies the release now, as far as is known.
+func (f *Facts) isLive() bool {
+	return !f.IsHeldKnown || f.Held != nil && !f.Held.IsDead(f.Now)
+}
+
+// again says that something is tried again, or was by somebody who has ended.
+func (f *Facts) again() string {
+	if f.isLive() {
+		return "is tried again and again"
+	}
+	return "was tried again and again"
 }
 
 // title names the release that is applied, and its version.
@@ -193,8 +239,7 @@ func (f *Facts) tellLast(a *Answer) {
 	run, newest := f.Record.Run, f.Record.Newest()
 	switch {
 	case run != nil && run.Ended:
-		first, _, _ := strings.Cut(run.Error, "\n")
-		a.say(nil, "nobody applies release %s now: the last apply ended %s ago, and not all was done (%s); apply it again", f.title(), f.age(run.Told.Time), cmp.Or(first, "it does not say why"))
+		a.say(nil, "nobody applies release %s now: the last apply ended %s ago, and not all was done (%s); apply it again", f.title(), f.age(run.Told.Time), cmp.Or(run.Error, "it does not say why"))
 	case run != nil:
 		a.say(nil, "nobody applies release %s now: the last apply ended without a word, and told how it stands %s ago; apply it again", f.title(), f.age(run.Told.Time))
 	case newest == nil:

@@ -25,6 +25,7 @@ import (
 // A Question is about one object.
 type Question struct {
 	Object    kinds.ID
+	Deletes   bool             // who asks says that it is to be gone
 	Records   []*record.Record // of the releases that may have it
 	Namespace string           // where those are
 	Release   *payload.Payload // the release that is to have it; nil if nobody says
@@ -32,8 +33,9 @@ type Question struct {
 
 // Facts are what Judge judges.
 type Facts struct {
-	Now    time.Time // by the server's clock
-	Object kinds.ID
+	Now     time.Time // by the server's clock
+	Object  kinds.ID
+	Deletes bool // who asks says that it is to be gone
 
 	Seen     tombstone.Observation
 	Live     *unstructured.Unstructured // nil if it is not there, or can't be read
@@ -46,10 +48,12 @@ type Facts struct {
 	Owner   string    // the release that it is of
 	Applied time.Time // when an apply changed it last
 
-	Record  *record.Record        // of the release that has it, or is to; nil if there is none
-	Held    *record.Held          // who applies that release
-	Asked   *record.Tombstone     // its delete, if one is pending
-	Pending map[kinds.ID][]string // what keeps the pods of what the run waits for
+	Record      *record.Record        // of the release that has it, or is to; nil if there is none
+	Held        *record.Held          // who applies that release; nil if nobody does
+	IsHeldKnown bool                  // that could be asked
+	Others      int                   // how many releases there are, if it is not known which one is to have it
+	Asked       *record.Tombstone     // its delete, if one is pending
+	Pending     map[kinds.ID][]string // what keeps the pods of what the run waits for
 
 	Plan *Plan                  // its place in the release that the question named
 	Gate []precondition.Finding // what would stop that release

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// awaitRun waits until an apply has told the record of a release how it stands, and that
+// some text is in it: await-run RELEASE [TEXT]
+func awaitRun(ts *testscript.TestScript, _ bool, args []string) {
+	key := rollout.DefaultNamespace + "/runlevel-release-" + args[0]
+	until(ts, []string{"ConfigMap", key}, func(o *unstructured.Unstructured) bool {
+		if o == nil {
+			return false
+		}
+		text, _, _ := unstructured.NestedString(o.Object, "data", "record.json")
+		_, run, isTold := strings.Cut(text, `"run": {`)
+		return isTold && (len(args) == 1 || strings.Contains(run, args[1]))
+	})
+}
+
+// Whatever differs from run to run in what is said of a wait.
+var (
+	ages    = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m\d+s|m)\b`)
+	holders = regexp.MustCompile(`\S+@\S+:\d+-\w{5}`)
+)
+
+// clock writes a time, and a holder, over those of what was printed last, so that it can be
+// compared.
+func clock(ts *testscript.TestScript, _ bool, _ []string) {
+	text := ts.ReadFile("stdout")
+	fmt.Fprint(ts.Stdout(), holders.ReplaceAllString(ages.ReplaceAllString(text, "12s"), "ana@host:7"))
+}
+
+// user acts from now on as somebody who may only get what a list of resources names, in
+// every namespace: user NAME [RESOURCE[.GROUP]...]
+func user(ts *testscript.TestScript, _ bool, args []string) {
+	g, ctx := guestOf(ts), context.Background()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: args[0]}}
+	for _, resource := range args[1:] {
+		name, group, _ := strings.Cut(resource, ".")
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{name}, Verbs: []string{"get", "list"}})
+	}
+	_, err := g.Client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+	ts.Check(err)
+	_, err = g.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: args[0]},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: args[0]},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: args[0]}},
+	}, metav1.CreateOptions{})
+	ts.Check(err)
+	config, err := clientcmd.LoadFromFile(ts.Getenv("KUBECONFIG"))
+	ts.Check(err)
+	for _, who := range config.AuthInfos {
+		who.Impersonate, who.ImpersonateGroups = args[0], []string{"system:authenticated"}
+	}
+	ts.Check(clientcmd.WriteToFile(*config, ts.Getenv("KUBECONFIG")))
+}
+
+// awaitDead waits until whoever applies a release gives no sign of life any more:
+// await-dead RELEASE
+func awaitDead(ts *testscript.TestScript, _ bool, args []string) {
+	store := record.NewStore(guestOf(ts).Client, rollout.DefaultNamespace, args[0])
+	deadline := time.After(patience)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		held, err := store.Holding(context.Background())
+		ts.Check(err)
+		if held != nil && held.IsDead(time.Now()) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			ts.Fatalf("whoever applies release %s is alive", args[0])
+		}
+	}
+}
+
+// awaitCondition waits until an object has a condition: await-condition KIND KEY TYPE STATUS
+func awaitCondition(ts *testscript.TestScript, _ bool, args []string) {
+	until(ts, args, func(o *unstructured.Unstructured) bool {
+		if o == nil {
+			return false
+		}
+		conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(item any) bool {
+			condition, _ := item.(map[string]any)
+			return condition["type"] == args[2] && condition["status"] == args[3]
+		})
+	})
+}
+
+// deleteIt asks for the end of an object as somebody else would: delete KIND KEY
+func deleteIt(ts *testscript.TestScript, _ bool, args []string) {
+	place, name := guestOf(ts).object(context.Background(), ts, args[0], args[1])
+	ts.Check(place.Delete(context.Background(), name, metav1.DeleteOptions{}))
+}

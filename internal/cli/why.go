@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/rollout"
+	"github.com/runlevel/runlevel/pkg/why"
+)
+
+// whyFlags are the flags of runlevel why.
+type whyFlags struct {
+	release   releaseFlags
+	cluster   clusterFlags
+	format    output
+	namespace string
+}
+
+const whyHelp = `Say why an object is not there yet, not ready, or not gone: what it waits for, since when,
+and who holds it. That is read from the object, its kind, its namespace and its pods, and
+from what an apply that runs has told of itself: which parts of the release wait for which.
+An apply begins to tell after three seconds. Of one that failed or was killed, the last
+that it told stays.
+
+OBJECT is KIND[.GROUP]/[NAMESPACE/]NAME. The kind may be a plural or a short name, as in
+"deploy/web -n shop", "crd/foos.example.com" or "Deployment.apps/shop/web". Without a namespace
+it is that of the kubeconfig. FILE is a manifest on disk, of which all objects are asked
+for; or the bare name of a file of the release, such as 0000_50_web_deployment.yaml, which an
+apply that is not done knows, or SOURCE has.
+
+With SOURCE, the release is asked as well: where the object stands in it, what comes before,
+what it needs, and whether the gate would let the release be applied.
+
+Exit codes: 0 when all that was asked for is there and ready, or gone if it is to be gone; 1
+when it is not, or nobody can say; 2 for misuse. Whichever it is, the answer is on standard
+output.
+
+`
+
+func newWhy(streams Streams) *cobra.Command {
+	var f whyFlags
+	command := &cobra.Command{
+		Use:   "why OBJECT|FILE [SOURCE]",
+		Short: "Say why an object is not there yet: what it waits for, and who holds it",
+		Long:  whyHelp + sourceHelp,
+		Example: `  # In the middle of an update: what does my Deployment wait for?
+  runlevel why deployment/web -n shop
+
+  # Why does the old namespace not go?
+  runlevel why ns/shop-old
+
+  # All objects of my manifest
+  runlevel why ./manifests/0000_50_web_deployment.yaml
+
+  # Nothing runs: where in the release is it, and what would stop that?
+  runlevel why 0000_50_web_deployment.yaml ./4.21
+
+  # In a script: wait until it is there and ready
+  until runlevel why deployment/web -n shop; do sleep 5; done
+
+  # What holds it up, in the end?
+  runlevel why deployment/web -n shop -o json | jq -r '.[].holds[]? | "\(.object.kind) \(.object.name): \(.for)"'`,
+		Args: cobra.RangeArgs(1, 2),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 1 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(command *cobra.Command, args []string) error {
+			return f.run(command.Context(), args, streams)
+		},
+	}
+	addReleaseFlags(command, &f.release)
+	addClusterFlags(command, &f.cluster)
+	addOutput(command, &f.format, asText, asJSON)
+	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "the namespace of the object (default: that of the kubeconfig)")
+	_ = command.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
+	return command
+}
+
+func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) error {
+	var release *payload.Payload
+	if len(args) > 1 {
+		var err error
+		if release, err = f.release.load(ctx, args[1], streams.Err); err != nil {
+			return err
+		}
+	} else if _, err := f.release.options(); err != nil {
+		return err
+	}
+	if err := checkAsked(args[0]); err != nil {
+		return err
+	}
+	c, err := f.cluster.connect(ctx)
+	if err != nil {
+		return err
+	}
+	records, unread := f.records(ctx, c, release)
+	objects, err := f.asked(ctx, c, args[0], release, records)
+	if err != nil {
+		return err
+	}
+	var facts []*why.Facts
+	for _, object := range objects {
+		facts = append(facts, why.Gather(ctx, c, why.Question{Object: object.ID, Deletes: object.deletes, Records: records, Namespace: f.cluster.namespace, Release: release}))
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	answers := judge(facts, unread, f.gate(ctx, c, release, facts))
+	if err := f.format.printWhole(streams.Out, answers, func(out io.Writer) error { return printAnswers(out, answers) }); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(answers, func(a *why.Answer) bool { return !a.Done }) {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}
+
+// records are those of the releases that may have what is asked for, or why they can't be
+// read.
+func (f *whyFlags) records(ctx context.Context, c *cluster.Cluster, release *payload.Payload) ([]*record.Record, string) {
+	name := f.release.name
+	if release != nil {
+		name = release.Name
+	}
+	var records []*record.Record
+	var err error
+	if name == "" {
+		records, err = record.List(ctx, c.Client, f.cluster.namespace)
+	} else {
+		var one *record.Record
+		var found bool
+		if one, found, err = record.NewStore(c.Client, f.cluster.namespace, name).Load(ctx); found && err == nil {
+			records = []*record.Record{one}
+		}
+	}
+	switch {
+	case err == nil:
+		return records, ""
+	case apierrors.IsForbidden(err):
+		return records, fmt.Sprintf("what applies have told: this user may not read configmaps in namespace %s, where records are", f.cluster.namespace)
+	default:
+		return records, "what applies have told: " + printable.Line(err.Error())
+	}
+}
+
+// gate is what would stop the release, if somebody asks for one that nobody applies now.
+func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payload.Payload, facts []*why.Facts) []precondition.Finding {
+	isOpen := func(one *why.Facts) bool {
+		return !why.Judge(one).Done && (one.Held == nil || one.Held.IsDead(one.Now))
+	}
+	if release == nil || release.Name == "" || !slices.ContainsFunc(facts, isOpen) {
+		return nil
+	}
+	outcome := rollout.Look(ctx, c, release, rollout.Options{Namespace: f.cluster.namespace})
+	return precondition.Blocking(outcome.Findings) // none, if the gate can't be asked
+}
+
+// judge answers.
+func judge(facts []*why.Facts, unread string, gate []precondition.Finding) []*why.Answer {
+	answers := []*why.Answer{}
+	for _, one := range facts {
+		one.Gate = gate
+		if unread != "" {
+			one.Unknown = append(one.Unknown, unread)
+		}
+		answers = append(answers, why.Judge(one))
+	}
+	return answers
+}
+
+// stands are the states in words.
+var stands = map[why.State]string{
+	why.Ready:       "there and ready",
+	why.Gone:        "gone, as it is to be",
+	why.Absent:      "not there",
+	why.NotReady:    "there, and not ready",
+	why.Outdated:    "there as it was before",
+	why.Terminating: "being deleted",
+	why.Kept:        "there, and to be gone",
+	why.Unknown:     "nobody can say how it stands",
+}
+
+// printAnswers prints answers for people.
+func printAnswers(out io.Writer, answers []*why.Answer) error {
+	var failed error
+	line := func(format string, args ...any) {
+		_, err := fmt.Fprintf(out, format+"\n", args...)
+		failed = cmp.Or(failed, err)
+	}
+	for _, answer := range answers {
+		line("%s: %s", answer.Object, stands[answer.State])
+		for _, said := range answer.Says {
+			line("  %s", said.Text)
+			for _, detail := range said.Details {
+				line("    %s", detail)
+			}
+		}
+		for _, what := range answer.Unknown {
+			line("  not known: %s", what)
+		}
+	}
+	return failed
+}
+
+var errNoObject = errors.New("name an object as KIND[.GROUP]/[NAMESPACE/]NAME, such as deployment/web or Deployment.apps/shop/web, or a file that ends in .yaml, .yml or .json")

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// checkAsked refuses what can be neither an object nor a file, before anybody is asked.
+func checkAsked(text string) error {
+	if isFileName(text) {
+		return nil
+	}
+	if found, err := os.Stat(text); err == nil && found.IsDir() {
+		return misuse{fmt.Errorf("%s is a folder, which can only be the SOURCE: %w", text, errNoObject)}
+	}
+	if _, err := parseOverride(text); err != nil {
+		return misuse{fmt.Errorf("%q: %w", text, errNoObject)}
+	}
+	return nil
+}
+
+func isFileName(text string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(text))
+}
+
+// An askedObject is one that somebody asks for.
+type askedObject struct {
+	kinds.ID
+	deletes bool // it is to be gone, as its manifest says
+}
+
+// asked are the objects that somebody asks for: one by its name, or those of a file.
+func (f *whyFlags) asked(ctx context.Context, c *cluster.Cluster, text string, release *payload.Payload, records []*record.Record) ([]askedObject, error) {
+	known := knownOf(release, records)
+	if !isFileName(text) {
+		id, err := f.named(ctx, c, text, known)
+		return []askedObject{{ID: id}}, err
+	}
+	if _, err := os.Stat(text); err == nil {
+		return f.onDisk(ctx, c, text)
+	}
+	var objects []askedObject
+	for _, one := range known {
+		if object := (askedObject{ID: one.id}); (path.Base(one.file) == text || one.file == text) && !slices.Contains(objects, object) {
+			objects = append(objects, object)
+		}
+	}
+	if len(objects) == 0 {
+		return nil, unreadable{fmt.Errorf("there is no file %s, and neither SOURCE nor an apply that is not done knows one of that name", text)}
+	}
+	return objects, nil
+}
+
+// A knownObject is one that a release is known to have.
+type knownObject struct {
+	id   kinds.ID
+	file string
+}
+
+// knownOf are the objects that are known: of the release, or of what the records tell.
+func knownOf(release *payload.Payload, records []*record.Record) []knownObject {
+	var known []knownObject
+	if release != nil {
+		for _, manifest := range release.Manifests {
+			known = append(known, knownObject{manifest.ID(), manifest.Path})
+		}
+	}
+	for _, one := range records {
+		for _, asked := range one.Tombstones {
+			known = append(known, knownObject{id: asked.ID})
+		}
+		if one.Run == nil {
+			continue
+		}
+		for _, node := range one.Run.Nodes {
+			for _, step := range node.Steps {
+				known = append(known, knownObject{step.ID, step.File})
+			}
+		}
+	}
+	return known
+}
+
+// named finds the object that somebody means.
+func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, known []knownObject) (kinds.ID, error) {
+	meant, err := parseOverride(text)
+	if err != nil {
+		return kinds.ID{}, misuse{err}
+	}
+	if meant.Namespace != "" && f.namespace != "" && meant.Namespace != f.namespace {
+		return kinds.ID{}, misuse{fmt.Errorf("%s is in namespace %s, and --namespace says %s: leave one of them out", text, meant.Namespace, f.namespace)}
+	}
+	meant.Namespace = cmp.Or(meant.Namespace, f.namespace)
+	kind, err := kindOf(ctx, c, meant)
+	if err != nil {
+		return kinds.ID{}, err
+	}
+	if kind == nil {
+		return unserved(meant, known)
+	}
+	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Name: meant.Name}
+	if kind.Namespaced {
+		id.Namespace = cmp.Or(meant.Namespace, f.defaultNamespace())
+	} else if strings.Count(text, "/") > 1 {
+		return id, misuse{fmt.Errorf("%s: objects of kind %s are in no namespace: leave it out", text, kind.Kind)}
+	}
+	return id, nil
+}
+
+// kindOf finds the kind that somebody means; nil if the cluster has none of that name. Of
+// several, Kubernetes' own is meant.
+func kindOf(ctx context.Context, c *cluster.Cluster, meant configv1.ComponentOverride) (*cluster.Resource, error) {
+	var group *string
+	if meant.Group != "" {
+		group = &meant.Group
+	}
+	found, err := c.Called(ctx, meant.Kind, group)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	isOwn := func(r cluster.Resource) bool { return kinds.ScopeOf(r.GroupKind()) != kinds.Unknown }
+	if at := slices.IndexFunc(found, isOwn); at >= 0 {
+		return &found[at], nil
+	}
+	if len(found) > 1 {
+		var names []string
+		for _, one := range found {
+			names = append(names, one.GroupKind().String())
+		}
+		return nil, misuse{fmt.Errorf("%q may be any of %s: write the one that is meant", meant.Kind, strings.Join(names, ", "))}
+	}
+	return &found[0], nil
+}
+
+// unserved is an object of a kind that the cluster does not have: one that is known, or what
+// was written, if that can be the name of a kind.
+func unserved(meant configv1.ComponentOverride, known []knownObject) (kinds.ID, error) {
+	for _, one := range known {
+		id := one.id
+		isKind := strings.EqualFold(id.Kind, meant.Kind) || strings.EqualFold(id.Kind+"s", meant.Kind)
+		if isKind && id.Name == meant.Name && (meant.Group == "" || id.Group == meant.Group) && (meant.Namespace == "" || id.Namespace == meant.Namespace) {
+			return id, nil
+		}
+	}
+	if first := meant.Kind[0]; first < 'A' || first > 'Z' {
+		return kinds.ID{}, misuse{fmt.Errorf("the cluster has no kind %q, and no release is known to have one: write it as Kind.group/[NAMESPACE/]NAME", meant.Kind)}
+	}
+	return kinds.ID{Group: meant.Group, Kind: meant.Kind, Namespace: meant.Namespace, Name: meant.Name}, nil
+}
+
+// defaultNamespace is that of the kubeconfig.
+func (f *whyFlags) defaultNamespace() string {
+	namespace, _, err := f.cluster.loader().Namespace()
+	if err != nil {
+		return "default"
+	}
+	return namespace
+}
+
+// onDisk are the objects of a file.
+func (f *whyFlags) onDisk(ctx context.Context, c *cluster.Cluster, name string) ([]askedObject, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, unreadable{err}
+	}
+	documents, err := payload.Documents(text)
+	if err != nil {
+		return nil, unreadable{fmt.Errorf("%s: %w", name, err)}
+	}
+	var objects []askedObject
+	for _, document := range documents {
+		value, _ := document.Value.(map[string]any)
+		object := &unstructured.Unstructured{Object: value}
+		if object.GetKind() == "" || object.GetAPIVersion() == "" || object.GetName() == "" {
+			return nil, unreadable{fmt.Errorf("%s, document %d: it is no object: apiVersion, kind and metadata.name are needed", name, document.Number)}
+		}
+		kind := object.GroupVersionKind().GroupKind()
+		id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+		if in, err := c.FindKind(ctx, kind); err == nil && in.Namespaced {
+			id.Namespace = cmp.Or(id.Namespace, f.namespace, f.defaultNamespace())
+		}
+		objects = append(objects, askedObject{id, object.GetAnnotations()[payload.DeleteAnnotation] == "true"})
+	}
+	if len(objects) == 0 {
+		return nil, unreadable{fmt.Errorf("%s: there is no object in it", name)}
+	}
+	return objects, nil
+}
