@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,8 +24,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/trouble"
 )
 
-// mostExplained is of how many objects that hold up others it is asked what keeps their pods.
-const mostExplained = 5
+// How much is asked about pods: of so many objects that hold up others, and of each no longer
+// than somebody wants to wait for it.
+const (
+	mostExplained = 5
+	explainFor    = 5 * time.Second
+)
 
 // A gatherer finds out the facts.
 type gatherer struct {
@@ -177,6 +182,8 @@ func (g *gatherer) judge(ctx context.Context) {
 
 // pods says what keeps the pods of an object.
 func (g *gatherer) pods(ctx context.Context, of *unstructured.Unstructured) []string {
+	ctx, cancel := context.WithTimeout(ctx, explainFor)
+	defer cancel()
 	lines, err := trouble.Of(ctx, g.cluster.Client, of)
 	if err != nil {
 		for text := range strings.Lines(err.Error()) {

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -182,6 +183,8 @@ func tellUnserved(f *Facts, a *Answer) {
 	}
 	kind := f.Object.GroupKind().String()
 	switch {
+	case f.Unserved.Definition == "" && f.coming() != "":
+		a.say(nil, "the cluster has no kind %s: the release brings it, in %s, and has not done so yet", kind, f.coming())
 	case f.Unserved.Definition == "":
 		a.say(nil, "the cluster has no kind %s, and no CustomResourceDefinition for it", kind)
 	case f.Unserved.Verdict.State != ready.Ready:
@@ -189,6 +192,22 @@ func tellUnserved(f *Facts, a *Answer) {
 	default:
 		a.say(nil, "the cluster does not serve kind %s yet, although CustomResourceDefinition %s is established: it takes a moment, unless no version is served", kind, printable.Line(f.Unserved.Definition))
 	}
+}
+
+// coming names the definition that the run has still to make for the object's kind.
+func (f *Facts) coming() string {
+	if f.Record == nil || f.Record.Run == nil {
+		return ""
+	}
+	for _, node := range f.Record.Run.Nodes {
+		for _, step := range node.Steps {
+			_, group, _ := strings.Cut(step.Name, ".")
+			if step.GroupKind() == kinds.CustomResourceDefinition && group == f.Object.Group && !step.Deletes {
+				return step.ID.String() + " (" + cmp.Or(nodeOf(step.File), node.Name) + ")"
+			}
+		}
+	}
+	return ""
 }
 
 // tellHome is about an object whose namespace is not there, or is going.
@@ -217,7 +236,7 @@ func tellNeeds(f *Facts, a *Answer) {
 		where += ", " + f.Plan.Node
 	}
 	if _, _, found := f.step(); !found && len(f.Plan.After) > 0 {
-		where += ", which comes after " + few(f.Plan.After)
+		where += ", which comes after " + few(f.Plan.After, 0)
 	}
 	var needs []string
 	for _, need := range f.Plan.Needs {
@@ -254,10 +273,14 @@ func tellOwner(f *Facts, a *Answer) {
 }
 
 // few are some names, and how many more there are.
-func few(names []string) string {
+func few(names []string, more int) string {
 	const most = 3
-	if len(names) > most+1 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], "; "), len(names)-most)
+	if len(names) > most+1 || more > 0 && len(names) > most {
+		names, more = names[:most], more+len(names)-most
 	}
-	return strings.Join(names, "; ")
+	text := strings.Join(names, "; ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

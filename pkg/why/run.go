@@ -82,12 +82,9 @@ func tellTurn(f *Facts, a *Answer) {
 		a.say(nil, "its turn comes %s", step.For)
 	case node.State != string(graph.Blocked):
 		a.After = f.earlier(node, a.Node)
-		a.say(nil, "its turn%s comes after %s", inNode(a.Node), cmp.Or(few(a.After), "what is before it there"))
+		a.say(nil, "its turn%s comes after %s", inNode(a.Node), cmp.Or(few(a.After, 0), "what is before it there"))
 	default:
-		a.After = nil
-		for _, before := range node.After {
-			a.After = append(a.After, f.Record.Run.Nodes[before].Name)
-		}
+		a.After = f.names(node.After)
 		a.say(nil, "its turn%s comes after %s", inNode(a.Node), f.path(node, roots))
 	}
 	for _, root := range roots[:min(mostRoots, len(roots))] {
@@ -117,24 +114,26 @@ func (f *Facts) earlier(node record.Node, own string) []string {
 	return names
 }
 
+// names are those of nodes, each once. A place where there is none is left aside.
+func (f *Facts) names(places []int) []string {
+	var names []string
+	for _, place := range places {
+		if place < 0 || place >= len(f.Record.Run.Nodes) {
+			continue
+		}
+		if name := f.Record.Run.Nodes[place].Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // path names the nodes that one waits for, and those that they wait for in the end.
 func (f *Facts) path(node record.Node, roots []int) string {
-	names := func(nodes []int) []string {
-		var names []string
-		for _, i := range nodes {
-			if name := f.Record.Run.Nodes[i].Name; !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-		return names
-	}
-	text := few(names(node.After))
-	if node.More > 0 {
-		text += fmt.Sprintf(" and %d more", node.More)
-	}
+	text := few(f.names(node.After), node.More)
 	isDirect := func(root int) bool { return slices.Contains(node.After, root) }
 	if indirect := slices.DeleteFunc(slices.Clone(roots), isDirect); len(indirect) > 0 {
-		text += ", and before that " + few(names(indirect))
+		text += ", and before that " + few(f.names(indirect), 0)
 	}
 	return text
 }
@@ -182,7 +181,7 @@ func tellRun(f *Facts, a *Answer) {
 	case f.Held != nil && f.Held.IsDead(f.Now):
 		a.say(nil, "whoever applied release %s, %s, has died: the last sign of life was %s ago%s; apply it again", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Renewed), f.told("; all this was told %s ago"))
 	case f.Held != nil:
-		a.say(nil, "release %s is being applied by %s, for %s%s", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Since), f.told("; it told how it stands %s ago"))
+		a.say(nil, "release %s is being applied by %s, for %s%s", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Since), cmp.Or(f.told("; it told how it stands %s ago"), "; it has not told yet how it stands"))
 	default:
 		f.tellLast(a)
 	}

@@ -1,0 +1,257 @@
+package why_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+	"github.com/runlevel/runlevel/pkg/why"
+)
+
+var (
+	now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	web = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	db  = kinds.ID{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+)
+
+// ago is a moment before now.
+func ago(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(-d))) }
+
+// absent are the facts of an object that is not there, and may have a record.
+func absent(of *record.Record) *why.Facts {
+	return &why.Facts{Now: now, Object: web, Seen: tombstone.Observation{State: tombstone.Absent}, Record: of, IsHeldKnown: true}
+}
+
+// there are the facts of an object that is there.
+func there(verdict ready.Verdict, of *record.Record) *why.Facts {
+	f := absent(of)
+	f.Seen.State, f.Live, f.Verdict = tombstone.Present, &unstructured.Unstructured{Object: map[string]any{}}, verdict
+	f.Owner, f.Applied = "shop", now.Add(-time.Minute)
+	return f
+}
+
+// held are facts of a release that somebody applies, or did until some time ago.
+func held(f *why.Facts, silent time.Duration) *why.Facts {
+	f.Held = &record.Held{Holder: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-silent), Outlast: 30 * time.Second}
+	return f
+}
+
+// during is the record of a release while it is applied, or after.
+func during(nodes ...record.Node) *record.Record {
+	return &record.Record{
+		Release: "shop", History: []record.Entry{{State: record.Partial, Version: "2", Started: *ago(time.Hour)}},
+		Run: &record.Run{Version: "2", Mode: "update", Told: *ago(5 * time.Second), Nodes: nodes},
+	}
+}
+
+// completed is the record of a release that was applied.
+func completed() *record.Record {
+	return &record.Record{Release: "shop", History: []record.Entry{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
+}
+
+// node is a piece of a graph, with one step or none.
+func node(name, state string, after []int, steps ...record.Step) record.Node {
+	return record.Node{Name: name, State: state, After: after, Steps: steps}
+}
+
+func step(id kinds.ID, state record.StepState, waits string) record.Step {
+	one := record.Step{ID: id, State: state, For: waits}
+	if state == record.Waiting || state == record.Retrying {
+		one.Since = ago(3 * time.Minute)
+	}
+	return one
+}
+
+var (
+	isReady  = ready.Verdict{State: ready.Ready}
+	notReady = ready.Verdict{State: ready.Waiting, Message: "0 of 1 replicas are available"}
+	hasLost  = ready.Verdict{State: ready.Failed, Message: "its deadline has passed"}
+	blocked  = during(node("level 10, db", "running", nil, step(db, record.Waiting, "0 of 1 replicas are available")),
+		node("level 20, api", "blocked", []int{0}), node("level 20, web", "blocked", []int{1}, step(web, record.Blocked, "")))
+	dead = blocked
+)
+
+// with changes facts.
+func with(f *why.Facts, change func(*why.Facts)) *why.Facts {
+	change(f)
+	return f
+}
+
+func TestAnswers(t *testing.T) {
+	tests := map[string]struct {
+		facts *why.Facts
+		state why.State
+		says  string
+	}{
+		"ready": {there(isReady, completed()), why.Ready, "it is of release shop, which changed it last 60s ago"},
+		"ready, as the run has not noticed yet": {
+			held(there(isReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "0 of 1")))), 0), why.Ready,
+			"it is of release shop, which changed it last 60s ago",
+		},
+		"blocked by a node that is blocked": {
+			held(with(absent(blocked), func(f *why.Facts) { f.Pending = map[kinds.ID][]string{db: {"Pod shop/db-0: it has no node"}} }), 0), why.Absent,
+			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+  Pod shop/db-0: it has no node
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"the same, of one that has died": {
+			held(absent(dead), time.Minute), why.Absent,
+			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+whoever applied release shop 2, ana@host:7, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again`,
+		},
+		"after a node that has failed": {
+			absent(with2(during(node("level 10, db", "failed", nil, step(db, record.Failed, "it is too large")), node("level 20, web", "blocked", []int{0}, step(web, record.Blocked, ""))),
+				func(r *record.Run) { r.Ended, r.Error = true, "StatefulSet shop/db: it is too large" })), why.Absent,
+			`its turn, level 20, web, comes after level 10, db
+level 10, db has failed: StatefulSet shop/db: it is too large
+nobody applies release shop 2 now: the last apply ended 5s ago, and not all was done (StatefulSet shop/db: it is too large); apply it again`,
+		},
+		"many nodes before": {
+			held(absent(during(node("level 1, a", "running", nil), node("level 1, b", "running", nil), node("level 1, c", "running", nil), node("level 1, d", "running", nil), node("level 1, e", "running", nil),
+				record.Node{Name: "level 2, web", State: "blocked", After: []int{0, 1, 2, 3, 4}, More: 7, Steps: []record.Step{step(web, record.Blocked, "")}})), 0), why.Absent,
+			`its turn, level 2, web, comes after level 1, a; level 1, b; level 1, c and 9 more
+level 1, a is being applied
+level 1, b is being applied
+level 1, c is being applied
+level 1, d is being applied
+level 1, e is being applied
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"its apply fails": {
+			held(absent(during(node("level 20, web", "running", nil, step(web, record.Retrying, "exceeded quota")))), 0), why.Absent,
+			`it can't be applied, which is tried again and again, for 3m: exceeded quota
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"its apply has failed in a run that has died": {
+			absent(during(node("level 20, web", "failed", nil, step(web, record.Failed, "exceeded quota")))), why.Absent,
+			`it can't be applied: exceeded quota
+nobody applies release shop 2 now: the last apply ended without a word, and told how it stands 5s ago; apply it again`,
+		},
+		"not ready": {
+			held(with(there(notReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "old news")))), func(f *why.Facts) { f.Pods = []string{"Pod shop/web-0: it crashes"} }), 0), why.NotReady,
+			`it waits: 0 of 1 replicas are available, for 3m
+  Pod shop/web-0: it crashes
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"never ready": {there(hasLost, completed()), why.NotReady, `it has failed, and waiting does not help: its deadline has passed
+nobody applies release shop 2 now: it was completed 60m ago
+it is of release shop, which changed it last 60s ago`},
+		"there, and the run has not come to it": {
+			held(there(isReady, blocked), 0), why.Outdated, `its turn, level 20, web, comes after level 20, api, and before that level 10, db
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"gone, and not by the release": {absent(completed()), why.Absent, "release shop 2 was completed 60m ago: somebody has deleted it since, or the release does not have it"},
+		"nobody knows":                 {absent(nil), why.Absent, "no release is known here that is to have it: nobody has applied one, or its record is in another namespace (--record-namespace)"},
+		"one of several": {
+			with(absent(nil), func(f *why.Facts) { f.Others = 3 }), why.Absent,
+			"none of the 3 releases here is known to have it: say which one is to, with --name or SOURCE",
+		},
+		"of another release": {
+			with(there(isReady, completed()), func(f *why.Facts) { f.Plan = &why.Plan{Release: "db", File: "a.yaml"} }), why.Ready, "it is of release shop, not of db",
+		},
+		"to be deleted, and gone": {
+			with(absent(completed()), func(f *why.Facts) { f.Asked = &record.Tombstone{ID: web, Version: "2", Asked: *ago(time.Hour)} }), why.Gone,
+			"version 2 has asked for its end 60m ago",
+		},
+		"terminating": {
+			with(there(isReady, completed()), func(f *why.Facts) {
+				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Finalizers: []string{"a/b", "c/d"}}
+				f.Asked, f.Holders = &record.Tombstone{ID: web, Version: "2"}, map[string]string{"a/b": "ana"}
+			}), why.Terminating,
+			`version 2 deletes it: terminating for 60s, held by finalizers a/b, c/d
+  finalizer a/b: set by ana; whoever works for it takes it off
+  finalizer c/d: whoever works for it takes it off
+nobody applies release shop 2 now: it was completed 60m ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"its delete was asked for, and then the release wants it back": {
+			held(with(absent(blocked), func(f *why.Facts) { f.Asked = &record.Tombstone{ID: web, Version: "1"} }), 0), why.Absent,
+			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"the gate": {
+			with(absent(completed()), func(f *why.Facts) {
+				f.Plan = &why.Plan{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
+				f.Gate = []precondition.Finding{{Check: "OlderVersion", Message: "it is older", Lifts: "nobody"}}
+			}), why.Absent,
+			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
+an apply of the release would be refused
+  OlderVersion: it is older; lifted by nobody
+nobody has applied this version of release shop yet: the last is 2, completed 60m ago`,
+		},
+		"a kind that is not served, in a namespace that goes": {
+			with(absent(nil), func(f *why.Facts) {
+				f.Unserved = &why.Unserved{Definition: "deployments.apps", Verdict: ready.Verdict{State: ready.Waiting, Message: "it is not established"}}
+				f.Home = &tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Remains: []string{"1 Pod"}}
+			}), why.Absent,
+			`the cluster does not serve kind Deployment.apps yet: CustomResourceDefinition deployments.apps waits: it is not established
+nothing can be made in namespace shop: it is terminating for 60s (1 Pod)
+no release is known here that is to have it: nobody has applied one, or its record is in another namespace (--record-namespace)`,
+		},
+		"a kind that the run has not come to": {
+			held(with(absent(during(node("level 10, a", "running", nil), node("level 20, crd", "blocked", []int{0},
+				record.Step{ID: kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "deployments.apps"}, File: "0000_20_crd_10.yaml", State: record.Blocked}))),
+				func(f *why.Facts) { f.Unserved = &why.Unserved{} }), 0), why.Absent,
+			`the cluster has no kind Deployment.apps: the release brings it, in CustomResourceDefinition deployments.apps (level 20, crd), and has not done so yet
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"an apply that has just begun": {
+			held(absent(completed()), 0), why.Absent, "release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands",
+		},
+		"nobody may look": {
+			with(absent(completed()), func(f *why.Facts) {
+				f.Seen = tombstone.Observation{State: tombstone.Unknown, Why: "forbidden"}
+				f.IsHeldKnown = false
+			}), why.Unknown,
+			"it can't be looked at: forbidden\nwhether somebody applies release shop 2 now is not known",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			answer := why.Judge(test.facts)
+			if isDone := test.state == why.Ready || test.state == why.Gone; answer.State != test.state || answer.Done != isDone {
+				t.Errorf("it is %s, done %t, want %s", answer.State, answer.Done, test.state)
+			}
+			var lines []string
+			for _, said := range answer.Says {
+				lines = append(lines, said.Text)
+				for _, detail := range said.Details {
+					lines = append(lines, "  "+detail)
+				}
+			}
+			if got := strings.Join(lines, "\n"); got != test.says {
+				t.Errorf("it says\n%s\nwant\n%s", got, test.says)
+			}
+		})
+	}
+}
+
+// with2 changes the run of a record.
+func with2(of *record.Record, change func(*record.Run)) *record.Record {
+	change(of.Run)
+	return of
+}
+
+// What is told of the nodes of a run may be wrong, and must not hang who looks.
+func TestRunThatMakesNoSense(t *testing.T) {
+	answer := why.Judge(absent(during(
+		node("level 10, a", "blocked", []int{1, 9}), node("level 20, web", "blocked", []int{0, 1, -1}, step(web, record.Blocked, "")),
+	)))
+	if answer.State != why.Absent {
+		t.Errorf("it is %s", answer.State)
+	}
+}
