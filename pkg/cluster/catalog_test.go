@@ -54,6 +54,36 @@ func TestFindKnowsKubernetesOwnKinds(t *testing.T) {
 	}
 }
 
+func TestKindsAreFoundByWhatPeopleCallThem(t *testing.T) {
+	c := connect(t)
+	for _, test := range []struct {
+		word  string
+		group *string
+		want  string
+	}{
+		{"Deployment", nil, "Deployment.apps"},
+		{"deployments", nil, "Deployment.apps"},
+		{"deploy", nil, "Deployment.apps"},
+		{"NS", nil, "Namespace"},
+		{"event", nil, "Event Event.events.k8s.io"},
+		{"ev", new("events.k8s.io"), "Event.events.k8s.io"},
+		{"configmap", new("apps"), ""},
+		{"nonsense", nil, ""},
+	} {
+		found, err := c.Called(t.Context(), test.word, test.group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, one := range found {
+			names = append(names, one.GroupKind().String())
+		}
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("%s is %q, want %q", test.word, got, test.want)
+		}
+	}
+}
+
 func TestFindKnowsAKindInTwoVersions(t *testing.T) {
 	widget, definition := widgets("two.example.com")
 	c := connect(t)

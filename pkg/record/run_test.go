@@ -60,6 +60,11 @@ func TestRunIsGivenUpWhereThereIsNoRoom(t *testing.T) {
 	if len(got.History) != len(full().History) || len(got.History[0].Tombstones) != len(full().History[0].Tombstones) {
 		t.Errorf("there was room for the rest, and the history is %v", got.History)
 	}
+	r.Run.Nodes[0].Steps, r.Fingerprints = r.Run.Nodes[0].Steps[:1000], make([]byte, 1<<20-100_000)
+	save(t, s, r)
+	if got := load(t, s); got.Run != nil || len(got.Fingerprints) != len(r.Fingerprints) {
+		t.Errorf("fingerprints have %d bytes, want %d", len(got.Fingerprints), len(r.Fingerprints))
+	}
 	if r.Run == nil {
 		t.Error("saving took the run from the caller's record")
 	}

@@ -144,6 +144,10 @@ func (s *Store) wanted(r *Record) (*corev1.ConfigMap, error) {
 		config = s.loaded.DeepCopy()
 	}
 	text, err := encode(r, config)
+	if lean := *r; err == nil && r.Run != nil && len(text)+len(r.Fingerprints) > room(config) {
+		lean.Run = nil // which costs nobody a request
+		text, err = encode(&lean, config)
+	}
 	if err != nil {
 		return nil, err
 	}
