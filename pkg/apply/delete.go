@@ -10,6 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -194,7 +195,7 @@ func (r *run) recreate(o *object, fixed []string) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	change := r.applied(o, applied, Recreated)
+	change := r.applied(o, applied, inventory.HeadOf(o.resource, applied.Object), Recreated)
 	change.Message = cannotChange(fixed)
 	return change, nil
 }

@@ -101,14 +101,14 @@ func (r *run) set(o *object) (Change, error) {
 	if applied.Object.GetDeletionTimestamp() != nil {
 		return Change{}, r.leaving(o.Manifest, applied.Object.GetUID())
 	}
-	return r.applied(o, applied, r.action(o, applied, began)), nil
+	after := inventory.HeadOf(o.resource, applied.Object)
+	return r.applied(o, applied, after, r.action(o, applied, after, began)), nil
 }
 
 // applied takes in what came of an object.
-func (r *run) applied(o *object, applied cluster.Applied, action Action) Change {
+func (r *run) applied(o *object, applied cluster.Applied, head inventory.Head, action Action) Change {
 	r.settled(o, applied.Object)
 	r.definitions.note(o.ID(), applied.Object)
-	head := inventory.HeadOf(o.resource, applied.Object)
 	text, isKnown := r.text(o.Manifest, o.resource)
 	isAsSent := !o.isLean && head.Says(o.Object()) && obeys(applied.Object, o.sent)
 	if isKnown && (isAsSent || r.isMending) {
@@ -243,8 +243,8 @@ func (r *run) share(o *object, draft *unstructured.Unstructured, how cluster.How
 }
 
 // action says what an apply has done that was begun at a time, by the server's clock.
-func (r *run) action(o *object, applied cluster.Applied, began time.Time) Action {
-	before, after := o.head, inventory.HeadOf(o.resource, applied.Object)
+func (r *run) action(o *object, applied cluster.Applied, after inventory.Head, began time.Time) Action {
+	before := o.head
 	switch {
 	case applied.Created && o.isThere: // when the run began
 		return Recreated

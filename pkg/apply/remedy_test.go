@@ -204,10 +204,11 @@ func runOf(t *testing.T, manifests ...string) *run {
 	r.slots = semaphore.NewWeighted(1)
 	r.follow = newFollower(t.Context(), c, r.options, audience{})
 	var steps []step
-	for _, text := range manifests {
-		steps = append(steps, step{Manifest: releaseOf(t, text).Manifests[0]})
+	var starts []int
+	for i, text := range manifests {
+		steps, starts = append(steps, step{Manifest: releaseOf(t, text).Manifests[0]}), append(starts, i)
 	}
-	r.order = &order{steps: steps, graph: &graph.Graph{}}
+	r.order = &order{steps: steps, starts: starts, graph: &graph.Graph{}}
 	r.changes = make([]Change, len(steps))
 	return r
 }

@@ -15,12 +15,14 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -108,13 +110,28 @@ func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.U
 	if err != nil {
 		return Applied{}, err
 	}
-	options := metav1.PatchOptions{FieldManager: FieldManager, Force: new(how&Forced != 0)}
+	request := c.Client.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(in.path(object.GetNamespace(), object.GetName())...).
+		Param("fieldManager", FieldManager).Param("force", strconv.FormatBool(how&Forced != 0))
 	if how&Dry != 0 {
-		options.DryRun = []string{metav1.DryRunAll}
+		request.Param("dryRun", metav1.DryRunAll)
 	}
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return c.In(in, object.GetNamespace()).Patch(ctx, object.GetName(), types.ApplyPatchType, body, options)
+		return read(request.SetHeader("Accept", runtime.ContentTypeJSON).Body(body).Do(ctx))
 	})
+}
+
+// read reads the object of an answer, once: client-go's own reading looks through the text
+// for its kind, and then for items, before it makes an object of it.
+func read(answer rest.Result) (*unstructured.Unstructured, error) {
+	if err := answer.Error(); err != nil {
+		return nil, err
+	}
+	text, err := answer.Raw()
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	return object, utiljson.Unmarshal(text, &object.Object)
 }
 
 // Create makes an object that must not be there yet.

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -208,7 +209,7 @@ func HeadOf(resource cluster.Resource, object metav1.Object) Head {
 		Release: object.GetLabels()[Label], Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
 		object: object,
 	}
-	for _, entry := range object.GetManagedFields() {
+	for _, entry := range entriesOf(object) {
 		if entry.Manager != cluster.FieldManager || entry.Subresource != "" {
 			continue
 		}
@@ -221,6 +222,22 @@ func HeadOf(resource cluster.Resource, object metav1.Object) Head {
 		head.Controller = controller.Kind + " " + controller.Name
 	}
 	return head
+}
+
+// entriesOf are the entries of managedFields; of an object with its body, only those of our
+// manager: to read the others takes longer than all else that is read of it.
+func entriesOf(object metav1.Object) []metav1.ManagedFieldsEntry {
+	whole, isWhole := object.(*unstructured.Unstructured)
+	if !isWhole {
+		return object.GetManagedFields()
+	}
+	all, _, _ := unstructured.NestedFieldNoCopy(whole.Object, "metadata", "managedFields")
+	list, _ := all.([]any)
+	ours := slices.DeleteFunc(slices.Clone(list), func(item any) bool {
+		entry, _ := item.(map[string]any)
+		return entry["manager"] != cluster.FieldManager
+	})
+	return (&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"managedFields": ours}}}).GetManagedFields()
 }
 
 // IsNew says whether we have never applied it. We may have made it all the same.
