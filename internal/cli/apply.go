@@ -51,6 +51,9 @@ ends. What can't is told at once; what does not depend on it goes on.
 would do; it writes nothing, takes no lock, and waits for nothing. "runlevel diff" shows the
 fields, and "runlevel plan --cluster" what is deleted with what.
 
+Where standard error is a terminal, it shows how far each level is, what runs, what that waits
+for and since when, and what has failed; elsewhere there is a line for each thing that happens.
+
 Ctrl-C starts nothing more and lets what is on its way arrive; a second one ends at once.
 
 Exit codes: 0 when all is applied and ready, 1 for a failure, a gate that says no, or a
@@ -119,7 +122,8 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if teller.isDry = f.dryRun.isAsked(); teller.isDry {
 		run = teller.preview
 	}
-	options.Begins, options.Apply.Tell, options.Lock.Say = teller.begins(len(release.Manifests)), teller.event, teller.held
+	options.Begins, options.Apply.Tell, options.Lock.Say = teller.begins(ctx, c, release.Manifests), teller.event, teller.held
+	teller.look(&options.Apply)
 	if f.watch.isAsked {
 		options.Then = teller.watching(c, release, f.watch)
 	}

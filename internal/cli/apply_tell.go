@@ -1,15 +1,20 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/runlevel/runlevel/internal/live"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -19,8 +24,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
-// A teller tells what an apply does: lines for people on standard error, and a summary on
-// standard output; or one JSON object for each thing, all on standard output.
+// A teller tells what an apply does: for people a live view or lines on standard error, and a
+// summary on standard output; or one JSON object for each thing, all on standard output.
 type teller struct {
 	streams Streams
 	format  output
@@ -29,10 +34,18 @@ type teller struct {
 	now     func() time.Time // the cluster's
 	unheard error            // why standard output does not have it all
 	isEnded bool             // the outcome was told
+
+	terminal  *os.File // for a live view; nil if there is to be none
+	view      *live.View
+	looksAway func() // ends what looks at the cluster for the view
 }
 
 func newTeller(streams Streams, format output, isQuiet bool, now func() time.Time) *teller {
-	return &teller{streams: streams, format: format, isQuiet: isQuiet, now: now}
+	t := &teller{streams: streams, format: format, isQuiet: isQuiet, now: now}
+	if format == asText && !isQuiet {
+		t.terminal = terminalOf(streams)
+	}
+	return t
 }
 
 // A startEvent is the first of the stream.
@@ -50,7 +63,8 @@ type startEvent struct {
 }
 
 // begins tells what is about to be done.
-func (t *teller) begins(objects int) func(*rollout.Outcome) {
+func (t *teller) begins(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest) func(*rollout.Outcome) {
+	objects := len(manifests)
 	return func(o *rollout.Outcome) {
 		if t.format == asJSON {
 			t.write(startEvent{
@@ -73,6 +87,9 @@ func (t *teller) begins(objects int) func(*rollout.Outcome) {
 			how = "; a dry run, which changes nothing"
 		}
 		fmt.Fprintf(t.streams.Err, "%s of %s, %s%s\n", o.Mode, titleOf(o), printable.Count(objects, "object"), how)
+		if t.terminal != nil && !t.isDry {
+			t.show(ctx, c, o, manifests)
+		}
 	}
 }
 
@@ -105,8 +122,13 @@ func (t *teller) event(event apply.Event) {
 	switch {
 	case t.format == asJSON:
 		t.write(dryEvent{event, t.isDry})
+	case t.view != nil:
+		t.view.Event(event)
+		if stays(event) {
+			t.line(t.view, event)
+		}
 	case !t.isQuiet && isWorthALine(event):
-		t.line(event)
+		t.line(t.streams.Err, event)
 	}
 }
 
@@ -139,25 +161,15 @@ func (t *teller) Write(text []byte) (int, error) {
 }
 
 // line is an event for people.
-func (t *teller) line(event apply.Event) {
-	what := string(event.Type)
-	if event.Type == apply.Applied {
-		what = string(event.Action)
-	}
-	text := fmt.Sprintf("%-11s %s", what, event.Object)
-	if event.Message != "" {
-		text += ": " + event.Message
-	}
+func (t *teller) line(out io.Writer, event apply.Event) {
+	text := live.Line(event)
 	if event.Since != nil {
 		text += ", for " + age(t.now(), *event.Since)
 	}
-	if event.Type == apply.Failing || event.Type == apply.Warned {
-		text += fmt.Sprintf(" (%s)", printable.Line(event.File))
-	}
-	fmt.Fprintln(t.streams.Err, text)
 	for _, why := range event.Why {
-		fmt.Fprintf(t.streams.Err, "%-11s   %s\n", "", why)
+		text += fmt.Sprintf("\n%-11s   %s", "", why)
 	}
+	fmt.Fprintln(out, text)
 }
 
 // age is how long ago something was, in few letters; never less than nothing.
@@ -234,6 +246,7 @@ func (t *teller) endOnce(o *rollout.Outcome) error {
 // end tells the outcome, and is the error of the command.
 func (t *teller) end(o *rollout.Outcome) error {
 	t.isEnded = true
+	t.hide()
 	s := summarize(o, t.now())
 	s.DryRun = t.isDry
 	if t.format == asJSON {

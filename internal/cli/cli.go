@@ -87,6 +87,8 @@ func addVerbosity(root *cobra.Command) {
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(flags)
 	_ = flags.Set("logtostderr", "true")
+	_ = flags.Set("stderrthreshold", "FATAL") // where a live view takes logs in, they are not to be beside it
+	_ = flags.Set("one_output", "true")       // nor in it four times
 	verbosity := flags.Lookup("v")
 	root.PersistentFlags().VarPF(goFlag{verbosity.Value}, "verbosity", "v", "how much to log to standard error: 1 for what is done, up to 9 for every request")
 }

@@ -130,8 +130,9 @@ func (d *demo) apply(ctx context.Context, version string) error {
 		return err
 	}
 	teller := newTeller(d.streams, asText, false, d.cluster.Now)
-	options := rollout.Options{Source: "examples/hello/" + version, Begins: teller.begins(len(release.Manifests))}
+	options := rollout.Options{Source: "examples/hello/" + version, Begins: teller.begins(ctx, d.cluster, release.Manifests)}
 	options.Apply.Tell = teller.event
+	teller.look(&options.Apply)
 	return teller.end(rollout.Run(ctx, d.cluster, release, options))
 }
 

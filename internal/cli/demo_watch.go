@@ -49,8 +49,9 @@ func (d *demo) keepInPlace(ctx context.Context) error {
 	defer cancel(nil)
 	told := make(chan keep.Event)
 	go func() { cancel(d.disturb(ctx, told)) }()
-	options := rollout.Options{Source: "examples/hello/" + version, Begins: teller.begins(len(release.Manifests))}
+	options := rollout.Options{Source: "examples/hello/" + version, Begins: teller.begins(ctx, d.cluster, release.Manifests)}
 	options.Apply.Tell = teller.event
+	teller.look(&options.Apply)
 	options.Then = func(ctx context.Context, applied *rollout.Outcome, options apply.Options) error {
 		if err := teller.end(applied); err != nil {
 			return err
@@ -63,7 +64,7 @@ func (d *demo) keepInPlace(ctx context.Context) error {
 			}
 		}})
 	}
-	err = rollout.Run(ctx, d.cluster, release, options).Err
+	err = teller.endOnce(rollout.Run(ctx, d.cluster, release, options))
 	if errors.Is(err, errAllRepaired) {
 		return nil
 	}
