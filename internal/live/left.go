@@ -8,9 +8,9 @@ import (
 // How long it takes is worth a guess by the rate so far only after a while, and while
 // something happens.
 const (
-	rateAfter   = 10 * time.Second
+	rateAfter   = 20 * time.Second
 	rateOf      = 10 // objects
-	rateExpires = 20 * time.Second
+	rateExpires = 5 * time.Second
 )
 
 // reckon guesses anew when it is over, once a second. A guess moves slowly to where the next

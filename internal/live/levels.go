@@ -77,12 +77,12 @@ func (m *Model) levelLines(width, room int) []string {
 	counted := len(fmt.Sprint(len(m.plan.Items)))
 	line := func(row levelRow) string {
 		count := fmt.Sprintf("%*d/%-*d", counted, row.total-row.left(), counted, row.total)
-		text := fmt.Sprintf("  %-*s %s %s", widest, row.label, bar(barWidth, row.progress), count)
+		text := strings.TrimRight(fmt.Sprintf("  %-*s %s %s", widest, row.label, bar(barWidth, row.progress), count), " ")
 		if row.failed > 0 {
-			text += bad().of(fmt.Sprintf(" %d failed", row.failed))
+			text += " " + bad.of(fmt.Sprintf("%d failed", row.failed))
 		}
 		if len(row.running) > 0 {
-			text += faint().of(" " + strings.Join(row.running, ", "))
+			text += " " + faint.of(strings.Join(row.running, ", "))
 		}
 		return cut(text, width)
 	}
@@ -106,7 +106,7 @@ func (m *Model) levelLines(width, room int) []string {
 		lines = append(lines, line(rows[i]))
 	}
 	if len(more) > 0 && room > len(lines) {
-		lines = append(lines, cut(faint().of("  and "+strings.Join(more, ", ")), width))
+		lines = append(lines, cut(faint.of("  and "+strings.Join(more, ", ")), width))
 	}
 	return lines
 }
@@ -114,20 +114,21 @@ func (m *Model) levelLines(width, room int) []string {
 // left is how many objects have not had their turn.
 func (p progress) left() int { return p.total - p.done - p.waits - p.failed }
 
-// choose says which levels to show in some lines, in their order: what runs first, then what
-// is around it. If not all fit, a line is left for how many others there are.
+// How many levels are shown beside those that run, where there are many.
+const (
+	fewLevels = 12 // all are shown
+	doneShown = 3
+	nextShown = 6
+)
+
+// choose says which levels to show in some lines, in their order: those that failed and those
+// that run first, then some around them. If not all are, a line is left for how many others
+// there are.
 func choose(rows []levelRow, room int) []int {
-	var all []int
-	for i := range rows {
-		all = append(all, i)
-	}
-	if len(rows) <= room {
-		return all
-	}
-	room = max(room-1, 0)
+	var all, ranked []int
 	first := slices.IndexFunc(rows, func(r levelRow) bool { return !r.isDone() })
 	if first < 0 {
-		first = len(rows) - 1
+		first = len(rows)
 	}
 	rank := func(i int) int {
 		switch row := rows[i]; {
@@ -136,13 +137,22 @@ func choose(rows []levelRow, room int) []int {
 		case !row.isDone() && row.isBegun:
 			return 1
 		case i < first:
-			return 2 * (2 + first - i) // the last that are done, half as far away as the next to come
+			return 2 * (1 + first - i) // the last that are done are half as near as the next to come
 		default:
 			return 2 + i - first
 		}
 	}
-	slices.SortStableFunc(all, func(a, b int) int { return rank(a) - rank(b) })
-	shown := all[:min(room, len(all))]
+	for i := range rows {
+		all = append(all, i)
+		if rank(i) < 2 || first-i <= doneShown && i-first <= nextShown {
+			ranked = append(ranked, i)
+		}
+	}
+	if len(rows) <= min(room, fewLevels) {
+		return all
+	}
+	slices.SortStableFunc(ranked, func(a, b int) int { return rank(a) - rank(b) })
+	shown := ranked[:min(max(room-1, 0), len(ranked))]
 	slices.Sort(shown)
 	return shown
 }

@@ -12,6 +12,7 @@
 package live
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -67,8 +68,9 @@ type key struct {
 }
 
 type item struct {
-	node   *node
-	isDone bool // whatever came of it
+	node      *node
+	isDone    bool // whatever came of it
+	hasFailed bool
 }
 
 // A level is a row of nodes.
@@ -123,7 +125,17 @@ func NewModel(plan Plan) *Model {
 		n.total++
 		m.items[key{one.File, one.ID}] = &item{node: n}
 	}
+	slices.SortStableFunc(m.levels, func(a, b *level) int { return byNumber(a.name, b.name) })
 	return m
+}
+
+// byNumber compares levels, which are digits only. What has none comes last.
+func byNumber(a, b string) int {
+	if (a == "") != (b == "") {
+		return cmp.Compare(len(b), len(a))
+	}
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 // nodeName is how events call the node of an item.
@@ -170,12 +182,11 @@ func (m *Model) Event(event apply.Event) {
 		delete(m.waits, of)
 		m.deletion(event)
 	case apply.Failing:
-		if event.Action == apply.Failed {
-			m.settle(of, true)
-		}
+		m.settle(of, true)
 		delete(m.waits, of)
 		m.failures = append(m.failures, strings.TrimPrefix(Line(event), word(string(event.Type))))
 	case apply.BeReady:
+		m.settle(of, false)
 		delete(m.waits, of)
 	case apply.Waiting, apply.Retrying:
 		m.wait(of, event)
@@ -198,18 +209,21 @@ func (m *Model) turn(event apply.Event) {
 	}
 }
 
-// settle takes in that a manifest has had its turn.
+// settle takes in that a manifest has had its turn, and whether it has failed then or later.
 func (m *Model) settle(of key, hasFailed bool) {
 	one := m.items[of]
-	if one == nil || one.isDone {
+	if one == nil {
 		return
 	}
-	one.isDone = true
-	m.done++
-	m.lastDone = m.now
-	one.node.done++
-	if hasFailed {
-		one.node.failed++
+	if !one.isDone {
+		one.isDone = true
+		m.done++
+		m.lastDone = m.now
+		one.node.done++
+	}
+	if hasFailed != one.hasFailed {
+		one.hasFailed = hasFailed
+		one.node.failed += map[bool]int{true: 1, false: -1}[hasFailed]
 	}
 }
 

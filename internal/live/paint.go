@@ -4,27 +4,28 @@ import (
 	"fmt"
 	"strings"
 
-	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 )
 
-// A style is how a text looks. The sixteen colours of the terminal fit whatever theme it has;
-// none of them says anything that the text does not.
-type style struct{ lipgloss.Style }
+// A style is how a text looks: what the terminal is told before it. The sixteen colours of the
+// terminal fit whatever theme it has; none of them says anything that the text does not.
+type style string
 
-func plain() style  { return style{lipgloss.NewStyle()} }
-func strong() style { return style{lipgloss.NewStyle().Bold(true)} }
-func faint() style  { return style{lipgloss.NewStyle().Faint(true)} }
-func good() style   { return style{lipgloss.NewStyle().Foreground(lipgloss.Green)} }
-func bad() style    { return style{lipgloss.NewStyle().Foreground(lipgloss.Red)} }
-func slow() style   { return style{lipgloss.NewStyle().Foreground(lipgloss.Yellow)} }
+const (
+	plain  style = ""
+	strong style = "\x1b[1m"
+	faint  style = "\x1b[2m"
+	bad    style = "\x1b[31m"
+	good   style = "\x1b[32m"
+	slow   style = "\x1b[33m"
+)
 
-// of paints a text. Tabs and the like are none of a screen's.
+// of paints a text.
 func (s style) of(text string) string {
-	if text == "" {
-		return ""
+	if text == "" || s == plain {
+		return text
 	}
-	return s.Render(text)
+	return string(s) + text + ansi.ResetStyle
 }
 
 // cut makes a line fit a width, however wide its characters are.
@@ -49,8 +50,8 @@ func bar(width int, of progress) string {
 		failed = width
 	}
 	rest := max(0, width-done-waits-failed)
-	return good().of(strings.Repeat("█", done)) + slow().of(strings.Repeat("▒", waits)) +
-		bad().of(strings.Repeat("▚", failed)) + faint().of(strings.Repeat("░", rest))
+	return good.of(strings.Repeat("█", done)) + slow.of(strings.Repeat("▒", waits)) +
+		bad.of(strings.Repeat("▚", failed)) + faint.of(strings.Repeat("░", rest))
 }
 
 // cells is how many of a width some of all are; one, if they are few.

@@ -70,14 +70,14 @@ func (j job) name() string {
 
 // title says what runs, since when, and how long it took the last time.
 func (m *Model) title(j job) string {
-	text := strong().of(j.name())
+	text := strong.of(j.name())
 	if j.node == nil || j.node.began.IsZero() {
 		return text
 	}
 	if j.node.isRunning {
 		text += " " + clock(m.now.Sub(j.node.began))
 		if took := m.plan.Nodes[j.node.name]; took > 0 {
-			text += faint().of(", " + clock(took) + " the last time")
+			text += faint.of(", " + clock(took) + " the last time")
 		}
 	}
 	return text
@@ -85,12 +85,15 @@ func (m *Model) title(j job) string {
 
 // about says what is waited for, and since when.
 func (m *Model) about(w *wait) string {
-	mark := slow().of("waiting")
+	mark := "waiting"
 	if w.isRetry {
-		mark = slow().of("retrying")
+		mark = "retrying"
 	}
-	return fmt.Sprintf("%s %s: %s, for %s", mark, w.Object, printable.Line(w.Message), clock(m.now.Sub(*w.Since)))
+	return slow.of(mark+" for "+clock(m.now.Sub(*w.Since))) + ": " + aim(w)
 }
+
+// aim is an object, and what is the matter with it.
+func aim(w *wait) string { return w.Object.String() + ": " + printable.Line(w.Message) }
 
 // How much is said of each job, from the most to the least.
 var details = []struct{ waits, why int }{{1 << 20, 8}, {1 << 20, 3}, {1 << 20, 1}, {8, 1}, {8, 0}, {3, 0}, {1, 0}, {0, 0}}
@@ -101,16 +104,18 @@ func (m *Model) runningLines(width, room int) []string {
 	var lines []string
 	for _, detail := range details {
 		lines = lines[:0]
-		for _, one := range jobs {
-			lines = append(lines, m.jobLines(one, detail.waits, detail.why)...)
+		for i := 0; i < len(jobs) && len(lines) <= room; i++ {
+			lines = append(lines, m.jobLines(jobs[i], detail.waits, detail.why)...)
 		}
 		if len(lines) <= room {
 			break
 		}
 	}
-	if len(lines) > room && room > 0 { // a line for each now
-		more := len(lines) - room + 1
-		lines = append(lines[:room-1], "  "+faint().of(fmt.Sprintf("and %d more", more)))
+	if len(lines) > room { // a line for each now
+		lines = lines[:room]
+		if room > 1 {
+			lines[room-1] = "  " + faint.of(fmt.Sprintf("and %d more", len(jobs)-room+1))
+		}
 	}
 	for i := range lines {
 		lines[i] = cut(lines[i], width)
@@ -120,26 +125,31 @@ func (m *Model) runningLines(width, room int) []string {
 
 // jobLines are those of one job. With no room for its waits, the first is in the same line.
 func (m *Model) jobLines(one job, waits, why int) []string {
-	title := "  " + m.title(one)
-	if waits == 0 {
-		if len(one.waits) > 0 {
-			title += ": " + m.about(one.waits[0])
-		}
-		if len(one.waits) > 1 {
-			title = "  " + fmt.Sprintf("%s (%d): %s", strong().of(one.name()), len(one.waits), m.about(one.waits[0]))
-		}
-		return []string{title}
+	if waits == 0 && len(one.waits) > 0 {
+		return []string{m.shortly(one)}
 	}
-	lines := []string{title}
+	lines := []string{"  " + m.title(one)}
 	for i, w := range one.waits {
-		if i == waits && len(one.waits) > waits {
-			lines = append(lines, faint().of(fmt.Sprintf("    and %d more", len(one.waits)-waits)))
+		if i == waits {
+			lines = append(lines, faint.of(fmt.Sprintf("    and %d more", len(one.waits)-waits)))
 			break
 		}
 		lines = append(lines, "    "+m.about(w))
 		for _, text := range w.Why[:min(why, len(w.Why))] {
-			lines = append(lines, faint().of("      "+printable.Line(strings.TrimRight(text, " \n"))))
+			lines = append(lines, faint.of("      "+printable.Line(strings.TrimRight(text, " \n"))))
 		}
 	}
 	return lines
+}
+
+// shortly is a job in one line, with what it waits for the longest.
+func (m *Model) shortly(one job) string {
+	name := strong.of(strings.TrimPrefix(one.name(), "level "))
+	if more := len(one.waits) - 1; more > 0 {
+		name += fmt.Sprintf(" (+%d)", more)
+	}
+	if one.waits[0].isRetry {
+		name += " retrying"
+	}
+	return "  " + slow.of(fmt.Sprintf("%-6s", clock(m.now.Sub(*one.waits[0].Since)))) + " " + name + ": " + aim(one.waits[0])
 }

@@ -38,7 +38,7 @@ func (m *Model) head(width int) []string {
 		title = cut(title, max(room, 0))
 	}
 	gap := max(1, width-ansi.StringWidth(title)-ansi.StringWidth(times))
-	first := strong().of(title) + strings.Repeat(" ", gap) + times
+	first := strong.of(title) + strings.Repeat(" ", gap) + times
 
 	all := progress{}
 	waiting := m.waiting()
@@ -47,8 +47,8 @@ func (m *Model) head(width int) []string {
 	}
 	counts := fmt.Sprintf("%d/%d", m.done, all.total)
 	var more string
-	if all.failed > 0 {
-		more += fmt.Sprintf(", %d failed", all.failed)
+	if len(m.failures) > 0 {
+		more += fmt.Sprintf(", %d failed", len(m.failures))
 	}
 	if len(m.waits) > 0 {
 		more += fmt.Sprintf(", %d waiting", len(m.waits))
@@ -74,7 +74,7 @@ func (p part) lines(width int) []string {
 	case p.title == "":
 		return p.body(width, p.got)
 	default:
-		return append([]string{strong().of(p.title)}, p.body(width, p.got-1)...)
+		return append([]string{strong.of(p.title)}, p.body(width, p.got-1)...)
 	}
 }
 
@@ -92,11 +92,11 @@ func (m *Model) parts(width int) []part {
 	everything := 1 << 20
 	running := m.runningLines(width, everything)
 	parts := []part{
-		levelPart:   {want: len(m.levels), body: m.levelLines},
-		runningPart: {title: "running", want: len(running), body: m.runningLines},
-		failedPart:  list(fmt.Sprintf("failed (%d)", len(m.failures)), m.failures, bad()),
-		deletesPart: list(fmt.Sprintf("deletes that are pending (%d)", len(m.deletes)), m.deletesInWords(), plain()),
-		recentPart:  list("lately", m.recent, faint()),
+		levelPart:   {want: len(m.levelLines(width, everything)), body: m.levelLines},
+		runningPart: {title: fmt.Sprintf("running (%d)", len(m.jobs())), want: len(running), body: m.runningLines},
+		failedPart:  list(fmt.Sprintf("failed (%d)", len(m.failures)), m.failures, bad),
+		deletesPart: list(fmt.Sprintf("deletes that are pending (%d)", len(m.deletes)), m.deletesInWords(), plain),
+		recentPart:  list("lately", m.recent, faint),
 	}
 	if len(running) > 0 {
 		parts[runningPart].want++
