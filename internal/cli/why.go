@@ -120,7 +120,8 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	answers := judge(facts, unread, f.gate(ctx, c, release, facts))
+	gate, unasked := f.gate(ctx, c, release, facts)
+	answers := judge(facts, gate, unread, unasked)
 	if err := f.format.printWhole(streams.Out, answers, func(out io.Writer) error { return printAnswers(out, answers) }); err != nil {
 		return err
 	}
@@ -158,25 +159,31 @@ func (f *whyFlags) records(ctx context.Context, c *cluster.Cluster, release *pay
 	}
 }
 
-// gate is what would stop the release, if somebody asks for one that nobody applies now.
-func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payload.Payload, facts []*why.Facts) []precondition.Finding {
+// gate is what would stop the release, if somebody asks for one that nobody applies now, or
+// why that can't be said.
+func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payload.Payload, facts []*why.Facts) ([]precondition.Finding, string) {
 	isOpen := func(one *why.Facts) bool {
 		return !why.Judge(one).Done && (one.Held == nil || one.Held.IsDead(one.Now))
 	}
 	if release == nil || release.Name == "" || !slices.ContainsFunc(facts, isOpen) {
-		return nil
+		return nil, ""
 	}
 	outcome := rollout.Look(ctx, c, release, rollout.Options{Namespace: f.cluster.namespace})
-	return precondition.Blocking(outcome.Findings) // none, if the gate can't be asked
+	if outcome.Err != nil {
+		return nil, "what would stop the release: " + printable.Line(outcome.Err.Error())
+	}
+	return precondition.Blocking(outcome.Findings), ""
 }
 
 // judge answers.
-func judge(facts []*why.Facts, unread string, gate []precondition.Finding) []*why.Answer {
+func judge(facts []*why.Facts, gate []precondition.Finding, unknown ...string) []*why.Answer {
 	answers := []*why.Answer{}
 	for _, one := range facts {
 		one.Gate = gate
-		if unread != "" {
-			one.Unknown = append(one.Unknown, unread)
+		for _, what := range unknown {
+			if what != "" {
+				one.Unknown = append(one.Unknown, what)
+			}
 		}
 		answers = append(answers, why.Judge(one))
 	}
@@ -198,20 +205,20 @@ var stands = map[why.State]string{
 // printAnswers prints answers for people.
 func printAnswers(out io.Writer, answers []*why.Answer) error {
 	var failed error
-	line := func(format string, args ...any) {
-		_, err := fmt.Fprintf(out, format+"\n", args...)
+	line := func(indent, text string) {
+		_, err := fmt.Fprintln(out, indent+printable.Line(text)) // records may be edited by anybody
 		failed = cmp.Or(failed, err)
 	}
 	for _, answer := range answers {
-		line("%s: %s", answer.Object, stands[answer.State])
+		line("", answer.Object.String()+": "+stands[answer.State])
 		for _, said := range answer.Says {
-			line("  %s", said.Text)
+			line("  ", said.Text)
 			for _, detail := range said.Details {
-				line("    %s", detail)
+				line("    ", detail)
 			}
 		}
 		for _, what := range answer.Unknown {
-			line("  not known: %s", what)
+			line("  ", "not known: "+what)
 		}
 	}
 	return failed

@@ -114,7 +114,7 @@ func (g *gatherer) record(ctx context.Context) {
 		g.facts.Record = g.pick()
 	}
 	if g.facts.Record == nil {
-		g.facts.Others = len(g.Records)
+		g.facts.Others = len(g.Records) // any may be the one
 		return
 	}
 	held, err := record.NewStore(g.cluster.Client, g.Namespace, g.facts.Record.Release).Holding(ctx)
@@ -151,7 +151,7 @@ func (g *gatherer) pick() *record.Record {
 	if of := first(isToldOf); of != nil {
 		return of
 	}
-	if len(g.Records) == 1 {
+	if len(g.Records) == 1 && g.facts.Live == nil { // what is there, and of no release, has nothing to do with one
 		return g.Records[0]
 	}
 	return nil

@@ -26,20 +26,15 @@ var tells = []func(*Facts, *Answer){
 func Judge(f *Facts) *Answer {
 	a := &Answer{Object: f.Object, State: f.state(), Says: []Sentence{}, Unknown: f.Unknown, Release: f.Owner}
 	a.Done = a.State == Ready || a.State == Gone
-	if f.Record != nil {
-		a.Release = f.Record.Release
-		if newest := f.Record.Newest(); newest != nil {
-			a.Version = newest.Version
-		}
-		if f.Record.Run != nil {
-			a.Version = f.Record.Run.Version
-		}
+	node, step, isLeft := f.step()
+	if isLeft || f.Asked != nil || f.Owner != "" && f.Record != nil { // else it may be of another release
+		a.Release, a.Version = f.Record.Release, f.version()
 	}
 	if f.Plan != nil && f.Plan.File != "" {
 		a.Release, a.Version, a.File, a.Node, a.Needs = cmp.Or(f.Plan.Release, a.Release), cmp.Or(f.Plan.Version, a.Version), f.Plan.File, f.Plan.Node, f.Plan.Needs
 		a.After = f.Plan.After
 	}
-	if node, step, found := f.step(); found {
+	if isLeft {
 		a.Node, a.File = cmp.Or(nodeOf(step.File), f.Record.Run.Nodes[node].Name), cmp.Or(step.File, a.File)
 	}
 	for _, tell := range tells {
@@ -94,6 +89,17 @@ func (f *Facts) step() (node int, step record.Step, found bool) {
 	}
 	node = slices.IndexFunc(run.Nodes, func(n record.Node) bool { return n.Name == f.Plan.Node })
 	return max(node, 0), record.Step{ID: f.Object, File: f.Plan.File, State: record.Blocked, Deletes: f.Plan.Deletes}, node >= 0
+}
+
+// version is the one that was applied last, or is.
+func (f *Facts) version() string {
+	if f.Record.Run != nil {
+		return f.Record.Run.Version
+	}
+	if newest := f.Record.Newest(); newest != nil {
+		return newest.Version
+	}
+	return ""
 }
 
 // say adds a sentence.

@@ -215,14 +215,10 @@ func (f *Facts) again() string {
 
 // title names the release that is applied, and its version.
 func (f *Facts) title() string {
-	title := f.Record.Release
-	if run := f.Record.Run; run != nil && run.Version != "" {
-		return title + " " + printable.Line(run.Version)
+	if version := f.version(); version != "" {
+		return f.Record.Release + " " + printable.Line(version)
 	}
-	if newest := f.Record.Newest(); newest != nil && newest.Version != "" {
-		title += " " + printable.Line(newest.Version)
-	}
-	return title
+	return f.Record.Release
 }
 
 // told is when the run last told how it stands, in words that have a place for that.
