@@ -22,7 +22,7 @@ func TestCreateOnlyObjectThatGoesDuringTheRunIsMadeAnew(t *testing.T) {
 		t.Fatal(did.Err)
 	}
 	did := run(t, t.Context(), release, apply.Options{Full: true, Tell: func(event apply.Event) {
-		if event.Object.Name != "first" {
+		if event.Type != apply.Applied || event.Object.Name != "first" {
 			return
 		}
 		if err := test.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), "once", metav1.DeleteOptions{}); err != nil {
