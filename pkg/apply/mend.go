@@ -7,6 +7,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -68,9 +69,9 @@ func (m *Mender) IsUntouched(manifest *payload.Manifest, head inventory.Head) bo
 }
 
 // Redefine takes in a definition as it is now, and says whether it is another than before: then
-// nothing is known of its objects.
+// nothing is known of its objects. That it is to go, changes nothing of them yet.
 func (m *Mender) Redefine(definition inventory.Head) bool {
-	return definition.ID.GroupKind() == kinds.CustomResourceDefinition && m.run.definitions.note(definition.ID, definition.Metadata())
+	return !definition.Terminating && definition.ID.GroupKind() == kinds.CustomResourceDefinition && m.run.definitions.note(definition.ID, definition.Metadata())
 }
 
 // Mended is what came of an object.
@@ -105,6 +106,21 @@ func (m *Mender) Mend(manifest *payload.Manifest, known *inventory.Head) (Mended
 	mended := Mended{Change: change, Before: o.head, Now: o.head}
 	if o.now != nil {
 		mended.Now = inventory.HeadOf(o.resource, o.now)
+		mended.Lost = r.taken(o, mended)
+	}
+	isSame := mended.Before.UID == mended.Now.UID && mended.Before.Entry.Same(mended.Now.Entry)
+	if mended.Action == Configured && isSame && len(mended.Lost)+len(o.added) == 0 {
+		mended.Action = Unchanged // others have written it meanwhile, and nothing of ours
 	}
 	return mended, nil
+}
+
+// taken are the fields that others had set otherwise, or, if the server had no quarrel with
+// that, those that were not ours any more.
+func (r *run) taken(o *object, mended Mended) []ownership.Loss {
+	before := mended.Before.Metadata()
+	if len(mended.Lost) > 0 || before == nil || mended.Before.UID != mended.Now.UID {
+		return mended.Lost
+	}
+	return maskedLosses(o.Manifest, ownership.Taken(before.GetManagedFields(), mended.Now.Metadata().GetManagedFields()))
 }

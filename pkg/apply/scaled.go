@@ -77,7 +77,7 @@ func (s *scaling) ask(r *run, id kinds.ID) (isScaled bool, forbidden, err error)
 }
 
 // scalersCount is for how long a Mender knows which autoscalers there are.
-const scalersCount = 10 * time.Second
+const scalersCount = time.Second
 
 // namespaces are those of the payload.
 func (s *scaling) namespaces() []string {

@@ -12,7 +12,7 @@ import (
 
 // Taken are the fields that were not ours any more before an apply, and are after it, each with
 // whoever has them instead. If nobody has, they were removed: most likely by the last one who
-// wrote.
+// wrote since we did. Whoever has only removed fields leaves no name.
 func Taken(before, after []metav1.ManagedFieldsEntry) []Loss {
 	others, last := read(before), lastOther(before)
 	var losses []Loss
@@ -41,16 +41,16 @@ func ours(entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
 	return all
 }
 
-// lastOther is who has written last, other than us.
+// lastOther is who has written the object itself last, since we have, other than us.
 func lastOther(entries []metav1.ManagedFieldsEntry) string {
 	var last metav1.ManagedFieldsEntry
 	for _, entry := range entries {
-		if !isOurs(entry) && !timeOf(entry).Before(timeOf(last)) {
+		if entry.Subresource == "" && !timeOf(entry).Before(timeOf(last)) {
 			last = entry
 		}
 	}
-	if last.Manager == "" {
+	if last.Manager == "" || isOurs(last) {
 		return "somebody"
 	}
-	return named(last.Manager, last.Subresource)
+	return named(last.Manager, "")
 }
