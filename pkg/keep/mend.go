@@ -6,7 +6,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/ownership"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // An object that could not be mended is tried again after a pause, which gets longer.
@@ -32,6 +32,10 @@ func (k *keeper) mend(o *object) {
 	k.mu.Lock()
 	seen, mark, isSuspect, audit := o.seen, o.mark, o.isSuspect, o.audit
 	isDue := (isSuspect || audit != nil) && !o.isLeaving && !k.isHopeless(o)
+	if pause := o.quarrel.pause(time.Now()); isDue && audit == nil && pause > 0 {
+		isDue = false // it was queued before the quarrel was noticed
+		k.queue.AddAfter(o, pause)
+	}
 	o.audit = nil
 	k.mu.Unlock()
 	found := wasFine
@@ -62,10 +66,10 @@ func (k *keeper) isHopeless(o *object) bool {
 
 // failed notes that an object could not be mended, and tells of it if it goes on.
 func (k *keeper) failed(o *object, err error) finding {
-	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: inWords(err)}
+	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: printable.Line(err.Error())}
 	var failure *apply.Failure
 	if errors.As(err, &failure) {
-		event.Message, event.Reason = inWords(failure.Err), failure.Reason
+		event.Message, event.Reason = printable.Line(failure.Err.Error()), failure.Reason
 	}
 	k.mu.Lock()
 	k.queue.AddRateLimited(o)
@@ -86,10 +90,6 @@ const tellAfter = 4
 // succeeded takes in what came of an object, and says whether it was not as it should.
 func (k *keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged bool) {
 	hasChanged = mended.Action != apply.Unchanged && mended.Action != apply.Kept
-	var lost []ownership.Loss
-	if hasChanged {
-		lost = whoTook(mended)
-	}
 	k.mu.Lock()
 	if version := mended.Now.ResourceVersion; !isOlder(version, o.version) {
 		o.version = version
@@ -97,36 +97,47 @@ func (k *keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged
 	if o.mark == mark || o.seen != nil && !isOlder(o.version, o.seen.ResourceVersion) {
 		o.isSuspect, o.seen = false, nil
 	}
-	quarrel := o.quarrel.note(time.Now(), hasChanged, lost)
-	k.wake(o, hasChanged && isFoundation(o.id))
+	pause := o.quarrel.note(time.Now(), hasChanged)
+	k.settle(o)
+	if isFoundation(o.id) {
+		k.wakeAll()
+	}
 	k.mu.Unlock()
 	if !hasChanged {
 		return false
 	}
-	k.tell(Event{Type: Repaired, Object: &o.id, File: o.manifest.Path, Action: mended.Action, Lost: lost, Message: apply.LossesInWords(lost)})
-	if quarrel > 0 {
-		k.tellQuarrel(o, mended.Now.UID, lost, quarrel)
+	if o.id.GroupKind() == kinds.CustomResourceDefinition {
+		k.doubtAll(o.id.Name) // what was made of them meanwhile, was by another definition
+	}
+	k.tell(Event{Type: Repaired, Object: &o.id, File: o.manifest.Path, Action: mended.Action, Lost: mended.Lost, Message: apply.LossesInWords(mended.Lost)})
+	if pause > 0 {
+		k.tellQuarrel(o, mended.Now.UID, mended.Lost, pause)
 	}
 	return true
 }
 
-// wake begins at once with what may do now: all that waits, if an object is back without which
-// others can't be, and else what has failed like the one that did not this time. The lock is held.
-func (k *keeper) wake(o *object, brings bool) {
+// settle notes that an object is as it should. If it was not to be mended before, others of its
+// kind may do now, too. The lock is held.
+func (k *keeper) settle(o *object) {
 	k.queue.Forget(o)
-	delete(k.troubled, o)
 	o.isTold = false
-	if brings {
-		for _, other := range k.objects {
-			if other.isSuspect {
-				k.tryAgain(other)
-			}
-		}
+	if !k.troubled[o] {
 		return
 	}
+	delete(k.troubled, o)
 	for other := range k.troubled {
 		if other.view == o.view {
 			k.tryAgain(other)
+		}
+	}
+}
+
+// wakeAll begins at once with all that waits: an object is back without which others can't be.
+// The lock is held.
+func (k *keeper) wakeAll() {
+	for _, o := range k.objects {
+		if o.isSuspect {
+			k.tryAgain(o)
 		}
 	}
 }

@@ -47,12 +47,20 @@ func (k *keeper) see(id kinds.ID, head inventory.Head) {
 		return
 	}
 	o.mark++
+	wasMissing := o.isMissing()
 	o.isLeaving = head.Terminating
-	if isUntouched || head.Terminating {
+	switch {
+	case isUntouched:
 		o.version, o.isSuspect, o.seen = head.ResourceVersion, false, nil
-		return
+		k.settle(o)
+		if wasMissing && isFoundation(id) {
+			k.wakeAll()
+		}
+	case head.Terminating:
+		o.version, o.isSuspect, o.seen = head.ResourceVersion, false, nil
+	default:
+		k.suspect(o, &head)
 	}
-	k.suspect(o, &head)
 }
 
 // miss takes in that an object is out of sight: deleted, or without its label.
@@ -77,7 +85,9 @@ func (k *keeper) suspect(o *object, seen *inventory.Head) {
 		o.quarrel.drifted = time.Now()
 	}
 	o.isSuspect, o.seen = true, seen
-	k.mendSoon(o)
+	if !k.troubled[o] || seen == nil { // else its turn comes, however often others write it
+		k.mendSoon(o)
+	}
 }
 
 // doubtAll doubts all objects of a definition, which is another than it was: the server may say

@@ -1,11 +1,9 @@
 package keep
 
 import (
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
@@ -18,8 +16,7 @@ import (
 type quarrel struct {
 	drifted time.Time   // when it was first seen not to be as it should
 	mended  time.Time   // when it was mended last
-	rounds  []time.Time // when it was mended because of the same
-	over    string      // what it is about
+	rounds  []time.Time // when it was mended
 	hasty   int         // how often they came right after the one before
 	idle    int         // how often somebody wrote it in a row, and nothing of ours
 	until   time.Time   // when it may be looked at again
@@ -41,13 +38,12 @@ const (
 
 // note takes in that an object was looked at, and says for how long it will be left alone if
 // that is about a quarrel, once.
-func (q *quarrel) note(now time.Time, hasChanged bool, lost []ownership.Loss) (isNew time.Duration) {
+func (q *quarrel) note(now time.Time, hasChanged bool) (pause time.Duration) {
 	if !hasChanged {
 		q.idled(now)
 		return 0
 	}
-	over := key(lost)
-	if over != q.over || now.Sub(q.mended) > memory {
+	if now.Sub(q.mended) > memory {
 		q.rounds, q.hasty = nil, 0
 	}
 	for len(q.rounds) > 0 && now.Sub(q.rounds[0]) > memory {
@@ -55,7 +51,7 @@ func (q *quarrel) note(now time.Time, hasChanged bool, lost []ownership.Loss) (i
 	}
 	wasQuarrel := q.isOne()
 	switch {
-	case q.mended.IsZero() || over != q.over:
+	case len(q.rounds) == 0:
 	case len(q.rounds) >= mostRounds:
 		q.hasty = max(q.hasty, mostHasty) + 1
 	case q.drifted.Sub(q.mended) < haste:
@@ -63,7 +59,7 @@ func (q *quarrel) note(now time.Time, hasChanged bool, lost []ownership.Loss) (i
 	case q.drifted.Sub(q.mended) > 2*q.pauseNow():
 		q.hasty = 0 // they have given in, or do so now and then
 	}
-	q.over, q.mended, q.idle = over, now, 0
+	q.mended, q.idle = now, 0
 	q.rounds = append(q.rounds, now)
 	if !q.isOne() {
 		return 0
@@ -94,31 +90,13 @@ func (q *quarrel) idled(now time.Time) {
 // pause is how long an object is left alone, from now on.
 func (q *quarrel) pause(now time.Time) time.Duration { return q.until.Sub(now) }
 
-// key is what a quarrel is about.
-func key(lost []ownership.Loss) string {
-	var parts []string
-	for _, loss := range lost {
-		parts = append(parts, loss.Manager, loss.Field)
-	}
-	return strings.Join(parts, "\n")
-}
-
-// whoTook says which fields of an object others have had otherwise, or have taken away.
-func whoTook(mended apply.Mended) []ownership.Loss {
-	before, now := mended.Before.Metadata(), mended.Now.Metadata()
-	if len(mended.Lost) > 0 || before == nil || now == nil {
-		return mended.Lost
-	}
-	return ownership.Taken(before.GetManagedFields(), now.GetManagedFields())
-}
-
 // tellQuarrel tells of a quarrel, here and where those will look who are part of it.
 func (k *keeper) tellQuarrel(o *object, uid types.UID, lost []ownership.Loss, pause time.Duration) {
 	what := "somebody deletes it, or makes it otherwise, again and again"
 	if len(lost) > 0 {
 		what = "others make it otherwise again and again: " + apply.LossesInWords(lost)
 	}
-	what += "; it is mended after longer and longer pauses, now " + duration.HumanDuration(pause)
+	what += "; it is mended after longer and longer pauses, now " + pause.String()
 	k.tell(Event{Type: Contested, Object: &o.id, File: o.manifest.Path, Lost: lost, Message: what})
 	// That nobody can be told there, is no failure.
 	_ = k.cluster.Announce(k.ctx, cluster.News{ID: o.id, UID: uid, Reason: "Contested", IsWarning: true, Message: "release " + k.options.Apply.Release + " says otherwise than " + what})

@@ -62,7 +62,9 @@ func (v *view) watchIn(ctx context.Context, namespace string, narrow func()) (is
 			narrow()
 			return
 		}
-		v.broke(namespace, err)
+		if err != nil { // else it has only ended, and is begun again
+			v.broke(namespace, err)
+		}
 	})
 	return isForbidden
 }
@@ -138,7 +140,7 @@ func (v *view) broke(namespace string, err error) {
 	v.blind[namespace] = err
 	v.keeper.mu.Unlock()
 	if isNew {
-		v.keeper.tell(Event{Type: Blind, Message: fmt.Sprintf("changes of %s are not seen: %s", v.title(namespace), inWords(err))})
+		v.keeper.tell(Event{Type: Blind, Message: fmt.Sprintf("changes of %s are not seen: %s", v.title(namespace), printable.Line(err.Error()))})
 	}
 }
 
@@ -159,12 +161,4 @@ func (v *view) title(namespace string) string {
 		title += " in namespace " + namespace
 	}
 	return title
-}
-
-// inWords is an error in a line. A watch may end without one.
-func inWords(err error) string {
-	if err == nil {
-		return "the watch has ended"
-	}
-	return printable.Line(err.Error())
 }

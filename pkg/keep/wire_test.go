@@ -1,0 +1,178 @@
+package keep_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A wire is a connection that counts what is asked for, and may be disturbed.
+type wire struct {
+	mu      sync.Mutex
+	sent    []asked
+	before  func(*http.Request, asked) (*http.Response, error) // what it returns, if anything, becomes of the request
+	watches []*stream
+	stalled chan struct{} // what watches see comes when it is closed; nil if at once
+}
+
+// An asked is one request.
+type asked struct{ verb, resource, namespace, name string }
+
+func (a asked) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s/%s", a.verb, a.resource, a.namespace, a.name))
+}
+
+func isAny(asked) bool       { return true }
+func isLook(one asked) bool  { return one.verb == "list" || one.verb == "watch" }
+func isWrite(one asked) bool { return !isLook(one) && one.verb != "get" }
+
+func is(verb, resource string) func(asked) bool {
+	return func(one asked) bool { return one.verb == verb && one.resource == resource }
+}
+
+// of are requests about an object.
+func of(resource, name string) func(asked) bool {
+	return func(one asked) bool { return one.resource == resource && one.name == name }
+}
+
+// count counts requests.
+func (w *wire) count(wanted func(asked) bool) int { return len(w.all(wanted)) }
+
+func (w *wire) all(wanted func(asked) bool) []asked {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.sent), func(one asked) bool { return !wanted(one) })
+}
+
+// forget begins to count anew.
+func (w *wire) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sent = nil
+}
+
+// disturb does something before each request from now on.
+func (w *wire) disturb(before func(*http.Request, asked) (*http.Response, error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.before = before
+}
+
+// stall holds back what watches see, until it is called back.
+func (w *wire) stall() (resume func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	stalled := make(chan struct{})
+	w.stalled = stalled
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.stalled = nil
+		close(stalled)
+	}
+}
+
+// cut ends all watches, as servers do from time to time.
+func (w *wire) cut() {
+	w.mu.Lock()
+	watches := w.watches
+	w.watches = nil
+	w.mu.Unlock()
+	for _, one := range watches {
+		_ = one.Close()
+	}
+}
+
+func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		one, isKnown := askedFor(request)
+		w.mu.Lock()
+		before := w.before
+		if isKnown {
+			w.sent = append(w.sent, one)
+		}
+		w.mu.Unlock()
+		if before != nil {
+			if answer, err := before(request, one); answer != nil || err != nil {
+				return answer, err
+			}
+		}
+		answer, err := next.RoundTrip(request)
+		if err == nil && one.verb == "watch" && answer.StatusCode == http.StatusOK {
+			seen := &stream{ReadCloser: answer.Body, wire: w}
+			w.mu.Lock()
+			w.watches = append(w.watches, seen)
+			w.mu.Unlock()
+			answer.Body = seen
+		}
+		return answer, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// A stream is what a watch sees.
+type stream struct {
+	io.ReadCloser
+	wire *wire
+
+	mu      sync.Mutex
+	isEnded bool
+}
+
+func (s *stream) Read(into []byte) (int, error) {
+	n, err := s.ReadCloser.Read(into)
+	s.wire.mu.Lock()
+	stalled := s.wire.stalled
+	s.wire.mu.Unlock()
+	if stalled != nil && err == nil {
+		<-stalled
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && s.isEnded {
+		return n, io.EOF
+	}
+	return n, err
+}
+
+func (s *stream) Close() error {
+	s.mu.Lock()
+	s.isEnded = true
+	s.mu.Unlock()
+	return s.ReadCloser.Close()
+}
+
+// askedFor reads a request as the server does.
+func askedFor(request *http.Request) (asked, bool) {
+	steps := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
+	switch {
+	case steps[0] == "api" && len(steps) > 2:
+		steps = steps[2:]
+	case steps[0] == "apis" && len(steps) > 3:
+		steps = steps[3:]
+	default:
+		return asked{}, false // which kinds there are
+	}
+	var one asked
+	if steps[0] == "namespaces" && len(steps) > 2 {
+		one.namespace, steps = steps[1], steps[2:]
+	}
+	one.resource = steps[0]
+	if len(steps) > 1 {
+		one.name = steps[1]
+	}
+	one.verb = strings.ToLower(request.Method)
+	if request.Method == http.MethodGet && one.name == "" {
+		one.verb = "list"
+		if request.URL.Query().Get("watch") != "" {
+			one.verb = "watch"
+		}
+	}
+	return one, true
+}
