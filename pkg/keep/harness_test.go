@@ -200,11 +200,11 @@ func (s *site) told() []string {
 	defer s.mu.Unlock()
 	var lines []string
 	for _, event := range s.events {
-		line := string(event.Type)
+		parts := []string{string(event.Type), string(event.Action), event.Message}
 		if event.Object != nil {
-			line += " " + event.Object.String()
+			parts = slices.Insert(parts, 1, event.Object.String())
 		}
-		line = strings.TrimSpace(line + " " + string(event.Action) + " " + event.Message)
+		line := strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
 		lines = append(lines, strings.ReplaceAll(line, s.name, "NS"))
 	}
 	return lines

@@ -2,6 +2,7 @@ package keep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -140,7 +141,7 @@ func (v *view) broke(namespace string, err error) {
 	v.blind[namespace] = err
 	v.keeper.mu.Unlock()
 	if isNew {
-		v.keeper.tell(Event{Type: Blind, Message: fmt.Sprintf("changes of %s are not seen: %s", v.title(namespace), printable.Line(err.Error()))})
+		v.keeper.tell(Event{Type: Blind, Message: fmt.Sprintf("changes of %s are not seen: %s", v.title(namespace), whyBlind(err))})
 	}
 }
 
@@ -161,4 +162,16 @@ func (v *view) title(namespace string) string {
 		title += " in namespace " + namespace
 	}
 	return title
+}
+
+// whyBlind is why nothing is seen, in a line.
+func whyBlind(err error) string {
+	var said *apierrors.StatusError // the rest is how client-go has come to it
+	switch {
+	case apierrors.IsForbidden(err):
+		return "allow this user to list and watch them"
+	case errors.As(err, &said):
+		err = said
+	}
+	return printable.Line(err.Error())
 }
