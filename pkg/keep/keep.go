@@ -86,6 +86,7 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, appl
 			return err
 		}
 	}
+	k.tell(Event{Type: Keeping, Message: fmt.Sprintf("%s of %s", printable.Count(len(k.objects), "object"), printable.Count(len(k.views), "kind"))})
 	for _, view := range k.views {
 		group.Go(func() error { view.watch(ctx); return nil })
 	}
@@ -93,7 +94,6 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, appl
 		group.Go(func() error { k.work(); return nil })
 	}
 	group.Go(func() error { k.pass(ctx); return nil })
-	k.tell(Event{Type: Keeping, Message: fmt.Sprintf("%s of %s", printable.Count(len(k.objects), "object"), printable.Count(len(k.views), "kind"))})
 	<-ctx.Done()
 	k.queue.ShutDown()
 	_ = group.Wait() // nothing of it fails
