@@ -62,6 +62,7 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"cluster":         enter,
 	"create":          create,
 	"await":           await,
+	"await-field":     awaitField,
 	"await-gone":      awaitGone,
 	"await-remains":   awaitRemains,
 	"hold":            hold,

@@ -17,16 +17,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestTranscriptsOfOwnership compares what docs/ownership.md shows with the scripts that
-// produce it. Above each block stands where it is from: <!-- SCRIPT: FILE -->
-func TestTranscriptsOfOwnership(t *testing.T) {
-	page, err := os.ReadFile("../../docs/ownership.md")
+// TestTranscriptsOfPages compares what pages show with the scripts that produce it. Above each
+// block stands where it is from: <!-- SCRIPT: FILE -->
+func TestTranscriptsOfPages(t *testing.T) {
+	for _, name := range []string{"ownership.md", "watch.md"} {
+		t.Run(name, func(t *testing.T) { compareTranscripts(t, name) })
+	}
+}
+
+func compareTranscripts(t *testing.T, name string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join("../../docs", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)<!-- (\\S+): (\\S+) -->\n```\\w*\n(.*?)```\n").FindAllStringSubmatch(string(page), -1)
 	if fences := strings.Count(string(page), "\n```"); fences != 2*len(blocks) || fences == 0 {
-		t.Errorf("docs/ownership.md has %d fences, and %d blocks that say where they are from", fences, len(blocks))
+		t.Errorf("docs/%s has %d fences, and %d blocks that say where they are from", name, fences, len(blocks))
 	}
 	for _, block := range blocks {
 		script, err := txtar.ParseFile(filepath.Join("testdata", block[1]))
@@ -38,7 +45,7 @@ func TestTranscriptsOfOwnership(t *testing.T) {
 			found = found || file.Name == block[2] && string(file.Data) == block[3]
 		}
 		if !found {
-			t.Errorf("docs/ownership.md does not show %s of %s as it is", block[2], block[1])
+			t.Errorf("docs/%s does not show %s of %s as it is", name, block[2], block[1])
 		}
 	}
 }

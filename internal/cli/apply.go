@@ -54,6 +54,8 @@ fields, and "runlevel plan --cluster" what is deleted with what.
 Where standard error is a terminal, it shows how far each level is, what runs, what that waits
 for and since when, and what has failed; elsewhere there is a line for each thing that happens.
 
+--watch keeps all in place once it is applied, and holds the lock, until Ctrl-C: docs/watch.md.
+
 Ctrl-C starts nothing more and lets what is on its way arrive; a second one ends at once.
 
 Exit codes: 0 when all is applied and ready, 1 for a failure, a gate that says no, or a

@@ -25,12 +25,17 @@ type watchFlags struct {
 func addWatchFlags(command *cobra.Command, f *watchFlags) {
 	flags := command.Flags()
 	flags.BoolVarP(&f.isAsked, "watch", "w", false, "when all is applied, keep it in place until Ctrl-C: what is changed or deleted is repaired at once")
-	flags.DurationVar(&f.every, "watch-pass", time.Hour, "with --watch: how often to look at each object, whatever the watches say; 0 for never")
+	flags.DurationVar(&f.every, "recheck", everyHour, "with --watch: how often to look at all objects, whatever the watches say; 0 for never")
 }
 
-// check refuses what does not go together.
+// everyHour is how often all objects are looked at, unless somebody wants that otherwise.
+const everyHour = time.Hour
+
+// checkWatch refuses what does not go together.
 func (f *applyFlags) checkWatch() error {
 	switch {
+	case !f.watch.isAsked && f.watch.every != everyHour:
+		return misuse{errors.New("--recheck: only what is kept in place is looked at again: add --watch")}
 	case !f.watch.isAsked:
 		return nil
 	case f.dryRun.isAsked():
@@ -38,7 +43,7 @@ func (f *applyFlags) checkWatch() error {
 	case f.noWait:
 		return misuse{errors.New("--watch: with --no-wait nobody knows when all is applied: leave one of them out")}
 	case f.watch.every < 0:
-		return misuse{fmt.Errorf("--watch-pass: %s is no time to wait; 0 is never", f.watch.every)}
+		return misuse{fmt.Errorf("--recheck: %s is no time to wait; 0 is never", f.watch.every)}
 	}
 	return nil
 }
@@ -125,5 +130,12 @@ func (t *teller) endKept(s keptSummary) {
 		return
 	}
 	took := time.Duration(s.Seconds * float64(time.Second)).Round(time.Second)
-	fmt.Fprintf(t, "release %s was kept in place for %s: %s\n", s.Release, took, printable.Count(s.Repaired, "repair"))
+	text := printable.Count(s.Repaired, "repair")
+	if s.Contested > 0 {
+		text += fmt.Sprintf(", %d contested", s.Contested)
+	}
+	if s.Missed > 0 {
+		text += fmt.Sprintf(", %d missed by the watches", s.Missed)
+	}
+	fmt.Fprintf(t, "release %s was kept in place for %s: %s\n", s.Release, took, text)
 }
