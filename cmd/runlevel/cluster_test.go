@@ -76,6 +76,7 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"scale":           scale,
 	"show":            show,
 	"stream":          stream,
+	"terminal":        terminal,
 	"wrote":           wrote,
 	"await-run":       awaitRun,
 	"clock":           clock,

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/creack/pty"
+	"github.com/hinshun/vt10x"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// terminal runs a command whose standard error is a terminal of some size, until its screen
+// shows something, and prints that. Then it presses Ctrl-C, and prints the screen again at the
+// end: terminal SIZE REGEXP COMMAND... Standard output is the script's standard error. Times are shown as N, and a terminal whose cursor is
+// hidden fails.
+func terminal(ts *testscript.TestScript, _ bool, args []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s := open(ts, args[0])
+	defer s.device.Close()
+	command := exec.CommandContext(ctx, args[2], args[3:]...)
+	command.Dir, command.Stdout, command.Stderr = ts.Getenv("WORK"), ts.Stderr(), s.device
+	command.Env = os.Environ()
+	for _, name := range []string{"HOME", "KUBECONFIG", "TERM", "NO_COLOR"} {
+		command.Env = append(command.Env, name+"="+ts.Getenv(name))
+	}
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	ts.Check(command.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+
+	if s.shows(ctx, regexp.MustCompile(args[1]), ended) {
+		fmt.Fprintf(ts.Stdout(), "-- screen --\n%s", s.text())
+		ts.Check(command.Process.Signal(syscall.SIGINT))
+		<-ended
+	}
+	ts.Check(s.device.Close())
+	<-s.drained
+	if !s.emulator.CursorVisible() {
+		ts.Fatalf("the cursor is hidden")
+	}
+	fmt.Fprintf(ts.Stdout(), "-- at the end --\n%s", s.text())
+}
+
+// A shownTerminal is a terminal, and what it shows.
+type shownTerminal struct {
+	device   *os.File
+	emulator vt10x.Terminal
+	written  chan struct{} // something was
+	drained  chan struct{}
+	mu       sync.Mutex
+}
+
+// open makes a terminal of a size such as 80x24.
+func open(ts *testscript.TestScript, size string) *shownTerminal {
+	var width, height int
+	_, err := fmt.Sscanf(size, "%dx%d", &width, &height)
+	ts.Check(err)
+	reader, device, err := pty.Open()
+	ts.Check(err)
+	ts.Check(pty.Setsize(device, &pty.Winsize{Cols: uint16(width), Rows: uint16(height)}))
+	s := &shownTerminal{device: device, emulator: vt10x.New(vt10x.WithSize(width, height)), written: make(chan struct{}, 1), drained: make(chan struct{})}
+	go func() {
+		defer close(s.drained)
+		defer reader.Close()
+		_, _ = io.Copy(s, reader) // ends with an error when the device is closed
+	}()
+	return s
+}
+
+func (s *shownTerminal) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := s.emulator.Write(text)
+	select {
+	case s.written <- struct{}{}:
+	default:
+	}
+	return n, err
+}
+
+// shows waits until the screen has something, and says whether it came before the end.
+func (s *shownTerminal) shows(ctx context.Context, wanted *regexp.Regexp, ended chan error) bool {
+	for !wanted.MatchString(s.text()) {
+		select {
+		case <-s.written:
+		case err := <-ended:
+			ended <- err
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	trailing = regexp.MustCompile(`(?m)[ \t]+$`)
+	ages     = regexp.MustCompile(` *\b\d+(\.\d+)?m?s\b`)
+)
+
+// text is the screen without anything that differs from run to run.
+func (s *shownTerminal) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := ages.ReplaceAllString(trailing.ReplaceAllString(s.emulator.String(), ""), " N")
+	return strings.TrimRight(text, "\n") + "\n"
+}
