@@ -37,7 +37,7 @@ func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	go func() { ended <- command.Wait() }()
 
 	if s.shows(ctx, regexp.MustCompile(args[1]), ended) {
-		fmt.Fprintf(ts.Stdout(), "-- screen --\n%s", s.text())
+		fmt.Fprintf(ts.Stdout(), "== screen ==\n%s", s.text())
 		ts.Check(command.Process.Signal(syscall.SIGINT))
 		<-ended
 	}
@@ -46,7 +46,7 @@ func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	if !s.emulator.CursorVisible() {
 		ts.Fatalf("the cursor is hidden")
 	}
-	fmt.Fprintf(ts.Stdout(), "-- at the end --\n%s", s.text())
+	fmt.Fprintf(ts.Stdout(), "== at the end ==\n%s", s.text())
 }
 
 // A shownTerminal is a terminal, and what it shows.
