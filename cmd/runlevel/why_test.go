@@ -34,7 +34,7 @@ func awaitRun(ts *testscript.TestScript, _ bool, args []string) {
 
 // Whatever differs from run to run in what is said of a wait.
 var (
-	ages    = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m\d+s|m)\b`)
+	whyAges = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m\d+s|m)\b`)
 	holders = regexp.MustCompile(`\S+@\S+:\d+-\w{5}`)
 )
 
@@ -42,7 +42,7 @@ var (
 // compared.
 func clock(ts *testscript.TestScript, _ bool, _ []string) {
 	text := ts.ReadFile("stdout")
-	fmt.Fprint(ts.Stdout(), holders.ReplaceAllString(ages.ReplaceAllString(text, "12s"), "ana@host:7"))
+	fmt.Fprint(ts.Stdout(), holders.ReplaceAllString(whyAges.ReplaceAllString(text, "12s"), "ana@host:7"))
 }
 
 // user acts from now on as somebody who may only get what a list of resources names, in

@@ -80,7 +80,7 @@ func median(all []time.Duration) time.Duration {
 // keepBarely makes the release's ConfigMaps, and keeps them in place with the least that does.
 func (e *estate) keepBarely(b *testing.B) {
 	b.Helper()
-	c := connect(b, e.name)
+	c := connectAs(b, e.name)
 	in := cluster.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true}
 	wanted := map[string]*unstructured.Unstructured{}
 	for _, manifest := range e.load(b).Manifests {
@@ -124,7 +124,7 @@ type end struct {
 
 func (e *estate) observe(b *testing.B) *observer {
 	b.Helper()
-	o := &observer{estate: e, c: connect(b, "others"), colours: map[string]string{}}
+	o := &observer{estate: e, c: connectAs(b, "others"), colours: map[string]string{}}
 	var err error
 	if o.seen, err = o.c.Client.CoreV1().ConfigMaps(e.namespace).Watch(b.Context(), metav1.ListOptions{}); err != nil {
 		b.Fatal(err)

@@ -17,9 +17,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/keep"
 )
 
-// asked are the requests that the audit log has of somebody, each as verb and resource. A watch
+// askedBy are the requests that the audit log has of somebody, each as verb and resource. A watch
 // is in it when it ends.
-func asked(t testing.TB, who string) []string {
+func askedBy(t testing.TB, who string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(test.Sandbox(t).Logs, "audit.log"))
 	if err != nil {
@@ -44,14 +44,14 @@ func asked(t testing.TB, who string) []string {
 // and whoever keeps it does nothing at all.
 func TestWhatDoesNotDriftCostsNothing(t *testing.T) {
 	e := newEstate(t, 1000)
-	others := connect(t, "others")
+	others := connectAs(t, "others")
 	e.keep(t, func(event keep.Event) {
 		if event.Type != keep.Keeping {
 			t.Errorf("%+v", event)
 		}
 	})
 	// All watches have begun, and seen what is there, when a change is seen that comes after.
-	before := len(asked(t, e.name))
+	before := len(askedBy(t, e.name))
 	for i := range 200 {
 		if err := e.writeStatus(t.Context(), others, i, i+1); err != nil {
 			t.Fatal(err)
@@ -59,14 +59,14 @@ func TestWhatDoesNotDriftCostsNothing(t *testing.T) {
 	}
 	renewals := 0
 	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		since := asked(t, e.name)[before:]
+		since := askedBy(t, e.name)[before:]
 		renewals = len(slices.DeleteFunc(slices.Clone(since), func(one string) bool { return !strings.HasSuffix(one, " leases") }))
 		return renewals >= 4, nil
 	})
 	if err != nil {
 		t.Fatal("the lock is not renewed:", err)
 	}
-	for _, one := range asked(t, e.name)[before:] {
+	for _, one := range askedBy(t, e.name)[before:] {
 		if !strings.HasSuffix(one, " leases") && !strings.HasPrefix(one, "watch ") {
 			t.Error("it asked for something:", one)
 		}

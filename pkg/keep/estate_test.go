@@ -19,11 +19,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
-// patience is far longer than anything takes that is to succeed.
-const (
-	patience = 3 * time.Minute
-	again    = 50 * time.Millisecond
-)
+// again is how often it is looked whether something has come.
+const again = 50 * time.Millisecond
 
 // An estate is a release of many objects: half of them are ConfigMaps, the other half Ingresses,
 // which have a generation, and a status that no controller of a sandbox writes.
@@ -60,7 +57,7 @@ func (e *estate) keep(t testing.TB, tell func(keep.Event)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	isKeeping, ended := make(chan struct{}), make(chan error, 1)
-	c, release := connect(t, e.name), e.load(t)
+	c, release := connectAs(t, e.name), e.load(t)
 	go func() {
 		ended <- rollout.Run(ctx, c, release, rollout.Options{Then: func(ctx context.Context, applied *rollout.Outcome, options apply.Options) error {
 			return keep.Run(ctx, c, release, applied.Report, keep.Options{Apply: options, Every: -1, Tell: func(event keep.Event) {
@@ -92,7 +89,7 @@ func (e *estate) keep(t testing.TB, tell func(keep.Event)) (stop func()) {
 }
 
 // connect makes a connection that the audit log knows by a name.
-func connect(t testing.TB, name string) *cluster.Cluster {
+func connectAs(t testing.TB, name string) *cluster.Cluster {
 	t.Helper()
 	config := rest.CopyConfig(test.Sandbox(t).Config)
 	config.UserAgent = name

@@ -31,8 +31,17 @@ import (
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// test is the control plane that the tests of this package share.
-var test = sandboxtest.New(sandbox.Options{})
+// test is the control plane that the tests of this package share. Its audit log has every
+// request of those who test.
+var test = sandboxtest.New(sandbox.Options{AuditPolicy: `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  userGroups: [system:masters, system:serviceaccounts]
+- level: None
+`})
 
 func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 

@@ -25,7 +25,7 @@ type soak struct {
 }
 
 func newSoak(t testing.TB) *soak {
-	s := &soak{estate: newEstate(t, 200), c: connect(t, "others")}
+	s := &soak{estate: newEstate(t, 200), c: connectAs(t, "others")}
 	s.keep(t, func(event keep.Event) {
 		if event.Type == keep.Repaired {
 			s.repaired.Add(1)
