@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -100,23 +99,16 @@ func (s stand) runLine(ctx context.Context, l line, c *cost) error {
 		return err
 	}
 	defer func() { _ = output.Close() }()
-	command := exec.CommandContext(ctx, s.programs[l[0]], l[1:]...)
+	took := filepath.Join(s.home, "took")
+	command := exec.CommandContext(ctx, s.programs[launched], append([]string{launched, took, s.programs[l[0]]}, l[1:]...)...)
 	command.Stdout, command.Stderr = output, output
 	command.Env = append(os.Environ(), "HOME="+s.home, "KUBECONFIG="+s.server.kubeconfig)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.WaitDelay = 10 * time.Second
-	began := time.Now()
-	err = command.Run()
-	c.Seconds += time.Since(began).Seconds()
-	if err != nil {
+	command.WaitDelay = 15 * time.Second
+	if err := command.Run(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(l[:2], " "), err, tail(output.Name()))
 	}
-	used := command.ProcessState
-	c.ClientCPU += (used.UserTime() + used.SystemTime()).Seconds()
-	if usage, ok := used.SysUsage().(*syscall.Rusage); ok {
-		c.PeakMB = max(c.PeakMB, float64(usage.Maxrss)/1000)
-	}
-	return nil
+	return c.add(took)
 }
 
 // tail is what a program said last.

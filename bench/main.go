@@ -32,6 +32,9 @@ func main() {
 }
 
 func bench(ctx context.Context, arguments []string) error {
+	if len(arguments) > 0 && arguments[0] == launched {
+		return launch(ctx, arguments[1:])
+	}
 	o, err := parse(arguments)
 	if err != nil {
 		return err
@@ -75,7 +78,7 @@ func findPrograms(o options) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	programs := map[string]string{}
+	programs := map[string]string{launched: self}
 	for _, who := range o.tools {
 		programs[who.name] = filepath.Join(filepath.Dir(self), who.name)
 	}
