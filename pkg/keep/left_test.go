@@ -271,7 +271,7 @@ func TestWhatAPolicyForbids(t *testing.T) {
 		s.patch("ConfigMap", "settings", fmt.Sprintf(`{"data":{"theirs":"%d"}}`, i))
 		s.patch("ConfigMap", "prices", fmt.Sprintf(`{"data":{"apple":"%d0"}}`, i))
 	}
-	if got := s.keeping.count(of("configmaps", "settings")); got > 12 {
+	if got := s.keeping.count(of("configmaps", "settings")); got > 24 {
 		t.Errorf("what fails was tried %d times", got)
 	}
 	allow()
