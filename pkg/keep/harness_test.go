@@ -71,7 +71,7 @@ type plan struct {
 }
 
 // keepIn applies a payload of files in txtar, in which NS stands for the namespace and the
-// release, and keeps it in place until the test ends.
+// release, and keeps it in place until the test ends. It returns when all of it was looked at.
 func keepIn(t *testing.T, files string, change ...func(*plan)) *site {
 	t.Helper()
 	return keepAs(t, test.Namespace(t), files, change...)
@@ -94,6 +94,9 @@ func keepAs(t *testing.T, name, files string, change ...func(*plan)) *site {
 	s.release = load(t, name, files)
 	report, options := s.apply(p.apply)
 	s.keep(connect(t, p.config, p.keeping), report, options, p.keep)
+	if p.keep.Every < 0 {
+		s.quiet()
+	}
 	return s
 }
 
@@ -143,7 +146,7 @@ func (s *site) apply(options apply.Options) (*apply.Report, apply.Options) {
 	return report, options
 }
 
-// keep keeps the release in place, and returns when all of it was looked at.
+// keep keeps the release in place, and returns when that has begun.
 func (s *site) keep(c *cluster.Cluster, applied *apply.Report, asApplied apply.Options, options keep.Options) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())

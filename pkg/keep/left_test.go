@@ -197,7 +197,6 @@ spec:
 func TestStatusCostsNothing(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, hats+web)
-	s.quiet()
 	s.keeping.forget()
 	for i := range 5 {
 		s.patch("Hat.NS.example.com", "hat", fmt.Sprintf(`{"status":{"worn":%d}}`, i), "status")
@@ -216,7 +215,6 @@ func TestStatusCostsNothing(t *testing.T) {
 func TestOthersFieldsAreLeftToThem(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, one)
-	s.quiet()
 	s.keeping.forget()
 	s.patch("ConfigMap", "settings", `{"data":{"theirs":"0"}}`)
 	s.until("it was looked at", func() bool { return s.keeping.count(of("configmaps", "settings")) == 1 })
