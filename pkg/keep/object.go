@@ -47,15 +47,11 @@ func (k *keeper) see(id kinds.ID, head inventory.Head) {
 		return
 	}
 	o.mark++
-	wasMissing := o.isMissing()
 	o.isLeaving = head.Terminating
 	switch {
 	case isUntouched:
 		o.version, o.isSuspect, o.seen = head.ResourceVersion, false, nil
 		k.settle(o)
-		if wasMissing && isFoundation(id) {
-			k.wakeAll()
-		}
 	case head.Terminating:
 		o.version, o.isSuspect, o.seen = head.ResourceVersion, false, nil
 	default:

@@ -139,6 +139,20 @@ func (s *site) rival(manager, name string) *rival {
 	return r
 }
 
+// Who deletes an object again and again leaves no name, and has a quarrel all the same.
+func TestSomebodyDeletesItAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	s := keepIn(t, one)
+	s.until("it is told", func() bool {
+		_ = s.at("ConfigMap").Delete(t.Context(), "settings", metav1.DeleteOptions{})
+		return len(s.all(keep.Contested)) > 0
+	})
+	if told := s.all(keep.Contested)[0].Message; told != "somebody deletes it, or makes it otherwise, again and again; it is mended after longer and longer pauses, now 250ms" {
+		t.Errorf("told %q", told)
+	}
+	s.until("it is there", func() bool { return s.get("ConfigMap", "settings") != nil })
+}
+
 // A controller that never gives in is named once, here and on the object, and answered after
 // longer and longer pauses. When it gives in, the object becomes what the release says.
 func TestAWriterThatNeverGivesIn(t *testing.T) {

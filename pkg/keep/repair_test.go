@@ -120,6 +120,9 @@ func TestWhatDriftsIsMended(t *testing.T) {
 	if all := strings.Join(s.told(), "\n"); strings.Contains(all, "pssst") || strings.Contains(all, "YWJj") || strings.Contains(all, "cHNzc3Q") {
 		t.Errorf("a secret is told:\n%s", all)
 	}
+	if all := strings.Join(s.told(), "\n"); strings.Contains(all, "kube-controller-manager") {
+		t.Errorf("who writes a status is blamed:\n%s", all)
+	}
 	s.quiet()
 	if got := len(s.all(keep.Repaired)); got != len(drifts) {
 		t.Errorf("%d repairs of %d drifts", got, len(drifts))
