@@ -118,6 +118,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if err != nil {
 		return err
 	}
+	boundMemory()
 	signal.Ignore(syscall.SIGPIPE) // who reads what we tell may end before we do
 	teller := newTeller(streams, f.format, f.noProgress, c.Now)
 	options, run := f.options(ref), rollout.Run

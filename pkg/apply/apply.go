@@ -7,7 +7,7 @@
 // ready does.
 //
 // Run is the call to start from. The order is in order.go, the walk in walk.go over the nodes of
-// nodes.go, what goes side by side in beside.go, a single step in task.go, deletes in delete.go,
+// nodes.go, who does them in crew.go, what goes side by side in beside.go, a single step in task.go, deletes in delete.go,
 // tries in retry.go and what heals in heal.go. How an object is applied, or known to need none of
 // that, is in object.go, with scaled.go, unknown.go, definitions.go and obeyed.go. Waiting is in
 // follow.go, over the watches of stream.go and serving.go, and without any in quiet.go; what is

@@ -308,6 +308,7 @@ func (f *follower) await(ctx context.Context, objects []*watched) ([]watched, er
 		if failed, done := f.settled(g, objects); done {
 			return failed, nil
 		}
+		passTurn(ctx)
 		select {
 		case <-g.changed:
 		case <-ctx.Done():

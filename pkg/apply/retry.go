@@ -57,6 +57,7 @@ func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool
 		}
 		next := max(pause.Step(), wantedPause(err))
 		r.retrying(i, err, attempt, next, began)
+		passTurn(ctx)
 		if !pauseFor(ctx, next) {
 			r.failed(i, err)
 			return false

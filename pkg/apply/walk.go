@@ -118,18 +118,32 @@ func (r *run) walk(ctx context.Context) {
 	r.walking.Lock()
 	r.walked = r.order.graph.Walk()
 	r.walking.Unlock()
-	for running := 0; ; running-- {
-		if ctx.Err() == nil {
-			for _, node := range r.begin() {
-				running++
-				go func() { ends <- end{node, r.node(ctx, node)} }()
-			}
+	workers := &crew{todo: make(chan int), do: func(ctx context.Context, node int) { ends <- end{node, r.node(ctx, node)} }}
+	defer close(workers.todo)
+	for range min(r.options.Workers, len(r.order.graph.Nodes)) {
+		workers.hire(ctx)
+	}
+	var ready []int
+	for running := 0; ; {
+		ready = append(ready, r.begin()...)
+		if ctx.Err() != nil {
+			ready = nil
 		}
-		if running == 0 {
+		if running == 0 && len(ready) == 0 {
 			return
 		}
-		ended := <-ends
-		r.ended(ended.node, ended.state)
+		var todo chan<- int // nil while there is nothing to do
+		var next int
+		if len(ready) > 0 {
+			todo, next = workers.todo, ready[0]
+		}
+		select {
+		case todo <- next:
+			ready, running = ready[1:], running+1
+		case ended := <-ends:
+			r.ended(ended.node, ended.state)
+			running--
+		}
 	}
 }
 

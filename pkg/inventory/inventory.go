@@ -9,6 +9,7 @@
 package inventory
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -95,7 +96,7 @@ type Place struct {
 
 // An Inventory is what releases have on a cluster.
 type Inventory struct {
-	heads    map[kinds.ID]Head
+	heads    map[kinds.ID]*Head
 	unlisted map[schema.GroupKind]error
 	narrow   map[Place]bool // that were listed on their own
 	taken    time.Time
@@ -106,7 +107,7 @@ type Inventory struct {
 // places; for those and for all that can't be listed, because their API does not answer for
 // example, Unlisted says why.
 func Take(ctx context.Context, c *cluster.Cluster, of []Place) (*Inventory, error) {
-	found := &Inventory{heads: map[kinds.ID]Head{}, unlisted: map[schema.GroupKind]error{}, narrow: map[Place]bool{}, taken: time.Now()}
+	found := &Inventory{heads: map[kinds.ID]*Head{}, unlisted: map[schema.GroupKind]error{}, narrow: map[Place]bool{}, taken: time.Now()}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(listsAtOnce)
@@ -152,7 +153,7 @@ func byKind(of []Place) map[schema.GroupKind][]string {
 
 // look asks for the objects of one kind, in the whole cluster if that is allowed, and else
 // in some namespaces: those in which it was allowed are returned with the error.
-func look(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namespaces []string) (heads []Head, listed []string, err error) {
+func look(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namespaces []string) (heads []*Head, listed []string, err error) {
 	resource, err := c.FindKind(ctx, kind)
 	if err != nil {
 		return nil, nil, err
@@ -181,12 +182,31 @@ func look(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namesp
 const pageSize = 2000
 
 // list asks for the labelled objects of one kind.
-func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) ([]Head, error) {
-	var heads []Head
+func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) ([]*Head, error) {
+	var heads []*Head
 	err := each(ctx, c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace), metav1.ListOptions{LabelSelector: Label, Limit: pageSize}, func(object *metav1.PartialObjectMetadata) {
-		heads = append(heads, HeadOf(in, object))
+		head := HeadOf(in, object)
+		head.object = leanOf(object, head.IsNew())
+		heads = append(heads, &head)
 	})
 	return heads, err
+}
+
+// leanOf is what is asked for later of an object that is one of many: of who owns which field,
+// only what is said of objects that we have never applied, and of how many replicas there are.
+func leanOf(object *metav1.PartialObjectMetadata, isNew bool) *metav1.ObjectMeta {
+	var lean []metav1.ManagedFieldsEntry
+	for _, entry := range object.ManagedFields {
+		if isNew || entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:replicas"`)) {
+			lean = append(lean, entry)
+		}
+	}
+	return &metav1.ObjectMeta{
+		Name: object.Name, Namespace: object.Namespace, UID: object.UID, ResourceVersion: object.ResourceVersion, Generation: object.Generation,
+		CreationTimestamp: object.CreationTimestamp, DeletionTimestamp: object.DeletionTimestamp,
+		Labels: object.Labels, Annotations: object.Annotations, Finalizers: object.Finalizers, OwnerReferences: object.OwnerReferences,
+		ManagedFields: lean,
+	}
 }
 
 // each reads the objects of a list, page by page. They are good only until do returns.
@@ -260,8 +280,10 @@ func entryOf(entry metav1.ManagedFieldsEntry) Entry {
 
 // Find is the object of that name, if a release has it.
 func (i *Inventory) Find(id kinds.ID) (Head, bool) {
-	head, found := i.heads[id]
-	return head, found
+	if head, found := i.heads[id]; found {
+		return *head, true
+	}
+	return Head{}, false
 }
 
 // Age is how long ago it was taken.
@@ -287,7 +309,7 @@ func (i *Inventory) Of(release string) []Head {
 	var heads []Head
 	for _, head := range i.heads {
 		if head.IsOf(release) {
-			heads = append(heads, head)
+			heads = append(heads, *head)
 		}
 	}
 	slices.SortFunc(heads, func(a, b Head) int { return kinds.Compare(a.ID, b.ID) })
@@ -296,5 +318,6 @@ func (i *Inventory) Of(release string) []Head {
 
 // Owner names the release that has an object, if another than this one does.
 func (i *Inventory) Owner(id kinds.ID, release string) (string, bool) {
-	return i.heads[id].Owner(release)
+	head, _ := i.Find(id)
+	return head.Owner(release)
 }

@@ -31,7 +31,8 @@ func (d *document) manifest() (*Manifest, []Problem) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	m := &Manifest{Path: d.path, Document: d.number, Line: d.text.fileLine(d.line), object: &unstructured.Unstructured{Object: fields}}
+	m := manifestOf(&unstructured.Unstructured{Object: fields})
+	m.Path, m.Document, m.Line = d.path, d.number, d.text.fileLine(d.line)
 	for _, kind := range []string{"annotations", "labels"} {
 		problems = append(problems, d.stringMapProblems(fields, kind)...)
 	}

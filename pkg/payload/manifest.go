@@ -25,6 +25,7 @@ type Manifest struct {
 
 	place  int // of its file among the files of the release
 	object *unstructured.Unstructured
+	id     ID
 	sum    [sha256.Size]byte // of its text, with its template rendered and its images substituted
 	text   chunk             // if it was to be kept
 
@@ -42,9 +43,16 @@ func (m *Manifest) Object() *unstructured.Unstructured { return m.object }
 
 // ID says which object this is. A namespace where there can be none says nothing: API
 // servers drop it.
-func (m *Manifest) ID() ID {
-	kind := m.GroupVersionKind()
-	id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.object.GetNamespace(), Name: m.object.GetName()}
+func (m *Manifest) ID() ID { return m.id }
+
+// manifestOf is the manifest of an object.
+func manifestOf(object *unstructured.Unstructured) *Manifest {
+	return &Manifest{object: object, id: idOf(object)}
+}
+
+func idOf(object *unstructured.Unstructured) ID {
+	kind := object.GroupVersionKind()
+	id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 	if id.Namespace != "" && kinds.ScopeOf(kind.GroupKind()) == kinds.Cluster {
 		id.Namespace = ""
 	}
@@ -58,7 +66,8 @@ func (m *Manifest) GroupVersionKind() schema.GroupVersionKind {
 
 // IsTombstone says that the object is to go.
 func (m *Manifest) IsTombstone() bool {
-	return m.annotations()[DeleteAnnotation] == "true"
+	value, _, _ := unstructured.NestedFieldNoCopy(m.object.Object, "metadata", "annotations", DeleteAnnotation)
+	return value == "true"
 }
 
 // Text is how the manifest is written, with its template rendered and its images
@@ -90,7 +99,7 @@ func InOrder(a, b *Manifest) int {
 	return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Document, b.Document))
 }
 
-// annotations are those of the object, without copying them.
+// annotations are those of the object.
 func (m *Manifest) annotations() map[string]string { return m.object.GetAnnotations() }
 
 // problem is one at this manifest.

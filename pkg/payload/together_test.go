@@ -82,10 +82,10 @@ func annotatedAtRandom(random *rand.Rand) *Manifest {
 	} else {
 		choose(featureGateAnnotation, "", "X", "-X", "X,-Y", "Y")
 	}
-	return &Manifest{object: &unstructured.Unstructured{Object: map[string]any{
+	return manifestOf(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "x", "annotations": annotations},
-	}}}
+	}})
 }
 
 // TestFilesAreListed with what is empty in them, and what beside them is not read.
