@@ -26,9 +26,10 @@ import (
 //
 // One that was seen to be ready has another one, that holds as long as nobody has written it.
 type Fingerprints struct {
-	mu     sync.Mutex
-	known  map[fingerprint]pair // by both
-	newest map[kinds.ID]pair    // nil if those before it are kept, too
+	mu      sync.Mutex
+	known   map[fingerprint]pair // by both
+	newest  map[kinds.ID]pair    // nil if those before it are kept, too
+	ordered map[string]string    // fields of entries, by how they are written: most objects of a kind have the same
 }
 
 // KeepNewest makes it forget what was known of an object as soon as more is: for those who
@@ -116,7 +117,7 @@ func (f *Fingerprints) Add(h Head, from Text) {
 	if h.ResourceVersion == "" {
 		return
 	}
-	f.take(h.ID, pair{h.exact(from), h.ofWhatCounts(from)})
+	f.take(h.ID, pair{h.exact(from), f.ofWhatCounts(h, from)})
 }
 
 // take takes in what is known of an object.
@@ -139,7 +140,7 @@ func (f *Fingerprints) take(id kinds.ID, both pair) {
 func (f *Fingerprints) Move(from *Fingerprints, h Head, text Text, countsChanges func() bool) bool {
 	both, known := from.find(h.exact(text))
 	if !known && h.Generation != 0 && h.Says(text.Metadata) && countsChanges() {
-		both, known = from.find(h.ofWhatCounts(text))
+		both, known = from.find(f.ofWhatCounts(h, text))
 	}
 	if known {
 		f.take(h.ID, both)
@@ -186,8 +187,29 @@ func (h Head) exact(from Text) fingerprint {
 }
 
 // ofWhatCounts is the fingerprint of an object in which nobody has changed what is ours.
-func (h Head) ofWhatCounts(from Text) fingerprint {
-	return hash("what counts", from, h.ID.String(), string(h.UID), fmt.Sprint(h.Generation), h.Entry.Since.UTC().String(), h.Entry.inOrder())
+func (f *Fingerprints) ofWhatCounts(h Head, from Text) fingerprint {
+	return hash("what counts", from, h.ID.String(), string(h.UID), fmt.Sprint(h.Generation), h.Entry.Since.UTC().String(), f.inOrder(h.Entry))
+}
+
+// mostOrdered is how many entries' fields are remembered.
+const mostOrdered = 1000
+
+// inOrder are the fields of an entry, in the same order whoever has written them.
+func (f *Fingerprints) inOrder(e Entry) string {
+	f.mu.Lock()
+	ordered, isKnown := f.ordered[e.fields]
+	f.mu.Unlock()
+	if isKnown {
+		return ordered
+	}
+	ordered = e.inOrder()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ordered == nil || len(f.ordered) >= mostOrdered {
+		f.ordered = map[string]string{}
+	}
+	f.ordered[e.fields] = ordered
+	return ordered
 }
 
 // hash makes a fingerprint. A change of how it is made must change its first part, and so must

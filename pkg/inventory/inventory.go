@@ -226,7 +226,7 @@ func HeadOf(resource cluster.Resource, object metav1.Object) Head {
 	head := Head{
 		ID:       kinds.ID{Group: resource.Group, Kind: resource.Kind, Namespace: object.GetNamespace(), Name: object.GetName()},
 		Resource: resource, UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
-		Release: object.GetLabels()[Label], Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
+		Release: releaseOf(object), Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
 		object: object,
 	}
 	for _, entry := range entriesOf(object) {
@@ -242,6 +242,17 @@ func HeadOf(resource cluster.Resource, object metav1.Object) Head {
 		head.Controller = controller.Kind + " " + controller.Name
 	}
 	return head
+}
+
+// releaseOf is the value of the label, without copying all labels of an object with its body.
+func releaseOf(object metav1.Object) string {
+	whole, isWhole := object.(*unstructured.Unstructured)
+	if !isWhole {
+		return object.GetLabels()[Label]
+	}
+	value, _, _ := unstructured.NestedFieldNoCopy(whole.Object, "metadata", "labels", Label)
+	release, _ := value.(string)
+	return release
 }
 
 // entriesOf are the entries of managedFields; of an object with its body, only those of our
