@@ -2,7 +2,7 @@
 GO ?= go
 
 # What is in bench/: what is ours, and the tools of others, which take minutes to build.
-MEASURES = . ./floor ./internal/...
+MEASURES = . ./floor ./least ./internal/...
 PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
 
 build: ## build bin/runlevel

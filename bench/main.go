@@ -82,7 +82,10 @@ func findPrograms(o options) (map[string]string, error) {
 	for _, who := range o.tools {
 		programs[who.name] = filepath.Join(filepath.Dir(self), who.name)
 	}
-	programs[floor] = filepath.Join(filepath.Dir(self), floor)
+	delete(programs, ours+"-no-wait")
+	for _, always := range []string{floor, least} {
+		programs[always] = filepath.Join(filepath.Dir(self), always)
+	}
 	if programs[ours], err = filepath.Abs(o.runlevel); err != nil {
 		return nil, err
 	}

@@ -2,164 +2,164 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"net/http"
-	"strings"
-	"sync"
+	"os"
+	"path/filepath"
 	"time"
 
-	"github.com/fxamacker/cbor/v2"
-
-	"github.com/runlevel/runlevel/bench/internal/api"
-	"github.com/runlevel/runlevel/bench/internal/manifests"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 )
 
+// What a definition defines is served a moment after it; this often we look again.
 const (
-	metadataAlone = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-	// What a definition defines is served a moment after it; this often we look again.
 	lookAgain = 25 * time.Millisecond
 	patience  = 30 * time.Second
 )
 
 // A loop is how to apply a folder.
 type loop struct {
-	server       *api.Server
-	atOnce       int
-	metadataOnly bool
-	create       bool
-	cbor         bool
+	objects   dynamic.Interface
+	discovery discovery.DiscoveryInterface
+	atOnce    int
 
-	places map[api.Kind]api.Place
+	places meta.RESTMapper
+}
+
+func open(kubeconfig string, atOnce int) (*loop, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	l := &loop{atOnce: atOnce}
+	if l.objects, err = dynamic.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	l.discovery, err = discovery.NewDiscoveryClientForConfig(config)
+	return l, err
 }
 
 func (l *loop) run(ctx context.Context, folder string) error {
-	read, err := l.prepare(ctx, folder)
+	first, then, err := read(folder)
 	if err != nil {
 		return err
 	}
-	var first, then, last []manifests.Manifest
-	for _, m := range read {
-		switch _, served := l.places[api.Kind{APIVersion: m.APIVersion, Kind: m.Kind}]; {
-		case m.Kind == "CustomResourceDefinition":
-			if err := l.learn(m); err != nil {
-				return fmt.Errorf("%s: %w", m.File, err)
-			}
-			first = append(first, m)
-		case m.Kind == "Namespace":
-			first = append(first, m)
-		case served:
-			then = append(then, m)
-		default: // by then, its definition is served
-			last = append(last, m)
-		}
-	}
-	return errors.Join(l.sendAll(ctx, first), l.sendAll(ctx, append(then, last...)))
-}
-
-// prepare reads the files while the server says what it has.
-func (l *loop) prepare(ctx context.Context, folder string) ([]manifests.Manifest, error) {
-	var discovered error
-	var group sync.WaitGroup
-	group.Go(func() { l.places, discovered = l.server.Discover(ctx) })
-	read, err := manifests.Read(folder)
-	group.Wait()
-	return read, errors.Join(err, discovered)
-}
-
-// learn notes where the objects of a definition will be.
-func (l *loop) learn(m manifests.Manifest) error {
-	var definition struct {
-		Spec struct {
-			Group, Scope string
-			Names        struct{ Kind, Plural string }
-			Versions     []struct{ Name string }
-		}
-	}
-	if err := json.Unmarshal(m.JSON, &definition); err != nil {
+	if err := l.discover(); err != nil {
 		return err
 	}
-	spec := definition.Spec
-	for _, version := range spec.Versions {
-		apiVersion := spec.Group + "/" + version.Name
-		l.places[api.Kind{APIVersion: apiVersion, Kind: spec.Names.Kind}] = api.Place{
-			Prefix: "/apis/" + apiVersion, Resource: spec.Names.Plural, Namespaced: spec.Scope == "Namespaced",
+	if err := l.sendAll(ctx, first); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !l.hasAll(then) {
+		if err := pause(ctx); err != nil {
+			return err
+		}
+		if err := l.discover(); err != nil {
+			return err
 		}
 	}
-	return nil
+	return l.sendAll(context.WithoutCancel(ctx), then)
 }
 
-// sendAll sends manifests, so many at a time, and says of each that failed why: a line
-// with its file.
-func (l *loop) sendAll(ctx context.Context, all []manifests.Manifest) error {
-	failed := make([]error, len(all))
-	next := make(chan int)
-	var group sync.WaitGroup
-	for range min(l.atOnce, len(all)) {
-		group.Go(func() {
-			for i := range next {
-				if err := l.send(ctx, all[i]); err != nil {
-					failed[i] = fmt.Errorf("%s: %s", all[i].File, strings.ReplaceAll(err.Error(), "\n", " "))
-				}
-			}
-		})
+// read reads the objects of a folder: namespaces and definitions, and the rest.
+func read(folder string) (first, then []*unstructured.Unstructured, err error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil {
+		return nil, nil, err
 	}
-	for i := range all {
-		next <- i
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &object.Object); err != nil {
+			return nil, nil, err
+		}
+		if kind := object.GetKind(); kind == "Namespace" || kind == "CustomResourceDefinition" {
+			first = append(first, object)
+		} else {
+			then = append(then, object)
+		}
 	}
-	close(next)
-	group.Wait()
-	return errors.Join(failed...)
+	return first, then, nil
 }
 
-// send sends one, again if its kind is not there yet: then there is no word of what is
-// not found.
-func (l *loop) send(ctx context.Context, m manifests.Manifest) error {
-	request, err := l.request(m)
+// discover asks which kinds the server has.
+func (l *loop) discover() error {
+	groups, err := restmapper.GetAPIGroupResources(l.discovery)
+	if err == nil {
+		l.places = restmapper.NewDiscoveryRESTMapper(groups)
+	}
+	return err
+}
+
+// hasAll says whether the server has the kinds of some objects.
+func (l *loop) hasAll(objects []*unstructured.Unstructured) bool {
+	for _, object := range objects {
+		kind := object.GroupVersionKind()
+		if _, err := l.places.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (l *loop) sendAll(ctx context.Context, objects []*unstructured.Unstructured) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(l.atOnce)
+	for _, object := range objects {
+		group.Go(func() error { return l.send(ctx, object) })
+	}
+	return group.Wait()
+}
+
+// send applies one, again if not all of the server knows its kind yet.
+func (l *loop) send(ctx context.Context, object *unstructured.Unstructured) error {
+	kind := object.GroupVersionKind()
+	place, err := l.places.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return err
+	}
+	var in dynamic.ResourceInterface = l.objects.Resource(place.Resource)
+	if place.Scope.Name() == meta.RESTScopeNameNamespace {
+		in = l.objects.Resource(place.Resource).Namespace(object.GetNamespace())
+	}
+	body, err := object.MarshalJSON()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	force := true
 	for {
-		var refused *api.Refusal
-		err := l.server.Do(ctx, request, nil)
-		if !errors.As(err, &refused) || refused.Code != http.StatusNotFound || strings.Contains(refused.Message, "namespaces ") {
+		_, err := in.Patch(ctx, object.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "floor", Force: &force})
+		if !apierrors.IsNotFound(err) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx) != nil {
 			return err
-		case <-time.After(lookAgain):
 		}
 	}
 }
 
-func (l *loop) request(m manifests.Manifest) (api.Request, error) {
-	place, ok := l.places[api.Kind{APIVersion: m.APIVersion, Kind: m.Kind}]
-	if !ok {
-		return api.Request{}, fmt.Errorf("the server has no %s in %s", m.Kind, m.APIVersion)
+// pause waits a moment.
+func pause(ctx context.Context) error {
+	select {
+	case <-time.After(lookAgain):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	r := api.Request{
-		Method: http.MethodPatch, Path: place.Path(m.Metadata.Namespace, m.Metadata.Name) + "?fieldManager=floor&force=true",
-		Type: "application/apply-patch+yaml", Accept: api.JSON, Body: m.JSON,
-	}
-	if l.create {
-		r.Method, r.Path, r.Type = http.MethodPost, place.Path(m.Metadata.Namespace, "")+"?fieldManager=floor", api.JSON
-	}
-	if l.metadataOnly {
-		r.Accept = metadataAlone
-	}
-	if !l.cbor {
-		return r, nil
-	}
-	var value any
-	if err := json.Unmarshal(m.JSON, &value); err != nil {
-		return r, err
-	}
-	var err error
-	r.Body, err = cbor.Marshal(value)
-	r.Type = map[bool]string{true: "application/cbor", false: "application/apply-patch+cbor"}[l.create]
-	return r, err
 }

@@ -1,11 +1,10 @@
-// Command floor applies a folder of manifests with the least that does it, as the
+// Command floor applies a folder of manifests with a bare loop over client-go, as the
 // yardstick for everything that does more.
 //
 // It reads the files, asks once which kinds the server has, applies namespaces and
-// definitions, then the rest, so many at a time, and ends. There is no order beyond
-// that, no waiting, no record, nothing is told, and nothing is ever left out. Its flags
-// are ways to do with less still; its defaults are what was measured to be the least.
-// Start with loop.go.
+// definitions, then the rest, so many at a time, and ends. There is no order beyond that, no
+// waiting, no record, nothing is told, and nothing is ever left out. Command least does with
+// less, without client-go. Start with loop.go.
 package main
 
 import (
@@ -15,8 +14,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-
-	"github.com/runlevel/runlevel/bench/internal/api"
 )
 
 func main() {
@@ -29,19 +26,14 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	var l loop
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "the kubeconfig file")
-	connections := flag.Int("connections", 1, "how many connections to spread requests over")
-	flag.IntVar(&l.atOnce, "at-once", 48, "how many objects to send at a time")
-	flag.BoolVar(&l.metadataOnly, "metadata-only", true, "ask for the metadata alone in answers")
-	flag.BoolVar(&l.create, "create", false, "create objects, without server-side apply: once only, and without fields that are ours")
-	flag.BoolVar(&l.cbor, "cbor", false, "send CBOR, which the server must have a feature gate for")
+	atOnce := flag.Int("at-once", 48, "how many objects to send at a time")
 	flag.Parse()
-	if flag.NArg() != 1 || l.atOnce < 1 {
+	if flag.NArg() != 1 || *atOnce < 1 {
 		return errors.New("usage: floor [flags] DIR, with at least one at a time")
 	}
-	var err error
-	if l.server, err = api.Open(*kubeconfig, *connections); err != nil {
+	l, err := open(*kubeconfig, *atOnce)
+	if err != nil {
 		return err
 	}
 	return l.run(ctx, flag.Arg(0))
