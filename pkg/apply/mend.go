@@ -81,7 +81,8 @@ type Mended struct {
 }
 
 // Mend makes an object again what its manifest says. How it is, it asks for if that is not
-// known. The failure names the object, and says nothing that is secret.
+// known. The failure names the object, and says nothing that is secret; how the object was, is
+// said with it.
 func (m *Mender) Mend(manifest *payload.Manifest, known *inventory.Head) (Mended, error) {
 	r := m.run
 	o := &object{Manifest: manifest}
@@ -100,7 +101,7 @@ func (m *Mender) Mend(manifest *payload.Manifest, known *inventory.Head) (Mended
 		r.cluster.Refresh() // it may be, when this is tried again
 	}
 	if err != nil {
-		return Mended{}, failureOf(manifest, err)
+		return Mended{Before: o.head}, failureOf(manifest, err)
 	}
 	change.Manifest = manifest
 	mended := Mended{Change: change, Before: o.head, Now: o.head}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -43,7 +44,7 @@ func (k *keeper) mend(o *object) {
 		mended, err := k.mender.Mend(o.manifest, seen)
 		switch {
 		case err != nil:
-			found = k.failed(o, err)
+			found = k.failed(o, mended.Before, err)
 		case k.succeeded(o, mark, mended) && !isSuspect:
 			found = wasMissed
 		}
@@ -64,17 +65,20 @@ func (k *keeper) isHopeless(o *object) bool {
 	return false
 }
 
-// failed notes that an object could not be mended, and tells of it if it goes on.
-func (k *keeper) failed(o *object, err error) finding {
+// failed notes that an object could not be mended as it was, and tells of it if it goes on.
+func (k *keeper) failed(o *object, was inventory.Head, err error) finding {
 	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: printable.Line(err.Error())}
 	var failure *apply.Failure
 	if errors.As(err, &failure) {
 		event.Message, event.Reason = printable.Line(failure.Err.Error()), failure.Reason
 	}
 	k.mu.Lock()
+	wasMissing := o.isMissing()
+	k.troubled[o], o.isSuspect, o.isThere = true, true, was.UID != "" && !was.Terminating
+	if wasMissing && !o.isMissing() && isFoundation(o.id) {
+		k.wakeAll()
+	}
 	k.queue.AddRateLimited(o)
-	k.troubled[o] = true
-	o.isSuspect = true
 	isNew := !o.isTold && k.queue.NumRequeues(o) >= tellAfter
 	o.isTold = o.isTold || isNew
 	k.mu.Unlock()

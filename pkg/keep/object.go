@@ -22,6 +22,7 @@ type object struct {
 	version   string          // in which it is known to be as it should, or to have been looked at last
 	isSuspect bool            // it may not be as it should
 	seen      *inventory.Head // how it was seen then; nil if it was not there, or that is not known
+	isThere   bool            // although it could not be mended: others that need it can be
 	isLeaving bool            // its end was asked for: only when it is gone, it can be made again
 	mark      int             // counts what is seen of it, so that it is known what came in between
 	isTold    bool            // of what keeps it from being mended
@@ -71,7 +72,7 @@ func (k *keeper) miss(id kinds.ID, version string) {
 // doubt makes an object one that is asked for. The lock is held.
 func (k *keeper) doubt(o *object) {
 	o.mark++
-	o.isLeaving = false
+	o.isLeaving, o.isThere = false, false
 	k.suspect(o, nil)
 }
 
@@ -115,7 +116,9 @@ func named(kind schema.GroupKind, name string) kinds.ID {
 }
 
 // isMissing says whether an object is not there, as far as is known. The lock is held.
-func (o *object) isMissing() bool { return o != nil && (o.isLeaving || o.isSuspect && o.seen == nil) }
+func (o *object) isMissing() bool {
+	return o != nil && (o.isLeaving || o.isSuspect && o.seen == nil && !o.isThere)
+}
 
 // isOlder compares versions of a resource. Servers that don't count them tell nothing.
 func isOlder(version, than string) bool {
