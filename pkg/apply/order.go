@@ -63,9 +63,6 @@ func newOrder(manifests []*payload.Manifest, options graph.Options, isThere func
 	return o, nil
 }
 
-// level is that of the place where a step stands.
-func (o *order) level(step int) string { return graph.ParseName(o.steps[step].file).Level }
-
 // hoist moves what others need, and the cluster does not have, to before the first that
 // needs it.
 func hoist(steps []step, conflicts []graph.Dependency, isThere func(*payload.Manifest) (bool, error)) ([]step, bool, error) {
