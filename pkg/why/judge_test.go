@@ -57,6 +57,13 @@ func completed() *record.Record {
 	return &record.Record{Release: "shop", History: []record.Entry{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
 }
 
+// begun is the record of a release that has not told yet how it stands.
+func begun() *record.Record {
+	of := during()
+	of.Run = nil
+	return of
+}
+
 // node is a piece of a graph, with one step or none.
 func node(name, state string, after []int, steps ...record.Step) record.Node {
 	return record.Node{Name: name, State: state, After: after, Steps: steps}
@@ -210,7 +217,11 @@ no release is known here that is to have it: nobody has applied one, or its reco
 release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
 		},
 		"an apply that has just begun": {
-			held(absent(completed()), 0), why.Absent, "release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands",
+			held(absent(begun()), 0), why.Absent, "release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands",
+		},
+		"a release that is kept in place": {
+			held(absent(completed()), 0), why.Absent,
+			"release shop 2 was completed 60m ago; ana@host:7 has held its lock for 10m, and keeps it in place, or has just begun to apply it again",
 		},
 		"nobody may look": {
 			with(absent(completed()), func(f *why.Facts) {
