@@ -27,13 +27,17 @@ const (
 )
 
 // terminalOf is the terminal that a live view may have; nil if there is none, or one that can
-// only do lines. Logs that somebody has asked for are lines, too.
+// only do lines, or has no size, as where a program has made it for nobody to see. Logs that
+// somebody has asked for are lines, too.
 func terminalOf(streams Streams) *os.File {
 	file, isFile := streams.Err.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) || klog.V(1).Enabled() {
 		return nil
 	}
 	if kind := os.Getenv("TERM"); kind == "dumb" || kind == "" && os.PathSeparator == '/' {
+		return nil
+	}
+	if width, height, err := term.GetSize(int(file.Fd())); err != nil || width == 0 || height == 0 {
 		return nil
 	}
 	return file
