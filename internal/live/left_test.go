@@ -34,6 +34,7 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 		"by the rate, but nothing happens any more": {start(live.Plan{Items: items}).play(items[:307], 3*time.Second).after(6 * time.Second), ""},
 		"too early for a rate":                      {start(live.Plan{Items: items}).play(items[:50], time.Second), ""},
 		"an install, by the last one":               {start(live.Plan{Items: items, Earlier: 5 * time.Minute}).after(100 * time.Second), "about 3m20s left"},
+		"an install that is over":                   {start(live.Plan{Items: items[:5], Earlier: 5 * time.Minute}).play(items[:5], time.Second).after(10 * time.Second), ""},
 		"an install that takes longer":              {start(live.Plan{Items: items, Earlier: time.Minute}).after(100 * time.Second), ""},
 		"an update, by its slowest nodes":           {start(live.Plan{Items: items, InOrder: true, Earlier: time.Hour, Nodes: minute}).after(2 * time.Second), "about 8m20s left"},
 		"an update, near its end":                   {start(live.Plan{Items: items, InOrder: true, Earlier: time.Hour, Nodes: minute}).play(items[:598], time.Second), "about 20s left"},
