@@ -195,7 +195,7 @@ func compare(t *testing.T, file, got string) {
 func TestEverySizeFits(t *testing.T) {
 	nasty := few()
 	for i := range nasty {
-		nasty[i].ID.Name = "漢字の名前-\U0001F469‍\U0001F4BB"
+		nasty[i].ID.Name = "漢字の名前-\U0001F469\u200d\U0001F4BB"
 	}
 	f := start(live.Plan{Title: "update of \x1b[2Jrelease\r\n漢字", Items: nasty, InOrder: true})
 	f.play(nasty[:6], time.Second)
