@@ -51,9 +51,7 @@ func (f *applyFlags) checkWatch() error {
 // watching keeps a release in place that was just applied.
 func (t *teller) watching(c *cluster.Cluster, release *payload.Payload, f watchFlags) func(context.Context, *rollout.Outcome, apply.Options) error {
 	return func(ctx context.Context, applied *rollout.Outcome, options apply.Options) error {
-		if err := t.end(applied); err != nil {
-			return err
-		}
+		_ = t.end(applied) // whether anybody hears it or not, it is applied
 		every := f.every
 		if every == 0 {
 			every = -1

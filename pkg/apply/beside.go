@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -94,10 +95,12 @@ func (r *run) row(ctx context.Context, steps []int) bool {
 func (r *run) isAhead(i int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, before := range r.changes[r.order.starts[i]:i] {
-		if before.Action == NotDone {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.isOver[r.order.starts[i]:i], false)
+}
+
+// over notes that nothing is done about a step any more.
+func (r *run) over(i int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isOver[i] = true
 }

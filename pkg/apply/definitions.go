@@ -21,11 +21,18 @@ type definitions struct {
 	before  *inventory.Inventory
 
 	mu    sync.Mutex
-	known map[string]func() (string, bool) // by name
+	known map[string]func() definition // by name
+}
+
+// A definition is what is known of one.
+type definition struct {
+	version   string
+	isKnown   bool
+	isUnasked bool // the server has not answered, and may do so when it is asked again
 }
 
 func newDefinitions(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory) *definitions {
-	return &definitions{ctx: ctx, cluster: c, before: before, known: map[string]func() (string, bool){}}
+	return &definitions{ctx: ctx, cluster: c, before: before, known: map[string]func() definition{}}
 }
 
 // note takes in an object that was applied, if it is a definition, and says whether it is
@@ -38,10 +45,10 @@ func (d *definitions) note(id kinds.ID, object metav1.Object) (isNew bool) {
 	defer d.mu.Unlock()
 	version := versionOf(object)
 	if find := d.known[id.Name]; find != nil {
-		known, isKnown := find()
-		isNew = isKnown && known != version
+		known := find()
+		isNew = known.isKnown && known.version != version
 	}
-	d.known[id.Name] = func() (string, bool) { return version, true }
+	d.known[id.Name] = func() definition { return definition{version: version, isKnown: true} }
 	return isNew
 }
 
@@ -56,27 +63,33 @@ func (d *definitions) versionOf(resource cluster.Resource) (version string, isKn
 	d.mu.Lock()
 	find := d.known[name]
 	if find == nil {
-		find = sync.OnceValues(func() (string, bool) { return d.find(name) })
+		find = sync.OnceValue(func() definition { return d.find(name) })
 		d.known[name] = find
 	}
 	d.mu.Unlock()
-	return find()
+	found := find()
+	if found.isUnasked {
+		d.mu.Lock()
+		delete(d.known, name)
+		d.mu.Unlock()
+	}
+	return found.version, found.isKnown
 }
 
-func (d *definitions) find(name string) (version string, isKnown bool) {
+func (d *definitions) find(name string) definition {
 	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: name}
 	if head, found := d.before.Find(id); found {
-		return versionOf(head.Metadata()), true
+		return definition{version: versionOf(head.Metadata()), isKnown: true}
 	}
 	resource, err := d.cluster.FindKind(d.ctx, kinds.CustomResourceDefinition)
 	if err != nil {
-		return "", false
+		return definition{isUnasked: true}
 	}
 	object, err := d.cluster.Head(d.ctx, resource, "", name)
 	if err != nil {
-		return "", apierrors.IsNotFound(err)
+		return definition{isKnown: apierrors.IsNotFound(err), isUnasked: !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)}
 	}
-	return versionOf(object), true
+	return definition{version: versionOf(object), isKnown: true}
 }
 
 func versionOf(definition metav1.Object) string {

@@ -100,6 +100,9 @@ func (m *Mender) Mend(manifest *payload.Manifest, known *inventory.Head) (Mended
 	if errors.Is(err, cluster.ErrNotServed) {
 		r.cluster.Refresh() // it may be, when this is tried again
 	}
+	r.mu.Lock()
+	clear(r.warnings) // which nobody reads
+	r.mu.Unlock()
 	if err != nil {
 		return Mended{Before: o.head}, failureOf(manifest, err)
 	}

@@ -22,7 +22,12 @@ import (
 func (r *run) report(ctx context.Context) *Report {
 	r.follow.close()
 	r.notes.Wait()
-	report := &Report{Mode: r.options.Mode, Waits: r.explained(r.requests)}
+	report := &Report{Mode: r.options.Mode}
+	if r.options.NoWait { // nobody has waited, so nobody wants to know why
+		report.Waits, _ = r.waits()
+	} else {
+		report.Waits = r.explained(r.requests)
+	}
 	for _, w := range r.follow.waiting() {
 		if w.verdict.State == ready.Failed {
 			_ = r.explain(w)

@@ -20,6 +20,8 @@ import (
 type scaling struct {
 	manifests []*payload.Manifest
 
+	asking sync.Mutex // so that the server is asked once
+
 	mu        sync.Mutex
 	scaled    ownership.Scaled   // nil until it was asked for
 	asked     time.Time          // when
@@ -62,18 +64,28 @@ func (r *run) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
 
 // ask says whether an object is scaled, and why not all of that is known.
 func (s *scaling) ask(r *run, id kinds.ID) (isScaled bool, forbidden, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	isOld := r.isMending && time.Since(s.asked) > scalersCount
-	if s.scaled == nil || isOld {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	if s.isUnknown(r.isMending) {
 		scaled, err := ownership.FindScaled(r.requests, r.cluster, s.namespaces())
 		if err != nil && !apierrors.IsForbidden(err) {
 			return false, nil, err
 		}
+		s.foresee(scaled, r.options.Mode)
+		s.mu.Lock()
 		s.scaled, s.forbidden, s.asked = scaled, err, time.Now()
-		s.foresee(r.options.Mode)
+		s.mu.Unlock()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.scaled.Has(id), s.forbidden, nil
+}
+
+// isUnknown says whether the server is to be asked: by a Mender, which lives long, again and again.
+func (s *scaling) isUnknown(isMending bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.scaled == nil || isMending && time.Since(s.asked) > scalersCount
 }
 
 // scalersCount is for how long a Mender knows which autoscalers there are.
@@ -91,14 +103,14 @@ func (s *scaling) namespaces() []string {
 }
 
 // foresee takes in what the payload does to autoscalers.
-func (s *scaling) foresee(mode graph.Mode) {
+func (s *scaling) foresee(scaled ownership.Scaled, mode graph.Mode) {
 	for _, m := range s.manifests {
 		switch {
 		case m.GroupVersionKind().GroupKind() != ownership.AutoscalerKind:
 		case !m.IsTombstone():
-			s.scaled.Add(m.Object())
+			scaled.Add(m.Object())
 		case mode == graph.Update: // no other mode deletes
-			s.scaled.Remove(m.Object())
+			scaled.Remove(m.Object())
 		}
 	}
 }

@@ -28,6 +28,7 @@ var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 
 // step does one step, and says whether what comes after it may go on.
 func (r *run) step(ctx context.Context, i int) bool {
+	defer r.over(i)
 	manifest := r.order.steps[i].Manifest
 	if manifest.IsTombstone() {
 		return r.retry(ctx, i, func() (Change, error) { return r.bury(manifest) })

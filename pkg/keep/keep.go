@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -76,11 +76,12 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, appl
 	}
 	defer mender.Close()
 	options = options.withDefaults()
-	group, ctx := errgroup.WithContext(ctx)
+	var group sync.WaitGroup
 	k := &keeper{
 		ctx: ctx, cluster: c, options: options, mender: mender, objects: map[kinds.ID]*object{}, troubled: map[*object]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*object](firstPause, longestPause)),
 	}
+	defer k.queue.ShutDown()
 	for _, manifest := range release.Manifests {
 		if err := k.take(manifest); err != nil {
 			return err
@@ -88,16 +89,32 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, appl
 	}
 	k.tell(Event{Type: Keeping, Message: fmt.Sprintf("%s of %s", printable.Count(len(k.objects), "object"), printable.Count(len(k.views), "kind"))})
 	for _, view := range k.views {
-		group.Go(func() error { view.watch(ctx); return nil })
+		group.Go(func() { view.watch(ctx) })
 	}
 	for range options.Workers {
-		group.Go(func() error { k.work(); return nil })
+		group.Go(k.work)
 	}
-	group.Go(func() error { k.pass(ctx); return nil })
+	group.Go(func() { k.pass(ctx) })
 	<-ctx.Done()
 	k.queue.ShutDown()
-	_ = group.Wait() // nothing of it fails
+	group.Wait()
 	return context.Cause(ctx)
+}
+
+// placedWithin is how long a server may take to say where objects of a kind are, which it knew a
+// moment ago.
+const placedWithin = 30 * time.Second
+
+// place says where the object of a manifest is.
+func (k *keeper) place(manifest *payload.Manifest) (in cluster.Resource, err error) {
+	isPlaced := func(context.Context) (bool, error) {
+		in, err = k.mender.Place(manifest)
+		return err == nil, nil
+	}
+	if timeout := wait.PollUntilContextTimeout(k.ctx, time.Second, placedWithin, true, isPlaced); timeout != nil && err == nil {
+		err = timeout
+	}
+	return in, err
 }
 
 // take takes in an object that is to be kept.
@@ -105,7 +122,7 @@ func (k *keeper) take(manifest *payload.Manifest) error {
 	if manifest.IsTombstone() {
 		return nil
 	}
-	resource, err := k.mender.Place(manifest)
+	resource, err := k.place(manifest)
 	if err != nil {
 		return err
 	}

@@ -34,9 +34,10 @@ type object struct {
 func (k *keeper) see(id kinds.ID, head inventory.Head) {
 	k.mu.Lock()
 	o := k.objects[id]
+	isNews := o != nil && o.isNews(head) // else somebody has copied the label, or it is known already
 	k.mu.Unlock()
-	if o == nil {
-		return // somebody has copied the label
+	if !isNews {
+		return
 	}
 	if k.mender.Redefine(head) {
 		k.doubtAll(id.Name)
@@ -44,7 +45,7 @@ func (k *keeper) see(id kinds.ID, head inventory.Head) {
 	isUntouched := k.mender.IsUntouched(o.manifest, head)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if o.version == head.ResourceVersion || isOlder(head.ResourceVersion, o.version) {
+	if !o.isNews(head) { // any more
 		return
 	}
 	o.mark++
@@ -58,6 +59,11 @@ func (k *keeper) see(id kinds.ID, head inventory.Head) {
 	default:
 		k.suspect(o, &head)
 	}
+}
+
+// isNews says whether nothing newer is known of an object. The lock is held.
+func (o *object) isNews(head inventory.Head) bool {
+	return o.version != head.ResourceVersion && !isOlder(head.ResourceVersion, o.version)
 }
 
 // miss takes in that an object is out of sight: deleted, or without its label.

@@ -19,6 +19,7 @@ type quarrel struct {
 	rounds  []time.Time // when it was mended
 	hasty   int         // how often they came right after the one before
 	idle    int         // how often somebody wrote it in a row, and nothing of ours
+	looked  time.Time   // when that was seen last
 	until   time.Time   // when it may be looked at again
 }
 
@@ -33,6 +34,7 @@ const (
 	shortPause, longPause = 250 * time.Millisecond, 5 * time.Minute
 	// mostIdle looks at an object in vain are without pauses; they don't get long.
 	mostIdle             = 20
+	rest                 = time.Minute // after which it is as if nobody had written it
 	idlePause, idleLimit = 10 * time.Millisecond, time.Second
 )
 
@@ -81,6 +83,10 @@ func (q *quarrel) pauseNow() time.Duration {
 
 // idled notes that somebody wrote an object, and nothing of ours.
 func (q *quarrel) idled(now time.Time) {
+	if now.Sub(q.looked) > rest {
+		q.idle = 0
+	}
+	q.looked = now
 	q.idle++
 	if over := q.idle - mostIdle; over > 0 {
 		q.until = now.Add(min(idlePause<<min(over, 20), idleLimit))
