@@ -92,6 +92,9 @@ func newWhy(streams Streams) *cobra.Command {
 }
 
 func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) error {
+	if err := checkAsked(args[0]); err != nil {
+		return err
+	}
 	var release *payload.Payload
 	if len(args) > 1 {
 		var err error
@@ -99,9 +102,6 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 			return err
 		}
 	} else if _, err := f.release.options(); err != nil {
-		return err
-	}
-	if err := checkAsked(args[0]); err != nil {
 		return err
 	}
 	c, err := f.cluster.connect(ctx)
@@ -176,11 +176,11 @@ func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payloa
 }
 
 // judge answers.
-func judge(facts []*why.Facts, gate []precondition.Finding, unknown ...string) []*why.Answer {
+func judge(facts []*why.Facts, gate []precondition.Finding, unread, unasked string) []*why.Answer {
 	answers := []*why.Answer{}
 	for _, one := range facts {
-		one.Gate = gate
-		for _, what := range unknown {
+		one.Gate, one.IsUnread = gate, unread != ""
+		for _, what := range []string{unread, unasked} {
 			if what != "" {
 				one.Unknown = append(one.Unknown, what)
 			}

@@ -80,7 +80,11 @@ func (g *gatherer) object(ctx context.Context) {
 		return
 	}
 	live, err := g.cluster.In(in, g.Object.Namespace).Get(ctx, g.Object.Name, metav1.GetOptions{})
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err): // it has gone since it was looked at
+		g.facts.Seen = tombstone.Observation{State: tombstone.Absent}
+		return
+	case err != nil:
 		g.unknown("get "+g.Object.String(), err)
 		return
 	}

@@ -61,9 +61,26 @@ func (f *Facts) state() State {
 		return NotReady
 	case isLeft && step.State != record.Waiting:
 		return Outdated
+	case f.isUntold():
+		return Unknown
 	default:
 		return Ready
 	}
+}
+
+// isUntold says whether an apply that is not done may have the object still to come: it has
+// not told of it, and has not changed it since it began.
+func (f *Facts) isUntold() bool {
+	if f.Record == nil || f.Record.Newest() == nil {
+		return false
+	}
+	if newest := f.Record.Newest(); newest.State != record.Partial || !f.Applied.Before(newest.Started.Time) {
+		return false
+	}
+	if run := f.Record.Run; run != nil {
+		return run.More > 0 && f.Plan == nil
+	}
+	return f.Held != nil
 }
 
 // isToGo says whether the object is to be gone: by what the question names, by what the run
@@ -110,9 +127,13 @@ func (a *Answer) say(details []string, format string, args ...any) {
 // age is how long something has lasted.
 func (f *Facts) age(since time.Time) string { return duration.HumanDuration(max(f.Now.Sub(since), 0)) }
 
-// tellUnseen is about an object that can't be looked at.
+// tellUnseen is about an object of which nobody can say how it stands.
 func tellUnseen(f *Facts, a *Answer) {
-	if a.State == Unknown {
+	switch {
+	case a.State != Unknown:
+	case f.Live != nil:
+		a.say(nil, "it is there and ready, maybe as it was before: the apply has not told whether it has come to it")
+	default:
 		a.say(nil, "it can't be looked at: %s", f.Seen.Why)
 	}
 }

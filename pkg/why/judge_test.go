@@ -57,7 +57,7 @@ func completed() *record.Record {
 	return &record.Record{Release: "shop", History: []record.Entry{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
 }
 
-// begun is the record of a release that has not told yet how it stands.
+// begun is the record of a release of which an update has begun, and told nothing.
 func begun() *record.Record {
 	of := during()
 	of.Run = nil
@@ -219,10 +219,32 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 		"an apply that has just begun": {
 			held(absent(begun()), 0), why.Absent, "release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands",
 		},
-		"a release that is kept in place": {
-			held(absent(completed()), 0), why.Absent,
-			"release shop 2 was completed 60m ago; ana@host:7 has held its lock for 10m, and keeps it in place, or has just begun to apply it again",
+		"there as it was, perhaps, when an apply has just begun": {
+			held(with(there(isReady, begun()), func(f *why.Facts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Unknown,
+			`it is there and ready, maybe as it was before: the apply has not told whether it has come to it
+release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands
+it is of release shop, which changed it last 120m ago`,
 		},
+		"changed by an apply that has just begun": {
+			held(there(isReady, begun()), 0), why.Ready, "it is of release shop, which changed it last 60s ago",
+		},
+		"there as it was, perhaps, when an apply of much was killed": {
+			held(with(there(isReady, with2(during(node("level 10, db", "running", nil)), func(r *record.Run) { r.More = 7 })), func(f *why.Facts) { f.Applied = now.Add(-2 * time.Hour) }), time.Minute), why.Unknown,
+			`it is there and ready, maybe as it was before: the apply has not told whether it has come to it
+whoever applied release shop 2, ana@host:7, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again
+it is of release shop, which changed it last 120m ago`,
+		},
+		"not changed by an apply that is done with it": {
+			held(with(there(isReady, during(node("level 10, db", "running", nil))), func(f *why.Facts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Ready,
+			"it is of release shop, which changed it last 120m ago",
+		},
+		"not ready, of a release that is kept in place": {
+			held(there(notReady, completed()), 0), why.NotReady,
+			`it waits: 0 of 1 replicas are available
+release shop 2 was completed 60m ago; ana@host:7 has held its lock for 10m, and applies it or keeps it in place
+it is of release shop, which changed it last 60s ago`,
+		},
+		"nobody knows, for nobody may read records": {with(absent(nil), func(f *why.Facts) { f.IsUnread = true }), why.Absent, ""},
 		"nobody may look": {
 			with(absent(completed()), func(f *why.Facts) {
 				f.Seen = tombstone.Observation{State: tombstone.Unknown, Why: "forbidden"}

@@ -180,8 +180,8 @@ func tellRun(f *Facts, a *Answer) {
 		a.say(nil, "whether somebody applies release %s now is not known", f.title())
 	case f.Held != nil && f.Held.IsDead(f.Now):
 		a.say(nil, "whoever applied release %s, %s, has died: the last sign of life was %s ago%s; apply it again", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Renewed), f.told("; all this was told %s ago"))
-	case f.Held != nil && f.isKept():
-		a.say(nil, "release %s was %s; %s has held its lock for %s, and keeps it in place, or has just begun to apply it again", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Holder), f.age(f.Held.Since))
+	case f.Held != nil && f.isCompleted():
+		a.say(nil, "release %s was %s; %s has held its lock for %s, and applies it or keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Holder), f.age(f.Held.Since))
 	case f.Held != nil:
 		a.say(nil, "release %s is being applied by %s, for %s%s", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Since), cmp.Or(f.told("; it told how it stands %s ago"), "; it has not told yet how it stands"))
 	default:
@@ -189,9 +189,8 @@ func tellRun(f *Facts, a *Answer) {
 	}
 }
 
-// isKept says whether whoever holds the lock has nothing to apply, as far as the record tells: a
-// run tells of itself after a moment.
-func (f *Facts) isKept() bool {
+// isCompleted says whether all was applied, and nothing has been told since.
+func (f *Facts) isCompleted() bool {
 	newest := f.Record.Newest()
 	return f.Record.Run == nil && newest != nil && newest.State == record.Completed
 }
@@ -199,7 +198,7 @@ func (f *Facts) isKept() bool {
 // tellNoRecord is about an object of no release that has a record.
 func (f *Facts) tellNoRecord(a *Answer) {
 	switch {
-	case f.Owner != "":
+	case f.Owner != "", f.IsUnread:
 	case f.Plan != nil && f.Plan.Release != "":
 		a.say(nil, "nobody has applied release %s yet", f.Plan.Release)
 	case f.Others > 0:

@@ -51,6 +51,7 @@ type Facts struct {
 	Record      *record.Record        // of the release that has it, or is to; nil if there is none
 	Held        *record.Held          // who applies that release; nil if nobody does
 	IsHeldKnown bool                  // that could be asked
+	IsUnread    bool                  // records could not be read
 	Others      int                   // how many releases there are, if it is not known which one is to have it
 	Asked       *record.Tombstone     // its delete, if one is pending
 	Pending     map[kinds.ID][]string // what keeps the pods of what the run waits for
