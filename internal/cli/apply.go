@@ -129,6 +129,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	teller.look(&options.Apply)
 	if f.watch.isAsked {
 		options.Then = teller.watching(c, release, f.watch)
+		options.Lock.Holder = record.DefaultHolder() + " (--watch)" // whoever waits for the lock sees that it may take long
 	}
 	return teller.endOnce(run(ctx, c, release, options))
 }

@@ -105,5 +105,5 @@ func (k *keeper) tellQuarrel(o *object, uid types.UID, lost []ownership.Loss, pa
 	what += "; it is mended after longer and longer pauses, now " + pause.String()
 	k.tell(Event{Type: Contested, Object: &o.id, File: o.manifest.Path, Lost: lost, Message: what})
 	// That nobody can be told there, is no failure.
-	_ = k.cluster.Announce(k.ctx, cluster.News{ID: o.id, UID: uid, Reason: "Contested", IsWarning: true, Message: "release " + k.options.Apply.Release + " says how it is to be, and " + what})
+	_ = k.cluster.Announce(k.ctx, cluster.News{ID: o.id, UID: uid, Reason: "Contested", IsWarning: true, Message: "it is not as release " + k.options.Apply.Release + " says: " + what})
 }

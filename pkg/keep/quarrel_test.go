@@ -172,7 +172,7 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 		events, err := s.admin.Client.CoreV1().Events(s.name).List(t.Context(), metav1.ListOptions{FieldSelector: about})
 		s.must(err)
 		for _, event := range events.Items {
-			if event.Reason == "Contested" && event.Message == "release "+s.name+" says how it is to be, and "+told.Message && event.Type == "Warning" {
+			if event.Reason == "Contested" && strings.HasPrefix(event.Message, "it is not as release "+s.name+" says: others make it otherwise again and again: data.colour (painter); ") && event.Type == "Warning" {
 				return true
 			}
 		}
