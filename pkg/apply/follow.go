@@ -359,6 +359,17 @@ func (f *follower) waiting() []watched {
 	return waiting
 }
 
+// isWaiting says whether the object of a manifest is not ready.
+func (f *follower) isWaiting(m *payload.Manifest) bool {
+	w := f.find(m)
+	if w == nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return w.verdict.State != ready.Ready
+}
+
 // shown is an object as it is told of: what can't be seen is said instead of what was.
 func (f *follower) shown(w *watched) watched {
 	shown := *w

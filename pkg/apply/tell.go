@@ -151,7 +151,7 @@ func (r *run) retrying(i int, err error, attempt int, next time.Duration, began 
 	m := r.order.steps[i].Manifest
 	failure := failureOf(m, err)
 	r.mu.Lock()
-	r.retries[i] = Wait{ID: failure.ID, File: m.Path, Node: failure.Node, For: oneLine(failure.Err), Since: r.serverTime(began), Reason: failure.Reason, IsRetry: true}
+	r.retries[i] = Wait{ID: failure.ID, File: m.Path, Node: failure.Node, For: oneLine(failure.Err), Since: r.serverTime(began), Reason: failure.Reason, IsRetry: true, manifest: m}
 	r.mu.Unlock()
 	r.tell(m, Event{
 		Type: Retrying, Reason: failure.Reason,
@@ -187,10 +187,17 @@ func (r *run) extended(object *unstructured.Unstructured) {
 	}
 }
 
-// becameReady tells of what was worth waiting for.
+// becameReady tells of what was worth waiting for, or was heard of.
 func (r *run) becameReady(m *payload.Manifest, waited time.Duration) {
-	if waited >= tellReadyAfter {
-		r.tell(m, Event{Type: BeReady, Message: "after " + waited.Round(100*time.Millisecond).String()})
+	r.telling.Lock()
+	isHeard := r.heard[m]
+	delete(r.heard, m)
+	r.telling.Unlock()
+	switch {
+	case waited >= tellReadyAfter:
+		r.tell(m, Event{Type: BeReady, Message: "after " + waited.Round(tellReadyAfter).String()})
+	case isHeard:
+		r.tell(m, Event{Type: BeReady, Message: "after " + waited.Round(time.Millisecond).String()})
 	}
 }
 

@@ -25,6 +25,8 @@ type Wait struct {
 	Reason  string        `json:"reason,omitempty"`
 	Effect  reason.Effect `json:"effect,omitempty"`
 	IsRetry bool          `json:"retrying,omitempty"` // it is not applied yet: it failed, and is tried again
+
+	manifest *payload.Manifest
 }
 
 // explained is all that is waited for now, with what keeps the pods of those that have some,
@@ -72,6 +74,7 @@ func (r *run) waitFor(w watched) Wait {
 	return Wait{
 		ID: w.manifest.ID(), File: w.manifest.Path, Node: nodeName(w.manifest), For: w.verdict.Message,
 		Since: r.serverTime(w.since), Reason: w.verdict.Reason, Effect: w.verdict.Effect,
+		manifest: w.manifest,
 	}
 }
 
@@ -117,14 +120,34 @@ func now(ctx context.Context, do func(context.Context)) (stop func()) {
 	}
 }
 
-// tellWait tells of one wait.
+// tellWait tells of one wait, unless it is over: since somebody has looked, pods were asked and
+// others were told of. Whoever hears of a wait hears of its end, too.
 func (r *run) tellWait(wait Wait) {
 	r.telling.Lock()
 	defer r.telling.Unlock()
+	if r.isOver(wait) {
+		return
+	}
+	r.heard[wait.manifest] = true
 	r.options.Tell(Event{
 		Time: r.cluster.Now().UTC(), Type: Waiting, Object: &wait.ID, File: wait.File, Node: wait.Node,
 		Reason: wait.Reason, Message: wait.For, Since: &wait.Since, Why: wait.Why,
 	})
+}
+
+// isOver says whether a wait has ended.
+func (r *run) isOver(wait Wait) bool {
+	if !wait.IsRetry {
+		return !r.follow.isWaiting(wait.manifest)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, retry := range r.retries {
+		if retry.manifest == wait.manifest {
+			return false
+		}
+	}
+	return true
 }
 
 // finished notes that a Job has run to its end: it is not run again when it is removed.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -174,3 +175,25 @@ webhooks:
   clientConfig: {service: {namespace: NS, name: hook}}
   rules: [{apiGroups: [NS.example.com], apiVersions: [v1], operations: [CREATE], resources: [widgets]}]
 `
+
+// Who hears that something is waited for also hears when that is over, and nothing of it after.
+func TestEachWaitEnds(t *testing.T) {
+	namespace := test.Namespace(t)
+	var files strings.Builder
+	for i := range 40 {
+		name := fmt.Sprint("web-", i)
+		fmt.Fprintf(&files, "-- 0000_10_%s_10.yaml --\n%s", name, strings.Replace(workload("Deployment", name, "run", ""), "minReadySeconds: 300", "replicas: 1", 1))
+	}
+	open := map[string]bool{}
+	did := run(t, t.Context(), load(t, "ends", namespace, files.String()), apply.Options{Mode: graph.Install, TellWaits: time.Millisecond, Tell: func(event apply.Event) {
+		switch event.Type {
+		case apply.Waiting:
+			open[event.Object.Name] = true
+		case apply.BeReady:
+			delete(open, event.Object.Name)
+		}
+	}})
+	if did.Err != nil || len(open) > 0 {
+		t.Errorf("%v; never heard to be over: %v", did.Err, open)
+	}
+}

@@ -39,9 +39,10 @@ type run struct {
 
 	written sync.Map // by group whose definition this run has written: when, or when it became ready
 
-	telling    sync.Mutex     // so that one thing is told after the other
-	explaining sync.Mutex     // so that nothing is explained twice
-	notes      sync.WaitGroup // of what goes into the record meanwhile
+	telling    sync.Mutex                 // so that one thing is told after the other
+	heard      map[*payload.Manifest]bool // waits that were told of, and are not over; while telling
+	explaining sync.Mutex                 // so that nothing is explained twice
+	notes      sync.WaitGroup             // of what goes into the record meanwhile
 
 	mu       sync.Mutex // guards what follows
 	changes  []Change   // by step
@@ -56,7 +57,7 @@ func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *r
 	return &run{
 		cluster: c, before: before, options: options, slots: semaphore.NewWeighted(int64(options.Workers)),
 		known: options.Journal.fingerprints(), fingerprints: inventory.ReadFingerprints(nil),
-		unready: map[*payload.Manifest]*Failure{}, retries: map[int]Wait{}, warnings: map[string][]string{},
+		unready: map[*payload.Manifest]*Failure{}, retries: map[int]Wait{}, heard: map[*payload.Manifest]bool{}, warnings: map[string][]string{},
 		scaling: &scaling{}, adopted: map[*payload.Manifest][]string{},
 	}
 }
