@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"time"
@@ -46,7 +47,23 @@ func Start(terminal *os.File, plan Plan, clock func() time.Time) *View {
 		defer close(v.ended)
 		_, _ = v.program.Run() // without it there are lines, and the summary
 	}()
+	go v.goOn()
 	return v
+}
+
+// goOn draws all anew whenever the program goes on after Ctrl-Z: the shell has written meanwhile.
+func (v *View) goOn() {
+	signals := make(chan os.Signal, 1)
+	notifyResumed(signals)
+	defer signal.Stop(signals)
+	for {
+		select {
+		case <-signals:
+			v.program.Send(resumed{})
+		case <-v.ended:
+			return
+		}
+	}
 }
 
 // Event takes in what has happened. It costs next to nothing: the next frame shows it.
@@ -112,6 +129,8 @@ type screen struct{ view *View }
 
 type frame time.Time
 
+type resumed struct{}
+
 func nextFrame() tea.Cmd {
 	return tea.Tick(time.Second/framesPerSecond, func(now time.Time) tea.Msg { return frame(now) })
 }
@@ -125,6 +144,8 @@ func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch message := message.(type) {
 	case tea.WindowSizeMsg:
 		return s, v.resize(message)
+	case resumed:
+		return s, v.anew()
 	case frame:
 		if v.pause > 0 {
 			v.pause--
@@ -143,6 +164,11 @@ func (v *View) resize(size tea.WindowSizeMsg) tea.Cmd {
 	if !isNarrower {
 		return nil
 	}
+	return v.anew()
+}
+
+// anew draws all anew on an empty screen, with what was printed last.
+func (v *View) anew() tea.Cmd {
 	v.above, v.printed, v.pause = append(v.printed, v.above...), nil, settling
 	return tea.Sequence(tea.Raw(ansi.EraseEntireScreen+ansi.CursorHomePosition), tea.ClearScreen)
 }
