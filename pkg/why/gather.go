@@ -174,7 +174,7 @@ func (g *gatherer) judge(ctx context.Context) {
 	_, step, isLeft := g.facts.step()
 	isOperator := g.Object.Group == "config.openshift.io" && g.Object.Kind == "ClusterOperator"
 	if isOperator && around.Manifest == nil { // only whoever has its manifest knows what it is to report
-		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Around{Manifest: g.facts.Live})
+		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Around{Manifest: anyVersion})
 		if isLeft && step.State == record.Waiting && g.facts.Verdict.State == ready.Ready {
 			g.facts.Verdict = ready.Verdict{State: ready.Waiting, Message: step.For, Reason: step.Reason}
 		}
@@ -183,6 +183,9 @@ func (g *gatherer) judge(ctx context.Context) {
 		g.facts.Pods = g.pods(ctx, g.facts.Live)
 	}
 }
+
+// anyVersion is the manifest of a ClusterOperator that may report whatever version it has.
+var anyVersion = &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"versions": []any{map[string]any{}}}}}
 
 // pods says what keeps the pods of an object.
 func (g *gatherer) pods(ctx context.Context, of *unstructured.Unstructured) []string {
