@@ -95,12 +95,12 @@ func (r *run) row(ctx context.Context, steps []int) bool {
 func (r *run) isAhead(i int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Contains(r.isOver[r.order.starts[i]:i], false)
+	return slices.Contains(r.areOver[r.order.starts[i]:i], false)
 }
 
 // over notes that nothing is done about a step any more.
 func (r *run) over(i int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.isOver[i] = true
+	r.areOver[i] = true
 }

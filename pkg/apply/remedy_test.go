@@ -209,7 +209,7 @@ func runOf(t *testing.T, manifests ...string) *run {
 		steps, starts = append(steps, step{Manifest: releaseOf(t, text).Manifests[0]}), append(starts, i)
 	}
 	r.order = &order{steps: steps, starts: starts, graph: &graph.Graph{}}
-	r.changes, r.isOver = make([]Change, len(steps)), make([]bool, len(steps))
+	r.changes, r.areOver = make([]Change, len(steps)), make([]bool, len(steps))
 	return r
 }
 

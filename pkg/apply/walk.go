@@ -46,7 +46,7 @@ type run struct {
 
 	mu       sync.Mutex // guards what follows
 	changes  []Change   // by step
-	isOver   []bool     // by step: nothing is done about it any more
+	areOver  []bool     // by step: nothing is done about it any more
 	unready  map[*payload.Manifest]*Failure
 	retries  map[int]Wait
 	warnings map[string][]string
@@ -81,7 +81,7 @@ func (r *run) plan(manifests []*payload.Manifest) (err error) {
 	r.nodes = newNodes(r.order)
 	r.scaling.manifests = manifests
 	r.findScaled()
-	r.changes, r.isOver = make([]Change, len(r.order.steps)), make([]bool, len(r.order.steps))
+	r.changes, r.areOver = make([]Change, len(r.order.steps)), make([]bool, len(r.order.steps))
 	for i, step := range r.order.steps {
 		r.changes[i] = Change{Manifest: step.Manifest, Action: NotDone}
 	}
