@@ -131,7 +131,11 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 		options.Then = teller.watching(c, release, f.watch)
 		options.Lock.Holder = record.DefaultHolder() + " (--watch)" // whoever waits for the lock sees that it may take long
 	}
-	return teller.endOnce(run(ctx, c, release, options))
+	outcome := run(ctx, c, release, options)
+	for f.watch.isAsked && wasAway(ctx, outcome.Err) {
+		outcome = teller.again(ctx, c, outcome.Err, func() *rollout.Outcome { return run(ctx, c, release, onlyAgain(options)) })
+	}
+	return teller.endOnce(outcome)
 }
 
 // check refuses values that make no sense.

@@ -63,21 +63,21 @@ type startEvent struct {
 }
 
 // begins tells what is about to be done.
-func (t *teller) begins(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest) func(*rollout.Outcome) {
+func (t *teller) begins(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest) func(*rollout.Outcome) error {
 	objects := len(manifests)
-	return func(o *rollout.Outcome) {
+	return func(o *rollout.Outcome) error {
 		if t.format == asJSON {
 			t.write(startEvent{
 				Time: t.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
 				Objects: objects, Gate: o.Findings, Forced: o.Forced, DryRun: t.isDry,
 			})
-			return
+			return nil
 		}
 		if !t.isQuiet || t.wouldRefuse(o) {
 			t.findings(o)
 		}
 		if t.isQuiet {
-			return
+			return nil
 		}
 		if len(o.Forced) > 0 && !t.isDry {
 			fmt.Fprintf(t.streams.Err, "going on all the same, as --force says; the record keeps it: %s\n", strings.Join(o.Forced, ", "))
@@ -90,6 +90,7 @@ func (t *teller) begins(ctx context.Context, c *cluster.Cluster, manifests []*pa
 		if t.terminal != nil && !t.isDry {
 			t.show(ctx, c, o, manifests)
 		}
+		return nil
 	}
 }
 

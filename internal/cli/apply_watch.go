@@ -7,12 +7,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/keep"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -68,6 +71,41 @@ func (t *teller) watching(c *cluster.Cluster, release *payload.Payload, f watchF
 		t.endKept(kept)
 		return errors.Join(err, t.unheard)
 	}
+}
+
+// wasAway says whether a release is not kept in place any more only because its lock could not be
+// renewed: the API server has not answered for longer than that lasts.
+func wasAway(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && errors.Is(err, record.ErrLost) && !record.IsTaken(err)
+}
+
+// answersEvery is how often a server is asked whether it is back.
+const answersEvery = time.Second
+
+// again applies a release once more when the server answers again, and then keeps it in place.
+func (t *teller) again(ctx context.Context, c *cluster.Cluster, why error, run func() *rollout.Outcome) *rollout.Outcome {
+	fmt.Fprintf(t.streams.Err, "%s: it is taken again as soon as the cluster answers\n", printable.Line(why.Error()))
+	err := wait.PollUntilContextCancel(ctx, answersEvery, true, func(ctx context.Context) (bool, error) {
+		return c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error() == nil, nil
+	})
+	if err != nil {
+		return &rollout.Outcome{Err: why}
+	}
+	t.isEnded = false
+	return run()
+}
+
+// onlyAgain are the options to apply what was applied last: what somebody has applied meanwhile
+// stays.
+func onlyAgain(options rollout.Options) rollout.Options {
+	begins := options.Begins
+	options.Begins = func(o *rollout.Outcome) error {
+		if o.Mode != graph.Reconcile {
+			return fmt.Errorf("release %s is not kept in place any more: while the cluster did not answer, somebody has begun to apply something else", o.Release)
+		}
+		return begins(o)
+	}
+	return options
 }
 
 // kept tells of one thing that happened while a release is kept in place.

@@ -130,7 +130,7 @@ func (e *election) look(record *resourcelock.LeaderElectionRecord) {
 	held := heldBy(record)
 	switch {
 	case e.holds:
-		e.end(e.lost(printable.Line(held.Holder)+" has taken it", nil))
+		e.end(taken{e.lost(printable.Line(held.Holder)+" has taken it", nil)})
 	case e.seen == nil:
 		e.seen = record
 		e.lock.Say(held)

@@ -78,6 +78,15 @@ func heldBy(r *resourcelock.LeaderElectionRecord) Held {
 // lock is lost.
 var ErrLost = &reason.Error{Reason: ReasonLost, Message: "the lock is lost"}
 
+// A taken error is that of a lock which is lost to somebody.
+type taken struct{ error }
+
+func (t taken) Unwrap() error { return t.error }
+
+// IsTaken says whether a lock is lost because somebody else has it, not because nobody answered
+// for too long.
+func IsTaken(err error) bool { return errors.As(err, new(taken)) }
+
 // A HeldError is a lock that somebody else holds, and is alive.
 type HeldError struct {
 	Release string

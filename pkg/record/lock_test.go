@@ -325,7 +325,7 @@ func TestLockIsLostToAThief(t *testing.T) {
 		return errors.New("half of it is done")
 	})
 	want := `release "web": the lock is lost: a thief has taken it (half of it is done)`
-	if !errors.Is(err, record.ErrLost) || err.Error() != want {
+	if !errors.Is(err, record.ErrLost) || !record.IsTaken(err) || err.Error() != want {
 		t.Errorf("it says\n%v, want\n%s", err, want)
 	}
 	if got := holder(lease(t, namespace)); got != "a thief" {

@@ -42,8 +42,9 @@ type Options struct {
 	Force     bool   // go on although a gate says no
 	Lock      record.Lock
 	Apply     apply.Options
-	// Begins is told what is about to be done, before anything is written.
-	Begins func(*Outcome)
+	// Begins is told what is about to be done, before anything is written. An error of it ends it
+	// there.
+	Begins func(*Outcome) error
 	// Then is done when all is applied, still under the lock, with the options that it was
 	// applied with: to keep it in place, for example. Nil does nothing.
 	Then func(ctx context.Context, applied *Outcome, options apply.Options) error
@@ -117,7 +118,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 		r.outcome.Forced = precondition.Names(blocking)
 	}
 	if options.Begins != nil {
-		options.Begins(r.outcome)
+		refused = errors.Join(refused, options.Begins(r.outcome))
 	}
 	r.outcome.Report = apply.Preview(ctx, c, release, r.before, r.applyOptions())
 	r.outcome.Orphans = r.orphans(ctx)
@@ -149,7 +150,9 @@ func (r *rollout) run(ctx context.Context) error {
 	}
 	r.outcome.Forced = precondition.Names(blocking)
 	if r.options.Begins != nil {
-		r.options.Begins(r.outcome)
+		if err := r.options.Begins(r.outcome); err != nil {
+			return err
+		}
 	}
 	if err := r.begin(ctx); err != nil {
 		return err

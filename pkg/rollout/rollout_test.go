@@ -132,7 +132,7 @@ func TestEarlierDurationsAreKnown(t *testing.T) {
 	r := newRelease(t)
 	begins := func(earlier *record.Durations) func(*rollout.Options) {
 		return func(options *rollout.Options) {
-			options.Begins = func(o *rollout.Outcome) { *earlier = o.Earlier }
+			options.Begins = func(o *rollout.Outcome) error { *earlier = o.Earlier; return nil }
 		}
 	}
 	var install, first, second, reconcile record.Durations
