@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -108,8 +109,17 @@ func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cob
 	return f.contexts(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// readFor reads a release for a cluster, and connects to it.
+// readFor reads a release for a cluster, and connects to it meanwhile. What is wrong with the
+// release is told first.
 func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref string, progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
+	var c *cluster.Cluster
+	var unreached error
+	var connecting sync.WaitGroup
+	connecting.Go(func() {
+		if c, unreached = f.connect(ctx); unreached == nil {
+			go func() { _, _, _ = c.All(ctx) }() // which kinds there are: whoever needs it first hears what failed
+		}
+	})
 	read, err := release.load(ctx, ref, progress)
 	if err != nil {
 		return nil, nil, err
@@ -117,8 +127,8 @@ func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref s
 	if err := checkNamed(read); err != nil {
 		return nil, nil, err
 	}
-	c, err := f.connect(ctx)
-	return read, c, err
+	connecting.Wait()
+	return read, c, unreached
 }
 
 // checkNamed refuses a release without a name: objects are labelled with it.

@@ -1,0 +1,36 @@
+package apply_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// Those who wait, for what is not ready or to try again, hold up nobody: not even where one may
+// write at a time.
+func TestWhoWaitsLetsOthersBegin(t *testing.T) {
+	for name, waits := range map[string]string{
+		"to try again": `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS-not-there}}`,
+		"for what is not ready": `
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: COMPONENT, namespace: NS}, spec: {paused: true, selector: {matchLabels: {app: web}},
+  template: {metadata: {labels: {app: web}}, spec: {nodeName: nowhere, containers: [{name: web, image: registry.example/web}]}}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := test.Namespace(t)
+			var files strings.Builder
+			for _, component := range []string{"a", "b", "c"} {
+				fmt.Fprintf(&files, "-- 0000_10_%s_10.yaml --\n%s\n", component, strings.ReplaceAll(waits, "COMPONENT", component))
+			}
+			fmt.Fprintln(&files, "-- 0000_10_d_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}")
+			did := run(t, t.Context(), load(t, namespace, namespace, files.String()), apply.Options{Mode: graph.Update, Workers: 1, Timeout: 3 * time.Second})
+			if last := did.Changes[len(did.Changes)-1]; last.Action != apply.Created {
+				t.Errorf("it is %s: %v", last.Action, did.Err)
+			}
+		})
+	}
+}
