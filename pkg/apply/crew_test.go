@@ -14,7 +14,7 @@ import (
 // write at a time.
 func TestWhoWaitsLetsOthersBegin(t *testing.T) {
 	for name, waits := range map[string]string{
-		"to try again": `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS-not-there}}`,
+		"to try again": `{apiVersion: v1, kind: ConfigMap, metadata: {name: COMPONENT, namespace: NS-not-there}}`,
 		"for what is not ready": `
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: COMPONENT, namespace: NS}, spec: {paused: true, selector: {matchLabels: {app: web}},
   template: {metadata: {labels: {app: web}}, spec: {nodeName: nowhere, containers: [{name: web, image: registry.example/web}]}}}}`,
