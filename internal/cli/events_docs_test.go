@@ -105,6 +105,9 @@ func set(words []string) []string {
 func fieldsOf(value any) []string {
 	var names []string
 	for field := range reflect.TypeOf(value).Fields() {
+		if !field.IsExported() {
+			continue
+		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		names = append(names, name)
 	}
