@@ -7,12 +7,14 @@
 // ready does.
 //
 // Run is the call to start from. The order is in order.go, the walk in walk.go over the nodes of
-// nodes.go, who does them in crew.go, what goes side by side in beside.go, a single step in task.go, deletes in delete.go,
-// tries in retry.go and what heals in heal.go. How an object is applied, or known to need none of
-// that, is in object.go, with scaled.go, unknown.go, definitions.go and obeyed.go. Waiting is in
-// follow.go, over the watches of stream.go and serving.go, and without any in quiet.go; what is
-// told of it in waits.go and why.go, to those who look from elsewhere in standing.go, and the
-// outcome in report.go.
+// nodes.go, who does them in crew.go, what goes side by side in beside.go, a single step in
+// task.go, deletes in delete.go, tries in retry.go and what heals in heal.go. How an object is
+// applied, or known to need none of that, is in object.go, with scaled.go, unknown.go,
+// definitions.go and obeyed.go. Waiting is in follow.go, over the watches of stream.go and
+// serving.go, and without any in quiet.go; what is told of it in waits.go and why.go, to those
+// who look from elsewhere in standing.go, and the outcome in report.go.
+//
+// A Mender, in mend.go, does to single objects what a run does, without a run.
 //
 // Preview says what Run would do: see preview.go. A single object is in preview_object.go,
 // what it lacks before the run in preview_unmet.go and preview_definition.go, and deletes in

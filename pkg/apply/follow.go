@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -18,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/reason"
+	"github.com/runlevel/runlevel/pkg/vigil"
 )
 
 // A follower knows how the objects of a run stand, by watching them until its end: what
@@ -170,7 +170,7 @@ func (f *follower) see(w *watched, object *unstructured.Unstructured) {
 		f.meet(w, object)
 		return
 	}
-	if !isOlder(object.GetResourceVersion(), w.version) {
+	if !vigil.IsOlder(object.GetResourceVersion(), w.version) {
 		w.object, w.version = withoutFields(object), object.GetResourceVersion()
 	}
 	f.judge(w)
@@ -181,16 +181,10 @@ func (f *follower) see(w *watched, object *unstructured.Unstructured) {
 
 // miss takes in that an object is not there.
 func (f *follower) miss(w *watched, version string) {
-	if (w.object != nil || w.isUnseen) && !isOlder(version, w.version) {
+	if (w.object != nil || w.isUnseen) && !vigil.IsOlder(version, w.version) {
 		w.object, w.version, w.isUnseen = nil, version, false
 		f.judge(w)
 	}
-}
-
-// isOlder compares versions of a resource. Servers that don't count them tell nothing.
-func isOlder(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err == nil && order < 0
 }
 
 // judge asks whether an object is ready, and tells those who wait.

@@ -154,7 +154,7 @@ func (s sighting) seen(object *unstructured.Unstructured, exists bool) {
 			s.forget(object)
 		case !exists && s.key.labels == "":
 			s.follower.miss(w, object.GetResourceVersion())
-		case !exists && isOlder(object.GetResourceVersion(), w.version): // another one, before it was made anew
+		case !exists && vigil.IsOlder(object.GetResourceVersion(), w.version): // another one, before it was made anew
 		default:
 			s.follower.see(w, object)
 			if !exists && w.applied && !w.isDone {
@@ -197,7 +197,7 @@ func (s sighting) listed(objects []*unstructured.Unstructured, version string) {
 				continue
 			}
 			switch {
-			case there[w] || isOlder(version, w.version):
+			case there[w] || vigil.IsOlder(version, w.version):
 			case s.key.labels == "":
 				s.follower.miss(w, version)
 			case (w.object != nil || w.isUnseen) && !w.isDone:

@@ -8,6 +8,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/vigil"
 )
 
 // An object that could not be mended is tried again after a pause, which gets longer.
@@ -95,10 +96,10 @@ const tellAfter = 4
 func (k *keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged bool) {
 	hasChanged = mended.Action != apply.Unchanged && mended.Action != apply.Kept
 	k.mu.Lock()
-	if version := mended.Now.ResourceVersion; !isOlder(version, o.version) {
+	if version := mended.Now.ResourceVersion; !vigil.IsOlder(version, o.version) {
 		o.version = version
 	}
-	if o.mark == mark || o.seen != nil && !isOlder(o.version, o.seen.ResourceVersion) {
+	if o.mark == mark || o.seen != nil && !vigil.IsOlder(o.version, o.seen.ResourceVersion) {
 		o.isSuspect, o.seen = false, nil
 	}
 	pause := o.quarrel.note(time.Now(), hasChanged)

@@ -4,12 +4,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/vigil"
 )
 
 // An object is one that is kept. The keeper guards what changes of it.
@@ -63,14 +63,14 @@ func (k *keeper) see(id kinds.ID, head inventory.Head) {
 
 // isNews says whether nothing newer is known of an object. The lock is held.
 func (o *object) isNews(head inventory.Head) bool {
-	return o.version != head.ResourceVersion && !isOlder(head.ResourceVersion, o.version)
+	return o.version != head.ResourceVersion && !vigil.IsOlder(head.ResourceVersion, o.version)
 }
 
 // miss takes in that an object is out of sight: deleted, or without its label.
 func (k *keeper) miss(id kinds.ID, version string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if o := k.objects[id]; o != nil && !isOlder(version, o.version) {
+	if o := k.objects[id]; o != nil && !vigil.IsOlder(version, o.version) {
 		k.doubt(o)
 	}
 }
@@ -124,12 +124,6 @@ func named(kind schema.GroupKind, name string) kinds.ID {
 // isMissing says whether an object is not there, as far as is known. The lock is held.
 func (o *object) isMissing() bool {
 	return o != nil && (o.isLeaving || o.isSuspect && o.seen == nil && !o.isThere)
-}
-
-// isOlder compares versions of a resource. Servers that don't count them tell nothing.
-func isOlder(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err == nil && order < 0
 }
 
 // mendSoon queues an object: at once, but for one that others quarrel about. The lock is held.

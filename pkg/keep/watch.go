@@ -125,7 +125,7 @@ func (k *keeper) missOthers(s *scene, there map[kinds.ID]bool, version string) {
 	defer k.mu.Unlock()
 	for id, o := range k.objects {
 		isMeant := o.view == s.view && (s.namespace == metav1.NamespaceAll || s.namespace == id.Namespace)
-		if isMeant && !there[id] && !isOlder(version, o.version) {
+		if isMeant && !there[id] && !vigil.IsOlder(version, o.version) {
 			k.doubt(o)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -33,6 +34,13 @@ type Sink[T Object] interface {
 	Seen(object T, exists bool)
 	// Listed is told all that there is, by a version of the resource.
 	Listed(objects []T, version string)
+}
+
+// IsOlder compares versions of a resource, since a watch may begin with the past. Servers that
+// don't count them tell nothing.
+func IsOlder(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
 }
 
 // A Source is where objects come from. Both clients of package cluster have such functions.
