@@ -17,8 +17,7 @@ import (
 	"github.com/runlevel/runlevel/bench/internal/manifests"
 )
 
-// A corpus is a payload of real manifests. It has no twins, since its names are its own:
-// contestants get a server each.
+// A corpus is a payload of real manifests. It has no twins, since its names are its own.
 type corpus struct {
 	name string
 	all  []manifests.Manifest

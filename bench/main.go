@@ -39,7 +39,7 @@ func bench(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	programs, err := findPrograms(o)
+	built, err := findPrograms(o)
 	if err != nil {
 		return err
 	}
@@ -48,6 +48,10 @@ func bench(ctx context.Context, arguments []string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
+	programs, err := install(built, folder)
+	if err != nil {
+		return err
+	}
 	c := contest{options: o, programs: programs, folder: folder, progress: os.Stderr}
 	err = c.run(ctx)
 	if ctx.Err() != nil {
@@ -95,4 +99,32 @@ func findPrograms(o options) (map[string]string, error) {
 		}
 	}
 	return programs, nil
+}
+
+// install copies programs, as whoever installs them does. The kernel has what a linker has
+// just written in larger pieces than a copy, and counts all of a piece as the memory of whoever
+// touches it: 9 MB more for a program of 98.
+func install(programs map[string]string, below string) (map[string]string, error) {
+	copies := map[string]string{}
+	for name, file := range programs {
+		copies[name] = filepath.Join(below, filepath.Base(file))
+		if err := copyProgram(file, copies[name]); err != nil {
+			return nil, err
+		}
+	}
+	return copies, nil
+}
+
+func copyProgram(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }

@@ -99,7 +99,7 @@ func (o *options) roundsOf(size int) int {
 	if o.rounds > 0 {
 		return o.rounds
 	}
-	return min(3, max(1, 2000/size))
+	return min(3, max(2, 2000/size))
 }
 
 // takingPart are those who take part with so many objects.

@@ -9,7 +9,7 @@ import (
 func TestOptions(t *testing.T) {
 	for _, test := range []struct{ arguments, want string }{
 		{"--corpus=", "100: floor least runlevel runlevel-no-wait kubectl helm kapp, 3 times; 300: floor least runlevel runlevel-no-wait kubectl helm kapp, 3 times; " +
-			"1000: floor least runlevel runlevel-no-wait kubectl helm kapp, 2 times; 5000: floor least runlevel runlevel-no-wait helm kapp, 1 times"},
+			"1000: floor least runlevel runlevel-no-wait kubectl helm kapp, 2 times; 5000: floor least runlevel runlevel-no-wait helm kapp, 2 times"},
 		{"--quick --corpus x", "100: floor least runlevel runlevel-no-wait kubectl helm kapp, 1 times"},
 		{"--sizes 50,500 --tools runlevel,helm --most-for helm=100 --rounds 5", "50: floor runlevel helm, 5 times; 500: floor runlevel, 5 times"},
 		{"--sizes 1e3", `--sizes: "1e3" is no number of objects: use 10 or more`},

@@ -20,6 +20,7 @@ type generated int
 
 func (g generated) title() string { return "generated" }
 func (g generated) size() int     { return int(g) }
+
 func (g generated) documents(of string, revision int) []document {
 	return twin{name: of, objects: int(g), revision: revision}.documents()
 }

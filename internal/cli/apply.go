@@ -114,11 +114,11 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if err := f.check(); err != nil {
 		return err
 	}
+	paceCollector()
 	release, c, err := f.cluster.readFor(ctx, &f.release, ref, streams.Err)
 	if err != nil {
 		return err
 	}
-	boundMemory()
 	signal.Ignore(syscall.SIGPIPE) // who reads what we tell may end before we do
 	teller := newTeller(streams, f.format, f.noProgress, c.Now)
 	options, run := f.options(ref), rollout.Run

@@ -12,7 +12,6 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
@@ -20,9 +19,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/vigil"
 )
 
-// A follower knows how the objects of a run stand, by watching them until its end: what
-// was ready once may break. There is one watch for all objects of a resource, which starts
-// with the first of them.
+// A follower knows how the objects of a run stand, by watching them as soon as somebody waits
+// for them, until the run's end: what was ready once may break. There is one watch for all
+// objects of a resource, which starts with the first of them. Nothing is watched before, since
+// each change of an object comes with its body: an install applies everything first.
 type follower struct {
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -38,9 +38,8 @@ type follower struct {
 	narrow   map[schema.GroupVersionResource]bool // those that may only be watched namespace by namespace
 	services map[types.NamespacedName]*service
 	timers   []*time.Timer
-	quiet    []*watched // that were ready before, and are not watched as long as nothing changes
-	isAwake  bool       // something has changed
-	news     []func()   // to be called as soon as nothing is locked
+	isAwake  bool     // something has changed
+	news     []func() // to be called as soon as nothing is locked
 	running  sync.WaitGroup
 }
 
@@ -56,19 +55,23 @@ type audience struct {
 
 // A watched object is one whose readiness matters.
 type watched struct {
-	manifest *payload.Manifest
-	resource cluster.Resource
-	applied  bool                       // else it is only about to be
-	object   *unstructured.Unstructured // as it was last seen, as far as somebody needs it; nil when it was not
-	version  string                     // of the resource, when it was last seen, or was missing
-	verdict  ready.Verdict
-	since    time.Time // when it was first not ready, by this machine's clock
-	isUnseen bool      // it needed not be applied, and its watch has not shown it yet
-	isDone   bool      // a Job that has succeeded: that it is removed then changes nothing
-	stale    string    // the failure that it had before it was applied
-	calls    []types.NamespacedName
-	stream   *stream
-	groups   []*group // who wait for it
+	manifest  *payload.Manifest
+	resource  cluster.Resource
+	applied   bool                       // else it is only about to be
+	object    *unstructured.Unstructured // as it was last seen, as far as somebody needs it; nil when it was not
+	isHollow  bool                       // its body is forgotten, and the verdict stays as it is until it is seen again
+	version   string                     // of the resource, when it was last seen, or was missing
+	verdict   ready.Verdict
+	since     time.Time // when it was first not ready, by this machine's clock
+	isAssumed bool      // it needed not be applied
+	isQuiet   bool      // it was ready before, and matters no more as long as nothing changes
+	isUnseen  bool      // it needed not be applied, and its watch has not shown it yet
+	isLate    bool      // nobody waited when it was applied, and its watch has not shown it yet
+	isDone    bool      // a Job that has succeeded: that it is removed then changes nothing
+	stale     string    // the failure that it had before it was applied
+	calls     []types.NamespacedName
+	stream    *stream
+	groups    []*group // who wait for it
 }
 
 func newFollower(ctx context.Context, c *cluster.Cluster, options Options, told audience) *follower {
@@ -131,9 +134,11 @@ func (f *follower) add(m *payload.Manifest, object *unstructured.Unstructured) {
 		if w == nil {
 			return
 		}
-		w.applied, w.isDone = true, false
-		f.meet(w, object)
-		f.stream(w, object.GetLabels()[inventory.Label] != f.options.Release)
+		w.applied, w.isDone, w.isAssumed, w.isQuiet = true, false, false, false
+		f.meet(w, lean(object))
+		if w.stream != nil || mattersAlways(w) {
+			f.stream(w, f.isForeign(object))
+		}
 	})
 }
 
@@ -170,26 +175,27 @@ func (f *follower) see(w *watched, object *unstructured.Unstructured) {
 		f.meet(w, object)
 		return
 	}
+	if w.isLate {
+		w.isLate, w.since = false, time.Now()
+	}
 	if !vigil.IsOlder(object.GetResourceVersion(), w.version) {
-		w.object, w.version = withoutFields(object), object.GetResourceVersion()
+		w.object, w.version, w.isHollow = object, object.GetResourceVersion(), false
 	}
 	f.judge(w)
-	if w.verdict.State == ready.Ready && w.object != nil && w.resource.GroupKind() == kinds.CustomResourceDefinition {
-		w.object = withoutSpec(w.object)
-	}
+	f.forget(w)
 }
 
 // miss takes in that an object is not there.
 func (f *follower) miss(w *watched, version string) {
 	if (w.object != nil || w.isUnseen) && !vigil.IsOlder(version, w.version) {
-		w.object, w.version, w.isUnseen = nil, version, false
+		w.object, w.version, w.isUnseen, w.isHollow = nil, version, false, false
 		f.judge(w)
 	}
 }
 
 // judge asks whether an object is ready, and tells those who wait.
 func (f *follower) judge(w *watched) {
-	if !w.applied {
+	if !w.applied || w.isHollow {
 		return
 	}
 	before := w.verdict
@@ -289,6 +295,7 @@ func (f *follower) await(ctx context.Context, objects []*watched) ([]watched, er
 	g := &group{changed: make(chan struct{}, 1)}
 	f.do(func() {
 		for _, w := range objects {
+			f.begin(w)
 			w.groups = append(w.groups, g)
 			g.count(f.counts(w.verdict), 1)
 		}
@@ -339,13 +346,13 @@ func (f *follower) ready() []watched {
 	return all
 }
 
-// waiting are the objects that are not ready, in the order of the payload.
+// waiting are the objects that somebody waits for, in the order of the payload.
 func (f *follower) waiting() []watched {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var waiting []watched
 	for _, w := range f.objects {
-		if w.applied && w.verdict.State != ready.Ready {
+		if w.applied && w.stream != nil && w.verdict.State != ready.Ready {
 			waiting = append(waiting, f.shown(w))
 		}
 	}

@@ -138,7 +138,7 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 			delete(f.objects, m.ID())
 		}
 	})
-	f.assume(first, false)
+	await(f, first)
 	shown := make([]*unstructured.Unstructured, 0, len(manifests))
 	for _, m := range manifests[:4] {
 		shown = append(shown, deployment(m, 5, 1))
@@ -148,7 +148,7 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 	s.seen(deployment(later[2], 7, 1), false) // goes
 	for _, m := range later {
 		f.expect(m, deployments)
-		f.assume(m, false)
+		await(f, m)
 	}
 	if diff := cmp.Diff([]ready.State{ready.Ready, ready.Ready, ready.Waiting, ready.Waiting, ready.Waiting}, states()); diff != "" {
 		t.Error(diff)
@@ -161,6 +161,12 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 			}
 		})
 	}
+}
+
+// await waits for an object that needs no apply.
+func await(f *follower, m *payload.Manifest) {
+	f.assume(m, false)
+	f.do(func() { f.begin(f.known[m]) })
 }
 
 // BenchmarkAwait shows how the cost of waiting grows: that of an object must stay the same.

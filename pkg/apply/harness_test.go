@@ -104,7 +104,7 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 	for _, manifest := range release.Manifests {
 		places = append(places, inventory.Place{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
 	}
-	before, err := inventory.Take(ctx, c, places)
+	before, err := inventory.Take(ctx, c, places, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func preview(t testing.TB, ctx context.Context, config *rest.Config, release *pa
 	for _, manifest := range release.Manifests {
 		places = append(places, inventory.Place{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
 	}
-	before, err := inventory.Take(t.Context(), c, places)
+	before, err := inventory.Take(t.Context(), c, places, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -289,7 +289,7 @@ func TestWhatWasSeenLongAgoDoesNotCount(t *testing.T) {
 			places = append(places, inventory.Place{Kind: manifest.ID().GroupKind()})
 		}
 		c := connect(t)
-		before, err := inventory.Take(t.Context(), c, places)
+		before, err := inventory.Take(t.Context(), c, places, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

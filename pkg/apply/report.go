@@ -35,7 +35,16 @@ func (r *run) report(ctx context.Context) *Report {
 	}
 	r.keepFingerprints()
 	r.keepReady()
-	left := r.standing(report.Waits)
+	r.sum(ctx, report)
+	if report.Err != nil {
+		report.Left = r.standing(report.Waits)
+		report.Left.Ended, report.Left.Error = true, firstLine(report.Err)
+	}
+	return report
+}
+
+// sum takes in what was noted of each step.
+func (r *run) sum(ctx context.Context, report *Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sayWhyNotDone(report.Waits)
@@ -44,11 +53,6 @@ func (r *run) report(ctx context.Context) *Report {
 	report.Warnings = r.allWarnings()
 	report.Err = r.outcome(ctx, report)
 	report.Fingerprints, report.Took = r.fingerprints, r.nodes.durations()
-	if report.Err != nil {
-		left.Ended, left.Error = true, firstLine(report.Err)
-		report.Left = left
-	}
-	return report
 }
 
 // allWarnings are the server's, by their texts.

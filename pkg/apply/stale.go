@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,25 +39,4 @@ func (f *follower) forgive(w *watched) {
 		})
 	})
 	f.timers = append(f.timers, timer)
-}
-
-// withoutFields leaves out who owns which field, which nobody reads here. The object that
-// is given stays whole.
-func withoutFields(object *unstructured.Unstructured) *unstructured.Unstructured {
-	metadata, isMapping := object.Object["metadata"].(map[string]any)
-	if _, isThere := metadata["managedFields"]; !isMapping || !isThere {
-		return object
-	}
-	lean := &unstructured.Unstructured{Object: maps.Clone(object.Object)}
-	metadata = maps.Clone(metadata)
-	delete(metadata, "managedFields")
-	lean.Object["metadata"] = metadata
-	return lean
-}
-
-// withoutSpec leaves out what is most of a large definition.
-func withoutSpec(object *unstructured.Unstructured) *unstructured.Unstructured {
-	lean := &unstructured.Unstructured{Object: maps.Clone(object.Object)}
-	delete(lean.Object, "spec")
-	return lean
 }

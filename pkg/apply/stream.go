@@ -63,14 +63,17 @@ func (f *follower) start(key streamKey, to sink) *stream {
 	f.streams[key] = s
 	objects := f.cluster.Objects.Resource(key.resource).Namespace(key.namespace)
 	from := vigil.Source[*unstructured.UnstructuredList]{
-		List: objects.List, Watch: objects.Watch, Client: f.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly, Trim: withoutManagers,
+		List: objects.List, Watch: objects.Watch, Client: f.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly, Trim: slimAny,
 	}
 	f.running.Go(func() { vigil.Keep(ctx, from, s, longestPause, func(err error) { f.broke(s, err) }) })
 	return s
 }
 
 // Seen passes on what a watch sees.
-func (s *stream) Seen(object *unstructured.Unstructured, exists bool) { s.sink.seen(object, exists) }
+func (s *stream) Seen(object *unstructured.Unstructured, exists bool) {
+	slim(object)
+	s.sink.seen(object, exists)
+}
 
 // Listed passes on all that there is.
 func (s *stream) Listed(objects []*unstructured.Unstructured, version string) {
@@ -78,10 +81,10 @@ func (s *stream) Listed(objects []*unstructured.Unstructured, version string) {
 	s.sink.listed(objects, version)
 }
 
-// withoutManagers is for what is held until a list is complete.
-func withoutManagers(object any) {
+// slimAny is for what is held until a list is complete.
+func slimAny(object any) {
 	if object, ok := object.(*unstructured.Unstructured); ok {
-		object.SetManagedFields(nil)
+		slim(object)
 	}
 }
 
@@ -167,7 +170,7 @@ func (s sighting) seen(object *unstructured.Unstructured, exists bool) {
 // keep keeps an object until it is expected.
 func (s sighting) keep(object *unstructured.Unstructured) {
 	if by := s.follower.streams[s.key]; by != nil {
-		by.early[s.id(object)] = withoutFields(object)
+		by.early[s.id(object)] = object
 	}
 }
 

@@ -106,14 +106,17 @@ type Inventory struct {
 // Those that may not be listed in the whole cluster are listed in the namespaces of their
 // places; for those and for all that can't be listed, because their API does not answer for
 // example, Unlisted says why.
-func Take(ctx context.Context, c *cluster.Cluster, of []Place) (*Inventory, error) {
+//
+// Lists have the objects of all releases on the cluster. Those that matters says no to are
+// forgotten at once, as if they had no label; nil forgets none.
+func Take(ctx context.Context, c *cluster.Cluster, of []Place, matters func(release string, id kinds.ID) bool) (*Inventory, error) {
 	found := &Inventory{heads: map[kinds.ID]*Head{}, unlisted: map[schema.GroupKind]error{}, narrow: map[Place]bool{}, taken: time.Now()}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(listsAtOnce)
 	for kind, namespaces := range byKind(of) {
 		group.Go(func() error {
-			heads, listed, err := look(ctx, c, kind, namespaces)
+			heads, listed, err := lister{kind, matters}.look(ctx, c, namespaces)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -151,14 +154,20 @@ func byKind(of []Place) map[schema.GroupKind][]string {
 	return all
 }
 
+// A lister lists the objects of one kind.
+type lister struct {
+	kind    schema.GroupKind
+	matters func(release string, id kinds.ID) bool // nil if all do
+}
+
 // look asks for the objects of one kind, in the whole cluster if that is allowed, and else
 // in some namespaces: those in which it was allowed are returned with the error.
-func look(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namespaces []string) (heads []*Head, listed []string, err error) {
-	resource, err := c.FindKind(ctx, kind)
+func (l lister) look(ctx context.Context, c *cluster.Cluster, namespaces []string) (heads []*Head, listed []string, err error) {
+	resource, err := c.FindKind(ctx, l.kind)
 	if err != nil {
 		return nil, nil, err
 	}
-	heads, err = list(ctx, c, resource, metav1.NamespaceAll)
+	heads, err = l.list(ctx, c, resource, metav1.NamespaceAll)
 	if !apierrors.IsForbidden(err) || !resource.Namespaced {
 		return heads, nil, err
 	}
@@ -166,7 +175,7 @@ func look(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namesp
 		if namespace == "" {
 			continue
 		}
-		some, why := list(ctx, c, resource, namespace)
+		some, why := l.list(ctx, c, resource, namespace)
 		if why != nil && !apierrors.IsForbidden(why) {
 			return heads, listed, why
 		}
@@ -181,15 +190,31 @@ func look(ctx context.Context, c *cluster.Cluster, kind schema.GroupKind, namesp
 // page comes after the other.
 const pageSize = 2000
 
-// list asks for the labelled objects of one kind.
-func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) ([]*Head, error) {
+// list asks for the labelled objects.
+func (l lister) list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) ([]*Head, error) {
 	var heads []*Head
+	var labels, annotations recurring
 	err := each(ctx, c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace), metav1.ListOptions{LabelSelector: Label, Limit: pageSize}, func(object *metav1.PartialObjectMetadata) {
+		if l.matters != nil && !l.matters(releaseOf(object), idOf(in, object)) {
+			return
+		}
 		head := HeadOf(in, object)
+		object.Labels, object.Annotations = labels.same(object.Labels), annotations.same(object.Annotations)
 		head.object = leanOf(object, head.IsNew())
 		heads = append(heads, &head)
 	})
 	return heads, err
+}
+
+// A recurring map is one that many objects have in a row, as they have the labels and the
+// annotations of their release: it is kept once.
+type recurring map[string]string
+
+func (last *recurring) same(now map[string]string) map[string]string {
+	if !maps.Equal(*last, now) {
+		*last = now
+	}
+	return *last
 }
 
 // leanOf is what is asked for later of an object that is one of many: of who owns which field,
@@ -224,8 +249,7 @@ func each(ctx context.Context, in metadata.ResourceInterface, options metav1.Lis
 // HeadOf reads what there is to know of an object.
 func HeadOf(resource cluster.Resource, object metav1.Object) Head {
 	head := Head{
-		ID:       kinds.ID{Group: resource.Group, Kind: resource.Kind, Namespace: object.GetNamespace(), Name: object.GetName()},
-		Resource: resource, UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
+		ID: idOf(resource, object), Resource: resource, UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
 		Release: releaseOf(object), Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
 		object: object,
 	}
@@ -242,6 +266,10 @@ func HeadOf(resource cluster.Resource, object metav1.Object) Head {
 		head.Controller = controller.Kind + " " + controller.Name
 	}
 	return head
+}
+
+func idOf(resource cluster.Resource, object metav1.Object) kinds.ID {
+	return kinds.ID{Group: resource.Group, Kind: resource.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 // releaseOf is the value of the label, without copying all labels of an object with its body.

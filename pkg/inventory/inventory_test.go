@@ -49,7 +49,7 @@ func take(t *testing.T, c *cluster.Cluster, of ...schema.GroupKind) *inventory.I
 	for _, kind := range of {
 		places = append(places, inventory.Place{Kind: kind})
 	}
-	found, err := inventory.Take(t.Context(), c, places)
+	found, err := inventory.Take(t.Context(), c, places, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +99,30 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	}
 	if head, _ := found.Find(kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "ours"}); head.UID != owner.GetUID() || head.ResourceVersion != owner.GetResourceVersion() || head.Created.IsZero() {
 		t.Errorf("%+v", head)
+	}
+}
+
+func TestWhatDoesNotMatterIsForgotten(t *testing.T) {
+	t.Parallel()
+	c, namespace := connect(t, ""), test.Namespace(t)
+	for _, of := range []string{"ours", "theirs", "others"} {
+		put(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {runlevel.dev/release: %[1]s-%[2]s}}}`, of, namespace))
+	}
+	asked := map[string]string{}
+	found, err := inventory.Take(t.Context(), c, []inventory.Place{{Kind: configMap, Namespace: namespace}}, func(release string, id kinds.ID) bool {
+		asked[id.Name] = release
+		return release != "others-"+namespace
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ours", "theirs", "others"} {
+		if _, isThere := found.Find(kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: name}); isThere != (name != "others") {
+			t.Errorf("%s is found: %t", name, isThere)
+		}
+		if asked[name] != name+"-"+namespace {
+			t.Errorf("%s is said to be of release %q", name, asked[name])
+		}
 	}
 }
 
@@ -194,7 +218,7 @@ func TestAClusterThatIsDownHasNoInventory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := inventory.Take(t.Context(), c, []inventory.Place{{Kind: configMap}}); err == nil {
+	if _, err := inventory.Take(t.Context(), c, []inventory.Place{{Kind: configMap}}, nil); err == nil {
 		t.Error("no server answers, and it finds nothing to say")
 	}
 }

@@ -135,7 +135,7 @@ func (s *site) apply(options apply.Options) (*apply.Report, apply.Options) {
 	store := record.NewStore(s.admin.Client, "default", s.name)
 	known, _, err := store.Load(s.t.Context())
 	s.must(err)
-	before, err := inventory.Take(s.t.Context(), s.admin, nil)
+	before, err := inventory.Take(s.t.Context(), s.admin, nil, nil)
 	s.must(err)
 	if options.Timeout == 0 {
 		options.Timeout = patience

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unique"
 
 	yaml3 "go.yaml.in/yaml/v3"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -48,7 +49,7 @@ func decode(text []byte) (decoded, error) {
 	if root == nil {
 		return decoded{}, nil
 	}
-	c := converter{keys: map[string]string{}, tags: newTagFinder(text)}
+	c := converter{tags: newTagFinder(text)}
 	value, ordinary := c.convert(root)
 	if !ordinary {
 		return decodeCarefully(text, root, nil)
@@ -134,7 +135,6 @@ func repeatedKeys(node *yaml3.Node) []repeatedKey {
 
 // A converter makes values of nodes.
 type converter struct {
-	keys  map[string]string // so that each key is kept once, however often it occurs
 	tags  *tagFinder
 	twice []repeatedKey
 }
@@ -199,11 +199,7 @@ func (c *converter) key(node *yaml3.Node) (string, bool) {
 	if !isString || key == "<<" {
 		return "", false
 	}
-	if kept, ok := c.keys[key]; ok {
-		return kept, true
-	}
-	c.keys[key] = key
-	return key, true
+	return unique.Make(key).Value(), true // so that it is kept once, however many manifests have it
 }
 
 // isQuoted says whether a scalar is a string by how it is written.

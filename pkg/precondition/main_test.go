@@ -49,7 +49,7 @@ func gather(t *testing.T, c *cluster.Cluster, q precondition.Question) *precondi
 		}
 	}
 	var err error
-	if q.Before, err = inventory.Take(t.Context(), c, of); err != nil {
+	if q.Before, err = inventory.Take(t.Context(), c, of, nil); err != nil {
 		t.Fatal(err)
 	}
 	if q.Record == nil {

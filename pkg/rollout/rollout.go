@@ -25,6 +25,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -188,7 +189,7 @@ func (r *rollout) look(ctx context.Context, store *record.Store) error {
 		return err
 	}
 	r.record, r.journal = known, apply.NewJournal(r.store, known)
-	if r.before, err = inventory.Take(ctx, r.cluster, r.places()); err != nil {
+	if r.before, err = inventory.Take(ctx, r.cluster, r.places(), r.matters()); err != nil {
 		return err
 	}
 	if applied := known.Applied(); applied != nil {
@@ -219,6 +220,22 @@ func (r *rollout) places() []inventory.Place {
 		all = append(all, inventory.Place{Kind: schema.GroupKind{Group: kind.Group, Kind: kind.Kind}})
 	}
 	return all
+}
+
+// matters says which objects of releases we need to know: ours, and those of others that the
+// payload has too.
+func (r *rollout) matters() func(release string, id kinds.ID) bool {
+	named := map[kinds.ID]bool{}
+	anywhere := func(id kinds.ID) kinds.ID {
+		id.Namespace = "" // which a manifest of something cluster-wide may have
+		return id
+	}
+	for _, manifest := range r.payload.Manifests {
+		named[anywhere(manifest.ID())] = true
+	}
+	return func(release string, id kinds.ID) bool {
+		return release == r.payload.Name || named[anywhere(id)]
+	}
 }
 
 // notKnown says of which kinds not all objects are known: of those forbidden in one line.
@@ -265,13 +282,13 @@ func (r *rollout) begin(ctx context.Context) error {
 	entry := record.Entry{
 		Version: r.payload.Version, Hash: r.payload.Hash, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now, Forced: r.outcome.Forced,
 	}
-	var kinds []record.Kind
+	var has []record.Kind
 	for _, manifest := range r.payload.Manifests {
 		id := manifest.ID()
 		if manifest.IsTombstone() {
 			entry.Tombstones = append(entry.Tombstones, id)
 		} else {
-			kinds = append(kinds, record.Kind{Group: id.Group, Kind: id.Kind})
+			has = append(has, record.Kind{Group: id.Group, Kind: id.Kind})
 		}
 	}
 	r.announceGone(ctx)
@@ -285,7 +302,7 @@ func (r *rollout) begin(ctx context.Context) error {
 		if r.outcome.Mode != graph.Reconcile {
 			known.Begin(entry)
 		}
-		known.AddKinds(kinds...)
+		known.AddKinds(has...)
 		for _, one := range asked {
 			known.Ask(one)
 		}
