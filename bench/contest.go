@@ -56,7 +56,7 @@ func (c *contest) run(ctx context.Context) error {
 // rounds measures all who take part in a payload. They share a server if they can.
 func (c *contest) rounds(ctx context.Context, of payload) error {
 	contestants := c.options.takingPart(of.size())
-	for round := range c.options.roundsOf(of.size()) {
+	for round := range c.options.roundsOf(of) {
 		if canShare(of) {
 			if err := c.round(ctx, of, contestants, round); err != nil {
 				return err

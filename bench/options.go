@@ -94,12 +94,16 @@ func (o *options) limit(text string) error {
 	return nil
 }
 
-// roundsOf says how many rounds a size has: fewer of what takes long, and varies less.
-func (o *options) roundsOf(size int) int {
+// roundsOf says how many rounds a payload has: fewer of what takes long, and varies less. One of
+// real manifests takes ten minutes, since a hundred definitions keep a server busy.
+func (o *options) roundsOf(p payload) int {
 	if o.rounds > 0 {
 		return o.rounds
 	}
-	return min(3, max(2, 2000/size))
+	if _, isGenerated := p.(generated); !isGenerated {
+		return 1
+	}
+	return min(3, max(2, 2000/p.size()))
 }
 
 // takingPart are those who take part with so many objects.

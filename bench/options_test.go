@@ -39,7 +39,7 @@ func (o *options) plan() string {
 		for _, who := range o.takingPart(size) {
 			line += " " + who.name
 		}
-		all = append(all, fmt.Sprintf("%s, %d times", line, o.roundsOf(size)))
+		all = append(all, fmt.Sprintf("%s, %d times", line, o.roundsOf(generated(size))))
 	}
 	return strings.Join(all, "; ")
 }

@@ -11,8 +11,9 @@
 // task.go, deletes in delete.go, tries in retry.go and what heals in heal.go. How an object is
 // applied, or known to need none of that, is in object.go, with scaled.go, unknown.go,
 // definitions.go and obeyed.go. Waiting is in follow.go, over the watches of stream.go and
-// serving.go, begun by whoever waits in attend.go; what is told of it in waits.go and why.go, to those
-// who look from elsewhere in standing.go, and the outcome in report.go.
+// serving.go, which begin in attend.go; lean.go says what is kept of an object meanwhile. What is
+// told of waiting is in waits.go and why.go, to those who look from elsewhere in standing.go, and
+// the outcome in report.go.
 //
 // A Mender, in mend.go, does to single objects what a run does, without a run.
 //

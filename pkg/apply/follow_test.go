@@ -103,6 +103,23 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 			s.seen(deployment(m, after, 1), false)
 			s.seen(deployment(m, now, 1), true)
 		}, ready.Waiting},
+		"ready, and an older state comes late": {func(f *follower, m *payload.Manifest, s sighting) {
+			f.add(m, deployment(m, before, 0))
+			f.do(func() { f.begin(f.known[m]) })
+			s.seen(deployment(m, after, 1), true)
+			s.seen(deployment(m, now, 0), true)
+		}, ready.Ready},
+		"ready, and then it breaks": {func(f *follower, m *payload.Manifest, s sighting) {
+			f.add(m, deployment(m, before, 0))
+			f.do(func() { f.begin(f.known[m]) })
+			s.seen(deployment(m, now, 1), true)
+			s.seen(deployment(m, after, 0), true)
+		}, ready.Waiting},
+		"ready before anybody waits": {func(f *follower, m *payload.Manifest, s sighting) {
+			f.add(m, deployment(m, before, 0))
+			s.seen(deployment(m, now, 1), true)
+			f.do(func() { f.begin(f.known[m]) })
+		}, ready.Ready},
 		"refused, though it is there": {func(_ *follower, m *payload.Manifest, s sighting) {
 			s.seen(deployment(m, now, 1), true)
 		}, ""},
@@ -117,6 +134,46 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who begins to wait late has not waited since the object was applied.
+func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
+	f, manifests, s := fleet(t, 1)
+	m := manifests[0]
+	var told []time.Duration
+	f.told.ready = func(_ *payload.Manifest, waited time.Duration) { told = append(told, waited) }
+	f.add(m, deployment(m, 5, 0))
+	f.do(func() {
+		f.known[m].since = time.Now().Add(-time.Hour)
+		f.begin(f.known[m])
+	})
+	s.seen(deployment(m, 7, 1), true)
+	if len(told) != 1 || told[0] > time.Minute {
+		t.Errorf("it is ready after %v", told)
+	}
+}
+
+// Bodies are most of what objects weigh: they are held while somebody waits, and no longer.
+func TestBodiesAreHeldWhileSomebodyWaits(t *testing.T) {
+	f, manifests, s := fleet(t, 1)
+	m := manifests[0]
+	holds := func(when string, want bool) {
+		t.Helper()
+		f.do(func() {
+			if _, isHeld := f.known[m].object.Object["status"]; isHeld != want {
+				t.Errorf("%s: its body is held: %t", when, isHeld)
+			}
+		})
+	}
+	f.add(m, deployment(m, 5, 0))
+	holds("nobody waits", false)
+	f.do(func() { f.begin(f.known[m]) })
+	s.seen(deployment(m, 6, 0), true)
+	holds("somebody waits", true)
+	s.seen(deployment(m, 7, 1), true)
+	holds("it is ready", false)
+	s.seen(deployment(m, 8, 0), true)
+	holds("it is broken", true)
 }
 
 // A watch shows what is there once, and objects that need not be applied may come to be

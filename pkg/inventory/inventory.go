@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -186,8 +187,7 @@ func (l lister) look(ctx context.Context, c *cluster.Cluster, namespaces []strin
 	return heads, listed, err
 }
 
-// pageSize is how many objects are asked for at a time, where all of them are kept anyway: one
-// page comes after the other.
+// pageSize is how many objects are asked for at a time: one page comes after the other.
 const pageSize = 2000
 
 // list asks for the labelled objects.
@@ -284,7 +284,7 @@ func releaseOf(object metav1.Object) string {
 }
 
 // entriesOf are the entries of managedFields; of an object with its body, only those of our
-// manager: to read the others takes longer than all else that is read of it.
+// manager, and read by hand: to have them converted takes longer than all else that is read of it.
 func entriesOf(object metav1.Object) []metav1.ManagedFieldsEntry {
 	whole, isWhole := object.(*unstructured.Unstructured)
 	if !isWhole {
@@ -292,17 +292,37 @@ func entriesOf(object metav1.Object) []metav1.ManagedFieldsEntry {
 	}
 	all, _, _ := unstructured.NestedFieldNoCopy(whole.Object, "metadata", "managedFields")
 	list, _ := all.([]any)
-	ours := slices.DeleteFunc(slices.Clone(list), func(item any) bool {
-		entry, _ := item.(map[string]any)
-		return entry["manager"] != cluster.FieldManager
-	})
-	return (&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"managedFields": ours}}}).GetManagedFields()
+	var ours []metav1.ManagedFieldsEntry
+	for _, item := range list {
+		if entry, _ := item.(map[string]any); entry["manager"] == cluster.FieldManager {
+			ours = append(ours, readEntry(entry))
+		}
+	}
+	return ours
+}
+
+func readEntry(fields map[string]any) metav1.ManagedFieldsEntry {
+	text := func(field string) string {
+		value, _ := fields[field].(string)
+		return value
+	}
+	entry := metav1.ManagedFieldsEntry{
+		Manager: text("manager"), Operation: metav1.ManagedFieldsOperationType(text("operation")), Subresource: text("subresource"),
+	}
+	if since, err := time.Parse(time.RFC3339, text("time")); err == nil {
+		entry.Time = &metav1.Time{Time: since}
+	}
+	if owned, err := json.Marshal(fields["fieldsV1"]); err == nil && fields["fieldsV1"] != nil {
+		entry.FieldsV1 = metav1.NewFieldsV1(string(owned))
+	}
+	return entry
 }
 
 // IsNew says whether we have never applied it. We may have made it all the same.
 func (h Head) IsNew() bool { return h.Entry == Entry{} }
 
-// Metadata is all that is said of it, but its body; nil if it is not there.
+// Metadata is all that is said of it, but its body; nil if it is not there. It must not be changed:
+// objects share what they have in common.
 func (h Head) Metadata() metav1.Object { return h.object }
 
 // entryOf reads our entry. Neither its time nor its fields need be there.
