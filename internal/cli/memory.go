@@ -9,11 +9,11 @@ import (
 )
 
 // What the garbage collector is told, where nobody has set GOGC or GOMEMLIMIT: the heap may
-// have that many bytes, as if it were all in use; and a heap that does not fit in may grow by a quarter.
+// have that many bytes, as if it were all in use; and a heap that does not fit in may grow by a fifth.
 // Left to itself it would look through a small heap over and over, and let a large one double.
 const (
 	smallHeap     = 32 << 20
-	growthPercent = 25
+	growthPercent = 20
 )
 
 // paceCollector has the garbage collector told after each of its rounds how far the heap may

@@ -222,8 +222,8 @@ func (r *rollout) places() []inventory.Place {
 	return all
 }
 
-// matters says which objects of releases we need to know: ours, and those of others that the
-// payload has too.
+// matters says which objects of releases we need to know: ours, those of others that the payload
+// has too, and definitions, since objects of ours may be of what others define.
 func (r *rollout) matters() func(release string, id kinds.ID) bool {
 	named := map[kinds.ID]bool{}
 	anywhere := func(id kinds.ID) kinds.ID {
@@ -234,7 +234,7 @@ func (r *rollout) matters() func(release string, id kinds.ID) bool {
 		named[anywhere(manifest.ID())] = true
 	}
 	return func(release string, id kinds.ID) bool {
-		return release == r.payload.Name || named[anywhere(id)]
+		return release == r.payload.Name || id.GroupKind() == kinds.CustomResourceDefinition || named[anywhere(id)]
 	}
 }
 
