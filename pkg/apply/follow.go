@@ -153,7 +153,7 @@ func (f *follower) meet(w *watched, object *unstructured.Unstructured) {
 	}
 	f.see(w, object)
 	if w.stale != "" {
-		f.forgive(w)
+		f.forgive(w, object)
 	}
 }
 

@@ -176,6 +176,28 @@ func TestBodiesAreHeldWhileSomebodyWaits(t *testing.T) {
 	holds("it is broken", true)
 }
 
+// A rollout that was given up before gets its own deadline anew, also if nobody waits yet.
+func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
+	f, manifests, s := fleet(t, 1)
+	m := manifests[0]
+	givenUp := func(version int) *unstructured.Unstructured {
+		object := deployment(m, version, 0)
+		object.Object["spec"] = map[string]any{"progressDeadlineSeconds": int64(0)}
+		object.Object["status"].(map[string]any)["conditions"] = []any{map[string]any{
+			"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "lastTransitionTime": "2026-01-01T00:00:00Z",
+		}}
+		return object
+	}
+	f.add(m, givenUp(5))
+	f.do(func() { f.begin(f.known[m]) })
+	s.seen(givenUp(7), true)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if failed, err := f.await(ctx, []*watched{f.find(m)}); len(failed) != 1 {
+		t.Errorf("%d have failed: %v", len(failed), err)
+	}
+}
+
 // A watch shows what is there once, and objects that need not be applied may come to be
 // expected long after that.
 func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {

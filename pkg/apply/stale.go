@@ -23,9 +23,9 @@ func stalled(object *unstructured.Unstructured) string {
 
 // forgive gives a rollout that was given up before this run its deadline anew: what it
 // lacked may have come with this run, or by the hand of somebody.
-func (f *follower) forgive(w *watched) {
+func (f *follower) forgive(w *watched, object *unstructured.Unstructured) {
 	const usual = 600 // what Kubernetes takes where nothing is said
-	seconds, found, _ := unstructured.NestedInt64(w.object.Object, "spec", "progressDeadlineSeconds")
+	seconds, found, _ := unstructured.NestedInt64(object.Object, "spec", "progressDeadlineSeconds")
 	if !found {
 		seconds = usual
 	}
