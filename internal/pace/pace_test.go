@@ -1,0 +1,29 @@
+package pace
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+)
+
+func TestPercent(t *testing.T) {
+	for inUse, want := range map[uint64]int{0: 700, 1 << 20: 700, 8 << 20: 300, 16 << 20: 100, 30 << 20: tightGrowth, 1 << 40: tightGrowth} {
+		if got := percent(inUse, tightGrowth); got != want {
+			t.Errorf("a heap with %d bytes in use may grow by %d %%, want %d %%", inUse, got, want)
+		}
+	}
+	if got := percent(1<<40, usualGrowth); got != usualGrowth {
+		t.Errorf("a large heap may usually grow by %d %%, want %d %%", got, usualGrowth)
+	}
+}
+
+// What is done after a round of the garbage collector is done after each.
+func TestAfterEachRound(t *testing.T) {
+	var rounds atomic.Int32
+	afterEachRound(func() { rounds.Add(1) })
+	for want := int32(1); want < 4; want++ {
+		for rounds.Load() < want {
+			runtime.GC()
+		}
+	}
+}
