@@ -101,6 +101,9 @@ func (r *run) set(o *object) (Change, error) {
 	if applied.Object.GetDeletionTimestamp() != nil {
 		return Change{}, r.leaving(o.Manifest, applied.Object.GetUID())
 	}
+	if applied.Created && o.resource.GroupKind() == kinds.Namespace {
+		_ = r.cluster.Settle(r.requests, o.resource, applied.Object) // what comes into it does so sooner, no more
+	}
 	after := inventory.HeadOf(o.resource, applied.Object)
 	return r.applied(o, applied, after, r.action(o, applied, after, began)), nil
 }

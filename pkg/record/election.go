@@ -39,6 +39,7 @@ type election struct {
 	since    time.Time                          // when we got it, by the server's clock
 	renewed  time.Time                          // the last time, by the same
 	trouble  error                              // the last
+	written  *resourcelock.LeaderElectionRecord // what the Lease says, if the last we know is that we wrote it
 }
 
 // elect begins to run for the lock.
@@ -89,11 +90,16 @@ func (e *election) leave() {
 	_ = retry.RetryOnConflict(retry.DefaultRetry, func() error { return e.free(ctx) })
 }
 
-// free empties the Lease, if it is ours.
+// free empties the Lease, if it is ours. Nobody is asked for what we wrote last: a Lease that
+// is not that any more is not updated.
 func (e *election) free(ctx context.Context) error {
-	record, _, err := e.LeaseLock.Get(ctx)
-	if err != nil || record.HolderIdentity != e.lock.Holder {
-		return err
+	record := e.written
+	e.written = nil
+	if record == nil {
+		var err error
+		if record, _, err = e.LeaseLock.Get(ctx); err != nil || record.HolderIdentity != e.lock.Holder {
+			return err
+		}
 	}
 	record.HolderIdentity = ""
 	record.RenewTime = metav1.NewTime(e.store.now())
@@ -110,6 +116,7 @@ func (e *election) lost(how string, err error) error {
 
 // Get reads the Lease, and sees who holds it.
 func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	e.written = nil
 	record, raw, err := e.LeaseLock.Get(ctx)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
@@ -141,13 +148,15 @@ func (e *election) look(record *resourcelock.LeaderElectionRecord) {
 
 // Create makes the Lease, ours from the start.
 func (e *election) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	err := e.store.inNamespace(ctx, func() error { return e.LeaseLock.Create(ctx, e.stamped(record)) })
-	return e.wrote(ctx, "create", err)
+	record = e.stamped(record)
+	err := e.store.inNamespace(ctx, func() error { return e.LeaseLock.Create(ctx, record) })
+	return e.wrote(ctx, "create", record, err)
 }
 
 // Update takes the Lease or renews it.
 func (e *election) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return e.wrote(ctx, "update", e.LeaseLock.Update(ctx, e.stamped(record)))
+	record = e.stamped(record)
+	return e.wrote(ctx, "update", record, e.LeaseLock.Update(ctx, record))
 }
 
 // stamped is what is written: with the times of the server's clock, not of this one.
@@ -165,11 +174,12 @@ func (e *election) stamped(record resourcelock.LeaderElectionRecord) resourceloc
 }
 
 // wrote notes what came of writing the Lease.
-func (e *election) wrote(ctx context.Context, verb string, err error) error {
+func (e *election) wrote(ctx context.Context, verb string, record resourcelock.LeaderElectionRecord, err error) error {
+	e.written = nil
 	if err != nil {
 		return e.note(ctx, verb, err)
 	}
-	e.holds, e.answered, e.trouble = true, true, nil
+	e.holds, e.answered, e.trouble, e.written = true, true, nil, &record
 	return nil
 }
 

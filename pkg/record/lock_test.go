@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -489,5 +493,84 @@ func awaitRight(t *testing.T, client kubernetes.Interface, right authorizationv1
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Nothing is refused since the namespace is missing, which the server takes its time for.
+func TestMissingNamespaceIsMadeFirst(t *testing.T) {
+	namespace := cluster.Namespace(t) + "-unmade"
+	var asked []string
+	var mu sync.Mutex
+	client := tapped(t, func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		answer, err := send()
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil && path.Base(request.URL.Path) != leaseName {
+			asked = append(asked, fmt.Sprint(request.Method, " ", path.Base(request.URL.Path), " ", answer.StatusCode))
+		}
+		return answer, err
+	})
+	err := record.NewStore(client, namespace, "web").Locked(t.Context(), record.Lock{}, func(context.Context) error { return nil })
+	want := []string{"GET " + namespace + " 404", "POST namespaces 201", "GET " + namespace + " 200", "POST leases 201"}
+	if err != nil || !slices.Equal(asked, want) {
+		t.Errorf("it asked %q, want %q; error %v", asked, want, err)
+	}
+}
+
+// A readBody does something when it has been read.
+type readBody struct {
+	io.ReadCloser
+	closed func()
+}
+
+func (b readBody) Close() error {
+	defer b.closed()
+	return b.ReadCloser.Close()
+}
+
+// What we wrote last is not read again to free the lock, unless somebody else has written it since.
+func TestLockIsFreedByOneRequest(t *testing.T) {
+	for name, test := range map[string]struct {
+		touch bool
+		want  string
+	}{
+		"as it was written":   {false, "PUT"},
+		"which was annotated": {true, "PUT GET PUT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := cluster.Namespace(t)
+			var asked []string
+			var hasEnded atomic.Bool
+			renewed := make(chan struct{}) // which it is at once
+			renew := sync.OnceFunc(func() { close(renewed) })
+			client := tapped(t, func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+				if hasEnded.Load() {
+					asked = append(asked, request.Method)
+				}
+				answer, err := send()
+				if err == nil && request.Method == http.MethodPut {
+					answer.Body = readBody{answer.Body, renew}
+				}
+				return answer, err
+			})
+			err := record.NewStore(client, namespace, "web").Locked(t.Context(), record.Lock{Duration: time.Hour}, func(context.Context) error {
+				<-renewed
+				if test.touch {
+					found := lease(t, namespace)
+					found.Annotations = map[string]string{"note": "ask Anna first"}
+					if _, err := cluster.Client(t).CoordinationV1().Leases(namespace).Update(t.Context(), found, metav1.UpdateOptions{}); err != nil {
+						t.Error(err)
+					}
+				}
+				hasEnded.Store(true)
+				return nil
+			})
+			if got := strings.Join(asked, " "); err != nil || got != test.want {
+				t.Errorf("it asks %s, want %s; error %v", got, test.want, err)
+			}
+			if got := holder(lease(t, namespace)); got != "" {
+				t.Errorf("in the end the lock is held by %q", got)
+			}
+		})
 	}
 }

@@ -196,15 +196,22 @@ func (s *Store) write(ctx context.Context, wanted *corev1.ConfigMap) error {
 	return nil
 }
 
-// inNamespace creates something, and its namespace first if there is none.
+// inNamespace creates something, and its namespace first if there is none. That is asked for
+// before, by those who may: the server keeps what comes into a namespace that is not there, or
+// has only just come, for 50 ms.
 func (s *Store) inNamespace(ctx context.Context, create func() error) error {
-	err := create()
-	if !apierrors.IsNotFound(err) {
-		return err
+	all := s.client.CoreV1().Namespaces()
+	if _, err := all.Get(ctx, s.namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if err := create(); !apierrors.IsNotFound(err) {
+			return err
+		}
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
-	_, err = s.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: fieldManager})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	made, err := all.Create(ctx, namespace, metav1.CreateOptions{FieldManager: fieldManager})
+	switch {
+	case err == nil:
+		_, _ = all.Get(ctx, s.namespace, metav1.GetOptions{ResourceVersion: made.ResourceVersion}) // once the server's caches have it
+	case !apierrors.IsAlreadyExists(err):
 		return s.failure("create", namespaces, err)
 	}
 	return create()
