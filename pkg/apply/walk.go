@@ -125,23 +125,23 @@ func (r *run) walk(ctx context.Context) {
 	for range min(r.options.Workers, len(r.order.graph.Nodes)) {
 		workers.hire(ctx)
 	}
-	var ready []int
+	ready := r.newQueue()
 	for running := 0; ; {
-		ready = append(ready, r.begin()...)
-		if ctx.Err() != nil {
-			ready = nil
+		if ready.add(r.begin()); ctx.Err() != nil {
+			ready = r.newQueue()
 		}
-		if running == 0 && len(ready) == 0 {
+		lane, hasNext := ready.next()
+		if running == 0 && !hasNext {
 			return
 		}
 		var todo chan<- int // nil while there is nothing to do
 		var next int
-		if len(ready) > 0 {
-			todo, next = workers.todo, ready[0]
+		if hasNext {
+			todo, next = workers.todo, ready.nodes[lane][0]
 		}
 		select {
 		case todo <- next:
-			ready, running = ready[1:], running+1
+			ready.nodes[lane], running = ready.nodes[lane][1:], running+1
 		case ended := <-ends:
 			r.ended(ended.node, ended.state)
 			running--
