@@ -26,7 +26,10 @@ type line []string
 func contestants() []contestant {
 	return []contestant{
 		{name: floor, title: "floor", apply: func(p place, _ string, _ bool) []line {
-			return []line{{"floor", p.folder}}
+			return []line{{floor, p.folder}}
+		}},
+		{name: floor + "-wait", title: "floor --wait", apply: func(p place, _ string, _ bool) []line {
+			return []line{{floor, "--wait", p.folder}}
 		}},
 		{name: least, title: "least", apply: func(p place, _ string, _ bool) []line {
 			return []line{{"least", p.folder}}

@@ -86,7 +86,9 @@ func findPrograms(o options) (map[string]string, error) {
 	for _, who := range o.tools {
 		programs[who.name] = filepath.Join(filepath.Dir(self), who.name)
 	}
-	delete(programs, ours+"-no-wait")
+	for _, variant := range []string{ours + "-no-wait", floor + "-wait"} {
+		delete(programs, variant)
+	}
 	for _, always := range []string{floor, least} {
 		programs[always] = filepath.Join(filepath.Dir(self), always)
 	}

@@ -48,28 +48,29 @@ func open(kubeconfig string, atOnce int) (*loop, error) {
 	return l, err
 }
 
-func (l *loop) run(ctx context.Context, folder string) error {
+// run applies a folder, and returns what comes after its namespaces and definitions.
+func (l *loop) run(ctx context.Context, folder string) ([]*unstructured.Unstructured, error) {
 	first, then, err := read(folder)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := l.discover(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := l.sendAll(ctx, first); err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for !l.hasAll(then) {
 		if err := pause(ctx); err != nil {
-			return err
+			return nil, err
 		}
 		if err := l.discover(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return l.sendAll(context.WithoutCancel(ctx), then)
+	return then, l.sendAll(context.WithoutCancel(ctx), then)
 }
 
 // read reads the objects of a folder: namespaces and definitions, and the rest.

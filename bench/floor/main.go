@@ -3,7 +3,7 @@
 //
 // It reads the files, asks once which kinds the server has, applies namespaces and
 // definitions, then the rest, so many at a time, and ends. There is no order beyond that, no
-// waiting, no record, nothing is told, and nothing is ever left out. Command least does with
+// waiting but for --wait, no record, nothing is told, and nothing is ever left out. Command least does with
 // less, without client-go. Start with loop.go.
 package main
 
@@ -28,6 +28,7 @@ func main() {
 func run(ctx context.Context) error {
 	kubeconfig := flag.String("kubeconfig", os.Getenv("KUBECONFIG"), "the kubeconfig file")
 	atOnce := flag.Int("at-once", 48, "how many objects to send at a time")
+	wait := flag.Bool("wait", false, "wait until Deployments are rolled out")
 	flag.Parse()
 	if flag.NArg() != 1 || *atOnce < 1 {
 		return errors.New("usage: floor [flags] DIR, with at least one at a time")
@@ -36,5 +37,9 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.run(ctx, flag.Arg(0))
+	applied, err := l.run(ctx, flag.Arg(0))
+	if err != nil || !*wait {
+		return err
+	}
+	return l.wait(ctx, applied)
 }

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+// wait waits until the Deployments among some objects are rolled out, by one watch of all that
+// there are.
+func (l *loop) wait(ctx context.Context, objects []*unstructured.Unstructured) error {
+	left := map[types.NamespacedName]bool{}
+	for _, object := range objects {
+		if object.GetKind() == "Deployment" {
+			left[nameOf(object)] = true
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	all := l.objects.Resource(appsv1.SchemeGroupVersion.WithResource("deployments"))
+	from := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return all.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return all.Watch(ctx, options)
+		},
+	}
+	_, err := watchtools.UntilWithSync(ctx, from, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
+		if object, isObject := event.Object.(*unstructured.Unstructured); isObject && isRolledOut(object) {
+			delete(left, nameOf(object))
+		}
+		return len(left) == 0, nil
+	})
+	return err
+}
+
+func nameOf(object *unstructured.Unstructured) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// isRolledOut says whether all pods of a Deployment are as it says, and available.
+func isRolledOut(object *unstructured.Unstructured) bool {
+	number := func(fields ...string) int64 {
+		found, _, _ := unstructured.NestedInt64(object.Object, fields...)
+		return found
+	}
+	wanted := number("spec", "replicas")
+	return number("status", "observedGeneration") >= object.GetGeneration() &&
+		number("status", "replicas") == wanted && number("status", "updatedReplicas") == wanted && number("status", "availableReplicas") == wanted
+}
