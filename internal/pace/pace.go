@@ -21,20 +21,22 @@ import (
 const (
 	smallHeap    = 32 << 20
 	usualGrowth  = 100
-	tightGrowth  = 20
+	tightGrowth  = 15
 	leastCounted = 4 << 20 // what counts as in use at least
 )
 
 // growth is by how many percent a heap that is not small may grow.
 var growth = start()
 
-// Tight keeps a large heap from growing by more than a fifth of what is in use. A limit of the
+// Tight keeps a large heap from growing by more than a seventh of what is in use. A limit of the
 // runtime's, which stays what it is, would make it collect without end once what is in use comes
 // near it.
 func Tight() { growth.Store(tightGrowth) }
 
-// start sets the pace, now and after each round of the garbage collector.
+// start sets the pace, now and after each round of the garbage collector. Nor does anybody look
+// into the heap, which the runtime would keep books on for it.
 func start() *atomic.Int64 {
+	runtime.MemProfileRate = 0
 	var growth atomic.Int64
 	growth.Store(usualGrowth)
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {

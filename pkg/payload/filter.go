@@ -6,6 +6,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/manifest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -80,9 +81,9 @@ func (f Filter) exclusion(m *Manifest) (*Exclusion, error) {
 // subject is what library-go decides about: the head of the object. It refuses
 // what has no annotations before it asks any filter, so it is always given some.
 func (f Filter) subject(m *Manifest) (*manifest.Manifest, error) {
-	annotations := m.annotations()
-	if annotations == nil {
-		annotations = map[string]string{}
+	annotations := map[string]any{}
+	for key, value := range m.annotations() {
+		annotations[key] = value
 	}
 	id := m.ID()
 	head := map[string]any{
@@ -90,6 +91,10 @@ func (f Filter) subject(m *Manifest) (*manifest.Manifest, error) {
 		"kind":       id.Kind,
 		"metadata":   map[string]any{"namespace": id.Namespace, "name": id.Name, "annotations": annotations},
 	}
+	if len(f.Overrides) == 0 {
+		return &manifest.Manifest{GVK: m.object.GroupVersionKind(), Obj: &unstructured.Unstructured{Object: head}}, nil
+	}
+	// Overrides are about objects by name, which the library only knows of what it has read.
 	text, err := json.Marshal(head)
 	if err != nil {
 		return nil, err
