@@ -29,7 +29,7 @@ func parse(arguments []string) (options, error) {
 	most := flags.String("most-for", "", "the most objects for a tool, as in kubectl=5000,helm=1000")
 	quick := flags.Bool("quick", false, "one round of 100 objects, to see that it runs")
 	output := flags.String("o", "text", "how to print: text or json")
-	flags.IntVar(&o.rounds, "rounds", 0, "how often (default: three times, less for large payloads)")
+	flags.IntVar(&o.rounds, "rounds", 0, "how often (default: seven times, less for large payloads)")
 	flags.StringVar(&o.runlevel, "runlevel", "../bin/runlevel", "the runlevel command")
 	flags.StringVar(&o.corpus, "corpus", os.Getenv("RUNLEVEL_TEST_RELEASE"), "a folder of real manifests to apply as well")
 	flags.StringVar(&o.write, "write", "", "the document to write the tables into, as in ../docs/performance.md")
@@ -103,7 +103,7 @@ func (o *options) roundsOf(p payload) int {
 	if _, isGenerated := p.(generated); !isGenerated {
 		return 1
 	}
-	return min(3, max(2, 2000/p.size()))
+	return min(7, max(2, 1500/p.size()))
 }
 
 // takingPart are those who take part with so many objects.

@@ -8,7 +8,7 @@ import (
 
 func TestOptions(t *testing.T) {
 	for _, test := range []struct{ arguments, want string }{
-		{"--corpus=", "100: floor floor-wait least runlevel runlevel-no-wait kubectl helm kapp, 3 times; 300: floor floor-wait least runlevel runlevel-no-wait kubectl helm kapp, 3 times; " +
+		{"--corpus=", "100: floor floor-wait least runlevel runlevel-no-wait kubectl helm kapp, 7 times; 300: floor floor-wait least runlevel runlevel-no-wait kubectl helm kapp, 5 times; " +
 			"1000: floor floor-wait least runlevel runlevel-no-wait kubectl helm kapp, 2 times; 5000: floor floor-wait least runlevel runlevel-no-wait helm kapp, 2 times"},
 		{"--quick --corpus x", "100: floor floor-wait least runlevel runlevel-no-wait kubectl helm kapp, 1 times"},
 		{"--sizes 50,500 --tools runlevel,helm --most-for helm=100 --rounds 5", "50: floor runlevel helm, 5 times; 500: floor runlevel, 5 times"},

@@ -41,6 +41,7 @@ type queue struct {
 	nodes    [lanes][]int
 	laneOf   func(node int) lane
 	mayBegin func(node int) bool // asked for custom resources
+	turn     lane                // of the node that next has said
 }
 
 func (r *run) newQueue() *queue {
@@ -58,18 +59,21 @@ func (q *queue) add(nodes []int) {
 	}
 }
 
-// next is the lane of the node whose turn it is, if there is any.
-func (q *queue) next() (lane, bool) {
-	if len(q.nodes[customLane]) > 0 && q.mayBegin(q.nodes[customLane][0]) {
-		return customLane, true
+// next is the node whose turn it is, if there is any; drop takes it out.
+func (q *queue) next() (node int, isThere bool) {
+	turns := []lane{usualLane, workloadLane, customLane}
+	if custom := q.nodes[customLane]; len(custom) > 0 && q.mayBegin(custom[0]) {
+		turns = []lane{customLane}
 	}
-	for _, lane := range []lane{usualLane, workloadLane, customLane} {
-		if len(q.nodes[lane]) > 0 {
-			return lane, true
+	for _, q.turn = range turns {
+		if nodes := q.nodes[q.turn]; len(nodes) > 0 {
+			return nodes[0], true
 		}
 	}
 	return 0, false
 }
+
+func (q *queue) drop() { q.nodes[q.turn] = q.nodes[q.turn][1:] }
 
 // laneOf says when it is a node's turn: in the order of the files, but in an install. What
 // others wait for is never late.

@@ -13,12 +13,12 @@ func TestQueueKeepsToItsLanes(t *testing.T) {
 	q := &queue{laneOf: func(node int) lane { return kinds[node] }, mayBegin: func(int) bool { return isServed }}
 	var got []int
 	take := func() {
-		lane, hasNext := q.next()
+		next, hasNext := q.next()
 		if !hasNext {
 			t.Fatal("there is nothing left after", got)
 		}
-		got = append(got, q.nodes[lane][0])
-		q.nodes[lane] = q.nodes[lane][1:]
+		got = append(got, next)
+		q.drop()
 	}
 	q.add([]int{0, 1, 2, 3, 4})
 	take()

@@ -130,18 +130,18 @@ func (r *run) walk(ctx context.Context) {
 		if ready.add(r.begin()); ctx.Err() != nil {
 			ready = r.newQueue()
 		}
-		lane, hasNext := ready.next()
+		next, hasNext := ready.next()
 		if running == 0 && !hasNext {
 			return
 		}
 		var todo chan<- int // nil while there is nothing to do
-		var next int
 		if hasNext {
-			todo, next = workers.todo, ready.nodes[lane][0]
+			todo = workers.todo
 		}
 		select {
 		case todo <- next:
-			ready.nodes[lane], running = ready.nodes[lane][1:], running+1
+			ready.drop()
+			running++
 		case ended := <-ends:
 			r.ended(ended.node, ended.state)
 			running--
