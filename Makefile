@@ -1,8 +1,9 @@
 # Each target says what it does after "##"; "make help" prints that.
 GO ?= go
 
-# One program for every Linux, whatever C library that has, and a smaller one.
-export CGO_ENABLED = 0
+# One program for every Linux, whatever C library that has, and a smaller one. Names are looked up
+# by Go itself then. -race needs CGO_ENABLED=1.
+export CGO_ENABLED ?= 0
 
 # What is in bench/: what is ours, and the tools of others, which take minutes to build.
 MEASURES = . ./floor ./least ./internal/...

@@ -2,9 +2,9 @@
 // yardstick for everything that does more.
 //
 // It reads the files, asks once which kinds the server has, applies namespaces and
-// definitions, then the rest, so many at a time, and ends. There is no order beyond that, no
-// waiting but for --wait, no record, nothing is told, and nothing is ever left out. Command least does with
-// less, without client-go. Start with loop.go.
+// definitions, then the rest, so many at a time, and ends; with --wait, once Deployments
+// are rolled out. There is no order beyond that, no record, nothing is told, and nothing is
+// ever left out. Command least does with less, without client-go. Start with loop.go.
 package main
 
 import (

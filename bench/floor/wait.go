@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +14,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 )
+
+// rolloutPatience is how long Deployments may take.
+const rolloutPatience = 5 * time.Minute
 
 // wait waits until the Deployments among some objects are rolled out, by one watch of all that
 // there are.
@@ -34,13 +39,18 @@ func (l *loop) wait(ctx context.Context, objects []*unstructured.Unstructured) e
 			return all.Watch(ctx, options)
 		},
 	}
+	ctx, cancel := context.WithTimeout(ctx, rolloutPatience)
+	defer cancel()
 	_, err := watchtools.UntilWithSync(ctx, from, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
 		if object, isObject := event.Object.(*unstructured.Unstructured); isObject && isRolledOut(object) {
 			delete(left, nameOf(object))
 		}
 		return len(left) == 0, nil
 	})
-	return err
+	if err != nil {
+		return fmt.Errorf("wait for %d Deployments: %w", len(left), err)
+	}
+	return nil
 }
 
 func nameOf(object *unstructured.Unstructured) types.NamespacedName {

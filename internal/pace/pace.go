@@ -3,7 +3,9 @@
 //
 // Left to itself, the garbage collector looks through a small heap over and over: twice before the
 // program has even begun, as what it is made of needs that much to begin. So this package sets the
-// pace by being there, and is one of its own because those of few needs come first.
+// pace by being there. Go begins with packages by the order of their paths, as soon as those that
+// they need have begun: this one comes before what is below k8s.io, as long as it needs no more
+// than it does.
 //
 // Start with Tight, for those who want to stay small.
 package pace
@@ -28,15 +30,13 @@ const (
 // growth is by how many percent a heap that is not small may grow.
 var growth = start()
 
-// Tight keeps a large heap from growing by more than a seventh of what is in use. A limit of the
+// Tight keeps a large heap from growing by more than 15 % of what is in use. A limit of the
 // runtime's, which stays what it is, would make it collect without end once what is in use comes
 // near it.
 func Tight() { growth.Store(tightGrowth) }
 
-// start sets the pace, now and after each round of the garbage collector. Nor does anybody look
-// into the heap, which the runtime would keep books on for it.
+// start sets the pace, now and after each round of the garbage collector.
 func start() *atomic.Int64 {
-	runtime.MemProfileRate = 0
 	var growth atomic.Int64
 	growth.Store(usualGrowth)
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {

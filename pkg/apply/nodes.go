@@ -136,4 +136,4 @@ func (o *order) pieces(steps []int) []int {
 }
 
 // place names the level and the component where a step stands.
-func (o *order) place(step int) string { return placeName(graph.ParseName(o.steps[step].file)) }
+func (o *order) place(step int) string { return graph.ParseName(o.steps[step].file).Words() }

@@ -101,11 +101,18 @@ func (r *run) set(o *object) (Change, error) {
 	if applied.Object.GetDeletionTimestamp() != nil {
 		return Change{}, r.leaving(o.Manifest, applied.Object.GetUID())
 	}
-	if applied.Created && o.resource.GroupKind() == kinds.Namespace {
-		_ = r.cluster.Settle(r.requests, o.resource, applied.Object) // what comes into it does so sooner, no more
+	if applied.Created {
+		r.makeKnown(o, applied.Object)
 	}
 	after := inventory.HeadOf(o.resource, applied.Object)
 	return r.applied(o, applied, after, r.action(o, applied, after, began)), nil
+}
+
+// makeKnown lets the server take notice of a Namespace that was made, before anything comes into it.
+func (r *run) makeKnown(o *object, made *unstructured.Unstructured) {
+	if o.resource.GroupKind() == kinds.Namespace {
+		r.cluster.Settle(r.requests, o.resource, made)
+	}
 }
 
 // applied takes in what came of an object.

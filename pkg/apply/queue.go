@@ -10,22 +10,12 @@ import (
 )
 
 // In an install nearly everything may begin at once, and what begins first decides how long all
-// of it takes. Custom resources come as soon as their definition is served: the server has to
-// learn about it with the first of them, which takes longer than any other answer. What runs pods
-// comes last: its controllers keep the server busy while the rest is still to be written, and its
-// pods would wait for what they mount.
+// of it takes. What others wait for comes first. Custom resources come as soon as their definition
+// is served: the server has to learn about it with the first of them, which takes longer than any
+// other answer. What runs pods comes last: its controllers keep the server busy while the rest is
+// still to be written, and its pods would wait for what they mount.
 
-// A lane is when a node's turn is.
-type lane int
-
-const (
-	customLane lane = iota // once its definition is served, or there is nothing else
-	usualLane
-	workloadLane
-	lanes
-)
-
-// workloadKinds are those whose objects run pods.
+// workloadKinds are those whose objects run pods, but for Jobs: nothing overtakes those.
 var workloadKinds = map[schema.GroupKind]bool{
 	{Kind: "Pod"}:                        true,
 	{Kind: "ReplicationController"}:      true,
@@ -36,63 +26,75 @@ var workloadKinds = map[schema.GroupKind]bool{
 	{Group: "batch", Kind: "CronJob"}:    true,
 }
 
-// A queue has the nodes that may begin. The nodes of a lane keep their order.
+// A line is nodes that begin in the order in which they came.
+type line struct{ nodes []int }
+
+// take takes out the first.
+func (l *line) take() { l.nodes = l.nodes[1:] }
+
+// A queue has the nodes that may begin, in lines that follow each other.
 type queue struct {
-	nodes    [lanes][]int
-	laneOf   func(node int) lane
-	mayBegin func(node int) bool // asked for custom resources
-	turn     lane                // of the node that next has said
+	needed, usual, workloads line
+	custom                   map[int]*line // by the step of their definition
+	definitions              []int         // those, in the order in which they came
+	isServed                 func(definition int) bool
 }
 
-func (r *run) newQueue() *queue {
-	return &queue{laneOf: r.laneOf, mayBegin: func(node int) bool {
-		return !slices.ContainsFunc(r.order.needs[r.order.first(node)], func(needed int) bool {
-			return r.follow.isWaiting(r.order.steps[needed].Manifest)
-		})
-	}}
+func newQueue(isServed func(definition int) bool) *queue {
+	return &queue{custom: map[int]*line{}, isServed: isServed}
 }
 
-func (q *queue) add(nodes []int) {
-	for _, node := range nodes {
-		lane := q.laneOf(node)
-		q.nodes[lane] = append(q.nodes[lane], node)
+// customOf is the line of the custom resources of a definition.
+func (q *queue) customOf(definition int) *line {
+	if q.custom[definition] == nil {
+		q.custom[definition] = &line{}
+		q.definitions = append(q.definitions, definition)
 	}
+	return q.custom[definition]
 }
 
-// next is the node whose turn it is, if there is any; drop takes it out.
-func (q *queue) next() (node int, isThere bool) {
-	turns := []lane{usualLane, workloadLane, customLane}
-	if custom := q.nodes[customLane]; len(custom) > 0 && q.mayBegin(custom[0]) {
-		turns = []lane{customLane}
-	}
-	for _, q.turn = range turns {
-		if nodes := q.nodes[q.turn]; len(nodes) > 0 {
-			return nodes[0], true
+// next is the line whose first node is to begin; nil if all are empty. Custom resources whose
+// definition is not served are begun when there is nothing else: somebody has to wait for it.
+func (q *queue) next() *line {
+	inTurn := []*line{&q.needed}
+	var rest []*line
+	for _, definition := range q.definitions {
+		if at := q.custom[definition]; len(at.nodes) > 0 && q.isServed(definition) {
+			inTurn = append(inTurn, at)
+		} else {
+			rest = append(rest, at)
 		}
 	}
-	return 0, false
-}
-
-func (q *queue) drop() { q.nodes[q.turn] = q.nodes[q.turn][1:] }
-
-// laneOf says when it is a node's turn: in the order of the files, but in an install. What
-// others wait for is never late.
-func (r *run) laneOf(node int) lane {
-	first := r.order.first(node)
-	switch {
-	case r.options.Mode != graph.Install:
-		return usualLane
-	case slices.ContainsFunc(r.order.needs[first], r.order.isDefinition):
-		return customLane
-	case workloadKinds[r.order.steps[first].ID().GroupKind()] && len(r.order.graph.Nodes[node].Out) == 0:
-		return workloadLane
-	default:
-		return usualLane
+	for _, one := range append(append(inTurn, &q.usual, &q.workloads), rest...) {
+		if len(one.nodes) > 0 {
+			return one
+		}
 	}
+	return nil
 }
 
-// first is the first step of a node.
-func (o *order) first(node int) int { return o.graph.Nodes[node].Tasks[0] }
+// enqueue puts a node where its first step belongs: in the order of the files, but in an install.
+func (r *run) enqueue(q *queue, node int) {
+	at := &q.usual
+	if first := r.order.graph.Nodes[node].Tasks[0]; r.options.Mode == graph.Install && !r.order.steps[first].IsTombstone() {
+		definition := slices.IndexFunc(r.order.needs[first], r.order.isDefinition)
+		kind := r.order.steps[first].ID().GroupKind()
+		switch {
+		case isFoundation(kind):
+			at = &q.needed
+		case definition >= 0:
+			at = q.customOf(r.order.needs[first][definition])
+		case workloadKinds[kind] && len(r.order.graph.Nodes[node].Out) == 0:
+			at = &q.workloads
+		}
+	}
+	at.nodes = append(at.nodes, node)
+}
+
+// isServed says whether a definition has become ready.
+func (r *run) isServed(definition int) bool {
+	return !r.follow.isWaiting(r.order.steps[definition].Manifest)
+}
 
 func (o *order) isDefinition(step int) bool {
 	return o.steps[step].ID().GroupKind() == kinds.CustomResourceDefinition

@@ -149,15 +149,7 @@ func failureOf(m *payload.Manifest, err error) *Failure {
 }
 
 // nodeName is the level and the component of a manifest, as its file says.
-func nodeName(m *payload.Manifest) string { return placeName(graph.ParseName(m.File())) }
-
-// placeName is a level and a component in words; "" where a file says neither.
-func placeName(name graph.Name) string {
-	if name.Component == "" {
-		return ""
-	}
-	return "level " + name.Level + ", " + name.Component
-}
+func nodeName(m *payload.Manifest) string { return graph.ParseName(m.File()).Words() }
 
 // oneLine is an error in a line.
 func oneLine(err error) string { return printable.Line(err.Error()) }

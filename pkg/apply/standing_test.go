@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -111,5 +112,28 @@ func TestRecordTellsOfRetries(t *testing.T) {
 	if !found || node != 0 || step.State != record.Retrying || !strings.Contains(step.For, "exceeded quota: none") || step.Reason == "" ||
 		step.Since.Time.Before(metav1.NewTime(began).Time) {
 		t.Errorf("of what fails it says %v, %d, %t", step, node, found)
+	}
+}
+
+// Of a large release the record is told as much as it has room for, and how much is left out.
+func TestRecordOfALargeRunIsCut(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	files := "-- 0000_10_db_10.yaml --\n{apiVersion: v1, kind: Secret, metadata: {name: db, namespace: NS}, data: {key: [no, text]}}\n"
+	for component := range 12 {
+		for i := range 50 {
+			files += fmt.Sprintf("-- 0000_20_c%02d_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c%02d-%02d, namespace: NS}}\n", component, i, component, i)
+		}
+	}
+	files += "-- 0000_30_last_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: last, namespace: NS}}\n"
+	left := run(t, t.Context(), load(t, namespace, namespace, files), apply.Options{Mode: graph.Update}).Left
+	told := 0
+	for _, node := range left.Nodes {
+		told += len(node.Steps)
+	}
+	last := left.Nodes[len(left.Nodes)-1]
+	if told != 500 || left.More != 102 || len(left.Nodes) != 14 || len(last.After) != 10 || last.More != 2 {
+		t.Errorf("of 602 steps it tells %d and leaves out %d, in %d nodes; the last is after %d and %d more",
+			told, left.More, len(left.Nodes), len(last.After), last.More)
 	}
 }

@@ -160,6 +160,7 @@ func (r *run) create(o *object) (Change, error) {
 		made, err := r.cluster.Create(r.requests, o.resource, draft)
 		r.warn(o.Manifest, maskedWarnings(o.Manifest, made.Warnings))
 		if err == nil {
+			r.makeKnown(o, made.Object)
 			r.settled(o, made.Object)
 			return Change{Action: Created, UID: made.Object.GetUID()}, nil
 		}

@@ -125,22 +125,26 @@ func (r *run) walk(ctx context.Context) {
 	for range min(r.options.Workers, len(r.order.graph.Nodes)) {
 		workers.hire(ctx)
 	}
-	ready := r.newQueue()
+	ready := newQueue(r.isServed)
 	for running := 0; ; {
-		if ready.add(r.begin()); ctx.Err() != nil {
-			ready = r.newQueue()
+		for _, node := range r.begin() {
+			r.enqueue(ready, node)
 		}
-		next, hasNext := ready.next()
-		if running == 0 && !hasNext {
+		if ctx.Err() != nil {
+			ready = newQueue(r.isServed)
+		}
+		from := ready.next()
+		if running == 0 && from == nil {
 			return
 		}
 		var todo chan<- int // nil while there is nothing to do
-		if hasNext {
-			todo = workers.todo
+		var next int
+		if from != nil {
+			todo, next = workers.todo, from.nodes[0]
 		}
 		select {
 		case todo <- next:
-			ready.drop()
+			from.take()
 			running++
 		case ended := <-ends:
 			r.ended(ended.node, ended.state)

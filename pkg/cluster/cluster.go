@@ -200,13 +200,17 @@ func (c *Cluster) Head(ctx context.Context, in Resource, namespace, name string)
 	return c.heads(in, namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// Settle waits until the server itself knows an object that was just written. Admission looks
-// into a cache that is a moment behind: of what comes into a Namespace that is not there yet, it
-// keeps each for 50 ms before it looks again.
-func (c *Cluster) Settle(ctx context.Context, in Resource, written metav1.Object) error {
-	_, err := c.heads(in, written.GetNamespace()).Get(ctx, written.GetName(), metav1.GetOptions{ResourceVersion: written.GetResourceVersion()})
-	return err
+// Settle waits until the server's cache has an object that was just written, but not for long.
+// Admission looks into another one that is hardly later: of what comes into a Namespace that is
+// not there yet, it keeps each for 50 ms before it looks again.
+func (c *Cluster) Settle(ctx context.Context, in Resource, written metav1.Object) {
+	ctx, cancel := context.WithTimeout(ctx, longestSettling)
+	defer cancel()
+	_, _ = c.heads(in, written.GetNamespace()).Get(ctx, written.GetName(), metav1.GetOptions{ResourceVersion: written.GetResourceVersion()})
 }
+
+// longestSettling is after how long Settle gives up: what comes next is done all the same, only later.
+const longestSettling = time.Second
 
 // heads is where the objects of a resource are without their bodies.
 func (c *Cluster) heads(in Resource, namespace string) metadata.ResourceInterface {

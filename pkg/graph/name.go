@@ -12,6 +12,14 @@ type Name struct {
 // IsKnown says whether the file name has a level and a component.
 func (n Name) IsKnown() bool { return n.Component != "" }
 
+// Words are what people call it: "level 10, web"; "" if it is not known.
+func (n Name) Words() string {
+	if !n.IsKnown() {
+		return ""
+	}
+	return "level " + n.Level + ", " + n.Component
+}
+
 // ParseName reads the name of a file. It takes what the cluster-version operator's
 // pattern takes, ^0000_(\d+)_([a-zA-Z0-9]+(-[a-zA-Z0-9]+)*?)_ , in a tenth of the
 // time of a regular expression.

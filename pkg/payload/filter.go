@@ -85,16 +85,15 @@ func (f Filter) subject(m *Manifest) (*manifest.Manifest, error) {
 	for key, value := range m.annotations() {
 		annotations[key] = value
 	}
-	id := m.ID()
-	head := map[string]any{
-		"apiVersion": m.object.GetAPIVersion(),
-		"kind":       id.Kind,
-		"metadata":   map[string]any{"namespace": id.Namespace, "name": id.Name, "annotations": annotations},
-	}
+	metadata := map[string]any{"annotations": annotations}
+	head := map[string]any{"metadata": metadata}
 	if len(f.Overrides) == 0 {
 		return &manifest.Manifest{GVK: m.object.GroupVersionKind(), Obj: &unstructured.Unstructured{Object: head}}, nil
 	}
 	// Overrides are about objects by name, which the library only knows of what it has read.
+	id := m.ID()
+	head["apiVersion"], head["kind"] = m.object.GetAPIVersion(), id.Kind
+	metadata["namespace"], metadata["name"] = id.Namespace, id.Name
 	text, err := json.Marshal(head)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,6 +65,7 @@ type Store struct {
 	namespace string
 	release   string
 
+	seen   atomic.Bool       // the namespace is there
 	loaded *corev1.ConfigMap // as it was read or written last; nil if there was none
 	sent   []string          // what was to be written since, and nobody knows whether it was
 }
@@ -200,21 +202,38 @@ func (s *Store) write(ctx context.Context, wanted *corev1.ConfigMap) error {
 // before, by those who may: the server keeps what comes into a namespace that is not there, or
 // has only just come, for 50 ms.
 func (s *Store) inNamespace(ctx context.Context, create func() error) error {
-	all := s.client.CoreV1().Namespaces()
-	if _, err := all.Get(ctx, s.namespace, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if s.hasNamespace(ctx) {
 		if err := create(); !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
-	made, err := all.Create(ctx, namespace, metav1.CreateOptions{FieldManager: fieldManager})
+	made, err := s.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{FieldManager: fieldManager})
 	switch {
 	case err == nil:
-		_, _ = all.Get(ctx, s.namespace, metav1.GetOptions{ResourceVersion: made.ResourceVersion}) // once the server's caches have it
+		s.settle(ctx, made)
 	case !apierrors.IsAlreadyExists(err):
 		return s.failure("create", namespaces, err)
 	}
 	return create()
+}
+
+// hasNamespace says whether the namespace is there, or may be for all we know.
+func (s *Store) hasNamespace(ctx context.Context) bool {
+	if s.seen.Load() {
+		return true
+	}
+	_, err := s.client.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
+	s.seen.Store(err == nil)
+	return !apierrors.IsNotFound(err)
+}
+
+// settle waits until the server's cache has the namespace, but not for long.
+func (s *Store) settle(ctx context.Context, made *corev1.Namespace) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := s.client.CoreV1().Namespaces().Get(ctx, made.Name, metav1.GetOptions{ResourceVersion: made.ResourceVersion})
+	s.seen.Store(err == nil)
 }
 
 // isOwn says whether what is in our way is what we wrote ourselves: an update may have

@@ -54,10 +54,4 @@ func before(g *graph.Graph, tasks []*payload.Manifest, node int) []string {
 }
 
 // nodeOf is the level and the component that the name of a file says; "" if it says none.
-func nodeOf(file string) string {
-	name := graph.ParseName(path.Base(file))
-	if !name.IsKnown() {
-		return ""
-	}
-	return "level " + name.Level + ", " + name.Component
-}
+func nodeOf(file string) string { return graph.ParseName(path.Base(file)).Words() }
