@@ -7,7 +7,7 @@ import (
 )
 
 func TestPercent(t *testing.T) {
-	for inUse, want := range map[uint64]int{0: 700, 1 << 20: 700, 8 << 20: 300, 16 << 20: 100, 30 << 20: tightGrowth, 40 << 20: tightGrowth, 1 << 40: tightGrowth} {
+	for inUse, want := range map[uint64]int{0: 750, 1 << 20: 750, 17 << 20: 100, 32 << 20: tightGrowth, 40 << 20: tightGrowth, 1 << 40: tightGrowth} {
 		if got := percent(inUse, tightGrowth); got != want {
 			t.Errorf("a heap with %d bytes in use may grow by %d %%, want %d %%", inUse, got, want)
 		}
