@@ -35,7 +35,7 @@ bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLA
 	cd bench && ../bin/bench/bench $(BENCHFLAGS)
 
 image: ## write an OCI image of runlevel for linux/amd64 and linux/arm64 to bin/image
-	for arch in amd64 arm64; do GOOS=linux GOARCH=$$arch $(GO) build -trimpath -o bin/linux-$$arch/ ./cmd/runlevel || exit 1; done
+	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -o bin/linux-$$arch/ ./cmd/runlevel || exit 1; done
 	cd tools && $(GO) run ./image -o ../bin/image linux/amd64=../bin/linux-amd64/runlevel linux/arm64=../bin/linux-arm64/runlevel
 
 generate: ## write anew what is made from other files

@@ -1,7 +1,9 @@
 package pace
 
 import (
+	"os"
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 )
@@ -25,5 +27,17 @@ func TestAfterEachRound(t *testing.T) {
 		for rounds.Load() < want {
 			runtime.GC()
 		}
+	}
+}
+
+// The pace is set without anybody's doing, unless the user has set one.
+func TestPaceIsSetFromTheStart(t *testing.T) {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		t.Skip("GOGC or GOMEMLIMIT is set")
+	}
+	now := debug.SetGCPercent(usualGrowth)
+	debug.SetGCPercent(now)
+	if now != percent(0, usualGrowth) { // this program has less in use than what counts at least
+		t.Errorf("the heap may grow by %d %%, want %d %%", now, percent(0, usualGrowth))
 	}
 }

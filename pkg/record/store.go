@@ -65,9 +65,9 @@ type Store struct {
 	namespace string
 	release   string
 
-	seen   atomic.Bool       // the namespace is there
-	loaded *corev1.ConfigMap // as it was read or written last; nil if there was none
-	sent   []string          // what was to be written since, and nobody knows whether it was
+	isThere atomic.Bool       // the namespace, as far as we have seen
+	loaded  *corev1.ConfigMap // as it was read or written last; nil if there was none
+	sent    []string          // what was to be written since, and nobody knows whether it was
 }
 
 // NewStore is the place of a release's record. It asks the cluster for nothing.
@@ -220,11 +220,11 @@ func (s *Store) inNamespace(ctx context.Context, create func() error) error {
 
 // hasNamespace says whether the namespace is there, or may be for all we know.
 func (s *Store) hasNamespace(ctx context.Context) bool {
-	if s.seen.Load() {
+	if s.isThere.Load() {
 		return true
 	}
 	_, err := s.client.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
-	s.seen.Store(err == nil)
+	s.isThere.Store(err == nil)
 	return !apierrors.IsNotFound(err)
 }
 
@@ -233,7 +233,7 @@ func (s *Store) settle(ctx context.Context, made *corev1.Namespace) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err := s.client.CoreV1().Namespaces().Get(ctx, made.Name, metav1.GetOptions{ResourceVersion: made.ResourceVersion})
-	s.seen.Store(err == nil)
+	s.isThere.Store(err == nil)
 }
 
 // isOwn says whether what is in our way is what we wrote ourselves: an update may have
