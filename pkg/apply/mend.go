@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
@@ -78,6 +82,7 @@ func (m *Mender) Redefine(definition inventory.Head) bool {
 type Mended struct {
 	Change
 	Before, Now inventory.Head // as it was, and as it is; empty if it was not there, or is not
+	IsLooked    bool           // else nobody could say how it was
 }
 
 // Mend makes an object again what its manifest says. How it is, it asks for if that is not
@@ -85,7 +90,7 @@ type Mended struct {
 // said with it.
 func (m *Mender) Mend(manifest *payload.Manifest, known *inventory.Head) (Mended, error) {
 	r := m.run
-	o := &object{Manifest: manifest}
+	o, isLooked := &object{Manifest: manifest}, false
 	change, err := func() (change Change, err error) {
 		if o.resource, err = r.place(manifest); err != nil {
 			return change, err
@@ -95,6 +100,7 @@ func (m *Mender) Mend(manifest *payload.Manifest, known *inventory.Head) (Mended
 		} else if o.head, o.isThere, err = r.headNow(o.resource, manifest.ID()); err != nil {
 			return change, err
 		}
+		isLooked = true
 		return r.putKnown(o)
 	}()
 	if errors.Is(err, cluster.ErrNotServed) {
@@ -104,10 +110,10 @@ func (m *Mender) Mend(manifest *payload.Manifest, known *inventory.Head) (Mended
 	clear(r.warnings) // which nobody reads
 	r.mu.Unlock()
 	if err != nil {
-		return Mended{Before: o.head}, failureOf(manifest, err)
+		return Mended{Before: o.head, IsLooked: isLooked}, failureOf(manifest, err)
 	}
 	change.Manifest = manifest
-	mended := Mended{Change: change, Before: o.head, Now: o.head}
+	mended := Mended{Change: change, Before: o.head, Now: o.head, IsLooked: true}
 	if o.now != nil {
 		mended.Now = inventory.HeadOf(o.resource, o.now)
 		mended.Lost = r.taken(o, mended)
@@ -117,6 +123,30 @@ func (m *Mender) Mend(manifest *payload.Manifest, known *inventory.Head) (Mended
 		mended.Action = Unchanged // others have written it meanwhile, and nothing of ours
 	}
 	return mended, nil
+}
+
+// IsUnfinished says whether a manifest is of a Job that is not known to have run to its end.
+func (m *Mender) IsUnfinished(manifest *payload.Manifest) bool {
+	return manifest.GroupVersionKind().GroupKind() == jobKind && !m.run.options.Journal.hasFinished(manifest)
+}
+
+// NoteFinished notes that a Job has run to its end, if it has.
+func (m *Mender) NoteFinished(job *payload.Manifest) error {
+	r := m.run
+	resource, err := r.place(job)
+	if err != nil {
+		return err
+	}
+	object, err := r.cluster.In(resource, job.ID().Namespace).Get(r.requests, job.ID().Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case !ready.HasSucceeded(object) || object.GetLabels()[inventory.Label] != r.options.Release:
+		return nil
+	}
+	return r.rememberJob(job, object.GetUID())
 }
 
 // taken are the fields that others had set otherwise, or, if the server had no quarrel with

@@ -153,12 +153,15 @@ func (r *run) isOver(wait Wait) bool {
 // finished notes that a Job has run to its end: it is not run again when it is removed.
 func (r *run) finished(job *payload.Manifest, uid types.UID) {
 	r.notes.Go(func() {
-		err := r.options.Journal.Note(r.requests, func(known *record.Record) {
-			known.RememberJob(record.Job{ID: job.ID(), UID: uid, Sum: sumOf(job)})
-		})
-		if err != nil {
+		if err := r.rememberJob(job, uid); err != nil {
 			r.warn(job, []string{"that it is done could not be noted, so it may run again: " + oneLine(err)})
 		}
+	})
+}
+
+func (r *run) rememberJob(job *payload.Manifest, uid types.UID) error {
+	return r.options.Journal.Note(r.requests, func(known *record.Record) {
+		known.RememberJob(record.Job{ID: job.ID(), UID: uid, Sum: sumOf(job)})
 	})
 }
 

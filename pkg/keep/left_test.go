@@ -8,9 +8,11 @@ import (
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/keep"
+	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 // one is a payload of one object.
@@ -115,20 +117,7 @@ data: {colour: red}
 // is made again.
 func TestAFinishedJobIsNotRunAgain(t *testing.T) {
 	t.Parallel()
-	job := func(name, fate, more string) string {
-		return fmt.Sprintf(`
--- 0000_10_shop_%[1]s.yaml --
-apiVersion: batch/v1
-kind: Job
-metadata: {name: %[1]s, namespace: NS}
-spec:
-  %[3]s
-  template:
-    metadata: {annotations: {sandbox.runlevel.dev/pod: %[2]s}}
-    spec: {restartPolicy: Never, terminationGracePeriodSeconds: 0, containers: [{name: it, image: registry.example/it}]}
-`, name, fate, more)
-	}
-	s := keepIn(t, job("migrate", "complete", "ttlSecondsAfterFinished: 2"))
+	s := keepIn(t, migration)
 	s.until("it is gone", func() bool { return s.get("Job.batch", "migrate") == nil })
 	s.quiet()
 	if got := s.all(keep.Repaired); len(got) > 0 || s.get("Job.batch", "migrate") != nil {
@@ -138,6 +127,36 @@ spec:
 		t.Errorf("it asked for %v", sent)
 	}
 }
+
+// Nor is one that nobody waited for, and that was still running when keeping began.
+func TestAJobThatFinishesLaterIsNotRunAgain(t *testing.T) {
+	t.Parallel()
+	files := strings.ReplaceAll(migration, "restartPolicy: Never", "restartPolicy: Never, nodeSelector: {NS: here}")
+	s := keepIn(t, files, func(p *plan) { p.apply.Standard = ready.Upstream })
+	nodes := s.admin.Client.CoreV1().Nodes()
+	all, err := nodes.List(t.Context(), metav1.ListOptions{Limit: 1})
+	s.must(err)
+	_, err = nodes.Patch(t.Context(), all.Items[0].Name, types.MergePatchType, []byte(s.named(`{"metadata":{"labels":{"NS":"here"}}}`)), metav1.PatchOptions{})
+	s.must(err)
+	s.until("it is gone", func() bool { return s.get("Job.batch", "migrate") == nil })
+	s.quiet()
+	if got := s.all(keep.Repaired); len(got) > 0 || s.get("Job.batch", "migrate") != nil {
+		t.Errorf("it runs again: %+v", got)
+	}
+}
+
+// migration is a payload of one Job, which is removed soon after its end.
+const migration = `
+-- 0000_10_shop_migrate.yaml --
+apiVersion: batch/v1
+kind: Job
+metadata: {name: migrate, namespace: NS}
+spec:
+  ttlSecondsAfterFinished: 2
+  template:
+    metadata: {annotations: {sandbox.runlevel.dev/pod: complete}}
+    spec: {restartPolicy: Never, terminationGracePeriodSeconds: 0, containers: [{name: it, image: registry.example/it}]}
+`
 
 // What an autoscaler says of replicas is left to it, also by one that comes later.
 func TestWhatAnAutoscalerScalesIsLeftToIt(t *testing.T) {

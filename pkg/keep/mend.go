@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/vigil"
@@ -32,20 +31,24 @@ func (k *keeper) work() {
 // mend mends an object, if it is still to be.
 func (k *keeper) mend(o *object) {
 	k.mu.Lock()
-	seen, mark, isSuspect, audit := o.seen, o.mark, o.isSuspect, o.audit
-	isDue := (isSuspect || audit != nil) && !o.isLeaving && !k.isHopeless(o)
+	seen, mark, isSuspect, audit, mayBeDone := o.seen, o.mark, o.isSuspect, o.audit, o.mayBeDone
+	isLeaving := o.isLeaving && (audit == nil || !o.view.isBlind(o.id.Namespace)) // else nobody tells when it is gone
+	isDue := (isSuspect || audit != nil) && !isLeaving && !k.isHopeless(o)
 	if pause := o.quarrel.pause(time.Now()); isDue && audit == nil && pause > 0 {
 		isDue = false // it was queued before the quarrel was noticed
 		k.queue.AddAfter(o, pause)
 	}
-	o.audit = nil
+	o.audit, o.mayBeDone = nil, false
 	k.mu.Unlock()
+	if mayBeDone && k.ctx.Err() == nil {
+		k.noteDone(o)
+	}
 	found := wasFine
 	if isDue && k.ctx.Err() == nil {
 		mended, err := k.mender.Mend(o.manifest, seen)
 		switch {
 		case err != nil:
-			found = k.failed(o, mended.Before, err)
+			found = k.failed(o, mended, err)
 		case k.succeeded(o, mark, mended) && !isSuspect:
 			found = wasMissed
 		}
@@ -53,6 +56,18 @@ func (k *keeper) mend(o *object) {
 	if audit != nil {
 		audit <- found
 	}
+}
+
+// noteDone notes that a Job has run to its end, if it has.
+func (k *keeper) noteDone(o *object) {
+	if err := k.mender.NoteFinished(o.manifest); err == nil {
+		k.queue.Forget(o)
+		return
+	}
+	k.mu.Lock()
+	o.mayBeDone = true
+	k.mu.Unlock()
+	k.queue.AddRateLimited(o)
 }
 
 // isHopeless says whether an object can't be as long as another one is not there. It is mended
@@ -67,7 +82,7 @@ func (k *keeper) isHopeless(o *object) bool {
 }
 
 // failed notes that an object could not be mended as it was, and tells of it if it goes on.
-func (k *keeper) failed(o *object, was inventory.Head, err error) finding {
+func (k *keeper) failed(o *object, found apply.Mended, err error) finding {
 	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: printable.Line(err.Error())}
 	var failure *apply.Failure
 	if errors.As(err, &failure) {
@@ -75,7 +90,10 @@ func (k *keeper) failed(o *object, was inventory.Head, err error) finding {
 	}
 	k.mu.Lock()
 	wasMissing := o.isMissing()
-	k.troubled[o], o.isSuspect, o.isThere = true, true, was.UID != "" && !was.Terminating
+	k.troubled[o], o.isSuspect, o.isThere = true, true, !wasMissing
+	if found.IsLooked {
+		o.isThere = found.Before.UID != "" && !found.Before.Terminating
+	}
 	if wasMissing && !o.isMissing() && isFoundation(o.id) {
 		k.wakeAll()
 	}
@@ -96,6 +114,10 @@ const tellAfter = 4
 func (k *keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged bool) {
 	hasChanged = mended.Action != apply.Unchanged && mended.Action != apply.Kept
 	k.mu.Lock()
+	wasMissing := o.isMissing()
+	if o.mark == mark {
+		o.isLeaving = mended.Now.Terminating
+	}
 	if version := mended.Now.ResourceVersion; !vigil.IsOlder(version, o.version) {
 		o.version = version
 	}
@@ -104,7 +126,10 @@ func (k *keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged
 	}
 	pause := o.quarrel.note(time.Now(), hasChanged)
 	k.settle(o)
-	if isFoundation(o.id) {
+	if o.isSuspect { // it was made otherwise meanwhile
+		k.mendSoon(o)
+	}
+	if isFoundation(o.id) && (wasMissing || hasChanged) {
 		k.wakeAll()
 	}
 	k.mu.Unlock()

@@ -24,6 +24,7 @@ type object struct {
 	seen      *inventory.Head // how it was seen then; nil if it was not there, or that is not known
 	isThere   bool            // although it could not be mended: others that need it can be
 	isLeaving bool            // its end was asked for: only when it is gone, it can be made again
+	mayBeDone bool            // it is a Job that was written: it may have run to its end
 	mark      int             // counts what is seen of it, so that it is known what came in between
 	isTold    bool            // of what keeps it from being mended
 	quarrel   quarrel
@@ -43,11 +44,13 @@ func (k *keeper) see(id kinds.ID, head inventory.Head) {
 		k.doubtAll(id.Name)
 	}
 	isUntouched := k.mender.IsUntouched(o.manifest, head)
+	mayBeDone := isUntouched && k.mender.IsUnfinished(o.manifest)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !o.isNews(head) { // any more
 		return
 	}
+	wasMissing := o.isMissing()
 	o.mark++
 	o.isLeaving = head.Terminating
 	switch {
@@ -58,6 +61,13 @@ func (k *keeper) see(id kinds.ID, head inventory.Head) {
 		o.version, o.isSuspect, o.seen = head.ResourceVersion, false, nil
 	default:
 		k.suspect(o, &head)
+	}
+	if wasMissing && !o.isMissing() && isFoundation(o.id) {
+		k.wakeAll()
+	}
+	if mayBeDone {
+		o.mayBeDone = true
+		k.queue.Add(o)
 	}
 }
 

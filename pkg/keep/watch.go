@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
@@ -54,11 +55,19 @@ func (v *view) watch(ctx context.Context) {
 func (v *view) watchIn(ctx context.Context, namespace string, narrow func()) (isForbidden bool) {
 	objects := v.keeper.cluster.Metadata.Resource(v.resource.GroupVersionResource).Namespace(namespace)
 	from := vigil.Source[*metav1.PartialObjectMetadataList]{
-		List: objects.List, Watch: objects.Watch, Client: v.keeper.cluster.Metadata, Labels: inventory.Label + "=" + v.keeper.options.Apply.Release,
+		List: objects.List, Client: v.keeper.cluster.Metadata, Labels: inventory.Label + "=" + v.keeper.options.Apply.Release,
 	}
 	in := &scene{view: v, namespace: namespace}
+	from.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		opened, err := objects.Watch(ctx, options)
+		if err == nil { // a list alone, which may be allowed when watching is not, shows no changes
+			in.wasOpened = true
+			v.recovered(namespace)
+		}
+		return opened, err
+	}
 	vigil.Keep(ctx, from, in, longestBlind, func(err error) {
-		if apierrors.IsForbidden(err) && namespace == metav1.NamespaceAll && v.resource.Namespaced && !in.wasListed {
+		if apierrors.IsForbidden(err) && namespace == metav1.NamespaceAll && v.resource.Namespaced && !in.wasOpened {
 			isForbidden = true
 			narrow()
 			return
@@ -89,7 +98,7 @@ func (v *view) namespaces() []string {
 type scene struct {
 	view      *view
 	namespace string
-	wasListed bool
+	wasOpened bool // the watch, at least once
 }
 
 func (s *scene) id(object *metav1.PartialObjectMetadata) kinds.ID {
@@ -99,7 +108,6 @@ func (s *scene) id(object *metav1.PartialObjectMetadata) kinds.ID {
 
 // Seen takes in a change.
 func (s *scene) Seen(object *metav1.PartialObjectMetadata, exists bool) {
-	s.view.recovered(s.namespace)
 	if exists {
 		s.view.keeper.see(s.id(object), inventory.HeadOf(s.view.resource, object))
 	} else {
@@ -109,8 +117,6 @@ func (s *scene) Seen(object *metav1.PartialObjectMetadata, exists bool) {
 
 // Listed takes in all that there is: what is not there, is gone.
 func (s *scene) Listed(objects []*metav1.PartialObjectMetadata, version string) {
-	s.wasListed = true
-	s.view.recovered(s.namespace)
 	there := map[kinds.ID]bool{}
 	for _, object := range objects {
 		there[s.id(object)] = true
@@ -143,6 +149,11 @@ func (v *view) broke(namespace string, err error) {
 	if isNew {
 		v.keeper.tell(Event{Type: Blind, Message: fmt.Sprintf("changes of %s are not seen: %s", v.title(namespace), whyBlind(err))})
 	}
+}
+
+// isBlind says whether nothing is seen of a kind in a namespace. The lock is held.
+func (v *view) isBlind(namespace string) bool {
+	return v.blind[metav1.NamespaceAll] != nil || v.blind[namespace] != nil
 }
 
 // recovered tells that a kind is seen again.

@@ -201,6 +201,40 @@ func TestARightToWatchComesLater(t *testing.T) {
 	}
 }
 
+// Who may list, and not watch, sees no changes, which is told once.
+func TestARightToListIsNotEnough(t *testing.T) {
+	t.Parallel()
+	name := test.Namespace(t)
+	user := test.Account(t, name, "user", may("configmaps", append(everything, "list")...))
+	s := keepAs(t, name, one, by(user))
+	s.until("it is told", func() bool { return len(s.all(keep.Blind)) > 0 })
+	s.keeping.forget()
+	s.until("it is tried again", func() bool { return s.keeping.count(is("watch", "configmaps")) > 3 })
+	if got, again := len(s.all(keep.Blind)), len(s.all(keep.Sighted)); got != 1 || again != 0 {
+		t.Errorf("told %q", s.told())
+	}
+}
+
+// Who may list everywhere, and watch in a namespace only, sees what is there.
+func TestARightToListEverywhereIsNotInTheWay(t *testing.T) {
+	t.Parallel()
+	name := test.Namespace(t)
+	user := test.Account(t, name, "user", may("configmaps", "*"))
+	meta, rights := metav1.ObjectMeta{Name: name + "-lists"}, test.Client(t).RbacV1()
+	_, err := rights.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{may("configmaps", "list")}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = rights.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: name, Name: "user"}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := keepAs(t, name, one, by(user))
+	s.paint("settings")
+}
+
 // A right to watch that is taken is noticed when a watch ends.
 func TestARightToWatchIsTaken(t *testing.T) {
 	t.Parallel()

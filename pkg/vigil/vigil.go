@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 )
 
 // An Object is one that can be watched.
@@ -60,16 +59,24 @@ type Source[L runtime.Object] struct {
 // tried again, after longer and longer pauses up to the longest.
 func Keep[T Object, L runtime.Object](ctx context.Context, from Source[L], to Sink[T], longest time.Duration, broke func(error)) {
 	silent := klog.New(nil) // what matters of what client-go has to say, is told
+	ctx = klog.NewContext(ctx, silent)
 	pause := again(longest)
 	kind := reflect.New(reflect.TypeFor[T]().Elem()).Interface()
 	reflector := cache.NewReflectorWithOptions(from.listerWatcher(), kind, store[T]{to, from.Trim}, cache.ReflectorOptions{Backoff: &pause, Logger: &silent})
-	_ = again(longest).DelayWithReset(clock.RealClock{}, calm).Until(klog.NewContext(ctx, silent), true, true, func(ctx context.Context) (bool, error) {
+	for pauses := again(longest); ctx.Err() == nil; {
+		began := time.Now()
 		err := reflector.ListAndWatchWithContext(ctx)
 		if ctx.Err() == nil {
 			broke(err)
 		}
-		return false, nil
-	})
+		if time.Since(began) > calm {
+			pauses = again(longest)
+		}
+		select {
+		case <-time.After(pauses.Step()):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // again is how fast a watch that broke is begun again: a server that was restarted is to be
@@ -78,7 +85,7 @@ func again(longest time.Duration) wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 20, Cap: longest}
 }
 
-// calm is how long a watch must have gone well to be begun again fast.
+// calm is how long a watch must have gone on to be begun again fast.
 const calm = 10 * time.Second
 
 // listerWatcher is what client-go calls a source.

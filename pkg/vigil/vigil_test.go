@@ -1,7 +1,14 @@
 package vigil_test
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/runlevel/runlevel/pkg/vigil"
 )
@@ -21,4 +28,30 @@ func TestWhatIsOlder(t *testing.T) {
 			t.Errorf("%q is older than %q: %v", c.version, c.than, got)
 		}
 	}
+}
+
+// nobody is told of what is seen.
+type nobody struct{}
+
+func (nobody) Seen(*metav1.PartialObjectMetadata, bool)       {}
+func (nobody) Listed([]*metav1.PartialObjectMetadata, string) {}
+
+// What is refused for long is asked for ever more seldom, and never less often than said.
+func TestHowOftenAWatchThatIsRefusedIsTried(t *testing.T) {
+	const longest, lasts = 15 * time.Second, 10 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), lasts)
+		defer cancel()
+		refused, tries := errors.New("no"), 0
+		from := vigil.Source[*metav1.PartialObjectMetadataList]{
+			List: func(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+				return nil, refused
+			},
+			Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
+		}
+		vigil.Keep(ctx, from, nobody{}, longest, func(error) { tries++ })
+		if least, most := int(lasts/(2*longest)), int(lasts/longest)+10; tries < least || tries > most {
+			t.Errorf("in %s it is tried %d times, want %d to %d", lasts, tries, least, most)
+		}
+	})
 }
