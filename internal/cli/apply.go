@@ -104,9 +104,9 @@ func newApply(streams Streams) *cobra.Command {
 	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, ready or not; the record then says Partial")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
 	flags.BoolVar(&f.force, "force", false, "go on although the gate says no; the record says what was overridden")
-	flags.BoolVar(&f.waitLock, "wait-lock", false, "wait while somebody else applies this release")
+	flags.BoolVar(&f.waitLock, "wait-lock", false, "wait while somebody else applies this release, however long that takes")
 	flags.DurationVar(&f.lockFor, "lock-duration", 30*time.Second, "how long the lock outlives an apply that died")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready, once the lock is ours")
 	flags.IntVar(&f.atOnce, "at-once", 0, "how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
 	return command
 }
@@ -133,8 +133,9 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 		options.Lock.Holder = record.DefaultHolder() + " (--watch)" // whoever waits for the lock sees that it may take long
 	}
 	outcome := run(ctx, c, release, options)
-	for f.watch.isAsked && wasAway(ctx, outcome.Err) {
-		outcome = teller.again(ctx, c, outcome.Err, func() *rollout.Outcome { return run(ctx, c, release, onlyAgain(options)) })
+	for teller.mayKeepOn(ctx, outcome) {
+		lock := record.NewStore(c.Client, f.cluster.namespace, release.Name)
+		outcome = teller.again(ctx, lock, outcome.Err, func() *rollout.Outcome { return run(ctx, c, release, onlyAgain(options)) })
 	}
 	return teller.endOnce(outcome)
 }

@@ -34,6 +34,7 @@ type teller struct {
 	now     func() time.Time // the cluster's
 	unheard error            // why standard output does not have it all
 	isEnded bool             // the outcome was told
+	isKept  bool             // what was applied is kept in place, or was
 
 	terminal  *os.File // for a live view; nil if there is to be none
 	view      *live.View

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -55,6 +58,7 @@ func (f *applyFlags) checkWatch() error {
 func (t *teller) watching(c *cluster.Cluster, release *payload.Payload, f watchFlags) func(context.Context, *rollout.Outcome, apply.Options) error {
 	return func(ctx context.Context, applied *rollout.Outcome, options apply.Options) error {
 		_ = t.end(applied) // whether anybody hears it or not, it is applied
+		t.isKept = true
 		every := f.every
 		if every == 0 {
 			every = -1
@@ -73,20 +77,39 @@ func (t *teller) watching(c *cluster.Cluster, release *payload.Payload, f watchF
 	}
 }
 
-// wasAway says whether a release is not kept in place any more only because its lock could not be
-// renewed: the API server has not answered for longer than that lasts.
-func wasAway(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && errors.Is(err, record.ErrLost) && !record.IsTaken(err)
+// mayKeepOn says whether a release that was kept in place can be again: nobody else has it, and the
+// cluster only did not answer.
+func (t *teller) mayKeepOn(ctx context.Context, outcome *rollout.Outcome) bool {
+	isAway := wasAway(outcome.Err) || outcome.Report == nil && gaveNoAnswer(outcome.Err)
+	return t.isKept && ctx.Err() == nil && isAway
+}
+
+// wasAway says whether a lock was lost only because it could not be renewed: the API server has not
+// answered for longer than it lasts.
+func wasAway(err error) bool { return errors.Is(err, record.ErrLost) && !record.IsTaken(err) }
+
+// gaveNoAnswer says whether a server was not there, or could not do its work.
+func gaveNoAnswer(err error) bool {
+	var refused apierrors.APIStatus
+	if errors.As(err, &refused) {
+		return refused.Status().Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err)
+	}
+	return errors.As(err, new(*url.Error))
 }
 
 // answersEvery is how often a server is asked whether it is back.
 const answersEvery = time.Second
 
-// again applies a release once more when the server answers again, and then keeps it in place.
-func (t *teller) again(ctx context.Context, c *cluster.Cluster, why error, run func() *rollout.Outcome) *rollout.Outcome {
-	fmt.Fprintf(t.streams.Err, "%s: it is taken again as soon as the cluster answers\n", printable.Line(why.Error()))
-	err := wait.PollUntilContextCancel(ctx, answersEvery, true, func(ctx context.Context) (bool, error) {
-		return c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error() == nil, nil
+// again applies a release once more when the lock can be read again, and then keeps it in place. It
+// is told once for each outage.
+func (t *teller) again(ctx context.Context, lock *record.Store, why error, run func() *rollout.Outcome) *rollout.Outcome {
+	t.hide()
+	if t.isEnded {
+		fmt.Fprintf(t.streams.Err, "%s: it is taken again as soon as the cluster answers\n", printable.Line(why.Error()))
+	}
+	err := wait.PollUntilContextCancel(ctx, answersEvery, false, func(ctx context.Context) (bool, error) {
+		_, err := lock.Holding(ctx)
+		return !gaveNoAnswer(err), nil
 	})
 	if err != nil {
 		return &rollout.Outcome{Err: why}
@@ -99,6 +122,7 @@ func (t *teller) again(ctx context.Context, c *cluster.Cluster, why error, run f
 // stays.
 func onlyAgain(options rollout.Options) rollout.Options {
 	begins := options.Begins
+	options.Apply.Mode = "" // which was for the first time
 	options.Begins = func(o *rollout.Outcome) error {
 		if o.Mode != graph.Reconcile {
 			return fmt.Errorf("release %s is not kept in place any more: while the cluster did not answer, somebody has begun to apply something else", o.Release)
