@@ -41,7 +41,8 @@ for; or the bare name of a file of the release, such as 0000_50_web_deployment.y
 apply that is not done knows, or SOURCE has.
 
 With SOURCE, the release is asked as well: where the object stands in it, what comes before,
-what it needs, and whether the gate would let the release be applied.
+what it needs, and whether the gate would let the release be applied. It is not done as long as
+nobody has applied that version.
 
 Exit codes: 0 when all that was asked for is there and ready, or gone if it is to be gone; 1
 when it is not, or nobody can say; 2 for misuse. Whichever it is, the answer is on standard
@@ -67,8 +68,8 @@ func newWhy(streams Streams) *cobra.Command {
   # Nothing runs: where in the release is it, and what would stop that?
   runlevel why 0000_50_web_deployment.yaml ./4.21
 
-  # In a script: wait until it is there and ready
-  until runlevel why deployment/web -n shop; do sleep 5; done
+  # In a script: wait until it is there and ready, as the release has it
+  until runlevel why deployment/web -n shop ./4.21; do sleep 5; done
 
   # What holds it up, in the end?
   runlevel why deployment/web -n shop -o json | jq -r '.[].holds[]? | "\(.object.kind) \(.object.name): \(.for)"'`,

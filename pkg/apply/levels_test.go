@@ -72,4 +72,8 @@ spec:
 	if last := did.Changes[1]; last.Action != apply.NotDone || last.Message != want {
 		t.Errorf("%s, %s", last.Message, did.actions())
 	}
+	_, step, _ := did.Left.Find(did.Changes[1].Manifest.ID())
+	if step.Awaits == nil || *step.Awaits != did.Changes[0].Manifest.ID() {
+		t.Errorf("the record says that it awaits %v", step.Awaits)
+	}
 }

@@ -153,20 +153,17 @@ func servedGroup(object *unstructured.Unstructured) string {
 
 // sayWhyNotDone names what the steps that were never done waited for.
 func (r *run) sayWhyNotDone(waits []Wait) {
-	isAwaited := map[kinds.ID]bool{}
-	for _, wait := range waits {
-		isAwaited[wait.ID] = true
-	}
+	awaited := byID(waits)
 	for node, steps := range r.order.graph.Nodes {
 		why := r.nodesBefore(node)
 		for _, i := range steps.Tasks {
 			switch change := &r.changes[i]; change.Action {
 			case NotDone:
-				change.Message = cmp.Or(why, r.needed(i, isAwaited))
+				change.Message = cmp.Or(why, r.needed(i, awaited))
 			case Failed:
 				why = "after " + change.Manifest.ID().String() + ", which failed"
 			default:
-				if why == "" && isAwaited[change.Manifest.ID()] {
+				if _, isAwaited := awaited[change.Manifest.ID()]; why == "" && isAwaited {
 					why = "after " + change.Manifest.ID().String() + ", which is not ready"
 				}
 			}
@@ -175,11 +172,9 @@ func (r *run) sayWhyNotDone(waits []Wait) {
 }
 
 // needed names an object without which a step could not begin.
-func (r *run) needed(step int, isAwaited map[kinds.ID]bool) string {
-	for _, need := range r.order.needs[step] {
-		if id := r.order.steps[need].ID(); isAwaited[id] {
-			return "after " + id.String() + ", which is not ready"
-		}
+func (r *run) needed(step int, awaited map[kinds.ID]Wait) string {
+	if id := r.awaitedBy(step, awaited); id != nil {
+		return "after " + id.String() + ", which is not ready"
 	}
 	return ""
 }

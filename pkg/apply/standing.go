@@ -113,11 +113,7 @@ func (r *run) blockers(node int, left map[int][]record.Step) []int {
 
 // left are the steps that are not done, by node.
 func (r *run) left(waits []Wait) map[int][]record.Step {
-	awaited := map[kinds.ID]Wait{}
-	for _, wait := range waits {
-		awaited[wait.ID] = wait
-	}
-	left := map[int][]record.Step{}
+	awaited, left := byID(waits), map[int][]record.Step{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for node := range r.order.graph.Nodes {
@@ -128,6 +124,15 @@ func (r *run) left(waits []Wait) map[int][]record.Step {
 		}
 	}
 	return left
+}
+
+// byID are waits by what is waited for.
+func byID(waits []Wait) map[kinds.ID]Wait {
+	awaited := map[kinds.ID]Wait{}
+	for _, wait := range waits {
+		awaited[wait.ID] = wait
+	}
+	return awaited
 }
 
 // leftOf is what a step has left to do, if anything.
@@ -146,8 +151,21 @@ func (r *run) leftOf(i int, awaited map[kinds.ID]Wait) (record.Step, bool) {
 		}
 	case r.changes[i].Action != NotDone:
 		return step, false
+	default:
+		step.Awaits = r.awaitedBy(i, awaited)
 	}
 	return step, true
+}
+
+// awaitedBy is what a step can't begin without, if that is not ready.
+func (r *run) awaitedBy(i int, awaited map[kinds.ID]Wait) *kinds.ID {
+	for _, need := range r.order.needs[i] {
+		id := r.order.steps[need].ID()
+		if _, isAwaited := awaited[id]; isAwaited {
+			return &id
+		}
+	}
+	return nil
 }
 
 // short is a text, as much of it as is kept.

@@ -52,6 +52,7 @@ type Step struct {
 	Reason   string       `json:"reason,omitempty"`
 	Since    *metav1.Time `json:"since,omitempty"`
 	Deletes  bool         `json:"deletes,omitempty"` // it is a tombstone
+	Awaits   *kinds.ID    `json:"awaits,omitempty"`  // what has to be ready first, if that is waited for: it may be of another node, which the graph does not tell
 }
 
 // Find is where a step stands that does something to an object.

@@ -61,10 +61,24 @@ func (f *Facts) state() State {
 		return NotReady
 	case isLeft && step.State != record.Waiting:
 		return Outdated
+	case f.isUnapplied():
+		return Outdated
 	case f.isUntold():
 		return Unknown
 	default:
 		return Ready
+	}
+}
+
+// isUnapplied says whether the question names a version of a release that nobody has applied.
+func (f *Facts) isUnapplied() bool {
+	switch {
+	case f.Plan == nil || f.Plan.File == "" || f.IsUnread:
+		return false
+	case f.Record == nil: // the object may tell all the same
+		return f.Plan.Release != "" && f.Plan.Release != f.Owner
+	default:
+		return !f.Plan.IsRecorded
 	}
 }
 
@@ -249,9 +263,10 @@ func tellHome(f *Facts, a *Answer) {
 	a.say(nil, "nothing can be made in namespace %s: it is %s", f.Object.Namespace, f.Home.Describe(f.Now))
 }
 
-// tellNeeds is about what the object can't be without, as the files of the release say.
+// tellNeeds is about where the object stands in the release that is named, and what it can't be
+// without.
 func tellNeeds(f *Facts, a *Answer) {
-	if f.Plan == nil || a.Done || f.Live != nil {
+	if f.Plan == nil || a.Done {
 		return
 	}
 	if f.Plan.File == "" {

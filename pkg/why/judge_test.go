@@ -69,6 +69,13 @@ func node(name, state string, after []int, steps ...record.Step) record.Node {
 	return record.Node{Name: name, State: state, After: after, Steps: steps}
 }
 
+// awaits is a step whose turn comes when another object is ready.
+func awaits(other kinds.ID) record.Step {
+	one := step(web, record.Blocked, "")
+	one.Awaits = &other
+	return one
+}
+
 func step(id kinds.ID, state record.StepState, waits string) record.Step {
 	one := record.Step{ID: id, State: state, For: waits}
 	if state == record.Waiting || state == record.Retrying {
@@ -167,7 +174,30 @@ it is of release shop, which changed it last 60s ago`,
 			"none of the 3 releases here is known to have it: say which one is to, with --name or SOURCE",
 		},
 		"of another release": {
-			with(there(isReady, completed()), func(f *why.Facts) { f.Plan = &why.Plan{Release: "db", File: "a.yaml"} }), why.Ready, "it is of release shop, not of db",
+			with(there(isReady, nil), func(f *why.Facts) { f.Plan = &why.Plan{Release: "db", File: "a.yaml"} }), why.Outdated,
+			"it is in a.yaml\nnobody has applied release db yet\nit is of release shop, not of db",
+		},
+		"of a version that nobody has applied": {
+			with(there(isReady, completed()), func(f *why.Facts) {
+				f.Plan = &why.Plan{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
+			}), why.Outdated,
+			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
+nobody has applied this version of release shop yet: the last is 2, completed 60m ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"of a version that is applied": {
+			with(there(isReady, completed()), func(f *why.Facts) { f.Plan = &why.Plan{Release: "shop", File: "a.yaml", IsRecorded: true} }), why.Ready,
+			"it is of release shop, which changed it last 60s ago",
+		},
+		"of a version of which nobody may read whether it is applied": {
+			with(there(isReady, nil), func(f *why.Facts) { f.Plan, f.IsUnread = &why.Plan{Release: "db", File: "a.yaml"}, true }), why.Ready,
+			"it is of release shop, not of db",
+		},
+		"in an install, what it needs is of another node": {
+			held(absent(during(node("level 10, db", "running", nil, step(db, record.Waiting, "0 of 1 replicas are available")), node("level 20, web", "running", nil, awaits(db)))), 0), why.Absent,
+			`its turn, level 20, web, comes when StatefulSet shop/db is ready
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
 		},
 		"to be deleted, and gone": {
 			with(absent(completed()), func(f *why.Facts) { f.Asked = &record.Tombstone{ID: web, Version: "2", Asked: *ago(time.Hour)} }), why.Gone,

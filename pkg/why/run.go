@@ -24,11 +24,14 @@ func (f *Facts) roots() []int {
 	seen := map[int]bool{start: true}
 	for next := []int{start}; len(next) > 0; next = next[1:] {
 		node := next[0]
+		earlier := nodes[node].After
 		if nodes[node].State != string(graph.Blocked) {
-			roots = append(roots, node)
-			continue
+			earlier = f.awaited(node)
+			if len(earlier) == 0 || slices.ContainsFunc(nodes[node].Steps, isTried) {
+				roots = append(roots, node)
+			}
 		}
-		for _, before := range nodes[node].After {
+		for _, before := range earlier {
 			if !seen[before] && before >= 0 && before < len(nodes) {
 				seen[before] = true
 				next = append(next, before)
@@ -36,6 +39,23 @@ func (f *Facts) roots() []int {
 		}
 	}
 	return roots
+}
+
+// isTried says whether the run is at a step, or has failed at it.
+func isTried(step record.Step) bool { return step.State != record.Blocked }
+
+// awaited are the other nodes that have what the steps of a node can't begin without.
+func (f *Facts) awaited(node int) []int {
+	var others []int
+	for _, step := range f.Record.Run.Nodes[node].Steps {
+		if step.Awaits == nil || isTried(step) {
+			continue
+		}
+		if at, _, isLeft := f.Record.Run.Find(*step.Awaits); isLeft && at != node && !slices.Contains(others, at) {
+			others = append(others, at)
+		}
+	}
+	return others
 }
 
 // tellStep is about an object that the run tries to apply, or has failed to.
@@ -78,8 +98,8 @@ func tellTurn(f *Facts, a *Answer) {
 	}
 	node, roots := f.Record.Run.Nodes[start], f.roots()
 	switch {
-	case node.State != string(graph.Blocked) && step.For != "":
-		a.say(nil, "its turn comes %s", step.For)
+	case node.State != string(graph.Blocked) && step.Awaits != nil:
+		a.say(nil, "its turn%s comes when %s is ready", inNode(a.Node), *step.Awaits)
 	case node.State != string(graph.Blocked):
 		a.After = f.earlier(node, a.Node)
 		a.say(nil, "its turn%s comes after %s", inNode(a.Node), cmp.Or(few(a.After, 0), "what is before it there"))
@@ -198,9 +218,10 @@ func (f *Facts) isCompleted() bool {
 // tellNoRecord is about an object of no release that has a record.
 func (f *Facts) tellNoRecord(a *Answer) {
 	switch {
-	case f.Owner != "", f.IsUnread:
-	case f.Plan != nil && f.Plan.Release != "":
+	case f.IsUnread:
+	case f.Plan != nil && f.Plan.Release != "" && f.Plan.Release != f.Owner:
 		a.say(nil, "nobody has applied release %s yet", f.Plan.Release)
+	case f.Owner != "":
 	case f.Others > 0:
 		a.say(nil, "none of the %s here is known to have it: say which one is to, with --name or SOURCE", printable.Count(f.Others, "release"))
 	default:
