@@ -85,7 +85,7 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("$KUBECONFIG is %q, and there is no cluster in it", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("there is no cluster to talk to: name a kubeconfig with --kubeconfig or $KUBECONFIG (\"runlevel sandbox up --detach\" makes a cluster to try things on)")
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist) && !f.isThere(): // else it is a file that it names
 		return nil, fmt.Errorf("--kubeconfig: there is no file %s", f.kubeconfig)
 	case err != nil && f.context != "" && !slices.Contains(f.contexts(), f.context):
 		return nil, fmt.Errorf("--context: the kubeconfig has no context %q: it has %s", f.context, strings.Join(f.contexts(), ", "))
@@ -93,6 +93,15 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	return config, nil
+}
+
+// isThere says whether there is a file where --kubeconfig says, or whether it says nothing.
+func (f *clusterFlags) isThere() bool {
+	if f.kubeconfig == "" {
+		return true
+	}
+	_, err := os.Stat(f.kubeconfig)
+	return err == nil
 }
 
 // contexts are those of the kubeconfig.
