@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -18,8 +19,8 @@ import (
 
 // terminal runs a command whose standard error is a terminal of some size, until its screen
 // shows something, and prints that. Then it presses Ctrl-C, and prints the screen again at the
-// end: terminal SIZE REGEXP COMMAND... Standard output is the script's standard error. Times are shown as N, and a terminal whose cursor is
-// hidden fails.
+// end: terminal SIZE REGEXP COMMAND... Standard output is the script's standard error. Times are shown
+// as N. A terminal fails whose cursor is hidden, or that is asked something.
 func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -46,6 +47,9 @@ func terminal(ts *testscript.TestScript, _ bool, args []string) {
 	if !s.emulator.CursorVisible() {
 		ts.Fatalf("the cursor is hidden")
 	}
+	if asked := questions.FindString(s.raw.String()); asked != "" {
+		ts.Fatalf("the terminal is sent %q", asked)
+	}
 	fmt.Fprintf(ts.Stdout(), "== at the end ==\n%s", s.text())
 }
 
@@ -56,7 +60,12 @@ type shownTerminal struct {
 	written  chan struct{} // something was
 	drained  chan struct{}
 	mu       sync.Mutex
+	raw      bytes.Buffer // all that was written
 }
+
+// questions are what a terminal answers as if somebody had typed it, and what changes what keys
+// send: then Ctrl-C may be no signal any more. Libraries do so for programs that read keys.
+var questions = regexp.MustCompile(`\x1b\[([=<>?][0-9;]*u|>[0-9;]*m|\?[0-9;]*\$p|[=>?]?[0-9]*[cn])`)
 
 // open makes a terminal of a size such as 80x24.
 func open(ts *testscript.TestScript, size string) *shownTerminal {
@@ -78,6 +87,7 @@ func open(ts *testscript.TestScript, size string) *shownTerminal {
 func (s *shownTerminal) Write(text []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.raw.Write(text)
 	n, err := s.emulator.Write(text)
 	select {
 	case s.written <- struct{}{}:
