@@ -39,28 +39,35 @@ func bench(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
+	results, err := measure(ctx, o)
+	if len(results) == 0 {
+		return err
+	}
+	return errors.Join(err, tell(o, results, err == nil))
+}
+
+// measure lets the contestants run. What they had on disk is gone when it returns: whoever reads
+// the tables may stop reading, which ends the program at once.
+func measure(ctx context.Context, o options) ([]result, error) {
 	built, err := findPrograms(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	folder, err := os.MkdirTemp("", "runlevel-bench-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	programs, err := install(built, folder)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c := contest{options: o, programs: programs, folder: folder, progress: os.Stderr}
 	err = c.run(ctx)
 	if ctx.Err() != nil {
 		err = errors.New("interrupted")
 	}
-	if len(c.results) == 0 {
-		return err
-	}
-	return errors.Join(err, tell(o, c.results, err == nil))
+	return c.results, err
 }
 
 // tell prints what was measured, and writes it where it was asked to if it is whole.
