@@ -21,7 +21,7 @@ import (
 // The heap may have that many bytes, as if all of it were in use; and by how many percent it may
 // grow where that is more: as Go has it, or less.
 const (
-	smallHeap    = 34 << 20
+	smallHeap    = 33 << 20
 	usualGrowth  = 100
 	tightGrowth  = 15
 	leastCounted = 4 << 20 // what counts as in use at least

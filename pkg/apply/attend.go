@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -42,10 +43,10 @@ func (f *follower) isForeign(object *unstructured.Unstructured) bool {
 
 // begin watches an object that somebody waits for, if it is not watched yet. One that was ready
 // before, and that nobody has written since, is ready as long as this run has changed nothing:
-// then it may matter to any other object.
+// then it may matter to any other object, but to those that stay as they are.
 func (f *follower) begin(w *watched) {
 	switch {
-	case w.stream != nil || w.isQuiet && !f.isAwake:
+	case w.stream != nil || w.isQuiet && (!f.isAwake || staysReady(w)):
 	case w.isAssumed:
 		f.watch(w)
 	default:
@@ -59,6 +60,13 @@ func (f *follower) begin(w *watched) {
 func mattersAlways(w *watched) bool {
 	kind := w.resource.GroupKind()
 	return bringsKinds(kind) || kind == jobKind
+}
+
+// staysReady says whether an object that is ready stays so for as long as nobody writes it. All that
+// is in a Namespace, or of a definition, waits for it: to watch those anew keeps thousands waiting.
+func staysReady(w *watched) bool {
+	kind := w.resource.GroupKind()
+	return kind == kinds.Namespace || kind == kinds.CustomResourceDefinition
 }
 
 // watch watches an object that has not been applied.

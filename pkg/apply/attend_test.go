@@ -1,7 +1,9 @@
 package apply_test
 
 import (
+	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -50,5 +52,50 @@ func TestWhoWaitsWatches(t *testing.T) {
 				t.Errorf("what was sent about Deployments: %s; want %s", got, row.want)
 			}
 		})
+	}
+}
+
+// After a change, what was ready before is looked at anew, but not what stays as it is until
+// somebody writes it: nearly everything waits for that.
+func TestAChangeIsNoReasonToWatchWhatStaysReady(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	files := `
+-- 0000_10_a_10_home.yaml --
+{apiVersion: v1, kind: Namespace, metadata: {name: NS-home}}
+-- 0000_10_a_20_crd.yaml --
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.NS.example.com}
+spec:
+  group: NS.example.com
+  names: {kind: Thing, plural: things}
+  scope: Namespaced
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+-- 0000_20_b_thing.yaml --
+{apiVersion: NS.example.com/v1, kind: Thing, metadata: {name: it, namespace: NS-home}, size: 1}
+-- 0000_30_c_web.yaml --
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: NS-home}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.example/web}]}}
+`
+	mustApply(t, load(t, namespace, namespace, files), apply.Options{})
+	var mu sync.Mutex
+	watched := map[string]bool{}
+	c := connectThrough(t, func(request *http.Request) error {
+		if request.URL.Query().Get("watch") == "true" && strings.Contains(request.URL.Query().Get("labelSelector"), namespace) {
+			mu.Lock()
+			defer mu.Unlock()
+			watched[path.Base(request.URL.Path)] = true
+		}
+		return nil
+	})
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, strings.Replace(files, "size: 1", "size: 2", 1)), apply.Options{Mode: graph.Update})
+	if want := map[string]bool{"things": true, "deployments": true}; did.Err != nil || !maps.Equal(watched, want) {
+		t.Errorf("it has watched %v, want %v; %v", watched, want, did.Err)
 	}
 }
