@@ -134,17 +134,6 @@ func TestATemplateThatCannotBeRenderedRefusesTheRelease(t *testing.T) {
 	}
 }
 
-func TestATemplateMayNotMakeAnyAmount(t *testing.T) {
-	text := "{{define \"t0\"}}" + strings.Repeat("x", 1000) + "{{end}}"
-	for i := range 24 {
-		text += fmt.Sprintf("{{define \"t%d\"}}{{template \"t%d\"}}{{template \"t%d\"}}{{end}}", i+1, i, i)
-	}
-	_, problems := parse(t, release(t, map[string]string{"manifests/a.yaml": text + `{{template "t24"}}`, "release-manifests/b.yaml": configMap("b")}), payload.Options{})
-	if len(problems) != 1 || !strings.HasSuffix(problems[0].String(), "it makes more than 32 MiB, which is the limit") {
-		t.Error(lines(problems))
-	}
-}
-
 func TestLinesOfATemplate(t *testing.T) {
 	text := "{{/*\n\n*/}}\n" + configMap("a", "a: 1")
 	_, problems := parse(t, release(t, map[string]string{"manifests/a.yaml": text, "release-manifests/b.yaml": configMap("b")}), payload.Options{})

@@ -52,6 +52,11 @@ type streamMetadata struct {
 // pullSpec is what an image may look like.
 var pullSpec = regexp.MustCompile(`^\w[\w.:/@+-]*$`)
 
+// maxPullSpec is how many bytes an image may have: registries allow 255 for a name and 128 for a
+// tag. It stands in the place of each image in manifests and of fields in templates, so it says how
+// much these can grow.
+const maxPullSpec = 1 << 10
+
 // ParseReferences reads an image-references file. It is an ImageStream, in JSON or YAML.
 func ParseReferences(text []byte) (*References, error) {
 	stream, err := parseImageStream(text)
@@ -71,6 +76,8 @@ func ParseReferences(text []byte) (*References, error) {
 			continue // it refers to something else than an image
 		case tag.From.Name == "":
 			return nil, fmt.Errorf("the tag %q has no from.name, which is where its image is", tag.Name)
+		case len(tag.From.Name) > maxPullSpec:
+			return nil, fmt.Errorf("the tag %q has a from.name of %d bytes, and an image has no more than %d", tag.Name, len(tag.From.Name), maxPullSpec)
 		case !pullSpec.MatchString(tag.From.Name):
 			return nil, fmt.Errorf("the tag %q has from.name %q, which is no image", tag.Name, tag.From.Name)
 		case found.Images[tag.Name] != "":

@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,5 +71,13 @@ func TestRewritingWithoutVersions(t *testing.T) {
 	const text = "0.0.1-snapshot 0.0.1-snapshot-kubernetes"
 	if got, unknown := rewriting.Apply([]byte(text)); string(got) != text || len(unknown) > 0 {
 		t.Errorf("it became %q, and %v are unknown", got, unknown)
+	}
+}
+
+func TestAnImageIsNoLongerThanRegistriesAllow(t *testing.T) {
+	_, err := ParseReferences([]byte(strings.Replace(someReferences, "@sha256:aaaa", "@sha256:"+strings.Repeat("a", 1000), 1)))
+	const want = `the tag "hyperkube" has a from.name of 1034 bytes, and an image has no more than 1024`
+	if err == nil || err.Error() != want {
+		t.Errorf("the error is %v, want %s", err, want)
 	}
 }

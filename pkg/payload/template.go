@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,6 +18,10 @@ type templateData struct {
 	Images         map[string]string
 }
 
+// maxTemplate is how many bytes a template may have. The parser of text/template calls itself
+// for each nested action, and its stack must not overflow.
+const maxTemplate = 1 << 20
+
 var templateErrorPlace = regexp.MustCompile(`^template: manifest:(\d+)(?::\d+)?: `)
 
 // renderTemplate renders a text. One that can't be rendered refuses the whole
@@ -25,9 +30,15 @@ func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte
 	if !bytes.Contains(text, []byte("{{")) {
 		return text, nil
 	}
+	if len(text) > maxTemplate {
+		return nil, &errSyntax{message: fmt.Sprintf("its template has %d bytes, and may have 1 MiB: put what needs no template into %s/", len(text), releaseFolder)}
+	}
 	parsed, err := template.New("manifest").Option("missingkey=error").Parse(string(text))
 	if err != nil {
 		return nil, templateError(err)
+	}
+	if err := checkTemplate(parsed, text); err != nil {
+		return nil, err
 	}
 	out := &boundedBuffer{ctx: ctx}
 	if err := parsed.Execute(out, data); err != nil {
@@ -36,8 +47,8 @@ func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte
 	return out.Bytes(), nil
 }
 
-// maxRendered is how much a template may make: what a file may have at most. A few
-// lines that call each other could make any amount.
+// maxRendered is how much a template may make: what a file may have at most. A field is
+// longer than the action that names it.
 const maxRendered = 32 << 20
 
 // A boundedBuffer takes no more than that, and nothing when the context has ended.

@@ -1,0 +1,108 @@
+package payload
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+// templateFunctions are those that a template may call: they choose between their arguments or
+// compare them, so that no text becomes longer.
+var templateFunctions = map[string]bool{"and": true, "or": true, "not": true, "eq": true, "ne": true, "index": true}
+
+// templateAdvice says what to write instead of what is not allowed.
+var templateAdvice = map[string]string{
+	"a variable": "write the field in its place",
+	"range":      "write each item out",
+	"define":     "write its text where it is used",
+	"template":   "write the text of the other template here",
+	"print":      "write fields and text side by side, as in {{.ClusterProfile}}-text",
+	"printf":     "write fields and text side by side, as in {{.ClusterProfile}}-text",
+	"println":    "write fields and text side by side, as in {{.ClusterProfile}}-text",
+	"len":        "compare with eq or ne",
+}
+
+// checkTemplate refuses a template that could loop, or make text out of its own text: variables,
+// range, templates that call each other, and functions such as printf. What is left takes time
+// and memory in proportion to its size.
+func checkTemplate(parsed *template.Template, text []byte) error {
+	if err := (templateChecker{text}).node(parsed.Root); err != nil {
+		return err
+	}
+	for _, other := range parsed.Templates() {
+		if other.Name() != parsed.Name() {
+			return templateChecker{text}.refuse(other.Root, "define")
+		}
+	}
+	return nil
+}
+
+// A templateChecker walks the tree of a template.
+type templateChecker struct{ text []byte }
+
+// node returns an error for the first part below a node that is not allowed.
+func (c templateChecker) node(node parse.Node) error {
+	switch node := node.(type) {
+	case *parse.TextNode, *parse.FieldNode, *parse.DotNode, *parse.StringNode, *parse.BoolNode, *parse.NumberNode, *parse.NilNode:
+		return nil
+	case *parse.ListNode:
+		if node == nil { // an if without else
+			return nil
+		}
+		return each(node.Nodes, c.node)
+	case *parse.ActionNode:
+		return c.node(node.Pipe)
+	case *parse.IfNode:
+		return each([]parse.Node{node.Pipe, node.List, node.ElseList}, c.node)
+	case *parse.WithNode:
+		return each([]parse.Node{node.Pipe, node.List, node.ElseList}, c.node)
+	case *parse.PipeNode:
+		if len(node.Decl) > 0 {
+			return c.refuse(node, "a variable")
+		}
+		return each(node.Cmds, func(command *parse.CommandNode) error { return each(command.Args, c.node) })
+	case *parse.VariableNode: // $ alone is what the template is rendered with
+		if node.Ident[0] == "$" {
+			return nil
+		}
+		return c.refuse(node, "a variable")
+	case *parse.IdentifierNode:
+		if templateFunctions[node.Ident] {
+			return nil
+		}
+		return c.refuse(node, node.Ident)
+	case *parse.RangeNode:
+		return c.refuse(node, "range")
+	case *parse.TemplateNode:
+		return c.refuse(node, "template")
+	case *parse.ChainNode:
+		return c.refuse(node, "a field of what stands in brackets")
+	default:
+		return c.refuse(node, fmt.Sprintf("%.40q", node))
+	}
+}
+
+// each returns the first error of a function that is called with each item.
+func each[T any](items []T, call func(T) error) error {
+	for _, item := range items {
+		if err := call(item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse is the error of a node that is not allowed.
+func (c templateChecker) refuse(node parse.Node, what string) error {
+	message := "its template can't be rendered: " + what + " is not allowed"
+	if advice := templateAdvice[what]; advice != "" {
+		message += ": " + advice
+	}
+	return &errSyntax{
+		line:    lineAt(c.text, int64(node.Position())),
+		message: fmt.Sprintf("%s (allowed are fields, texts, if, with, and the functions %s)", message, strings.Join(slices.Sorted(maps.Keys(templateFunctions)), ", ")),
+	}
+}
