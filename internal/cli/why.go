@@ -44,9 +44,9 @@ With SOURCE, the release is asked as well: where the object stands in it, what c
 what it needs, and whether the gate would let the release be applied. It is not done as long as
 nobody has applied that version.
 
-Exit codes: 0 when all that was asked for is there and ready, or gone if it is to be gone; 1
-when it is not, or nobody can say; 2 for misuse. Whichever it is, the answer is on standard
-output.
+Exit codes: 0 when all that was asked for is there and ready as it was applied, or gone if it
+is to be gone; 1 when it is not, or nobody can say; 2 for misuse. Whichever it is, the answer is
+on standard output.
 
 `
 
@@ -198,6 +198,7 @@ var stands = map[why.State]string{
 	why.Absent:      "not there",
 	why.NotReady:    "there, and not ready",
 	why.Outdated:    "there as it was before",
+	why.Changed:     "there, and not as it was applied",
 	why.Terminating: "being deleted",
 	why.Kept:        "there, and to be gone",
 	why.Unknown:     "nobody can say how it stands",

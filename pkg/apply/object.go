@@ -53,9 +53,13 @@ func (r *run) isUntouched(m *payload.Manifest, head inventory.Head, isThere bool
 		return false
 	}
 	text, isKnown := r.text(m, head.Resource)
-	return isKnown && r.fingerprints.Move(r.known, head, text, func() bool {
+	isUntouched := isKnown && r.fingerprints.Move(r.known, head, text, func() bool {
 		return r.countsChanges(head.Resource)
 	})
+	if isUntouched {
+		r.fingerprints.Leave(head)
+	}
+	return isUntouched
 }
 
 // wasReady says whether an object was ready, and nobody has written it since.
@@ -120,6 +124,7 @@ func (r *run) applied(o *object, applied cluster.Applied, head inventory.Head, a
 	r.settled(o, applied.Object)
 	r.definitions.note(o.ID(), applied.Object)
 	text, isKnown := r.text(o.Manifest, o.resource)
+	r.fingerprints.Leave(head)
 	isAsSent := !o.isLean && head.Says(o.Object()) && obeys(applied.Object, o.sent)
 	if isKnown && (isAsSent || r.isMending) {
 		r.fingerprints.Add(head, text)

@@ -57,6 +57,7 @@ func (r *run) noteStanding(ctx context.Context) (stop func()) {
 func (r *run) noteRun(standing *record.Run, waits []Wait) error {
 	return r.options.Journal.Note(r.requests, func(known *record.Record) {
 		known.Run, known.Waits = standing, nil
+		known.Fingerprints = r.fingerprints.Over(known.Fingerprints)
 		for _, wait := range waits[:min(mostWaits, len(waits))] {
 			known.Waits = append(known.Waits, record.Wait{ID: wait.ID, For: wait.For, Since: metav1.NewTime(wait.Since)})
 		}

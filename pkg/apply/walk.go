@@ -84,8 +84,20 @@ func (r *run) plan(manifests []*payload.Manifest) (err error) {
 	r.changes, r.areOver = make([]Change, len(r.order.steps)), make([]bool, len(r.order.steps))
 	for i, step := range r.order.steps {
 		r.changes[i] = Change{Manifest: step.Manifest, Action: NotDone}
+		r.expect(step.Manifest)
 	}
 	return nil
+}
+
+// expect notes that the release has an object, for those who ask the record.
+func (r *run) expect(m *payload.Manifest) {
+	switch {
+	case m.IsTombstone():
+	case isCreateOnly(m): // how an apply has left it does not matter any more
+		r.fingerprints.Expect(r.fingerprints, m.ID())
+	default:
+		r.fingerprints.Expect(r.known, m.ID())
+	}
 }
 
 // lastAnswers is how long a run that has to end waits for answers. API servers give up

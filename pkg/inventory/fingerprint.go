@@ -25,6 +25,7 @@ import (
 // metadata is to be is compared with what it is.
 //
 // One that was seen to be ready has another one, that holds as long as nobody has written it.
+// What they say by the name of an object alone is in left.go.
 type Fingerprints struct {
 	mu      sync.Mutex
 	known   map[fingerprint]pair // by both

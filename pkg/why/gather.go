@@ -37,6 +37,7 @@ type gatherer struct {
 	Question
 	facts    *Facts
 	manifest *payload.Manifest // of the object; nil if nobody has said
+	head     inventory.Head    // of the object, if it is there
 }
 
 // Gather asks for all that the answer needs. What can't be asked for is a fact, too.
@@ -46,6 +47,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q Question) *Facts {
 	g.asked()
 	g.object(ctx)
 	g.record(ctx)
+	g.drift(ctx)
 	g.judge(ctx)
 	g.surroundings(ctx)
 	g.holdings(ctx)
@@ -89,9 +91,9 @@ func (g *gatherer) object(ctx context.Context) {
 		return
 	}
 	g.facts.Live = live
-	head := inventory.HeadOf(in, live)
-	if head.IsOf(head.Release) && head.Release != "" {
-		g.facts.Owner, g.facts.Applied = head.Release, head.Entry.Since
+	g.head = inventory.HeadOf(in, live)
+	if g.head.IsOf(g.head.Release) && g.head.Release != "" {
+		g.facts.Owner, g.facts.Applied = g.head.Release, g.head.Entry.Since
 	}
 	g.facts.Holders = holdersOf(live)
 }
@@ -143,6 +145,10 @@ func (g *gatherer) pick() *record.Record {
 		return first(func(r *record.Record) bool { return r.Release == g.Release.Name })
 	}
 	if of := first(func(r *record.Record) bool { return r.Release == g.facts.Owner }); of != nil {
+		return of
+	}
+	hasIt := func(r *record.Record) bool { return inventory.ReadFingerprints(r.Fingerprints).Has(g.Object) }
+	if of := first(hasIt); of != nil {
 		return of
 	}
 	isToldOf := func(r *record.Record) bool {

@@ -19,7 +19,7 @@ import (
 // tells are all that may be said, from the outside in. Each adds what it has to say, if
 // that has to do with how the object stands.
 var tells = []func(*Facts, *Answer){
-	tellUnseen, tellNotReady, tellEnd, tellKept, tellUnserved, tellHome, tellStep, tellTurn, tellNeeds, tellGate, tellRun, tellOwner,
+	tellUnseen, tellNotReady, tellDrift, tellEnd, tellKept, tellUnserved, tellHome, tellStep, tellTurn, tellNeeds, tellGate, tellRun, tellOwner,
 }
 
 // Judge says how an object stands, and why.
@@ -27,7 +27,7 @@ func Judge(f *Facts) *Answer {
 	a := &Answer{Object: f.Object, State: f.state(), Says: []Sentence{}, Unknown: f.Unknown, Release: f.Owner}
 	a.Done = a.State == Ready || a.State == Gone
 	node, step, isLeft := f.step()
-	if isLeft || f.Asked != nil || f.Owner != "" && f.Record != nil { // else it may be of another release
+	if isLeft || f.Asked != nil || (f.Owner != "" || f.IsNamed) && f.Record != nil { // else it may be of another release
 		a.Release, a.Version = f.Record.Release, f.version()
 	}
 	if f.Plan != nil && f.Plan.File != "" {
@@ -65,6 +65,8 @@ func (f *Facts) state() State {
 		return Outdated
 	case f.isUntold():
 		return Unknown
+	case f.Drift != nil:
+		return Changed
 	default:
 		return Ready
 	}
@@ -303,6 +305,7 @@ func tellGate(f *Facts, a *Answer) {
 func tellOwner(f *Facts, a *Answer) {
 	switch {
 	case f.Live == nil:
+	case f.Owner == "" && f.Drift != nil: // which has been said
 	case f.Owner == "":
 		a.say(nil, "it is of no release: nothing says that runlevel has applied it")
 	case f.Plan != nil && f.Plan.Release != "" && f.Plan.Release != f.Owner:

@@ -270,6 +270,8 @@ func (f *Facts) tellLast(a *Answer) {
 		a.say(nil, "nobody has applied release %s yet", f.Record.Release)
 	case f.Plan != nil && f.Plan.File != "" && !f.Plan.IsRecorded:
 		a.say(nil, "nobody has applied this version of release %s yet: the last is %s, %s", f.Record.Release, cmp.Or(printable.Line(newest.Version), "without a version"), f.ended(*newest))
+	case newest.State == record.Completed && a.State == Absent && f.IsNamed:
+		a.say(nil, "release %s was %s, and has it: it was deleted since; apply it again", f.title(), f.ended(*newest))
 	case newest.State == record.Completed && a.State == Absent:
 		a.say(nil, "release %s was %s: somebody has deleted it since, or the release does not have it", f.title(), f.ended(*newest))
 	default:

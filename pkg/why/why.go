@@ -47,6 +47,8 @@ type Facts struct {
 
 	Owner   string    // the release that it is of
 	Applied time.Time // when an apply changed it last
+	IsNamed bool      // the record says that the release has it
+	Drift   *Drift    // how it differs from what was applied; nil if it does not, or nothing is known of it
 
 	Record      *record.Record        // of the release that has it, or is to; nil if there is none
 	Held        *record.Held          // who applies that release; nil if nobody does
@@ -97,6 +99,7 @@ const (
 	Absent      State = "absent"      // and it is to be there
 	NotReady    State = "not ready"   // it is there
 	Outdated    State = "outdated"    // it is there as it was, and the apply has not come to it, or can't do it
+	Changed     State = "changed"     // it is there and ready, and is not as it was applied
 	Terminating State = "terminating" // it is on its way out
 	Kept        State = "kept"        // it is there, and is to be gone
 	Unknown     State = "unknown"
@@ -118,6 +121,7 @@ type Answer struct {
 	After      []string   `json:"after,omitempty"` // the nodes that are to be done before
 	Holds      []Holding  `json:"holds,omitempty"` // what those wait for in the end
 	Needs      []Need     `json:"needs,omitempty"`
+	Changed    []Writer   `json:"changed,omitempty"` // who has changed it since it was applied, the newest first
 	Finalizers []string   `json:"finalizers,omitempty"`
 	Remains    []string   `json:"remains,omitempty"` // what is left in it
 	Unknown    []string   `json:"unknown,omitempty"` // what could not be found out
