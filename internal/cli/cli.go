@@ -90,13 +90,23 @@ func addVerbosity(root *cobra.Command) {
 	_ = flags.Set("stderrthreshold", "FATAL") // where a live view takes logs in, they are not to be beside it
 	_ = flags.Set("one_output", "true")       // nor in it four times
 	verbosity := flags.Lookup("v")
-	root.PersistentFlags().VarPF(goFlag{verbosity.Value}, "verbosity", "v", "how much to log to standard error: 1 for what is done, up to 9 for every request")
+	root.PersistentFlags().VarPF(verbosityFlag{verbosity.Value}, "verbosity", "v", "how much to log to standard error: 1 for what is done, 6 for the URL and time of each request, 7 for its headers, without credentials; more is taken as 7: bodies, which may have Secrets in them, are never logged")
 }
 
-// A goFlag is a flag of the standard library that tells pflag its type.
-type goFlag struct{ flag.Value }
+// maxVerbosity is the highest level at which client-go logs no bodies of requests and answers.
+const maxVerbosity = 7
 
-func (goFlag) Type() string { return "level" }
+// A verbosityFlag is klog's, bounded by maxVerbosity.
+type verbosityFlag struct{ flag.Value }
+
+func (verbosityFlag) Type() string { return "level" }
+
+func (v verbosityFlag) Set(text string) error {
+	if level, err := strconv.ParseInt(text, 10, 32); err == nil && level > maxVerbosity {
+		text = strconv.Itoa(maxVerbosity)
+	}
+	return v.Value.Set(text)
+}
 
 // A misuse is an error in how the command was called.
 type misuse struct{ error }

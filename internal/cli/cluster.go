@@ -92,7 +92,25 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	return config, nil
+	return config, hidePassword(config)
+}
+
+// hidePassword moves a user and password from the server's URL, which is logged and shown, into
+// the fields for them. The URL's own take precedence, as in net/http.
+func hidePassword(config *rest.Config) error {
+	server, _, err := rest.DefaultServerUrlFor(config)
+	var unparsed *url.Error
+	switch {
+	case errors.As(err, &unparsed):
+		return fmt.Errorf("kubeconfig: the server's URL: %w", unparsed.Err) // without the URL
+	case err != nil || server.User == nil:
+		return err
+	}
+	config.Username, config.BearerToken, config.BearerTokenFile = server.User.Username(), "", ""
+	config.Password, _ = server.User.Password()
+	server.User = nil
+	config.Host = server.String()
+	return nil
 }
 
 // isThere says whether there is a file where --kubeconfig says, or whether it says nothing.
