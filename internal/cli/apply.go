@@ -129,7 +129,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	options.Begins, options.Apply.Tell, options.Lock.Say = teller.begins(ctx, c, release.Manifests), teller.event, teller.held
 	teller.look(&options.Apply)
 	if f.watch.isAsked {
-		options.Then = teller.watching(c, release, f.watch)
+		options.Then = teller.watching(release, f.watch)
 		options.Lock.Holder = record.DefaultHolder() + " (--watch)" // whoever waits for the lock sees that it may take long
 	}
 	outcome := run(ctx, c, release, options)

@@ -55,8 +55,8 @@ func (f *applyFlags) checkWatch() error {
 }
 
 // watching keeps a release in place that was just applied.
-func (t *teller) watching(c *cluster.Cluster, release *payload.Payload, f watchFlags) func(context.Context, *rollout.Outcome, apply.Options) error {
-	return func(ctx context.Context, applied *rollout.Outcome, options apply.Options) error {
+func (t *teller) watching(release *payload.Payload, f watchFlags) func(context.Context, *cluster.Cluster, *rollout.Outcome, apply.Options) error {
+	return func(ctx context.Context, c *cluster.Cluster, applied *rollout.Outcome, options apply.Options) error {
 		_ = t.end(applied) // whether anybody hears it or not, it is applied
 		t.isKept = true
 		every := f.every

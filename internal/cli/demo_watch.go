@@ -9,6 +9,7 @@ import (
 
 	"github.com/runlevel/runlevel/examples"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/keep"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -52,11 +53,11 @@ func (d *demo) keepInPlace(ctx context.Context) error {
 	options := rollout.Options{Source: "examples/hello/" + version, Begins: teller.begins(ctx, d.cluster, release.Manifests)}
 	options.Apply.Tell = teller.event
 	teller.look(&options.Apply)
-	options.Then = func(ctx context.Context, applied *rollout.Outcome, options apply.Options) error {
+	options.Then = func(ctx context.Context, c *cluster.Cluster, applied *rollout.Outcome, options apply.Options) error {
 		if err := teller.end(applied); err != nil {
 			return err
 		}
-		return keep.Run(ctx, d.cluster, release, applied.Report, keep.Options{Apply: options, Tell: func(event keep.Event) {
+		return keep.Run(ctx, c, release, applied.Report, keep.Options{Apply: options, Tell: func(event keep.Event) {
 			teller.kept(event)
 			select {
 			case told <- event:

@@ -206,7 +206,7 @@ func (r *run) draft(o *object) (*unstructured.Unstructured, error) {
 // fields are left to them.
 func (r *run) write(o *object, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
 	o.sent = draft
-	applied, err := r.cluster.Apply(r.requests, o.resource, draft, how)
+	applied, err := r.applySeen(o, draft, how)
 	lost := ownership.Losses(err)
 	if len(lost) == 0 {
 		return applied, err
@@ -219,10 +219,31 @@ func (r *run) write(o *object, draft *unstructured.Unstructured, how cluster.How
 	if hasYielded {
 		return r.write(o, draft, how)
 	}
-	if applied, err = r.cluster.Apply(r.requests, o.resource, draft, how|cluster.Forced); err == nil {
+	if applied, err = r.applySeen(o, draft, how|cluster.Forced); err == nil {
 		o.lost = maskedLosses(o.Manifest, lost)
 	}
 	return applied, err
+}
+
+// applySeen applies a draft to the object that was seen. If that has been written since, it is looked
+// at once more before it is written, so that a request which was held up in a process that slept
+// changes nothing that another applier has done meanwhile.
+func (r *run) applySeen(o *object, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
+	if !o.isThere || o.head.ResourceVersion == "" || how&cluster.Dry != 0 {
+		return r.cluster.Apply(r.requests, o.resource, draft, how)
+	}
+	applied, err := r.cluster.Apply(r.requests, o.resource, cluster.At(draft, o.head.UID, o.head.ResourceVersion), how)
+	if !apierrors.IsConflict(err) || len(ownership.Losses(err)) > 0 {
+		return applied, err
+	}
+	now, isThere, err := r.headNow(o.resource, o.ID())
+	if err == nil && isThere {
+		err = r.refuseOwned(now)
+	}
+	if err != nil {
+		return cluster.Applied{}, err
+	}
+	return r.cluster.Apply(r.requests, o.resource, draft, how)
 }
 
 // yield takes those fields out of a draft that are left to others, and says whether there

@@ -38,34 +38,38 @@ type Cluster struct {
 	Metadata metadata.Interface   // the same, without reading their bodies
 	Client   kubernetes.Interface // Kubernetes' own kinds
 
-	kinds *catalog
-	clock *clock
+	kinds  *catalog
+	clock  *clock
+	config *rest.Config
 }
 
 // Connect makes a connection. It sends no request yet.
 func Connect(config *rest.Config) (*Cluster, error) {
-	c := &Cluster{clock: &clock{}}
-	config = rest.CopyConfig(config)
-	config.QPS = -1 // the server's priority and fairness decides
-	config.WarningHandlerWithContext = warningsOfContext{}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &observer{next: next, clock: c.clock} })
-	client, err := rest.HTTPClientFor(config)
+	c := &Cluster{clock: &clock{}, config: rest.CopyConfig(config)}
+	c.config.QPS = -1 // the server's priority and fairness decides
+	c.config.WarningHandlerWithContext = warningsOfContext{}
+	c.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &observer{next: next, clock: c.clock} })
+	client, err := c.connect()
+	c.kinds = &catalog{config: c.config, client: client}
+	return c, err
+}
+
+// connect makes the clients, and returns what they send requests by.
+func (c *Cluster) connect() (*http.Client, error) {
+	client, err := rest.HTTPClientFor(c.config)
+	if err == nil {
+		c.Objects, err = dynamic.NewForConfigAndClient(c.config, client)
+	}
+	if err == nil {
+		c.Metadata, err = metadata.NewForConfigAndClient(c.config, client)
+	}
+	if err == nil {
+		c.Client, err = kubernetes.NewForConfigAndClient(c.config, client)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	if c.Objects, err = dynamic.NewForConfigAndClient(config, client); err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
-	}
-	if c.Metadata, err = metadata.NewForConfigAndClient(config, client); err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
-	}
-	kube, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the cluster: %w", err)
-	}
-	c.Client = kube
-	c.kinds = &catalog{config: config, client: client}
-	return c, nil
+	return client, nil
 }
 
 // Now is the time of the server, as far as its answers have told it. Ages of what is in
@@ -100,11 +104,7 @@ const noVersion = "1"
 // Apply is a server-side apply of one object.
 func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured, how How) (Applied, error) {
 	if how&OnlyNew != 0 {
-		object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
-		metadata, _ := object.Object["metadata"].(map[string]any)
-		metadata = maps.Clone(metadata)
-		metadata["resourceVersion"] = noVersion
-		object.Object["metadata"] = metadata
+		object = withMetadata(object, map[string]any{"resourceVersion": noVersion})
 	}
 	body, err := json.Marshal(object.Object)
 	if err != nil {
@@ -118,6 +118,22 @@ func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.U
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return read(request.SetHeader("Accept", runtime.ContentTypeJSON).Body(body).Do(ctx))
 	})
+}
+
+// At is the object for an apply to one that is still as it was seen. Apply fails with a conflict if
+// that has been written since, or is gone.
+func At(object *unstructured.Unstructured, uid types.UID, version string) *unstructured.Unstructured {
+	return withMetadata(object, map[string]any{"uid": string(uid), "resourceVersion": version})
+}
+
+// withMetadata is an object with more metadata.
+func withMetadata(object *unstructured.Unstructured, more map[string]any) *unstructured.Unstructured {
+	metadata, _ := object.Object["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	maps.Copy(metadata, more)
+	object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
+	object.Object["metadata"] = metadata
+	return object
 }
 
 // read reads the object of an answer, once: client-go's own reading looks through the text

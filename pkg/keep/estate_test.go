@@ -57,9 +57,9 @@ func (e *estate) keep(t testing.TB, tell func(keep.Event)) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	isKeeping, ended := make(chan struct{}), make(chan error, 1)
-	c, release := connectAs(t, e.name), e.load(t)
+	on, release := connectAs(t, e.name), e.load(t)
 	go func() {
-		ended <- rollout.Run(ctx, c, release, rollout.Options{Then: func(ctx context.Context, applied *rollout.Outcome, options apply.Options) error {
+		ended <- rollout.Run(ctx, on, release, rollout.Options{Then: func(ctx context.Context, c *cluster.Cluster, applied *rollout.Outcome, options apply.Options) error {
 			return keep.Run(ctx, c, release, applied.Report, keep.Options{Apply: options, Every: -1, Tell: func(event keep.Event) {
 				if event.Type == keep.Keeping {
 					close(isKeeping)

@@ -31,12 +31,15 @@ type election struct {
 	end   context.CancelCauseFunc
 	gone  chan struct{} // closed when nothing of it runs any more
 
+	fence fence
+
 	// What follows belongs to the goroutine of the election, until that is gone.
 	seen     *resourcelock.LeaderElectionRecord // the first that somebody else held
 	holds    bool                               // we have the lock
 	sent     bool                               // we may have it: an update was sent
 	answered bool                               // the server knows us and has answered
 	since    time.Time                          // when we got it, by the server's clock
+	term     int                                // how often the Lease had changed hands by then
 	renewed  time.Time                          // the last time, by the same
 	trouble  error                              // the last
 	written  *resourcelock.LeaderElectionRecord // what the Lease says, if the last we know is that we wrote it
@@ -53,6 +56,7 @@ func (s *Store) elect(ctx context.Context, l Lock) (*election, error) {
 		},
 		store: s, lock: l,
 		elected: make(chan struct{}), gone: make(chan struct{}),
+		fence: fence{renewed: make(chan struct{})},
 	}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: e, LeaseDuration: l.Duration, RenewDeadline: l.deadline(), RetryPeriod: l.retry(),
@@ -97,7 +101,7 @@ func (e *election) free(ctx context.Context) error {
 	e.written = nil
 	if record == nil {
 		var err error
-		if record, _, err = e.LeaseLock.Get(ctx); err != nil || record.HolderIdentity != e.lock.Holder {
+		if record, _, err = e.LeaseLock.Get(ctx); err != nil || record.HolderIdentity != e.lock.Holder || e.holds && e.takenBy(record) != "" {
 			return err
 		}
 	}
@@ -114,72 +118,103 @@ func (e *election) lost(how string, err error) error {
 	return fmt.Errorf("release %q: %w: %s", e.store.release, ErrLost, how)
 }
 
-// Get reads the Lease, and sees who holds it.
+// Get reads the Lease, and ends the election if the Lease is not the one that was won.
 func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	e.written = nil
 	record, raw, err := e.LeaseLock.Get(ctx)
 	if err != nil {
-		if apierrors.IsNotFound(err) {
-			e.answered = true
+		if !apierrors.IsNotFound(err) {
+			return nil, nil, e.note(ctx, "get", err)
+		}
+		e.answered = true
+		if e.holds { // client-go would create it again, and with it win what another holder may have had meanwhile
+			return nil, nil, e.lose(e.lost("its Lease was deleted", nil))
 		}
 		return nil, nil, e.note(ctx, "get", err)
 	}
 	e.answered = true
+	if e.holds {
+		if how := e.takenBy(record); how != "" { // client-go would win a Lease again that is free by now
+			return nil, nil, e.lose(taken{e.lost(how, nil)})
+		}
+		return record, raw, nil
+	}
 	e.look(record)
 	return record, raw, nil
 }
 
-// look decides what it means that somebody else holds the Lease.
+// lose ends the election, and returns why.
+func (e *election) lose(err error) error {
+	e.end(err)
+	return err
+}
+
+// takenBy says how a Lease differs from the one that was won: another holder has it, or had it in
+// the meantime. It is "" for the same Lease.
+func (e *election) takenBy(record *resourcelock.LeaderElectionRecord) string {
+	switch {
+	case record.HolderIdentity == "":
+		return "another applier has taken it in the meantime, and freed it"
+	case record.HolderIdentity != e.lock.Holder:
+		return printable.Line(record.HolderIdentity) + " has taken it"
+	case !record.AcquireTime.Time.Equal(e.since) || record.LeaderTransitions != e.term:
+		return "another applier of the same name has taken it"
+	default:
+		return ""
+	}
+}
+
+// look decides before the lock is ours what it means that another applier holds the Lease.
 func (e *election) look(record *resourcelock.LeaderElectionRecord) {
 	if record.HolderIdentity == "" || record.HolderIdentity == e.lock.Holder {
 		return
 	}
 	held := heldBy(record)
 	switch {
-	case e.holds:
-		e.end(taken{e.lost(printable.Line(held.Holder)+" has taken it", nil)})
 	case e.seen == nil:
 		e.seen = record
 		e.lock.Say(held)
-	case !e.lock.Wait && *record != *e.seen: // somebody is alive
+	case !e.lock.Wait && *record != *e.seen: // the holder is alive
 		e.end(&HeldError{Release: e.store.release, Held: held, Age: e.store.now().Sub(held.Since)})
 	}
 }
 
 // Create makes the Lease, ours from the start.
 func (e *election) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	record = e.stamped(record)
+	record, began := e.stamped(record), sinceBoot()
 	err := e.store.inNamespace(ctx, func() error { return e.LeaseLock.Create(ctx, record) })
-	return e.wrote(ctx, "create", record, err)
+	return e.wrote(ctx, "create", record, began, err)
 }
 
 // Update takes the Lease or renews it.
 func (e *election) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	record = e.stamped(record)
-	return e.wrote(ctx, "update", record, e.LeaseLock.Update(ctx, record))
+	record, began := e.stamped(record), sinceBoot()
+	return e.wrote(ctx, "update", record, began, e.LeaseLock.Update(ctx, record))
 }
 
 // stamped is what is written: with the times of the server's clock, not of this one.
 func (e *election) stamped(record resourcelock.LeaderElectionRecord) resourcelock.LeaderElectionRecord {
-	now := e.store.now()
-	if !now.After(e.renewed) { // a clock that stands still must not make us look dead
+	now := e.store.now().Truncate(time.Microsecond) // which a Lease keeps
+	if !now.After(e.renewed) {                      // a clock that stands still must not make us look dead
 		now = e.renewed.Add(time.Microsecond)
 	}
 	e.renewed, e.sent = now, true
 	if !e.holds {
-		e.since = now
+		e.since, e.term = now, record.LeaderTransitions
 	}
 	record.AcquireTime, record.RenewTime = metav1.NewTime(e.since), metav1.NewTime(now)
 	return record
 }
 
-// wrote notes what came of writing the Lease.
-func (e *election) wrote(ctx context.Context, verb string, record resourcelock.LeaderElectionRecord, err error) error {
+// wrote notes what came of writing the Lease. Its term counts from before the request was sent: other
+// appliers count it from when they see it.
+func (e *election) wrote(ctx context.Context, verb string, record resourcelock.LeaderElectionRecord, began time.Duration, err error) error {
 	e.written = nil
 	if err != nil {
 		return e.note(ctx, verb, err)
 	}
 	e.holds, e.answered, e.trouble, e.written = true, true, nil, &record
+	e.fence.renew(began)
 	return nil
 }
 

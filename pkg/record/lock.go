@@ -142,7 +142,10 @@ func (s *Store) Holding(ctx context.Context) (*Held, error) {
 //
 // Whoever holds the lock and has died loses it when it was not renewed for its duration.
 // That is measured here, by looking on, because clocks differ.
-func (s *Store) Locked(ctx context.Context, l Lock, do func(ctx context.Context) error) error {
+//
+// A process that slept does not hear in time that its lock is lost. So do asks the fence before each
+// write; what do has done counts only if the lock still counts when it returns.
+func (s *Store) Locked(ctx context.Context, l Lock, do func(ctx context.Context, fence Fence) error) error {
 	if err := CheckName(s.release); err != nil {
 		return err
 	}
@@ -161,7 +164,9 @@ func (s *Store) Locked(ctx context.Context, l Lock, do func(ctx context.Context)
 	held, end := context.WithCancelCause(context.WithValue(ctx, lockKey{}, e.ended))
 	defer end(nil)
 	defer context.AfterFunc(e.ended, func() { end(context.Cause(e.ended)) })()
-	err = do(held)
+	if err = do(held, e.check); err == nil {
+		err = e.check(context.WithoutCancel(ctx))
+	}
 	return explained(err, cmp.Or(context.Cause(held), context.Cause(e.ended))) // which may be on its way to what is held
 }
 
@@ -193,7 +198,6 @@ func UnderLock(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // explained is the error of what ran under a lock, with that of the lock if it is lost.
-// What has ended well all the same is done.
 func explained(err, cause error) error {
 	switch {
 	case err == nil, !errors.Is(cause, ErrLost), errors.Is(err, ErrLost):

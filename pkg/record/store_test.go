@@ -421,7 +421,7 @@ func TestNamesOfReleasesAreChecked(t *testing.T) {
 		"save":    func(s *record.Store) error { return s.Save(t.Context(), &record.Record{}) },
 		"holding": func(s *record.Store) error { _, err := s.Holding(t.Context()); return err },
 		"lock": func(s *record.Store) error {
-			return s.Locked(t.Context(), record.Lock{}, func(context.Context) error { return nil })
+			return s.Locked(t.Context(), record.Lock{}, func(context.Context, record.Fence) error { return nil })
 		},
 	}
 	for verb, run := range do {

@@ -22,8 +22,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/keep"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
@@ -145,7 +147,10 @@ spec:
 const mortalEnv = "RUNLEVEL_TEST_MORTAL_APPLIER"
 
 // A mortal is an applier in a process of its own.
-type mortal struct{ Server, Release string }
+type mortal struct {
+	Server, Release, Text string
+	Keeps                 bool // it keeps the release in place, and prints a line when it does
+}
 
 // beMortal updates a fleet. It is killed before it is done, unless it is to live.
 func beMortal(job string) int {
@@ -162,7 +167,7 @@ func beMortal(job string) int {
 }
 
 func (m mortal) run(ctx context.Context) error {
-	release, err := loadText(ctx, m.Release, "1.1.0", fleetTwo)
+	release, err := loadText(ctx, m.Release, "1.1.0", m.Text)
 	if err != nil {
 		return err
 	}
@@ -172,6 +177,15 @@ func (m mortal) run(ctx context.Context) error {
 	}
 	o := options()
 	o.Lock.Duration = mortalLock
+	if m.Keeps {
+		o.Then = func(ctx context.Context, c *cluster.Cluster, applied *rollout.Outcome, options apply.Options) error {
+			return keep.Run(ctx, c, release, applied.Report, keep.Options{Apply: options, Tell: func(event keep.Event) {
+				if event.Type == keep.Keeping {
+					fmt.Println()
+				}
+			}})
+		}
+	}
 	return rollout.Run(ctx, c, release, o).Err
 }
 
@@ -213,7 +227,7 @@ func kill(t *testing.T, release string, at moment) (writes int, killed bool) {
 		arrived:  func(request *http.Request) bool { return passes(request, beforeIt, 0) },
 		answered: func(answer *http.Response) bool { return passes(answer.Request, afterIt, 1) },
 	}.start(t)
-	job, _ := json.Marshal(mortal{address, release})
+	job, _ := json.Marshal(mortal{Server: address, Release: release, Text: fleetTwo})
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), mortalEnv+"="+string(job))
 	var said strings.Builder

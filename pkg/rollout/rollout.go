@@ -46,9 +46,9 @@ type Options struct {
 	// Begins is told what is about to be done, before anything is written. An error of it ends it
 	// there.
 	Begins func(*Outcome) error
-	// Then is done when all is applied, still under the lock, with the options that it was
-	// applied with: to keep it in place, for example. Nil does nothing.
-	Then func(ctx context.Context, applied *Outcome, options apply.Options) error
+	// Then is done when all is applied, still under the lock, with the connection and the options
+	// that it was applied with: to keep it in place, for example. Nil does nothing.
+	Then func(ctx context.Context, c *cluster.Cluster, applied *Outcome, options apply.Options) error
 }
 
 // An Outcome is what came of it.
@@ -84,16 +84,24 @@ type rollout struct {
 // Run applies a payload to a cluster.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
 	r := newRollout(c, release, options)
-	r.outcome.Err = r.store.Locked(ctx, options.Lock, func(ctx context.Context) error {
-		r.began = time.Now() // waiting for somebody else is not our time
-		err := r.run(ctx)
-		r.outcome.Took = time.Since(r.began)
-		if err != nil || options.Then == nil {
-			return err
-		}
-		return options.Then(ctx, r.outcome, r.applyOptions())
-	})
+	r.outcome.Err = r.store.Locked(ctx, options.Lock, r.locked)
 	return r.outcome
+}
+
+// locked is what is done under the lock: from here on, each write asks the fence.
+func (r *rollout) locked(ctx context.Context, fence record.Fence) error {
+	r.began = time.Now() // waiting for another applier is not our time
+	fenced, err := r.cluster.Fenced(fence)
+	if err != nil {
+		return err
+	}
+	r.connect(fenced)
+	err = r.run(ctx)
+	r.outcome.Took = time.Since(r.began)
+	if err != nil || r.options.Then == nil {
+		return err
+	}
+	return r.options.Then(ctx, r.cluster, r.outcome, r.applyOptions())
 }
 
 // Look finds out what Run would find, and what the gate says. It changes nothing.
@@ -132,15 +140,19 @@ func newRollout(c *cluster.Cluster, release *payload.Payload, options Options) *
 	if options.Namespace == "" {
 		options.Namespace = DefaultNamespace
 	}
-	store := record.NewStore(c.Client, options.Namespace, release.Name)
-	store.Now = c.Now // else whoever reads the lock would count its age with another clock
-	return &rollout{
-		cluster: c, payload: release, options: options, store: store,
-		outcome: &Outcome{Release: release.Name, Version: release.Version},
-	}
+	r := &rollout{payload: release, options: options, outcome: &Outcome{Release: release.Name, Version: release.Version}}
+	r.connect(c)
+	return r
 }
 
-// run is what is done under the lock.
+// connect goes on with a connection to the cluster. The record is read and written by it, too.
+func (r *rollout) connect(c *cluster.Cluster) {
+	r.cluster = c
+	r.store = record.NewStore(c.Client, r.options.Namespace, r.payload.Name)
+	r.store.Now = c.Now // else whoever reads the lock would count its age with another clock
+}
+
+// run does what there is to do.
 func (r *rollout) run(ctx context.Context) error {
 	if err := r.look(ctx, nil); err != nil {
 		return err

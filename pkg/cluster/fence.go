@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"context"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+)
+
+// Fenced returns the same cluster for one that may write only while check returns nil, because it
+// holds a lock for example. It is asked before each request that may change something, and fails the
+// request by its error.
+func (c *Cluster) Fenced(check func(context.Context) error) (*Cluster, error) {
+	fenced := *c
+	fenced.config = rest.CopyConfig(c.config)
+	fenced.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return fencedTransport{next, check} })
+	_, err := fenced.connect()
+	return &fenced, err
+}
+
+// A fencedTransport asks check before it sends a request that may change something.
+type fencedTransport struct {
+	next  http.RoundTripper
+	check func(context.Context) error
+}
+
+func (t fencedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet {
+		if err := t.check(request.Context()); err != nil {
+			return nil, err
+		}
+	}
+	return t.next.RoundTrip(request)
+}
