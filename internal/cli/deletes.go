@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -32,8 +34,8 @@ func newDeletes(streams Streams) *cobra.Command {
 		Use:   "deletes",
 		Short: "List the deletes that were asked for and are not done",
 		Long: `List the deletes that releases have asked for and that are not done, whatever version
-asked for them: how long the object has been terminating, and what holds it. While there
-are any, the next minor update is held back.
+asked for them, and the objects of releases that are terminating, whoever asked: since when,
+and what holds each. While there are any, the next minor update is held back.
 
 The state is read from the objects; only what was asked for is from the record.`,
 		Example: `  runlevel deletes
@@ -81,6 +83,9 @@ func pendingDeletes(deletes []precondition.Delete, now time.Time) []pendingDelet
 		if !one.Seen.Since.IsZero() {
 			shown.Since = &one.Seen.Since
 		}
+		if shown.Asked.IsZero() { // not by the release
+			shown.Asked = one.Seen.Since
+		}
 		pending = append(pending, shown)
 	}
 	return pending
@@ -99,16 +104,42 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 		return broken
 	}
 	if f.watch {
-		return errors.Join(follow(ctx, c, records, streams.Out), broken)
+		asked, err := askedOf(ctx, c, records...)
+		if err != nil {
+			return err
+		}
+		return errors.Join(follow(ctx, c, asked, streams.Out), broken)
 	}
 	pending := []pendingDelete{}
 	for _, one := range records {
-		for _, shown := range pendingDeletes(precondition.Observe(ctx, c, one.Tombstones), c.Now()) {
+		asked, err := askedOf(ctx, c, one)
+		if err != nil {
+			return err
+		}
+		for _, shown := range pendingDeletes(precondition.Observe(ctx, c, asked), c.Now()) {
 			shown.Release = one.Release
 			pending = append(pending, shown)
 		}
 	}
 	return errors.Join(f.format.print(streams.Out, pending, func(out io.Writer) error { return printDeletes(out, pending) }), broken)
+}
+
+// askedOf returns the deletes of releases that may not be done: those in their records, and their
+// objects that are terminating.
+func askedOf(ctx context.Context, c *cluster.Cluster, releases ...*record.Record) ([]record.Tombstone, error) {
+	var asked []record.Tombstone
+	for _, of := range releases {
+		var places []inventory.Place
+		for _, kind := range of.Kinds {
+			places = append(places, inventory.Place{Kind: schema.GroupKind{Group: kind.Group, Kind: kind.Kind}})
+		}
+		before, err := inventory.Take(ctx, c, places, func(release string, _ kinds.ID) bool { return release == of.Release })
+		if err != nil {
+			return nil, err
+		}
+		asked = append(asked, precondition.Pending(of, before)...)
+	}
+	return asked, nil
 }
 
 // records are those of the releases that are asked about: those that can be read, beside
@@ -143,11 +174,7 @@ func printDeletes(out io.Writer, pending []pendingDelete) error {
 }
 
 // follow prints pending deletes whenever one of them changes, until none is left.
-func follow(ctx context.Context, c *cluster.Cluster, records []*record.Record, out io.Writer) error {
-	var asked []record.Tombstone
-	for _, one := range records {
-		asked = append(asked, one.Tombstones...)
-	}
+func follow(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone, out io.Writer) error {
 	if len(asked) == 0 {
 		return printDeletes(out, nil)
 	}

@@ -99,7 +99,11 @@ func (d *demo) letGo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return follow(ctx, d.cluster, records, d.streams.Out)
+	asked, err := askedOf(ctx, d.cluster, records...)
+	if err != nil {
+		return err
+	}
+	return follow(ctx, d.cluster, asked, d.streams.Out)
 }
 
 // updateAgain goes to the next minor version, and shows what the cluster has noted.

@@ -2,6 +2,7 @@ package precondition
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -44,7 +45,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error)
 	places := q.locate(ctx, c)
 	f.Held = held
 	f.Unserved, f.Homeless = unserved(places), homeless(places)
-	f.Deletes = Observe(ctx, c, q.Record.Tombstones)
+	f.Deletes = Observe(ctx, c, Pending(q.Record, q.Before))
 	f.There, f.Claims = q.there(), q.claims(ctx, c, places)
 	f.Missing, f.RightsErr = q.missing(ctx, c, places)
 	if len(f.Missing) > 0 {
@@ -67,6 +68,22 @@ func (q Question) held(ctx context.Context) (*record.Held, error) {
 		return nil, nil
 	}
 	return held, err
+}
+
+// Pending returns the deletes of a release that may not be done: those that it has asked for, and those
+// of its objects that are terminating, whoever asked. So no delete is forgotten with the record.
+func Pending(known *record.Record, before *inventory.Inventory) []record.Tombstone {
+	pending := slices.Clone(known.Tombstones)
+	if before == nil {
+		return pending
+	}
+	for _, head := range before.Of(known.Release) {
+		isKnown := slices.ContainsFunc(pending, func(one record.Tombstone) bool { return one.ID == head.ID })
+		if head.Terminating && !isKnown {
+			pending = append(pending, record.Tombstone{ID: head.ID, UID: head.UID})
+		}
+	}
+	return pending
 }
 
 // Observe looks at the objects whose delete was asked for.

@@ -272,10 +272,10 @@ func TestSomebodyElseApplies(t *testing.T) {
 		wanted string
 	}{
 		"alive": {3 * time.Second, "Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z (10m ago); lifted by its end, which --wait-lock waits for | since 2026-05-04T11:50:00Z"},
-		"dead":  {6 * time.Minute, "Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has given no sign of life for 6m; lifted by the next apply, which takes the lock over | since 2026-05-04T11:50:00Z"},
+		"dead":  {40 * time.Second, "Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has given no sign of life for 40s, longer than its lock lasts; lifted by the next apply, which takes the lock over | since 2026-05-04T11:50:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, &precondition.Facts{Held: &record.Held{Holder: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-test.silent)}}, test.wanted)
+			expect(t, &precondition.Facts{Held: &record.Held{Holder: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-test.silent), Outlast: 30 * time.Second}}, test.wanted)
 		})
 	}
 }

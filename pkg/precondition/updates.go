@@ -10,21 +10,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// silence is how long nobody who holds a lock and is alive says nothing: far longer than
-// a lock lasts.
-const silence = 5 * time.Minute
-
 // judgeLock is ApplyRunning. That somebody died while holding the lock stops nobody: the
 // next apply takes it over.
 func judgeLock(f *Facts) []Finding {
 	if f.Held == nil {
 		return nil
 	}
-	holder, silent := printable.Line(f.Held.Holder), f.Now.Sub(f.Held.Renewed)
-	began := f.Held.Since.UTC().Format(time.RFC3339)
-	if silent > silence {
-		return []Finding{warns("the next apply, which takes the lock over", "%s began to apply the release at %s, and has given no sign of life for %s",
-			holder, began, age(silent)).since(f.Held.Since)}
+	holder, began := printable.Line(f.Held.Holder), f.Held.Since.UTC().Format(time.RFC3339)
+	if f.Held.IsDead(f.Now) {
+		return []Finding{warns("the next apply, which takes the lock over", "%s began to apply the release at %s, and has given no sign of life for %s, longer than its lock lasts",
+			holder, began, age(f.Now.Sub(f.Held.Renewed))).since(f.Held.Since)}
 	}
 	return []Finding{blocks("its end, which --wait-lock waits for", "%s has been applying the release since %s (%s ago)",
 		holder, began, age(f.Now.Sub(f.Held.Since))).since(f.Held.Since)}

@@ -35,39 +35,58 @@ type document struct {
 	Record
 }
 
+// A place is where a record is written.
+type place struct{ kind, namespace, name, key string }
+
+func (p place) String() string {
+	return fmt.Sprintf("%s %s/%s, %s", p.kind, p.namespace, p.name, p.key)
+}
+
 // decode reads the record of a release.
 func decode(config *corev1.ConfigMap, release string) (*Record, error) {
+	at := place{"ConfigMap", config.Namespace, config.Name, "key " + key}
 	text, found := config.Data[key]
-	broken := func(what string) error {
-		if what = printable.Line(what); len(what) > maxShown {
-			what = strings.ToValidUTF8(what[:maxShown], "") + "…"
-		}
-		return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf(
-			"ConfigMap %s/%s, key %s%s: restore it from a backup, or delete the ConfigMap; the next apply is then taken for an update of a release that nothing is known of",
-			config.Namespace, config.Name, key, what)}
-	}
 	if !found {
-		return nil, broken(": there is none")
+		return nil, at.broken(": there is none")
 	}
+	r, err := decodeText(text, release, at)
+	if err == nil {
+		r.Fingerprints = config.BinaryData[fingerprintsKey]
+	}
+	return r, err
+}
+
+// broken is the error of a record that can't be read.
+func (p place) broken(what string) error {
+	if what = printable.Line(what); len(what) > maxShown {
+		what = strings.ToValidUTF8(what[:maxShown], "") + "…"
+	}
+	lifts := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease has a copy of"
+	if p.kind != "ConfigMap" {
+		lifts = "remove it; the next apply is then taken for an update of a release that nothing is known of"
+	}
+	return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf("%s%s: %s", p, what, lifts)}
+}
+
+// decodeText reads a record that is written somewhere.
+func decodeText(text, release string, at place) (*Record, error) {
 	var head struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal([]byte(text), &head); err != nil {
-		return nil, broken(placed(text, err))
+		return nil, at.broken(placed(text, err))
 	}
 	if head.Format > format {
 		return nil, &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf(
-			"ConfigMap %s/%s, key %s: a newer runlevel wrote it, in format %d, and this one reads up to %d: use that one",
-			config.Namespace, config.Name, key, head.Format, format)}
+			"%s: a newer runlevel wrote it, in format %d, and this one reads up to %d: use that one", at, head.Format, format)}
 	}
 	var read document
 	if err := json.Unmarshal([]byte(text), &read); err != nil {
-		return nil, broken(placed(text, err))
+		return nil, at.broken(placed(text, err))
 	}
 	if wrong := read.wrong(release); wrong != "" {
-		return nil, broken(": " + wrong)
+		return nil, at.broken(": " + wrong)
 	}
-	read.Fingerprints = config.BinaryData[fingerprintsKey]
 	return &read.Record, nil
 }
 
@@ -94,21 +113,21 @@ func placed(text string, err error) string {
 	var untimely *time.ParseError
 	switch {
 	case errors.As(err, &syntax):
-		return place(text, syntax.Offset) + err.Error()
+		return position(text, syntax.Offset) + err.Error()
 	case errors.As(err, &mistyped):
 		what := cmp.Or(strings.TrimPrefix(mistyped.Field, "Record."), "the record")
 		kind, _, _ := strings.Cut(mistyped.Value, " ")
-		return place(text, mistyped.Offset) + fmt.Sprintf("%s can't be of type %s", what, kind)
+		return position(text, mistyped.Offset) + fmt.Sprintf("%s can't be of type %s", what, kind)
 	case errors.As(err, &untimely): // which does not know where it is
 		at := strings.Index(text, strconv.Quote(untimely.Value))
-		return place(text, int64(at)+1) + fmt.Sprintf("%q is no time, such as %s", untimely.Value, time.RFC3339[:19]+"Z")
+		return position(text, int64(at)+1) + fmt.Sprintf("%q is no time, such as %s", untimely.Value, time.RFC3339[:19]+"Z")
 	default:
 		return ": " + err.Error()
 	}
 }
 
-// place is the line and column of the character before an offset.
-func place(text string, offset int64) string {
+// position is the line and column of the character before an offset.
+func position(text string, offset int64) string {
 	before := text[:max(0, min(int(offset)-1, len(text)))]
 	line, column := strings.Count(before, "\n")+1, len(before)-strings.LastIndex(before, "\n")
 	return fmt.Sprintf(", line %d, column %d: ", line, column)

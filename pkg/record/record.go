@@ -90,6 +90,9 @@ type Wait struct {
 	Since    metav1.Time `json:"since"`
 }
 
+// updates is the mode of entries that delete, as package graph calls it.
+const updates = "update"
+
 // maxHistory is how many entries are kept: as many as ClusterVersion has.
 const maxHistory = 100
 
@@ -153,6 +156,11 @@ func (r *Record) Applied() *Entry {
 		return nil
 	}
 	return &r.History[at]
+}
+
+// HasUpdated says whether an update of the release was ever begun, and so something was there before.
+func (r *Record) HasUpdated() bool {
+	return slices.ContainsFunc(r.History, func(e Entry) bool { return e.Mode == updates })
 }
 
 // Ask notes that a delete is asked for. Who asks again, for the same object, changes

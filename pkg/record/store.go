@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +25,7 @@ import (
 // The reasons of this package's failures.
 const (
 	ReasonUnreadable = "ReleaseRecordUnreadable" // the record is not what this program can read
-	ReasonChanged    = "ReleaseRecordChanged"    // somebody else has written it
+	ReasonChanged    = "ReleaseRecordChanged"    // another program has written it
 	ReasonTooBig     = "ReleaseRecordTooBig"     // it does not fit into a ConfigMap
 	ReasonHeld       = "ReleaseLocked"           // somebody else applies the release
 	ReasonLost       = "ReleaseLockLost"         // we may not apply it any more
@@ -53,7 +55,7 @@ const (
 )
 
 // ErrChanged is what Save returns when somebody else has written the record.
-var ErrChanged = &reason.Error{Reason: ReasonChanged, Message: "somebody else has written or deleted it since it was read: load it again"}
+var ErrChanged = &reason.Error{Reason: ReasonChanged, Message: "another program has written it since it was read: load it again"}
 
 // A Store is where the record of one release is. It is for one goroutine at a time, but
 // for Locked, which may run beside Load and Save.
@@ -68,6 +70,8 @@ type Store struct {
 	isThere atomic.Bool       // the namespace, as far as we have seen
 	loaded  *corev1.ConfigMap // as it was read or written last; nil if there was none
 	sent    []string          // what was to be written since, and nobody knows whether it was
+	copied  string            // the copy in the Lease, as it was written last
+	loss    string            // of the record, in words; "" if it was never lost
 }
 
 // NewStore is the place of a release's record. It asks the cluster for nothing.
@@ -98,11 +102,11 @@ func (s *Store) Load(ctx context.Context) (*Record, bool, error) {
 	if err := CheckName(s.release); err != nil {
 		return nil, false, err
 	}
-	s.loaded, s.sent = nil, nil
+	s.loaded, s.sent, s.copied = nil, nil, ""
 	found, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, s.name(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return &Record{Release: s.release}, false, nil
+		return s.loadCopy(ctx)
 	case err != nil:
 		return nil, false, s.failure("get", configMaps, err)
 	}
@@ -114,8 +118,22 @@ func (s *Store) Load(ctx context.Context) (*Record, bool, error) {
 	return r, true, nil
 }
 
-// Save writes the record, unless the cluster has it as it is. If somebody else has
-// written it since it was loaded, that is an ErrChanged.
+// loadCopy reads the copy of a record whose ConfigMap is not there.
+func (s *Store) loadCopy(ctx context.Context) (*Record, bool, error) {
+	r, err := s.restore(ctx)
+	if err != nil || r == nil {
+		return &Record{Release: s.release}, false, err
+	}
+	s.loss = fmt.Sprintf("most of the history: ConfigMap %s/%s, the record of the release, was deleted; what updates need of it is from the copy in the Lease", s.namespace, s.name())
+	return r, true, nil
+}
+
+// Loss says what is not known any more because the record was deleted; "" if it was not.
+func (s *Store) Loss() string { return s.loss }
+
+// Save writes the record and its copy, unless the cluster has them as they are. If another
+// program has written it since it was loaded, that is an ErrChanged; if it was deleted, it is
+// written anew.
 func (s *Store) Save(ctx context.Context, r *Record) error {
 	if err := CheckName(s.release); err != nil {
 		return err
@@ -127,8 +145,23 @@ func (s *Store) Save(ctx context.Context, r *Record) error {
 	if err != nil || s.isLoaded(wanted) {
 		return err
 	}
-	err = s.write(ctx, wanted)
-	if isConflict(err) && s.isOwn(ctx) {
+	var beside errgroup.Group
+	beside.Go(func() error { return s.writeCopy(ctx, r) })
+	err = s.saveAs(ctx, r, wanted)
+	return cmp.Or(err, beside.Wait())
+}
+
+// saveAs writes the ConfigMap.
+func (s *Store) saveAs(ctx context.Context, r *Record, wanted *corev1.ConfigMap) error {
+	err := s.write(ctx, wanted)
+	switch {
+	case apierrors.IsNotFound(err) && s.loaded != nil:
+		s.loss = fmt.Sprintf("nothing: ConfigMap %s/%s, the record of the release, was deleted meanwhile, and is written anew", s.namespace, s.name())
+		s.loaded = nil
+		if wanted, err = s.wanted(r); err == nil {
+			err = s.write(ctx, wanted)
+		}
+	case isConflict(err) && s.isOwn(ctx):
 		if wanted, err = s.wanted(r); err == nil && !s.isLoaded(wanted) {
 			err = s.write(ctx, wanted)
 		}
@@ -277,8 +310,8 @@ func (e shownError) Unwrap() error { return e.err }
 
 func shown(err error) error { return shownError{err} }
 
-// List reads the records of all releases, in the order of their names. Those that can't
-// be read are errors, all of them joined, beside those that can.
+// List reads the records of all releases, in the order of their names, or the copies of those that
+// are lost. Those that can't be read are errors, all of them joined, beside those that can.
 func List(ctx context.Context, client kubernetes.Interface, namespace string) ([]*Record, error) {
 	found, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: Label})
 	if err != nil {
@@ -294,5 +327,11 @@ func List(ctx context.Context, client kubernetes.Interface, namespace string) ([
 		}
 		records = append(records, r)
 	}
-	return records, errors.Join(broken...)
+	isThere := func(release string) bool {
+		return slices.ContainsFunc(found.Items, func(config corev1.ConfigMap) bool { return config.Name == prefix+release })
+	}
+	lost, unreadable := copies(ctx, client, namespace, isThere)
+	records = append(records, lost...)
+	slices.SortFunc(records, func(a, b *Record) int { return strings.Compare(a.Release, b.Release) })
+	return records, errors.Join(append(broken, unreadable...)...)
 }

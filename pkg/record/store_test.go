@@ -133,11 +133,6 @@ func TestSecondWriterIsRefused(t *testing.T) {
 		"another has made it": {false, func(t *testing.T, namespace string) {
 			save(t, record.NewStore(cluster.Client(t), namespace, "web"), full())
 		}},
-		"another has deleted it": {true, func(t *testing.T, namespace string) {
-			if err := cluster.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), configName, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +148,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 			test.do(t, namespace)
 			r.AddKinds(record.Kind{Kind: "Secret"})
 			err = s.Save(t.Context(), r)
-			want := fmt.Sprintf(`record of release "web", ConfigMap %s/%s: somebody else has written or deleted it since it was read: load it again`, namespace, configName)
+			want := fmt.Sprintf(`record of release "web", ConfigMap %s/%s: another program has written it since it was read: load it again`, namespace, configName)
 			if !errors.Is(err, record.ErrChanged) || err.Error() != want || reason.Of(err) != record.ReasonChanged {
 				t.Fatalf("it says\n%v, want\n%s", err, want)
 			}
@@ -262,7 +257,7 @@ func TestWhatOthersPutThereStays(t *testing.T) {
 }
 
 func TestUnreadableRecordIsRefusedAndKept(t *testing.T) {
-	const wayOut = ": restore it from a backup, or delete the ConfigMap; the next apply is then taken for an update of a release that nothing is known of"
+	const wayOut = ": restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease has a copy of"
 	tests := map[string]struct{ text, want string }{
 		"newer":          {`{"format": 2, "history": "elsewhere"}`, ": a newer runlevel wrote it, in format 2, and this one reads up to 1: use that one"},
 		"empty":          {"", ", line 1, column 1: unexpected end of JSON input" + wayOut},
@@ -447,5 +442,81 @@ func TestDeadlineEndsLoading(t *testing.T) {
 	_, _, err := record.NewStore(cluster.Client(t), "shop", "web").Load(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) || apierrors.IsNotFound(err) {
 		t.Errorf("it says %v", err)
+	}
+}
+
+// deleteRecord deletes the ConfigMap of a record.
+func deleteRecord(t *testing.T, namespace string) {
+	t.Helper()
+	if err := cluster.Client(t).CoreV1().ConfigMaps(namespace).Delete(t.Context(), configName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What an update needs of a record is in the Lease, too.
+func TestDeletedRecordIsRestoredFromItsCopy(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	s := record.NewStore(cluster.Client(t), namespace, "web")
+	err := s.Locked(t.Context(), record.Lock{}, func(context.Context, record.Fence) error {
+		return s.Save(t.Context(), full())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleteRecord(t, namespace)
+	restored, found, err := s.Load(t.Context())
+	if err != nil || !found {
+		t.Fatalf("found: %t, error %v", found, err)
+	}
+	want := full()
+	if diff := cmp.Diff([]any{want.Applied(), want.Newest(), want.Tombstones, want.Kinds, want.Jobs},
+		[]any{restored.Applied(), restored.Newest(), restored.Tombstones, restored.Kinds, restored.Jobs}); diff != "" {
+		t.Error("what is restored (-want +got):\n", diff)
+	}
+	if loss := s.Loss(); !strings.HasPrefix(loss, "most of the history: ConfigMap "+namespace+"/"+configName) {
+		t.Errorf("of the loss it says %q", loss)
+	}
+	all, err := record.List(t.Context(), cluster.Client(t), namespace)
+	if err != nil || len(all) != 1 || len(all[0].Tombstones) != len(want.Tombstones) {
+		t.Errorf("listed are %v, error %v", all, err)
+	}
+	save(t, s, restored)
+	if _, _, err := record.NewStore(cluster.Client(t), namespace, "web").Load(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRecordThatIsDeletedMeanwhileIsWrittenAnew(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	s := record.NewStore(cluster.Client(t), namespace, "web")
+	save(t, s, full())
+	deleteRecord(t, namespace)
+	known := full()
+	known.AddKinds(record.Kind{Kind: "Secret"})
+	save(t, s, known)
+	read, _, err := record.NewStore(cluster.Client(t), namespace, "web").Load(t.Context())
+	if err != nil || len(read.History) != len(known.History) || len(read.Kinds) != len(known.Kinds) {
+		t.Errorf("it is %+v, error %v", read, err)
+	}
+	if loss := s.Loss(); !strings.Contains(loss, "was deleted meanwhile, and is written anew") {
+		t.Errorf("of the loss it says %q", loss)
+	}
+}
+
+func TestCopyOfALargeRecordKeepsItsDeletes(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	s := record.NewStore(cluster.Client(t), namespace, "web")
+	large := full()
+	for i := range 1500 {
+		large.RememberJob(record.Job{ID: kinds.ID{Group: "batch", Kind: "Job", Namespace: "web", Name: fmt.Sprint("job-", strings.Repeat("x", 200), i)}})
+	}
+	err := s.Locked(t.Context(), record.Lock{}, func(context.Context, record.Fence) error { return s.Save(t.Context(), large) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleteRecord(t, namespace)
+	restored, _, err := s.Load(t.Context())
+	if err != nil || len(restored.Jobs) > 0 || len(restored.Tombstones) != len(large.Tombstones) {
+		t.Errorf("%d Jobs and %d deletes are restored, error %v", len(restored.Jobs), len(restored.Tombstones), err)
 	}
 }

@@ -1,7 +1,9 @@
 package rollout_test
 
 import (
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
@@ -40,7 +43,7 @@ func TestTheRecordIsLost(t *testing.T) {
 	if got := counts(outcome); outcome.Mode != graph.Update || got[apply.Deleted] != 2 || got[apply.Pending] != 1 {
 		t.Errorf("the %s without a record: %v", outcome.Mode, got)
 	}
-	if got := history(t, c, name); got != "Completed update 1.1.0" {
+	if got := history(t, c, name); got != "Completed update 1.1.0, Completed install 1.0.0" {
 		t.Errorf("the record says: %s", got)
 	}
 }
@@ -82,5 +85,89 @@ func TestWhoComesLateDoesNotCompleteWhatOthersBegan(t *testing.T) {
 	}).roll(t.Context(), "1.0.0", settings)
 	if newest := r.record().Newest(); newest.Version != "2.0.0" || newest.State != record.Partial {
 		t.Errorf("the record says %s %s", newest.Version, newest.State)
+	}
+}
+
+// deleteRecord deletes the record of a release.
+func deleteRecord(t *testing.T, c *cluster.Cluster, release string) {
+	t.Helper()
+	if err := c.Client.CoreV1().ConfigMaps(records).Delete(t.Context(), "runlevel-release-"+release, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An update whose record was lost, and that is killed, is no install when it goes on: its tombstones
+// delete. That holds if the lock, and with it the copy of the record, is lost, too.
+func TestAnUpdateWithoutARecordGoesOnAsOne(t *testing.T) {
+	for name, lose := range map[string]func(*testing.T, *cluster.Cluster, string){
+		"the record": deleteRecord,
+		"the record and its copy": func(t *testing.T, c *cluster.Cluster, release string) {
+			deleteRecord(t, c, release)
+			if err := c.Client.CoordinationV1().Leases(records).Delete(t.Context(), "runlevel-release-"+release, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := "lost-killed-" + fmt.Sprint(len(name))
+			prepare(t, release)
+			c := connectAs(t, release)
+			lose(t, c, release)
+			if _, killed := kill(t, release, moment{10, afterIt}); !killed {
+				t.Fatal("it was not killed")
+			}
+			outcome := mustRun(t, c, load(t, release, "1.1.0", fleetTwo))
+			if got := counts(outcome); outcome.Mode != graph.Update || got[apply.Deleted]+got[apply.Absent] != 2 || got[apply.Pending] != 1 {
+				t.Errorf("the %s: %v", outcome.Mode, got)
+			}
+		})
+	}
+}
+
+// A delete that hangs holds back the next minor version also if everything that tells of it is lost, and
+// so does one that nobody but an administrator has asked for.
+func TestATerminatingObjectHoldsBackWithoutARecord(t *testing.T) {
+	const name = "lost-terminating"
+	prepare(t, name)
+	c := connectAs(t, name)
+	mustRun(t, c, load(t, name, "1.1.0", fleetTwo)) // which asks for the end of ConfigMap held
+	deleteRecord(t, c, name)
+	outcome := rollout.Run(t.Context(), c, load(t, name, "1.2.0", fleet), options())
+	if outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "PendingDelete: ConfigMap "+name+"/held") {
+		t.Errorf("the next minor version: %v", outcome.Err)
+	}
+	if err := c.Client.CoordinationV1().Leases(records).Delete(t.Context(), "runlevel-release-"+name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	look := rollout.Look(t.Context(), c, load(t, name, "1.2.0", fleet), options())
+	if !slices.ContainsFunc(look.Findings, func(f precondition.Finding) bool { return f.Check == precondition.PendingDelete }) {
+		t.Errorf("without a record and its copy, the gate finds %v", look.Findings)
+	}
+}
+
+// A record that is deleted in the middle of an apply is whole again at its end.
+func TestTheRecordIsDeletedMeanwhile(t *testing.T) {
+	r := newRelease(t)
+	r.roll(t.Context(), "1.0.0", settings)
+	lost := false
+	outcome := r.through(func(request *http.Request) error {
+		if request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/configmaps/") && !lost {
+			lost = true
+			return test.Client(t).CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.name, metav1.DeleteOptions{})
+		}
+		return nil
+	}).roll(t.Context(), "1.0.1", settings+prices)
+	if outcome.Err != nil || !lost {
+		t.Fatalf("the record was deleted: %t, error %v", lost, outcome.Err)
+	}
+	var history []string
+	for _, entry := range r.record().History {
+		history = append(history, string(entry.State)+" "+entry.Version)
+	}
+	if got := strings.Join(history, ", "); got != "Completed 1.0.1, Completed 1.0.0" {
+		t.Errorf("the record says: %s", got)
+	}
+	if !slices.ContainsFunc(outcome.Notes, func(note string) bool { return strings.Contains(note, "was deleted meanwhile") }) {
+		t.Errorf("nothing says so: %q", outcome.Notes)
 	}
 }

@@ -216,6 +216,9 @@ func (r *rollout) look(ctx context.Context, store *record.Store) error {
 	r.outcome.Findings, r.outcome.Deletes = precondition.Evaluate(facts), facts.Deletes
 	r.outcome.Mode = r.mode()
 	r.outcome.Earlier = known.Durations[string(r.outcome.Mode)]
+	if loss := r.store.Loss(); loss != "" {
+		r.outcome.Notes = append(r.outcome.Notes, loss)
+	}
 	r.outcome.Notes = append(r.outcome.Notes, r.notKnown()...)
 	return nil
 }
@@ -268,9 +271,9 @@ func (r *rollout) notKnown() []string {
 }
 
 // mode is what there is to do: an install until one was completed, a reconcile of what was
-// completed last, and else an update. An update that was killed goes on as one, and so does
-// one whose deletes were not all asked for. Where the record is lost, objects tell that
-// there was one.
+// completed last, and else an update. An update that was killed goes on as one, also if what it
+// has updated is not known any more, and so does one whose deletes were not all asked for. Where
+// the record is lost, objects tell that there was one.
 func (r *rollout) mode() graph.Mode {
 	newest := r.record.Newest()
 	switch {
@@ -278,7 +281,7 @@ func (r *rollout) mode() graph.Mode {
 		return r.options.Apply.Mode
 	case newest == nil && len(r.before.Of(r.payload.Name)) > 0:
 		return graph.Update
-	case r.record.Applied() == nil:
+	case r.record.Applied() == nil && !r.record.HasUpdated():
 		return graph.Install
 	case newest.State == record.Completed && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version && !r.isUnasked():
 		return graph.Reconcile
@@ -324,11 +327,17 @@ func (r *rollout) begin(ctx context.Context) error {
 // end notes what came of it.
 func (r *rollout) end(ctx context.Context) error {
 	var pending []record.Tombstone
-	r.journal.Read(func(known *record.Record) { pending = slices.Clone(known.Tombstones) })
+	r.journal.Read(func(known *record.Record) { pending = precondition.Pending(known, r.before) })
 	r.outcome.Deletes = precondition.Observe(ctx, r.cluster, pending)
 	r.outcome.Orphans = r.orphans(ctx)
 	r.announceGone(ctx)
-	defer func() { r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isOver) }()
+	before := r.store.Loss()
+	defer func() {
+		r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isOver)
+		if loss := r.store.Loss(); loss != before {
+			r.outcome.Notes = append(r.outcome.Notes, loss)
+		}
+	}()
 	return r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetGone(known)
 		known.Waits, known.Run = nil, r.outcome.Report.Left
