@@ -21,6 +21,7 @@ func judgeDeletes(f *Facts) []Finding {
 		case asked.Seen.State == tombstone.Reappeared:
 			found = append(found, f.judgeReappeared(asked)...)
 		case asked.Seen.State == tombstone.Present && f.has(asked.ID): // its delete never came, and will not
+		case asked.Seen.State == tombstone.Terminating && f.has(asked.ID): // TerminatingObject tells of it, or of what it is in
 		case asked.Seen.IsPending():
 			found = append(found, f.judgePending(asked, h))
 		}
@@ -61,6 +62,10 @@ func liftsDelete(seen tombstone.Observation) string {
 		return "an answer of the cluster: it can't be asked now"
 	case seen.State == tombstone.Present:
 		return "applying the same version again, which asks for it again, or by whoever deletes it by hand"
+	case seen.Contents == tombstone.Unclear && len(seen.Finalizers) == 0:
+		return "itself, unless something in it is held: that is not known yet"
+	case seen.Contents == tombstone.Ending && len(seen.Remains) > 0 && len(seen.Finalizers) == 0:
+		return "itself, once what is left in it has ended"
 	case len(seen.Remains) > 0 && len(seen.Finalizers) > 0:
 		return holders(seen.Finalizers) + ", and by whoever removes what is left in it"
 	case len(seen.Remains) > 0:

@@ -46,6 +46,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error)
 	f.Held = held
 	f.Unserved, f.Homeless = unserved(places), homeless(places)
 	f.Deletes = Observe(ctx, c, Pending(q.Record, q.Before))
+	f.Terminating = q.terminating(ctx, c, places, f.Deletes)
 	f.There, f.Claims = q.there(), q.claims(ctx, c, places)
 	f.Missing, f.RightsErr = q.missing(ctx, c, places)
 	if len(f.Missing) > 0 {

@@ -237,3 +237,28 @@ func TestAnEndedContextIsNoFact(t *testing.T) {
 		t.Errorf("%v, want %v", err, enough)
 	}
 }
+
+// TestATerminatingNamespaceWithoutTheRightToListThem is about an account that may only get Namespaces.
+func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
+	c, namespace := admin(t), testbed.Namespace(t)
+	apply(t, c, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/x]}\n")
+	configMaps, err := c.FindKind(t.Context(), schema.GroupKind{Kind: "ConfigMap"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, _ = c.In(configMaps, namespace).Patch(context.Background(), "held", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	if err := c.Client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	home := testbed.Namespace(t)
+	narrow := connect(t, accountOfCluster(t, home, rule("", "namespaces", "get")))
+	of := in(t, namespace, map[string]string{"0000_10_web_a.yaml": manifest("v1", "ConfigMap", "a", "")})
+	for name, c := range map[string]*cluster.Cluster{"an admin": c, "who may only get": narrow} {
+		findings := shown(precondition.Evaluate(gather(t, c, precondition.Question{Payload: of, Namespace: home})))
+		if want := "TerminatingObject: Namespace " + namespace + ", which 0000_10_web_a.yaml needs, is terminating for "; !strings.Contains(findings, want) {
+			t.Errorf("%s: %s\nwant it to say %q", name, findings, want)
+		}
+	}
+}

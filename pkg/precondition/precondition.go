@@ -39,6 +39,8 @@ type Facts struct {
 	Homeless []*payload.Manifest // of a kind that is in namespaces, and in none
 	Unserved []Unserved          // manifests whose kind is not there, or not known to be
 
+	Terminating []Terminating // objects that the update needs, and that are being deleted
+
 	User      string  // who we are, if rights are missing and the server says it
 	Missing   []Right // rights that we lack
 	RightsErr error   // why rights could not be asked for
@@ -119,15 +121,16 @@ type Check struct {
 
 // The names of the checks.
 const (
-	ApplyRunning   = "ApplyRunning"
-	OlderVersion   = "OlderVersion"
-	GiantHop       = "GiantHop"
-	PendingDelete  = "PendingDelete"
-	ForeignObject  = "ForeignObject"
-	UnservedKinds  = "UnservedKinds"
-	NoNamespace    = "NoNamespace"
-	MissingRights  = "MissingRights"
-	StaleTombstone = "StaleTombstone"
+	ApplyRunning      = "ApplyRunning"
+	OlderVersion      = "OlderVersion"
+	GiantHop          = "GiantHop"
+	PendingDelete     = "PendingDelete"
+	TerminatingObject = "TerminatingObject"
+	ForeignObject     = "ForeignObject"
+	UnservedKinds     = "UnservedKinds"
+	NoNamespace       = "NoNamespace"
+	MissingRights     = "MissingRights"
+	StaleTombstone    = "StaleTombstone"
 )
 
 // Checks are all there are, in the order in which they are shown.
@@ -137,6 +140,7 @@ func Checks() []Check {
 		{OlderVersion, "the version is older than the one the cluster has", judgeAge},
 		{GiantHop, "the update skips a minor version, or a major one", judgeHop},
 		{PendingDelete, "a delete that was asked for is not done", judgeDeletes},
+		{TerminatingObject, "an object that the update needs is being deleted", judgeTerminating},
 		{ForeignObject, "an object is of another release", judgeClaims},
 		{UnservedKinds, "the cluster does not serve the kind of a manifest", judgeKinds},
 		{NoNamespace, "a manifest of a namespaced kind names no namespace", judgeNamespaces},

@@ -142,15 +142,19 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 	terminating := func(finalizers []string, remains ...string) tombstone.Observation {
 		return tombstone.Observation{State: tombstone.Terminating, Asked: "1", UID: "1", Since: since, Finalizers: finalizers, Remains: remains}
 	}
+	unclear, ending := terminating(nil, "not known yet"), terminating(nil, "2 Pods")
+	unclear.Contents, ending.Contents = tombstone.Unclear, tombstone.Ending
 	for name, test := range map[string]struct {
 		seen   tombstone.Observation
 		wanted string
 	}{
-		"gone":       {tombstone.Observation{State: tombstone.Absent, Asked: "1"}, ""},
-		"finalizers": {terminating([]string{"a/b", "c/d"}), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizers a/b, c/d" + update + "the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
-		"content":    {terminating(nil, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (2 Widgets)" + update + "whoever removes what is left in it | since 2026-05-01T12:00:00Z" + object},
-		"both":       {terminating([]string{"a/b"}, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, and by whoever removes what is left in it | since 2026-05-01T12:00:00Z" + object},
-		"nothing":    {terminating(nil), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d" + update + "itself: nothing holds it | since 2026-05-01T12:00:00Z" + object},
+		"gone":          {tombstone.Observation{State: tombstone.Absent, Asked: "1"}, ""},
+		"finalizers":    {terminating([]string{"a/b", "c/d"}), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizers a/b, c/d" + update + "the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
+		"content":       {terminating(nil, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (2 Widgets)" + update + "whoever removes what is left in it | since 2026-05-01T12:00:00Z" + object},
+		"both":          {terminating([]string{"a/b"}, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, and by whoever removes what is left in it | since 2026-05-01T12:00:00Z" + object},
+		"nothing":       {terminating(nil), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d" + update + "itself: nothing holds it | since 2026-05-01T12:00:00Z" + object},
+		"not looked at": {unclear, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (not known yet)" + update + "itself, unless something in it is held: that is not known yet | since 2026-05-01T12:00:00Z" + object},
+		"ending":        {ending, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (2 Pods)" + update + "itself, once what is left in it has ended | since 2026-05-01T12:00:00Z" + object},
 		"not reached": {tombstone.Observation{State: tombstone.Present, Asked: "1", UID: "1"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and not terminating" + update +
 			"applying the same version again, which asks for it again, or by whoever deletes it by hand | since 2026-05-04T10:00:00Z" + object},
 		"not known": {tombstone.Observation{State: tombstone.Unknown, Asked: "1", Why: "the server is down"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, may still be there, which is not known: the server is down" + update +
@@ -167,6 +171,35 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 		one.Version = ""
 		expect(t, &precondition.Facts{Payload: release(t, "4.5.4", nil), Record: history("4.5.3"), Deletes: []precondition.Delete{one}},
 			"Warns PendingDelete: ConfigMap web/old, which is to be deleted, is terminating for 3d: the patch update from 4.5.3 to 4.5.4 goes on; lifted by itself: nothing holds it | since 2026-05-01T12:00:00Z"+object)
+	})
+}
+
+func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
+	since := now.Add(-time.Hour)
+	const what, rest = "TerminatingObject: ConfigMap web/old, which 0000_10_web_old.yaml needs, is terminating for 60m", " | since 2026-05-04T11:00:00Z | ConfigMap web/old | 0000_10_web_old.yaml"
+	for name, test := range map[string]struct {
+		seen   tombstone.Observation
+		wanted string
+	}{
+		"held":              {tombstone.Observation{Finalizers: []string{"a/b"}}, "Blocks " + what + ", held by finalizer a/b: it can only be made anew when it is gone; lifted by the holder of finalizer a/b" + rest},
+		"garbage collector": {tombstone.Observation{Finalizers: []string{"foregroundDeletion"}}, "Warns " + what + ", held by finalizer foregroundDeletion: an apply waits until it is gone; lifted by the holder of finalizer foregroundDeletion" + rest},
+		"nothing":           {tombstone.Observation{}, "Warns " + what + ": an apply waits until it is gone; lifted by itself: nothing holds it" + rest},
+		"not known":         {tombstone.Observation{Contents: tombstone.Unclear, Remains: []string{"not seen"}}, "Warns " + what + " (not seen): an apply waits until it is gone; lifted by itself, unless something in it is held: that is not known yet" + rest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.seen.State, test.seen.Since = tombstone.Terminating, since
+			f := &precondition.Facts{Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", "")}), Record: history("4.5.3")}
+			f.Terminating = []precondition.Terminating{{ID: old, Manifests: f.Payload.Manifests, Seen: test.seen}}
+			f.Deletes = []precondition.Delete{asked(test.seen)} // a tombstone has begun it, which is told once
+			expect(t, f, test.wanted)
+		})
+	}
+	t.Run("of the record, and more", func(t *testing.T) {
+		namespace := precondition.Terminating{ID: kinds.ID{Kind: "Namespace", Name: "runlevel-system"}}
+		namespace.Seen = tombstone.Observation{State: tombstone.Terminating, Since: since, Finalizers: []string{"a/b"}}
+		f := &precondition.Facts{Payload: release(t, "4.6.0", nil), Record: history("4.5.3"), Terminating: []precondition.Terminating{namespace, {ID: old}}}
+		expect(t, f, `Blocks TerminatingObject: Namespace runlevel-system, which the record of release web needs, is terminating for 60m, held by finalizer a/b: nothing can be made in it before it is gone; lifted by the holder of finalizer a/b | since 2026-05-04T11:00:00Z | Namespace runlevel-system
+Warns TerminatingObject: 1 more object that the update needs: being deleted, ConfigMap web/old first; lifted by the holders of their finalizers | ConfigMap web/old`)
 	})
 }
 

@@ -3,6 +3,8 @@ package tombstone
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -26,11 +28,13 @@ func (o *Observation) lookInside(ctx context.Context, c *cluster.Cluster, resour
 		err = o.lookInsideDefinition(ctx, c, resource, object.Name)
 	}
 	if err != nil && !apierrors.IsNotFound(err) { // else it has just gone, as the next look will tell
+		o.Contents = Unclear
 		o.Remains = append(o.Remains, printable.Line(fmt.Sprintf("what is left in it is not known: %v", err)))
 	}
 }
 
-// lookInsideNamespace reads what the namespace controller wrote into the conditions.
+// lookInsideNamespace reads the conditions of the namespace controller, and lists the objects
+// that they count. That controller waits for five seconds before it looks at a Namespace at all.
 func (o *Observation) lookInsideNamespace(ctx context.Context, c *cluster.Cluster, name string) error {
 	namespace, err := c.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -41,16 +45,33 @@ func (o *Observation) lookInsideNamespace(ctx context.Context, c *cluster.Cluste
 			o.Finalizers = append(o.Finalizers, printable.Line(string(finalizer)))
 		}
 	}
+	if len(namespace.Status.Conditions) == 0 {
+		o.Contents, o.Remains = Unclear, []string{"the namespace controller has not looked into it yet"}
+		return nil
+	}
+	failures, counts := []string{}, map[corev1.NamespaceConditionType]string{}
 	for _, condition := range namespace.Status.Conditions {
-		if condition.Status == corev1.ConditionTrue {
-			o.Remains = append(o.Remains, printable.Line(condition.Message))
+		switch {
+		case condition.Status != corev1.ConditionTrue:
+		case condition.Type == corev1.NamespaceContentRemaining, condition.Type == corev1.NamespaceFinalizersRemaining:
+			counts[condition.Type] = printable.Line(condition.Message)
+		default:
+			failures = append(failures, printable.Line(condition.Message))
 		}
+	}
+	found, err := contentsOf(ctx, c, name, counts[corev1.NamespaceContentRemaining])
+	if err != nil { // the counts are better than nothing
+		found = contents{lines: slices.Sorted(maps.Values(counts)), isHeld: len(counts) > 0}
+	}
+	o.Remains = append(failures, found.lines...)
+	if len(failures) == 0 && !found.isHeld {
+		o.Contents = Ending
 	}
 	return nil
 }
 
-// lookInsideDefinition counts the instances of a definition. One is read, and the server
-// says how many more there are.
+// lookInsideDefinition lists some instances of a definition. The server says how many more
+// there are.
 func (o *Observation) lookInsideDefinition(ctx context.Context, c *cluster.Cluster, definitions cluster.Resource, name string) error {
 	read, err := c.In(definitions, "").Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -60,36 +81,27 @@ func (o *Observation) lookInsideDefinition(ctx context.Context, c *cluster.Clust
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, &definition); err != nil {
 		return err
 	}
+	o.Finalizers = slices.DeleteFunc(o.Finalizers, func(finalizer string) bool {
+		return finalizer == apiextensionsv1.CustomResourceCleanupFinalizer // which stays until all instances are gone
+	})
+	o.Contents = Ending
 	for _, version := range definition.Spec.Versions {
 		if !version.Served {
 			continue
 		}
-		instances := schema.GroupVersionResource{Group: definition.Spec.Group, Version: version.Name, Resource: definition.Spec.Names.Plural}
-		found, err := c.Metadata.Resource(instances).List(ctx, metav1.ListOptions{Limit: 1})
+		names := definition.Spec.Names
+		instances := cluster.Resource{
+			GroupVersionResource: schema.GroupVersionResource{Group: definition.Spec.Group, Version: version.Name, Resource: names.Plural}, Kind: names.Kind,
+		}
+		found, err := list(ctx, c, instances, "")
 		if err != nil {
 			return err
 		}
-		if text := count(found, definition.Spec.Names); text != "" {
-			o.Remains = append(o.Remains, text)
+		o.Remains = found.lines
+		if found.isHeld {
+			o.Contents = Held
 		}
 		return nil
 	}
 	return nil
-}
-
-// count says how many instances a list begins, and nothing of none.
-func count(list *metav1.PartialObjectMetadataList, names apiextensionsv1.CustomResourceDefinitionNames) string {
-	n := len(list.Items)
-	switch {
-	case n == 0:
-		return ""
-	case list.RemainingItemCount != nil:
-		n += int(*list.RemainingItemCount)
-	case list.Continue != "":
-		return "some " + kinds.Plural(names.Kind, names.Plural)
-	}
-	if n == 1 {
-		return "1 " + names.Kind
-	}
-	return fmt.Sprintf("%d %s", n, kinds.Plural(names.Kind, names.Plural))
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -46,7 +47,14 @@ func TestANamespaceSaysWhatIsLeftInIt(t *testing.T) {
 		t.Errorf("before it was deleted: %+v", got)
 	}
 	remove(t, c, namespaceOf(namespace))
-	got := remaining(t, c, namespaceOf(namespace), "configmaps. has 1 resource instances", "example.com/hold in 1 resource instances")
+	// The namespace controller takes five seconds to look. Until then nobody knows.
+	if got := tombstone.Observe(t.Context(), c, namespaceOf(namespace), ""); !got.IsHeld() && !strings.HasSuffix(got.Describe(c.Now()), "(the namespace controller has not looked into it yet)") {
+		t.Errorf("at first: %+v", got)
+	}
+	got := remaining(t, c, namespaceOf(namespace), "ConfigMap held, held by finalizer example.com/hold, which runlevel has set")
+	if !got.IsHeld() || strings.Contains(strings.Join(got.Remains, "\n"), "resource instances") {
+		t.Errorf("%+v", got)
+	}
 	if line := got.Describe(c.Now()); got.State != tombstone.Terminating || !strings.HasPrefix(line, "terminating for ") || strings.Contains(line, "\n") {
 		t.Errorf("%s: %s", got.State, line)
 	}
@@ -60,6 +68,64 @@ func TestANamespaceSaysWhatIsLeftInIt(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestANamespaceNamesPods is about what the namespace controller does not count: Pods are
+// deleted first, and its conditions say that nothing is left.
+func TestANamespaceNamesPods(t *testing.T) {
+	t.Parallel()
+	c, namespace := connect(t), testbed.Namespace(t)
+	pod := kinds.ID{Kind: "Pod", Namespace: namespace, Name: "held"}
+	in := find(t, c, pod)
+	if _, err := c.In(in, namespace).Create(t.Context(), parse(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: held, finalizers: [example.com/hold]}
+spec: {containers: [{name: a, image: a}]}`), metav1.CreateOptions{FieldManager: "some-operator"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = setFinalizers(context.Background(), c, in, pod, "null") })
+	remove(t, c, namespaceOf(namespace))
+	if got := remaining(t, c, namespaceOf(namespace), "Pod held, held by finalizer example.com/hold, which some-operator has set"); !got.IsHeld() {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestANamespaceGroupsWhatIsLeftInIt(t *testing.T) {
+	t.Parallel()
+	c, namespace := connect(t), testbed.Namespace(t)
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		bring(t, c, config(namespace, name), "example.com/hold")
+	}
+	bring(t, c, config(namespace, "f"), "example.com/other")
+	remove(t, c, namespaceOf(namespace))
+	got := remaining(t, c, namespaceOf(namespace), "5 ConfigMaps: a, b, c and 2 more, held by finalizer example.com/hold")
+	if len(got.Remains) != 2 || !strings.HasPrefix(got.Remains[0], "ConfigMap f, held by finalizer example.com/other") {
+		t.Errorf("%q", got.Remains)
+	}
+}
+
+// TestANamespaceThatMayNotBeLookedInto is told with the numbers of its conditions.
+func TestANamespaceThatMayNotBeLookedInto(t *testing.T) {
+	t.Parallel()
+	c, namespace := connect(t), testbed.Namespace(t)
+	bring(t, c, config(namespace, "held"), "example.com/hold")
+	rbac, reader, meta := testbed.Client(t).RbacV1(), rest.CopyConfig(testbed.Sandbox(t).Config), metav1.ObjectMeta{Name: "namespace-reader"}
+	reader.Impersonate.UserName = meta.Name
+	may := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}}
+	if _, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{may}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: meta.Name}}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, c, namespaceOf(namespace))
+	got := remaining(t, connectAs(t, reader), namespaceOf(namespace), "configmaps. has 1 resource instances", "example.com/hold in 1 resource instances")
+	if !got.IsHeld() {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestANamespaceSaysThatAnAPIIsDown(t *testing.T) {
@@ -116,14 +182,14 @@ func TestADefinitionCountsItsInstances(t *testing.T) {
 		widgets = append(widgets, object)
 	}
 	remove(t, c, definition)
-	got := remaining(t, c, definition, "3 Widgets")
-	if got.State != tombstone.Terminating || !slices.Contains(got.Finalizers, "customresourcecleanup.apiextensions.k8s.io") {
+	got := remaining(t, c, definition, "3 Widgets: "+namespace+"/a, "+namespace+"/b, "+namespace+"/c, held by finalizer example.com/hold")
+	if got.State != tombstone.Terminating || len(got.Finalizers) != 0 || !got.IsHeld() {
 		t.Errorf("%+v", got)
 	}
 	release(t, c, widgets[0])
 	remaining(t, c, definition, "2 Widgets")
 	release(t, c, widgets[1])
-	remaining(t, c, definition, "1 Widget")
+	remaining(t, c, definition, "Widget "+namespace+"/c, held by finalizer example.com/hold")
 	release(t, c, widgets[2])
 	eventually(t, func(ctx context.Context) error {
 		for _, object := range append(widgets, definition) {

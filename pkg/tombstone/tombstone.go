@@ -13,9 +13,11 @@ package tombstone
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
@@ -32,6 +34,16 @@ const (
 	Unknown     State = "unknown"     // can't be asked
 )
 
+// Contents says what becomes of the objects that are left in a terminating one.
+type Contents string
+
+// The Contents.
+const (
+	Held    Contents = ""        // somebody has to remove what remains, if anything does
+	Ending  Contents = "ending"  // what remains goes by itself
+	Unclear Contents = "unclear" // it is not known what remains
+)
+
 // An Observation is an object as it was found.
 type Observation struct {
 	State      State
@@ -40,6 +52,7 @@ type Observation struct {
 	Since      time.Time // when the end of a terminating one was asked for
 	Finalizers []string  // which hold a terminating one
 	Remains    []string  // what a terminating Namespace or definition still has in it
+	Contents   Contents  // what becomes of that
 	MadeBy     string    // who made one that is present or has reappeared, and when
 	Why        string    // why the state is unknown, in one line
 }
@@ -54,6 +67,15 @@ func (o Observation) IsPending() bool {
 	default:
 		return true
 	}
+}
+
+// IsHeld says whether a terminating object stays until somebody acts: takes off a finalizer other
+// than those of the garbage collector, or removes what is left in the object.
+func (o Observation) IsHeld() bool {
+	isAwaited := func(finalizer string) bool {
+		return finalizer != metav1.FinalizerDeleteDependents && finalizer != metav1.FinalizerOrphanDependents
+	}
+	return slices.ContainsFunc(o.Finalizers, isAwaited) || len(o.Remains) > 0 && o.Contents == Held
 }
 
 // Describe says it to people in one line.

@@ -3,7 +3,6 @@ package why
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -95,23 +94,7 @@ func (g *gatherer) object(ctx context.Context) {
 	if g.head.IsOf(g.head.Release) && g.head.Release != "" {
 		g.facts.Owner, g.facts.Applied = g.head.Release, g.head.Entry.Since
 	}
-	g.facts.Holders = holdersOf(live)
-}
-
-// holdersOf says who has set which finalizer, as managedFields tell.
-func holdersOf(live *unstructured.Unstructured) map[string]string {
-	holders := map[string]string{}
-	for _, entry := range live.GetManagedFields() {
-		if entry.FieldsV1 == nil {
-			continue
-		}
-		for _, finalizer := range live.GetFinalizers() {
-			if strings.Contains(entry.FieldsV1.GetRawString(), fmt.Sprintf(`"v:\"%s\""`, finalizer)) {
-				holders[finalizer] = printable.Line(entry.Manager)
-			}
-		}
-	}
-	return holders
+	g.facts.Holders = tombstone.SettersOf(live)
 }
 
 // record finds the release that has the object, and who applies it.

@@ -194,7 +194,7 @@ func tellEnd(f *Facts, a *Answer) {
 func (f *Facts) heldBy() []string {
 	var lines []string
 	for _, finalizer := range f.Seen.Finalizers {
-		by := "whoever works for it takes it off"
+		by := tombstone.RemoverOf(finalizer)
 		if holder := f.Holders[finalizer]; holder != "" {
 			by = "set by " + holder + "; " + by
 		}

@@ -1,0 +1,162 @@
+package precondition
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// mostTerminating bounds the terminating objects that are looked at, for a finding each.
+const mostTerminating = 20
+
+// A Terminating is an object that the update needs and that is being deleted.
+type Terminating struct {
+	ID        kinds.ID
+	Manifests []*payload.Manifest   // that are it, or are in it; none for the namespace of the record
+	Seen      tombstone.Observation // without a State beyond the first mostTerminating
+}
+
+// terminating returns the objects that the update needs and that are being deleted: Namespaces
+// first. Objects in one of those, and instances of a terminating definition, are left out.
+func (q Question) terminating(ctx context.Context, c *cluster.Cluster, places []place, deletes []Delete) []Terminating {
+	found := observeTerminating(ctx, c, q.terminatingNamespaces(ctx, c, places))
+	namespaces, definitions := map[string]bool{}, map[schema.GroupKind]bool{}
+	for _, one := range found {
+		namespaces[one.ID.Name] = true
+	}
+	var others []Terminating
+	for _, p := range places {
+		id := p.id()
+		if p.manifest.IsTombstone() || id.GroupKind() == kinds.Namespace || namespaces[id.Namespace] || !q.isTerminating(id, deletes) {
+			continue
+		}
+		if id.GroupKind() == kinds.CustomResourceDefinition {
+			kind, _ := cluster.Defined(p.manifest.Object())
+			definitions[kind] = true
+		}
+		others = append(others, Terminating{ID: id, Manifests: []*payload.Manifest{p.manifest}})
+	}
+	others = slices.DeleteFunc(others, func(one Terminating) bool { return definitions[one.ID.GroupKind()] })
+	return append(found, observeTerminating(ctx, c, others)...)
+}
+
+// observeTerminating looks at the first mostTerminating objects, and drops those that are gone
+// by now or can't be read.
+func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminating) []Terminating {
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i := range all[:min(mostTerminating, len(all))] {
+		group.Go(func() error {
+			all[i].Seen = tombstone.Observe(ctx, c, all[i].ID, "")
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return slices.DeleteFunc(all, func(one Terminating) bool {
+		return one.Seen.State != "" && one.Seen.State != tombstone.Terminating
+	})
+}
+
+// isTerminating says whether an object had a deletionTimestamp when the deletes were looked at, or
+// in the inventory.
+func (q Question) isTerminating(id kinds.ID, deletes []Delete) bool {
+	if slices.ContainsFunc(deletes, func(one Delete) bool { return one.ID == id && one.Seen.State == tombstone.Terminating }) {
+		return true
+	}
+	if q.Before == nil {
+		return false
+	}
+	head, _ := q.Before.Find(id)
+	return head.Terminating
+}
+
+// terminatingNamespaces returns the Namespaces of manifests and of the record that are being
+// deleted: one list returns all terminating ones of the cluster. Without the right to list them,
+// the first mostTerminating Namespaces are returned whatever they are, to be looked at one by one.
+func (q Question) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []Terminating {
+	needed := map[string][]*payload.Manifest{q.Namespace: nil}
+	for _, p := range places {
+		id := p.id()
+		name := id.Namespace
+		if id.GroupKind() == kinds.Namespace {
+			name = id.Name
+		}
+		if !p.manifest.IsTombstone() && name != "" {
+			needed[name] = append(needed[name], p.manifest)
+		}
+	}
+	var names []string
+	listed, err := c.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Terminating"})
+	if err != nil {
+		names = slices.Sorted(maps.Keys(needed))
+		names = names[:min(mostTerminating, len(names))]
+	} else {
+		for i := range listed.Items {
+			names = append(names, listed.Items[i].Name)
+		}
+	}
+	var found []Terminating
+	for _, name := range names {
+		if manifests, isNeeded := needed[name]; isNeeded {
+			found = append(found, Terminating{ID: kinds.ID{Kind: kinds.Namespace.Kind, Name: name}, Manifests: manifests})
+		}
+	}
+	return found
+}
+
+// judgeTerminating is TerminatingObject. It blocks if a finalizer holds the object; otherwise the
+// object will be gone soon, and an apply waits for that.
+func judgeTerminating(f *Facts) []Finding {
+	var found []Finding
+	var more []Terminating
+	for _, one := range f.Terminating {
+		if one.Seen.State == "" {
+			more = append(more, one)
+		} else {
+			found = append(found, f.judgeOneTerminating(one))
+		}
+	}
+	if len(more) > 0 {
+		found = append(found, warns("the holders of their finalizers", "%s that the update needs: being deleted, %s first", printable.Count(len(more), "more object"), more[0].ID).about(more[0].ID))
+	}
+	return found
+}
+
+func (f *Facts) judgeOneTerminating(one Terminating) Finding {
+	what := fmt.Sprintf("%s, which %s, is %s", one.ID, f.neededBy(one), one.Seen.Describe(f.Now))
+	finding := warns(liftsDelete(one.Seen), "%s: an apply waits until it is gone", what)
+	if one.Seen.IsHeld() {
+		can := "it can only be made anew when it is gone"
+		if one.ID.GroupKind() == kinds.Namespace {
+			can = "nothing can be made in it before it is gone"
+		}
+		finding = blocks(liftsDelete(one.Seen), "%s: %s", what, can)
+	}
+	if len(one.Manifests) > 0 {
+		finding = finding.at(one.Manifests[0])
+	}
+	return finding.since(one.Seen.Since).about(one.ID)
+}
+
+// neededBy says what an object is needed for.
+func (f *Facts) neededBy(one Terminating) string {
+	switch len(one.Manifests) {
+	case 0:
+		return "the record of release " + printable.Line(f.Record.Release) + " needs"
+	case 1:
+		return files(one.Manifests) + " needs"
+	default:
+		return files(one.Manifests) + " need"
+	}
+}
