@@ -100,6 +100,9 @@ func controllerManagerArgs(o Options, h *home) []string {
 	for _, controller := range o.Controllers {
 		args = append(args, "--controllers="+controller)
 	}
+	if o.NodeGrace > 0 {
+		args = append(args, "--node-monitor-grace-period="+o.NodeGrace.String())
+	}
 	return withGates(o, append(args, clientLimits()...))
 }
 

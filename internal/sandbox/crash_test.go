@@ -79,15 +79,7 @@ func TestDataOutliveACrash(t *testing.T) {
 
 func TestDiedReportsAnAccident(t *testing.T) {
 	s := startOwn(t, sandbox.Options{Nodes: sandbox.NoNodes})
-	state, err := sandbox.Find(s.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, component := range state.Components {
-		if component.Name == sandbox.ControllerManager {
-			killProcess(t, component.PID)
-		}
-	}
+	killProcess(t, processOf(t, s, sandbox.ControllerManager))
 	select {
 	case err := <-s.Died():
 		if got := err.Error(); !containsAll(got, sandbox.ControllerManager, "ended by itself (signal: killed)", "its last lines") {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // NoNodes as Options.Nodes asks for a control plane without nodes, and so
@@ -23,6 +24,10 @@ type Options struct {
 	// Controllers are the controllers to run, in the words of
 	// kube-controller-manager's --controllers. Empty means its default.
 	Controllers []string
+	// NodeGrace is how long a node may miss its heartbeats until it counts as
+	// not ready. Zero means the default of kube-controller-manager, 50 seconds;
+	// kwok sends one every 10.
+	NodeGrace time.Duration
 	// FeatureGates are set on the API server, the controller manager and the
 	// scheduler alike.
 	FeatureGates map[string]bool

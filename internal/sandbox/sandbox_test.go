@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 
 // The resources that tests watch.
 var (
+	nodes       = corev1.SchemeGroupVersion.WithResource("nodes")
 	pods        = corev1.SchemeGroupVersion.WithResource("pods")
 	namespaces  = corev1.SchemeGroupVersion.WithResource("namespaces")
 	deployments = appsv1.SchemeGroupVersion.WithResource("deployments")

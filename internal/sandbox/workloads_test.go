@@ -17,7 +17,7 @@ import (
 
 func TestDeploymentBecomesAvailable(t *testing.T) {
 	t.Parallel()
-	namespace := createDeployment(t, 3)
+	namespace := createDeployment(t, cluster, 3, nil)
 	deployment := sandboxtest.Await(t, cluster, deployments, namespace+"/web", available)
 	if deployment.Status.ReadyReplicas != 3 {
 		t.Errorf("%d replicas are ready, want 3", deployment.Status.ReadyReplicas)
@@ -26,7 +26,7 @@ func TestDeploymentBecomesAvailable(t *testing.T) {
 
 func TestEvictionIsRefusedByABudgetAndAllowedAfter(t *testing.T) {
 	t.Parallel()
-	namespace, client := createDeployment(t, 1), cluster.Client(t)
+	namespace, client := createDeployment(t, cluster, 1, nil), cluster.Client(t)
 	sandboxtest.Await(t, cluster, deployments, namespace+"/web", available)
 	one := intstr.FromInt32(1)
 	budget := &policyv1.PodDisruptionBudget{
@@ -122,18 +122,18 @@ func TestNamespaceTerminatesAsARealOne(t *testing.T) {
 }
 
 // createDeployment creates the Deployment web in a namespace of its own.
-func createDeployment(t *testing.T, replicas int32) (namespace string) {
+func createDeployment(t *testing.T, on *sandboxtest.Cluster, replicas int32, told map[string]string) (namespace string) {
 	t.Helper()
-	namespace = cluster.Namespace(t)
+	namespace = on.Namespace(t)
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "test"}},
-			Template: podTemplate(nil, corev1.RestartPolicyAlways),
+			Template: podTemplate(told, corev1.RestartPolicyAlways),
 		},
 	}
-	if _, err := cluster.Client(t).AppsV1().Deployments(namespace).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
+	if _, err := on.Client(t).AppsV1().Deployments(namespace).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return namespace
