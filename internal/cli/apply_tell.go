@@ -35,6 +35,7 @@ type teller struct {
 	unheard error            // why standard output does not have it all
 	isEnded bool             // the outcome was told
 	isKept  bool             // what was applied is kept in place, or was
+	waits   waitLines        // those that were printed
 
 	terminal  *os.File // for a live view; nil if there is to be none
 	view      *live.View
@@ -129,7 +130,7 @@ func (t *teller) event(event apply.Event) {
 		if stays(event) {
 			t.line(t.view, event)
 		}
-	case !t.isQuiet && isWorthALine(event):
+	case !t.isQuiet && t.waits.isDue(event) && isWorthALine(event):
 		t.line(t.streams.Err, event)
 	}
 }

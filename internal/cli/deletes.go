@@ -191,9 +191,9 @@ func follow(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone, o
 			if ctx.Err() != nil {
 				return false
 			}
-			if state := seen.Describe(c.Now()); stateOf(seen) != told[one.ID] {
-				told[one.ID] = stateOf(seen)
-				fmt.Fprintf(out, "%s: %s\n", one.ID, state)
+			if state := seen.DescribeSince(); state != told[one.ID] {
+				told[one.ID] = state
+				fmt.Fprintf(out, "%s: %s\n", one.ID, seen.Describe(c.Now()))
 			}
 			return !seen.IsPending()
 		})
@@ -202,9 +202,4 @@ func follow(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone, o
 		}
 	}
 	return context.Cause(ctx)
-}
-
-// stateOf is what is told of an observation, without its age, which always changes.
-func stateOf(seen tombstone.Observation) string {
-	return seen.Describe(seen.Since)
 }

@@ -191,9 +191,20 @@ func (m *Model) Event(event apply.Event) {
 	case apply.Waiting, apply.Retrying:
 		m.wait(of, event)
 	}
-	if event.Type != apply.Waiting && event.Type != apply.Failing && event.Action != apply.Unchanged && event.Action != apply.Absent {
+	if isRecent(event) {
 		m.recent = append(m.recent, Line(event))
 		m.recent = m.recent[max(0, len(m.recent)-mostRecent):]
+	}
+}
+
+// isRecent says whether an event is listed as one of the latest. Waits, failures and pending deletes
+// have lists of their own, where their age is that of now.
+func isRecent(event apply.Event) bool {
+	switch event.Action {
+	case apply.Unchanged, apply.Absent, apply.Pending:
+		return false
+	default:
+		return event.Type != apply.Waiting && event.Type != apply.Failing
 	}
 }
 

@@ -230,6 +230,47 @@ func TestWhatMattersIsSeenInASmallWindow(t *testing.T) {
 	}
 }
 
+// With room left, what stops an apply is readable to its end, however narrow the window: of the
+// oldest wait also where many others wait.
+func TestCausesAreWrapped(t *testing.T) {
+	const message = `1 of 3 replicas are updated: pods "database-67f4c8d9b-" is forbidden: exceeded quota: compute-resources, requested: requests.cpu=500m, used: requests.cpu=4, limited: requests.cpu=4`
+	const why = `Pod shop/database-67f4c8d9b-x2x9k: container database can't pull image registry.example.com/shop/database:1.1.0: back-off pulling image "registry.example.com/shop/database:1.1.0": not found`
+	const held = `terminating for 25s, held by finalizer example.com/hold (some content in the namespace has finalizers remaining: example.com/left in 3 resource instances)`
+	const failed = `Deployment.apps "web" is invalid: spec.selector: Invalid value: {"matchLabels":{"app":"web"}}: field is immutable`
+	items := many()
+	for name, c := range map[string]struct {
+		nodes int // that run
+		shown []string
+	}{
+		"one wait":   {1, []string{message, why, failed, held}},
+		"many waits": {40, []string{message, why}},
+	} {
+		for _, width := range []int{60, 100} {
+			t.Run(fmt.Sprintf("%s at %d columns", name, width), func(t *testing.T) {
+				f := start(live.Plan{Title: "update of release shop 1.1.0, after 1.0.0", Items: items, InOrder: true})
+				waits := []apply.Event{waiting(items[0], 0, message, why)}
+				for i, one := range items[:5*c.nodes] {
+					f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
+					if i >= 5 {
+						waits = append(waits, waiting(one, time.Second, "0 of 3 replicas are available", "Pod shop/web-1: it has no node"))
+					}
+				}
+				f.tell(about(items[1], apply.Event{Type: apply.Failing, Message: failed}))
+				f.Delete(items[2].ID, held)
+				screen := ansi.Strip(f.after(2*time.Second, waits...).Screen(width, 48))
+				for _, text := range c.shown {
+					if !strings.Contains(unspaced(screen), unspaced(text)) {
+						t.Errorf("not to be read to its end: %s\n%s", text, screen)
+					}
+				}
+			})
+		}
+	}
+}
+
+// unspaced is a text without the spaces and line breaks that wrapping adds.
+func unspaced(text string) string { return strings.Join(strings.Fields(text), "") }
+
 // Waits are told again and again. One that is not any more, for whatever reason, is over.
 func TestWaitsThatAreOverGo(t *testing.T) {
 	items := few()

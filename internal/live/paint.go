@@ -31,6 +31,22 @@ func (s style) of(text string) string {
 // cut makes a line fit a width, however wide its characters are.
 func cut(line string, width int) string { return ansi.Truncate(line, width, "…") }
 
+// cutLine is cut, as a list of one line.
+func cutLine(line string, width int) []string { return []string{cut(line, width)} }
+
+// wrap breaks a line that has no style into as many as it takes to fit a width. All but the first
+// are indented a little more. Where there is hardly any room beside that, the line is cut.
+func wrap(line string, width int) []string {
+	const narrowest = 16
+	text := strings.TrimLeft(line, " ")
+	indent := line[:len(line)-len(text)]
+	room := width - len(indent) - 2
+	if ansi.StringWidth(line) <= width || room < narrowest {
+		return cutLine(line, width)
+	}
+	return strings.Split(indent+strings.ReplaceAll(ansi.Wrap(text, room, ""), "\n", "\n  "+indent), "\n")
+}
+
 // word is the first word of a line that tells of an event.
 func word(text string) string { return fmt.Sprintf("%-11s ", text) }
 

@@ -83,60 +83,104 @@ func (m *Model) title(j job) string {
 	return text
 }
 
-// about says what is waited for, and since when.
-func (m *Model) about(w *wait) string {
-	mark := "waiting"
-	if w.isRetry {
-		mark = "retrying"
-	}
-	return slow.of(mark+" for "+clock(m.now.Sub(*w.Since))) + ": " + aim(w)
-}
-
 // aim is an object, and what is the matter with it.
 func aim(w *wait) string { return w.Object.String() + ": " + printable.Line(w.Message) }
 
-// How much is said of each job, from the most to the least.
-var details = []struct{ waits, why int }{{1 << 20, 8}, {1 << 20, 3}, {1 << 20, 1}, {8, 1}, {8, 0}, {3, 0}, {1, 0}, {0, 0}}
+// A detail is how much is said of the jobs.
+type detail struct {
+	waits, why int // of each job, and of each wait
+	whole      int // how many of the oldest waits have their lines wrapped instead of cut
+}
+
+const all = 1 << 20
+
+// details are tried from the most to the least.
+var details = []detail{{all, 8, all}, {all, 3, all}, {all, 1, all}, {all, 1, 1}, {8, 1, 1}, {8, 0, 1}, {3, 0, 1}, {1, 0, 1}, oldestOnly}
+
+// oldestOnly leaves a line for each job, and the cause of the oldest wait.
+var oldestOnly = detail{0, 0, 1}
 
 // runningLines shows what runs in some lines, with as much of it as there is room for.
 func (m *Model) runningLines(width, room int) []string {
 	jobs := m.jobs()
-	var lines []string
-	for _, detail := range details {
-		lines = lines[:0]
+	if len(jobs) == 0 {
+		return nil
+	}
+	for _, d := range details {
+		var lines []string
 		for i := 0; i < len(jobs) && len(lines) <= room; i++ {
-			lines = append(lines, m.jobLines(jobs[i], detail.waits, detail.why)...)
+			lines = append(lines, m.jobLines(jobs[i], d, width)...)
+			d.whole = max(0, d.whole-max(1, len(jobs[i].waits)))
 		}
 		if len(lines) <= room {
+			return lines
+		}
+	}
+	return m.crowdedLines(jobs, width, room)
+}
+
+// crowdedLines shows more jobs than there are lines: a line for each, but for the oldest wait,
+// which has up to two thirds of them.
+func (m *Model) crowdedLines(jobs []job, width, room int) []string {
+	const fewest = 3 // the job, its wait, and some of the cause
+	lines := []string{cut(m.shortly(jobs[0]), width)}
+	if most := room * 2 / 3; most >= fewest {
+		lines = m.jobLines(jobs[0], oldestOnly, width)
+		if len(lines) > most {
+			lines = append(lines[:most-1], cut(lines[most-1], width-1)+"…")
+		}
+	}
+	for i, one := range jobs[1:] {
+		if len(lines) == room-1 && i < len(jobs)-2 {
+			return append(lines, cut("  "+faint.of(fmt.Sprintf("and %d more", len(jobs)-1-i)), width))
+		}
+		if len(lines) == room {
 			break
 		}
-	}
-	if len(lines) > room { // a line for each now
-		lines = lines[:room]
-		if room > 1 {
-			lines[room-1] = "  " + faint.of(fmt.Sprintf("and %d more", len(jobs)-room+1))
-		}
-	}
-	for i := range lines {
-		lines[i] = cut(lines[i], width)
+		lines = append(lines, m.jobLines(one, detail{}, width)...)
 	}
 	return lines
 }
 
-// jobLines are those of one job. With no room for its waits, the first is in the same line.
-func (m *Model) jobLines(one job, waits, why int) []string {
-	if waits == 0 && len(one.waits) > 0 {
-		return []string{m.shortly(one)}
+// jobLines are those of one job. With no room for its waits, the oldest is in the same line.
+func (m *Model) jobLines(one job, d detail, width int) []string {
+	if d.whole > 0 {
+		d.waits = max(d.waits, 1)
 	}
-	lines := []string{"  " + m.title(one)}
+	switch {
+	case len(one.waits) == 0:
+		return []string{cut("  "+m.title(one), width)}
+	case d.waits == 0:
+		return []string{cut(m.shortly(one), width)}
+	}
+	lines := []string{cut("  "+m.title(one), width)}
 	for i, w := range one.waits {
-		if i == waits {
-			lines = append(lines, faint.of(fmt.Sprintf("    and %d more", len(one.waits)-waits)))
-			break
+		if i == d.waits {
+			return append(lines, cut(faint.of(fmt.Sprintf("    and %d more", len(one.waits)-i)), width))
 		}
-		lines = append(lines, "    "+m.about(w))
-		for _, text := range w.Why[:min(why, len(w.Why))] {
-			lines = append(lines, faint.of("      "+printable.Line(strings.TrimRight(text, " \n"))))
+		lines = append(lines, m.waitLines(w, detail{why: d.why, whole: d.whole - i}, width)...)
+	}
+	return lines
+}
+
+// waitLines say what is waited for, since when, and why. The cause of one that is shown as a whole
+// is not left out.
+func (m *Model) waitLines(w *wait, d detail, width int) []string {
+	fit, why := cutLine, d.why
+	if d.whole > 0 {
+		const leastWhy = 3
+		fit, why = wrap, max(d.why, leastWhy)
+	}
+	mark := "waiting"
+	if w.isRetry {
+		mark = "retrying"
+	}
+	mark += " for " + clock(m.now.Sub(*w.Since))
+	lines := fit("    "+mark+": "+aim(w), width)
+	lines[0] = strings.Replace(lines[0], mark, slow.of(mark), 1)
+	for _, text := range w.Why[:min(why, len(w.Why))] {
+		for _, line := range fit("      "+printable.Line(strings.TrimRight(text, " \n")), width) {
+			lines = append(lines, faint.of(line))
 		}
 	}
 	return lines

@@ -16,7 +16,7 @@ func (m *Model) Screen(width, height int) string {
 		return ""
 	}
 	lines := m.head(width)
-	parts := m.parts(width)
+	parts := m.parts(width, height)
 	share(parts, height-len(lines))
 	for _, one := range parts {
 		lines = append(lines, one.lines(width)...)
@@ -87,16 +87,15 @@ const (
 	recentPart
 )
 
-// parts are what there is to show below the head.
-func (m *Model) parts(width int) []part {
-	everything := 1 << 20
-	running := m.runningLines(width, everything)
+// parts are what there is to show below the head, on a screen of some lines.
+func (m *Model) parts(width, height int) []part {
+	running := m.runningLines(width, height)
 	parts := []part{
-		levelPart:   {want: len(m.levelLines(width, everything)), body: m.levelLines},
+		levelPart:   {want: len(m.levelLines(width, height)), body: m.levelLines},
 		runningPart: {title: fmt.Sprintf("running (%d)", len(m.jobs())), want: len(running), body: m.runningLines},
-		failedPart:  list(fmt.Sprintf("failed (%d)", len(m.failures)), m.failures, bad),
-		deletesPart: list(fmt.Sprintf("deletes that are pending (%d)", len(m.deletes)), m.deletesInWords(), plain),
-		recentPart:  list("lately", m.recent, faint),
+		failedPart:  list(fmt.Sprintf("failed (%d)", len(m.failures)), m.failures, bad, width),
+		deletesPart: list(fmt.Sprintf("deletes that are pending (%d)", len(m.deletes)), m.deletesInWords(), plain, width),
+		recentPart:  list("lately", m.recent, faint, width),
 	}
 	if len(running) > 0 {
 		parts[runningPart].want++
@@ -112,14 +111,25 @@ func (m *Model) deletesInWords() []string {
 	return lines
 }
 
-// list is a part whose last items are shown.
-func list(title string, items []string, look style) part {
+// list is a part that shows all items as a whole where there is room for that; else the last of
+// them, each in a line.
+func list(title string, items []string, look style, width int) part {
 	if len(items) == 0 {
 		return part{}
 	}
-	return part{title: title, want: len(items) + 1, body: func(width, room int) []string {
+	items = items[max(0, len(items)-mostRecent):]
+	var whole []string
+	for _, item := range items {
+		for _, line := range wrap("  "+item, width) {
+			whole = append(whole, look.of(line))
+		}
+	}
+	return part{title: title, want: len(whole) + 1, body: func(width, room int) []string {
+		if len(whole) <= room {
+			return whole
+		}
 		var lines []string
-		for _, item := range items[max(0, len(items)-max(room, 0)):] {
+		for _, item := range items[max(0, len(items)-room):] {
 			lines = append(lines, look.of(cut("  "+item, width)))
 		}
 		return lines
@@ -130,7 +140,7 @@ func list(title string, items []string, look style) part {
 // first.
 var turns = []struct{ part, upTo int }{
 	{runningPart, 2}, {failedPart, 2}, {levelPart, 1}, {deletesPart, 2}, {levelPart, 4}, {runningPart, 4}, {failedPart, 4},
-	{runningPart, 8}, {levelPart, 8}, {deletesPart, 4}, {recentPart, 4}, {runningPart, 16}, {levelPart, 16}, {failedPart, 8},
+	{runningPart, 8}, {levelPart, 8}, {deletesPart, 4}, {runningPart, 12}, {recentPart, 4}, {runningPart, 16}, {levelPart, 16}, {failedPart, 8},
 	{runningPart, 40}, {levelPart, 40}, {failedPart, 20}, {deletesPart, 20}, {recentPart, 10},
 	{runningPart, 1 << 20}, {levelPart, 1 << 20},
 }

@@ -201,8 +201,9 @@ func (r *run) recreate(o *object, fixed []string) (Change, error) {
 }
 
 // leaving says of an object that is being deleted what holds it. It is waited for like
-// all that may heal: in between, others get their turn.
+// all that may heal: in between, others get their turn. The text has no age in it: it is told
+// beside that of the wait, and would be older each time.
 func (r *run) leaving(m *payload.Manifest, uid types.UID) error {
 	seen := tombstone.Observe(r.requests, r.cluster, m.ID(), uid)
-	return leaving{"it is being deleted, and can only be made anew when it is gone: " + seen.Describe(r.cluster.Now())}
+	return leaving{"it is being deleted, and can only be made anew when it is gone: " + seen.DescribeSince()}
 }

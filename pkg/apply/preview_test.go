@@ -69,7 +69,8 @@ func (a applied) foreseen(namespace string) string {
 		}
 		text.WriteString("\n")
 	}
-	return inBytes.ReplaceAllString(ages.ReplaceAllString(strings.ReplaceAll(text.String(), namespace, "NS"), "for Ns"), "N bytes")
+	told := ages.ReplaceAllString(strings.ReplaceAll(text.String(), namespace, "NS"), "for Ns")
+	return inBytes.ReplaceAllString(moments.ReplaceAllString(told, "since NOW"), "N bytes")
 }
 
 var inBytes = regexp.MustCompile(`\d+ bytes`)
@@ -301,7 +302,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 				g.remove()
 			},
 			files: one(strings.Replace(red, "name: it", "name: old", 1)), done: "nothing",
-			want: "not checkable ConfigMap NS/old: it is being deleted, and can only be made anew when it is gone: terminating for Ns, held by finalizer example.com/hold\n",
+			want: "not checkable ConfigMap NS/old: it is being deleted, and can only be made anew when it is gone: terminating since NOW, held by finalizer example.com/hold\n",
 		},
 	})
 }

@@ -159,8 +159,8 @@ func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 	before, after := strings.ReplaceAll(heldJob, "VALUE", "old"), strings.ReplaceAll(heldJob, "VALUE", "new")
 	did := change(t, namespace, before, after, apply.Options{NoWait: true, Timeout: 2 * time.Second})
 	want := "the time is up after 2s: Job NS/a (0000_10_shop_50_file.yaml:1, level 10, shop): " +
-		"it is being deleted, and can only be made anew when it is gone: terminating for Ns, held by finalizer"
-	if got := ages.ReplaceAllString(did.sentence(namespace), "for Ns"); !strings.HasPrefix(got, want) || !strings.Contains(got, "shop.example.com/hold") {
+		"it is being deleted, and can only be made anew when it is gone: terminating since NOW, held by finalizer"
+	if got := moments.ReplaceAllString(did.sentence(namespace), "since NOW"); !strings.HasPrefix(got, want) || !strings.Contains(got, "shop.example.com/hold") {
 		t.Error(cmp.Diff(want, got))
 	}
 	jobs := test.Client(t).BatchV1().Jobs(namespace)

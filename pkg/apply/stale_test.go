@@ -23,7 +23,7 @@ func TestRolloutThatWasGivenUpGetsAnotherChance(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
 	text := "-- 0000_10_web_web.yaml --" + strings.ReplaceAll(workload("Deployment", "web", "hang", ""), "minReadySeconds: 300", "progressDeadlineSeconds: 2")
-	const late = "it made no progress for 2 seconds: 0 of 1 replicas are available\n" +
+	const late = "it made no progress within 2 seconds: 0 of 1 replicas are available\n" +
 		"Pod NS/web-POD: its containers are not created yet, and node node-0 does not say why"
 	release := load(t, namespace, namespace, text)
 	did := run(t, t.Context(), release, apply.Options{})
@@ -72,7 +72,7 @@ func TestNamespaceThatNeverGoesIsSaid(t *testing.T) {
 	})
 	must(t, c.Client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
 	release := load(t, namespace, namespace, "-- 0000_10_web_ns.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}"+last)
-	did := runUntil(t, namespace, release, apply.Options{}, "Namespace NS", "waiting: it is being deleted, and can only be made anew when it is gone: terminating for …")
+	did := runUntil(t, namespace, release, apply.Options{}, "Namespace NS", "waiting: it is being deleted, and can only be made anew when it is gone: terminating since …")
 	if !strings.HasSuffix(did.actions(), "not done ConfigMap "+namespace+"/last\n") {
 		t.Error(did.actions())
 	}

@@ -30,8 +30,11 @@ import (
 // sizes are what differs from run to run in refusals of what is too large.
 var sizes = regexp.MustCompile(`\(\d+ vs\.`)
 
-// ages are how long ago something was.
-var ages = regexp.MustCompile(`for \d+s`)
+// ages are how long ago something was, moments are when.
+var (
+	ages    = regexp.MustCompile(`for \d+s`)
+	moments = regexp.MustCompile(`since 20\S+Z`)
+)
 
 // errLost is why a run ends whose lock somebody else has.
 var errLost = fmt.Errorf("somebody else has the lock: %w", record.ErrLost)

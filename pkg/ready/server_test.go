@@ -145,7 +145,7 @@ func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
 			jobs, job() + "  suspend: true\n", ready.Waiting, "it is suspended", ready.Ready,
 		},
 		"a Deployment that is late": {
-			deployments, deployment + "  progressDeadlineSeconds: 1\n", ready.Failed, "it made no progress for 1 second: 0 of 1 replicas are available", ready.Failed,
+			deployments, deployment + "  progressDeadlineSeconds: 1\n", ready.Failed, "it made no progress within 1 second: 0 of 1 replicas are available", ready.Failed,
 		},
 		"a paused Deployment": {
 			deployments, deployment + "  paused: true\n", ready.Waiting, "it is paused: 0 of 1 replicas are updated", ready.Ready,

@@ -25,7 +25,7 @@ func checkDeployment(o live, _ Around) Verdict {
 	case o.flag("spec", "paused"):
 		return waiting("it is paused: %s", missing)
 	case progress.reason == "ProgressDeadlineExceeded":
-		return failed("it made no progress for %s: %s", printable.Count(int(o.number(600, "spec", "progressDeadlineSeconds")), "second"), withFailure(o, missing))
+		return failed("it made no progress within %s: %s", printable.Count(int(o.number(600, "spec", "progressDeadlineSeconds")), "second"), withFailure(o, missing))
 	default:
 		return waiting("%s", withFailure(o, missing))
 	}

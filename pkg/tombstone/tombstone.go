@@ -84,7 +84,8 @@ func (o Observation) Describe(now time.Time) string {
 	case Absent:
 		return "gone"
 	case Terminating:
-		return o.describeEnd(now)
+		// What was asked for after the caller looked at the clock was asked for just now.
+		return o.describeEnd("for " + duration.HumanDuration(max(now.Sub(o.Since), 0)))
 	case Present:
 		if o.Asked != "" {
 			return "still there, and not terminating"
@@ -97,10 +98,18 @@ func (o Observation) Describe(now time.Time) string {
 	}
 }
 
-// describeEnd says for how long an object has been terminating, and why it is not gone.
-func (o Observation) describeEnd(now time.Time) string {
-	// What was asked for after the caller looked at the clock was asked for just now.
-	text := "terminating for " + duration.HumanDuration(max(now.Sub(o.Since), 0))
+// DescribeSince is Describe with the moment at which an object began to terminate instead of its
+// age: a text that is the same as long as nothing changes.
+func (o Observation) DescribeSince() string {
+	if o.State != Terminating {
+		return o.Describe(o.Since)
+	}
+	return o.describeEnd("since " + o.Since.UTC().Format(time.RFC3339))
+}
+
+// describeEnd says since when an object has been terminating, and why it is not gone.
+func (o Observation) describeEnd(since string) string {
+	text := "terminating " + since
 	switch len(o.Finalizers) {
 	case 0:
 	case 1:
