@@ -101,7 +101,8 @@ func (r *run) refuseOthers(id kinds.ID) error {
 // isGone notes that a delete is done.
 func (r *run) isGone(id kinds.ID, uid types.UID) (Change, error) {
 	r.announce(id, uid, tombstone.Gone, "it is gone")
-	return Change{Action: Deleted}, r.options.Journal.Note(r.requests, func(known *record.Record) { known.Forget(id, uid) })
+	r.options.Journal.forget(id, uid)
+	return Change{Action: Deleted}, nil
 }
 
 // pending is about an object that is on its way out, or of which nothing is known.
@@ -131,8 +132,11 @@ func madeAnew(seen tombstone.Observation) string {
 	return "it was deleted, and is there again, made by " + seen.MadeBy
 }
 
-// ask notes in the record that the end of an object is asked for.
+// ask notes in the record that the end of an object is asked for, if the record does not have it yet.
 func (r *run) ask(m *payload.Manifest, uid types.UID) error {
+	if asked, isAsked := r.options.Journal.asked(m.ID()); isAsked && asked.UID == uid && m.ID().GroupKind() != jobKind {
+		return nil
+	}
 	return r.options.Journal.Note(r.requests, func(known *record.Record) {
 		known.ForgetJob(m.ID()) // should it ever come back, it runs again
 		known.Ask(record.Tombstone{ID: m.ID(), UID: uid, Version: r.options.Version, Asked: metav1.NewTime(r.cluster.Now().Truncate(time.Second))})

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -47,6 +49,14 @@ func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
 		}
 		j.record = theirs
 	}
+}
+
+// forget drops a delete that is done. The next note writes it, so that many deletes don't write a record
+// each; until then the next apply would find the object gone, too.
+func (j *Journal) forget(id kinds.ID, uid types.UID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.record.Forget(id, uid)
 }
 
 // Read looks at the record, which must not be changed or kept.

@@ -72,15 +72,29 @@ func (q Question) held(ctx context.Context) (*record.Held, error) {
 }
 
 // Pending returns the deletes of a release that may not be done: those that it has asked for, and those
-// of its objects that are terminating, whoever asked. So no delete is forgotten with the record.
+// of its objects that are terminating, whoever asked. So no delete is forgotten with the record. What
+// goes with a Namespace or a definition is not counted beside that.
 func Pending(known *record.Record, before *inventory.Inventory) []record.Tombstone {
-	pending := slices.Clone(known.Tombstones)
+	pending, goes := slices.Clone(known.Tombstones), map[kinds.ID]bool{}
 	if before == nil {
 		return pending
 	}
+	for _, one := range pending {
+		goes[one.ID] = true
+	}
+	var terminating []inventory.Head
 	for _, head := range before.Of(known.Release) {
-		isKnown := slices.ContainsFunc(pending, func(one record.Tombstone) bool { return one.ID == head.ID })
-		if head.Terminating && !isKnown {
+		if head.Terminating && !goes[head.ID] {
+			terminating = append(terminating, head)
+		}
+	}
+	for _, head := range terminating {
+		goes[head.ID] = true
+	}
+	for _, head := range terminating {
+		namespace := kinds.ID{Kind: kinds.Namespace.Kind, Name: head.ID.Namespace}
+		definition := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: head.Resource.Resource + "." + head.Resource.Group}
+		if !goes[namespace] && !goes[definition] {
 			pending = append(pending, record.Tombstone{ID: head.ID, UID: head.UID})
 		}
 	}

@@ -59,12 +59,23 @@ func TestModeFollowsFromTheRecord(t *testing.T) {
 		t.Errorf("after a reconcile that was asked for: mode is %s (%v)", outcome.Mode, outcome.Err)
 	}
 
-	// Objects say that there was a release, if the record is lost.
-	if err := r.connect().Client.CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace, metav1.DeleteOptions{}); err != nil {
+	// The Lease says what was applied, if the record is lost; and objects that there was a release, if
+	// both are.
+	client := r.connect().Client
+	if err := client.CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if outcome := r.roll(t.Context(), "1.0.2", settings); outcome.Err != nil || outcome.Mode != graph.Reconcile {
+		t.Errorf("without its record: mode is %s (%v)", outcome.Mode, outcome.Err)
+	}
+	if err := client.CoreV1().ConfigMaps(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoordinationV1().Leases(r.namespace).Delete(t.Context(), "runlevel-release-"+r.namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if outcome := r.roll(t.Context(), "1.0.2", settings); outcome.Err != nil || outcome.Mode != graph.Update {
-		t.Errorf("without its record: mode is %s (%v)", outcome.Mode, outcome.Err)
+		t.Errorf("without its record and its Lease: mode is %s (%v)", outcome.Mode, outcome.Err)
 	}
 }
 
