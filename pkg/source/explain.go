@@ -60,6 +60,7 @@ func explainConnection(registry string, err error) string {
 		otherHost   x509.HostnameError
 		invalid     *tls.CertificateVerificationError
 		onlyHTTP    plainHTTP
+		unending    endless
 		timeout     net.Error
 	)
 	switch {
@@ -71,6 +72,8 @@ func explainConnection(registry string, err error) string {
 		return fmt.Sprintf("nothing answers at %s (connection refused): check its name and port, and that it's running", registry)
 	case errors.As(err, &unknownHost):
 		return fmt.Sprintf("there is no host %s: check the registry's name and your network", unknownHost.Name)
+	case errors.As(err, &unending):
+		return unending.Error()
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return plainHTTP{host: registry}.Error()
 	case errors.As(err, &timeout) && timeout.Timeout():

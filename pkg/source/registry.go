@@ -35,7 +35,7 @@ func openImage(ctx context.Context, ref name.Reference, take *taker, insecure bo
 		transport = onlyTLS{base}
 	}
 	puller, err := remote.NewPuller(
-		remote.WithTransport(transport),
+		remote.WithTransport(bounded{transport}),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithUserAgent("runlevel"),
 		// The library sleeps through an interrupt, so it sleeps briefly.

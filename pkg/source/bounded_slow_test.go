@@ -1,0 +1,71 @@
+package source
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// A drip is a registry that answers everything with some bytes at a time, and a pause after them.
+type drip struct {
+	bytes int
+	pause time.Duration
+}
+
+func (d drip) RoundTrip(request *http.Request) (*http.Response, error) {
+	answer := readerFunc(func(p []byte) (int, error) {
+		select {
+		case <-time.After(d.pause):
+			return min(d.bytes, len(p)), nil
+		case <-request.Context().Done():
+			return 0, request.Context().Err()
+		}
+	})
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(answer), Request: request}, nil
+}
+
+// A dripStore has blobs that come out of a drip.
+type dripStore struct {
+	store
+	drip drip
+}
+
+func (s dripStore) blob(ctx context.Context, _ v1.Descriptor) (io.ReadCloser, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://registry.example/v2/repo/blobs/x", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := (&http.Client{Transport: bounded{s.drip}}).Do(request)
+	if err != nil {
+		return nil, err
+	}
+	return response.Body, nil
+}
+
+func TestALayerThatComesTooSlowly(t *testing.T) {
+	for name, test := range map[string]struct {
+		drip drip
+		want string
+	}{
+		"a byte a second":        {drip{1, time.Second}, "registry.example sends less than 64 KiB in 30s: check your network, or try again later"},
+		"nothing for a year":     {drip{1 << 20, 365 * 24 * time.Hour}, "registry.example sends less than 64 KiB in 30s: check your network, or try again later"},
+		"slowly, without an end": {drip{8 << 10, 3 * time.Second}, "content has more than the 1048576 bytes that it should"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				take := &taker{store: dripStore{drip: test.drip}, budget: &budget{limits: Limits{}.orDefaults()}}
+				digest := v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}
+				_, err := take.layer(t.Context(), v1.Descriptor{Digest: digest, Size: 1 << 20})
+				if err == nil || !strings.HasPrefix(err.Error(), "layer "+digest.String()+": "+test.want) {
+					t.Errorf("error is %v", err)
+				}
+			})
+		})
+	}
+}
