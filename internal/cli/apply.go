@@ -145,6 +145,8 @@ func (f *applyFlags) check() error {
 	switch {
 	case f.timeout <= 0:
 		return misuse{fmt.Errorf("--timeout: %s is no time to wait", f.timeout)}
+	case f.lockFor > 24*time.Hour: // which nobody waits for; and a Lease counts to 68 years only
+		return misuse{fmt.Errorf("--lock-duration: %s is too long: a day is the most", f.lockFor)}
 	case f.lockFor < time.Second:
 		return misuse{fmt.Errorf("--lock-duration: %s is too short: a second is the least", f.lockFor)}
 	case f.atOnce < 0:

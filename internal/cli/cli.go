@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -69,6 +70,9 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          needsVerb,
+		PersistentPreRunE: func(command *cobra.Command, _ []string) error {
+			return checkNotEmptyFlags(command.Flags())
+		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
 	addVerbosity(root)
@@ -81,6 +85,19 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 // needsVerb is what a command does that only has others below it: called alone
 // it shows its help, and a word that is none of them is misuse.
 func needsVerb(command *cobra.Command, _ []string) error { return command.Help() }
+
+// checkNotEmptyFlags refuses text flags that are set to nothing, as by an unset variable of a shell:
+// taken for flags that are not set, --context "" would mean another cluster, and --name "" another
+// release.
+func checkNotEmptyFlags(flags *pflag.FlagSet) error {
+	var err error
+	flags.Visit(func(flag *pflag.Flag) {
+		if err == nil && flag.Value.Type() == "string" && flag.Value.String() == "" {
+			err = misuse{fmt.Errorf("--%s is empty: leave it out, or give it a value", flag.Name)}
+		}
+	})
+	return err
+}
 
 // addVerbosity adds -v, the one logging flag. Logs go to standard error.
 func addVerbosity(root *cobra.Command) {

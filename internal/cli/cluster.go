@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,7 +152,7 @@ func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref s
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkNamed(read); err != nil {
+	if err := cmp.Or(checkNamed(read), checkNotEmpty(read)); err != nil {
 		return nil, nil, err
 	}
 	connecting.Wait()

@@ -17,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/rollout"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
@@ -102,6 +103,9 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 	records, broken := f.records(ctx, c)
 	if len(records) == 0 && broken != nil {
 		return broken
+	}
+	if len(records) == 0 && f.cluster.namespace != rollout.DefaultNamespace {
+		return fmt.Errorf("namespace %s has no record of any release: is --record-namespace right?", f.cluster.namespace)
 	}
 	if f.watch {
 		asked, err := askedOf(ctx, c, records...)

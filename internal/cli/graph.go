@@ -75,6 +75,7 @@ CustomResourceDefinition, an object for its Namespace, a webhook for its Service
 			if err := f.release.accept(args[0], release, problems, streams.Err); err != nil {
 				return err
 			}
+			warnIfEmpty(streams.Err, release)
 			return f.draw(streams, args[0], release)
 		},
 	}

@@ -47,8 +47,19 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (i
 		}
 		warn(progress, mistaken(cmp.Or(f.component.into, ref), f.previous, input.Previous, input.Payload))
 	}
-	warn(progress, f.release.idle(input.Payload))
-	return input, paths, nil
+	return input, paths, f.checkFilters(progress, input)
+}
+
+// checkFilters is that of the release flags. Of a broken release it only warns: what the flags mean
+// may be in what can't be read, and that is a finding.
+func (f *lintFlags) checkFilters(progress io.Writer, input lint.Input) error {
+	warnIfEmpty(progress, input.Payload)
+	err := f.release.checkFilters(input.Payload, input.Previous)
+	if err != nil && payload.Refuse(input.Problems) != nil {
+		warn(progress, []error{err})
+		return nil
+	}
+	return err
 }
 
 // check says what of the flags can't be meant.

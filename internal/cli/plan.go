@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -252,8 +251,8 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 		return nil, nil, err
 	}
 	warn(progress, problems) // those of the old one come too late for anybody
-	warn(progress, idleInBoth(f.release.idle(old), f.release.idle(next)))
-	return old, next, nil
+	warnIfEmpty(progress, next)
+	return old, next, f.release.checkFilters(old, next)
 }
 
 // loadAs reads a release that must be in order, and says which one isn't.
@@ -266,12 +265,6 @@ func (f *releaseFlags) loadAs(ctx context.Context, what, ref string, progress io
 		return nil, nil, refused(what+" "+ref, err)
 	}
 	return release, problems, nil
-}
-
-// idleInBoth are the warnings about flags that have done nothing in either release. A
-// flag is for both: it may well have nothing to do in one of them.
-func idleInBoth(old, next []string) []string {
-	return slices.DeleteFunc(next, func(warning string) bool { return !slices.Contains(old, warning) })
 }
 
 // completeSources completes two of what is on disk; one, where a cluster says what is there.

@@ -46,8 +46,9 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.View, p
 	if count := countRefused(others); count > 0 {
 		fmt.Fprintf(progress, "warning: others' files of %s have %s, and are in the plan as far as they can be read\n", f.component.into, printable.Count(count, "problem"))
 	}
-	warn(progress, f.release.idle(p.after))
-	return cmp.Or(old, p.released), p.after, nil
+	old = cmp.Or(old, p.released)
+	warnIfEmpty(progress, p.after)
+	return old, p.after, f.release.checkFilters(old, p.after)
 }
 
 // split tells the problems of the component's files from those of others. The former are

@@ -114,6 +114,7 @@ func TestTheCommandInACommentHasTheFlags(t *testing.T) {
 	folder := t.TempDir()
 	for _, side := range []string{"old", "new"} {
 		var text strings.Builder
+		text.WriteString("{apiVersion: v1, kind: ConfigMap, metadata: {name: other, annotations: {exclude.release.openshift.io/it's: x}}}\n")
 		for i := range 1_000 {
 			fmt.Fprintf(&text, "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c%d}, data: {side: %s}}\n", i, side)
 		}

@@ -57,8 +57,8 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags.StringVar(&f.capabilities, "capabilities", "", "capabilities that are on: a baseline such as vCurrent or None, and names, as in None,Console")
 	flags.StringVar(&f.updatingFrom, "updating-from", "", "the SOURCE of the release before: what it has stays enabled, as in an update")
 	flags.Uint64Var(&f.majorVersion, "major-version", 0, "the cluster's major version (default: the release's)")
-	flags.StringVar(&f.exclude, "exclude", "", "leave out what is annotated exclude.release.openshift.io/NAME")
-	flags.StringArrayVar(&f.unmanaged, "unmanaged", nil, "leave out this object, as KIND[.GROUP]/[NAMESPACE/]NAME; may be repeated")
+	flags.Var((*once)(&f.exclude), "exclude", "leave out what is annotated exclude.release.openshift.io/NAME")
+	flags.StringArrayVar(&f.unmanaged, "unmanaged", nil, "leave out this object, as KIND[.GROUP]/[NAMESPACE/]NAME, with as much of it as only one object of the release has; may be repeated")
 
 	flags.StringVar(&f.name, "name", "", "the name of the release, which tells it from others on the same cluster (default: default, if it has metadata)")
 	flags.StringVar(&f.version, "release-version", "", "the version of a release that does not say it itself")
@@ -67,7 +67,7 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags.StringVar(&f.platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
 	flags.BoolVar(&f.insecure, "insecure", false, "allow registries with plain http, or a certificate nobody knows")
 	for name, values := range map[string][]string{
-		"profile":       {"self-managed-high-availability", "single-node-developer", "hypershift", "ibm-cloud-managed"},
+		"profile":       profiles(),
 		"feature-set":   featureSets(),
 		"capabilities":  payload.CapabilityBaselines(),
 		"platform":      {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
@@ -75,6 +75,25 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	} {
 		_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
+}
+
+// once is a text flag that may be given once: of two values, the first would be dropped silently.
+type once string
+
+func (o *once) String() string { return string(*o) }
+func (o *once) Type() string   { return "string" }
+
+func (o *once) Set(value string) error {
+	if *o != "" {
+		return errors.New("it may be given once only")
+	}
+	*o = once(value)
+	return nil
+}
+
+// profiles are those of OpenShift's clusters.
+func profiles() []string {
+	return []string{"self-managed-high-availability", "single-node-developer", "hypershift", "ibm-cloud-managed"}
 }
 
 // featureSets are those that OpenShift has, and the name of having chosen none.
@@ -116,6 +135,10 @@ func (f *releaseFlags) read(ctx context.Context, ref string, release *source.Rel
 	options.Reuse = f.earlier.payload(ref)
 	files := cmp.Or(f.instead, release.FS)
 	read, problems, err := payload.Parse(ctx, files, options)
+	if err == nil && len(f.unmanaged) > 0 { // which may leave out parts of names that only the release can add
+		options.Filter.Overrides = f.overrides(read)
+		read, problems, err = payload.Parse(ctx, files, options)
+	}
 	if err == nil && (f.updatingFrom != "" || f.before != nil) {
 		var enabled []configv1.ClusterVersionCapability
 		if enabled, err = f.implicitlyEnabled(ctx, read, progress); err != nil {
@@ -154,28 +177,6 @@ func (f *releaseFlags) implicitlyEnabled(ctx context.Context, to *payload.Payloa
 	return payload.ImplicitlyEnabled(from, to), nil
 }
 
-// idle are warnings about flags that have done nothing, which is hardly meant.
-func (f *releaseFlags) idle(release *payload.Payload) []string {
-	var warnings []string
-	if len(release.Manifests) == 0 && len(release.Excluded) > 0 {
-		warnings = append(warnings, "the filters leave nothing of the release: \"runlevel render --explain\" says why")
-	}
-	if f.featureSet != "" && !slices.Contains(featureSets(), f.featureSet) {
-		warnings = append(warnings, fmt.Sprintf("OpenShift has no feature set %q: it has %s", f.featureSet, strings.Join(featureSets(), ", ")))
-	}
-	for i, override := range release.Filter.Overrides {
-		isMeant := func(e payload.Exclusion) bool {
-			id := e.Manifest.ID()
-			return id.Group == override.Group && id.Kind == override.Kind && id.Name == override.Name &&
-				(id.Namespace == override.Namespace || id.Namespace == "")
-		}
-		if !slices.ContainsFunc(release.Excluded, isMeant) {
-			warnings = append(warnings, fmt.Sprintf("--unmanaged %s is no manifest of the release: it must have group, kind, namespace and name right, as in Deployment.apps/my-namespace/my-name", f.unmanaged[i]))
-		}
-	}
-	return warnings
-}
-
 // tolerated makes warnings of problems of one cause.
 func tolerated(problems []payload.Problem, cause payload.Cause) []payload.Problem {
 	problems = slices.Clone(problems)
@@ -197,14 +198,14 @@ func (f *releaseFlags) load(ctx context.Context, ref string, progress io.Writer)
 	return release, f.accept(ref, release, problems, progress)
 }
 
-// accept refuses a release with problems, and prints the warnings of any other.
+// accept refuses a release with problems, or one that flags do not fit, and prints the warnings
+// of any other.
 func (f *releaseFlags) accept(ref string, release *payload.Payload, problems []payload.Problem, progress io.Writer) error {
 	if err := payload.Refuse(problems); err != nil {
 		return refused(ref, err)
 	}
 	warn(progress, problems)
-	warn(progress, f.idle(release))
-	return nil
+	return f.checkFilters(release)
 }
 
 // refused names the release, and all problems it has.
@@ -299,11 +300,9 @@ func (f *releaseFlags) filter() (payload.Filter, error) {
 		filter.Capabilities = capabilities
 	}
 	for _, object := range f.unmanaged {
-		override, err := parseOverride(object)
-		if err != nil {
+		if _, err := parseOverride(object); err != nil {
 			return filter, fmt.Errorf("--unmanaged: %w", err)
 		}
-		filter.Overrides = append(filter.Overrides, override)
 	}
 	return filter, nil
 }

@@ -69,6 +69,7 @@ To apply it, print it with --show-secrets.
 			if err != nil {
 				return err
 			}
+			warnIfEmpty(streams.Err, release)
 			return f.render(streams, release)
 		},
 	}

@@ -110,6 +110,9 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 		return err
 	}
 	records, unread := f.records(ctx, c, release)
+	if f.release.name != "" && release == nil && len(records) == 0 && unread == "" {
+		return fmt.Errorf("namespace %s has no record of a release %q", f.cluster.namespace, f.release.name)
+	}
 	objects, err := f.asked(ctx, c, args[0], release, records)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package payload
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/manifest"
@@ -146,6 +147,33 @@ func (f Filter) singly() []singleFilter {
 		{ByCapabilities, Filter{Capabilities: f.Capabilities, AllowUnknownCapabilities: f.AllowUnknownCapabilities}},
 		{ByOverrides, Filter{Overrides: f.Overrides}},
 	}
+}
+
+// Named returns the names that annotations of manifests give to a filter, sorted: the profiles that
+// they are for, for example. Manifests that the filter leaves out count, too.
+func (p *Payload) Named(filter FilterName) []string {
+	var names []string
+	for _, m := range p.All() {
+		switch filter {
+		case ByExclude:
+			names = append(names, annotationsBelow(m, excludePrefix)...)
+		case ByProfile:
+			names = append(names, annotationsBelow(m, includePrefix)...)
+		case ByCapabilities:
+			names = append(names, annotationList(m, capabilityAnnotation, "+")...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// All returns the manifests that the filter chose, and behind them those that it left out.
+func (p *Payload) All() []*Manifest {
+	all := slices.Clone(p.Manifests)
+	for _, left := range p.Excluded {
+		all = append(all, left.Manifest)
+	}
+	return all
 }
 
 // Why is the exclusion in one line.

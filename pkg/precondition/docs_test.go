@@ -45,6 +45,7 @@ func examples(t *testing.T) []*precondition.Facts {
 		minor,
 		{Payload: release(t, "4.6.1", nil), Record: history("4.7.2")},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.5.3")},
+		{Payload: release(t, "4.7.0", nil), Record: history(), Elsewhere: []string{"runlevel-system"}},
 	}
 }
 

@@ -42,6 +42,9 @@ func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error)
 	if err != nil {
 		return nil, err
 	}
+	if f.Elsewhere, err = q.elsewhere(ctx, c); err != nil && ctx.Err() == nil {
+		return nil, err
+	}
 	places := q.locate(ctx, c)
 	f.Held = held
 	f.Unserved, f.Homeless = unserved(places), homeless(places)

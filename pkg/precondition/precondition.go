@@ -40,6 +40,7 @@ type Facts struct {
 	Unserved []Unserved          // manifests whose kind is not there, or not known to be
 
 	Terminating []Terminating // objects that the update needs, and that are being deleted
+	Elsewhere   []string      // namespaces that have a record of the release, if the one that was asked for has none
 
 	User      string  // who we are, if rights are missing and the server says it
 	Missing   []Right // rights that we lack
@@ -122,6 +123,7 @@ type Check struct {
 // The names of the checks.
 const (
 	ApplyRunning      = "ApplyRunning"
+	RecordElsewhere   = "RecordElsewhere"
 	OlderVersion      = "OlderVersion"
 	GiantHop          = "GiantHop"
 	PendingDelete     = "PendingDelete"
@@ -137,6 +139,7 @@ const (
 func Checks() []Check {
 	return []Check{
 		{ApplyRunning, "somebody else is applying the release", judgeLock},
+		{RecordElsewhere, "the record of the release is in another namespace", judgeElsewhere},
 		{OlderVersion, "the version is older than the one the cluster has", judgeAge},
 		{GiantHop, "the update skips a minor version, or a major one", judgeHop},
 		{PendingDelete, "a delete that was asked for is not done", judgeDeletes},
