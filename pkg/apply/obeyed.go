@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,45 @@ func obeys(live, sent *unstructured.Unstructured) bool {
 		}
 	}
 	return true
+}
+
+// mutated returns the fields that have another value than the one that was sent: admission, a mutating
+// policy or a webhook, has changed them. Fields of list items, and values that a server may only write
+// in its own way, are left out.
+func mutated(path string, live, sent map[string]any) []string {
+	var found []string
+	for name, wanted := range sent {
+		at := path + "." + name
+		switch wanted := wanted.(type) {
+		case map[string]any:
+			if there, isMapping := live[name].(map[string]any); isMapping && at != ".status" {
+				found = append(found, mutated(at, there, wanted)...)
+			}
+		case string:
+			if there, isText := live[name].(string); isText && there != wanted && !isSameText(there, wanted) {
+				found = append(found, at)
+			}
+		case bool, int64, float64:
+			if there := live[name]; there != nil && reflect.TypeOf(number(there)) == reflect.TypeOf(number(wanted)) && number(there) != number(wanted) {
+				found = append(found, at)
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// isSameText says whether a server has only written a quantity, a duration or a time in its own way.
+func isSameText(there, wanted string) bool {
+	if is, err := time.ParseDuration(there); err == nil {
+		want, err := time.ParseDuration(wanted)
+		return err == nil && is == want
+	}
+	if is, err := time.Parse(time.RFC3339, there); err == nil {
+		want, err := time.Parse(time.RFC3339, wanted)
+		return err == nil && is.Equal(want)
+	}
+	return isSameQuantity(there, wanted)
 }
 
 // holds says whether a value has all that another one has. Lists may have more items, in

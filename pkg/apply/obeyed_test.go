@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,6 +39,31 @@ func TestWhatAnObjectObeys(t *testing.T) {
 			}
 			if got := obeys(&live, &sent); got != c.want {
 				t.Errorf("%s obeys %s: %t", c.live, c.sent, got)
+			}
+		})
+	}
+}
+
+func TestWhatAdmissionHasChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent, live string
+		want       []string
+	}{
+		"the same, with defaults":     {"{spec: {a: x}}", "{spec: {a: x, b: y}, status: {a: z}}", nil},
+		"other values":                {"{spec: {a: x, b: 1, c: true, d: {e: u}}}", "{spec: {a: z, b: 2, c: false, d: {e: w}}}", []string{".spec.a", ".spec.b", ".spec.c", ".spec.d.e"}},
+		"what the server writes anew": {`{spec: {a: 1000m, b: 60s, c: "2026-01-01T00:00:00+00:00"}}`, `{spec: {a: "1", b: 1m0s, c: "2026-01-01T00:00:00Z"}}`, nil},
+		"other types, and absent":     {"{spec: {a: 80, b: x}}", "{spec: {a: http}}", nil},
+		"labels, and a status":        {"{metadata: {labels: {mood: good}}, status: {a: b}}", "{metadata: {labels: {mood: bad}}, status: {a: c}}", []string{".metadata.labels.mood"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent, live unstructured.Unstructured
+			for text, into := range map[string]*unstructured.Unstructured{c.sent: &sent, c.live: &live} {
+				if err := yaml.Unmarshal([]byte(text), &into.Object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := mutated("", live.Object, sent.Object); !slices.Equal(got, c.want) {
+				t.Errorf("changed are %v, want %v", got, c.want)
 			}
 		})
 	}

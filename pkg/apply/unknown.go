@@ -15,6 +15,9 @@ import (
 func (r *run) applyDraft(o *object, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
 	applied, err := r.write(o, draft, how)
 	r.warn(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
+	if err == nil {
+		r.warnOfAdmission(o, draft, applied.Object)
+	}
 	unknown := unknownFields(err)
 	if len(unknown) == 0 || r.hasWritten(o.resource.Group) {
 		return applied, err
@@ -53,4 +56,15 @@ func removeFields(object *unstructured.Unstructured, paths []string) bool {
 		removed = fields.Remove(object.Object, path) || removed
 	}
 	return removed
+}
+
+// warnOfAdmission tells which fields the API server keeps otherwise than they were sent: no apply can
+// change that, and so each would find them again.
+func (r *run) warnOfAdmission(o *object, sent, now *unstructured.Unstructured) {
+	if holdsSecrets(o.Manifest) {
+		return
+	}
+	for _, field := range mutated("", now.Object, sent.Object) {
+		r.warn(o.Manifest, []string{"admission makes " + field + " something else than the manifest says: a mutating policy or webhook does that"})
+	}
 }
