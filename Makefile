@@ -10,7 +10,8 @@ MEASURES = . ./floor ./least ./internal/...
 PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
 
 build: ## build bin/runlevel
-	$(GO) build -o bin/ ./cmd/...
+	@echo "compiling runlevel: some seconds, or some minutes where Go has nothing of it in its cache yet"
+	$(GO) build -v -o bin/ ./cmd/...
 
 test: lint build ## lint, then run all tests on a real control plane (set TESTFLAGS for go test's flags)
 	bin/runlevel sandbox build

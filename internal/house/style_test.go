@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -149,6 +150,22 @@ func TestMakefileIsSmallAndSaysWhatItHas(t *testing.T) {
 	for _, target := range targets {
 		if target[2] == "" {
 			t.Errorf("make help says nothing of the target %s: add \"## what it does\"", target[1])
+		}
+	}
+}
+
+// The first build takes minutes, in which the go command says nothing by itself.
+func TestMakeSaysThatItCompiles(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip(err)
+	}
+	for _, target := range []string{"build", "demo"} {
+		said, err := exec.Command("make", "-n", "-C", root, target).CombinedOutput() // which runs nothing
+		if err != nil {
+			t.Fatalf("%v\n%s", err, said)
+		}
+		if text := string(said); !regexp.MustCompile(`(?s)compiling runlevel: .* build -v `).MatchString(text) {
+			t.Errorf("make %s does not say that it compiles, and what:\n%s", target, text)
 		}
 	}
 }

@@ -21,10 +21,11 @@ const framesPerSecond = 10
 
 // A View keeps a model on a terminal. It reads nothing from it, so that Ctrl-C stays a signal,
 // and it leaves the cursor to be seen: whatever ends the program, a kill -9 even, the terminal
-// is as it was. It may be used by many at once.
+// is as it was, but for the echo of what is typed. It may be used by many at once.
 type View struct {
 	terminal *os.File
 	clock    func() time.Time
+	echo     echo
 	program  *tea.Program
 	ended    chan struct{}
 
@@ -41,7 +42,8 @@ type View struct {
 
 // Start shows what is planned on a terminal, until Stop is called.
 func Start(terminal *os.File, plan Plan, clock func() time.Time) *View {
-	v := &View{terminal: terminal, clock: clock, model: NewModel(plan), ended: make(chan struct{}), pause: settling}
+	v := &View{terminal: terminal, clock: clock, echo: echo{terminal: terminal}, model: NewModel(plan), ended: make(chan struct{}), pause: settling}
+	v.echo.turnOff()
 	v.program = tea.NewProgram(screen{v}, tea.WithInput(nil), tea.WithOutput(terminal), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
 	go func() {
 		defer close(v.ended)
@@ -109,6 +111,7 @@ func (v *View) Stop() {
 	v.mu.Unlock()
 	v.program.Quit()
 	<-v.ended
+	v.echo.restore()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.lines > 0 { // the library leaves what was drawn, and the cursor in its last line
@@ -150,6 +153,7 @@ func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		if v.pause > 0 {
 			v.pause--
 		}
+		v.echo.turnOff() // again, after Ctrl-Z and fg
 		return s, tea.Batch(nextFrame(), v.print())
 	default:
 		return s, nil

@@ -18,40 +18,79 @@ import (
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
-// After Ctrl-Z the shell writes to the terminal. When the program goes on, all is drawn anew.
-func TestAViewThatGoesOnIsDrawnAnew(t *testing.T) {
-	reader, terminal, err := pty.Open()
+// A shownView is a view on a terminal, and what that shows.
+type shownView struct {
+	*live.View
+	plan     live.Plan
+	keyboard *os.File
+	terminal *os.File
+	screen   vt10x.Terminal
+}
+
+// showView starts a view on a terminal of its own.
+func showView(t *testing.T) *shownView {
+	t.Helper()
+	keyboard, terminal, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer terminal.Close()
+	t.Cleanup(func() { _ = terminal.Close() })
 	if err := pty.Setsize(terminal, &pty.Winsize{Cols: 60, Rows: 20}); err != nil {
 		t.Fatal(err)
 	}
-	screen := vt10x.New(vt10x.WithSize(60, 20))
-	go func() { _, _ = io.Copy(screen, reader) }()
-	shows := func(what string, isSo func(text string) bool) {
-		t.Helper()
-		for end := time.After(time.Minute); !isSo(screen.String()); {
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-end:
-				t.Fatalf("never shown: %s\n%s", what, screen.String())
-			}
-		}
-	}
-
-	plan := live.Plan{Title: "update of release shop", Began: time.Now(), Items: []live.Item{
+	v := &shownView{keyboard: keyboard, terminal: terminal, screen: vt10x.New(vt10x.WithSize(60, 20))}
+	go func() { _, _ = io.Copy(v.screen, keyboard) }()
+	v.plan = live.Plan{Title: "update of release shop", Began: time.Now(), Items: []live.Item{
 		{Level: "10", Component: "db", File: "a.yaml", ID: kinds.ID{Kind: "ConfigMap", Name: "a"}},
 	}}
-	view := live.Start(terminal, plan, time.Now)
+	v.View = live.Start(terminal, v.plan, time.Now)
+	return v
+}
+
+// shows waits until the terminal shows something.
+func (v *shownView) shows(t *testing.T, what string, isSo func(text string) bool) {
+	t.Helper()
+	for end := time.After(time.Minute); !isSo(v.screen.String()); {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-end:
+			t.Fatalf("never shown: %s\n%s", what, v.screen.String())
+		}
+	}
+}
+
+// Whatever is typed while a view is shown does not come into it, and what is typed afterwards is
+// shown again.
+func TestTypingDoesNotGarbleAView(t *testing.T) {
+	view := showView(t)
+	view.shows(t, "the view", func(text string) bool { return strings.Contains(text, "level 10") })
+	if _, err := view.keyboard.WriteString("typed\r\r\rtyped\r"); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(view, "a line that stays")
+	view.shows(t, "the view once, below the line", func(text string) bool {
+		return strings.HasPrefix(text, "a line that stays") && strings.Count(text, view.plan.Title) == 1 && strings.Count(text, "level 10") == 1
+	})
+	if text := view.screen.String(); strings.Contains(text, "typed") {
+		t.Errorf("what was typed is shown:\n%s", text)
+	}
+	view.Stop()
+	if _, err := view.keyboard.WriteString("afterwards"); err != nil {
+		t.Fatal(err)
+	}
+	view.shows(t, "what is typed when it is over", func(text string) bool { return strings.Contains(text, "afterwards") })
+}
+
+// After Ctrl-Z the shell writes to the terminal. When the program goes on, all is drawn anew.
+func TestAViewThatGoesOnIsDrawnAnew(t *testing.T) {
+	view := showView(t)
 	defer view.Stop()
 	fmt.Fprintln(view, "a line that stays")
-	shows("the view", func(text string) bool {
+	view.shows(t, "the view", func(text string) bool {
 		return strings.Contains(text, "level 10") && strings.Contains(text, "a line that stays")
 	})
-	fmt.Fprint(terminal, "\r\n[1]+ Stopped\r\n$ fg\r\n")
-	shows("what the shell says", func(text string) bool { return strings.Contains(text, "$ fg") })
+	fmt.Fprint(view.terminal, "\r\n[1]+ Stopped\r\n$ fg\r\n")
+	view.shows(t, "what the shell says", func(text string) bool { return strings.Contains(text, "$ fg") })
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +98,7 @@ func TestAViewThatGoesOnIsDrawnAnew(t *testing.T) {
 	if err := self.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	shows("the view again, and nothing else", func(text string) bool {
-		return !strings.Contains(text, "$ fg") && strings.Count(text, "level 10") == 1 && strings.Count(text, plan.Title) == 1 && strings.Count(text, "a line that stays") == 1
+	view.shows(t, "the view again, and nothing else", func(text string) bool {
+		return !strings.Contains(text, "$ fg") && strings.Count(text, "level 10") == 1 && strings.Count(text, view.plan.Title) == 1 && strings.Count(text, "a line that stays") == 1
 	})
 }

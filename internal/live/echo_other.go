@@ -1,0 +1,12 @@
+//go:build !unix
+
+package live
+
+import "os"
+
+// echo does nothing here: these terminals are set in other ways.
+type echo struct{ terminal *os.File }
+
+func (*echo) turnOff() {}
+
+func (*echo) restore() {}
