@@ -2,7 +2,9 @@ package apply_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +166,32 @@ func TestWaitsAreDatedByTheServer(t *testing.T) {
 				t.Errorf("told %d waits, left %v", told, did.Waits)
 			}
 		})
+	}
+}
+
+// A wait has one age: it is never older than its apply, and began at the same moment whenever it
+// is told of.
+func TestAWaitHasOneAge(t *testing.T) {
+	t.Parallel()
+	namespace, c := test.Namespace(t), connect(t)
+	began := c.Now()
+	did := runOn(t, t.Context(), c, load(t, namespace, namespace, last), apply.Options{Timeout: 2 * time.Second, TellWaits: quickly})
+	moments := map[time.Time]bool{}
+	for _, event := range did.events {
+		if event.Since != nil {
+			moments[event.Since.Round(0)] = true
+		}
+	}
+	for _, wait := range did.Waits {
+		moments[wait.Since.Round(0)] = true
+	}
+	if len(moments) != 1 {
+		t.Errorf("it began at %v", slices.Collect(maps.Keys(moments)))
+	}
+	for moment := range moments {
+		if moment.Before(began) {
+			t.Errorf("it waits since %s, and the apply began at %s", moment, began)
+		}
 	}
 }
 

@@ -151,7 +151,7 @@ func (r *run) retrying(i int, err error, attempt int, next time.Duration, began 
 	m := r.order.steps[i].Manifest
 	failure := failureOf(m, err)
 	r.mu.Lock()
-	r.retries[i] = Wait{ID: failure.ID, File: m.Path, Node: failure.Node, For: oneLine(failure.Err), Since: r.serverTime(began), Reason: failure.Reason, IsRetry: true, manifest: m}
+	r.retries[i] = Wait{ID: failure.ID, File: m.Path, Node: failure.Node, For: oneLine(failure.Err), Since: r.cluster.At(began).UTC(), Reason: failure.Reason, IsRetry: true, manifest: m}
 	r.mu.Unlock()
 	r.tell(m, Event{
 		Type: Retrying, Reason: failure.Reason,
@@ -208,11 +208,6 @@ func bringsKinds(kind schema.GroupKind) bool {
 
 // tellReadyAfter is how long something must have been waited for to be worth a line.
 const tellReadyAfter = 100 * time.Millisecond
-
-// serverTime is a moment of this machine's clock by the server's.
-func (r *run) serverTime(local time.Time) time.Time {
-	return r.cluster.Now().Add(-time.Since(local)).UTC().Truncate(time.Second)
-}
 
 // announce writes an event of Kubernetes about an object that is to go.
 func (r *run) announce(id kinds.ID, uid types.UID, what tombstone.What, message string) {

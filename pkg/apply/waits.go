@@ -73,7 +73,7 @@ func (r *run) remembered(asked []Wait) []Wait {
 func (r *run) waitFor(w watched) Wait {
 	return Wait{
 		ID: w.manifest.ID(), File: w.manifest.Path, Node: nodeName(w.manifest), For: w.verdict.Message,
-		Since: r.serverTime(w.since), Reason: w.verdict.Reason, Effect: w.verdict.Effect,
+		Since: r.cluster.At(w.since).UTC(), Reason: w.verdict.Reason, Effect: w.verdict.Effect,
 		manifest: w.manifest,
 	}
 }

@@ -74,7 +74,11 @@ func (c *Cluster) connect() (*http.Client, error) {
 
 // Now is the time of the server, as far as its answers have told it. Ages of what is in
 // the cluster are counted with it: this machine's clock may be wrong.
-func (c *Cluster) Now() time.Time { return c.clock.now() }
+func (c *Cluster) Now() time.Time { return c.clock.at(time.Now()) }
+
+// At returns a moment of this machine's clock by the server's: the same one each time, as long as the
+// difference between the two is thought to be the same.
+func (c *Cluster) At(local time.Time) time.Time { return c.clock.at(local) }
 
 // An Applied is what came of applying an object.
 type Applied struct {

@@ -18,7 +18,7 @@ type clock struct {
 	ahead atomic.Int64 // how much the server's is ahead of ours
 }
 
-func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *clock) at(local time.Time) time.Time { return local.Add(time.Duration(c.ahead.Load())) }
 
 // set reads the time of an answer that has just come. It has whole seconds only, so it is
 // corrected only if it is further off than that.
