@@ -79,6 +79,7 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"terminal":        terminal,
 	"wrote":           wrote,
 	"await-run":       awaitRun,
+	"await-record":    awaitRecord,
 	"clock":           clock,
 	"user":            user,
 	"await-dead":      awaitDead,

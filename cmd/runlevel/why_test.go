@@ -32,6 +32,18 @@ func awaitRun(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
+// awaitRecord waits until the record of a release has some text: await-record RELEASE REGEXP
+func awaitRecord(ts *testscript.TestScript, _ bool, args []string) {
+	key, wanted := rollout.DefaultNamespace+"/runlevel-release-"+args[0], regexp.MustCompile(args[1])
+	until(ts, []string{"ConfigMap", key}, func(o *unstructured.Unstructured) bool {
+		if o == nil {
+			return false
+		}
+		text, _, _ := unstructured.NestedString(o.Object, "data", "record.json")
+		return wanted.MatchString(text)
+	})
+}
+
 // Whatever differs from run to run in what is said of a wait.
 var (
 	whyAges = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s|m\d+s|m)\b`)

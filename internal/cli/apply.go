@@ -55,7 +55,8 @@ fields, and "runlevel plan --cluster" what is deleted with what.
 Where standard error is a terminal, it shows how far each level is, what runs, what that waits
 for and since when, and what has failed; elsewhere there is a line for each thing that happens.
 
---watch keeps all in place once it is applied, and holds the lock, until Ctrl-C: docs/watch.md.
+--watch keeps in place what is applied, and holds the lock, until Ctrl-C, also when not all
+is ready in time: docs/watch.md.
 
 Ctrl-C starts nothing more and lets what is on its way arrive; a second one ends at once.
 
@@ -129,8 +130,8 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	options.Begins, options.Apply.Tell, options.Lock.Say = teller.begins(ctx, c, release.Manifests), teller.event, teller.held
 	teller.look(&options.Apply)
 	if f.watch.isAsked {
-		options.Then = teller.watching(release, f.watch)
-		options.Lock.Holder = record.DefaultHolder() + " (--watch)" // whoever waits for the lock sees that it may take long
+		run = teller.watching(f.watch)
+		options.Lock.Holder = record.DefaultHolder() + record.Keeping // whoever waits for the lock sees that it may take long
 	}
 	outcome := run(ctx, c, release, options)
 	for teller.mayKeepOn(ctx, outcome) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -37,7 +38,8 @@ type teller struct {
 	isKept  bool             // what was applied is kept in place, or was
 	waits   waitLines        // those that were printed
 
-	terminal  *os.File // for a live view; nil if there is to be none
+	telling   sync.Mutex // the apply, and what keeps it in place, tell at the same time
+	terminal  *os.File   // for a live view; nil if there is to be none
 	view      *live.View
 	looksAway func() // ends what looks at the cluster for the view
 }
@@ -122,6 +124,8 @@ func (t *teller) held(by record.Held) {
 
 // event tells of one thing that happened.
 func (t *teller) event(event apply.Event) {
+	t.telling.Lock()
+	defer t.telling.Unlock()
 	switch {
 	case t.format == asJSON:
 		t.write(dryEvent{event, t.isDry})
@@ -133,6 +137,14 @@ func (t *teller) event(event apply.Event) {
 	case !t.isQuiet && t.waits.isDue(event) && isWorthALine(event):
 		t.line(t.streams.Err, event)
 	}
+}
+
+// lines is where lines for people go.
+func (t *teller) lines() io.Writer {
+	if t.view != nil {
+		return t.view
+	}
+	return t.streams.Err
 }
 
 // isWorthALine says whether people are told of something in a line of its own.
@@ -241,13 +253,15 @@ type orphan struct {
 // endOnce is end, if the outcome was not told before.
 func (t *teller) endOnce(o *rollout.Outcome) error {
 	if t.isEnded {
-		return o.Err
+		return errors.Join(o.Err, t.unheard)
 	}
 	return t.end(o)
 }
 
 // end tells the outcome, and is the error of the command.
 func (t *teller) end(o *rollout.Outcome) error {
+	t.telling.Lock()
+	defer t.telling.Unlock()
 	t.isEnded = true
 	t.hide()
 	s := summarize(o, t.now())

@@ -14,7 +14,6 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/keep"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -30,7 +29,7 @@ type watchFlags struct {
 
 func addWatchFlags(command *cobra.Command, f *watchFlags) {
 	flags := command.Flags()
-	flags.BoolVarP(&f.isAsked, "watch", "w", false, "when all is applied, keep it in place until Ctrl-C: what is changed or deleted is repaired at once")
+	flags.BoolVarP(&f.isAsked, "watch", "w", false, "keep in place what is applied, until Ctrl-C: what is changed or deleted is repaired at once")
 	flags.DurationVar(&f.every, "recheck", everyHour, "with --watch: how often to look at all objects, whatever the watches say; 0 for never")
 }
 
@@ -54,26 +53,40 @@ func (f *applyFlags) checkWatch() error {
 	return nil
 }
 
-// watching keeps a release in place that was just applied.
-func (t *teller) watching(release *payload.Payload, f watchFlags) func(context.Context, *cluster.Cluster, *rollout.Outcome, apply.Options) error {
-	return func(ctx context.Context, c *cluster.Cluster, applied *rollout.Outcome, options apply.Options) error {
-		_ = t.end(applied) // whether anybody hears it or not, it is applied
-		t.isKept = true
-		every := f.every
-		if every == 0 {
-			every = -1
+// watching applies a release and keeps it in place.
+func (t *teller) watching(f watchFlags) func(context.Context, *cluster.Cluster, *payload.Payload, rollout.Options) *rollout.Outcome {
+	every := f.every
+	if every == 0 {
+		every = -1
+	}
+	return func(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options rollout.Options) *rollout.Outcome {
+		began, isDone, hasTold := time.Time{}, false, false
+		kept := keptSummary{Type: "kept", Release: release.Name, Version: release.Version}
+		var keeper *keep.Keeper
+		options.Keep = func(ctx context.Context, c *cluster.Cluster, applied apply.Options) rollout.Keeper {
+			began = t.now()
+			keeper = keep.Start(ctx, c, release, keep.Options{Apply: applied, Every: every, Tell: func(event keep.Event) {
+				t.kept(event)
+				kept.count(event)
+			}})
+			return keeper
 		}
-		began, kept := t.now(), keptSummary{Type: "kept", Release: applied.Release, Version: applied.Version}
-		err := keep.Run(ctx, c, release, applied.Report, keep.Options{Apply: options, Every: every, Tell: func(event keep.Event) {
-			kept.count(event)
-			t.kept(event)
-		}})
-		if errors.Is(err, context.Canceled) {
-			err = nil // somebody has had enough
+		options.Told = func(o *rollout.Outcome) {
+			_ = t.end(o) // whether anybody hears it or not, it is kept in place
+			if !hasTold {
+				keeper.Announce()
+			}
+			t.isKept, hasTold, isDone = true, true, o.Err == nil
 		}
-		kept.Time, kept.Seconds = t.now().UTC(), t.now().Sub(began).Seconds()
-		t.endKept(kept)
-		return errors.Join(err, t.unheard)
+		outcome := rollout.Run(ctx, c, release, options)
+		if isDone && errors.Is(outcome.Err, context.Canceled) {
+			outcome.Err = nil // it was kept in place until Ctrl-C
+		}
+		if hasTold {
+			kept.Time, kept.Seconds = t.now().UTC(), t.now().Sub(began).Seconds()
+			t.endKept(kept)
+		}
+		return outcome
 	}
 }
 
@@ -124,7 +137,7 @@ func onlyAgain(options rollout.Options) rollout.Options {
 	begins := options.Begins
 	options.Apply.Mode = "" // which was for the first time
 	options.Begins = func(o *rollout.Outcome) error {
-		if o.Mode != graph.Reconcile {
+		if !o.IsSame {
 			return fmt.Errorf("release %s is not kept in place any more: while the cluster did not answer, somebody has begun to apply something else", o.Release)
 		}
 		return begins(o)
@@ -134,6 +147,8 @@ func onlyAgain(options rollout.Options) rollout.Options {
 
 // kept tells of one thing that happened while a release is kept in place.
 func (t *teller) kept(event keep.Event) {
+	t.telling.Lock()
+	defer t.telling.Unlock()
 	if t.format == asJSON {
 		t.write(event)
 		return
@@ -158,7 +173,7 @@ func (t *teller) kept(event keep.Event) {
 	if event.Type == keep.Failing {
 		text += fmt.Sprintf(" (%s)", printable.Line(event.File))
 	}
-	fmt.Fprintln(t.streams.Err, text)
+	fmt.Fprintln(t.lines(), text)
 }
 
 // A keptSummary is what is told when a release is not kept in place any more.

@@ -53,17 +53,20 @@ func (d *demo) keepInPlace(ctx context.Context) error {
 	options := rollout.Options{Source: "examples/hello/" + version, Begins: teller.begins(ctx, d.cluster, release.Manifests)}
 	options.Apply.Tell = teller.event
 	teller.look(&options.Apply)
-	options.Then = func(ctx context.Context, c *cluster.Cluster, applied *rollout.Outcome, options apply.Options) error {
-		if err := teller.end(applied); err != nil {
-			return err
-		}
-		return keep.Run(ctx, c, release, applied.Report, keep.Options{Apply: options, Tell: func(event keep.Event) {
+	var keeper *keep.Keeper
+	options.Keep = func(ctx context.Context, c *cluster.Cluster, options apply.Options) rollout.Keeper {
+		keeper = keep.Start(ctx, c, release, keep.Options{Apply: options, Tell: func(event keep.Event) {
 			teller.kept(event)
 			select {
 			case told <- event:
 			case <-ctx.Done():
 			}
 		}})
+		return keeper
+	}
+	options.Told = func(applied *rollout.Outcome) {
+		_ = teller.end(applied)
+		keeper.Announce()
 	}
 	err = teller.endOnce(rollout.Run(ctx, d.cluster, release, options))
 	if errors.Is(err, errAllRepaired) {

@@ -13,7 +13,7 @@
 // definitions.go and obeyed.go. Waiting is in follow.go, over the watches of stream.go and
 // serving.go, which begin in attend.go; lean.go says what is kept of an object meanwhile. What is
 // told of waiting is in waits.go and why.go, to those who look from elsewhere in standing.go, and
-// the outcome in report.go.
+// the outcome in report.go. What goes on after the time is up is in late.go.
 //
 // A Mender, in mend.go, does to single objects what a run does, without a run.
 //
@@ -81,6 +81,15 @@ type Options struct {
 	Journal *Journal
 	// Tell is told of each step, one after the other. Nil tells nobody.
 	Tell func(Event)
+	// Fingerprints are where those of applied objects go; a new set if it is nil. A Mender shares
+	// them.
+	Fingerprints *inventory.Fingerprints
+	// Done is told of each object that is applied. The run does nothing more to it.
+	Done func(Change)
+	// Late is told the report of a run that has to end because objects are not ready: the time is
+	// up, or one has failed. The run then goes on without a timeout until all is ready. It ends all
+	// the same if Late is nil, or if an object can't be applied.
+	Late func(*Report)
 
 	lookCounts time.Duration // as the constant says, unless a test says otherwise
 }
@@ -119,6 +128,12 @@ func (o Options) withDefaults() Options {
 	if o.Tell == nil {
 		o.Tell = func(Event) {}
 	}
+	if o.Done == nil {
+		o.Done = func(Change) {}
+	}
+	if o.Fingerprints == nil {
+		o.Fingerprints = inventory.ReadFingerprints(nil)
+	}
 	return o
 }
 
@@ -151,6 +166,7 @@ type Change struct {
 	Manifest *payload.Manifest
 	Action   Action
 	UID      types.UID // of the object, if it is there
+	Version  string    // its resourceVersion, as the run left it
 	Message  string    // more about it: what holds a delete, why an object was kept
 	Err      *Failure  // of what failed
 
@@ -184,18 +200,32 @@ type Warning struct {
 // are on their way arrive, unless the lock is lost.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
 	options = options.withDefaults()
-	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
+	timed, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
+	if options.Late == nil {
+		ctx = timed
+	}
 	r := newRun(c, before, options)
 	defer r.close()
 	r.start(ctx)
 	if err := r.plan(release.Manifests); err != nil {
 		return &Report{Mode: options.Mode, Err: err}
 	}
+	if isDone := r.attempt(timed); !isDone && r.mayBeLate(ctx) {
+		r.late(timed)
+		r.attempt(ctx)
+		timed = ctx
+	}
+	r.follow.close()
+	r.notes.Wait()
+	return r.report(timed)
+}
+
+// attempt walks the graph and waits until all is ready. It says whether that is so.
+func (r *run) attempt(ctx context.Context) (isDone bool) {
 	stopTelling, stopNoting := r.tellWaits(ctx), r.noteStanding(ctx)
+	defer stopNoting()
+	defer stopTelling()
 	r.walk(ctx)
-	r.awaitAll(ctx)
-	stopTelling()
-	stopNoting()
-	return r.report(ctx)
+	return r.awaitAll(ctx)
 }

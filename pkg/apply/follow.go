@@ -39,6 +39,7 @@ type follower struct {
 	services map[types.NamespacedName]*service
 	timers   []*time.Timer
 	isAwake  bool     // something has changed
+	isLate   bool     // what has failed is waited for, too
 	news     []func() // to be called as soon as nothing is locked
 	running  sync.WaitGroup
 }
@@ -260,6 +261,9 @@ func (f *follower) becameReady(w *watched) {
 // counts is what a verdict is to those who wait. The cluster-version operator only reports
 // a degraded operator while it installs, and goes on: by its standard, so do we.
 func (f *follower) counts(verdict ready.Verdict) ready.State {
+	if f.isLate && verdict.State == ready.Failed {
+		return ready.Waiting
+	}
 	if f.options.Standard == ready.Upstream && verdict.Effect == reason.Report {
 		return ready.Ready
 	}

@@ -21,9 +21,9 @@ import (
 // tries nothing again. It may be used by many at once, but not for the same object.
 type Mender struct{ run *run }
 
-// NewMender is for a payload that a run has just applied, with the same options. It looks at
-// what all objects have in common, so that judging one asks nobody.
-func NewMender(ctx context.Context, c *cluster.Cluster, release *payload.Payload, applied *Report, options Options) (*Mender, error) {
+// NewMender is for a payload that a run applies or has applied, with the same options: they share the
+// fingerprints.
+func NewMender(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Mender {
 	options.Tell = nil
 	options = options.withDefaults()
 	r := newRun(c, &inventory.Inventory{}, options)
@@ -33,19 +33,16 @@ func NewMender(ctx context.Context, c *cluster.Cluster, release *payload.Payload
 	r.follow = newFollower(r.requests, c, options, audience{})
 	r.follow.isBlind = true
 	r.fingerprints.KeepNewest()
-	if applied.Fingerprints != nil {
-		r.known = applied.Fingerprints
-	}
 	r.definitions = newDefinitions(r.requests, c, r.before)
 	r.scaling.manifests = release.Manifests
 	r.findScaled()
-	for _, m := range release.Manifests {
-		if resource, err := r.find(m.GroupVersionKind()); err == nil && !m.IsTombstone() {
-			r.definitions.versionOf(resource)
-			r.isCustom(resource)
-		}
-	}
-	return &Mender{r}, ctx.Err()
+	return &Mender{r}
+}
+
+// Learn looks at what all objects of a kind have in common, so that judging one asks nobody.
+func (m *Mender) Learn(resource cluster.Resource) {
+	m.run.definitions.versionOf(resource)
+	m.run.isCustom(resource)
 }
 
 // Close ends the requests that are on their way.
@@ -68,8 +65,7 @@ func (m *Mender) IsUntouched(manifest *payload.Manifest, head inventory.Head) bo
 		return false
 	}
 	countsChanges := func() bool { return r.countsChanges(head.Resource) }
-	return isCreateOnly(manifest) || r.fingerprints.Move(r.fingerprints, head, text, countsChanges) ||
-		r.fingerprints.Move(r.known, head, text, countsChanges)
+	return isCreateOnly(manifest) || r.fingerprints.Move(r.fingerprints, head, text, countsChanges)
 }
 
 // Redefine takes in a definition as it is now, and says whether it is another than before: then

@@ -34,6 +34,14 @@ type object struct {
 	now      *unstructured.Unstructured // as it is once it has been dealt with
 }
 
+// version is the resourceVersion of an object that was dealt with.
+func (o *object) version() string {
+	if o.now != nil {
+		return o.now.GetResourceVersion()
+	}
+	return o.head.ResourceVersion
+}
+
 // text is what an object is applied from. Its definition is part of that: what the server
 // says of a custom resource changes with it, and leaves no trace in the object. Where the
 // definition is not known, neither is the text.

@@ -68,7 +68,7 @@ func (p *preview) look(i int) {
 	switch {
 	case err != nil && p.requests.Err() != nil:
 	case err != nil:
-		p.failed(i, err)
+		p.failed(p.requests, i, err)
 		if isNoAnswer(err) {
 			p.cut() // to ask for each of the others would take long, and end the same way
 		}

@@ -18,10 +18,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// report sums up, once nothing changes any more.
+// report sums up, once no step is at work any more.
 func (r *run) report(ctx context.Context) *Report {
-	r.follow.close()
-	r.notes.Wait()
 	report := &Report{Mode: r.options.Mode}
 	if r.options.NoWait { // nobody has waited, so nobody wants to know why
 		report.Waits, _ = r.waits()

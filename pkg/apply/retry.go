@@ -52,14 +52,14 @@ func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool
 			err = cutOff{context.Cause(ctx)}
 		}
 		if ctx.Err() != nil || !isAhead && !r.heals(i, err) {
-			r.failed(i, err)
+			r.failed(ctx, i, err)
 			return false
 		}
 		next := max(pause.Step(), wantedPause(err))
 		r.retrying(i, err, attempt, next, began)
 		passTurn(ctx)
 		if !pauseFor(ctx, next) {
-			r.failed(i, err)
+			r.failed(ctx, i, err)
 			return false
 		}
 	}
@@ -116,6 +116,8 @@ type Failure struct {
 	Effect reason.Effect
 	Err    error
 	Why    []string // what keeps its pods, and their last log lines
+
+	isFinal bool // trying it again does not help
 }
 
 func (f *Failure) Error() string {

@@ -70,6 +70,7 @@ func (r *run) standing(waits []Wait) *record.Run {
 	defer r.walking.Unlock()
 	standing := &record.Run{
 		Version: r.options.Version, Mode: string(r.options.Mode), Told: metav1.NewTime(r.cluster.Now().UTC().Truncate(time.Second)),
+		Error: r.lateFor,
 	}
 	if r.walked == nil {
 		return standing

@@ -28,6 +28,9 @@ var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 
 // step does one step, and says whether what comes after it may go on.
 func (r *run) step(ctx context.Context, i int) bool {
+	if r.isDone(i) {
+		return true // before the time was up
+	}
 	defer r.over(i)
 	manifest := r.order.steps[i].Manifest
 	if manifest.IsTombstone() {
@@ -49,7 +52,10 @@ func (r *run) put(m *payload.Manifest) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	return r.putKnown(&object{Manifest: m, resource: resource, head: head, isThere: isThere})
+	o := &object{Manifest: m, resource: resource, head: head, isThere: isThere}
+	change, err := r.putKnown(o)
+	change.Version = o.version()
+	return change, err
 }
 
 // place says where the object of a manifest is.

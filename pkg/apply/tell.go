@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -85,6 +86,9 @@ func (r *run) done(i int, change Change) {
 	if len(change.Lost) > 0 {
 		r.announceLosses(change)
 	}
+	if !change.Manifest.IsTombstone() {
+		r.options.Done(change)
+	}
 }
 
 // note takes in what came of a step, or would, and tells of it.
@@ -136,9 +140,10 @@ func LossesInWords(lost []ownership.Loss) string {
 }
 
 // failed notes that a step will not be done.
-func (r *run) failed(i int, err error) {
+func (r *run) failed(ctx context.Context, i int, err error) {
 	m := r.order.steps[i].Manifest
 	failure := failureOf(m, err)
+	failure.isFinal = ctx.Err() == nil
 	r.mu.Lock()
 	r.changes[i] = Change{Manifest: m, Action: Failed, Err: failure, Adopted: r.adopted[m]}
 	delete(r.retries, i)

@@ -23,6 +23,7 @@ type run struct {
 	order   *order
 	walking sync.Mutex // guards walked
 	walked  *graph.Walk
+	earlier *graph.Walk // the one that ended when the time was up
 	follow  *follower
 	nodes   *nodes
 	slots   *semaphore.Weighted // for writing
@@ -51,12 +52,14 @@ type run struct {
 	retries  map[int]Wait
 	warnings map[string][]string
 	adopted  map[*payload.Manifest][]string // from whom
+
+	lateFor string // why not all was done when the time was up
 }
 
 func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *run {
 	return &run{
 		cluster: c, before: before, options: options, slots: semaphore.NewWeighted(int64(options.Workers)),
-		known: options.Journal.fingerprints(), fingerprints: inventory.ReadFingerprints(nil),
+		known: options.Journal.fingerprints(), fingerprints: options.Fingerprints,
 		unready: map[*payload.Manifest]*Failure{}, retries: map[int]Wait{}, heard: map[*payload.Manifest]bool{}, warnings: map[string][]string{},
 		scaling: &scaling{}, adopted: map[*payload.Manifest][]string{},
 	}
@@ -130,7 +133,7 @@ func (r *run) walk(ctx context.Context) {
 	}
 	ends := make(chan end)
 	r.walking.Lock()
-	r.walked = r.order.graph.Walk()
+	r.earlier, r.walked = r.walked, r.order.graph.Walk()
 	r.walking.Unlock()
 	workers := &crew{todo: make(chan int), do: func(ctx context.Context, node int) { ends <- end{node, r.node(ctx, node)} }}
 	defer close(workers.todo)
@@ -163,13 +166,6 @@ func (r *run) walk(ctx context.Context) {
 			running--
 		}
 	}
-}
-
-// begin gives out the nodes that are ready.
-func (r *run) begin() []int {
-	r.walking.Lock()
-	defer r.walking.Unlock()
-	return r.walked.Ready()
 }
 
 // ended notes how a node ended.
@@ -217,18 +213,19 @@ func (r *run) awaitNode(ctx context.Context, steps []int) bool {
 	return r.await(ctx, waits) == nil
 }
 
-// awaitAll waits until everything that was applied is ready, at the same time. After a
-// failure there is no point in it.
-func (r *run) awaitAll(ctx context.Context) {
+// awaitAll waits until everything that was applied is ready, at the same time, and says whether all
+// is done. After a failure there is no point in it.
+func (r *run) awaitAll(ctx context.Context) (isDone bool) {
 	hasFailed := slices.ContainsFunc(r.changes, func(change Change) bool { return change.Action == Failed })
 	if r.options.NoWait || hasFailed {
-		return
+		return !hasFailed
 	}
 	var all []int
 	for i := range r.order.steps {
 		all = append(all, i)
 	}
-	_ = r.await(ctx, all) // what is not ready is told of in the report
+	isReady := r.await(ctx, all) == nil // what is not ready is told of in the report
+	return isReady && !slices.ContainsFunc(r.changes, func(change Change) bool { return change.Action == NotDone })
 }
 
 // await waits until the objects of some steps are ready. It gives up when one of them

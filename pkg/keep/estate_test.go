@@ -59,14 +59,16 @@ func (e *estate) keep(t testing.TB, tell func(keep.Event)) (stop func()) {
 	isKeeping, ended := make(chan struct{}), make(chan error, 1)
 	on, release := connectAs(t, e.name), e.load(t)
 	go func() {
-		ended <- rollout.Run(ctx, on, release, rollout.Options{Then: func(ctx context.Context, c *cluster.Cluster, applied *rollout.Outcome, options apply.Options) error {
-			return keep.Run(ctx, c, release, applied.Report, keep.Options{Apply: options, Every: -1, Tell: func(event keep.Event) {
+		var keeper *keep.Keeper
+		ended <- rollout.Run(ctx, on, release, rollout.Options{Keep: func(ctx context.Context, c *cluster.Cluster, options apply.Options) rollout.Keeper {
+			keeper = keep.Start(ctx, c, release, keep.Options{Apply: options, Every: -1, Tell: func(event keep.Event) {
 				if event.Type == keep.Keeping {
 					close(isKeeping)
 				}
 				tell(event)
 			}})
-		}}).Err
+			return keeper
+		}, Told: func(*rollout.Outcome) { keeper.Announce() }}).Err
 	}()
 	select {
 	case <-isKeeping:

@@ -36,7 +36,7 @@ type Event struct {
 }
 
 // tell tells of something. Events come one after the other.
-func (k *keeper) tell(event Event) {
+func (k *Keeper) tell(event Event) {
 	event.Time = k.cluster.Now().UTC()
 	k.told.Lock()
 	defer k.told.Unlock()

@@ -160,7 +160,13 @@ func (s *site) keep(c *cluster.Cluster, applied *apply.Report, asApplied apply.O
 			tell(event)
 		}
 	}
-	go func() { ended <- keep.Run(ctx, c, s.release, applied, options) }()
+	options.Apply.Fingerprints = applied.Fingerprints
+	keeper := keep.Start(ctx, c, s.release, options)
+	for _, change := range applied.Changes {
+		keeper.Take(change)
+	}
+	keeper.Announce()
+	go func() { ended <- keeper.Wait() }()
 	s.stop = sync.OnceValue(func() error {
 		cancel()
 		return <-ended

@@ -5,19 +5,18 @@
 // What does not change costs nothing but watches. What they may have missed, a slow pass over
 // all objects finds. A writer that never gives in is named, and given longer and longer pauses.
 //
-// Run is the call to start from. What is known of an object is in object.go, the watches in
-// watch.go, mending in mend.go, quarrels with other writers in quarrel.go, and the slow pass
-// in pass.go.
+// Start is the call to start from, and Take gives it objects as they are applied. What is known of an
+// object is in object.go, how it is taken over in take.go, the watches in watch.go, mending in mend.go,
+// quarrels with other writers in quarrel.go, and the slow pass in pass.go.
 package keep
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -52,91 +51,62 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// A keeper keeps one release in place.
-type keeper struct {
+// A Keeper keeps one release in place.
+type Keeper struct {
 	ctx     context.Context
 	cluster *cluster.Cluster
 	options Options
 	mender  *apply.Mender
 	queue   workqueue.TypedRateLimitingInterface[*object] // of objects that may need mending
 	told    sync.Mutex                                    // so that one thing is told after the other
+	running sync.WaitGroup                                // of all that it does
 
-	mu       sync.Mutex // guards what follows, and what is known of objects
-	objects  map[kinds.ID]*object
-	inOrder  []*object        // of the payload
-	troubled map[*object]bool // that could not be mended
+	mu       sync.Mutex                    // guards what follows, and what is known of objects
+	payload  map[*payload.Manifest]*object // all objects of the release
+	objects  map[kinds.ID]*object          // those of the kinds that are watched
+	inOrder  []*object                     // that are kept
+	troubled map[*object]bool              // that could not be mended
 	views    []*view
 }
 
-// Run keeps a release in place that was just applied, until ctx ends, and says why that is.
-func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, applied *apply.Report, options Options) error {
-	mender, err := apply.NewMender(ctx, c, release, applied, options.Apply)
-	if err != nil {
-		return err
-	}
-	defer mender.Close()
+// Start begins to keep objects of a release in place, those that Take is given, until ctx ends.
+func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Keeper {
 	options = options.withDefaults()
-	var group sync.WaitGroup
-	k := &keeper{
-		ctx: ctx, cluster: c, options: options, mender: mender, objects: map[kinds.ID]*object{}, troubled: map[*object]bool{},
+	k := &Keeper{
+		ctx: ctx, cluster: c, options: options, mender: apply.NewMender(ctx, c, release, options.Apply),
+		payload: map[*payload.Manifest]*object{}, objects: map[kinds.ID]*object{}, troubled: map[*object]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*object](firstPause, longestPause)),
 	}
-	defer k.queue.ShutDown()
 	for _, manifest := range release.Manifests {
-		if err := k.take(manifest); err != nil {
-			return err
+		if !manifest.IsTombstone() {
+			k.payload[manifest] = &object{manifest: manifest, id: manifest.ID()}
 		}
 	}
-	k.tell(Event{Type: Keeping, Message: fmt.Sprintf("%s of %s", printable.Count(len(k.objects), "object"), printable.Count(len(k.views), "kind"))})
-	for _, view := range k.views {
-		group.Go(func() { view.watch(ctx) })
-	}
+	context.AfterFunc(ctx, k.queue.ShutDown)
 	for range options.Workers {
-		group.Go(k.work)
+		k.running.Go(k.work)
 	}
-	group.Go(func() { k.pass(ctx) })
-	<-ctx.Done()
-	k.queue.ShutDown()
-	group.Wait()
-	return context.Cause(ctx)
+	k.running.Go(func() { k.pass(ctx) })
+	return k
 }
 
-// placedWithin is how long a server may take to say where objects of a kind are, which it knew a
-// moment ago.
-const placedWithin = 30 * time.Second
-
-// place says where the object of a manifest is.
-func (k *keeper) place(manifest *payload.Manifest) (in cluster.Resource, err error) {
-	isPlaced := func(context.Context) (bool, error) {
-		in, err = k.mender.Place(manifest)
-		return err == nil, nil
-	}
-	if timeout := wait.PollUntilContextTimeout(k.ctx, time.Second, placedWithin, true, isPlaced); timeout != nil && err == nil {
-		err = timeout
-	}
-	return in, err
+// Wait waits until ctx has ended, and nothing is repaired any more. It says why ctx has ended.
+func (k *Keeper) Wait() error {
+	k.running.Wait()
+	k.mender.Close()
+	return context.Cause(k.ctx)
 }
 
-// take takes in an object that is to be kept.
-func (k *keeper) take(manifest *payload.Manifest) error {
-	if manifest.IsTombstone() {
-		return nil
+// Announce tells how many objects are kept in place by now.
+func (k *Keeper) Announce() {
+	k.mu.Lock()
+	objects, of := 0, map[schema.GroupKind]bool{}
+	for _, o := range k.payload {
+		if o.applied != nil {
+			objects++
+			of[o.id.GroupKind()] = true
+		}
 	}
-	resource, err := k.place(manifest)
-	if err != nil {
-		return err
-	}
-	o := &object{manifest: manifest, resource: resource, id: manifest.ID()}
-	if !resource.Namespaced {
-		o.id.Namespace = "" // whatever the manifest says
-	}
-	k.objects[o.id] = o
-	k.inOrder = append(k.inOrder, o)
-	i := slices.IndexFunc(k.views, func(v *view) bool { return v.resource.GroupKind() == resource.GroupKind() })
-	if i < 0 {
-		i = len(k.views)
-		k.views = append(k.views, &view{keeper: k, resource: resource})
-	}
-	o.view = k.views[i]
-	return nil
+	k.mu.Unlock()
+	k.tell(Event{Type: Keeping, Message: fmt.Sprintf("%s of %s", printable.Count(objects, "object"), printable.Count(len(of), "kind"))})
 }

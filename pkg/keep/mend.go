@@ -17,19 +17,21 @@ const (
 )
 
 // work mends objects until there is nothing to do any more.
-func (k *keeper) work() {
+func (k *Keeper) work() {
 	for {
 		o, isOver := k.queue.Get()
 		if isOver {
 			return
 		}
-		k.mend(o)
+		if k.keep(o) {
+			k.mend(o)
+		}
 		k.queue.Done(o)
 	}
 }
 
 // mend mends an object, if it is still to be.
-func (k *keeper) mend(o *object) {
+func (k *Keeper) mend(o *object) {
 	k.mu.Lock()
 	seen, mark, isSuspect, audit, mayBeDone := o.seen, o.mark, o.isSuspect, o.audit, o.mayBeDone
 	isLeaving := o.isLeaving && (audit == nil || !o.view.isBlind(o.id.Namespace)) // else nobody tells when it is gone
@@ -59,7 +61,7 @@ func (k *keeper) mend(o *object) {
 }
 
 // noteDone notes that a Job has run to its end, if it has.
-func (k *keeper) noteDone(o *object) {
+func (k *Keeper) noteDone(o *object) {
 	if err := k.mender.NoteFinished(o.manifest); err == nil {
 		k.queue.Forget(o)
 		return
@@ -72,7 +74,7 @@ func (k *keeper) noteDone(o *object) {
 
 // isHopeless says whether an object can't be as long as another one is not there. It is mended
 // when that one is. The lock is held.
-func (k *keeper) isHopeless(o *object) bool {
+func (k *Keeper) isHopeless(o *object) bool {
 	for _, need := range o.needs() {
 		if k.objects[need].isMissing() {
 			return true
@@ -82,7 +84,7 @@ func (k *keeper) isHopeless(o *object) bool {
 }
 
 // failed notes that an object could not be mended as it was, and tells of it if it goes on.
-func (k *keeper) failed(o *object, found apply.Mended, err error) finding {
+func (k *Keeper) failed(o *object, found apply.Mended, err error) finding {
 	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: printable.Line(err.Error())}
 	var failure *apply.Failure
 	if errors.As(err, &failure) {
@@ -111,7 +113,7 @@ func (k *keeper) failed(o *object, found apply.Mended, err error) finding {
 const tellAfter = 4
 
 // succeeded takes in what came of an object, and says whether it was not as it should.
-func (k *keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged bool) {
+func (k *Keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged bool) {
 	hasChanged = mended.Action != apply.Unchanged && mended.Action != apply.Kept
 	k.mu.Lock()
 	wasMissing := o.isMissing()
@@ -148,7 +150,7 @@ func (k *keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged
 
 // settle notes that an object is as it should. If it was not to be mended before, others of its
 // kind may do now, too. The lock is held.
-func (k *keeper) settle(o *object) {
+func (k *Keeper) settle(o *object) {
 	k.queue.Forget(o)
 	o.isTold = false
 	if !k.troubled[o] {
@@ -164,7 +166,7 @@ func (k *keeper) settle(o *object) {
 
 // wakeAll begins at once with all that waits: an object is back without which others can't be.
 // The lock is held.
-func (k *keeper) wakeAll() {
+func (k *Keeper) wakeAll() {
 	for _, o := range k.objects {
 		if o.isSuspect {
 			k.tryAgain(o)
@@ -172,7 +174,7 @@ func (k *keeper) wakeAll() {
 	}
 }
 
-func (k *keeper) tryAgain(o *object) {
+func (k *Keeper) tryAgain(o *object) {
 	k.queue.Forget(o)
 	k.mendSoon(o)
 }

@@ -12,12 +12,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/vigil"
 )
 
-// An object is one that is kept. The keeper guards what changes of it.
+// An object is one of the release. The keeper guards what changes of it.
 type object struct {
 	manifest *payload.Manifest
-	resource cluster.Resource
 	id       kinds.ID
+	resource cluster.Resource // which is known as soon as its kind is watched
 	view     *view
+
+	applied *string  // the version that the apply has left, once it is done with the object
+	isKept  bool     // else nothing is done about it
+	glimpse *glimpse // of one that is not kept yet
 
 	version   string          // in which it is known to be as it should, or to have been looked at last
 	isSuspect bool            // it may not be as it should
@@ -32,10 +36,13 @@ type object struct {
 }
 
 // see takes in how an object is.
-func (k *keeper) see(id kinds.ID, head inventory.Head) {
+func (k *Keeper) see(id kinds.ID, head inventory.Head) {
 	k.mu.Lock()
 	o := k.objects[id]
-	isNews := o != nil && o.isNews(head) // else somebody has copied the label, or it is known already
+	if o != nil && !o.isKept {
+		o.glimpse = &glimpse{&head, head.ResourceVersion}
+	}
+	isNews := o != nil && o.isKept && o.isNews(head) // else somebody has copied the label, or it is known already
 	k.mu.Unlock()
 	if !isNews {
 		return
@@ -77,23 +84,33 @@ func (o *object) isNews(head inventory.Head) bool {
 }
 
 // miss takes in that an object is out of sight: deleted, or without its label.
-func (k *keeper) miss(id kinds.ID, version string) {
+func (k *Keeper) miss(id kinds.ID, version string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if o := k.objects[id]; o != nil && !vigil.IsOlder(version, o.version) {
+	if o := k.objects[id]; o != nil {
+		k.missOne(o, version)
+	}
+}
+
+// missOne is miss for an object of the release. The lock is held.
+func (k *Keeper) missOne(o *object, version string) {
+	switch {
+	case !o.isKept:
+		o.glimpse = &glimpse{version: version}
+	case !vigil.IsOlder(version, o.version):
 		k.doubt(o)
 	}
 }
 
 // doubt makes an object one that is asked for. The lock is held.
-func (k *keeper) doubt(o *object) {
+func (k *Keeper) doubt(o *object) {
 	o.mark++
 	o.isLeaving, o.isThere = false, false
 	k.suspect(o, nil)
 }
 
 // suspect makes an object one that is looked at. The lock is held.
-func (k *keeper) suspect(o *object, seen *inventory.Head) {
+func (k *Keeper) suspect(o *object, seen *inventory.Head) {
 	if !o.isSuspect {
 		o.quarrel.drifted = time.Now()
 	}
@@ -105,11 +122,11 @@ func (k *keeper) suspect(o *object, seen *inventory.Head) {
 
 // doubtAll doubts all objects of a definition, which is another than it was: the server may say
 // otherwise of them, and leaves no trace in them.
-func (k *keeper) doubtAll(definition string) {
+func (k *Keeper) doubtAll(definition string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, o := range k.objects {
-		if o.definition() == definition {
+		if o.isKept && o.definition() == definition {
 			k.doubt(o)
 		}
 	}
@@ -137,7 +154,7 @@ func (o *object) isMissing() bool {
 }
 
 // mendSoon queues an object: at once, but for one that others quarrel about. The lock is held.
-func (k *keeper) mendSoon(o *object) {
+func (k *Keeper) mendSoon(o *object) {
 	if pause := o.quarrel.pause(time.Now()); pause > 0 {
 		k.queue.AddAfter(o, pause)
 		return

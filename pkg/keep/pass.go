@@ -3,6 +3,7 @@ package keep
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -23,14 +24,14 @@ const (
 const auditPace = 20 * time.Millisecond
 
 // pass looks at all objects from time to time, whatever the watches say of them.
-func (k *keeper) pass(ctx context.Context) {
+func (k *Keeper) pass(ctx context.Context) {
 	if k.options.Every < 0 {
 		return
 	}
 	const spread = 0.1 // so that several don't do it at once
 	for pauseFor(ctx, wait.Jitter(k.options.Every, spread)) {
 		missed, looked := 0, 0
-		for _, o := range k.inOrder {
+		for _, o := range k.kept() {
 			found, ok := k.auditOne(ctx, o)
 			if !ok {
 				return
@@ -45,8 +46,15 @@ func (k *keeper) pass(ctx context.Context) {
 	}
 }
 
+// kept returns the objects that are kept by now.
+func (k *Keeper) kept() []*object {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.inOrder)
+}
+
 // auditOne has an object looked at, whatever the watches say of it.
-func (k *keeper) auditOne(ctx context.Context, o *object) (found finding, ok bool) {
+func (k *Keeper) auditOne(ctx context.Context, o *object) (found finding, ok bool) {
 	answer := make(chan finding, 1)
 	k.mu.Lock()
 	o.audit = answer

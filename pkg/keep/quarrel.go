@@ -97,7 +97,7 @@ func (q *quarrel) idled(now time.Time) {
 func (q *quarrel) pause(now time.Time) time.Duration { return q.until.Sub(now) }
 
 // tellQuarrel tells of a quarrel, here and where those will look who are part of it.
-func (k *keeper) tellQuarrel(o *object, uid types.UID, lost []ownership.Loss, pause time.Duration) {
+func (k *Keeper) tellQuarrel(o *object, uid types.UID, lost []ownership.Loss, pause time.Duration) {
 	what := "somebody deletes it, or makes it otherwise, again and again"
 	if len(lost) > 0 {
 		what = "others make it otherwise again and again: " + apply.LossesInWords(lost)

@@ -20,7 +20,7 @@ import (
 // A view is what is seen of one kind, in the whole cluster, or where that is forbidden, in the
 // namespaces of the release.
 type view struct {
-	keeper   *keeper
+	keeper   *Keeper
 	resource cluster.Resource
 
 	blind map[string]error // why nothing is seen, by namespace; the keeper guards it
@@ -126,13 +126,13 @@ func (s *scene) Listed(objects []*metav1.PartialObjectMetadata, version string) 
 }
 
 // missOthers takes in that no others of a kind are there than some.
-func (k *keeper) missOthers(s *scene, there map[kinds.ID]bool, version string) {
+func (k *Keeper) missOthers(s *scene, there map[kinds.ID]bool, version string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, o := range k.objects {
 		isMeant := o.view == s.view && (s.namespace == metav1.NamespaceAll || s.namespace == id.Namespace)
-		if isMeant && !there[id] && !vigil.IsOlder(version, o.version) {
-			k.doubt(o)
+		if isMeant && !there[id] {
+			k.missOne(o, version)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,6 +70,12 @@ type Held struct {
 // IsDead says whether whoever holds the lock has given no sign of life for longer than the
 // lock outlives it.
 func (h Held) IsDead(now time.Time) bool { return now.Sub(h.Renewed) > h.Outlast }
+
+// Keeping ends the name of a holder that keeps the release in place.
+const Keeping = " (--watch)"
+
+// Keeps says whether the holder keeps the release in place.
+func (h Held) Keeps() bool { return strings.HasSuffix(h.Holder, Keeping) }
 
 func heldBy(r *resourcelock.LeaderElectionRecord) Held {
 	return Held{Holder: r.HolderIdentity, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time, Outlast: time.Duration(r.LeaseDurationSeconds) * time.Second}

@@ -178,13 +178,10 @@ func (m mortal) run(ctx context.Context) error {
 	o := options()
 	o.Lock.Duration = mortalLock
 	if m.Keeps {
-		o.Then = func(ctx context.Context, c *cluster.Cluster, applied *rollout.Outcome, options apply.Options) error {
-			return keep.Run(ctx, c, release, applied.Report, keep.Options{Apply: options, Tell: func(event keep.Event) {
-				if event.Type == keep.Keeping {
-					fmt.Println()
-				}
-			}})
+		o.Keep = func(ctx context.Context, c *cluster.Cluster, options apply.Options) rollout.Keeper {
+			return keep.Start(ctx, c, release, keep.Options{Apply: options})
 		}
+		o.Told = func(*rollout.Outcome) { fmt.Println() }
 	}
 	return rollout.Run(ctx, c, release, o).Err
 }

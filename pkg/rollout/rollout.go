@@ -46,9 +46,13 @@ type Options struct {
 	// Begins is told what is about to be done, before anything is written. An error of it ends it
 	// there.
 	Begins func(*Outcome) error
-	// Then is done when all is applied, still under the lock, with the connection and the options
-	// that it was applied with: to keep it in place, for example. Nil does nothing.
-	Then func(ctx context.Context, c *cluster.Cluster, applied *Outcome, options apply.Options) error
+	// Keep begins to keep in place what is applied: it is called under the lock before the apply,
+	// with the connection and the options of it. The rollout then ends only with its context, unless
+	// an object can't be applied. Nil keeps nothing.
+	Keep func(ctx context.Context, c *cluster.Cluster, options apply.Options) Keeper
+	// Told is told the outcome of what is kept in place: when all is ready, and before that, once,
+	// when it is not ready in time.
+	Told func(*Outcome)
 }
 
 // An Outcome is what came of it.
@@ -65,6 +69,7 @@ type Outcome struct {
 	Notes    []string // on what could not be found out
 	Took     time.Duration
 	Earlier  record.Durations // of the last run of this mode that was completed
+	IsSame   bool             // what was begun last was the same version, with the same content
 	Err      error            // why it is not all done
 }
 
@@ -79,6 +84,7 @@ type rollout struct {
 	before  *inventory.Inventory
 	outcome *Outcome
 	began   time.Time
+	isLate  bool // not all was ready in time
 }
 
 // Run applies a payload to a cluster.
@@ -97,11 +103,10 @@ func (r *rollout) locked(ctx context.Context, fence record.Fence) error {
 	}
 	r.connect(fenced)
 	err = r.run(ctx)
-	r.outcome.Took = time.Since(r.began)
-	if err != nil || r.options.Then == nil {
-		return err
+	if r.outcome.Took == 0 { // else it was told
+		r.outcome.Took = time.Since(r.began)
 	}
-	return r.options.Then(ctx, r.cluster, r.outcome, r.applyOptions())
+	return err
 }
 
 // Look finds out what Run would find, and what the gate says. It changes nothing.
@@ -170,7 +175,15 @@ func (r *rollout) run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	r.outcome.Report = apply.Run(ctx, r.cluster, r.payload, r.before, r.applyOptions())
+	if r.options.Keep != nil {
+		return r.keep(ctx)
+	}
+	return r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, r.applyOptions()))
+}
+
+// finish takes in what came of an apply, and notes it.
+func (r *rollout) finish(ctx context.Context, report *apply.Report) error {
+	r.outcome.Report = report
 	held, stop := record.UnderLock(ctx)
 	defer stop()
 	if held.Err() == nil {
@@ -219,6 +232,8 @@ func (r *rollout) look(ctx context.Context, store *record.Store) error {
 	if loss := r.store.Loss(); loss != "" {
 		r.outcome.Notes = append(r.outcome.Notes, loss)
 	}
+	newest := known.Newest()
+	r.outcome.IsSame = newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
 	r.outcome.Notes = append(r.outcome.Notes, r.notKnown()...)
 	return nil
 }
@@ -340,7 +355,10 @@ func (r *rollout) end(ctx context.Context) error {
 	}()
 	return r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetGone(known)
-		known.Waits, known.Run = nil, r.outcome.Report.Left
+		known.Run = r.outcome.Report.Left
+		if known.Run == nil || known.Run.Ended {
+			known.Waits = nil
+		}
 		if found := r.outcome.Report.Fingerprints; found != nil { // else nothing was begun
 			known.Fingerprints = found.Update(known.Fingerprints)
 		}
@@ -352,7 +370,7 @@ func (r *rollout) end(ctx context.Context) error {
 		if r.outcome.Mode != graph.Reconcile {
 			known.Complete(metav1.NewTime(r.cluster.Now().Truncate(time.Second)))
 		}
-		if r.hasWritten() { // else the record would be written for this alone
+		if r.hasWritten() && !r.isLate { // else the record would be written for this alone
 			known.Remember(string(r.outcome.Mode), time.Since(r.began), r.outcome.Report.Took)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/ownership"
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
@@ -29,9 +30,9 @@ func (g *gatherer) drift(ctx context.Context) {
 		return
 	}
 	applied := inventory.ReadFingerprints(f.Record.Fingerprints)
-	f.IsNamed = applied.Has(g.Object)
+	f.IsNamed, f.IsKnown = applied.Has(g.Object), applied.WasApplied(g.Object)
 	switch {
-	case f.Live == nil || f.Seen.State == tombstone.Terminating || !applied.WasApplied(g.Object):
+	case f.Live == nil || f.Seen.State == tombstone.Terminating || !f.IsKnown:
 		return
 	case g.head.IsNew() && !applied.WasLeft(g.head):
 		f.Drift = &Drift{IsReplaced: true}
@@ -96,4 +97,19 @@ func tellDrift(f *Facts, a *Answer) {
 	if f.Drift.IsUnlabeled {
 		a.say(nil, "its label %s=%s was removed: an apply sets it again", inventory.Label, f.Record.Release)
 	}
+}
+
+// tellMissing is about an object that was applied, and is not there.
+func tellMissing(f *Facts, a *Answer) {
+	if _, _, isLeft := f.step(); a.State != Absent || !f.IsKnown || isLeft {
+		return
+	}
+	next := "apply it again"
+	switch isHeld := f.Held != nil && !f.Held.IsDead(f.Now); {
+	case isHeld && f.Held.Keeps():
+		next = printable.Line(f.Held.Holder) + " makes it again"
+	case isHeld:
+		next = "the apply that runs does not make it again, but the next one does"
+	}
+	a.say(nil, "release %s has it, and it was deleted since it was applied: %s", f.title(), next)
 }

@@ -19,7 +19,7 @@ import (
 // tells are all that may be said, from the outside in. Each adds what it has to say, if
 // that has to do with how the object stands.
 var tells = []func(*Facts, *Answer){
-	tellUnseen, tellNotReady, tellDrift, tellEnd, tellKept, tellUnserved, tellHome, tellStep, tellTurn, tellNeeds, tellGate, tellRun, tellOwner,
+	tellUnseen, tellNotReady, tellDrift, tellMissing, tellEnd, tellKept, tellUnserved, tellHome, tellStep, tellTurn, tellNeeds, tellGate, tellRun, tellOwner,
 }
 
 // Judge says how an object stands, and why.

@@ -200,6 +200,10 @@ func tellRun(f *Facts, a *Answer) {
 		a.say(nil, "whether somebody applies release %s now is not known", f.title())
 	case f.Held != nil && f.Held.IsDead(f.Now):
 		a.say(nil, "whoever applied release %s, %s, has died: the last sign of life was %s ago%s; apply it again", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Renewed), f.told("; all this was told %s ago"))
+	case f.Held != nil && f.Held.Keeps() && f.isCompleted():
+		a.say(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Holder))
+	case f.Held != nil && f.Held.Keeps() && f.Record.Run != nil && f.Record.Run.Error != "":
+		a.say(nil, "release %s is not completed (%s): %s keeps in place what is applied, and goes on waiting%s", f.title(), printable.Line(f.Record.Run.Error), printable.Line(f.Held.Holder), f.told("; it told how it stands %s ago"))
 	case f.Held != nil && f.isCompleted():
 		a.say(nil, "release %s was %s; %s has held its lock for %s, and applies it or keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Holder), f.age(f.Held.Since))
 	case f.Held != nil:
@@ -270,9 +274,9 @@ func (f *Facts) tellLast(a *Answer) {
 		a.say(nil, "nobody has applied release %s yet", f.Record.Release)
 	case f.Plan != nil && f.Plan.File != "" && !f.Plan.IsRecorded:
 		a.say(nil, "nobody has applied this version of release %s yet: the last is %s, %s", f.Record.Release, cmp.Or(printable.Line(newest.Version), "without a version"), f.ended(*newest))
-	case newest.State == record.Completed && a.State == Absent && f.IsNamed:
+	case newest.State == record.Completed && a.State == Absent && f.IsNamed && !f.IsKnown:
 		a.say(nil, "release %s was %s, and has it: it was deleted since; apply it again", f.title(), f.ended(*newest))
-	case newest.State == record.Completed && a.State == Absent:
+	case newest.State == record.Completed && a.State == Absent && !f.IsKnown:
 		a.say(nil, "release %s was %s: somebody has deleted it since, or the release does not have it", f.title(), f.ended(*newest))
 	default:
 		a.say(nil, "nobody applies release %s now: it was %s", f.title(), f.ended(*newest))

@@ -48,6 +48,7 @@ type Facts struct {
 	Owner   string    // the release that it is of
 	Applied time.Time // when an apply changed it last
 	IsNamed bool      // the record says that the release has it
+	IsKnown bool      // the record says that the release has applied it
 	Drift   *Drift    // how it differs from what was applied; nil if it does not, or nothing is known of it
 
 	Record      *record.Record        // of the release that has it, or is to; nil if there is none
