@@ -65,7 +65,9 @@ func (t *teller) show(ctx context.Context, c *cluster.Cluster, o *rollout.Outcom
 	}
 	view := live.Start(t.terminal, plan, t.now)
 	for _, one := range pendingDeletes(o.Deletes, t.now()) {
-		view.Delete(one.Object, one.State)
+		if one.Sent {
+			view.Delete(one.Object, one.State)
+		}
 	}
 	klog.LogToStderr(false) // else what libraries log would be in the midst of the screen
 	klog.SetOutput(view)

@@ -36,7 +36,8 @@ func newDeletes(streams Streams) *cobra.Command {
 		Short: "List the deletes that were asked for and are not done",
 		Long: `List the deletes that releases have asked for and that are not done, whatever version
 asked for them, and the objects of releases that are terminating, whoever asked: since when,
-and what holds each. While there are any, the next minor update is held back.
+and what holds each. While there are any, the next minor update is held back; so it is by
+deletes that an update was to ask for and did not come to, which are listed, too.
 
 The state is read from the objects; only what was asked for is from the record.`,
 		Example: `  runlevel deletes
@@ -63,6 +64,7 @@ type pendingDelete struct {
 	UID        string          `json:"uid,omitempty"`
 	Version    string          `json:"version,omitempty"` // that asked for it
 	Asked      time.Time       `json:"asked"`
+	Sent       bool            `json:"sent"` // it was asked for, as far as is known
 	Is         tombstone.State `json:"is"`
 	State      string          `json:"state"` // in words
 	Since      *time.Time      `json:"since,omitempty"`
@@ -78,8 +80,8 @@ func pendingDeletes(deletes []precondition.Delete, now time.Time) []pendingDelet
 			continue
 		}
 		shown := pendingDelete{
-			Object: one.ID, UID: string(one.UID), Version: one.Version, Asked: one.Asked.Time, Is: one.Seen.State,
-			State: one.Seen.Describe(now), Finalizers: one.Seen.Finalizers, Remains: one.Seen.Remains,
+			Object: one.ID, UID: string(one.UID), Version: one.Version, Asked: one.Asked.Time, Sent: one.WasSent(),
+			Is: one.Seen.State, State: one.Describe(now), Finalizers: one.Seen.Finalizers, Remains: one.Seen.Remains,
 		}
 		if !one.Seen.Since.IsZero() {
 			shown.Since = &one.Seen.Since
@@ -191,15 +193,15 @@ func follow(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone, o
 	told := map[kinds.ID]string{}
 	for range tombstone.Changes(ctx, c, objects) {
 		asked = slices.DeleteFunc(asked, func(one record.Tombstone) bool {
-			seen := tombstone.Observe(ctx, c, one.ID, one.UID)
+			pending := precondition.Delete{Tombstone: one, Seen: tombstone.Observe(ctx, c, one.ID, one.UID)}
 			if ctx.Err() != nil {
 				return false
 			}
-			if state := seen.DescribeSince(); state != told[one.ID] {
+			if state := pending.Seen.DescribeSince(); state != told[one.ID] {
 				told[one.ID] = state
-				fmt.Fprintf(out, "%s: %s\n", one.ID, seen.Describe(c.Now()))
+				fmt.Fprintf(out, "%s: %s\n", one.ID, pending.Describe(c.Now()))
 			}
-			return !seen.IsPending()
+			return !pending.Seen.IsPending()
 		})
 		if len(asked) == 0 {
 			return nil

@@ -20,7 +20,7 @@ import (
 // bury deletes the object of a tombstone, in an update, and waits for nothing.
 func (r *run) bury(m *payload.Manifest) (Change, error) {
 	id := m.ID()
-	asked, isAsked := r.options.Journal.asked(id)
+	asked, _ := r.options.Journal.asked(id)
 	seen := tombstone.Observe(r.requests, r.cluster, id, asked.UID)
 	switch {
 	case seen.State == tombstone.Absent && asked.UID == "":
@@ -41,7 +41,7 @@ func (r *run) bury(m *payload.Manifest) (Change, error) {
 		return r.deleteNow(m, seen, isBack)
 	case isBack:
 		return r.isBack(id, seen), nil
-	case isAsked:
+	case asked.Sent:
 		return Change{Action: Pending, UID: seen.UID, Message: didNotReach}, nil
 	default:
 		return Change{Action: Left, UID: seen.UID, Message: leaves[r.options.Mode]}, nil
@@ -67,6 +67,7 @@ func (r *run) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBack 
 	if err := r.ask(m, seen.UID); err != nil {
 		return Change{}, err
 	}
+	r.options.Journal.send(id, seen.UID)
 	isHit, err := r.delete(id, seen.UID)
 	if err != nil {
 		return Change{}, err
@@ -114,7 +115,11 @@ func (r *run) pending(m *payload.Manifest, seen tombstone.Observation) (Change, 
 	if r.options.Mode != graph.Update {
 		return change, nil
 	}
-	return change, r.ask(m, seen.UID)
+	if err := r.ask(m, seen.UID); err != nil || seen.State != tombstone.Terminating {
+		return change, err
+	}
+	r.options.Journal.send(m.ID(), seen.UID) // by whomever
+	return change, nil
 }
 
 // isBack is about an object that was made anew, and that this run does not delete again.

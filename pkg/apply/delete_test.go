@@ -96,6 +96,13 @@ func (g grave) asked(uid types.UID) {
 	})
 }
 
+// sent notes that the delete of an object was asked for.
+func (g grave) sent(uid types.UID) {
+	g.Helper()
+	g.asked(uid)
+	g.remember(func(r *record.Record) { r.Send(g.release.Manifests[0].ID(), uid) })
+}
+
 // applied notes that a version with the tombstone was applied.
 func (g grave) applied(mode graph.Mode) {
 	g.Helper()
@@ -152,6 +159,12 @@ const (
 	missed    = "pending: its delete was asked for, and did not reach it: the next update will ask again\nasked"
 )
 
+// notYet is what is told of an object that an update has noted and not asked for.
+var notYet = map[graph.Mode]string{
+	graph.Install:   "left: an install deletes nothing: the next update will\nasked",
+	graph.Reconcile: "left: a reconcile deletes nothing: the next update will\nasked",
+}
+
 var stands = map[string]stand{
 	"it was never there": {func(grave) {}, map[graph.Mode]string{graph.Install: "absent", graph.Update: "absent", graph.Reconcile: "absent"}},
 	"it is there, and nobody was asked": {func(g grave) { g.bring(nil) }, map[graph.Mode]string{
@@ -164,11 +177,14 @@ var stands = map[string]stand{
 		g.asked(g.bring(nil).UID)
 		g.remove()
 	}, map[graph.Mode]string{graph.Install: "deleted" + gone, graph.Update: "deleted" + gone, graph.Reconcile: "deleted" + gone}},
-	"it was asked for, and nothing reached it": {func(g grave) { g.asked(g.bring(nil).UID) }, map[graph.Mode]string{
+	"it was asked for, and nothing reached it": {func(g grave) { g.sent(g.bring(nil).UID) }, map[graph.Mode]string{
 		graph.Install: missed, graph.Update: "deleted" + requested + gone, graph.Reconcile: missed,
 	}},
-	"it was asked for before anybody saw it": {func(g grave) { g.asked(""); g.bring(nil) }, map[graph.Mode]string{
-		graph.Install: missed, graph.Update: "deleted" + requested + gone, graph.Reconcile: missed,
+	"it was noted, and not asked for": {func(g grave) { g.asked(g.bring(nil).UID) }, map[graph.Mode]string{
+		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + gone, graph.Reconcile: notYet[graph.Reconcile],
+	}},
+	"it was noted before anybody saw it": {func(g grave) { g.asked(""); g.bring(nil) }, map[graph.Mode]string{
+		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + gone, graph.Reconcile: notYet[graph.Reconcile],
 	}},
 	"it is held": {func(g grave) { g.bring(g.held) }, map[graph.Mode]string{graph.Update: "pending: " + holding + requested + "\nasked"}},
 	"it is terminating": {func(g grave) {

@@ -59,6 +59,14 @@ func (j *Journal) forget(id kinds.ID, uid types.UID) {
 	j.record.Forget(id, uid)
 }
 
+// send notes that the delete of an object is sent. The next note writes it: whoever is killed before has
+// an object that is on its way out, or that no delete has reached.
+func (j *Journal) send(id kinds.ID, uid types.UID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.record.Send(id, uid)
+}
+
 // Read looks at the record, which must not be changed or kept.
 func (j *Journal) Read(look func(*record.Record)) {
 	j.mu.Lock()

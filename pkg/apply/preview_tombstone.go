@@ -14,7 +14,7 @@ import (
 // tombstone says what would come of the object of a tombstone.
 func (p *preview) tombstone(m *payload.Manifest) (Change, error) {
 	id := m.ID()
-	asked, isAsked := p.options.Journal.asked(id)
+	asked, _ := p.options.Journal.asked(id)
 	seen := tombstone.Observe(p.requests, p.cluster, id, asked.UID)
 	switch seen.State {
 	case tombstone.Absent:
@@ -34,7 +34,7 @@ func (p *preview) tombstone(m *payload.Manifest) (Change, error) {
 		return p.tryDelete(id, seen)
 	case isBack:
 		change.Action, change.Message = Reappeared, isBackUntilNext(seen)
-	case isAsked:
+	case asked.Sent:
 		change.Action, change.Message = Pending, didNotReach
 	default:
 		change.Action, change.Message = Left, leaves[p.options.Mode]

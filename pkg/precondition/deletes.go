@@ -1,6 +1,7 @@
 package precondition
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ func judgeDeletes(f *Facts) []Finding {
 			found = append(found, f.judgeReappeared(asked)...)
 		case asked.Seen.State == tombstone.Present && f.has(asked.ID): // its delete never came, and will not
 		case asked.Seen.State == tombstone.Terminating && f.has(asked.ID): // TerminatingObject tells of it, or of what it is in
+		case !asked.WasSent() && f.deletes(asked.ID) && !h.isBig(): // this update is the one to ask for it
 		case asked.Seen.IsPending():
 			found = append(found, f.judgePending(asked, h))
 		}
@@ -34,6 +36,11 @@ func (f *Facts) has(id kinds.ID) bool {
 	return slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() })
 }
 
+// deletes says whether the payload has the tombstone of an object.
+func (f *Facts) deletes(id kinds.ID) bool {
+	return slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && m.IsTombstone() })
+}
+
 // judgePending is about an object that is not gone.
 func (f *Facts) judgePending(asked Delete, h hop) Finding {
 	who, since := "is to be deleted", asked.Asked.Time
@@ -43,23 +50,25 @@ func (f *Facts) judgePending(asked Delete, h hop) Finding {
 	if asked.Seen.State == tombstone.Terminating {
 		since = asked.Seen.Since
 	}
-	stands := "is " + asked.Seen.Describe(f.Now)
+	stands := "is " + asked.Describe(f.Now)
 	if asked.Seen.State == tombstone.Unknown {
 		stands = "may still be there, which is " + asked.Seen.Describe(f.Now)
 	}
 	what := fmt.Sprintf("%s, which %s, %s", asked.ID, who, stands)
-	finding := warns(liftsDelete(asked.Seen), "%s: %s goes on", what, h)
+	finding := warns(liftsDelete(asked), "%s: %s goes on", what, h)
 	if h.isBig() {
-		finding = blocks(liftsDelete(asked.Seen), "%s: %s does not begin before it is gone", what, h)
+		finding = blocks(liftsDelete(asked), "%s: %s does not begin before it is gone", what, h)
 	}
 	return finding.since(since).about(asked.ID)
 }
 
 // liftsDelete is who can end a pending delete.
-func liftsDelete(seen tombstone.Observation) string {
-	switch {
+func liftsDelete(asked Delete) string {
+	switch seen := asked.Seen; {
 	case seen.State == tombstone.Unknown:
 		return "an answer of the cluster: it can't be asked now"
+	case !asked.WasSent():
+		return "applying " + printable.Line(cmp.Or(asked.Version, "the version that deletes it")) + " to its end, or by whoever deletes it by hand"
 	case seen.State == tombstone.Present:
 		return "applying the same version again, which asks for it again, or by whoever deletes it by hand"
 	case seen.Contents == tombstone.Unclear && len(seen.Finalizers) == 0:
@@ -92,7 +101,7 @@ func (f *Facts) judgeReappeared(asked Delete) []Finding {
 		return nil
 	}
 	what := "nothing deletes it any more"
-	if slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool { return m.ID() == asked.ID }) {
+	if f.deletes(asked.ID) {
 		what = "this update deletes it again"
 	}
 	return []Finding{warns("whoever made it", "%s was deleted, and is there again, made by %s: %s",

@@ -53,6 +53,18 @@ type Delete struct {
 	Seen tombstone.Observation
 }
 
+// WasSent says whether the delete was asked for, as far as is known: an object that is on its way
+// out counts, whoever asked for that. Before its turn in an update, a delete is only noted.
+func (d Delete) WasSent() bool { return d.Sent || d.Seen.State != tombstone.Present }
+
+// Describe says to people how it stands, in one line.
+func (d Delete) Describe(now time.Time) string {
+	if d.WasSent() {
+		return d.Seen.Describe(now)
+	}
+	return "still there, and its delete was not asked for yet"
+}
+
 // A Claim is a manifest whose object another release has.
 type Claim struct {
 	Manifest *payload.Manifest

@@ -66,7 +66,7 @@ func history(versions ...string) *record.Record {
 
 // asked is a delete that 4.5.0 asked for two hours ago, as it is seen now.
 func asked(seen tombstone.Observation) precondition.Delete {
-	return precondition.Delete{Tombstone: record.Tombstone{ID: old, UID: "1", Version: "4.5.0", Asked: ago(2 * time.Hour)}, Seen: seen}
+	return precondition.Delete{Tombstone: record.Tombstone{ID: old, UID: "1", Version: "4.5.0", Asked: ago(2 * time.Hour), Sent: true}, Seen: seen}
 }
 
 // shown is what findings say, line by line: all there is of each.
@@ -166,6 +166,15 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 			expect(t, &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{asked(test.seen)}}, test.wanted)
 		})
 	}
+	t.Run("not asked for yet", func(t *testing.T) {
+		one := asked(tombstone.Observation{State: tombstone.Present, Asked: "1", UID: "1"})
+		one.Sent = false
+		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{one}}
+		expect(t, f, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and its delete was not asked for yet"+update+
+			"applying 4.5.0 to its end, or by whoever deletes it by hand | since 2026-05-04T10:00:00Z"+object)
+		f.Payload = release(t, "4.5.4", map[string]string{"0000_10_web_old.yaml": configMap("old", gone)})
+		expect(t, f, "") // which this update does
+	})
 	t.Run("of no version", func(t *testing.T) {
 		one := asked(terminating(nil))
 		one.Version = ""

@@ -135,13 +135,13 @@ func judgeTerminating(f *Facts) []Finding {
 
 func (f *Facts) judgeOneTerminating(one Terminating) Finding {
 	what := fmt.Sprintf("%s, which %s, is %s", one.ID, f.neededBy(one), one.Seen.Describe(f.Now))
-	finding := warns(liftsDelete(one.Seen), "%s: an apply waits until it is gone", what)
+	finding := warns(liftsDelete(Delete{Seen: one.Seen}), "%s: an apply waits until it is gone", what)
 	if one.Seen.IsHeld() {
 		can := "it can only be made anew when it is gone"
 		if one.ID.GroupKind() == kinds.Namespace {
 			can = "nothing can be made in it before it is gone"
 		}
-		finding = blocks(liftsDelete(one.Seen), "%s: %s", what, can)
+		finding = blocks(liftsDelete(Delete{Seen: one.Seen}), "%s: %s", what, can)
 	}
 	if len(one.Manifests) > 0 {
 		finding = finding.at(one.Manifests[0])

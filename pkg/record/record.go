@@ -68,6 +68,7 @@ type Tombstone struct {
 	Version  string      `json:"version,omitempty"` // that asked for it
 	Asked    metav1.Time `json:"asked"`
 	IsBack   bool        `json:"isBack,omitempty"` // an earlier version had deleted it, and it was made anew
+	Sent     bool        `json:"sent,omitempty"`   // the DELETE was sent; of an apply that was killed, that may not be known
 }
 
 // A Kind is a kind of objects, whatever its version.
@@ -176,6 +177,15 @@ func (r *Record) Ask(t Tombstone) {
 		r.Tombstones[at].UID = t.UID
 	default:
 		r.Tombstones[at] = t
+	}
+}
+
+// Send notes that the DELETE of an object is sent.
+func (r *Record) Send(id kinds.ID, uid types.UID) {
+	for i := range r.Tombstones {
+		if one := &r.Tombstones[i]; one.ID == id && one.UID == uid {
+			one.Sent = true
+		}
 	}
 }
 

@@ -62,6 +62,12 @@ func (r *rollout) isOver(one precondition.Delete) bool {
 	}
 }
 
+// isNotPending says whether a delete is not to be told of as pending: it is over, or the payload
+// has it and did not come to it, so that it is not done like all that comes after a failure.
+func (r *rollout) isNotPending(one precondition.Delete) bool {
+	return r.isOver(one) || !one.WasSent() && r.carries(one.ID, true)
+}
+
 // carries says whether the payload has an object, or the tombstone of it.
 func (r *rollout) carries(id kinds.ID, isTombstone bool) bool {
 	return slices.ContainsFunc(r.payload.Manifests, func(m *payload.Manifest) bool {

@@ -136,7 +136,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	}
 	r.outcome.Report = apply.Preview(ctx, c, release, r.before, r.applyOptions())
 	r.outcome.Orphans = r.orphans(ctx)
-	r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isOver)
+	r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isNotPending)
 	r.outcome.Err = errors.Join(refused, r.outcome.Report.Err)
 	return r.outcome
 }
@@ -348,7 +348,7 @@ func (r *rollout) end(ctx context.Context) error {
 	r.announceGone(ctx)
 	before := r.store.Loss()
 	defer func() {
-		r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isOver)
+		r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isNotPending)
 		if loss := r.store.Loss(); loss != before {
 			r.outcome.Notes = append(r.outcome.Notes, loss)
 		}
