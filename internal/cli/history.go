@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -22,8 +23,9 @@ func newHistory(streams Streams) *cobra.Command {
 		Use:   "history",
 		Short: "Print what was applied to a cluster, and when",
 		Long: `Print what was applied to a cluster, and when: for each release its versions, newest
-first, whether they were completed, and which gates were overridden. While an apply runs,
-also what it waits for.`,
+first, whether they were completed, and which gates were overridden. Of one that was not
+completed, also when and why its last apply ended, and what failed first; nothing if that
+was killed. While an apply runs, also what it waits for.`,
 		Example: `  runlevel history
   runlevel history --name shop -o json | jq -r '.[0].history[0].version'`,
 		Args:              cobra.NoArgs,
@@ -57,6 +59,7 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 			if err := printHistory(out, one, c.Now()); err != nil {
 				return err
 			}
+			f.printOpen(ctx, c, one, out)
 		}
 		return nil
 	})
@@ -70,8 +73,11 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 	fmt.Fprintln(table, "  VERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE")
 	for _, entry := range of.History {
 		took := ""
-		if entry.Completed != nil {
+		switch {
+		case entry.Completed != nil:
 			took = max(entry.Completed.Sub(entry.Started.Time), 0).String()
+		case entry.End != nil:
+			took = max(entry.End.Time.Sub(entry.Started.Time), 0).String()
 		}
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(entry.Version, "-"), entry.State, entry.Mode,
 			entry.Started.UTC().Format(time.RFC3339), took, strings.Join(entry.Forced, ","), printable.Line(entry.Source))
@@ -79,8 +85,48 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	for i, entry := range of.History {
+		if entry.End != nil {
+			printEnd(out, entry, i == 0)
+		}
+	}
 	for _, wait := range of.Waits {
 		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.ID, printable.Line(wait.For), age(now, wait.Since.Time))
 	}
 	return nil
+}
+
+// printOpen prints of a newest update that has no end yet whether anybody applies it.
+func (f *deletesFlags) printOpen(ctx context.Context, c *cluster.Cluster, of *record.Record, out io.Writer) {
+	newest := of.Newest()
+	if newest == nil || newest.State != record.Partial || newest.End != nil {
+		return
+	}
+	version := printable.Line(cmp.Or(newest.Version, "-"))
+	held, err := record.NewStore(c.Client, f.cluster.namespace, of.Release).Holding(ctx)
+	switch {
+	case err != nil:
+	case held != nil && !held.IsDead(c.Now()):
+		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Holder), age(c.Now(), held.Since))
+	default:
+		fmt.Fprintf(out, "  %s is not completed: its apply has left no word of its end, so it was killed or has lost the lock; apply it again\n", version)
+	}
+}
+
+// printEnd prints why an update was not completed; of the newest, also the first failures.
+func printEnd(out io.Writer, entry record.Entry, isNewest bool) {
+	why := printable.Line(entry.End.Message)
+	if entry.End.Reason != "" {
+		why = printable.Line(entry.End.Reason) + ": " + why
+	}
+	fmt.Fprintf(out, "  %s is not completed: its apply ended at %s: %s\n", printable.Line(cmp.Or(entry.Version, "-")), entry.End.Time.UTC().Format(time.RFC3339), why)
+	if !isNewest {
+		return
+	}
+	for _, failed := range entry.End.Failures {
+		fmt.Fprintf(out, "    %s (%s): %s\n", failed.ID, printable.Line(failed.File), printable.Line(failed.Message))
+	}
+	if entry.End.More > 0 {
+		fmt.Fprintf(out, "    and %d more\n", entry.End.More)
+	}
 }

@@ -181,5 +181,6 @@ func short(text string) string {
 // firstLine is what an error says first.
 func firstLine(err error) string {
 	first, _, _ := strings.Cut(err.Error(), "\n")
+	first = strings.TrimSuffix(first, ":") // behind which the errors stood
 	return short(printable.Line(strings.ReplaceAll(first, context.Canceled.Error(), "interrupted")))
 }

@@ -152,7 +152,7 @@ func room(config *corev1.ConfigMap) int {
 // encode writes a record for a ConfigMap, with the fields that are in there already and
 // that this program does not know. If it is too big, or leaves no room for fingerprints, it
 // goes without durations; if that is not enough, without how the run stands, and then old entries
-// lose their tombstones, the oldest ones first, as many as must.
+// lose their tombstones and failures, the oldest ones first, as many as must.
 func encode(r *Record, config *corev1.ConfigMap) (string, error) {
 	room, unknown := room(config), unknownFields(config.Data[key])
 	text, err := marshal(r, unknown)
@@ -199,12 +199,17 @@ func (r *Record) counts() string {
 	}, ", ")
 }
 
-// without is the record whose oldest entries have no tombstones.
+// without is the record whose oldest entries have no tombstones and, but for the newest, no failures.
 func (r *Record) without(shed int) *Record {
 	lean := *r
 	lean.History = slices.Clone(r.History)
 	for i := len(lean.History) - shed; i < len(lean.History); i++ {
 		lean.History[i].Tombstones = nil
+		if end := lean.History[i].End; end != nil && i > 0 {
+			short := *end
+			short.Failures, short.More = nil, end.More+len(end.Failures)
+			lean.History[i].End = &short
+		}
 	}
 	return &lean
 }

@@ -59,6 +59,25 @@ type Entry struct {
 	Completed  *metav1.Time `json:"completed,omitempty"`
 	Forced     []string     `json:"forced,omitempty"`     // the gates that were overridden
 	Tombstones []kinds.ID   `json:"tombstones,omitempty"` // that the version carries; old entries may have lost them
+	End        *End         `json:"end,omitempty"`        // of its last run, if that has not completed it
+}
+
+// An End is when and why a run ended that has not completed its update. A run that was killed, or
+// has lost its lock, leaves none.
+type End struct {
+	Time     metav1.Time `json:"time"`
+	Reason   string      `json:"reason,omitempty"` // in the words of the cluster-version operator
+	Message  string      `json:"message"`
+	Failures []Failure   `json:"failures,omitempty"` // the first of them; old entries may have lost them
+	More     int         `json:"more,omitempty"`     // failures that are left out
+}
+
+// A Failure is an object that was not applied, or was not ready.
+type Failure struct {
+	kinds.ID `json:",inline"`
+	File     string `json:"file,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Message  string `json:"message"`
 }
 
 // A Tombstone is a delete that was asked for.
@@ -100,7 +119,7 @@ const maxHistory = 100
 // Begin notes that an update begins. One that was begun already, and not completed, goes
 // on: it keeps the time when it started, and the gates that were overridden then.
 func (r *Record) Begin(e Entry) {
-	e.State, e.Completed = Partial, nil
+	e.State, e.Completed, e.End = Partial, nil, nil
 	if newest := r.Newest(); newest != nil && newest.State == Partial && newest.Hash == e.Hash && newest.Version == e.Version && e.Hash != "" {
 		e.Started = newest.Started
 		e.Forced = joined(newest.Forced, e.Forced)
@@ -138,7 +157,14 @@ func isCompleted(e Entry) bool { return e.State == Completed }
 // Complete notes that all of the newest update was applied.
 func (r *Record) Complete(now metav1.Time) {
 	if newest := r.Newest(); newest != nil && newest.State != Completed {
-		newest.State, newest.Completed = Completed, &now
+		newest.State, newest.Completed, newest.End = Completed, &now, nil
+	}
+}
+
+// Stop notes that a run of the newest update has ended, and has not completed it.
+func (r *Record) Stop(end End) {
+	if newest := r.Newest(); newest != nil && newest.State != Completed {
+		newest.End = &end
 	}
 }
 

@@ -186,7 +186,7 @@ func (r *rollout) finish(ctx context.Context, report *apply.Report) error {
 	r.outcome.Report = report
 	held, stop := record.UnderLock(ctx)
 	defer stop()
-	if held.Err() == nil {
+	if held.Err() == nil && !errors.Is(r.outcome.Report.Err, record.ErrLost) { // whose context ends a moment later
 		return errors.Join(r.outcome.Report.Err, r.end(held))
 	}
 	if r.outcome.Report.Err == nil { // all is done, and the record can't say so: it is somebody else's now
@@ -364,6 +364,9 @@ func (r *rollout) end(ctx context.Context) error {
 		}
 		newest := known.Newest() // which may be somebody else's, if they have taken the lock just now
 		isOurs := newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
+		if isOurs && (r.outcome.Report.Err != nil || r.options.Apply.NoWait) {
+			known.Stop(r.stopped())
+		}
 		if !isOurs || r.outcome.Report.Err != nil || r.options.Apply.NoWait {
 			return
 		}
