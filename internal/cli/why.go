@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,6 +45,11 @@ With SOURCE, the release is asked as well: where the object stands in it, what c
 what it needs, and whether the gate would let the release be applied. It is not done as long as
 nobody has applied that version.
 
+Without an OBJECT, it is said of each release as a whole (--name: of one) who applies it, or when
+somebody last did, and which objects are not as they are to be, the worst first: what has failed,
+what is waited for, the longest first, deletes that are pending, what was changed since, and the
+rest. That is a screenful; -o json has all.
+
 Exit codes: 0 when all that was asked for is there and ready as it was applied, or gone if it
 is to be gone; 1 when it is not, or nobody can say; 2 for misuse. Whichever it is, the answer is
 on standard output.
@@ -53,10 +59,13 @@ on standard output.
 func newWhy(streams Streams) *cobra.Command {
 	var f whyFlags
 	command := &cobra.Command{
-		Use:   "why OBJECT|FILE [SOURCE]",
+		Use:   "why [OBJECT|FILE [SOURCE]]",
 		Short: "Say why an object is not there yet: what it waits for, and who holds it",
 		Long:  whyHelp + sourceHelp,
-		Example: `  # In the middle of an update: what does my Deployment wait for?
+		Example: `  # What of all that was applied is not as it is to be?
+  runlevel why
+
+  # In the middle of an update: what does my Deployment wait for?
   runlevel why deployment/web -n shop
 
   # Why does the old namespace not go?
@@ -73,7 +82,7 @@ func newWhy(streams Streams) *cobra.Command {
 
   # What holds it up, in the end?
   runlevel why deployment/web -n shop -o json | jq -r '.[].holds[]? | "\(.object.kind) \(.object.name): \(.for)"'`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: cobra.MaximumNArgs(2),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if len(args) > 1 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -93,6 +102,9 @@ func newWhy(streams Streams) *cobra.Command {
 }
 
 func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) error {
+	if len(args) == 0 {
+		return f.releases(ctx, streams)
+	}
 	if err := checkAsked(args[0]); err != nil {
 		return err
 	}
@@ -204,29 +216,34 @@ var stands = map[why.State]string{
 	why.Changed:     "there, and not as it was applied",
 	why.Terminating: "being deleted",
 	why.Kept:        "there, and to be gone",
+	why.Blocked:     "not its turn yet",
 	why.Unknown:     "nobody can say how it stands",
 }
 
 // printAnswers prints answers for people.
 func printAnswers(out io.Writer, answers []*why.Answer) error {
 	var failed error
-	line := func(indent, text string) {
-		_, err := fmt.Fprintln(out, indent+printable.Line(text)) // records may be edited by anybody
+	for _, answer := range answers {
+		lines := append([]string{printable.Line(answer.Object.String() + ": " + stands[answer.State])}, said(answer.Says, answer.Unknown)...)
+		_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 		failed = cmp.Or(failed, err)
 	}
-	for _, answer := range answers {
-		line("", answer.Object.String()+": "+stands[answer.State])
-		for _, said := range answer.Says {
-			line("  ", said.Text)
-			for _, detail := range said.Details {
-				line("    ", detail)
-			}
-		}
-		for _, what := range answer.Unknown {
-			line("  ", "not known: "+what)
+	return failed
+}
+
+// said are the lines of what is said, and of what is not known. Records may be edited by anybody.
+func said(says []why.Sentence, unknown []string) []string {
+	var lines []string
+	for _, one := range says {
+		lines = append(lines, "  "+printable.Line(one.Text))
+		for _, detail := range one.Details {
+			lines = append(lines, "    "+printable.Line(detail))
 		}
 	}
-	return failed
+	for _, what := range unknown {
+		lines = append(lines, "  not known: "+printable.Line(what))
+	}
+	return lines
 }
 
 var errNoObject = errors.New("name an object as KIND[.GROUP]/[NAMESPACE/]NAME, such as deployment/web or Deployment.apps/shop/web, or a file that ends in .yaml, .yml or .json")

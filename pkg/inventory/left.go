@@ -58,6 +58,9 @@ func (f *Fingerprints) WasLeft(h Head) bool {
 	return string(left[halfway:]) == string(now[halfway:])
 }
 
+// IsAsLeft says whether an object is as the last apply has left it, as far as its metadata tell.
+func (f *Fingerprints) IsAsLeft(h Head) bool { return f.leftOf(h.ID) == f.left(h.ID, h.UID, h.Entry) }
+
 // WasLeftWith says whether the last apply has left our entry of an object with some fields.
 func (f *Fingerprints) WasLeftWith(id kinds.ID, fields []byte) bool {
 	left, now := f.leftOf(id), f.left(id, "", Entry{fields: string(fields)})

@@ -2,6 +2,8 @@ package kinds
 
 import (
 	"cmp"
+	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -26,6 +28,12 @@ func (id ID) String() string {
 		name = id.Namespace + "/" + name
 	}
 	return printable.Line(id.Kind + " " + name)
+}
+
+// Without returns a text about the object without its name: of several objects with one cause, all
+// such texts are the same.
+func (id ID) Without(text string) string {
+	return strings.NewReplacer(id.String(), id.Kind, strconv.Quote(id.Name), `"…"`).Replace(text)
 }
 
 // Compare orders objects by kind, group, namespace and name.

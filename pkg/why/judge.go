@@ -16,14 +16,19 @@ import (
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// tells are all that may be said, from the outside in. Each adds what it has to say, if
-// that has to do with how the object stands.
-var tells = []func(*Facts, *Answer){
-	tellUnseen, tellNotReady, tellDrift, tellMissing, tellEnd, tellKept, tellUnserved, tellHome, tellStep, tellTurn, tellNeeds, tellGate, tellRun, tellOwner,
-}
+// A tell adds what it has to say to an answer, if that has to do with how the object stands.
+type tell func(*Facts, *Answer)
+
+// What may be said: of an object by itself, from the outside in; and of its release.
+var (
+	ofObject  = []tell{tellUnseen, tellNotReady, tellDrift, tellMissing, tellEnd, tellKept, tellUnserved, tellHome, tellStep, tellTurn, tellNeeds, tellGate}
+	ofRelease = []tell{tellRun, tellOwner}
+)
 
 // Judge says how an object stands, and why.
-func Judge(f *Facts) *Answer {
+func Judge(f *Facts) *Answer { return judge(f, slices.Concat(ofObject, ofRelease)) }
+
+func judge(f *Facts, tells []tell) *Answer {
 	a := &Answer{Object: f.Object, State: f.state(), Says: []Sentence{}, Unknown: f.Unknown, Release: f.Owner}
 	a.Done = a.State == Ready || a.State == Gone
 	node, step, isLeft := f.step()

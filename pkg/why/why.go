@@ -7,6 +7,7 @@
 // answered all the same.
 //
 // Gather asks the cluster for the facts, once; Judge makes an answer of them, and asks nobody.
+// OfRelease does both for all objects of a release.
 package why
 
 import (
@@ -103,6 +104,7 @@ const (
 	Changed     State = "changed"     // it is there and ready, and is not as it was applied
 	Terminating State = "terminating" // it is on its way out
 	Kept        State = "kept"        // it is there, and is to be gone
+	Blocked     State = "blocked"     // the apply has not come to it; only told of a release as a whole
 	Unknown     State = "unknown"
 )
 

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/why"
+)
+
+// How many lines are printed for people: a screenful, and of one object no more than a part of it.
+const (
+	mostLines  = 40
+	mostOfEach = 8
+)
+
+// releases says how releases stand as a whole.
+func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
+	if f.namespace != "" {
+		return misuse{errors.New("--namespace is that of an object: name one, or leave it out")}
+	}
+	if _, err := f.release.options(); err != nil {
+		return err
+	}
+	c, err := f.cluster.connect(ctx)
+	if err != nil {
+		return err
+	}
+	records, unread := f.records(ctx, c, nil)
+	if unread != "" {
+		return fmt.Errorf("not known: %s", unread)
+	}
+	if len(records) == 0 && f.release.name != "" {
+		return fmt.Errorf("namespace %s has no record of a release %q", f.cluster.namespace, f.release.name)
+	}
+	if len(records) == 0 {
+		return fmt.Errorf("no release was applied yet, as far as namespace %s knows: --record-namespace says where records are", f.cluster.namespace)
+	}
+	wholes := []*why.Whole{}
+	for _, one := range records {
+		wholes = append(wholes, why.OfRelease(ctx, c, one, f.cluster.namespace))
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := f.format.printWhole(streams.Out, wholes, func(out io.Writer) error { return printWholes(out, wholes) }); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(wholes, func(w *why.Whole) bool { return !w.Done }) {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}
+
+// printWholes prints a screenful on releases for people.
+func printWholes(out io.Writer, wholes []*why.Whole) error {
+	var lines []string
+	for i, whole := range wholes {
+		own := append([]string{titleOfWhole(whole)}, said(whole.Says, whole.Unknown)...)
+		rest := mostLines - len(lines) - len(own) - (len(wholes)-i-1)*2
+		lines = append(lines, append(own, objectsOfWhole(whole, rest)...)...)
+	}
+	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
+}
+
+// titleOfWhole says how a release stands, in one line.
+func titleOfWhole(w *why.Whole) string {
+	title := "release " + w.Release
+	if w.Version != "" {
+		title += " " + w.Version
+	}
+	if w.Done {
+		return printable.Line(title + ": all of it is there and ready")
+	}
+	var counts []string
+	for _, state := range []why.State{why.Absent, why.NotReady, why.Outdated, why.Changed, why.Terminating, why.Kept, why.Unknown, why.Blocked} {
+		if n := w.Counts[state]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, stands[state]))
+		}
+	}
+	if len(counts) == 0 {
+		counts = []string{"it is not known whether all of it is there and ready"}
+	}
+	return printable.Line(title + ": " + strings.Join(counts, "; "))
+}
+
+// objectsOfWhole are the lines on the objects of a release, about as many as there is room for.
+// Objects with the same trouble are told of once.
+func objectsOfWhole(w *why.Whole, room int) []string {
+	var lines []string
+	told := 0
+	for at := 0; at < len(w.Objects) && w.Objects[at].State != why.Blocked; {
+		first, same := w.Objects[at], 1
+		for at+same < len(w.Objects) && isSameTrouble(first, w.Objects[at+same]) {
+			same++
+		}
+		own := said(first.Says, nil)
+		if len(own) > mostOfEach {
+			own = append(own[:mostOfEach-1], "    …")
+		}
+		if len(lines) > 0 && len(lines)+len(own)+1 > room {
+			break
+		}
+		name := first.Object.String()
+		if same > 1 {
+			name += fmt.Sprintf(" and %d more", same-1)
+		}
+		lines = append(lines, printable.Line(name+": "+stands[first.State]))
+		lines = append(lines, own...)
+		told += same
+		at += same
+	}
+	if rest := len(w.Objects) - told; rest > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more: -o json has them all", rest))
+	}
+	for i := range lines {
+		lines[i] = "  " + lines[i]
+	}
+	return lines
+}
+
+// isSameTrouble says whether the same is to be said of two objects, but for their names.
+func isSameTrouble(a, b *why.Answer) bool {
+	return a.State == b.State && slices.EqualFunc(a.Says, b.Says, func(one, other why.Sentence) bool {
+		return a.Object.Without(one.Text) == b.Object.Without(other.Text) && slices.Equal(one.Details, other.Details)
+	})
+}

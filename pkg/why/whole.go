@@ -1,0 +1,227 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// atOnce bounds how many objects are asked for at a time.
+const atOnce = 16
+
+// A Whole says how a release stands as a whole.
+type Whole struct {
+	Release string        `json:"release"`
+	Version string        `json:"version,omitempty"`
+	Done    bool          `json:"done"` // all that is known of it is as it is to be
+	Counts  map[State]int `json:"counts,omitempty"`
+	Says    []Sentence    `json:"says"`    // who applies it, or when somebody last did
+	Objects []*Answer     `json:"objects"` // that are not as they are to be, the worst first
+	Unknown []string      `json:"unknown,omitempty"`
+}
+
+// OfRelease says how the release of a record stands: which of its objects are not as they are to
+// be, as far as the record and the objects on the cluster tell. What was deleted since it was
+// applied only its files could tell.
+func OfRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *Whole {
+	g := &gatherer{cluster: c, Question: Question{Records: []*record.Record{of}, Namespace: namespace}, facts: &Facts{Record: of}}
+	g.record(ctx)
+	suspects := g.suspects(ctx)
+	answers := make([]*Answer, len(suspects))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, id := range suspects {
+		group.Go(func() error {
+			facts := Gather(ctx, c, Question{Object: id, Records: g.Records, Namespace: namespace})
+			answers[i] = judge(facts, ofObject)
+			return nil
+		})
+	}
+	_ = group.Wait() // which has no errors: what can't be asked for is a fact
+	g.facts.Now = c.Now()
+	return g.facts.whole(answers)
+}
+
+// whole sums up the answers on single objects, and adds those that the run has not come to.
+func (f *Facts) whole(answers []*Answer) *Whole {
+	w := &Whole{Release: f.Record.Release, Version: f.version(), Counts: map[State]int{}, Says: []Sentence{}, Unknown: f.Unknown}
+	w.Says = append(w.Says, f.aboutRun()...)
+	if f.Record.Run != nil && f.Record.Run.More > 0 {
+		w.Says = append(w.Says, Sentence{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Record.Run.More)})
+	}
+	for _, answer := range answers {
+		for _, what := range answer.Unknown { // of which many have the same
+			if !slices.Contains(w.Unknown, what) {
+				w.Unknown = append(w.Unknown, what)
+			}
+		}
+		answer.Unknown = nil
+	}
+	answers = slices.DeleteFunc(answers, func(a *Answer) bool { return a.Done })
+	slices.SortStableFunc(answers, func(a, b *Answer) int {
+		return cmp.Or(cmp.Compare(f.rank(a), f.rank(b)), compareSince(a.Since, b.Since), kinds.Compare(a.Object, b.Object))
+	})
+	w.Objects = append(answers, f.notBegun()...)
+	for _, answer := range w.Objects {
+		w.Counts[answer.State]++
+	}
+	newest := f.Record.Newest()
+	isCompleted := newest != nil && newest.State == record.Completed && f.Record.Run == nil
+	w.Done = isCompleted && len(w.Objects) == 0 && len(w.Unknown) == 0
+	return w
+}
+
+// aboutRun says who applies the release, or when somebody last did. The errors of that are told of
+// the objects that have them.
+func (f *Facts) aboutRun() []Sentence {
+	facts, of := *f, *f.Record
+	if of.Run != nil {
+		run := *of.Run
+		run.Error, _, _ = strings.Cut(run.Error, ": ")
+		of.Run = &run
+	}
+	facts.Record = &of
+	about := &Answer{}
+	tellRun(&facts, about)
+	return about.Says
+}
+
+// rank orders answers: what has failed, then what is waited for, then deletes that are pending, then
+// the rest.
+func (f *Facts) rank(a *Answer) int {
+	hasFailed := false
+	if f.Record.Run != nil {
+		_, step, found := f.Record.Run.Find(a.Object)
+		hasFailed = found && step.State == record.Failed
+	}
+	switch {
+	case hasFailed:
+		return 0
+	case a.State == NotReady, a.State == Absent:
+		return 1
+	case a.State == Terminating, a.State == Kept:
+		return 2
+	default:
+		return 3
+	}
+}
+
+// compareSince orders times, the longest ago first, and unknown ones last.
+func compareSince(a, b *time.Time) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
+	default:
+		return a.Compare(*b)
+	}
+}
+
+// notBegun are the objects that the run has not come to.
+func (f *Facts) notBegun() []*Answer {
+	if f.Record.Run == nil {
+		return nil
+	}
+	var answers []*Answer
+	for _, node := range f.Record.Run.Nodes {
+		for _, step := range node.Steps {
+			if step.State == record.Blocked {
+				answers = append(answers, &Answer{
+					Object: step.ID, State: Blocked, Says: []Sentence{}, Release: f.Record.Release, Version: f.version(),
+					File: step.File, Node: cmp.Or(nodeOf(step.File), node.Name), After: f.names(node.After),
+				})
+			}
+		}
+	}
+	return answers
+}
+
+// suspects are the objects that may not be as they are to be: those that the run tries or has
+// failed at, those that are to be gone, and those of the release that are terminating, not ready, or
+// changed since they were applied.
+func (g *gatherer) suspects(ctx context.Context) []kinds.ID {
+	var all []kinds.ID
+	blocked := map[kinds.ID]bool{}
+	if run := g.facts.Record.Run; run != nil {
+		for _, node := range run.Nodes {
+			for _, step := range node.Steps {
+				if blocked[step.ID] = !isTried(step); isTried(step) {
+					all = append(all, step.ID)
+				}
+			}
+		}
+	}
+	for _, one := range g.facts.Record.Tombstones {
+		all = append(all, one.ID)
+	}
+	all = append(all, g.stray(ctx)...)
+	slices.SortFunc(all, kinds.Compare)
+	return slices.DeleteFunc(slices.Compact(all), func(id kinds.ID) bool { return blocked[id] })
+}
+
+// stray are the objects of the release on the cluster that are terminating, not ready, or changed.
+func (g *gatherer) stray(ctx context.Context) []kinds.ID {
+	release := g.facts.Record.Release
+	var places []inventory.Place
+	for _, kind := range g.facts.Record.Kinds {
+		places = append(places, inventory.Place{Kind: schema.GroupKind{Group: kind.Group, Kind: kind.Kind}})
+	}
+	there, err := inventory.Take(ctx, g.cluster, places, func(of string, _ kinds.ID) bool { return of == release })
+	if err != nil {
+		g.unknown("list the objects of the release", err)
+		return nil
+	}
+	for _, kind := range there.AllUnlisted() {
+		g.unknown("list "+kind.String()+" in the whole cluster", there.Unlisted(kind))
+	}
+	applied := inventory.ReadFingerprints(g.facts.Record.Fingerprints)
+	var mu sync.Mutex
+	var found []kinds.ID
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, head := range there.Of(release) {
+		group.Go(func() error {
+			isChanged := applied.WasApplied(head.ID) && !applied.IsAsLeft(head)
+			if head.Terminating || isChanged || !g.isReady(ctx, head) {
+				mu.Lock()
+				defer mu.Unlock()
+				found = append(found, head.ID)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // which has no errors
+	return found
+}
+
+// isReady says whether an object is surely ready. Its body is only asked for if it may not be.
+func (g *gatherer) isReady(ctx context.Context, head inventory.Head) bool {
+	kind := head.ID.GroupKind()
+	isCalling := kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io" // which depends on Services, too
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetGroupVersionKind(kind.WithVersion(head.Resource.Version))
+	object.SetAnnotations(head.Metadata().GetAnnotations())
+	if !ready.Awaits(object, ready.Full) {
+		return !isCalling
+	}
+	live, err := g.cluster.In(head.Resource, head.ID.Namespace).Get(ctx, head.ID.Name, metav1.GetOptions{})
+	return err == nil && ready.Check(live, ready.Full, ready.Around{}).State == ready.Ready
+}
