@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -83,31 +84,32 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	}
 	took := time.Duration(s.Seconds * float64(time.Second)).Round(10 * time.Millisecond)
 	fmt.Fprintf(out, "%s %s: %s\n", s.title(), s.verdict(took), strings.Join(counts, ", "))
-	section(out, "not ready", s.Waits, func(wait apply.Wait) string {
-		lines := append([]string{fmt.Sprintf("%s: %s, for %s", wait.ID, wait.For, age(now, wait.Since))}, wait.Why...)
-		return strings.Join(lines, "\n      ")
+	section(out, "not ready", s.Waits, func(wait apply.Wait) sectionLine {
+		lines := append([]string{fmt.Sprintf("%s, for %s", wait.For, age(now, wait.Since))}, wait.Why...)
+		cause := wait.ID.Without(strings.Join(append([]string{wait.For}, wait.Why...), "\n"))
+		return sectionLine{wait.ID.String(), cause, ": " + strings.Join(lines, "\n      ")}
 	})
-	section(out, "not done", s.NotDone, func(one notDone) string {
+	section(out, "not done", s.NotDone, func(one notDone) sectionLine {
 		if one.Why == "" {
-			return one.Object.String()
+			return lineOf(one.Object, "")
 		}
-		return one.Object.String() + ": " + one.Why
+		return lineOf(one.Object, ": "+one.Why)
 	})
-	section(out, "deletes that are pending, and hold back the next minor update", s.Deletes, func(one pendingDelete) string {
-		return one.Object.String() + ": " + one.State
+	section(out, "deletes that are pending, and hold back the next minor update", s.Deletes, func(one pendingDelete) sectionLine {
+		return lineOf(one.Object, ": "+one.State)
 	})
-	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(one orphan) string {
-		return one.Object.String() + "\n      " + strings.ReplaceAll(strings.TrimRight(one.Tombstone, "\n"), "\n", "\n      ")
+	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(one orphan) sectionLine {
+		return lineOf(one.Object, "\n      "+strings.ReplaceAll(strings.TrimRight(one.Tombstone, "\n"), "\n", "\n      "))
 	})
-	section(out, s.tense("adopted: what these managers had set, and the release does not, is gone", "to be adopted: what these managers have set, and the release does not, would be gone"), s.Adopted, func(one adopted) string {
-		return fmt.Sprintf("%s: from %s", one.Object, printable.Line(strings.Join(one.From, ", ")))
+	section(out, s.tense("adopted: what these managers had set, and the release does not, is gone", "to be adopted: what these managers have set, and the release does not, would be gone"), s.Adopted, func(one adopted) sectionLine {
+		return lineOf(one.Object, ": from "+printable.Line(strings.Join(one.From, ", ")))
 	})
-	section(out, s.tense("fields that others had set otherwise, and that are as the release says again", "fields that others have set otherwise, and that would be as the release says again"), s.Overruled, func(one overruled) string {
-		return one.Object.String() + ": " + apply.LossesInWords(one.Lost)
+	section(out, s.tense("fields that others had set otherwise, and that are as the release says again", "fields that others have set otherwise, and that would be as the release says again"), s.Overruled, func(one overruled) sectionLine {
+		return lineOf(one.Object, ": "+apply.LossesInWords(one.Lost))
 	})
-	section(out, "not known", s.Notes, func(note string) string { return note })
-	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) string {
-		return fmt.Sprintf("%s (%s)", printable.Line(one.Text), printable.Line(listed(one.Files)))
+	section(out, "not known", s.Notes, func(note string) sectionLine { return sectionLine{note, note, ""} })
+	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) sectionLine {
+		return sectionLine{printable.Line(one.Text), one.Text, fmt.Sprintf(" (%s)", printable.Line(listed(one.Files)))}
 	})
 }
 
@@ -140,18 +142,32 @@ func (s applySummary) title() string {
 	return "release " + s.Release + " " + s.Version
 }
 
+// A sectionLine is a line of a section: what it is about, and what is said of it. Things with the same
+// cause are told of once.
+type sectionLine struct{ name, cause, text string }
+
+func lineOf(id kinds.ID, text string) sectionLine {
+	return sectionLine{id.String(), id.Without(text), text}
+}
+
 // section prints a list under a title, if there is anything in it.
-func section[T any](out io.Writer, title string, items []T, line func(T) string) {
+func section[T any](out io.Writer, title string, items []T, line func(T) sectionLine) {
 	if len(items) == 0 {
 		return
 	}
 	fmt.Fprintf(out, "  %s:\n", title)
-	for i, item := range items {
+	left := len(items)
+	for i, item := range folded(items, func(item T) string { return line(item).cause }) {
 		if i == mostListed {
-			fmt.Fprintf(out, "    and %d more: -o json has them all\n", len(items)-i)
+			fmt.Fprintf(out, "    and %d more: -o json has them all\n", left)
 			return
 		}
-		fmt.Fprintf(out, "    %s\n", line(item))
+		more := ""
+		if len(item.others) > 0 {
+			more = fmt.Sprintf(" and %d more", len(item.others))
+		}
+		fmt.Fprintf(out, "    %s%s%s\n", line(item.first).name, more, line(item.first).text)
+		left -= 1 + len(item.others)
 	}
 }
 

@@ -30,6 +30,7 @@ type lintFlags struct {
 	failOn          choice
 	off             []string
 	suppressed      bool
+	all             bool
 	watch           choice
 	fix             fixFlags
 
@@ -107,6 +108,7 @@ func newLint(streams Streams) *cobra.Command {
 	flags.StringVar(&f.kubernetes, "kubernetes-version", "", "the Kubernetes that the release is for, as in 1.34 (default: the newest that is known)")
 	flags.StringSliceVar(&f.off, "off", nil, "rules that are not to look")
 	flags.BoolVar(&f.suppressed, "show-ignored", false, "list what is ignored, too, with the reasons (in text)")
+	flags.BoolVar(&f.all, "all", false, "list every finding; else many with one cause are told of once (in text, and for GitHub)")
 	addFixFlags(command, &f.fix)
 	addChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never")
 	addChoice(command, &f.watch, "watch", "look again when a file changes, and print what has changed; all prints all findings each time, for editors")
@@ -179,10 +181,10 @@ func (f *lintFlags) print(report lintReport, inFolder bool, pasteable string, ou
 	case asJUnit:
 		return report.junit(f.fails).write(out)
 	case asGitHub:
-		return report.github(out, inFolder)
+		return report.github(out, f.all, inFolder)
 	default:
 		return f.format.print(out, report, func(out io.Writer) error {
-			err := report.text(out, f.suppressed)
+			err := report.text(out, f.all, f.suppressed)
 			if err == nil {
 				_, err = io.WriteString(out, pasteable)
 			}

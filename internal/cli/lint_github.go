@@ -15,16 +15,20 @@ import (
 // asGitHub are the commands that make GitHub show findings beside a change.
 const asGitHub output = "github"
 
-// github writes a workflow command for each finding, the worst first, as GitHub shows no
+// github writes a workflow command for each finding, or for each cause of many, the worst first, as GitHub shows no
 // more than ten of a kind in a step; and then the summary. What is not in a folder, but
 // in an image, has no files to show them in.
-func (r lintReport) github(out io.Writer, inFolder bool) error {
+func (r lintReport) github(out io.Writer, all, inFolder bool) error {
 	var text strings.Builder
 	worst := slices.SortedStableFunc(slices.Values(r.Findings), func(a, b lint.Finding) int {
 		order := []lint.Severity{lint.Error, lint.Warning, lint.Info}
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
 	})
-	for _, f := range worst {
+	for _, one := range folds(worst, all) {
+		f := one.first
+		if len(one.others) > 0 {
+			f.Message += " (" + others(one.others) + ")"
+		}
 		isShown := inFolder
 		if f.In != lint.InPayload {
 			isShown = f.In != lint.InPrevious && f.In != lint.InRelease && filepath.IsLocal(f.File)

@@ -72,8 +72,39 @@ func newLintReport(run lintRun) lintReport {
 	return report
 }
 
-// text writes a line for each finding, and what they come to.
-func (r lintReport) text(out io.Writer, showSuppressed bool) error {
+// causeOf is what findings have in common that one mistake may have caused.
+func causeOf(f lint.Finding) string {
+	return strings.Join([]string{f.Rule, string(f.Severity), string(f.In), strings.ReplaceAll(f.Message, f.Object, "")}, "\n")
+}
+
+// folds are findings to print: all of them, or of many with one cause the first.
+func folds(findings []lint.Finding, all bool) []fold[lint.Finding] {
+	if !all {
+		return folded(findings, causeOf)
+	}
+	var each []fold[lint.Finding]
+	for _, finding := range findings {
+		each = append(each, fold[lint.Finding]{first: finding})
+	}
+	return each
+}
+
+// others says where findings are that another stands for.
+func others(findings []lint.Finding) string {
+	var places []string
+	for _, f := range findings {
+		where := f.File
+		if f.Line > 0 {
+			where += fmt.Sprintf(":%d", f.Line)
+		}
+		places = append(places, printable.Line(where))
+	}
+	return fmt.Sprintf("and %d more like it, which --all lists: %s", len(findings), listed(places))
+}
+
+// text writes a line for each finding, or for each cause of many unless all are wanted, and what they
+// come to.
+func (r lintReport) text(out io.Writer, all, showSuppressed bool) error {
 	var text strings.Builder
 	line := func(f lint.Finding) {
 		text.WriteString(f.String())
@@ -82,8 +113,11 @@ func (r lintReport) text(out io.Writer, showSuppressed bool) error {
 		}
 		text.WriteString("\n")
 	}
-	for _, f := range r.Findings {
-		line(f)
+	for _, one := range folds(r.Findings, all) {
+		line(one.first)
+		if len(one.others) > 0 {
+			text.WriteString("  " + others(one.others) + "\n")
+		}
 	}
 	if showSuppressed {
 		for _, f := range r.Suppressed {

@@ -148,7 +148,7 @@ func (w *lintWatch) outcome(text io.Writer, report *lintReport, err error) strin
 	before := w.before
 	w.before = report
 	if before == nil || w.all {
-		_ = report.text(text, w.suppressed) // into memory
+		_ = report.text(text, true, w.suppressed) // into memory
 		return "watching for changes"
 	}
 	added, gone := changes(before.Findings, report.Findings)

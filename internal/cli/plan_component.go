@@ -42,7 +42,7 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.View, p
 	if err := payload.Refuse(own); err != nil {
 		return nil, nil, refused(view.To, err)
 	}
-	warn(progress, own)
+	warn(progress, problemLines(own))
 	if count := countRefused(others); count > 0 {
 		fmt.Fprintf(progress, "warning: others' files of %s have %s, and are in the plan as far as they can be read\n", f.component.into, printable.Count(count, "problem"))
 	}

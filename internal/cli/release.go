@@ -204,17 +204,37 @@ func (f *releaseFlags) accept(ref string, release *payload.Payload, problems []p
 	if err := payload.Refuse(problems); err != nil {
 		return refused(ref, err)
 	}
-	warn(progress, problems)
+	warn(progress, problemLines(problems))
 	return f.checkFilters(release)
 }
 
-// refused names the release, and all problems it has.
+// refused names the release, and all problems it has; of many with one cause, the first.
 func refused(ref string, err error) error {
 	var problems payload.Problems
 	if errors.As(err, &problems) && len(problems) > 1 {
-		return unreadable{fmt.Errorf("%s has %d problems:\n%w", ref, len(problems), err)}
+		return unreadable{fmt.Errorf("%s has %d problems:\n%s", ref, len(problems), strings.Join(problemLines(problems), "\n"))}
 	}
 	return unreadable{fmt.Errorf("%s: %w", ref, err)}
+}
+
+// problemLines has a line for each problem, or for each cause of many.
+func problemLines(problems []payload.Problem) []string {
+	cause := func(p payload.Problem) string {
+		message := p.Message
+		if p.Cause == payload.Duplicate { // which names the other manifest, and then what chooses
+			message, _, _ = strings.Cut(message[strings.LastIndex(message, ": ")+1:], "(")
+		}
+		return string(p.Cause) + payload.WithoutLines(strings.ReplaceAll(message, p.Object, ""))
+	}
+	var lines []string
+	for _, one := range folded(problems, cause) {
+		line := one.first.String()
+		if more := len(one.others); more > 0 {
+			line += fmt.Sprintf(" (and %d more like it)", more)
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // warn prints what does not keep a release from being used.

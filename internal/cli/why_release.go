@@ -94,26 +94,22 @@ func titleOfWhole(w *why.Whole) string {
 func objectsOfWhole(w *why.Whole, room int) []string {
 	var lines []string
 	told := 0
-	for at := 0; at < len(w.Objects) && w.Objects[at].State != why.Blocked; {
-		first, same := w.Objects[at], 1
-		for at+same < len(w.Objects) && isSameTrouble(first, w.Objects[at+same]) {
-			same++
-		}
+	for _, answers := range folded(w.Objects, trouble) {
+		first, more := answers.first, len(answers.others)
 		own := said(first.Says, nil)
 		if len(own) > mostOfEach {
 			own = append(own[:mostOfEach-1], "    …")
 		}
-		if len(lines) > 0 && len(lines)+len(own)+1 > room {
+		if first.State == why.Blocked || len(lines) > 0 && len(lines)+len(own)+1 > room {
 			break
 		}
 		name := first.Object.String()
-		if same > 1 {
-			name += fmt.Sprintf(" and %d more", same-1)
+		if more > 0 {
+			name += fmt.Sprintf(" and %d more", more)
 		}
 		lines = append(lines, printable.Line(name+": "+stands[first.State]))
 		lines = append(lines, own...)
-		told += same
-		at += same
+		told += 1 + more
 	}
 	if rest := len(w.Objects) - told; rest > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more: -o json has them all", rest))
@@ -124,9 +120,7 @@ func objectsOfWhole(w *why.Whole, room int) []string {
 	return lines
 }
 
-// isSameTrouble says whether the same is to be said of two objects, but for their names.
-func isSameTrouble(a, b *why.Answer) bool {
-	return a.State == b.State && slices.EqualFunc(a.Says, b.Says, func(one, other why.Sentence) bool {
-		return a.Object.Without(one.Text) == b.Object.Without(other.Text) && slices.Equal(one.Details, other.Details)
-	})
+// trouble is what is to be said of an object, but for its name.
+func trouble(a *why.Answer) string {
+	return string(a.State) + "\n" + a.Object.Without(strings.Join(said(a.Says, nil), "\n"))
 }

@@ -26,7 +26,8 @@ var plurals = map[string]string{
 
 // condense makes one error of several, as the cluster-version operator does: operators
 // with the same trouble are one, and what is still more than one is MultipleErrors. It
-// says everything that each of them said. What was cut off has no trouble of its own.
+// says everything that each of them said; of objects with one cause, for the first of them. What
+// was cut off has no trouble of its own.
 func condense(failures []error) error {
 	var others []error
 	operators := map[string][]*Failure{}
@@ -51,11 +52,33 @@ func condense(failures []error) error {
 	case 1:
 		return others[0]
 	}
-	lines := []string{"multiple errors are preventing progress:"}
-	for _, other := range others {
-		lines = append(lines, "* "+other.Error())
-	}
+	lines := append([]string{"multiple errors are preventing progress:"}, linesOf(others)...)
 	return &reason.Error{Reason: MultipleErrors, Effect: gravest(others), Message: strings.Join(lines, "\n")}
+}
+
+// mostAlike is how many failures with the same cause have a line each.
+const mostAlike = 3
+
+// linesOf has a line for each error, and one for many failures with the same cause.
+func linesOf(errs []error) []string {
+	alike := map[string]int{}
+	for _, err := range errs {
+		if one, isFailure := err.(*Failure); isFailure {
+			alike[one.cause()]++
+		}
+	}
+	var lines []string
+	for _, err := range errs {
+		one, isFailure := err.(*Failure)
+		switch {
+		case !isFailure || alike[one.cause()] > 0 && alike[one.cause()] <= mostAlike:
+			lines = append(lines, "* "+err.Error())
+		case alike[one.cause()] > 0: // the first of them
+			lines = append(lines, "* "+one.text(alike[one.cause()]-1))
+			alike[one.cause()] = 0
+		}
+	}
+	return lines
 }
 
 // together is one error for operators that fail for the same reason.

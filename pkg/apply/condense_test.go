@@ -52,6 +52,10 @@ var condensed = map[string]struct {
 		failures: []error{refused("b"), refused("a"), refused("b")}, reason: MultipleErrors,
 		want: "multiple errors are preventing progress:\n* ConfigMap shop/a (a.yaml:1): it is invalid\n* ConfigMap shop/b (b.yaml:1): it is invalid",
 	},
+	"many with one cause are told once": {
+		failures: []error{refused("a"), refused("b"), refused("c"), refused("d"), errors.New("else")}, reason: MultipleErrors,
+		want: "multiple errors are preventing progress:\n* ConfigMap shop/a and 3 more (a.yaml:1): it is invalid\n* else",
+	},
 	"one operator is itself": {
 		failures: []error{failing("dns", ready.ReasonDegraded, reason.FailAfterInterval, "sick")}, reason: "ClusterOperatorDegraded", effect: reason.FailAfterInterval,
 		want: "ClusterOperator dns (dns.yaml:1, level 10, dns): it is sick",

@@ -120,14 +120,26 @@ type Failure struct {
 	isFinal bool // trying it again does not help
 }
 
-func (f *Failure) Error() string {
+func (f *Failure) Error() string { return f.text(0) }
+
+// text is the failure, and that more objects have failed for the same cause.
+func (f *Failure) text(more int) string {
 	where := fmt.Sprintf("%s:%d", f.Path, f.Line)
 	if f.Node != "" {
 		where += ", " + f.Node
 	}
 	message := strings.TrimPrefix(oneLine(f.Err), f.ID.String()+": ")
-	lines := []string{fmt.Sprintf("%s (%s): %s", f.ID, printable.Line(where), message)}
+	name := f.ID.String()
+	if more > 0 {
+		name += fmt.Sprintf(" and %d more", more)
+	}
+	lines := []string{fmt.Sprintf("%s (%s): %s", name, printable.Line(where), message)}
 	return strings.Join(append(lines, f.Why...), "\n  ")
+}
+
+// cause is what failures have in common that are the same but for the names of their objects.
+func (f *Failure) cause() string {
+	return strings.Join(append([]string{f.Reason, f.ID.Without(oneLine(f.Err))}, f.Why...), "\n")
 }
 
 func (f *Failure) Unwrap() error { return f.Err }

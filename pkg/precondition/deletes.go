@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -12,23 +13,35 @@ import (
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// judgeDeletes is PendingDelete. What is left of one minor version is to be gone before
-// the next begins; patches may be what mends it, so they go on.
+// judgeDeletes is PendingDelete: one finding for the deletes that the same holds up. What is left of
+// one minor version is to be gone before the next begins; patches may be what mends it, so they go on.
 func judgeDeletes(f *Facts) []Finding {
 	h := f.hop()
-	var found []Finding
+	var pending, back []Delete
 	for _, asked := range f.Deletes {
 		switch {
 		case asked.Seen.State == tombstone.Reappeared:
-			found = append(found, f.judgeReappeared(asked)...)
+			back = append(back, asked)
 		case asked.Seen.State == tombstone.Present && f.has(asked.ID): // its delete never came, and will not
 		case asked.Seen.State == tombstone.Terminating && f.has(asked.ID): // TerminatingObject tells of it, or of what it is in
 		case !asked.WasSent() && f.deletes(asked.ID) && !h.isBig(): // this update is the one to ask for it
 		case asked.Seen.IsPending():
-			found = append(found, f.judgePending(asked, h))
+			pending = append(pending, asked)
 		}
 	}
+	var found []Finding
+	for _, alike := range grouped(pending, Delete.cause) {
+		found = append(found, f.judgePending(alike, h))
+	}
+	for _, asked := range back {
+		found = append(found, f.judgeReappeared(asked)...)
+	}
 	return found
+}
+
+// cause is what deletes have in common that the same holds up.
+func (d Delete) cause() string {
+	return fmt.Sprint(d.Version, d.WasSent(), d.Seen.State, d.Seen.Finalizers, d.Seen.Remains, d.Seen.Contents, d.ID.Without(d.Seen.Why))
 }
 
 // has says whether the payload has an object, to stay.
@@ -41,25 +54,37 @@ func (f *Facts) deletes(id kinds.ID) bool {
 	return slices.ContainsFunc(f.Payload.Manifests, func(m *payload.Manifest) bool { return m.ID() == id && m.IsTombstone() })
 }
 
-// judgePending is about an object that is not gone.
-func (f *Facts) judgePending(asked Delete, h hop) Finding {
-	who, since := "is to be deleted", asked.Asked.Time
+// judgePending is about objects that are not gone, for one cause. The one that was asked for first
+// stands for all.
+func (f *Facts) judgePending(alike []Delete, h hop) Finding {
+	slices.SortStableFunc(alike, func(a, b Delete) int { return a.since().Compare(b.since()) })
+	asked, count := alike[0], len(alike)
+	who := either(count, "is", "are") + " to be deleted"
 	if asked.Version != "" {
 		who = printable.Line(asked.Version) + " deletes"
 	}
-	if asked.Seen.State == tombstone.Terminating {
-		since = asked.Seen.Since
-	}
-	stands := "is " + asked.Describe(f.Now)
+	stands := either(count, "is ", "are ") + asked.Describe(f.Now)
 	if asked.Seen.State == tombstone.Unknown {
 		stands = "may still be there, which is " + asked.Seen.Describe(f.Now)
 	}
-	what := fmt.Sprintf("%s, which %s, %s", asked.ID, who, stands)
+	var objects []kinds.ID
+	for _, one := range alike {
+		objects = append(objects, one.ID)
+	}
+	what := fmt.Sprintf("%s, which %s, %s", name(objects), who, stands)
 	finding := warns(liftsDelete(asked), "%s: %s goes on", what, h)
 	if h.isBig() {
-		finding = blocks(liftsDelete(asked), "%s: %s does not begin before it is gone", what, h)
+		finding = blocks(liftsDelete(asked), "%s: %s does not begin before %s gone", what, h, either(count, "it is", "they are"))
 	}
-	return finding.since(since).about(asked.ID)
+	return finding.since(asked.since()).about(objects...)
+}
+
+// since is when an object began to be on its way out, or was to be.
+func (d Delete) since() time.Time {
+	if d.Seen.State == tombstone.Terminating {
+		return d.Seen.Since
+	}
+	return d.Asked.Time
 }
 
 // liftsDelete is who can end a pending delete.
@@ -119,14 +144,22 @@ func judgeTombstones(f *Facts) []Finding {
 	if !h.isBig() || !h.isKnown() {
 		return nil
 	}
-	var found []Finding
+	var stale []*payload.Manifest
 	for _, m := range f.Payload.Manifests {
 		if m.IsTombstone() && slices.Contains(applied.Tombstones, m.ID()) && !f.isOpen(m.ID()) {
-			found = append(found, warns("dropping it from the release", "%s: the tombstone of %s was in %s already, and does nothing any more",
-				printable.Line(m.File()), m.ID(), h.from).at(m))
+			stale = append(stale, m)
 		}
 	}
-	return found
+	switch len(stale) {
+	case 0:
+		return nil
+	case 1:
+		return []Finding{warns("dropping it from the release", "%s: the tombstone of %s was in %s already, and does nothing any more",
+			files(stale), name(ids(stale)), h.from).at(stale...)}
+	default:
+		return []Finding{warns("dropping them from the release", "%s: the tombstones of %s were in %s already, and do nothing any more",
+			files(stale), name(ids(stale)), h.from).at(stale...)}
+	}
 }
 
 // isOpen says whether a delete may have something to do.

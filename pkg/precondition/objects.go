@@ -2,6 +2,7 @@ package precondition
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -10,47 +11,58 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// judgeClaims is ForeignObject.
+// judgeClaims is ForeignObject: one finding for each other release.
 func judgeClaims(f *Facts) []Finding {
+	type cause struct {
+		release string
+		deletes bool
+	}
 	var found []Finding
-	for _, claim := range f.Claims {
+	for _, claims := range grouped(f.Claims, func(c Claim) cause { return cause{c.Release, c.Manifest.IsTombstone()} }) {
+		var manifests []*payload.Manifest
+		for _, claim := range claims {
+			manifests = append(manifests, claim.Manifest)
+		}
 		does := "can't be applied"
-		if claim.Manifest.IsTombstone() {
+		if claims[0].Manifest.IsTombstone() {
 			does = "can't be deleted"
 		}
-		other := printable.Line(claim.Release)
-		found = append(found, blocks("dropping it here, or by release "+other+" no longer having it", "%s: %s is of release %s, and %s by this one",
-			printable.Line(claim.Manifest.File()), claim.Manifest.ID(), other, does).at(claim.Manifest))
-	}
-	return found
-}
-
-// judgeNamespaces is NoNamespace. There is no namespace that a release is for.
-func judgeNamespaces(f *Facts) []Finding {
-	var found []Finding
-	for _, manifest := range f.Homeless {
-		found = append(found, blocks("writing metadata.namespace", "%s: %s is in no namespace, and objects of its kind are in one",
-			printable.Line(manifest.File()), manifest.ID()).at(manifest))
-	}
-	return found
-}
-
-// judgeKinds is UnservedKinds: one finding for each kind, at its first manifest.
-func judgeKinds(f *Facts) []Finding {
-	first := map[schema.GroupVersionKind]Unserved{}
-	manifests := map[schema.GroupVersionKind][]*payload.Manifest{}
-	var order []schema.GroupVersionKind
-	for _, unserved := range f.Unserved {
-		kind := unserved.Manifest.GroupVersionKind()
-		if _, isKnown := first[kind]; !isKnown {
-			first[kind] = unserved
-			order = append(order, kind)
+		other := printable.Line(claims[0].Release)
+		lifts := "dropping it here, or by release " + other + " no longer having it"
+		if len(claims) > 1 {
+			lifts = "--name " + other + ", if they are the same release, or by dropping them here, or by release " + other + " no longer having them"
 		}
-		manifests[kind] = append(manifests[kind], unserved.Manifest)
+		found = append(found, blocks(lifts, "%s: %s %s of release %s, and %s by this one",
+			files(manifests), name(ids(manifests)), either(len(claims), "is", "are"), other, does).at(manifests...))
 	}
+	return found
+}
+
+// judgeNamespaces is NoNamespace, one finding for all. There is no namespace that a release is for.
+func judgeNamespaces(f *Facts) []Finding {
+	if len(f.Homeless) == 0 {
+		return nil
+	}
+	what := either(len(f.Homeless), "is in no namespace, and objects of its kind are in one", "are in no namespace, and objects of their kinds are in one")
+	return []Finding{blocks("writing metadata.namespace", "%s: %s %s", files(f.Homeless), name(ids(f.Homeless)), what).at(f.Homeless...)}
+}
+
+// judgeKinds is UnservedKinds: one finding for each kind; for all of a group and version, if the
+// cluster can't say what it serves of them.
+func judgeKinds(f *Facts) []Finding {
 	var found []Finding
-	for _, kind := range order {
-		found = append(found, judgeKind(kind, first[kind], manifests[kind]).at(manifests[kind][0]))
+	for _, alike := range grouped(f.Unserved, func(u Unserved) schema.GroupVersionKind {
+		kind := u.Manifest.GroupVersionKind()
+		if u.Err != nil {
+			kind.Kind = ""
+		}
+		return kind
+	}) {
+		var manifests []*payload.Manifest
+		for _, one := range alike {
+			manifests = append(manifests, one.Manifest)
+		}
+		found = append(found, judgeKind(manifests[0].GroupVersionKind(), alike[0], manifests).at(manifests...))
 	}
 	return found
 }
@@ -58,6 +70,9 @@ func judgeKinds(f *Facts) []Finding {
 // judgeKind is about one kind in one version.
 func judgeKind(kind schema.GroupVersionKind, why Unserved, manifests []*payload.Manifest) Finding {
 	name := printable.Line(fmt.Sprintf("%s in %s", kind.Kind, kind.GroupVersion()))
+	if slices.ContainsFunc(manifests, func(m *payload.Manifest) bool { return m.GroupVersionKind() != kind }) {
+		name = printable.Line(fmt.Sprintf("%s and other kinds in %s", kind.Kind, kind.GroupVersion()))
+	}
 	at := files(manifests)
 	other := printable.Line(schema.GroupVersion{Group: kind.Group, Version: why.Has}.String())
 	switch {
@@ -73,13 +88,4 @@ func judgeKind(kind schema.GroupVersionKind, why Unserved, manifests []*payload.
 	default:
 		return blocks("whoever installs its CustomResourceDefinition or APIService", "%s: the cluster does not serve %s, and the release does not define it", at, name)
 	}
-}
-
-// files names the first file of some manifests, and counts the others.
-func files(manifests []*payload.Manifest) string {
-	text := printable.Line(manifests[0].File())
-	if more := len(manifests) - 1; more > 0 {
-		text += " and " + printable.Count(more, "more manifest")
-	}
-	return text
 }

@@ -28,6 +28,27 @@ Blocks ForeignObject: 0000_10_web_a.yaml: CronJob web/a is of release db, and ca
 Blocks ForeignObject: 0000_10_web_d.yaml: CronJob web/d is of release db, and can't be deleted by this one; lifted by dropping it here, or by release db no longer having it | CronJob web/d | 0000_10_web_d.yaml`)
 }
 
+// One mistake is one finding, however many objects it is about.
+func TestOneCauseIsOneFinding(t *testing.T) {
+	manifests := crons(t)
+	f := &precondition.Facts{Homeless: manifests[:3]}
+	for _, m := range manifests[:3] {
+		f.Claims = append(f.Claims, precondition.Claim{Manifest: m, Release: "db"})
+	}
+	for _, namespace := range []string{"a", "b"} {
+		for _, resource := range []string{"secrets", "services"} {
+			f.Missing = append(f.Missing, precondition.Right{Verb: "get", Resource: schema.GroupResource{Resource: resource}, Namespace: namespace, Manifests: manifests[:1]})
+		}
+	}
+	expect(t, f, `
+Blocks ForeignObject: 0000_10_web_a.yaml and 2 more manifests: CronJob web/a and 2 more are of release db, and can't be applied by this one; lifted by --name db, if they are the same release, or by dropping them here, or by release db no longer having them | CronJob web/a | 0000_10_web_a.yaml
+Blocks NoNamespace: 0000_10_web_a.yaml and 2 more manifests: CronJob web/a and 2 more are in no namespace, and objects of their kinds are in one; lifted by writing metadata.namespace | CronJob web/a | 0000_10_web_a.yaml
+Blocks MissingRights: this account may not get secrets, services in namespaces a, b, which 0000_10_web_a.yaml needs; lifted by whoever may grant it, with a Role in each namespace, or a ClusterRole | CronJob web/a | 0000_10_web_a.yaml`)
+	if found := precondition.Evaluate(f); len(found[0].Objects) != 3 || found[0].Objects[2].Name != "c" {
+		t.Errorf("it is about %v", found[0].Objects)
+	}
+}
+
 func TestKindsThatAreNotServed(t *testing.T) {
 	manifests := crons(t)
 	for name, test := range map[string]struct {

@@ -106,6 +106,7 @@ type Finding struct {
 	Since    *time.Time `json:"since,omitempty"` // when it began, if that is known
 	Lifts    string     `json:"lifts"`           // who or what makes it go away
 	Object   *kinds.ID  `json:"object,omitempty"`
+	Objects  []kinds.ID `json:"objects,omitempty"` // all that it is about, if there are several
 	File     string     `json:"file,omitempty"`
 }
 
@@ -214,15 +215,18 @@ func warns(lifts, format string, args ...any) Finding {
 	return Finding{Severity: Warns, Message: fmt.Sprintf(format, args...), Lifts: lifts}
 }
 
-// at adds the manifest that a finding is about.
-func (f Finding) at(m *payload.Manifest) Finding {
-	f.File = m.Path
-	return f.about(m.ID())
+// at adds the manifests that a finding is about.
+func (f Finding) at(manifests ...*payload.Manifest) Finding {
+	f.File = manifests[0].Path
+	return f.about(ids(manifests)...)
 }
 
-// about adds the object that a finding is about.
-func (f Finding) about(id kinds.ID) Finding {
-	f.Object = &id
+// about adds the objects that a finding is about.
+func (f Finding) about(objects ...kinds.ID) Finding {
+	f.Object = &objects[0]
+	if len(objects) > 1 {
+		f.Objects = objects
+	}
 	return f
 }
 

@@ -166,6 +166,13 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 			expect(t, &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{asked(test.seen)}}, test.wanted)
 		})
 	}
+	t.Run("several", func(t *testing.T) {
+		one, other := asked(terminating([]string{"a/b"})), asked(terminating([]string{"a/b"}))
+		one.Seen.Since, other.ID.Name = since.Add(time.Hour), "older"
+		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{one, other}}
+		expect(t, f, "Blocks PendingDelete: ConfigMap web/older and 1 more, which 4.5.0 deletes, are terminating for 3d, held by finalizer a/b: "+
+			"the minor update from 4.5.3 to 4.6.0 does not begin before they are gone; lifted by the holder of finalizer a/b | since 2026-05-01T12:00:00Z | ConfigMap web/older")
+	})
 	t.Run("not asked for yet", func(t *testing.T) {
 		one := asked(tombstone.Observation{State: tombstone.Present, Asked: "1", UID: "1"})
 		one.Sent = false

@@ -2,70 +2,96 @@ package precondition
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// judgeRights is MissingRights: one finding for the verbs that are missing in one place.
+// A lack is verbs that are missing on some resources in some namespaces.
+type lack struct {
+	verbs      []string
+	resources  []string
+	namespaces []string
+	ofRecord   bool
+	manifests  []*payload.Manifest
+}
+
+// judgeRights is MissingRights: one finding for the same verbs, whether it is on several resources of
+// a namespace or in several namespaces.
 func judgeRights(f *Facts) []Finding {
 	user := printable.Line(cmp.Or(f.User, "this account"))
 	if f.RightsErr != nil {
 		return []Finding{warns("an answer of the cluster", "it is not known whether %s has the rights that are needed: %s", user, printable.Line(f.RightsErr.Error()))}
 	}
-	type place struct {
-		resource  schema.GroupResource
-		namespace string
-		ofRecord  bool
-	}
-	var order []place
-	missing := map[place][]Right{}
+	var lacks []lack
 	for _, right := range f.Missing {
-		at := place{right.Resource, right.Namespace, len(right.Manifests) == 0}
-		if missing[at] == nil {
-			order = append(order, at)
-		}
-		missing[at] = append(missing[at], right)
+		lacks = append(lacks, lack{
+			[]string{right.Verb}, []string{printable.Line(right.Resource.String())}, []string{printable.Line(right.Namespace)}, len(right.Manifests) == 0, right.Manifests,
+		})
 	}
+	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.resources, l.namespaces, l.ofRecord) })
+	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.verbs, l.namespaces, l.ofRecord) })
+	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.verbs, l.resources, l.namespaces[0] == "", l.ofRecord) })
 	var found []Finding
-	for _, at := range order {
-		found = append(found, judgePlace(user, missing[at], f.Record.Release))
+	for _, one := range lacks {
+		found = append(found, one.judge(user, f.Record.Release))
 	}
 	return found
 }
 
-// judgePlace is about rights on one resource in one place.
-func judgePlace(user string, missing []Right, release string) Finding {
-	var verbs []string
-	var manifests []*payload.Manifest
-	for _, right := range missing {
-		verbs = append(verbs, right.Verb)
-		for _, m := range right.Manifests {
-			if !slices.Contains(manifests, m) {
-				manifests = append(manifests, m)
-			}
+// merged makes one of those with the same key.
+func merged(lacks []lack, key func(lack) string) []lack {
+	var all []lack
+	for _, alike := range grouped(lacks, key) {
+		whole := alike[0]
+		for _, one := range alike[1:] {
+			whole.verbs, whole.resources = union(whole.verbs, one.verbs), union(whole.resources, one.resources)
+			whole.namespaces, whole.manifests = union(whole.namespaces, one.namespaces), union(whole.manifests, one.manifests)
+		}
+		all = append(all, whole)
+	}
+	return all
+}
+
+// union is what is in either list, each once.
+func union[T comparable](a, b []T) []T {
+	all := slices.Clone(a)
+	for _, one := range b {
+		if !slices.Contains(all, one) {
+			all = append(all, one)
 		}
 	}
-	what := strings.Join(verbs, ", ") + " " + printable.Line(missing[0].Resource.String())
+	return all
+}
+
+func (l lack) judge(user, release string) Finding {
 	where, by := "", "a ClusterRole"
-	if namespace := printable.Line(missing[0].Namespace); namespace != "" {
-		where, by = " in namespace "+namespace, "a Role in namespace "+namespace
+	switch first := l.namespaces[0]; {
+	case len(l.namespaces) > 1:
+		where, by = " in namespaces "+few(l.namespaces), "a Role in each namespace, or a ClusterRole"
+	case first != "":
+		where, by = " in namespace "+first, "a Role in namespace "+first
 	}
 	who := "the record of release " + printable.Line(release) + " needs"
-	switch {
-	case len(manifests) == 1:
-		who = files(manifests) + " needs"
-	case len(manifests) > 1:
-		slices.SortStableFunc(manifests, payload.InOrder)
-		who = files(manifests) + " need"
+	if len(l.manifests) > 0 {
+		l.manifests = slices.SortedStableFunc(slices.Values(l.manifests), payload.InOrder)
+		who = files(l.manifests) + either(len(l.manifests), " needs", " need")
 	}
-	finding := blocks("whoever may grant it, with "+by, "%s may not %s%s, which %s", user, what, where, who)
-	if len(manifests) > 0 {
-		finding = finding.at(manifests[0])
+	finding := blocks("whoever may grant it, with "+by, "%s may not %s %s%s, which %s", user, strings.Join(l.verbs, ", "), strings.Join(l.resources, ", "), where, who)
+	if len(l.manifests) > 0 {
+		finding = finding.at(l.manifests...)
 	}
 	return finding
+}
+
+// few are the first of some names, and how many more there are.
+func few(names []string) string {
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }

@@ -119,13 +119,16 @@ func (q Question) terminatingNamespaces(ctx context.Context, c *cluster.Cluster,
 // object will be gone soon, and an apply waits for that.
 func judgeTerminating(f *Facts) []Finding {
 	var found []Finding
-	var more []Terminating
+	var seen, more []Terminating
 	for _, one := range f.Terminating {
 		if one.Seen.State == "" {
 			more = append(more, one)
 		} else {
-			found = append(found, f.judgeOneTerminating(one))
+			seen = append(seen, one)
 		}
+	}
+	for _, alike := range grouped(seen, Terminating.cause) {
+		found = append(found, f.judgeAlikeTerminating(alike))
 	}
 	if len(more) > 0 {
 		found = append(found, warns("the holders of their finalizers", "%s that the update needs: being deleted, %s first", printable.Count(len(more), "more object"), more[0].ID).about(more[0].ID))
@@ -133,30 +136,40 @@ func judgeTerminating(f *Facts) []Finding {
 	return found
 }
 
-func (f *Facts) judgeOneTerminating(one Terminating) Finding {
-	what := fmt.Sprintf("%s, which %s, is %s", one.ID, f.neededBy(one), one.Seen.Describe(f.Now))
-	finding := warns(liftsDelete(Delete{Seen: one.Seen}), "%s: an apply waits until it is gone", what)
-	if one.Seen.IsHeld() {
-		can := "it can only be made anew when it is gone"
-		if one.ID.GroupKind() == kinds.Namespace {
-			can = "nothing can be made in it before it is gone"
-		}
-		finding = blocks(liftsDelete(Delete{Seen: one.Seen}), "%s: %s", what, can)
-	}
-	if len(one.Manifests) > 0 {
-		finding = finding.at(one.Manifests[0])
-	}
-	return finding.since(one.Seen.Since).about(one.ID)
+// cause is what objects have in common that the same holds.
+func (t Terminating) cause() string {
+	return fmt.Sprint(t.ID.GroupKind(), len(t.Manifests) == 0, t.Seen.IsHeld(), t.Seen.Finalizers, t.Seen.Remains, t.Seen.Contents)
 }
 
-// neededBy says what an object is needed for.
-func (f *Facts) neededBy(one Terminating) string {
-	switch len(one.Manifests) {
-	case 0:
-		return "the record of release " + printable.Line(f.Record.Release) + " needs"
-	case 1:
-		return files(one.Manifests) + " needs"
-	default:
-		return files(one.Manifests) + " need"
+// judgeAlikeTerminating is about objects that the same holds, if anything does.
+func (f *Facts) judgeAlikeTerminating(alike []Terminating) Finding {
+	slices.SortStableFunc(alike, func(a, b Terminating) int { return a.Seen.Since.Compare(b.Seen.Since) })
+	one, count := alike[0], len(alike)
+	var objects []kinds.ID
+	var manifests []*payload.Manifest
+	for _, other := range alike {
+		objects, manifests = append(objects, other.ID), append(manifests, other.Manifests...)
 	}
+	what := fmt.Sprintf("%s, which %s, %s %s", name(objects), f.neededBy(manifests), either(count, "is", "are"), one.Seen.Describe(f.Now))
+	lifts := liftsDelete(Delete{Seen: one.Seen})
+	finding := warns(lifts, "%s: an apply waits until %s gone", what, either(count, "it is", "they are"))
+	if one.Seen.IsHeld() {
+		can := either(count, "it can only be made anew when it is gone", "they can only be made anew when they are gone")
+		if one.ID.GroupKind() == kinds.Namespace {
+			can = either(count, "nothing can be made in it before it is gone", "nothing can be made in them before they are gone")
+		}
+		finding = blocks(lifts, "%s: %s", what, can)
+	}
+	if len(manifests) > 0 {
+		finding = finding.at(manifests...)
+	}
+	return finding.since(one.Seen.Since).about(objects...)
+}
+
+// neededBy says what objects are needed for.
+func (f *Facts) neededBy(manifests []*payload.Manifest) string {
+	if len(manifests) == 0 {
+		return "the record of release " + printable.Line(f.Record.Release) + " needs"
+	}
+	return files(manifests) + either(len(manifests), " needs", " need")
 }

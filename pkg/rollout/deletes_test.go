@@ -211,7 +211,7 @@ func TestAnotherReleasesObjectsAreLeftAlone(t *testing.T) {
 		t.Errorf("it takes what another one has for orphans: %+v", outcome.Orphans)
 	}
 	for name, claim := range map[string]string{"applies": both, "deletes": neither} {
-		if outcome := other.roll(t.Context(), "1.0.1", claim); outcome.Report != nil || !strings.Contains(outcome.Err.Error(), "is of release "+r.name) {
+		if outcome := other.roll(t.Context(), "1.0.1", claim); outcome.Report != nil || !strings.Contains(outcome.Err.Error(), "are of release "+r.name) {
 			t.Errorf("one that %s it is begun: %v", name, outcome.Err)
 		}
 		outcome := other.roll(t.Context(), "1.0.1", claim, force)

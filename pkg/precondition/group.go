@@ -1,0 +1,60 @@
+package precondition
+
+import (
+	"fmt"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// grouped returns what has the same key together, in the order in which each group begins: one
+// cause is one finding, however many objects have it.
+func grouped[T any, K comparable](all []T, key func(T) K) [][]T {
+	var groups [][]T
+	places := map[K]int{}
+	for _, one := range all {
+		at, isKnown := places[key(one)]
+		if !isKnown {
+			at = len(groups)
+			places[key(one)] = at
+			groups = append(groups, nil)
+		}
+		groups[at] = append(groups[at], one)
+	}
+	return groups
+}
+
+// ids are the objects of manifests.
+func ids(manifests []*payload.Manifest) []kinds.ID {
+	var objects []kinds.ID
+	for _, m := range manifests {
+		objects = append(objects, m.ID())
+	}
+	return objects
+}
+
+// name names the first of some objects, and counts the others.
+func name(objects []kinds.ID) string {
+	if more := len(objects) - 1; more > 0 {
+		return fmt.Sprintf("%s and %d more", objects[0], more)
+	}
+	return objects[0].String()
+}
+
+// files names the first file of some manifests, and counts the others.
+func files(manifests []*payload.Manifest) string {
+	text := printable.Line(manifests[0].File())
+	if more := len(manifests) - 1; more > 0 {
+		text += " and " + printable.Count(more, "more manifest")
+	}
+	return text
+}
+
+// either chooses the words for one thing, or those for several.
+func either(count int, one, several string) string {
+	if count == 1 {
+		return one
+	}
+	return several
+}
