@@ -59,7 +59,10 @@ func (b *Build) rewrite(rewriting *payload.Rewriting, file string, text []byte) 
 	if rewriting == nil || !isManifest(file) {
 		return text
 	}
-	text, unknown := rewriting.Apply(text)
+	text, unknown, err := rewriting.Apply(text)
+	if err != nil {
+		b.Problems = append(b.Problems, payload.Problem{File: file, Cause: payload.Unreadable, Message: err.Error()})
+	}
 	for _, part := range unknown {
 		b.Problems = append(b.Problems, payload.Problem{File: file, Cause: payload.Mislabelled, Message: payload.UnknownPart(part)})
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -38,6 +39,9 @@ func (d *document) manifest() (*Manifest, []Problem) {
 	}
 	if len(problems) > 0 {
 		return m, problems // all else would say the same in other words
+	}
+	if err := validation.ValidateAnnotationsSize(m.annotations()); err != nil {
+		return m, append(problems, d.problem(Malformed, []string{"metadata", "annotations"}, "an API server will refuse its annotations: %s", err))
 	}
 	if value, marked := m.annotations()[DeleteAnnotation]; marked && value != "true" {
 		problems = append(problems, d.problem(WrongDelete, []string{"metadata", "annotations", DeleteAnnotation},

@@ -2,7 +2,6 @@ package payload
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"unique"
 
 	yaml3 "go.yaml.in/yaml/v3"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -25,6 +23,7 @@ import (
 // A decoded document is its value and what was odd about it.
 type decoded struct {
 	value any
+	size  size
 	text  chunk // that it was read from
 	line  int   // of its first node in that text; 0 when not known
 	twice []repeatedKey
@@ -36,6 +35,14 @@ type repeatedKey struct {
 	line, column int
 }
 
+// decodeYAML reads one document, if it is no larger than it may be.
+func (c chunk) decodeYAML() (decoded, error) {
+	if err := checkText(c.text, c.marks); err != nil {
+		return decoded{}, err
+	}
+	return decode(c.text)
+}
+
 // decode reads one document.
 func decode(text []byte) (decoded, error) {
 	root, err := parseNode(text)
@@ -43,29 +50,44 @@ func decode(text []byte) (decoded, error) {
 	if errors.As(err, &more) {
 		return decoded{}, err
 	}
-	if err != nil || isPeculiar(text) {
-		return decodeCarefully(text, root, err)
+	if err != nil || root == nil && isPeculiar(text) {
+		return decodeCarefully(text, nil, err)
 	}
 	if root == nil {
 		return decoded{}, nil
 	}
-	c := converter{tags: newTagFinder(text)}
-	value, ordinary := c.convert(root)
-	if !ordinary {
-		return decodeCarefully(text, root, nil)
+	size, err := sizer{}.measure(root)
+	if err != nil {
+		return decoded{}, err
 	}
-	return decoded{value: value, line: root.Line, twice: c.twice}, nil
+	c := converter{tags: newTagFinder(text)}
+	value, ordinary := any(nil), false
+	if !isPeculiar(text) {
+		value, ordinary = c.convert(root)
+	}
+	d := decoded{value: value, line: root.Line, twice: c.twice}
+	if !ordinary {
+		d, err = decodeCarefully(text, root, nil)
+	}
+	d.size = size
+	return d, err
 }
 
 // isPeculiar finds what yaml/v3 reads differently: it allows more tabs than others,
 // and minds characters that only look like line breaks, or like nothing.
 func isPeculiar(text []byte) bool {
-	for _, peculiar := range []string{"\t", "\u0085", "\u2028", "\u2029", "\ufeff"} { // each alone is much faster than all at once
-		if bytes.Contains(text, []byte(peculiar)) {
-			return true
+	return bytes.IndexByte(text, '\t') >= 0 || oddBreak(text) >= 0
+}
+
+// oddBreak returns where a text has a character that only looks like a line break, or like
+// nothing; -1 if it has none.
+func oddBreak(text []byte) int {
+	for _, odd := range []string{"\u0085", "\u2028", "\u2029", "\ufeff"} { // each alone is much faster than all at once
+		if at := bytes.Index(text, []byte(odd)); at >= 0 {
+			return at
 		}
 	}
-	return false
+	return -1
 }
 
 // parseNode parses one document with yaml/v3; the node is nil when it is empty.
@@ -95,10 +117,19 @@ func parseNode(text []byte) (*yaml3.Node, error) {
 // decodeCarefully reads a document the way Kubernetes does, slowly. The root is what
 // yaml/v3 made of it, and the cause why it could not read it, if it could not.
 func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error) {
+	if cause == nil && mayHaveAliases(text) {
+		if at := oddBreak(text); at >= 0 {
+			return decoded{}, &errSyntax{line: lineAt(text, int64(at)), message: oddBreakMessage}
+		}
+	}
 	var value any
-	err := utilyaml.Unmarshal(text, &value)
+	err := cause
+	if cause == nil || !mayHaveAliases(text) { // else the size of what aliases stand for is not known
+		err = utilyaml.Unmarshal(text, &value)
+	}
 	if err == nil && root == nil {
-		return decoded{value: value}, nil
+		size, err := measureValue(value)
+		return decoded{value: value, size: size}, err
 	}
 	if err == nil {
 		return decoded{value: value, line: root.Line, twice: repeatedKeys(root)}, nil
@@ -115,6 +146,15 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 		syntax.line = lineAt(text, int64(hidden))
 	}
 	return decoded{}, syntax
+}
+
+// oddBreakMessage is about a text that yaml/v3 and Kubernetes cut into different lines, so that one
+// may see aliases where the other sees a comment.
+const oddBreakMessage = "this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in a document that may have aliases: write \\n or a line break instead"
+
+// mayHaveAliases says whether a text has the characters that anchors and aliases begin with.
+func mayHaveAliases(text []byte) bool {
+	return bytes.IndexByte(text, '&') >= 0 && bytes.IndexByte(text, '*') >= 0
 }
 
 // repeatedKeys finds the keys that stand twice in a mapping, by how they are written.
@@ -137,7 +177,11 @@ func repeatedKeys(node *yaml3.Node) []repeatedKey {
 type converter struct {
 	tags  *tagFinder
 	twice []repeatedKey
+	odd   int // numbers that Kubernetes' library was asked about
 }
+
+// maxOdd is how many numbers are asked about one by one, which costs as much as a short document.
+const maxOdd = 1000
 
 // convert returns the value of a node, and whether the node is ordinary.
 func (c *converter) convert(node *yaml3.Node) (value any, ordinary bool) {
@@ -146,7 +190,7 @@ func (c *converter) convert(node *yaml3.Node) (value any, ordinary bool) {
 	}
 	switch node.Kind {
 	case yaml3.ScalarNode:
-		return scalar(node)
+		return c.scalar(node)
 	case yaml3.SequenceNode:
 		return c.sequence(node)
 	case yaml3.MappingNode:
@@ -191,7 +235,7 @@ func (c *converter) key(node *yaml3.Node) (string, bool) {
 	if node.Kind != yaml3.ScalarNode || node.Anchor != "" || c.tags.isTagged(node) {
 		return "", false
 	}
-	value, ordinary := scalar(node)
+	value, ordinary := c.scalar(node)
 	if !ordinary {
 		return "", false
 	}
@@ -209,7 +253,7 @@ func isQuoted(node *yaml3.Node) bool {
 }
 
 // scalar returns the value of a scalar by the rules of YAML 1.1.
-func scalar(node *yaml3.Node) (any, bool) {
+func (c *converter) scalar(node *yaml3.Node) (any, bool) {
 	text := node.Value
 	if isQuoted(node) {
 		return text, true
@@ -224,7 +268,7 @@ func scalar(node *yaml3.Node) (any, bool) {
 		}
 		return text, true
 	case first == '.' || first == '+' || first == '-' || (first >= '0' && first <= '9'):
-		return number(text)
+		return c.number(text)
 	default:
 		return text, true
 	}
@@ -245,13 +289,16 @@ const maxDigits = 18
 // number returns the value of what looks like a number. Only plain decimal
 // integers are decided here; octals, floats, dates and the like are rare, and
 // asked of Kubernetes' own library.
-func number(text string) (any, bool) {
+func (c *converter) number(text string) (any, bool) {
 	if isDecimal(text) {
 		value, err := strconv.ParseInt(text, 10, 64)
 		return value, err == nil
 	}
 	if strings.ContainsAny(text, " \n") {
 		return text, true // several words are never a number
+	}
+	if c.odd++; c.odd > maxOdd {
+		return nil, false
 	}
 	var value any
 	if err := utilyaml.Unmarshal([]byte(text), &value); err != nil {
@@ -271,64 +318,4 @@ func isDecimal(text string) bool {
 		return false
 	}
 	return strings.Trim(digits, "0123456789") == ""
-}
-
-// decodeJSON reads a stream of JSON documents, as a file may hold them one after
-// the other without a separator. Where it ends with an error, the documents before
-// are returned all the same. Behind them there may be comments, or a document in
-// YAML behind a single one in JSON: Kubernetes' decoder allows that.
-func decodeJSON(text []byte) ([]decoded, error) {
-	var found []decoded
-	line, counted := 1, 0 // lines are counted up to here
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	for {
-		start := int(decoder.InputOffset())
-		start += len(text[start:]) - len(bytes.TrimLeft(text[start:], " \t\r\n"))
-		line += bytes.Count(text[counted:start], []byte("\n"))
-		counted = start
-		var raw json.RawMessage
-		err := decoder.Decode(&raw)
-		if err != nil {
-			if errors.Is(err, io.EOF) || len(found) > 0 && isComment(text[start:]) {
-				return found, nil
-			}
-			wrong := jsonError(text, err, decoder.InputOffset())
-			if len(found) != 1 {
-				return found, wrong
-			}
-			last, err := decode(text[start:])
-			if err != nil {
-				return found, wrong
-			}
-			last.text = chunk{text: text[start:], line: line, at: start}
-			return append(found, last), nil
-		}
-		var value any
-		if err := utiljson.Unmarshal(raw, &value); err != nil {
-			return found, &errSyntax{line: line, message: err.Error()}
-		}
-		found = append(found, decoded{value: value, text: chunk{text: raw, line: line, at: start}, line: 1})
-	}
-}
-
-// isComment says whether there is nothing but comments.
-func isComment(text []byte) bool {
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-			return false
-		}
-	}
-	return true
-}
-
-func jsonError(text []byte, err error, offset int64) *errSyntax {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		offset = syntax.Offset - 1 // which is behind the character
-	}
-	message := strings.TrimPrefix(err.Error(), "json: ")
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		offset, message = int64(len(text)), "the JSON ends too early"
-	}
-	return &errSyntax{line: lineAt(text, offset), message: message}
 }

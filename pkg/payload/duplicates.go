@@ -20,6 +20,9 @@ const (
 	majorVersionAnnotation = "release.openshift.io/major-version"
 )
 
+// maxSame is how many manifests of one object are listed and compared, one with each other.
+const maxSame = 20
+
 // duplicates finds objects that a payload has more than once, though they have
 // passed the filter. Each is one problem, at the first place.
 func duplicates(manifests []*Manifest, filter Filter) []Problem {
@@ -33,11 +36,16 @@ func duplicates(manifests []*Manifest, filter Filter) []Problem {
 		if len(same) == 1 || same[0] != m {
 			continue
 		}
+		more := ""
+		if len(same) > maxSame {
+			more = fmt.Sprintf(" and %d more", len(same)-maxSame)
+			same = same[:maxSame]
+		}
 		others := make([]string, 0, len(same)-1)
 		for _, other := range same[1:] {
 			others = append(others, fmt.Sprintf("%s:%d", other.Path, other.Line))
 		}
-		problems = append(problems, m.problem(Duplicate, "the same object is in %s: %s", strings.Join(others, ", "), advice(same, filter)))
+		problems = append(problems, m.problem(Duplicate, "the same object is in %s%s: %s", strings.Join(others, ", "), more, advice(same, filter)))
 	}
 	return problems
 }

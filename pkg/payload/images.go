@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// imagePattern finds an image of some repositories in a text: behind something
-// that is no part of a word, with a tag, a digest or nothing, up to a blank, a
-// quote or the end.
-const imagePattern = `(^|\W)(%s)(?::\w[\w.-]{0,127}|@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[[:xdigit:]]{2,})?($|[\s"'])`
+// What may stand behind the repository of an image.
+var (
+	imageTag    = regexp.MustCompile(`^:\w[\w.-]{0,127}$`)
+	imageDigest = regexp.MustCompile(`^@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[[:xdigit:]]{2,}$`)
+)
 
 // A substitution puts the release's images in the place of those that manifests
 // were written with.
 type substitution struct {
 	targets map[string]string // by repository
+	lengths []bool            // that repositories have
 	hosts   [][]byte          // what every repository begins with: to look for these is quick
-	pattern *regexp.Regexp
 }
 
 // newSubstitution maps repositories to pull specs.
@@ -27,34 +28,86 @@ func newSubstitution(targets map[string]string) *substitution {
 	if len(targets) == 0 {
 		return nil
 	}
-	s := &substitution{targets: targets}
-	quoted := make([]string, 0, len(targets))
+	s := &substitution{targets: targets, lengths: make([]bool, maxPullSpec+1)}
 	hosts := map[string]bool{}
-	for _, repository := range slices.Sorted(maps.Keys(targets)) {
-		quoted = append(quoted, regexp.QuoteMeta(repository))
+	for repository := range targets {
+		if len(repository) > maxPullSpec {
+			continue // it is no image
+		}
+		s.lengths[len(repository)] = true
 		host, _, _ := strings.Cut(repository, "/")
 		hosts[host] = true
 	}
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
 		s.hosts = append(s.hosts, []byte(host))
 	}
-	s.pattern = regexp.MustCompile(fmt.Sprintf(imagePattern, strings.Join(quoted, "|")))
 	return s
 }
 
-// apply replaces the images in a text.
-func (s *substitution) apply(text []byte) []byte {
-	if s == nil || !slices.ContainsFunc(s.hosts, func(host []byte) bool { return bytes.Contains(text, host) }) {
-		return text
+// fewHosts is how many hosts are looked for before a text is looked through word by word.
+const fewHosts = 10
+
+// apply replaces the images in a text. An image stands between blanks, quotes, and the ends of the
+// text; in front of it there may be anything that ends with no letter, digit or underscore.
+func (s *substitution) apply(text []byte) ([]byte, error) {
+	if s == nil || len(s.hosts) <= fewHosts && !slices.ContainsFunc(s.hosts, func(host []byte) bool { return bytes.Contains(text, host) }) {
+		return text, nil
 	}
 	var out []byte
-	rest := text
-	for found := s.pattern.FindSubmatchIndex(rest); found != nil; found = s.pattern.FindSubmatchIndex(rest) {
-		before, repository, behind := found[3], rest[found[4]:found[5]], found[6]
-		out = append(append(out, rest[:before]...), s.targets[string(repository)]...)
-		rest = rest[behind:] // what stands behind one image may be what stands in front of the next
+	copied := 0
+	for end := 0; end < len(text); end++ {
+		start := end
+		for end < len(text) && !endsImage[text[end]] {
+			end++
+		}
+		at, target := s.find(text[start:end])
+		if at < 0 {
+			continue
+		}
+		out = append(append(out, text[copied:start+at]...), target...)
+		copied = end
+		if len(out) > maxFile {
+			return nil, errImages
+		}
 	}
-	return append(out, rest...)
+	if len(out)+len(text)-copied > maxFile {
+		return nil, errImages
+	}
+	return append(out, text[copied:]...), nil
+}
+
+// endsImage says of a byte whether it ends an image.
+var endsImage = [256]bool{'\t': true, '\n': true, '\f': true, '\r': true, ' ': true, '"': true, '\'': true}
+
+// errImages is a text that is too long once its images are in their places.
+var errImages = &errSyntax{message: "with the images of the release it has more than 32 MiB, which is the limit for a file"}
+
+// find returns where the first image begins in a word, with what to put in the place of all that
+// follows; -1 if there is none. Of several that begin there it is the shortest.
+func (s *substitution) find(word []byte) (int, string) {
+	ends := []int{bytes.LastIndexByte(word, ':'), bytes.LastIndexByte(word, '@'), len(word)}
+	slices.Sort(ends)
+	for start := max(0, ends[0]-maxPullSpec); start < len(word); start++ {
+		if !isWordByte(word[start]) || start > 0 && isWordByte(word[start-1]) {
+			continue
+		}
+		for _, end := range ends {
+			length := end - start
+			if length < 1 || length > maxPullSpec || !s.lengths[length] {
+				continue
+			}
+			target, found := s.targets[string(word[start:end])]
+			if found && (end == len(word) || imageTag.Match(word[end:]) || imageDigest.Match(word[end:])) {
+				return start, target
+			}
+		}
+	}
+	return -1, ""
+}
+
+// isWordByte is \w of regular expressions.
+func isWordByte(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
 // substitutionOf is the one of a release: its own images by their repositories,

@@ -109,6 +109,10 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 	}
 	var metadata Metadata
 	text = bytes.TrimPrefix(text, byteOrderMark)
+	if err := checkText(text, countMarks(text)); err != nil {
+		wrong("%s", err)
+		return metadata
+	}
 	if err := json.Unmarshal(text, &metadata); err != nil {
 		problem := Problem{File: name, Cause: Mislabelled, Message: "this is not the JSON of a release's metadata: " + strings.TrimPrefix(err.Error(), "json: ")}
 		var wrongType *json.UnmarshalTypeError

@@ -83,7 +83,7 @@ func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Proble
 // Parse reads what can be read of a release, and returns all problems beside it.
 // The error is for a context that ended, never for what the files hold.
 func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
-	r := &reader{files: files, options: options, payload: &Payload{Name: options.Name, Version: options.Version, contents: map[string]*content{}}}
+	r := &reader{files: files, options: options, budget: newBudget(), payload: &Payload{Name: options.Name, Version: options.Version, contents: map[string]*content{}}}
 	if err := r.read(ctx); err != nil {
 		return nil, nil, err
 	}

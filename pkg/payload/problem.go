@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -116,4 +117,36 @@ func Refuse(problems []Problem) error {
 // byPlace orders problems as a reader meets them.
 func byPlace(a, b Problem) int {
 	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Document, b.Document))
+}
+
+// unlisted counts the problems beyond what is listed.
+type unlisted struct{ errors, warnings int }
+
+func (u *unlisted) count(p Problem) {
+	if p.IsWarning() {
+		u.warnings++
+	} else {
+		u.errors++
+	}
+}
+
+func (u *unlisted) join(others unlisted) {
+	u.errors += others.errors
+	u.warnings += others.warnings
+}
+
+// listSome sorts the problems, and keeps no more than the limit.
+func (r *reader) listSome() {
+	slices.SortStableFunc(r.problems, byPlace)
+	for _, p := range r.problems[min(len(r.problems), maxProblems):] {
+		r.unlisted.count(p)
+	}
+	r.problems = r.problems[:min(len(r.problems), maxProblems)]
+	if count := r.unlisted.errors + r.unlisted.warnings; count > 0 {
+		more := Problem{File: ".", Cause: Suspicious, Message: fmt.Sprintf("%d more problems are not listed: correct these first", count)}
+		if r.unlisted.errors > 0 {
+			more.Cause = Malformed
+		}
+		r.report(more)
+	}
 }

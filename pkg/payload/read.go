@@ -28,6 +28,8 @@ type reader struct {
 	options  Options
 	payload  *Payload
 	problems []Problem
+	unlisted unlisted // problems of files beyond the limit
+	budget   *budget
 
 	imagesPath string // of image-references
 	images     *substitution
@@ -50,6 +52,7 @@ type manifestFile struct {
 // A content is what came of a text: that of a file, with its template rendered and its
 // images substituted.
 type content struct {
+	cost      cost
 	text      []byte // if it was to be kept
 	isShifted bool   // rendering has changed how many lines there are
 	head      []byte // comments before the first document
@@ -57,6 +60,7 @@ type content struct {
 	empty     []int  // lines of documents that hold nothing
 	manifests []*Manifest
 	mistakes  []Problem
+	unlisted  unlisted // problems beyond the limit
 }
 
 // read reads the release.
@@ -72,10 +76,15 @@ func (r *reader) read(ctx context.Context) error {
 	if err := r.readAll(ctx, found); err != nil {
 		return err
 	}
+	if exceeded := r.budget.exceeded(); exceeded != "" {
+		r.report(Problem{File: ".", Cause: Unreadable, Message: "its manifests have more than " + exceeded + ", which is the limit: is this one release?"})
+		return nil
+	}
 	for _, file := range found {
 		r.payload.Files = append(r.payload.Files, file.summary())
 		r.report(file.problems...)
 		r.report(file.mistakes...)
+		r.unlisted.join(file.unlisted)
 		if r.options.KeepText {
 			r.payload.contents[file.path] = &file.content
 		}
@@ -98,7 +107,7 @@ func (r *reader) read(ctx context.Context) error {
 		r.report(Problem{File: ".", Cause: Unreadable, Message: "its files are empty: there is no manifest in any of them"})
 	}
 	r.report(duplicates(r.payload.Manifests, r.payload.Filter)...)
-	slices.SortStableFunc(r.problems, byPlace)
+	r.listSome()
 	r.payload.Hash = hash(r.payload.Manifests)
 	return nil
 }
@@ -202,18 +211,23 @@ func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 		return
 	}
 	if r.reuse(file, text) {
+		r.budget.take(file.cost)
 		return
 	}
 	if file.keepText {
 		file.text = text
 	}
 	chunks, wrong := split(text)
+	file.cost = costOf(text, chunks)
+	isWithin := r.budget.take(file.cost)
 	for _, chunk := range chunks {
-		if ctx.Err() != nil {
-			return // readAll says so
+		if ctx.Err() != nil || !isWithin {
+			return // which the caller reports
 		}
-		documents, err := chunk.decode()
-		for _, d := range documents {
+		documents, err := r.budget.decode(ctx, chunk)
+		for i, d := range documents {
+			file.cost.add(d.cost(i))
+			isWithin = r.budget.take(d.cost(i))
 			file.add(d)
 		}
 		if err != nil {
@@ -257,9 +271,9 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	if end := bytes.TrimRight(text, "\r\n"); len(end) == len(text) {
 		file.cutLine = 1 + bytes.Count(text, []byte("\n"))
 	}
-	text = r.rewrite(file, text)
-	if !file.isTemplate {
-		return text, nil
+	text, err = r.rewrite(file, text)
+	if err != nil || !file.isTemplate {
+		return text, err
 	}
 	if r.options.ReleaseImage == "" && bytes.Contains(text, []byte(".ReleaseImage")) {
 		file.problems = append(file.problems, Problem{File: file.path, Cause: Imageless,
@@ -275,15 +289,15 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 }
 
 // rewrite puts images, and in a component's text versions, in their places.
-func (r *reader) rewrite(file *manifestFile, text []byte) []byte {
+func (r *reader) rewrite(file *manifestFile, text []byte) ([]byte, error) {
 	if r.rewriting == nil {
 		return r.images.apply(text)
 	}
-	text, unknown := r.rewriting.Apply(text)
+	text, unknown, err := r.rewriting.Apply(text)
 	for _, part := range unknown {
 		file.problems = append(file.problems, Problem{File: file.path, Cause: Mislabelled, Message: UnknownPart(part)})
 	}
-	return text
+	return text, err
 }
 
 // add adds a document of the file. What stands before the first separator may be a
@@ -326,6 +340,10 @@ func (f *content) report(problems ...Problem) {
 		if f.isShifted && p.Line > 0 {
 			p.Message += LineNote
 		}
+		if len(f.mistakes) == maxProblems {
+			f.unlisted.count(p)
+			continue
+		}
 		f.mistakes = append(f.mistakes, p)
 	}
 }
@@ -344,7 +362,7 @@ func (c chunk) decode() ([]decoded, error) {
 			return documents, jsonErr
 		}
 	}
-	d, err := decode(c.text) // YAML may begin with a brace too
+	d, err := c.decodeYAML() // YAML may begin with a brace too
 	if err != nil {
 		return nil, cmp.Or(jsonErr, err)
 	}

@@ -111,7 +111,7 @@ func parseImageStream(text []byte) (imageStream, error) {
 	case len(chunks) != 1:
 		return stream, fmt.Errorf("it has %d documents, and must have one", len(chunks))
 	}
-	read, err := decode(chunks[0].text)
+	read, err := chunks[0].decodeYAML()
 	if err != nil {
 		return stream, err
 	}
@@ -179,15 +179,22 @@ func UnknownPart(part string) string {
 	return fmt.Sprintf("0.0.1-snapshot-%s stands for the version of %q, which the release does not say, or says twice", part, part)
 }
 
-// Apply rewrites a text. Unknown are parts whose version it asks for, and nobody says.
-func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string) {
-	text = r.images.apply(text)
+// Apply rewrites a text. Unknown are parts whose version it asks for, and nobody says. The error
+// is for a text that becomes longer than a file may be.
+func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string, err error) {
+	if text, err = r.images.apply(text); err != nil {
+		return nil, nil, err
+	}
 	var out []byte
+	asked := map[string]bool{}
 	rest := text
 	for {
+		if len(out)+len(rest) > maxFile {
+			return nil, nil, errImages
+		}
 		at := versionPlaceholder.FindSubmatchIndex(rest)
 		if at == nil {
-			return append(out, rest...), unknown
+			return append(out, rest...), unknown, nil
 		}
 		start, end, value := at[3], at[1], r.version
 		if at[6] >= 0 { // what stands behind it may be in front of the next
@@ -195,7 +202,8 @@ func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string) {
 		}
 		if at[4] >= 0 {
 			part := string(rest[at[4]:at[5]])
-			if value = r.parts[part]; value == "" && r.knows && !slices.Contains(unknown, part) {
+			if value = r.parts[part]; value == "" && r.knows && !asked[part] && len(unknown) < maxProblems {
+				asked[part] = true
 				unknown = append(unknown, part)
 			}
 		}

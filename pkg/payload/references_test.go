@@ -52,11 +52,11 @@ func TestRewriting(t *testing.T) {
 		"image: dev.example/cli:v4.0": "image: registry.example/cli@sha256:bbbb",
 		"image: dev.example/new:v4.0": "image: dev.example/new:v4.0",
 	} {
-		if got, _ := rewriting.Apply([]byte(text)); string(got) != want {
+		if got, _, _ := rewriting.Apply([]byte(text)); string(got) != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}
-	_, unknown := rewriting.Apply([]byte("0.0.1-snapshot-kubectl 0.0.1-snapshot-kernel 0.0.1-snapshot-kubectl 0.0.1-snapshot"))
+	_, unknown, _ := rewriting.Apply([]byte("0.0.1-snapshot-kubectl 0.0.1-snapshot-kernel 0.0.1-snapshot-kubectl 0.0.1-snapshot"))
 	if diff := cmp.Diff([]string{"kubectl", "kernel"}, unknown); diff != "" {
 		t.Error(diff)
 	}
@@ -69,7 +69,7 @@ func TestRewritingWithoutVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	const text = "0.0.1-snapshot 0.0.1-snapshot-kubernetes"
-	if got, unknown := rewriting.Apply([]byte(text)); string(got) != text || len(unknown) > 0 {
+	if got, unknown, _ := rewriting.Apply([]byte(text)); string(got) != text || len(unknown) > 0 {
 		t.Errorf("it became %q, and %v are unknown", got, unknown)
 	}
 }

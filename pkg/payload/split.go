@@ -10,6 +10,8 @@ type chunk struct {
 	text []byte
 	line int // of the file, where text begins; 1 for the first
 	at   int // in the file, in bytes, where text begins
+
+	marks int // characters that separate values; see limits.go
 }
 
 // fileLine makes a line of the file of one of the text.
@@ -33,8 +35,11 @@ func split(text []byte) ([]chunk, *errSyntax) {
 	line := 1
 	for {
 		body, marker, rest, found := cutSeparator(text)
+		if len(chunks) == maxDocuments {
+			return nil, errDocuments
+		}
 		if len(bytes.TrimSpace(body)) > 0 || found && len(chunks)+line > 1 {
-			chunks = append(chunks, chunk{text: body, line: line, at: whole - len(text)})
+			chunks = append(chunks, chunk{text: body, line: line, at: whole - len(text), marks: countMarks(body)})
 		}
 		if !found {
 			return chunks, nil

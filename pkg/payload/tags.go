@@ -12,6 +12,11 @@ import (
 type tagFinder struct {
 	lines [][]byte
 	isOdd bool // lines may end with a carriage return alone
+
+	// The line that was looked at last: a line may have many nodes.
+	number     int
+	isASCII    bool
+	characters []rune // of a line that is not ASCII: columns are counted in characters
 }
 
 func newTagFinder(text []byte) *tagFinder {
@@ -32,11 +37,16 @@ func (f *tagFinder) isTagged(node *yaml3.Node) bool {
 		return true
 	}
 	line, column := f.lines[node.Line-1], node.Column-1
-	if column > len(line) || !isASCII(line[:column]) { // columns are counted in characters
-		characters := bytes.Runes(line)
-		return column > len(characters) || column < len(characters) && characters[column] == '!'
+	if f.number != node.Line {
+		f.number, f.isASCII = node.Line, isASCII(line)
+		if !f.isASCII {
+			f.characters = bytes.Runes(line)
+		}
 	}
-	return column < len(line) && line[column] == '!'
+	if f.isASCII {
+		return column > len(line) || column < len(line) && line[column] == '!'
+	}
+	return column > len(f.characters) || column < len(f.characters) && f.characters[column] == '!'
 }
 
 func isASCII(text []byte) bool {

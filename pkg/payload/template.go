@@ -47,11 +47,8 @@ func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte
 	return out.Bytes(), nil
 }
 
-// maxRendered is how much a template may make: what a file may have at most. A field is
-// longer than the action that names it.
-const maxRendered = 32 << 20
-
-// A boundedBuffer takes no more than that, and nothing when the context has ended.
+// A boundedBuffer takes no more than a file may have, and nothing when the context has ended. A
+// field may be longer than the action that names it.
 type boundedBuffer struct {
 	bytes.Buffer
 	ctx context.Context // of the one call that fills it
@@ -61,7 +58,7 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	if err := b.ctx.Err(); err != nil {
 		return 0, err
 	}
-	if b.Len()+len(p) > maxRendered {
+	if b.Len()+len(p) > maxFile {
 		return 0, errors.New("it makes more than 32 MiB, which is the limit")
 	}
 	return b.Buffer.Write(p)

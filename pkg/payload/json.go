@@ -1,0 +1,88 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// decodeJSON reads a stream of JSON documents, as a file may hold them one after
+// the other without a separator. Where it ends with an error, the documents before
+// are returned all the same. Behind them there may be comments, or a document in
+// YAML behind a single one in JSON: Kubernetes' decoder allows that.
+func decodeJSON(text []byte) ([]decoded, error) {
+	var found []decoded
+	line, counted := 1, 0 // lines are counted up to here
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	for {
+		start := int(decoder.InputOffset())
+		start += len(text[start:]) - len(bytes.TrimLeft(text[start:], " \t\r\n"))
+		line += bytes.Count(text[counted:start], []byte("\n"))
+		counted = start
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		if err != nil {
+			if errors.Is(err, io.EOF) || len(found) > 0 && isComment(text[start:]) {
+				return found, nil
+			}
+			wrong := jsonError(text, err, decoder.InputOffset())
+			if len(found) != 1 {
+				return found, wrong
+			}
+			last, err := chunk{text: text[start:], marks: countMarks(text[start:])}.decodeYAML()
+			if err != nil {
+				return found, wrong
+			}
+			last.text = chunk{text: text[start:], line: line, at: start}
+			return append(found, last), nil
+		}
+		if len(found) == maxDocuments {
+			return found, errDocuments
+		}
+		d, err := decodeOneJSON(raw)
+		if err != nil {
+			return found, &errSyntax{line: line, message: err.Error()}
+		}
+		d.text = chunk{text: raw, line: line, at: start}
+		found = append(found, d)
+	}
+}
+
+// decodeOneJSON reads one document.
+func decodeOneJSON(text []byte) (decoded, error) {
+	if err := checkText(text, countMarks(text)); err != nil {
+		return decoded{}, err
+	}
+	var value any
+	if err := utiljson.Unmarshal(text, &value); err != nil {
+		return decoded{}, err
+	}
+	size, err := measureValue(value)
+	return decoded{value: value, size: size, line: 1}, err
+}
+
+// isComment says whether there is nothing but comments.
+func isComment(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return false
+		}
+	}
+	return true
+}
+
+func jsonError(text []byte, err error, offset int64) *errSyntax {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		offset = syntax.Offset - 1 // which is behind the character
+	}
+	message := strings.TrimPrefix(err.Error(), "json: ")
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		offset, message = int64(len(text)), "the JSON ends too early"
+	}
+	return &errSyntax{line: lineAt(text, offset), message: message}
+}

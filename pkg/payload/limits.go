@@ -1,0 +1,142 @@
+package payload
+
+import (
+	"fmt"
+
+	yaml3 "go.yaml.in/yaml/v3"
+)
+
+// Limits of what is read: a release must not take all time and memory of a command that reads it.
+// Real releases are far from them. The largest document known has 0.5 MB and 7,000 values, and
+// OpenShift's releases have about 900 manifests.
+const (
+	maxFile     = 32 << 20 // bytes of a file, rendered and with its images
+	maxDocument = 4 << 20  // bytes of a document; an API server takes objects of 1.5 MB
+	maxWritten  = 8 << 20  // bytes of a document, with its aliases written out and indented
+	maxValues   = 250_000  // values of a document: mappings, their keys, lists, texts and numbers
+	maxDepth    = 200      // of values in each other; the deepest known is 28
+
+	maxDocuments   = 50_000    // of a release, empty ones too
+	maxReleaseText = 64 << 20  // bytes of a release, rendered and written out
+	maxReleaseSize = 2_000_000 // values of a release
+
+	maxProblems = 10_000 // of a release that are listed
+
+	// marksPerValue is how many separators a document may have for each value that it may have. They are
+	// counted before it is parsed, since the parser needs 200 bytes for each value, and texts have
+	// some that separate nothing.
+	marksPerValue = 2
+)
+
+// isMark says of a byte whether it may stand before a value in YAML or JSON: indicators, and the
+// last bytes of line breaks. There are at most two values for each, a mapping and its key.
+var isMark = func() (marks [256]uint8) {
+	for _, c := range []byte(",:[{?-\n\r\x85\xa8\xa9") {
+		marks[c] = 1
+	}
+	return marks
+}()
+
+func countMarks(text []byte) int {
+	count := 0
+	for _, c := range text {
+		count += int(isMark[c])
+	}
+	return count
+}
+
+// checkText refuses the text of a document that is not worth parsing.
+func checkText(text []byte, marks int) error {
+	switch {
+	case len(text) > maxDocument:
+		return &errSyntax{message: fmt.Sprintf("it has %d bytes, and the limit for a document is 4 MiB: no API server takes an object of that size", len(text))}
+	case marks > maxValues*marksPerValue:
+		return &errSyntax{message: fmt.Sprintf(`it has %d characters that separate values, such as "," and ":" and line breaks, and the limit for a document is %d`, marks, maxValues*marksPerValue)}
+	default:
+		return nil
+	}
+}
+
+// errDocuments is a file that has more documents than a release may have.
+var errDocuments = &errSyntax{message: fmt.Sprintf("it has more than %d documents, which is the limit for a release", maxDocuments)}
+
+// A size is how much a value is when its aliases are written out.
+type size struct {
+	values, bytes, depth int
+}
+
+// add adds what stands inside of a value, each line of it indented by two.
+func (s *size) add(inside size) error {
+	s.values += inside.values
+	s.bytes += inside.bytes + 2*inside.values
+	s.depth = max(s.depth, inside.depth+1)
+	return s.check()
+}
+
+func (s *size) check() error {
+	switch {
+	case s.values > maxValues:
+		return &errSyntax{message: fmt.Sprintf("it has more than %d values, which is the limit for a document (an alias counts as what it stands for)", maxValues)}
+	case s.bytes > maxWritten:
+		return &errSyntax{message: "written out it has more than 8 MiB, which is the limit for a document (an alias counts as what it stands for)"}
+	case s.depth > maxDepth:
+		return &errSyntax{message: fmt.Sprintf("its values are nested more than %d levels deep, which is the limit", maxDepth)}
+	default:
+		return nil
+	}
+}
+
+// A sizer measures what yaml/v3 has parsed.
+type sizer map[*yaml3.Node]size // of nodes with anchors
+
+// measure returns the size of a node. An alias inside of what it stands for counts nothing:
+// the decoder refuses it.
+func (s sizer) measure(node *yaml3.Node) (size, error) {
+	if node.Kind == yaml3.AliasNode {
+		return s[node.Alias], nil
+	}
+	whole := size{values: 1, bytes: len(node.Value) + 1}
+	for _, child := range node.Content {
+		inside, err := s.measure(child)
+		if err != nil {
+			return size{}, err
+		}
+		if err := whole.add(inside); err != nil {
+			return size{}, &errSyntax{line: node.Line, message: err.Error()}
+		}
+	}
+	if node.Anchor != "" {
+		s[node] = whole
+	}
+	return whole, whole.check()
+}
+
+// measureValue returns the size of a value that was read from JSON.
+func measureValue(value any) (size, error) {
+	whole := size{values: 1, bytes: 1}
+	add := func(value any) error {
+		inside, err := measureValue(value)
+		if err != nil {
+			return err
+		}
+		return whole.add(inside)
+	}
+	switch value := value.(type) {
+	case string:
+		whole.bytes += len(value)
+	case []any:
+		if err := each(value, add); err != nil {
+			return whole, err
+		}
+	case map[string]any:
+		for key, item := range value {
+			if err := whole.add(size{values: 1, bytes: len(key) + 1}); err != nil {
+				return whole, err
+			}
+			if err := add(item); err != nil {
+				return whole, err
+			}
+		}
+	}
+	return whole, whole.check()
+}
