@@ -15,7 +15,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 )
 
 // DefaultName is that of a release that says its version itself, unless it is named.
@@ -34,8 +37,21 @@ type Payload struct {
 	Files     []File      // that were read, in order
 	Ignored   []string    // files beside them that were not
 	Hash      string      // of all that takes part: the same files give the same hash
+	Content   string      // the hash of the files and images themselves, whatever is filtered out or rendered
 
 	contents map[string]*content // of files by their paths, if texts are kept
+}
+
+// hashContent returns the hash of the files of a release as they are, and of its images.
+func hashContent(files []*manifestFile, images map[string]string) string {
+	whole := sha256.New()
+	for _, file := range files {
+		fmt.Fprintf(whole, "%q %x\n", file.path, file.sum)
+	}
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		fmt.Fprintf(whole, "%q %q\n", name, images[name])
+	}
+	return "sha256:" + hex.EncodeToString(whole.Sum(nil))
 }
 
 // A File is one with manifests, or one that ought to have some.

@@ -44,8 +44,9 @@ type manifestFile struct {
 	place      int // among the files of the release
 	isTemplate bool
 	keepText   bool
-	cutLine    int       // see File
-	problems   []Problem // of getting at its text
+	sum        [sha256.Size]byte // of its text, as it is
+	cutLine    int               // see File
+	problems   []Problem         // of getting at its text
 	content
 }
 
@@ -108,7 +109,7 @@ func (r *reader) read(ctx context.Context) error {
 	}
 	r.report(duplicates(r.payload.Manifests, r.payload.Filter)...)
 	r.listSome()
-	r.payload.Hash = hash(r.payload.Manifests)
+	r.payload.Hash, r.payload.Content = hash(r.payload.Manifests), hashContent(found, r.payload.Images)
 	return nil
 }
 
@@ -268,6 +269,7 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	if err != nil {
 		return nil, errors.New(withoutPath(err))
 	}
+	file.sum = sha256.Sum256(text)
 	if end := bytes.TrimRight(text, "\r\n"); len(end) == len(text) {
 		file.cutLine = 1 + bytes.Count(text, []byte("\n"))
 	}

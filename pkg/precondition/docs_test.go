@@ -41,11 +41,14 @@ func examples(t *testing.T) []*precondition.Facts {
 	for _, verb := range []string{"get", "create", "patch"} {
 		minor.Missing = append(minor.Missing, precondition.Right{Verb: verb, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "web", Manifests: manifests[:1]})
 	}
+	edited := &precondition.Facts{Payload: release(t, "4.7.2", nil), Record: history("4.7.2")}
+	edited.Record.History[0].Content, edited.Record.History[0].Source = "sha256:c0ffee", "registry.example/web:4.7.2"
 	return []*precondition.Facts{
 		minor,
 		{Payload: release(t, "4.6.1", nil), Record: history("4.7.2")},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.5.3")},
 		{Payload: release(t, "4.7.0", nil), Record: history(), Elsewhere: []string{"runlevel-system"}},
+		edited,
 	}
 }
 

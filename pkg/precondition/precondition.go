@@ -138,6 +138,7 @@ const (
 	ApplyRunning      = "ApplyRunning"
 	RecordElsewhere   = "RecordElsewhere"
 	OlderVersion      = "OlderVersion"
+	ChangedContent    = "ChangedContent"
 	GiantHop          = "GiantHop"
 	PendingDelete     = "PendingDelete"
 	TerminatingObject = "TerminatingObject"
@@ -154,6 +155,7 @@ func Checks() []Check {
 		{ApplyRunning, "somebody else is applying the release", judgeLock},
 		{RecordElsewhere, "the record of the release is in another namespace", judgeElsewhere},
 		{OlderVersion, "the version is older than the one the cluster has", judgeAge},
+		{ChangedContent, "the version is the one that was applied last, and its files are others", judgeContent},
 		{GiantHop, "the update skips a minor version, or a major one", judgeHop},
 		{PendingDelete, "a delete that was asked for is not done", judgeDeletes},
 		{TerminatingObject, "an object that the update needs is being deleted", judgeTerminating},

@@ -263,6 +263,37 @@ func TestReleasesDoNotGoBack(t *testing.T) {
 	}
 }
 
+func TestAVersionHasTheSameFiles(t *testing.T) {
+	same := release(t, "4.6.0", nil).Content
+	entry := func(state record.State, version, content string) record.Entry {
+		done := ago(time.Hour)
+		return record.Entry{State: state, Version: version, Content: content, Source: "./web\n", Started: ago(2 * time.Hour), Completed: &done}
+	}
+	const blocked = `Blocks ChangedContent: the files of 4.6.0 are not those that were applied as 4.6.0 at 2026-05-04T11:00:00Z from ./web\n` +
+		"; lifted by a new version for the new files, or by the files that were applied | since 2026-05-04T11:00:00Z"
+	for name, test := range map[string]struct {
+		history []record.Entry
+		wanted  string
+	}{
+		"others":                       {[]record.Entry{entry(record.Completed, "4.6.0", "other")}, blocked},
+		"the same":                     {[]record.Entry{entry(record.Completed, "4.6.0", same)}, ""},
+		"not known":                    {[]record.Entry{entry(record.Completed, "4.6.0", "")}, ""},
+		"of another version":           {[]record.Entry{entry(record.Completed, "4.5.9", "other")}, ""},
+		"only begun":                   {[]record.Entry{entry(record.Partial, "4.6.0", "other")}, ""},
+		"begun after another version":  {[]record.Entry{entry(record.Partial, "4.6.0", "other"), entry(record.Completed, "4.5.9", "old")}, ""},
+		"forced, and not completed":    {[]record.Entry{entry(record.Partial, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
+		"others forced, not completed": {[]record.Entry{entry(record.Partial, "4.6.0", "third"), entry(record.Completed, "4.6.0", "other")}, blocked},
+		"forced, and completed":        {[]record.Entry{entry(record.Completed, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, &precondition.Facts{Payload: release(t, "4.6.0", nil), Record: &record.Record{Release: "web", History: test.history}}, test.wanted)
+		})
+	}
+	t.Run("without a version", func(t *testing.T) {
+		expect(t, &precondition.Facts{Payload: release(t, "", nil), Record: &record.Record{Release: "web", History: []record.Entry{entry(record.Completed, "", "other")}}}, "")
+	})
+}
+
 func TestUpdatesSkipNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		before []string

@@ -45,6 +45,28 @@ func judgeAge(f *Facts) []Finding {
 		to, from, how, when.UTC().Format(time.RFC3339)).since(when)}
 }
 
+// judgeContent is ChangedContent. A version that was begun with these files, because nothing was
+// completed yet or because it was forced, may be gone on with.
+func judgeContent(f *Facts) []Finding {
+	applied, newest := f.Record.Applied(), f.Record.Newest()
+	isKnown := applied != nil && applied.Version != "" && applied.Content != ""
+	if !isKnown || applied.Version != f.Payload.Version || applied.Content == f.Payload.Content {
+		return nil
+	}
+	if newest.Version == f.Payload.Version && newest.Content == f.Payload.Content {
+		return nil
+	}
+	when := applied.Started.Time
+	if applied.Completed != nil {
+		when = applied.Completed.Time
+	}
+	text := fmt.Sprintf("the files of %s are not those that were applied as %[1]s at %s", applied.Version, when.UTC().Format(time.RFC3339))
+	if applied.Source != "" {
+		text += " from " + applied.Source
+	}
+	return []Finding{blocks("a new version for the new files, or by the files that were applied", "%s", printable.Line(text)).since(when)}
+}
+
 // judgeHop is GiantHop. A new major version is entered by its first minor one, from
 // whichever the last was.
 func judgeHop(f *Facts) []Finding {

@@ -52,7 +52,8 @@ const (
 type Entry struct {
 	State      State        `json:"state"`
 	Version    string       `json:"version,omitempty"`
-	Hash       string       `json:"hash,omitempty"` // of the payload
+	Hash       string       `json:"hash,omitempty"`    // of the payload
+	Content    string       `json:"content,omitempty"` // the hash of the release's files, whatever was left out; old entries have none
 	Source     string       `json:"source,omitempty"`
 	Mode       string       `json:"mode,omitempty"` // as package graph calls it
 	Started    metav1.Time  `json:"started"`

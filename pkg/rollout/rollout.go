@@ -310,7 +310,7 @@ func (r *rollout) mode() graph.Mode {
 func (r *rollout) begin(ctx context.Context) error {
 	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
 	entry := record.Entry{
-		Version: r.payload.Version, Hash: r.payload.Hash, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now, Forced: r.outcome.Forced,
+		Version: r.payload.Version, Hash: r.payload.Hash, Content: r.payload.Content, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now, Forced: r.outcome.Forced,
 	}
 	var has []record.Kind
 	for _, manifest := range r.payload.Manifests {
