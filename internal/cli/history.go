@@ -68,7 +68,7 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 
 // printHistory prints the record of one release.
 func printHistory(out io.Writer, of *record.Record, now time.Time) error {
-	fmt.Fprintf(out, "release %s\n", of.Release)
+	fmt.Fprintf(out, "release %s\n", printable.Line(of.Release))
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "  VERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE")
 	for _, entry := range of.History {
@@ -79,8 +79,8 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 		case entry.End != nil:
 			took = max(entry.End.Time.Sub(entry.Started.Time), 0).String()
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(entry.Version, "-"), entry.State, entry.Mode,
-			entry.Started.UTC().Format(time.RFC3339), took, strings.Join(entry.Forced, ","), printable.Line(entry.Source))
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
+			entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")), printable.Line(entry.Source))
 	}
 	if err := table.Flush(); err != nil {
 		return err
