@@ -37,7 +37,7 @@ func (r *run) explain(w watched) *Failure {
 	failure := failureOf(w.manifest, &reason.Error{Reason: cause, Effect: w.verdict.Effect, Err: errors.New(w.verdict.Message)})
 	ctx, cancel := context.WithTimeout(r.requests, explainFor)
 	defer cancel()
-	failure.Why = r.why(ctx, w)
+	failure.Why = why(ctx, &trouble.Asker{Cluster: r.cluster}, w)
 	r.mu.Lock()
 	r.unready[w.manifest] = failure
 	r.mu.Unlock()
@@ -52,7 +52,7 @@ func (r *run) explainAll(ctx context.Context, waits []Wait, objects []watched) {
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(explainAtOnce)
-	left := mostExplained
+	left, asker := mostExplained, &trouble.Asker{Cluster: r.cluster}
 	for i := range objects {
 		if !trouble.HasPods(objects[i].object) {
 			continue
@@ -61,7 +61,7 @@ func (r *run) explainAll(ctx context.Context, waits []Wait, objects []watched) {
 			break
 		}
 		group.Go(func() error {
-			waits[i].Why = r.why(ctx, objects[i])
+			waits[i].Why = why(ctx, asker, objects[i])
 			return nil
 		})
 	}
@@ -70,7 +70,7 @@ func (r *run) explainAll(ctx context.Context, waits []Wait, objects []watched) {
 
 // why asks what keeps the pods of a workload. If that can't be said, the wait is told
 // without it.
-func (r *run) why(ctx context.Context, w watched) []string {
-	lines, _ := trouble.Of(ctx, r.cluster.Client, w.object)
+func why(ctx context.Context, asker *trouble.Asker, w watched) []string {
+	lines, _ := asker.Of(ctx, w.object)
 	return lines
 }

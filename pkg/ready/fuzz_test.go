@@ -71,7 +71,7 @@ func FuzzTroubles(f *testing.F) {
 			return
 		}
 		_ = json.Unmarshal(second, &event)
-		for _, trouble := range ready.Troubles([]corev1.Pod{pod}, []corev1.Event{event}) {
+		for _, trouble := range ready.Troubles([]corev1.Pod{pod}, []corev1.Event{event}, ready.Dependencies{}) {
 			if trouble.Message == "" || strings.ContainsAny(trouble.Message, "\n\r\x1b") {
 				t.Errorf("no message of one line: %+v", trouble)
 			}

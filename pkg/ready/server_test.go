@@ -321,7 +321,7 @@ func awaitTrouble(t *testing.T, namespace, says string) string {
 			return false, err
 		}
 		last = nil
-		for _, trouble := range ready.Troubles(pods.Items, events.Items) {
+		for _, trouble := range ready.Troubles(pods.Items, events.Items, ready.Dependencies{}) {
 			last = append(last, showTrouble(trouble))
 			if strings.Contains(showTrouble(trouble), says) {
 				found = showTrouble(trouble)

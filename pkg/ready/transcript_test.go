@@ -70,6 +70,7 @@ func TestTroubles(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
 			var pods []corev1.Pod
 			var events []corev1.Event
+			var on ready.Dependencies
 			for _, file := range archive.Files {
 				for _, document := range bytes.Split(file.Data, []byte("\n---\n")) {
 					switch {
@@ -77,11 +78,13 @@ func TestTroubles(t *testing.T) {
 						pods = append(pods, *typed[corev1.Pod](t, document))
 					case strings.HasSuffix(file.Name, "events.yaml"):
 						events = append(events, *typed[corev1.Event](t, document))
+					case file.Name == "on.yaml":
+						on = *typed[ready.Dependencies](t, document)
 					}
 				}
 			}
 			var got strings.Builder
-			for _, trouble := range ready.Troubles(pods, events) {
+			for _, trouble := range ready.Troubles(pods, events, on) {
 				fmt.Fprintln(&got, showTrouble(trouble))
 			}
 			compare(t, name, archive, got.String())

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // A Trouble is why a workload's pods do not come up.
@@ -25,16 +27,27 @@ type Trouble struct {
 // mostTroubles are as many as somebody reads. More are seldom more than one.
 const mostTroubles = 4
 
-// Troubles says why pods do not come up, the most telling first. The events are those of
-// these pods and of what makes them, a ReplicaSet or a Job: a quota stops pods that are not
-// there. Pods that are alike are told of once.
+// Troubles says why pods of one namespace do not come up, the most telling first. The events are
+// those of these pods, of their claims, and of what makes them, a ReplicaSet or a Job: a quota
+// stops pods that are not there. Pods that are alike are told of once.
 //
 // No values of environment variables are in what it says.
-func Troubles(pods []corev1.Pod, events []corev1.Event) []Trouble {
+func Troubles(pods []corev1.Pod, events []corev1.Event, on Dependencies) []Trouble {
 	newest := newestEvents(events)
-	found := troublesOfMakers(newest)
+	found, isTold := on.troublesOfNodes(pods)
+	found = slices.Concat(found, on.troublesOfClaims(newest), on.troublesOfSecrets(pods), troublesOfMakers(newest))
 	for i := range pods {
-		found = append(found, troublesOfPod(&pods[i], newest)...)
+		ofPod := troublesOfPod(&pods[i], newest)
+		if isTold[pods[i].Name] {
+			continue
+		}
+		for j := range ofPod {
+			if ofPod[j].rank == homeless {
+				unfit := printable.Line(on.unfit(&pods[i]))
+				ofPod[j].Message, ofPod[j].alike = ofPod[j].Message+unfit, ofPod[j].alike+unfit
+			}
+		}
+		found = append(found, ofPod...)
 	}
 	found = group(found)
 	if len(found) > mostTroubles {
@@ -44,7 +57,7 @@ func Troubles(pods []corev1.Pod, events []corev1.Event) []Trouble {
 	for i, f := range found {
 		told[i] = f.Trouble
 		if f.pods > 1 {
-			told[i].Message += fmt.Sprintf(" (%d pods like this)", f.pods)
+			told[i].Message += fmt.Sprintf(" (%d %slike this)", f.pods, map[bool]string{true: "pods "}[f.rank != depends])
 		}
 	}
 	return told
@@ -55,6 +68,7 @@ type rank int
 
 const (
 	ended     rank = iota // a container ran, and did not go well
+	depends               // an object that pods depend on is missing, or not ready
 	unstarted             // it can't be started
 	unmade                // there is not even a pod
 	homeless              // no node takes the pod

@@ -1,10 +1,11 @@
 // Package trouble asks a cluster what keeps the pods of a workload: the pods, the events
-// about them and about what makes them, and the last lines of a container that fails.
+// about them and about what makes them, the nodes, claims and Secrets that they depend on, and
+// the last lines of a container that fails.
 //
 // What all that means is said by package ready. What can't be asked for is left out, and
 // told: whoever calls it may do without.
 //
-// Of is the call to start from.
+// Asker.Of is the call to start from.
 package trouble
 
 import (
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -35,21 +39,32 @@ const (
 // HasPods says whether an object has pods that can be found.
 func HasPods(object *unstructured.Unstructured) bool { return podsOf(object) != nil }
 
+// An Asker asks about any number of objects at about the same time: the nodes of the cluster are
+// listed once for all of them.
+type Asker struct {
+	Cluster *cluster.Cluster
+
+	listNodes sync.Once
+	nodes     []corev1.Node
+	nodesErr  error
+}
+
 // Of says what keeps the pods of an object, in lines, the most telling first; nothing of one
 // that has none. The error says what could not be asked for; the lines hold all the same.
-func Of(ctx context.Context, client kubernetes.Interface, object *unstructured.Unstructured) ([]string, error) {
+func (all *Asker) Of(ctx context.Context, object *unstructured.Unstructured) ([]string, error) {
 	selection := podsOf(object)
 	if selection == nil {
 		return nil, nil
 	}
-	a := &asker{client: client, namespace: object.GetNamespace()}
+	a := &asker{all: all, client: all.Cluster.Client, metadata: all.Cluster.Metadata, namespace: object.GetNamespace()}
 	selection.Limit = mostOfAKind
-	pods, err := client.CoreV1().Pods(a.namespace).List(ctx, *selection)
+	pods, err := a.client.CoreV1().Pods(a.namespace).List(ctx, *selection)
 	if err != nil {
 		return nil, a.unasked("list pods", err)
 	}
 	var lines []string
-	for _, trouble := range ready.Troubles(pods.Items, a.eventsAbout(ctx, object, pods.Items)) {
+	on := a.dependencies(ctx, pods.Items)
+	for _, trouble := range ready.Troubles(pods.Items, a.eventsAbout(ctx, object, pods.Items, on.Claims), on) {
 		lines = append(lines, trouble.Object+": "+trouble.Message)
 		if trouble.WantsLog {
 			lines = append(lines, a.lastLines(ctx, trouble)...)
@@ -60,7 +75,9 @@ func Of(ctx context.Context, client kubernetes.Interface, object *unstructured.U
 
 // An asker asks about pods of one namespace.
 type asker struct {
+	all       *Asker
 	client    kubernetes.Interface
+	metadata  metadata.Interface
 	namespace string
 	failures  []error
 }
@@ -71,6 +88,16 @@ func (a *asker) unasked(what string, err error) error {
 		return fmt.Errorf("this user may not %s in namespace %s", what, a.namespace)
 	}
 	return fmt.Errorf("%s in namespace %s: %w", what, a.namespace, err)
+}
+
+// fail notes that something of the whole cluster could not be asked for.
+func (a *asker) fail(what string, err error) {
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("this user may not %s", what)
+	} else {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	a.failures = append(a.failures, err)
 }
 
 // podsOf is how to find the pods of an object; nil if it has none.
@@ -93,9 +120,9 @@ func podsOf(object *unstructured.Unstructured) *metav1.ListOptions {
 	return &metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(typed)}
 }
 
-// eventsAbout are the events of a workload, of its pods, and of its ReplicaSets: a quota
-// lets there be no pods, and it is those who say so.
-func (a *asker) eventsAbout(ctx context.Context, object *unstructured.Unstructured, pods []corev1.Pod) []corev1.Event {
+// eventsAbout are the events of a workload, of its pods and their claims, and of its ReplicaSets:
+// a quota lets there be no pods, and it is those who say so.
+func (a *asker) eventsAbout(ctx context.Context, object *unstructured.Unstructured, pods []corev1.Pod, claims []corev1.PersistentVolumeClaim) []corev1.Event {
 	var events []corev1.Event
 	for _, selected := range []fields.Selector{
 		fields.OneTermEqualSelector("type", corev1.EventTypeWarning),
@@ -112,10 +139,16 @@ func (a *asker) eventsAbout(ctx context.Context, object *unstructured.Unstructur
 	for i := range pods {
 		names[pods[i].Name] = true
 	}
+	isOfClaim := func(name string) bool {
+		return slices.ContainsFunc(claims, func(claim corev1.PersistentVolumeClaim) bool { return claim.Name == name })
+	}
 	return slices.DeleteFunc(events, func(event corev1.Event) bool {
 		about := event.InvolvedObject
-		if about.Kind == "Pod" {
+		switch about.Kind {
+		case "Pod":
 			return !names[about.Name]
+		case "PersistentVolumeClaim":
+			return !isOfClaim(about.Name)
 		}
 		hash, isMade := strings.CutPrefix(about.Name, object.GetName()+"-")
 		return about.Name != object.GetName() && (about.Kind != "ReplicaSet" || !isMade || strings.Contains(hash, "-"))

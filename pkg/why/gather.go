@@ -33,6 +33,7 @@ const (
 // A gatherer finds out the facts.
 type gatherer struct {
 	cluster *cluster.Cluster
+	trouble *trouble.Asker
 	Question
 	facts    *Facts
 	manifest *payload.Manifest // of the object; nil if nobody has said
@@ -41,7 +42,7 @@ type gatherer struct {
 
 // Gather asks for all that the answer needs. What can't be asked for is a fact, too.
 func Gather(ctx context.Context, c *cluster.Cluster, q Question) *Facts {
-	g := &gatherer{cluster: c, Question: q, facts: &Facts{Object: q.Object, Deletes: q.Deletes, Pending: map[kinds.ID][]string{}}}
+	g := &gatherer{cluster: c, trouble: &trouble.Asker{Cluster: c}, Question: q, facts: &Facts{Object: q.Object, Deletes: q.Deletes, Pending: map[kinds.ID][]string{}}}
 	g.plan()
 	g.asked()
 	g.object(ctx)
@@ -180,7 +181,7 @@ var anyVersion = &unstructured.Unstructured{Object: map[string]any{"status": map
 func (g *gatherer) pods(ctx context.Context, of *unstructured.Unstructured) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
-	lines, err := trouble.Of(ctx, g.cluster.Client, of)
+	lines, err := g.trouble.Of(ctx, of)
 	if err != nil {
 		for text := range strings.Lines(err.Error()) {
 			g.note(strings.TrimSpace(text))
