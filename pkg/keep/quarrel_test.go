@@ -165,7 +165,7 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 		len(told.Lost) != 1 || told.Lost[0].Manager != "painter" || told.Lost[0].Field != "data.colour" || told.File != "0000_10_shop_10.yaml" {
 		t.Errorf("told %+v", told)
 	}
-	if got := len(s.all(keep.Repaired)); got > 6 {
+	if got := len(s.all(keep.Repaired)); got > 20 { // on a slow machine, not each round is hasty
 		t.Errorf("told after %d rounds", got)
 	}
 	s.until("there is an event on the object", func() bool {

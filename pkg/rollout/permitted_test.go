@@ -74,7 +74,8 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	sent.take()
 	// How a Secret is must be asked for where they may not be listed: by the gate, and when it
 	// is its turn. What a Hat means is not known to whom may not read its definition.
-	want := []string{"get customresourcedefinitions /hats.NS.example.com", "get secrets NS/key", "get secrets NS/key", "patch hats NS/hat"}
+	// Whether the Namespace is terminating must be asked for where Namespaces may not be listed.
+	want := []string{"get customresourcedefinitions /hats.NS.example.com", "get namespaces /NS", "get secrets NS/key", "get secrets NS/key", "patch hats NS/hat"}
 	for range 2 {
 		again := user.must("1.0.0", boutique)
 		if got := done(again); again.Mode != graph.Reconcile || got != "unchanged prices, unchanged settings, unchanged web, unchanged key, unchanged hat" {
