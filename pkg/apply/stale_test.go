@@ -2,9 +2,7 @@ package apply_test
 
 import (
 	"context"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,22 +174,26 @@ func TestAWaitHasOneAge(t *testing.T) {
 	namespace, c := test.Namespace(t), connect(t)
 	began := c.Now()
 	did := runOn(t, t.Context(), c, load(t, namespace, namespace, last), apply.Options{Timeout: 2 * time.Second, TellWaits: quickly})
-	moments := map[time.Time]bool{}
+	moments := map[string]time.Time{} // by what is waited for
+	note := func(cause string, since time.Time) {
+		since = since.Round(0)
+		if before, isKnown := moments[cause]; isKnown && !before.Equal(since) {
+			t.Errorf("%q began at %s, and at %s", cause, before, since)
+		}
+		if moments[cause] = since; since.Before(began) {
+			t.Errorf("it waits since %s, and the apply began at %s", since, began)
+		}
+	}
 	for _, event := range did.events {
 		if event.Since != nil {
-			moments[event.Since.Round(0)] = true
+			note(event.Message, *event.Since)
 		}
 	}
 	for _, wait := range did.Waits {
-		moments[wait.Since.Round(0)] = true
+		note(wait.For, wait.Since)
 	}
-	if len(moments) != 1 {
-		t.Errorf("it began at %v", slices.Collect(maps.Keys(moments)))
-	}
-	for moment := range moments {
-		if moment.Before(began) {
-			t.Errorf("it waits since %s, and the apply began at %s", moment, began)
-		}
+	if len(moments) == 0 {
+		t.Error("it waited for nothing")
 	}
 }
 
