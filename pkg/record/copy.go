@@ -74,10 +74,12 @@ func (s *Store) writeCopy(ctx context.Context, r *Record) error {
 		_, err = of.Update(ctx, lease, metav1.UpdateOptions{FieldManager: fieldManager})
 		return err
 	})
-	if err != nil && !apierrors.IsNotFound(err) {
+	switch {
+	case err == nil:
+		s.copied = text
+	case !apierrors.IsNotFound(err):
 		return s.failure(verb, leases, err)
 	}
-	s.copied = text
 	return nil
 }
 

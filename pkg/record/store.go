@@ -54,7 +54,7 @@ const (
 	leases     = "leases.coordination.k8s.io"
 )
 
-// ErrChanged is what Save returns when somebody else has written the record.
+// ErrChanged is what Save returns when another program has written the record.
 var ErrChanged = &reason.Error{Reason: ReasonChanged, Message: "another program has written it since it was read: load it again"}
 
 // A Store is where the record of one release is. It is for one goroutine at a time, but
