@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/rollout"
+	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // summarize takes from an outcome what is told at the end.
@@ -95,9 +97,11 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 		}
 		return lineOf(one.Object, ": "+one.Why)
 	})
-	section(out, "deletes that are pending, and hold back the next minor update", s.Deletes, func(one pendingDelete) sectionLine {
-		return lineOf(one.Object, ": "+one.State)
-	})
+	isBack := func(one pendingDelete) bool { return one.Is == tombstone.Reappeared }
+	isPending := func(one pendingDelete) bool { return !isBack(one) }
+	stateOf := func(one pendingDelete) sectionLine { return lineOf(one.Object, ": "+one.State) }
+	section(out, "deletes that are pending, and hold back the next minor update", slices.DeleteFunc(slices.Clone(s.Deletes), isBack), stateOf)
+	section(out, "deleted, and made anew by another manager, which holds back nothing", slices.DeleteFunc(slices.Clone(s.Deletes), isPending), stateOf)
 	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(one orphan) sectionLine {
 		return lineOf(one.Object, "\n      "+strings.ReplaceAll(strings.TrimRight(one.Tombstone, "\n"), "\n", "\n      "))
 	})
