@@ -76,7 +76,7 @@ func (s *Store) elect(ctx context.Context, l Lock) (*election, error) {
 	go func() {
 		defer close(e.gone)
 		elector.Run(e.ended)
-		e.end(e.lost(fmt.Sprintf("it could not be renewed for %s", l.deadline()), e.trouble))
+		e.end(e.notRenewed())
 	}()
 	return e, nil
 }
@@ -108,6 +108,19 @@ func (e *election) free(ctx context.Context) error {
 	record.HolderIdentity = ""
 	record.RenewTime = metav1.NewTime(e.store.now())
 	return e.LeaseLock.Update(ctx, *record)
+}
+
+// notRenewed returns the error of an election whose time to renew is over. After a conflict, as when the
+// process was stopped between reading the Lease and writing it, the Lease is read once more, for who has it.
+func (e *election) notRenewed() error {
+	if e.holds && apierrors.IsConflict(e.trouble) {
+		ctx, cancel := context.WithTimeout(e.ended, e.lock.retry())
+		defer cancel()
+		if record, _, err := e.LeaseLock.Get(ctx); err == nil && e.takenBy(record) != "" {
+			return taken{e.lost(e.takenBy(record), nil)}
+		}
+	}
+	return e.lost(fmt.Sprintf("it could not be renewed for %s", e.lock.deadline()), e.trouble)
 }
 
 // lost is the error of a lock that we have no more.
