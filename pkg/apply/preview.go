@@ -12,6 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/trouble"
 )
 
 // A Look is what a preview has seen of an object that would change.
@@ -33,7 +34,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	options = options.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
-	p := &preview{run: newRun(c, before, options), payload: release}
+	p := &preview{run: newRun(c, before, options), payload: release, asker: trouble.Asker{Cluster: c}}
 	p.requests, p.cut = context.WithCancel(ctx)
 	defer p.cut()
 	p.coming = p.comingDefinitions()
@@ -57,6 +58,7 @@ type preview struct {
 	*run
 	payload *payload.Payload
 	coming  map[schema.GroupKind]*comingDefinition // by the kinds that they define
+	asker   trouble.Asker
 }
 
 // look looks at one object, and tells what would come of it.

@@ -24,7 +24,7 @@ func (p *preview) object(m *payload.Manifest) (Change, error) {
 	case errors.Is(err, cluster.ErrNotServed):
 		return p.withoutKind(m, err)
 	case errors.As(err, new(*cluster.UnknownKind)):
-		return Change{Action: NotChecked, Message: oneLine(err)}, nil
+		return Change{Action: NotChecked, Message: p.explained(m, err)}, nil
 	case err != nil:
 		return Change{}, err
 	}

@@ -54,7 +54,8 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 		"webhook that is down": {
 			prepare: heals["webhook that has an error"].asObstacle(), files: one(red), done: "nothing",
 			want: "not checkable ConfigMap NS/it: the server does not take it now, and an apply would try again: Internal error occurred: failed calling webhook \"shop.example.com\": " +
-				"failed to call webhook: an error on the server (\"out of order\") has prevented the request from succeeding\n",
+				"failed to call webhook: an error on the server (\"out of order\") has prevented the request from succeeding; " +
+				"ValidatingWebhookConfiguration ...\n",
 		},
 		"quota": {
 			prepare: heals["quota"].asObstacle(), files: one(heals["quota"].files), done: "nothing",
@@ -66,7 +67,7 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 		},
 		"aggregated API that is down": {
 			prepare: heals["aggregated API that is down"].asObstacle(), files: one(heals["aggregated API that is down"].files), done: "nothing",
-			want: "not checkable Thing NS/hat: the cluster can't say whether it has kind Thing.NS.aggregated.example.com: stale GroupVersion discovery: NS.aggregated.example.com/v1\n",
+			want: "not checkable Thing NS/hat: the cluster can't say whether it has kind Thing.NS.aggregated.example.com: stale GroupVersion discovery: NS.aggregated.example.com/v1; APIService ...\n",
 		},
 		"policy that denies": {
 			prepare: deny, files: one(red),

@@ -70,10 +70,14 @@ func (a applied) foreseen(namespace string) string {
 		text.WriteString("\n")
 	}
 	told := ages.ReplaceAllString(strings.ReplaceAll(text.String(), namespace, "NS"), "for Ns")
+	told = called.ReplaceAllString(told, "; $1 ...")
 	return inBytes.ReplaceAllString(moments.ReplaceAllString(told, "since NOW"), "N bytes")
 }
 
-var inBytes = regexp.MustCompile(`\d+ bytes`)
+var (
+	inBytes = regexp.MustCompile(`\d+ bytes`)
+	called  = regexp.MustCompile(`; (ValidatingWebhookConfiguration|APIService) .*`) // of other tests, too
+)
 
 // plainly is what was done, in the same words.
 func (a applied) plainly(namespace string) string {

@@ -1,9 +1,11 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"regexp"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,9 +73,17 @@ func (p *preview) unmetBy(m *payload.Manifest, err error) unmet {
 	case isNoNamespace(err):
 		return unmet{"namespace " + m.Object().GetNamespace() + " is neither there nor in this release: an apply would wait for it", false}
 	case mayHeal(err):
-		return unmet{"the server does not take it now, and an apply would try again: " + oneLine(masked(m, err)), false}
+		return unmet{"the server does not take it now, and an apply would try again: " + p.explained(m, err), false}
 	}
 	return unmet{}
+}
+
+// explained is an error in a line, with why nobody has answered the API server if that is all that is wrong.
+func (p *preview) explained(m *payload.Manifest, err error) string {
+	ctx, cancel := context.WithTimeout(p.requests, explainFor)
+	defer cancel()
+	lines := append([]string{oneLine(masked(m, err))}, whyCall(ctx, &p.asker, m, oneLine(err))...)
+	return strings.Join(lines, "; ")
 }
 
 // mayHeal says of a refusal whether it is about how things stand in the cluster, and not

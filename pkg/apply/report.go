@@ -31,6 +31,7 @@ func (r *run) report(ctx context.Context) *Report {
 			_ = r.explain(w)
 		}
 	}
+	r.explainCalls()
 	r.keepFingerprints()
 	r.keepReady()
 	r.sum(ctx, report)

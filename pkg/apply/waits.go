@@ -29,11 +29,11 @@ type Wait struct {
 	manifest *payload.Manifest
 }
 
-// explained is all that is waited for now, with what keeps the pods of those that have some,
-// asked anew.
+// explained is all that is waited for now, with what keeps the pods of those that have some, and
+// whoever the API server has called in vain, asked anew.
 func (r *run) explained(ctx context.Context) []Wait {
 	waits, objects := r.waits()
-	r.explainAll(ctx, waits[len(waits)-len(objects):], objects)
+	r.explainAll(ctx, waits, objects)
 	return waits
 }
 
@@ -53,17 +53,16 @@ func (r *run) waits() ([]Wait, []watched) {
 	return waits, objects
 }
 
-// remembered is all that is waited for now, with what kept its pods when they were asked
-// last.
+// remembered is all that is waited for now, with the reasons that were found when they were asked for last.
 func (r *run) remembered(asked []Wait) []Wait {
-	why := map[kinds.ID][]string{}
+	before := map[kinds.ID]Wait{}
 	for _, wait := range asked {
-		why[wait.ID] = wait.Why
+		before[wait.ID] = wait
 	}
 	waits, _ := r.waits()
 	for i := range waits {
-		if !waits[i].IsRetry {
-			waits[i].Why = why[waits[i].ID]
+		if last := before[waits[i].ID]; !waits[i].IsRetry || waits[i].For == last.For {
+			waits[i].Why = last.Why
 		}
 	}
 	return waits

@@ -151,6 +151,11 @@ ReplicaSet NS/web-POD: can't make pods: pods "web-POD" is forbidden: exceeded qu
 Pod NS/job-POD: container main ended with exit code 1
   | simulated by kwok`,
 		},
+		"webhook that nothing answers": {
+			webhookConfiguration + "---\n{apiVersion: v1, kind: Service, metadata: {name: hook, namespace: NS}, spec: {selector: {app: hook}, ports: [{port: 443}]}}",
+			"ValidatingWebhookConfiguration NS", `waiting: nothing serves Service NS/hook yet
+Service NS/hook: it has no endpoints: no pod has the labels that it selects, app=hook`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/trouble"
 )
@@ -45,32 +46,55 @@ func (r *run) explain(w watched) *Failure {
 	return failure
 }
 
-// explainAll adds to waits what keeps the pods of their objects. Others than the first
-// some go without.
+// explainAll adds to waits what keeps them: the objects are those of the last waits, which are not ready.
+// Others than the first some go without.
 func (r *run) explainAll(ctx context.Context, waits []Wait, objects []watched) {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(explainAtOnce)
-	left, asker := mostExplained, &trouble.Asker{Cluster: r.cluster}
-	for i := range objects {
-		if !trouble.HasPods(objects[i].object) {
+	left, asker, retries := mostExplained, &trouble.Asker{Cluster: r.cluster}, len(waits)-len(objects)
+	for i := range waits {
+		isRetry := i < retries
+		if isRetry && !trouble.IsOfCall(waits[i].For) || !isRetry && !trouble.Knows(objects[i-retries].object) {
 			continue
 		}
 		if left--; left < 0 {
 			break
 		}
 		group.Go(func() error {
-			waits[i].Why = why(ctx, asker, objects[i])
+			if isRetry {
+				waits[i].Why = whyCall(ctx, asker, waits[i].manifest, waits[i].For)
+			} else {
+				waits[i].Why = why(ctx, asker, objects[i-retries])
+			}
 			return nil
 		})
 	}
 	_ = group.Wait()
 }
 
-// why asks what keeps the pods of a workload. If that can't be said, the wait is told
+// explainCalls adds to failures why nobody has answered the API server.
+func (r *run) explainCalls() {
+	ctx, cancel := context.WithTimeout(r.requests, explainFor)
+	defer cancel()
+	asker := &trouble.Asker{Cluster: r.cluster}
+	for i := range r.changes {
+		if failure := r.changes[i].Err; failure != nil {
+			failure.Why = append(failure.Why, whyCall(ctx, asker, r.changes[i].Manifest, oneLine(failure.Err))...)
+		}
+	}
+}
+
+// why asks what keeps an object from being ready. If that can't be said, the wait is told
 // without it.
 func why(ctx context.Context, asker *trouble.Asker, w watched) []string {
 	lines, _ := asker.Of(ctx, w.object)
+	return lines
+}
+
+// whyCall does the same for a request that has failed, by its message.
+func whyCall(ctx context.Context, asker *trouble.Asker, m *payload.Manifest, message string) []string {
+	lines, _ := asker.OfCall(ctx, m.GroupVersionKind().GroupKind(), message)
 	return lines
 }

@@ -47,7 +47,7 @@ func (a *asker) dependencies(ctx context.Context, pods []corev1.Pod) ready.Depen
 		case apierrors.IsNotFound(err):
 			on.MissingSecrets = append(on.MissingSecrets, name)
 		case err != nil:
-			a.failures = append(a.failures, a.unasked("get secrets", err))
+			a.note(a.unasked("get secrets", err))
 		}
 	}
 	return on
@@ -74,7 +74,7 @@ func (a *asker) readClaims(ctx context.Context, names []string, on *ready.Depend
 		claim, err := a.client.CoreV1().PersistentVolumeClaims(a.namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			if !apierrors.IsNotFound(err) { // which the scheduler says
-				a.failures = append(a.failures, a.unasked("get persistentvolumeclaims", err))
+				a.note(a.unasked("get persistentvolumeclaims", err))
 			}
 			continue
 		}

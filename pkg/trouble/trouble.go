@@ -1,11 +1,12 @@
 // Package trouble asks a cluster what keeps the pods of a workload: the pods, the events
 // about them and about what makes them, the nodes, claims and Secrets that they depend on, and
-// the last lines of a container that fails.
+// the last lines of a container that fails. It explains likewise why a webhook or an aggregated API
+// does not answer the API server.
 //
 // What all that means is said by package ready. What can't be asked for is left out, and
 // told: whoever calls it may do without.
 //
-// Asker.Of is the call to start from.
+// Asker.Of is the call to start from; Asker.OfCall explains a request that failed.
 package trouble
 
 import (
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -36,8 +38,11 @@ const (
 	mostOfAKind = 500 // pods, or events
 )
 
-// HasPods says whether an object has pods that can be found.
-func HasPods(object *unstructured.Unstructured) bool { return podsOf(object) != nil }
+// Knows reports whether there may be something to say about an object: it has pods that can be found,
+// or the API server calls a Service because of it.
+func Knows(object *unstructured.Unstructured) bool {
+	return podsOf(object) != nil || object != nil && len(kinds.CalledServices(object)) > 0
+}
 
 // An Asker asks about any number of objects at about the same time: the nodes of the cluster are
 // listed once for all of them.
@@ -47,30 +52,44 @@ type Asker struct {
 	listNodes sync.Once
 	nodes     []corev1.Node
 	nodesErr  error
+
+	asking  sync.Mutex
+	answers map[string]callAnswer // by their causes
 }
 
-// Of says what keeps the pods of an object, in lines, the most telling first; nothing of one
-// that has none. The error says what could not be asked for; the lines hold all the same.
+// Of says what keeps an object from being ready, in lines, the most telling first: what keeps its pods,
+// or those of the Services that the API server calls for it. The error says what could not be asked
+// for; the lines hold all the same.
 func (all *Asker) Of(ctx context.Context, object *unstructured.Unstructured) ([]string, error) {
-	selection := podsOf(object)
-	if selection == nil {
+	if !Knows(object) {
 		return nil, nil
 	}
-	a := &asker{all: all, client: all.Cluster.Client, metadata: all.Cluster.Metadata, namespace: object.GetNamespace()}
+	a := all.asker(object.GetNamespace())
+	selection := podsOf(object)
+	if selection == nil {
+		lines := a.ofServices(ctx, object)
+		return lines, errors.Join(*a.failures...)
+	}
 	selection.Limit = mostOfAKind
 	pods, err := a.client.CoreV1().Pods(a.namespace).List(ctx, *selection)
 	if err != nil {
 		return nil, a.unasked("list pods", err)
 	}
+	lines := a.ofPods(ctx, object, pods.Items)
+	return lines, errors.Join(*a.failures...)
+}
+
+// ofPods says what keeps the pods of an object.
+func (a *asker) ofPods(ctx context.Context, object *unstructured.Unstructured, pods []corev1.Pod) []string {
 	var lines []string
-	on := a.dependencies(ctx, pods.Items)
-	for _, trouble := range ready.Troubles(pods.Items, a.eventsAbout(ctx, object, pods.Items, on.Claims), on) {
+	on := a.dependencies(ctx, pods)
+	for _, trouble := range ready.Troubles(pods, a.eventsAbout(ctx, object, pods, on.Claims), on) {
 		lines = append(lines, trouble.Object+": "+trouble.Message)
 		if trouble.WantsLog {
 			lines = append(lines, a.lastLines(ctx, trouble)...)
 		}
 	}
-	return lines, errors.Join(a.failures...)
+	return lines
 }
 
 // An asker asks about pods of one namespace.
@@ -79,8 +98,22 @@ type asker struct {
 	client    kubernetes.Interface
 	metadata  metadata.Interface
 	namespace string
-	failures  []error
+	failures  *[]error // what could not be asked for
 }
+
+func (all *Asker) asker(namespace string) *asker {
+	return &asker{all: all, client: all.Cluster.Client, metadata: all.Cluster.Metadata, namespace: namespace, failures: new([]error)}
+}
+
+// in returns an asker for another namespace, which notes its failures with this one.
+func (a *asker) in(namespace string) *asker {
+	other := *a
+	other.namespace = namespace
+	return &other
+}
+
+// note notes that something could not be asked for.
+func (a *asker) note(err error) { *a.failures = append(*a.failures, err) }
 
 // unasked is the error of something that could not be asked for.
 func (a *asker) unasked(what string, err error) error {
@@ -97,7 +130,7 @@ func (a *asker) fail(what string, err error) {
 	} else {
 		err = fmt.Errorf("%s: %w", what, err)
 	}
-	a.failures = append(a.failures, err)
+	a.note(err)
 }
 
 // podsOf is how to find the pods of an object; nil if it has none.
@@ -130,7 +163,7 @@ func (a *asker) eventsAbout(ctx context.Context, object *unstructured.Unstructur
 	} {
 		found, err := a.client.CoreV1().Events(a.namespace).List(ctx, metav1.ListOptions{FieldSelector: selected.String(), Limit: mostOfAKind})
 		if err != nil {
-			a.failures = append(a.failures, a.unasked("list events", err))
+			a.note(a.unasked("list events", err))
 			break
 		}
 		events = append(events, found.Items...)
@@ -163,7 +196,7 @@ func (a *asker) lastLines(ctx context.Context, trouble ready.Trouble) []string {
 	}).DoRaw(ctx)
 	if err != nil {
 		if apierrors.IsForbidden(err) { // else there may be none
-			a.failures = append(a.failures, a.unasked("get pods/log", err))
+			a.note(a.unasked("get pods/log", err))
 		}
 		return nil
 	}

@@ -182,11 +182,26 @@ func (g *gatherer) pods(ctx context.Context, of *unstructured.Unstructured) []st
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
 	lines, err := g.trouble.Of(ctx, of)
-	if err != nil {
-		for text := range strings.Lines(err.Error()) {
-			g.note(strings.TrimSpace(text))
-		}
+	g.noteAll(err)
+	return lines
+}
+
+// noteAll notes each of joined errors.
+func (g *gatherer) noteAll(err error) {
+	if err == nil {
+		return
 	}
+	for text := range strings.Lines(err.Error()) {
+		g.note(strings.TrimSpace(text))
+	}
+}
+
+// call says why nobody has answered the API server, if a step has failed for that.
+func (g *gatherer) call(ctx context.Context, step record.Step) []string {
+	ctx, cancel := context.WithTimeout(ctx, explainFor)
+	defer cancel()
+	lines, err := g.trouble.OfCall(ctx, step.GroupKind(), step.For)
+	g.noteAll(err)
 	return lines
 }
 
@@ -236,12 +251,20 @@ func (g *gatherer) surroundings(ctx context.Context) {
 	}
 }
 
-// holdings asks what keeps the pods of what the run waits for before it comes to the object.
+// holdings asks what keeps the object from being applied, and the pods of what the run waits for before it
+// comes to it.
 func (g *gatherer) holdings(ctx context.Context) {
+	if _, step, isLeft := g.facts.step(); isLeft && (step.State == record.Retrying || step.State == record.Failed) {
+		g.facts.Pending[step.ID] = g.call(ctx, step)
+	}
 	left := mostExplained
 	for _, node := range g.facts.roots() {
 		for _, step := range g.facts.Record.Run.Nodes[node].Steps {
-			if step.State == record.Blocked || step.State == record.Retrying || step.Deletes || left == 0 || step.ID == g.Object {
+			if step.State == record.Blocked || step.Deletes || left == 0 || step.ID == g.Object {
+				continue
+			}
+			if step.State == record.Retrying {
+				g.facts.Pending[step.ID] = g.call(ctx, step)
 				continue
 			}
 			in, err := g.cluster.FindKind(ctx, step.GroupKind())
@@ -257,7 +280,7 @@ func (g *gatherer) holdings(ctx context.Context) {
 				g.unknown("get "+step.ID.String(), err)
 				continue
 			}
-			if trouble.HasPods(live) {
+			if trouble.Knows(live) {
 				g.facts.Pending[step.ID] = g.pods(ctx, live)
 			}
 		}

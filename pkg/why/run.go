@@ -70,9 +70,9 @@ func tellStep(f *Facts, a *Answer) {
 	}
 	switch step.State {
 	case record.Retrying:
-		a.say(nil, "it %s, which %s%s: %s", what, f.again(), f.lasting(step), step.For)
+		a.say(f.Pending[step.ID], "it %s, which %s%s: %s", what, f.again(), f.lasting(step), step.For)
 	case record.Failed:
-		a.say(nil, "it %s: %s", what, step.For)
+		a.say(f.Pending[step.ID], "it %s: %s", what, step.For)
 	default:
 		return
 	}
