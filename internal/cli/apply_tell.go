@@ -162,7 +162,7 @@ func (t *teller) write(value any) {
 	if err != nil {
 		return // of values that are ours, and can all be written
 	}
-	_, _ = t.Write(append(line, '\n'))
+	_, _ = t.Write(append(printable.JSON(line), '\n'))
 }
 
 // Write writes to standard output. Where nobody reads it, the apply goes on: what is half

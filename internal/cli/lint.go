@@ -177,7 +177,7 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams Streams) error 
 func (f *lintFlags) print(report lintReport, inFolder bool, pasteable string, out io.Writer) error {
 	switch f.format {
 	case asSARIF:
-		return report.sarif().PrettyWrite(out)
+		return asJSON.print(out, report.sarif(), nil)
 	case asJUnit:
 		return report.junit(f.fails).write(out)
 	case asGitHub:

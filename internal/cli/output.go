@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // An output is how to print a result.
@@ -91,10 +93,9 @@ func (o output) print(out io.Writer, value any, text func(io.Writer) error) erro
 	var err error
 	switch o {
 	case asJSON:
-		content, err = json.MarshalIndent(value, "", "  ")
-		content = append(content, '\n')
+		content, err = toJSON(value)
 	case asYAML:
-		content, err = yaml.Marshal(value)
+		content, err = toYAML(value)
 	default:
 		return text(out)
 	}
@@ -103,6 +104,20 @@ func (o output) print(out io.Writer, value any, text func(io.Writer) error) erro
 	}
 	_, err = out.Write(content)
 	return err
+}
+
+func toJSON(value any) ([]byte, error) {
+	text, err := json.MarshalIndent(value, "", "  ")
+	return append(printable.JSON(text), '\n'), err
+}
+
+// toYAML writes JSON, which is YAML, where YAML would have in it as they are what does things to terminals.
+func toYAML(value any) ([]byte, error) {
+	text, err := yaml.Marshal(value)
+	if err == nil && !printable.IsHarmless(text) {
+		return toJSON(value)
+	}
+	return text, err
 }
 
 // printWhole prints all or nothing, so that no half is taken for the whole.

@@ -138,7 +138,13 @@ func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion
 }
 
 // YAML is what is printed, its keys in order.
-func (m rendered) YAML() ([]byte, error) { return yaml.Marshal(m.object) }
+func (m rendered) YAML() ([]byte, error) {
+	text, err := yaml.Marshal(m.object)
+	if err == nil && !printable.IsHarmless(text) {
+		return toJSON(m.object) // which is YAML, too
+	}
+	return text, err
+}
 
 // choose takes the manifests to print, in the order of the release.
 func (f *renderFlags) choose(release *payload.Payload) []rendered {

@@ -102,11 +102,26 @@ func WriteBaseline(out io.Writer, findings []Finding) error {
 	encoder := yaml.NewEncoder(&content)
 	encoder.CompactSeqIndent()
 	encoder.SetIndent(2)
-	if err := errors.Join(encoder.Encode(text), encoder.Close()); err != nil {
+	var node yaml.Node
+	if err := node.Encode(text); err != nil {
 		return err
 	}
-	_, err := content.WriteTo(out)
+	quoteHarmful(&node)
+	if err := errors.Join(encoder.Encode(&node), encoder.Close()); err != nil {
+		return err
+	}
+	_, err := out.Write(printable.JSON(content.Bytes())) // whose escapes are those of quotes in YAML
 	return err
+}
+
+// quoteHarmful puts texts that are not to be shown as they are in quotes, in which they can be escaped.
+func quoteHarmful(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && !printable.IsHarmless([]byte(node.Value)) {
+		node.Style = yaml.DoubleQuotedStyle
+	}
+	for _, child := range node.Content {
+		quoteHarmful(child)
+	}
 }
 
 // ParseBaseline reads a baseline. The file is the name to tell of it.

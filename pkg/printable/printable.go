@@ -4,14 +4,17 @@
 //
 // It masks no secrets and quotes nothing: text that is harmless stays as it is.
 //
-// Line is the call to start from; Count puts numbers into words.
+// Line is the call to start from; JSON is for texts that machines read, too. Count puts numbers into
+// words.
 package printable
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Line returns a text in one line, without anything that is not shown: such
@@ -32,6 +35,35 @@ func Line(text string) string {
 }
 
 func isHidden(r rune) bool { return !unicode.IsPrint(r) }
+
+// JSON returns a JSON text with what does things to terminals, or to how lines read, written as \u202e for
+// example. The value is the same.
+func JSON(text []byte) []byte {
+	if IsHarmless(text) {
+		return text
+	}
+	var out []byte
+	for _, r := range string(text) { // outside of strings, JSON has no such characters
+		if isHarmful(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+// IsHarmless reports whether a text of several lines can be shown as it is.
+func IsHarmless(text []byte) bool { return !bytes.ContainsFunc(text, isHarmful) }
+
+// isHarmful is true for control characters other than tabs and line breaks, for those that change the
+// direction of text, and for line breaks that few programs know.
+func isHarmful(r rune) bool {
+	if r == '\n' || r == '\t' {
+		return false
+	}
+	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+}
 
 // Count is a number of things, in words that fit one and many.
 func Count(n int, thing string) string {

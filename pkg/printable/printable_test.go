@@ -1,6 +1,8 @@
 package printable_test
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -18,5 +20,21 @@ func TestLine(t *testing.T) {
 		if got := printable.Line(text); got != want {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)
 		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	const value = "a\u202eb\u2066c\u2028d\u0085e\tf\u00a0g\U0001F680"
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := printable.JSON(text)
+	if !printable.IsHarmless(shown) || !strings.Contains(string(shown), "a\\u202eb") {
+		t.Errorf("it is shown as %q", shown)
+	}
+	var back string
+	if err := json.Unmarshal(shown, &back); err != nil || back != value {
+		t.Errorf("%v: it is read back as %q", err, back)
 	}
 }

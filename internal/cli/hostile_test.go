@@ -1,0 +1,117 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// hostile is text that nobody vouches for: it would colour a terminal, turn lines round and fake some.
+const (
+	hostile     = "a\x1b[31mb\u202ec\u2066d\u2028e\nfaked: f\u0085g"
+	inYAML      = `"a\e[31mb\u202ec\u2066d\u2028e\nfaked: f\u0085g"`
+	inFileNames = "a\x1b[31mb\u202ec\u2066d\u2028e\nfaked: f\u0085g"
+)
+
+// hostileReleases are the files of two releases, in the folders old and new, that have such text wherever it
+// may stand: in names of files, in what names objects, in fields that are read, and in others.
+func hostileReleases() map[string]string {
+	object := func(kind, name, rest string) string {
+		return "apiVersion: v1\nkind: " + kind + "\nmetadata: {namespace: shop, name: " + name + rest + "\n"
+	}
+	return map[string]string{
+		"old/0000_10_web_01.yaml":                        object("ConfigMap", "it", "}\ndata: {key: a, "+inYAML+": b}"),
+		"new/0000_10_web_01.yaml":                        object("ConfigMap", "it", "}\ndata: {key: "+inYAML+", "+inYAML+": "+inYAML+"}"),
+		"old/0000_10_web_02.yaml":                        object("ConfigMap", "deleted", "}"),
+		"new/0000_10_web_02.yaml":                        object("ConfigMap", "deleted", `, annotations: {release.openshift.io/delete: "true", `+inYAML+": "+inYAML+"}}"),
+		"old/0000_10_web_03.yaml":                        object("ConfigMap", "dropped", "}\ndata: {"+inYAML+": "+inYAML+"}"),
+		"new/0000_20_" + inFileNames + "_01.yaml":        object("ConfigMap", "filed", "}"),
+		"new/0000_30_web_01.yaml":                        object("ConfigMap", "ready", ", annotations: {runlevel.dev/ready: "+inYAML+"}}"),
+		"wrong/0000_10_web_01.yaml":                      object("ConfigMap", inYAML, "}"),
+		"wrong/0000_10_web_02.yaml":                      object(inYAML, "kind", "}"),
+		"wrong/0000_10_web_03.yaml":                      "apiVersion: " + inYAML + "\nkind: Hat\nmetadata: {name: version}\n",
+		"wrong/0000_10_web_04.yaml":                      "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: place, namespace: " + inYAML + "}\n",
+		"wrong/0000_10_web_05.yaml":                      object("ConfigMap", "deletes", ", annotations: {release.openshift.io/delete: "+inYAML+"}}"),
+		"wrong/0000_10_web_06.yaml":                      object("ConfigMap", "gates", ", annotations: {release.openshift.io/feature-gate: "+inYAML+", include.release.openshift.io/x: "+inYAML+"}}"),
+		"wrong/0000_10_web_07.yaml":                      object("ConfigMap", "labels", ", labels: {"+inYAML+": "+inYAML+"}, finalizers: ["+inYAML+"]}"),
+		"wrong/0000_10_web_08.yaml":                      object("Service", "fields", "}\nspec: {"+inYAML+": "+inYAML+", ports: ["+inYAML+"]}"),
+		"wrong/0000_10_web_09.yaml":                      object("ConfigMap", "twice", "}\n"+inYAML+": 1\n"+inYAML+": 2"),
+		"torn/0000_10_web_01.yaml":                       "key: \"\x1b[31m\u202e\n",
+		"torn/0000_10_" + inFileNames + "_02.yaml":       "{{ " + hostile + " }}",
+		"templates/0000_10_web_01.yaml":                  object("ConfigMap", "a", "}"),
+		"templates/0000_" + inFileNames + "_20_web.yaml": "no: manifest\n",
+	}
+}
+
+// readers are the commands that read a release, in each of their formats; NEW and OLD are folders.
+var readers = []string{
+	"render NEW", "render NEW -o json", "render NEW --explain", "render NEW --only-excluded", "render NEW --output-dir OUT",
+	"graph NEW", "graph NEW --manifests", "graph NEW -o json", "graph NEW -o yaml", "graph NEW -o dot", "graph NEW -o svg", "graph NEW -o mermaid",
+	"plan OLD NEW", "plan OLD NEW --all", "plan OLD NEW -o json", "plan OLD NEW -o yaml", "plan OLD NEW -o markdown",
+	"lint NEW", "lint NEW --previous OLD --all", "lint NEW --previous OLD -o json", "lint NEW --previous OLD -o yaml", "lint NEW --previous OLD -o sarif",
+	"lint NEW --previous OLD -o junit", "lint NEW --previous OLD -o github", "lint NEW --fix --dry-run", "lint NEW --baseline OUT --write-baseline",
+	"why ConfigMap/deleted -n shop NEW " + onCluster, "gate NEW " + onCluster, "gate NEW -o json " + onCluster, "gate NEW -o yaml " + onCluster,
+	"diff NEW --all " + onCluster, "diff NEW -o json --all " + onCluster, "diff NEW -o yaml --all " + onCluster, "diff NEW -o markdown " + onCluster,
+	"plan NEW --cluster " + onCluster, "plan NEW --cluster -o markdown " + onCluster, "apply NEW --dry-run=server " + onCluster, "apply NEW --dry-run=server -o json " + onCluster,
+}
+
+const onCluster = "--name hostile --kubeconfig CONFIG"
+
+// TestNoCommandShowsWhatDoesThingsToTerminals runs every command that reads releases.
+func TestNoCommandShowsWhatDoesThingsToTerminals(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range hostileReleases() {
+		write(t, filepath.Join(folder, name), text)
+	}
+	for _, name := range []string{"new", "wrong", "torn", "templates"} {
+		for i, reader := range readers {
+			var args []string
+			for _, word := range strings.Fields(reader) {
+				switch word {
+				case "NEW":
+					word = filepath.Join(folder, name)
+				case "OLD":
+					word = filepath.Join(folder, "old")
+				case "OUT":
+					word = filepath.Join(folder, name+"-out-"+string(rune('a'+i)))
+				case "CONFIG":
+					word = control.Sandbox(t).Kubeconfig
+				}
+				args = append(args, word)
+			}
+			_, said := tell(args)
+			if wrong := harm(said); wrong != "" {
+				t.Errorf("%s of %s says %q", reader, name, wrong)
+			}
+		}
+	}
+	written, err := filepath.Glob(filepath.Join(folder, "*-out-*"))
+	if err != nil || len(written) == 0 {
+		t.Fatal("nothing was written", err)
+	}
+	for _, path := range written {
+		if err := filepath.WalkDir(path, func(path string, entry os.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if wrong := harm(string(text)); wrong != "" {
+				t.Errorf("%q has %q", path, wrong)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// harm returns the first line that is not to be shown; "" if there is none.
+func harm(said string) string {
+	for line := range strings.Lines(said) {
+		if strings.ContainsAny(line, "\x1b\u202e\u2066\u2028\u0085") || strings.HasPrefix(line, "faked") {
+			return line
+		}
+	}
+	return ""
+}
