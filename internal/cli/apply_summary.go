@@ -87,19 +87,22 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	took := time.Duration(s.Seconds * float64(time.Second)).Round(10 * time.Millisecond)
 	fmt.Fprintf(out, "%s %s: %s\n", s.title(), s.verdict(took), strings.Join(counts, ", "))
 	section(out, "not ready", s.Waits, func(wait apply.Wait) sectionLine {
-		lines := append([]string{fmt.Sprintf("%s, for %s", wait.For, age(now, wait.Since))}, wait.Why...)
+		text := ": " + printable.Line(fmt.Sprintf("%s, for %s", wait.For, age(now, wait.Since)))
+		for _, why := range wait.Why {
+			text += "\n      " + printable.Line(why)
+		}
 		cause := wait.ID.Without(strings.Join(append([]string{wait.For}, wait.Why...), "\n"))
-		return sectionLine{wait.ID.String(), cause, ": " + strings.Join(lines, "\n      ")}
+		return sectionLine{wait.ID.String(), cause, text}
 	})
 	section(out, "not done", s.NotDone, func(one notDone) sectionLine {
 		if one.Why == "" {
 			return lineOf(one.Object, "")
 		}
-		return lineOf(one.Object, ": "+one.Why)
+		return lineOf(one.Object, ": "+printable.Line(one.Why))
 	})
 	isBack := func(one pendingDelete) bool { return one.Is == tombstone.Reappeared }
 	isPending := func(one pendingDelete) bool { return !isBack(one) }
-	stateOf := func(one pendingDelete) sectionLine { return lineOf(one.Object, ": "+one.State) }
+	stateOf := func(one pendingDelete) sectionLine { return lineOf(one.Object, ": "+printable.Line(one.State)) }
 	section(out, "deletes that are pending, and hold back the next minor update", slices.DeleteFunc(slices.Clone(s.Deletes), isBack), stateOf)
 	section(out, "deleted, and made anew by another manager, which holds back nothing", slices.DeleteFunc(slices.Clone(s.Deletes), isPending), stateOf)
 	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(one orphan) sectionLine {
@@ -109,9 +112,9 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 		return lineOf(one.Object, ": from "+printable.Line(strings.Join(one.From, ", ")))
 	})
 	section(out, s.tense("fields that others had set otherwise, and that are as the release says again", "fields that others have set otherwise, and that would be as the release says again"), s.Overruled, func(one overruled) sectionLine {
-		return lineOf(one.Object, ": "+apply.LossesInWords(one.Lost))
+		return lineOf(one.Object, ": "+printable.Line(apply.LossesInWords(one.Lost)))
 	})
-	section(out, "not known", s.Notes, func(note string) sectionLine { return sectionLine{note, note, ""} })
+	section(out, "not known", s.Notes, func(note string) sectionLine { return sectionLine{printable.Line(note), note, ""} })
 	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) sectionLine {
 		return sectionLine{printable.Line(one.Text), one.Text, fmt.Sprintf(" (%s)", printable.Line(listed(one.Files)))}
 	})
@@ -143,7 +146,7 @@ func (s applySummary) title() string {
 	if s.Version == "" {
 		return "release " + s.Release
 	}
-	return "release " + s.Release + " " + s.Version
+	return printable.Line("release " + s.Release + " " + s.Version)
 }
 
 // A sectionLine is a line of a section: what it is about, and what is said of it. Things with the same

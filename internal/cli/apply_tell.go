@@ -114,7 +114,7 @@ func titleOf(o *rollout.Outcome) string {
 	if o.Previous != "" && o.Previous != o.Version {
 		title += ", after " + o.Previous
 	}
-	return title
+	return printable.Line(title)
 }
 
 // held tells who has the lock, while we wait.
@@ -177,12 +177,12 @@ func (t *teller) Write(text []byte) (int, error) {
 
 // line is an event for people.
 func (t *teller) line(out io.Writer, event apply.Event) {
-	text := live.Line(event)
+	text := printable.Line(live.Line(event))
 	if event.Since != nil {
 		text += ", for " + age(t.now(), *event.Since)
 	}
 	for _, why := range event.Why {
-		text += fmt.Sprintf("\n%-11s   %s", "", why)
+		text += fmt.Sprintf("\n%-11s   %s", "", printable.Line(why))
 	}
 	fmt.Fprintln(out, text)
 }
