@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
 // A Problem is one field that the API server would refuse.
@@ -33,6 +34,14 @@ type Definition struct {
 	group    string
 	kind     string
 	versions []*version
+}
+
+// Limit bounds what the CEL rules of a custom resource may cost, below what the API server allows. It is
+// called before any is checked.
+func (d *Definition) Limit(maxCost int64) {
+	for _, v := range d.versions {
+		v.maxCost = min(maxCost, celconfig.RuntimeCELCostBudget)
+	}
 }
 
 // NewDefinition prepares a CustomResourceDefinition. It fails for those that

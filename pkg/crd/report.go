@@ -75,8 +75,13 @@ func fieldOf(err *field.Error) (name, detail string) {
 }
 
 // addRules tells which CEL rules are broken. Their errors hold a type where others
-// hold a value, and their messages may be made of any value of the object.
-func (r *report) addRules(broken field.ErrorList) {
+// hold a value, and their messages may be made of any value of the object. Rules that are too dear for us,
+// and not for the API server, are told as that.
+func (r *report) addRules(broken field.ErrorList, isTooDear bool) {
+	if isTooDear {
+		r.found = append(r.found, Problem{Message: "its CEL rules were not checked: with those of the other custom resources they cost too much"})
+		return
+	}
 	for _, err := range broken {
 		shown := *err
 		shown.BadValue = nil

@@ -28,6 +28,8 @@ type version struct {
 	scale     *apiextensionsv1.CustomResourceSubresourceScale
 	keepsAll  bool // unknown fields are kept, as only definitions of old may say
 
+	maxCost int64 // of the rules of one object
+
 	properties *apiextensions.JSONSchemaProps
 	structure  *structural.Structural
 
@@ -56,15 +58,15 @@ func newVersion(crd *apiextensionsv1.CustomResourceDefinition, from *apiextensio
 		return nil, err
 	}
 	v := &version{
-		name: from.Name, served: from.Served, keepsAll: crd.Spec.PreserveUnknownFields,
+		name: from.Name, served: from.Served, keepsAll: crd.Spec.PreserveUnknownFields, maxCost: celconfig.RuntimeCELCostBudget,
 		properties: converted.OpenAPIV3Schema, structure: structure,
 		fields: sync.OnceValues(func() (validation.SchemaValidator, error) {
 			validator, _, err := validation.NewSchemaValidator(converted.OpenAPIV3Schema)
 			return validator, err
 		}),
-		allRules: sync.OnceValue(func() *cel.Validator { return cel.NewValidator(structure, true, celconfig.PerCallLimit) }),
-		bare:     sync.OnceValue(func() structural.Structural { return withoutRules(structure) }),
+		bare: sync.OnceValue(func() structural.Structural { return withoutRules(structure) }),
 	}
+	v.allRules = sync.OnceValue(func() *cel.Validator { return v.newRules(structure) })
 	if from.Subresources != nil {
 		v.hasStatus = from.Subresources.Status != nil
 		v.scale = from.Subresources.Scale
@@ -97,8 +99,8 @@ func (v *version) validate(ctx context.Context, object map[string]any, report *r
 		return
 	}
 	if rules := v.rulesFor(object); rules != nil {
-		broken, _ := rules.Validate(ctx, nil, v.structure, object, nil, celconfig.RuntimeCELCostBudget)
-		report.addRules(broken)
+		broken, left := rules.Validate(ctx, nil, v.structure, object, nil, v.maxCost)
+		report.addRules(broken, left < 0 && v.maxCost < celconfig.RuntimeCELCostBudget)
 	}
 }
 
@@ -121,8 +123,8 @@ func (v *version) validateUpdate(ctx context.Context, before, after map[string]a
 		return
 	}
 	if rules := v.rulesFor(after); rules != nil {
-		broken, _ := rules.Validate(ctx, nil, v.structure, after, before, celconfig.RuntimeCELCostBudget, cel.WithRatcheting(both))
-		report.addRules(broken)
+		broken, left := rules.Validate(ctx, nil, v.structure, after, before, v.maxCost, cel.WithRatcheting(both))
+		report.addRules(broken, left < 0 && v.maxCost < celconfig.RuntimeCELCostBudget)
 	}
 }
 

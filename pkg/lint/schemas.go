@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"runtime"
@@ -68,6 +69,29 @@ func (s *subject) wants(id string) bool {
 	return s.config.severity(rule) != Off
 }
 
+// Limits of what is judged, so that a payload can't take all time: OpenShift's have 2,700 rules, and a few
+// hundred custom resources that cost next to nothing.
+const (
+	maxRules = 12_000     // CEL rules of definitions
+	maxCosts = 20_000_000 // of the rules of all custom resources, in the API server's units; each has an equal part
+)
+
+// isBeyond reports whether a definition is one too many for maxRules.
+func (s *subject) isBeyond(definition *manifest) bool {
+	if s.beyond != nil {
+		return s.beyond[definition]
+	}
+	s.beyond = map[*manifest]bool{}
+	rules := 0
+	for _, m := range s.byKind[kinds.CustomResourceDefinition] {
+		if first := s.firstLike(m); first == m && !m.isTombstone {
+			rules += crd.CountRules(m.Object().Object)
+			s.beyond[m] = rules > maxRules
+		}
+	}
+	return s.beyond[definition]
+}
+
 // definitionsToJudge leaves out what the previous payload has already in the same
 // words.
 func (s *subject) definitionsToJudge() []*judgement {
@@ -78,8 +102,12 @@ func (s *subject) definitionsToJudge() []*judgement {
 			continue
 		}
 		first := s.firstLike(m)
+		isBeyond := s.isBeyond(first)
 		if alike[first] == nil {
 			alike[first] = &judgement{about: question{definition: first.Sum()}, weight: len(m.Text()), ask: func() []crd.Problem {
+				if isBeyond {
+					return []crd.Problem{{Message: fmt.Sprintf("its schema is not checked: definitions of the release have more than %d CEL rules", maxRules)}}
+				}
 				return crd.CheckDefinition(s.ctx, first.Object().Object)
 			}}
 			found = append(found, alike[first])
@@ -141,12 +169,14 @@ func (s *subject) definitionsOf(m *manifest) []*definition {
 			continue
 		}
 		first := s.firstLike(d)
+		isBeyond := s.isBeyond(first)
 		if s.prepared[first] == nil {
 			s.prepared[first] = &definition{first, sync.OnceValue(func() *crd.Definition {
 				made, err := crd.NewDefinition(first.Object().Object)
-				if err != nil {
+				if err != nil || isBeyond {
 					return nil
 				}
+				made.Limit(int64(maxCosts / max(1, s.customResources)))
 				return made
 			})}
 		}
@@ -174,6 +204,7 @@ func (s *subject) resourcesToJudge() []*judgement {
 			})
 		}
 	}
+	s.customResources = len(found)
 	return found
 }
 

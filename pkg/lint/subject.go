@@ -161,10 +161,13 @@ type subject struct {
 	plurals  map[string][]schema.GroupKind // see kindsByPlural
 	alike    map[*manifest]*manifest       // see firstLike
 	prepared map[*manifest]*definition     // see definitionsOf
+	beyond   map[*manifest]bool            // see isBeyond
 	labelled map[podLabel][]*manifest      // see near
 	bindings map[payload.ID][]*manifest    // see bindingsOf
 	judged   *judgements                   // see judge
 	profiles bool                          // whether any manifest names a cluster profile
+
+	customResources int // that are held against definitions
 }
 
 // A meeting is whether manifests of some annotations are on one cluster, and on which.

@@ -16,9 +16,9 @@ const (
 	maxValues   = 250_000  // values of a document: mappings, their keys, lists, texts and numbers
 	maxDepth    = 200      // of values in each other; the deepest known is 28
 
-	maxDocuments   = 50_000    // of a release, empty ones too
-	maxReleaseText = 64 << 20  // bytes of a release, rendered and written out
-	maxReleaseSize = 2_000_000 // values of a release
+	maxDocuments   = 20_000    // of a release, empty ones too
+	maxReleaseText = 32 << 20  // bytes of a release, rendered and written out
+	maxReleaseSize = 1_000_000 // values of a release
 
 	maxProblems = 10_000 // of a release that are listed
 
@@ -107,6 +107,7 @@ func (s sizer) measure(node *yaml3.Node) (size, error) {
 	}
 	if node.Anchor != "" {
 		s[node] = whole
+		whole.values++ // which costs as much as a value
 	}
 	return whole, whole.check()
 }

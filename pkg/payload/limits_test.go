@@ -38,7 +38,7 @@ func TestADocumentIsBounded(t *testing.T) {
 		"deep nesting in JSON":      {inJSON(strings.Repeat("[", 201) + strings.Repeat("]", 201)), ":1: document 1: " + nested},
 		"deep and wide":             {thing + "spec: " + strings.Repeat("{a: ", 190) + "[" + strings.Repeat("a,", 30_000) + "]" + strings.Repeat("}", 190), ":5: document 1: " + written},
 		"an odd line break":         {thing + "a: &a [1]\nb: *a # \u0085c: 1\n", `:6: document 1: this line has U+0085, U+2028, U+2029 or U+FEFF, which are not allowed in a document that may have aliases: write \n or a line break instead`},
-		"many documents":            {strings.Repeat("---\n", 60_000) + thing, ": document 1: it has more than 50000 documents, which is the limit for a release"},
+		"many documents":            {strings.Repeat("---\n", 60_000) + thing, ": document 1: it has more than 20000 documents, which is the limit for a release"},
 		"annotations":               {thing + "  annotations:\n    a: " + strings.Repeat("x", 256<<10), ":5: document 1: Thing a: an API server will refuse its annotations: annotations size 262145 is larger than limit 262144"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,14 +98,14 @@ func TestAReleaseIsBounded(t *testing.T) {
 		files map[string]string
 		want  string
 	}{
-		"documents":  {many(3, func(int) string { return strings.Repeat("--- #\n", 20_000) }), "50000 documents"},
-		"JSON":       {many(3, func(int) string { return strings.Repeat("{} ", 20_000) }), "50000 documents"},
-		"values":     {many(9, func(i int) string { return named(i) + "spec: [" + strings.Repeat("a,", 240_000) + "]\n" }), "2000000 values"},
-		"separators": {many(9, func(i int) string { return named(i) + "spec: |\n" + strings.Repeat("  \n", 490_000) }), `4000000 characters that separate values, such as "," and ":" and line breaks`},
-		"text":       {many(20, func(i int) string { return named(i) + "spec: " + strings.Repeat("x", 4_000_000) }), "64 MiB when they are rendered and their aliases are written out"},
-		"aliases": {many(10, func(i int) string {
+		"documents":  {many(3, func(int) string { return strings.Repeat("--- #\n", 20_000) }), "20000 documents"},
+		"JSON":       {many(3, func(int) string { return strings.Repeat("{} ", 20_000) }), "20000 documents"},
+		"values":     {many(5, func(i int) string { return named(i) + "spec: [" + strings.Repeat("a,", 240_000) + "]\n" }), "1000000 values"},
+		"separators": {many(5, func(i int) string { return named(i) + "spec: |\n" + strings.Repeat("  \n", 490_000) }), `2000000 characters that separate values, such as "," and ":" and line breaks`},
+		"text":       {many(10, func(i int) string { return named(i) + "spec: " + strings.Repeat("x", 4_000_000) }), "32 MiB when they are rendered and their aliases are written out"},
+		"aliases": {many(5, func(i int) string {
 			return named(i) + "spec:\n- &a " + strings.Repeat("x", 100_000) + strings.Repeat("\n- *a", 70)
-		}), "64 MiB when they are rendered and their aliases are written out"},
+		}), "32 MiB when they are rendered and their aliases are written out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, problems := parse(t, files(t, test.files), payload.Options{})
@@ -120,7 +120,7 @@ func TestAReleaseIsBounded(t *testing.T) {
 // What is taken over from an earlier payload counts as much as what is read.
 func TestWhatIsReusedCounts(t *testing.T) {
 	contents := map[string]string{}
-	for i := range 8 {
+	for i := range 4 {
 		contents[fmt.Sprintf("%d.yaml", i)] = strings.Replace(thing, "name: a", fmt.Sprintf("name: a%d", i), 1) + "spec: [" + strings.Repeat("a,", 240_000) + "]\n"
 	}
 	before, problems := parse(t, files(t, contents), payload.Options{KeepText: true})
@@ -129,7 +129,7 @@ func TestWhatIsReusedCounts(t *testing.T) {
 	}
 	contents["9.yaml"] = strings.Replace(contents["0.yaml"], "a0", "a9", 1)
 	_, problems = parse(t, files(t, contents), payload.Options{KeepText: true, Reuse: before})
-	if len(problems) != 1 || !strings.Contains(problems[0].String(), "its manifests have more than 2000000 values") {
+	if len(problems) != 1 || !strings.Contains(problems[0].String(), "its manifests have more than 1000000 values") {
 		t.Error(lines(problems))
 	}
 }
