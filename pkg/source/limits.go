@@ -10,10 +10,10 @@ import (
 // Limits bound what a release may hold. A field that's zero means its default.
 type Limits struct {
 	File  int64 // bytes of one file: 32 MiB
-	Total int64 // bytes of all files that are read, with their names: 1 GiB
+	Total int64 // bytes of all files that are read, with their names: 128 MiB
 	Files int   // files, folders and links; of a directory, also in one folder: 100000
 	// Unpacked is how many bytes an archive, or the layers of an image, may unpack
-	// to while the payload is looked for in them: 8 GiB.
+	// to while the payload is looked for in them: 4 GiB.
 	Unpacked int64
 }
 
@@ -27,7 +27,7 @@ const (
 )
 
 func (l Limits) orDefaults() Limits {
-	defaults := Limits{File: 32 * mib, Total: gib, Files: 100_000, Unpacked: 8 * gib}
+	defaults := Limits{File: 32 * mib, Total: 128 * mib, Files: 100_000, Unpacked: 4 * gib}
 	if l.File > 0 {
 		defaults.File = l.File
 	}
