@@ -33,7 +33,7 @@ func (r lintReport) github(out io.Writer, all, inFolder bool) error {
 		if f.In != lint.InPayload {
 			isShown = f.In != lint.InPrevious && f.In != lint.InRelease && filepath.IsLocal(f.File)
 		}
-		isShown = isShown && printable.Line(f.File) == f.File
+		isShown = isShown && printable.IsHarmless([]byte(f.File))
 		text.WriteString(githubCommand(f, isShown) + "\n")
 	}
 	_, err := io.WriteString(out, text.String()+r.summary())

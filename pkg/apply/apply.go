@@ -6,14 +6,13 @@
 // whether it may (the gate). It does not know when an object is ready either: package
 // ready does.
 //
-// Run is the call to start from. The order is in order.go, the walk in walk.go over the nodes of
-// nodes.go, who does them in crew.go, what goes side by side in beside.go, a single step in
-// task.go, deletes in delete.go, tries in retry.go and what heals in heal.go. How an object is
-// applied, or known to need none of that, is in object.go, with scaled.go, unknown.go,
-// definitions.go and obeyed.go. Waiting is in follow.go, over the watches of stream.go and
-// serving.go, which begin in attend.go; lean.go says what is kept of an object meanwhile. What is
-// told of waiting is in waits.go and why.go, to those who look from elsewhere in standing.go, and
-// the outcome in report.go. What goes on after the time is up is in late.go.
+// Run is the call to start from; run.go has its state. The order is in order.go and beside.go. The walk is in
+// walk.go: one loop that hands out steps to workers, in the order of queue.go, and parks those that wait. A try
+// of a step is in task.go, deletes in delete.go, what is tried again in retry.go and what heals in heal.go. How
+// an object is applied, or known to need none of that, is in object.go, with scaled.go, unknown.go,
+// definitions.go and obeyed.go. Package await tracks readiness. What is told of nodes is in nodes.go, of waiting
+// in waits.go and why.go, to those who look from elsewhere in standing.go, and the outcome in report.go. What
+// goes on after the time is up is in late.go.
 //
 // A Mender, in mend.go, does to single objects what a run does, without a run.
 //
@@ -216,7 +215,7 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, befo
 		r.attempt(ctx)
 		timed = ctx
 	}
-	r.follow.close()
+	r.tracker.Close()
 	r.notes.Wait()
 	return r.report(timed)
 }

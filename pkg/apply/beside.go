@@ -1,10 +1,7 @@
 package apply
 
 import (
-	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -62,32 +59,6 @@ func (o *order) rows(steps []int) [][]int {
 		rows[len(rows)-1] = append(rows[len(rows)-1], i)
 	}
 	return rows
-}
-
-// row does steps side by side, and says whether what comes after them may go on. There are no
-// more goroutines than may write: each costs as much memory as the deepest call of it.
-func (r *run) row(ctx context.Context, steps []int) bool {
-	if len(steps) == 1 {
-		return r.step(ctx, steps[0])
-	}
-	turns := make(chan int, len(steps))
-	for _, i := range steps {
-		turns <- i
-	}
-	close(turns)
-	var hasFailed atomic.Bool
-	var all sync.WaitGroup
-	for range min(len(steps), r.options.Workers) {
-		all.Go(func() {
-			for i := range turns {
-				if !r.step(ctx, i) {
-					hasFailed.Store(true)
-				}
-			}
-		})
-	}
-	all.Wait()
-	return !hasFailed.Load()
 }
 
 // isAhead says whether a step is done before it is its turn by the order of the files. What

@@ -139,7 +139,7 @@ func madeAnew(seen tombstone.Observation) string {
 
 // ask notes in the record that the end of an object is asked for, if the record does not have it yet.
 func (r *run) ask(m *payload.Manifest, uid types.UID) error {
-	if asked, isAsked := r.options.Journal.asked(m.ID()); isAsked && asked.UID == uid && m.ID().GroupKind() != jobKind {
+	if asked, isAsked := r.options.Journal.asked(m.ID()); isAsked && asked.UID == uid && m.ID().GroupKind() != kinds.Job {
 		return nil
 	}
 	return r.options.Journal.Note(r.requests, func(known *record.Record) {

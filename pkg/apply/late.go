@@ -29,7 +29,7 @@ func (r *run) late(ctx context.Context) {
 		report.Left.Ended, r.lateFor = false, report.Left.Error
 	}
 	r.options.Late(report)
-	r.follow.do(func() { r.follow.isLate = true })
+	r.tracker.TolerateFailures()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.unready)

@@ -30,8 +30,7 @@ func NewMender(ctx context.Context, c *cluster.Cluster, release *payload.Payload
 	r.isMending = true
 	r.requests, r.cut = record.UnderLock(ctx)
 	context.AfterFunc(ctx, r.cutLate)
-	r.follow = newFollower(r.requests, c, options, audience{})
-	r.follow.isBlind = true
+	r.readiness = ignored{}
 	r.fingerprints.KeepNewest()
 	r.definitions = newDefinitions(r.requests, c, r.before)
 	r.scaling.manifests = release.Manifests
@@ -123,7 +122,7 @@ func (m *Mender) Mend(manifest *payload.Manifest, known *inventory.Head) (Mended
 
 // IsUnfinished says whether a manifest is of a Job that is not known to have run to its end.
 func (m *Mender) IsUnfinished(manifest *payload.Manifest) bool {
-	return manifest.GroupVersionKind().GroupKind() == jobKind && !m.run.options.Journal.hasFinished(manifest)
+	return manifest.GroupVersionKind().GroupKind() == kinds.Job && !m.run.options.Journal.hasFinished(manifest)
 }
 
 // NoteFinished notes that a Job has run to its end, if it has.

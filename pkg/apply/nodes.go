@@ -91,16 +91,19 @@ func (n *nodes) durations() map[string]time.Duration {
 	return maps.Clone(n.took)
 }
 
-// piece does a piece of a node of the graph, and tells of it. Files whose names say no level
-// are in no node that people know.
-func (r *run) piece(ctx context.Context, name string, do func() bool) bool {
-	if name == "" {
-		return do()
-	}
-	if r.nodes.begin(name) {
+// beginPiece notes that a piece of a component begins. Files whose names say no level are in no node that
+// people know.
+func (r *run) beginPiece(name string) {
+	if name != "" && r.nodes.begin(name) {
 		r.tellNode(Event{Type: Began, Node: name})
 	}
-	isDone := do()
+}
+
+// endPiece notes that a piece has ended.
+func (r *run) endPiece(ctx context.Context, name string, isDone bool) {
+	if name == "" {
+		return
+	}
 	var outcome Action
 	switch {
 	case isDone:
@@ -112,7 +115,6 @@ func (r *run) piece(ctx context.Context, name string, do func() bool) bool {
 	if whole, took, isLast := r.nodes.end(name, outcome); isLast {
 		r.tellNode(Event{Type: Ended, Node: name, Action: whole, Seconds: took.Round(time.Millisecond).Seconds()})
 	}
-	return isDone
 }
 
 // tellNode tells of a node.

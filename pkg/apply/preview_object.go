@@ -13,6 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -41,7 +42,7 @@ func (p *preview) object(m *payload.Manifest) (Change, error) {
 	if !p.definitionOf(m).isChanged() && p.isUntouched(m, head, isThere) {
 		return Change{Action: Unchanged, UID: head.UID}, nil
 	}
-	if m.GroupVersionKind().GroupKind() == jobKind && !isThere && p.options.Journal.hasFinished(m) {
+	if m.GroupVersionKind().GroupKind() == kinds.Job && !isThere && p.options.Journal.hasFinished(m) {
 		if isGone, err := p.isAbsent(resource, m.ID()); err != nil || isGone {
 			return Change{Action: Kept, Message: hasFinished}, err
 		}

@@ -26,74 +26,41 @@ var workloadKinds = map[schema.GroupKind]bool{
 	{Group: "batch", Kind: "CronJob"}:    true,
 }
 
-// A line is nodes that begin in the order in which they came.
-type line struct{ nodes []int }
+// A line is steps that begin in the order in which they came.
+type line struct{ steps []int }
 
-// take takes out the first.
-func (l *line) take() { l.nodes = l.nodes[1:] }
+func (l *line) add(steps ...int) { l.steps = append(l.steps, steps...) }
 
-// A queue has the nodes that may begin, in lines that follow each other.
-type queue struct {
-	needed, usual, workloads line
-	custom                   map[int]*line // by the step of their definition
-	definitions              []int         // those, in the order in which they came
-	isServed                 func(definition int) bool
-}
+// A queue has the steps that may begin, in lines that follow each other.
+type queue struct{ continued, needed, custom, usual, workloads line }
 
-func newQueue(isServed func(definition int) bool) *queue {
-	return &queue{custom: map[int]*line{}, isServed: isServed}
-}
-
-// customOf is the line of the custom resources of a definition.
-func (q *queue) customOf(definition int) *line {
-	if q.custom[definition] == nil {
-		q.custom[definition] = &line{}
-		q.definitions = append(q.definitions, definition)
-	}
-	return q.custom[definition]
-}
-
-// next is the line whose first node is to begin; nil if all are empty. Custom resources whose
-// definition is not served are begun when there is nothing else: somebody has to wait for it.
-func (q *queue) next() *line {
-	inTurn := []*line{&q.needed}
-	var rest []*line
-	for _, definition := range q.definitions {
-		if at := q.custom[definition]; len(at.nodes) > 0 && q.isServed(definition) {
-			inTurn = append(inTurn, at)
-		} else {
-			rest = append(rest, at)
+// take takes out the step that is to begin, if there is one.
+func (q *queue) take() (step int, isThere bool) {
+	for _, l := range []*line{&q.continued, &q.needed, &q.custom, &q.usual, &q.workloads} {
+		if len(l.steps) > 0 {
+			step, l.steps = l.steps[0], l.steps[1:]
+			return step, true
 		}
 	}
-	for _, one := range append(append(inTurn, &q.usual, &q.workloads), rest...) {
-		if len(one.nodes) > 0 {
-			return one
-		}
-	}
-	return nil
+	return 0, false
 }
 
-// enqueue puts a node where its first step belongs: in the order of the files, but in an install.
-func (r *run) enqueue(q *queue, node int) {
-	at := &q.usual
-	if first := r.order.graph.Nodes[node].Tasks[0]; r.options.Mode == graph.Install && !r.order.steps[first].IsTombstone() {
-		definition := slices.IndexFunc(r.order.needs[first], r.order.isDefinition)
-		kind := r.order.steps[first].ID().GroupKind()
-		switch {
-		case isFoundation(kind):
-			at = &q.needed
-		case definition >= 0:
-			at = q.customOf(r.order.needs[first][definition])
-		case workloadKinds[kind] && len(r.order.graph.Nodes[node].Out) == 0:
-			at = &q.workloads
-		}
+// lineOf returns where the first step of a node belongs: in the order of the files, but in an install.
+func (q *queue) lineOf(r *run, node int) *line {
+	first := r.order.graph.Nodes[node].Tasks[0]
+	kind := r.order.steps[first].ID().GroupKind()
+	switch {
+	case r.options.Mode != graph.Install || r.order.steps[first].IsTombstone():
+		return &q.usual
+	case isFoundation(kind):
+		return &q.needed
+	case slices.ContainsFunc(r.order.needs[first], r.order.isDefinition):
+		return &q.custom
+	case workloadKinds[kind] && len(r.order.graph.Nodes[node].Out) == 0:
+		return &q.workloads
+	default:
+		return &q.usual
 	}
-	at.nodes = append(at.nodes, node)
-}
-
-// isServed says whether a definition has become ready.
-func (r *run) isServed(definition int) bool {
-	return !r.follow.isWaiting(r.order.steps[definition].Manifest)
 }
 
 func (o *order) isDefinition(step int) bool {

@@ -5,36 +5,25 @@ import (
 	"testing"
 )
 
-// Custom resources come as soon as their definition is served, whether others are or not; what
-// waits for one that is not, comes when nothing else is left.
+// What has begun goes on first, and workloads come last.
 func TestQueueKeepsToItsLines(t *testing.T) {
-	served := map[int]bool{}
-	q := newQueue(func(definition int) bool { return served[definition] })
+	q := &queue{}
+	q.workloads.add(1)
+	q.usual.add(2, 3)
+	q.custom.add(4)
 	var got []int
-	begin := func() {
-		from := q.next()
-		if from == nil {
-			t.Fatal("there is nothing left after", got)
+	take := func() {
+		if step, isThere := q.take(); isThere {
+			got = append(got, step)
 		}
-		got = append(got, from.nodes[0])
-		from.take()
 	}
-	const slow, fast = 100, 101 // definitions
-	q.workloads.nodes = []int{1}
-	q.customOf(slow).nodes = []int{2}
-	q.customOf(fast).nodes = []int{3, 4}
-	q.usual.nodes = []int{5, 6}
-	begin()
-	served[fast] = true
-	begin()
-	q.needed.nodes = []int{7}
-	for range 5 {
-		begin()
+	take()
+	q.needed.add(5)
+	q.continued.add(6)
+	for range 6 {
+		take()
 	}
-	if want := []int{5, 3, 7, 4, 6, 1, 2}; !slices.Equal(got, want) {
-		t.Errorf("nodes begin in the order %v, want %v", got, want)
-	}
-	if q.next() != nil {
-		t.Error("an empty queue has a next one")
+	if want := []int{4, 6, 5, 2, 3, 1}; !slices.Equal(got, want) {
+		t.Errorf("steps begin in the order %v, want %v", got, want)
 	}
 }

@@ -154,19 +154,19 @@ var standings = map[string]standing{
 	},
 	"api": {
 		object: "APIService v1.NS.example.com", becomes: api + "\n-- 0000_05_web_service.yaml --\n" + apiService,
-		never: api, says: `it is not available: service/api in "NS" is not present`,
-		breaks: removeService, broken: `it is not available: service/api in "NS" is not present`,
+		never: api, says: "it is not available: service/api in \"NS\" is not present\nService NS/api: it does not exist",
+		breaks: removeService, broken: "it is not available: service/api in \"NS\" is not present\nService NS/api: it does not exist",
 	},
 	"webhook": {
 		object: "ValidatingWebhookConfiguration NS", becomes: webhookConfiguration + hook,
-		never: webhookConfiguration, says: "nothing serves Service NS/hook yet",
-		breaks: patched(endpoints, "NS/hook-1", `{"endpoints":[]}`), broken: "nothing serves Service NS/hook yet",
+		never: webhookConfiguration, says: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
+		breaks: patched(endpoints, "NS/hook-1", `{"endpoints":[]}`), broken: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
 		mends: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
 	},
 	"mutating": {
 		object: "MutatingWebhookConfiguration NS", becomes: strings.Replace(webhookConfiguration, "Validating", "Mutating", 1) + hook,
-		never: strings.Replace(webhookConfiguration, "Validating", "Mutating", 1), says: "nothing serves Service NS/hook yet",
-		breaks: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":false}}]}`), broken: "nothing serves Service NS/hook yet",
+		never: strings.Replace(webhookConfiguration, "Validating", "Mutating", 1), says: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
+		breaks: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":false}}]}`), broken: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
 		mends: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
 	},
 	"operator": {

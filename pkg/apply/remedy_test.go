@@ -8,15 +8,16 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -115,17 +116,21 @@ func TestWhatThisRunHasWrittenHealsForAWhile(t *testing.T) {
 	})
 }
 
-// attempts runs a step that fails, and says when it was tried, counted from the first.
+// attempts walks over a step that fails, and says when it was tried, counted from the first.
 func attempts(ctx context.Context, r *run, failures ...error) (at []time.Duration, isDone bool) {
 	began := time.Now()
-	isDone = r.retry(ctx, 0, func() (Change, error) {
+	r.act = func(m *payload.Manifest) (Change, error) {
+		if m != r.order.steps[0].Manifest {
+			return Change{Action: Created}, nil
+		}
 		at = append(at, time.Since(began))
 		if tried := len(at); tried <= len(failures) {
 			return Change{}, failures[tried-1]
 		}
 		return Change{Action: Created}, nil
-	})
-	return at, isDone
+	}
+	r.walk(ctx)
+	return at, r.isDone(0)
 }
 
 func TestPausesGrowUpToACap(t *testing.T) {
@@ -178,15 +183,17 @@ func TestPauseEndsWithTheRun(t *testing.T) {
 	})
 }
 
-func TestNoSlotIsHeldInAPause(t *testing.T) {
+func TestNoWorkerIsHeldInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := runOf(t, thing, thing) // one slot, two steps
-		go attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 3600))
-		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r := runOf(t, thing, strings.ReplaceAll(thing, "hat", "coat")) // one worker, two nodes
 		began := time.Now()
-		r.retry(t.Context(), 1, func() (Change, error) { return Change{Action: Created}, nil })
-		if waited := time.Since(began); waited != 0 {
-			t.Errorf("the other step waited for %s", waited)
+		var waited time.Duration
+		r.options.Done = func(Change) { waited = time.Since(began) }
+		attempts(ctx, r, apierrors.NewTooManyRequests("slow down", 3600))
+		if !r.isDone(1) || waited != 0 {
+			t.Errorf("the other step is done: %t, after %s", r.isDone(1), waited)
 		}
 	})
 }
@@ -201,15 +208,23 @@ func runOf(t *testing.T, manifests ...string) *run {
 		t.Fatal(err)
 	}
 	r := newRun(c, nil, Options{Journal: NewJournal(nil, &record.Record{}), Workers: 1}.withDefaults())
-	r.slots = semaphore.NewWeighted(1)
-	r.follow = newFollower(t.Context(), c, r.options, audience{})
-	var steps []step
-	var starts []int
-	for i, text := range manifests {
-		steps, starts = append(steps, step{Manifest: releaseOf(t, text).Manifests[0]}), append(starts, i)
+	r.tracker = await.New(t.Context(), c, await.Options{}, await.Handler{})
+	r.readiness = r.tracker
+	var all []*payload.Manifest
+	for _, text := range manifests {
+		all = append(all, releaseOf(t, text).Manifests[0])
 	}
-	r.order = &order{steps: steps, starts: starts, graph: &graph.Graph{}}
-	r.changes, r.areOver = make([]Change, len(steps)), make([]bool, len(steps))
+	r.requests = t.Context()
+	r.order, err = newOrder(all, graph.Options{Mode: graph.Install}, func(*payload.Manifest) (bool, error) { return true, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.options.Mode = graph.Install
+	r.nodes = newNodes(r.order)
+	r.changes, r.areOver = make([]Change, len(all)), make([]bool, len(all))
+	for i, m := range all {
+		r.changes[i] = Change{Manifest: m, Action: NotDone}
+	}
 	return r
 }
 

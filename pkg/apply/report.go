@@ -26,9 +26,9 @@ func (r *run) report(ctx context.Context) *Report {
 	} else {
 		report.Waits = r.explained(r.requests)
 	}
-	for _, w := range r.follow.waiting() {
-		if w.verdict.State == ready.Failed {
-			_ = r.explain(w)
+	for _, o := range r.tracker.Waiting() {
+		if o.Verdict.State == ready.Failed {
+			_ = r.explain(o)
 		}
 	}
 	r.explainCalls()
@@ -66,12 +66,12 @@ func (r *run) allWarnings() []Warning {
 // keepReady notes what was ready at the end, and how it was then: but for what depends on
 // Services, too, which may go at any time.
 func (r *run) keepReady() {
-	for _, w := range r.follow.ready() {
-		if len(w.calls) > 0 {
+	for _, o := range r.tracker.Ready() {
+		if o.CallsServices {
 			continue
 		}
-		if text, isKnown := r.text(w.manifest, w.resource); isKnown {
-			r.fingerprints.AddReady(w.object, text, r.standard())
+		if text, isKnown := r.text(o.Manifest, o.Resource); isKnown {
+			r.fingerprints.AddReady(o.Live, text, r.standard())
 		}
 	}
 }

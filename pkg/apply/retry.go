@@ -30,39 +30,33 @@ const inThisRunFor = time.Minute
 // definition after a moment.
 const atFirstFor = 5 * time.Second
 
-// retry tries a step until it is done, or can't heal, and notes what came of it.
-func (r *run) retry(ctx context.Context, i int, try func() (Change, error)) bool {
-	pause, began := backoff(), time.Now()
-	for attempt := 1; ; attempt++ {
-		if r.slots.Acquire(ctx, 1) != nil {
-			return false // it was never its turn
-		}
-		if ctx.Err() != nil { // Acquire prefers a free slot to the end
-			r.slots.Release(1)
-			return false
-		}
-		isAhead := r.isAhead(i)
-		change, err := try()
-		r.slots.Release(1)
-		if err == nil {
-			r.done(i, change)
-			return true
-		}
-		if isInterruption(err) && ctx.Err() != nil {
-			err = cutOff{context.Cause(ctx)}
-		}
-		if ctx.Err() != nil || !isAhead && !r.heals(i, err) {
-			r.failed(ctx, i, err)
-			return false
-		}
-		next := max(pause.Step(), wantedPause(err))
-		r.retrying(i, err, attempt, next, began)
-		passTurn(ctx)
-		if !pauseFor(ctx, next) {
-			r.failed(ctx, i, err)
-			return false
-		}
+// A result is what came of a try of a step.
+type result struct {
+	isDone bool
+	retry  error // why it is to be tried again; nil if it is not
+	began  time.Time
+}
+
+// try tries a step once, and notes what came of it.
+func (r *run) try(ctx context.Context, i int) result {
+	began := time.Now()
+	if ctx.Err() != nil {
+		return result{} // it was never its turn
 	}
+	isAhead := r.isAhead(i)
+	change, err := r.act(r.order.steps[i].Manifest)
+	if err == nil {
+		r.done(i, change)
+		return result{isDone: true}
+	}
+	if isInterruption(err) && ctx.Err() != nil {
+		err = cutOff{context.Cause(ctx)}
+	}
+	if ctx.Err() != nil || !isAhead && !r.heals(i, err) {
+		r.failed(ctx, i, err)
+		return result{}
+	}
+	return result{retry: err, began: began}
 }
 
 // pauseFor waits, unless something ends before.

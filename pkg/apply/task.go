@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"context"
 	"errors"
 	"strings"
 
@@ -23,23 +22,12 @@ var inNoNamespace = refusal{ResourceInvalid, "it is in no namespace: write metad
 // hasFinished is why a Job is kept as it is, which is no more.
 const hasFinished = "it has finished before, and is not run again"
 
-// jobKind is that of objects which run once.
-var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
-
-// step does one step, and says whether what comes after it may go on.
-func (r *run) step(ctx context.Context, i int) bool {
-	if r.isDone(i) {
-		return true // before the time was up
+// do does what a manifest asks for, once.
+func (r *run) do(m *payload.Manifest) (Change, error) {
+	if m.IsTombstone() {
+		return r.bury(m)
 	}
-	defer r.over(i)
-	manifest := r.order.steps[i].Manifest
-	if manifest.IsTombstone() {
-		return r.retry(ctx, i, func() (Change, error) { return r.bury(manifest) })
-	}
-	if r.await(ctx, r.order.needs[i]) != nil {
-		return false // the report says which it was
-	}
-	return r.retry(ctx, i, func() (Change, error) { return r.put(manifest) })
+	return r.put(m)
 }
 
 // put makes the object of a manifest what the manifest says.
@@ -73,19 +61,19 @@ func (r *run) putKnown(o *object) (Change, error) {
 	if err := r.refuseOwned(o.head); err != nil {
 		return Change{}, err
 	}
-	r.follow.expect(m, o.resource)
+	r.readiness.Expect(m, o.resource)
 	if r.isUntouched(m, o.head, o.isThere) {
-		r.follow.assume(m, r.wasReady(m, o.head))
+		r.readiness.Assume(m, r.wasReady(m, o.head))
 		return Change{Action: Unchanged, UID: o.head.UID}, nil
 	}
-	if m.GroupVersionKind().GroupKind() == jobKind && !o.isThere && r.options.Journal.hasFinished(m) {
+	if m.GroupVersionKind().GroupKind() == kinds.Job && !o.isThere && r.options.Journal.hasFinished(m) {
 		if isGone, err := r.isAbsent(o.resource, m.ID()); err != nil || isGone {
 			return Change{Action: Kept, Message: hasFinished}, err
 		}
 	}
 	if isCreateOnly(m) {
 		if o.isThere && r.trusts(o.head) {
-			r.follow.assume(m, r.wasReady(m, o.head))
+			r.readiness.Assume(m, r.wasReady(m, o.head))
 			return Change{Action: Kept, UID: o.head.UID, Message: wasThere}, nil
 		}
 		return r.create(o)
@@ -193,5 +181,5 @@ func (r *run) create(o *object) (Change, error) {
 // settled takes in an object as it is once it has been dealt with.
 func (r *run) settled(o *object, now *unstructured.Unstructured) {
 	o.now = now
-	r.follow.add(o.Manifest, now)
+	r.readiness.Applied(o.Manifest, now)
 }

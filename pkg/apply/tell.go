@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -73,10 +72,10 @@ func (r *run) done(i int, change Change) {
 	change.Manifest = r.order.steps[i].Manifest
 	isDeleting := change.Action == Pending && r.options.Mode == graph.Update // others look at deletes only
 	if isDeleting || slices.Contains([]Action{Created, Configured, Recreated, Deleted}, change.Action) {
-		r.follow.wake()
+		r.tracker.Changed()
 	}
 	kind := change.Manifest.GroupVersionKind().GroupKind()
-	if wrote := change.Action == Created || change.Action == Configured || change.Action == Recreated; wrote && bringsKinds(kind) {
+	if wrote := change.Action == Created || change.Action == Configured || change.Action == Recreated; wrote && kinds.Extends(kind) {
 		r.written.Store(servedGroup(change.Manifest.Object()), time.Now())
 	}
 	r.mu.Lock()
@@ -204,11 +203,6 @@ func (r *run) becameReady(m *payload.Manifest, waited time.Duration) {
 	case isHeard:
 		r.tell(m, Event{Type: BeReady, Message: "after " + waited.Round(time.Millisecond).String()})
 	}
-}
-
-// bringsKinds says whether an object of a kind makes the cluster serve others.
-func bringsKinds(kind schema.GroupKind) bool {
-	return kind == kinds.CustomResourceDefinition || kind == kinds.APIService
 }
 
 // tellReadyAfter is how long something must have been waited for to be worth a line.

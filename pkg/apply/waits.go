@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/reason"
@@ -39,16 +40,16 @@ func (r *run) explained(ctx context.Context) []Wait {
 
 // waits is all that is waited for now: steps that are tried again, and then the objects that
 // are not ready, which are returned as well.
-func (r *run) waits() ([]Wait, []watched) {
-	objects := r.follow.waiting()
+func (r *run) waits() ([]Wait, []await.Object) {
+	objects := r.tracker.Waiting()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var waits []Wait
 	for _, i := range slices.Sorted(maps.Keys(r.retries)) {
 		waits = append(waits, r.retries[i])
 	}
-	for _, w := range objects {
-		waits = append(waits, r.waitFor(w))
+	for _, o := range objects {
+		waits = append(waits, r.waitFor(o))
 	}
 	return waits, objects
 }
@@ -69,11 +70,11 @@ func (r *run) remembered(asked []Wait) []Wait {
 }
 
 // waitFor is the wait for an object.
-func (r *run) waitFor(w watched) Wait {
+func (r *run) waitFor(o await.Object) Wait {
 	return Wait{
-		ID: w.manifest.ID(), File: w.manifest.Path, Node: nodeName(w.manifest), For: w.verdict.Message,
-		Since: r.cluster.At(w.since).UTC(), Reason: w.verdict.Reason, Effect: w.verdict.Effect,
-		manifest: w.manifest,
+		ID: o.Manifest.ID(), File: o.Manifest.Path, Node: nodeName(o.Manifest), For: o.Verdict.Message,
+		Since: r.cluster.At(o.Since).UTC(), Reason: o.Verdict.Reason, Effect: o.Verdict.Effect,
+		manifest: o.Manifest,
 	}
 }
 
@@ -137,7 +138,7 @@ func (r *run) tellWait(wait Wait) {
 // isOver says whether a wait has ended.
 func (r *run) isOver(wait Wait) bool {
 	if !wait.IsRetry {
-		return !r.follow.isWaiting(wait.manifest)
+		return !r.tracker.IsWaiting(wait.manifest)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,5 +165,5 @@ func (r *run) rememberJob(job *payload.Manifest, uid types.UID) error {
 	})
 }
 
-// unseen tells at once that nobody can see how an object stands.
-func (r *run) unseen(w watched) { r.tellWait(r.waitFor(w)) }
+// invisible tells at once that an object can't be watched.
+func (r *run) invisible(o await.Object) { r.tellWait(r.waitFor(o)) }

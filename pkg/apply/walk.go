@@ -6,166 +6,324 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// A run is one walk through a payload.
-type run struct {
-	cluster *cluster.Cluster
-	before  *inventory.Inventory
-	options Options
-	order   *order
-	walking sync.Mutex // guards walked
-	walked  *graph.Walk
-	earlier *graph.Walk // the one that ended when the time was up
-	follow  *follower
-	nodes   *nodes
-	slots   *semaphore.Weighted // for writing
-	scaling *scaling
+// A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and runs
+// the events that follow: a step has ended, an object is ready, a pause is over. A step that waits is an entry in
+// parked, and takes no worker. Only the loop touches what is in here, but for the events.
+type walk struct {
+	run   *run
+	ctx   context.Context
+	queue *queue   // of steps that may begin
+	steps chan int // to the workers
 
-	isMending bool // it is a Mender's, which keeps what it knows to itself
+	nodes      map[int]*nodeWalk // by step: those that are being walked
+	tries      map[int]*tries    // by step: those that were tried in vain
+	hasAwaited map[int]bool      // by step: what it needs
+	busy       int               // workers
+	explaining int               // failures that are being explained
+	parked     map[*parking]bool
 
-	definitions *definitions
-
-	known, fingerprints *inventory.Fingerprints // from before, and those of this run
-
-	requests context.Context // of requests: it outlives an interruption for a while, so that none is cut off
-	cut      context.CancelFunc
-
-	written sync.Map // by group whose definition this run has written: when, or when it became ready
-
-	telling    sync.Mutex                 // so that one thing is told after the other
-	heard      map[*payload.Manifest]bool // waits that were told of, and are not over; while telling
-	explaining sync.Mutex                 // so that nothing is explained twice
-	notes      sync.WaitGroup             // of what goes into the record meanwhile
-
-	mu       sync.Mutex // guards what follows
-	changes  []Change   // by step
-	areOver  []bool     // by step: nothing is done about it any more
-	unready  map[*payload.Manifest]*Failure
-	retries  map[int]Wait
-	warnings map[string][]string
-	adopted  map[*payload.Manifest][]string // from whom
-
-	lateFor string // why not all was done when the time was up
+	mu     sync.Mutex
+	events []func()
+	signal chan struct{} // there are events
 }
 
-func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *run {
-	return &run{
-		cluster: c, before: before, options: options, slots: semaphore.NewWeighted(int64(options.Workers)),
-		known: options.Journal.fingerprints(), fingerprints: options.Fingerprints,
-		unready: map[*payload.Manifest]*Failure{}, retries: map[int]Wait{}, heard: map[*payload.Manifest]bool{}, warnings: map[string][]string{},
-		scaling: &scaling{}, adopted: map[*payload.Manifest][]string{},
-	}
+// tries are those of a step.
+type tries struct {
+	count   int
+	began   time.Time
+	backoff wait.Backoff
 }
 
-// start begins to send requests.
-func (r *run) start(ctx context.Context) {
-	r.requests, r.cut = record.UnderLock(ctx) // else somebody else writes
-	context.AfterFunc(ctx, r.cutLate)
-	r.follow = newFollower(r.requests, r.cluster, r.options, audience{
-		extends: r.extended, ready: r.becameReady, finished: r.finished, unseen: r.unseen,
-	})
+// A parking is a step or a node that waits for an event.
+type parking struct {
+	cancel    func() // of what it waits for
+	interrupt func() // what follows if the walk has to end before
 }
 
-// plan orders what is to be done.
-func (r *run) plan(manifests []*payload.Manifest) (err error) {
-	r.definitions = newDefinitions(r.requests, r.cluster, r.before)
-	r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode, Attempt: r.options.Attempt}, r.isThere)
-	if err != nil {
-		return err
-	}
-	r.nodes = newNodes(r.order)
-	r.scaling.manifests = manifests
-	r.findScaled()
-	r.changes, r.areOver = make([]Change, len(r.order.steps)), make([]bool, len(r.order.steps))
-	for i, step := range r.order.steps {
-		r.changes[i] = Change{Manifest: step.Manifest, Action: NotDone}
-		r.expect(step.Manifest)
-	}
-	return nil
-}
-
-// expect notes that the release has an object, for those who ask the record.
-func (r *run) expect(m *payload.Manifest) {
-	switch {
-	case m.IsTombstone():
-	case isCreateOnly(m): // how an apply has left it does not matter any more
-		r.fingerprints.Expect(r.fingerprints, m.ID())
-	default:
-		r.fingerprints.Expect(r.known, m.ID())
-	}
-}
-
-// lastAnswers is how long a run that has to end waits for answers. API servers give up
-// after a minute: what has not come then, never will.
-const lastAnswers = 70 * time.Second
-
-// cutLate ends the requests of a run that should have ended.
-func (r *run) cutLate() {
-	timer := time.NewTimer(lastAnswers)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		r.cut()
-	case <-r.requests.Done():
-	}
-}
-
-func (r *run) close() {
-	if r.cut != nil {
-		r.cut()
-		r.follow.close()
-	}
+// A nodeWalk is how far a node is: it is done piece by piece, and a piece row by row. The steps of a row are done
+// side by side.
+type nodeWalk struct {
+	node        int
+	steps       []int // of the node
+	pieces      []int // where they end
+	start       int   // of the piece that is being done
+	rows        [][]int
+	isBegun     bool // the piece
+	left        int  // steps of the row
+	isFailed    bool
+	isContinued bool // a step of it was begun
 }
 
 // walk goes through the graph. A node that fails holds up only those that come after it.
 func (r *run) walk(ctx context.Context) {
-	type end struct {
-		node  int
-		state graph.State
-	}
-	ends := make(chan end)
 	r.walking.Lock()
 	r.earlier, r.walked = r.walked, r.order.graph.Walk()
 	r.walking.Unlock()
-	workers := &crew{todo: make(chan int), do: func(ctx context.Context, node int) { ends <- end{node, r.node(ctx, node)} }}
-	defer close(workers.todo)
-	for range min(r.options.Workers, len(r.order.graph.Nodes)) {
-		workers.hire(ctx)
+	w := &walk{
+		run: r, ctx: ctx, queue: &queue{}, steps: make(chan int, r.options.Workers), signal: make(chan struct{}, 1),
+		nodes: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasAwaited: map[int]bool{}, parked: map[*parking]bool{},
 	}
-	ready := newQueue(r.isServed)
-	for running := 0; ; {
-		for _, node := range r.begin() {
-			r.enqueue(ready, node)
-		}
-		if ctx.Err() != nil {
-			ready = newQueue(r.isServed)
-		}
-		from := ready.next()
-		if running == 0 && from == nil {
+	defer close(w.steps)
+	for range min(r.options.Workers, len(r.order.steps)) {
+		go w.work()
+	}
+	w.loop()
+}
+
+// loop runs until nothing is left to do, or the context ends and what is being done has ended.
+func (w *walk) loop() {
+	w.beginNodes()
+	ended := w.ctx.Done()
+	for {
+		w.handOut()
+		if w.busy+w.explaining+len(w.parked) == 0 {
 			return
 		}
-		var todo chan<- int // nil while there is nothing to do
-		var next int
-		if from != nil {
-			todo, next = workers.todo, from.nodes[0]
-		}
 		select {
-		case todo <- next:
-			from.take()
-			running++
-		case ended := <-ends:
-			r.ended(ended.node, ended.state)
-			running--
+		case <-w.signal:
+			for _, event := range w.takeEvents() {
+				event()
+			}
+		case <-ended:
+			ended = nil
+			w.interrupt()
 		}
 	}
+}
+
+// post has the loop run an event.
+func (w *walk) post(event func()) {
+	w.mu.Lock()
+	w.events = append(w.events, event)
+	w.mu.Unlock()
+	select {
+	case w.signal <- struct{}{}:
+	default: // the loop has not seen the one before
+	}
+}
+
+func (w *walk) takeEvents() []func() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	events := w.events
+	w.events = nil
+	return events
+}
+
+// park waits for an event. It is given what to call when that has come, and returns how to cancel that.
+func (w *walk) park(wait func(wake func(then func())) (cancel func()), interrupt func()) {
+	p := &parking{interrupt: interrupt}
+	w.parked[p] = true
+	p.cancel = wait(func(then func()) {
+		w.post(func() {
+			if w.parked[p] {
+				delete(w.parked, p)
+				then()
+			}
+		})
+	})
+}
+
+// interrupt ends what waits, and what is not begun.
+func (w *walk) interrupt() {
+	for p := range w.parked {
+		p.cancel()
+		delete(w.parked, p)
+		p.interrupt()
+	}
+	for step, isThere := w.queue.take(); isThere; step, isThere = w.queue.take() {
+		if w.nodes[step].isContinued {
+			w.endStep(step, false)
+		}
+	}
+}
+
+// work does steps.
+func (w *walk) work() {
+	for step := range w.steps {
+		result := w.run.try(w.ctx, step)
+		w.post(func() {
+			w.busy--
+			w.take(step, result)
+		})
+	}
+}
+
+// take takes in what came of a try.
+func (w *walk) take(step int, result result) {
+	if result.retry == nil {
+		w.endStep(step, result.isDone)
+		return
+	}
+	t := w.tries[step]
+	if t == nil {
+		t = &tries{began: result.began, backoff: backoff()}
+		w.tries[step] = t
+	}
+	t.count++
+	pause := max(t.backoff.Step(), wantedPause(result.retry))
+	w.run.retrying(step, result.retry, t.count, pause, t.began)
+	fail := func() {
+		w.run.failed(w.ctx, step, result.retry)
+		w.endStep(step, false)
+	}
+	if w.ctx.Err() != nil {
+		fail()
+		return
+	}
+	w.park(func(wake func(func())) func() {
+		timer := time.AfterFunc(pause, func() { wake(func() { w.queue.continued.add(step) }) })
+		return func() { timer.Stop() }
+	}, fail)
+}
+
+// handOut gives steps to workers that have none. Those that wait for objects are parked instead.
+func (w *walk) handOut() {
+	for w.busy < w.run.options.Workers {
+		step, isThere := w.queue.take()
+		if !isThere {
+			return
+		}
+		w.beginPiece(w.nodes[step])
+		needs := w.run.order.needs[step]
+		switch {
+		case w.run.isDone(step): // before the time was up
+			w.endStep(step, true)
+		case len(needs) > 0 && !w.hasAwaited[step]:
+			w.hasAwaited[step] = true
+			w.await(needs, func(isReady bool) {
+				if isReady {
+					w.queue.continued.add(step)
+				} else {
+					w.endStep(step, false) // the report says which it was
+				}
+			})
+		default:
+			w.busy++
+			w.steps <- step
+		}
+	}
+}
+
+// await goes on when the objects of some steps are ready, or one of them never will be.
+func (w *walk) await(steps []int, then func(isReady bool)) {
+	w.park(func(wake func(func())) func() {
+		return w.run.tracker.Notify(w.run.manifests(steps), func(failed []await.Object) {
+			wake(func() {
+				if len(failed) == 0 {
+					then(true)
+					return
+				}
+				w.explaining++
+				go func() {
+					for _, o := range slices.Backward(failed) {
+						_ = w.run.explain(o)
+					}
+					w.post(func() {
+						w.explaining--
+						then(false)
+					})
+				}()
+			})
+		})
+	}, func() { then(false) })
+}
+
+// beginNodes begins the nodes that nothing holds up any more.
+func (w *walk) beginNodes() {
+	for _, node := range w.run.begin() {
+		if w.ctx.Err() != nil {
+			continue
+		}
+		steps := w.run.order.graph.Nodes[node].Tasks
+		n := &nodeWalk{node: node, steps: steps, pieces: w.run.order.pieces(steps)}
+		for _, step := range steps {
+			w.nodes[step] = n
+		}
+		w.startPiece(n)
+	}
+}
+
+// startPiece queues the first row of the next piece of a node.
+func (w *walk) startPiece(n *nodeWalk) {
+	n.rows, n.isBegun = w.run.order.rows(n.steps[n.start:n.pieces[0]]), false
+	w.nextRow(n)
+}
+
+// beginPiece reports that the first step of a piece is begun.
+func (w *walk) beginPiece(n *nodeWalk) {
+	if !n.isBegun {
+		n.isBegun, n.isContinued = true, true
+		w.run.beginPiece(w.run.order.place(n.steps[n.start]))
+	}
+}
+
+// nextRow queues the next row of a piece. Behind the last one, in an update, all must be ready that can be: not
+// only at the end of the node, since levels that follow each other and have one component each are in one node.
+func (w *walk) nextRow(n *nodeWalk) {
+	if len(n.rows) == 0 {
+		w.awaitPiece(n)
+		return
+	}
+	row := n.rows[0]
+	n.rows, n.left = n.rows[1:], len(row)
+	line := &w.queue.continued
+	if !n.isContinued {
+		line = w.queue.lineOf(w.run, n.node)
+	}
+	line.add(row...)
+}
+
+// endStep takes in that nothing is done about a step any more.
+func (w *walk) endStep(step int, isDone bool) {
+	w.run.over(step)
+	n := w.nodes[step]
+	n.left--
+	n.isFailed = n.isFailed || !isDone
+	switch {
+	case n.left > 0:
+	case n.isFailed:
+		w.endPiece(n)
+	default:
+		w.nextRow(n)
+	}
+}
+
+func (w *walk) awaitPiece(n *nodeWalk) {
+	if w.run.options.Mode != graph.Update || w.run.options.NoWait {
+		w.endPiece(n)
+		return
+	}
+	waits := slices.DeleteFunc(slices.Clone(n.steps[:n.pieces[0]]), func(step int) bool { return w.run.order.late[step] })
+	w.await(waits, func(isReady bool) {
+		n.isFailed = !isReady
+		w.endPiece(n)
+	})
+}
+
+// endPiece goes on to the next piece of a node, or ends the node.
+func (w *walk) endPiece(n *nodeWalk) {
+	if n.isBegun {
+		w.run.endPiece(w.ctx, w.run.order.place(n.steps[n.start]), !n.isFailed)
+	}
+	switch {
+	case n.isFailed:
+		w.run.ended(n.node, graph.Failed)
+	case len(n.pieces) > 1:
+		n.start, n.pieces = n.pieces[0], n.pieces[1:]
+		w.startPiece(n)
+		return
+	default:
+		w.run.ended(n.node, graph.OK)
+	}
+	w.beginNodes()
 }
 
 // ended notes how a node ended.
@@ -175,71 +333,11 @@ func (r *run) ended(node int, state graph.State) {
 	r.walked.Done(node, state)
 }
 
-// node applies what is in one node, in order. In an update it waits until all is ready:
-// not at the end only, because levels that follow each other and have one component each
-// are in one node.
-func (r *run) node(ctx context.Context, node int) graph.State {
-	steps := r.order.graph.Nodes[node].Tasks
-	start := 0
-	for _, end := range r.order.pieces(steps) {
-		isDone := r.piece(ctx, r.order.place(steps[start]), func() bool {
-			for _, row := range r.order.rows(steps[start:end]) {
-				if !r.row(ctx, row) {
-					return false
-				}
-			}
-			return r.awaitNode(ctx, steps[:end])
-		})
-		if !isDone {
-			return graph.Failed
-		}
-		start = end
-	}
-	return graph.OK
-}
-
-// awaitNode waits in an update until all objects of a node are ready that can be, and says
-// whether they are.
-func (r *run) awaitNode(ctx context.Context, steps []int) bool {
-	if r.options.Mode != graph.Update || r.options.NoWait {
-		return true
-	}
-	var waits []int
+// manifests returns those of steps.
+func (r *run) manifests(steps []int) []*payload.Manifest {
+	var manifests []*payload.Manifest
 	for _, i := range steps {
-		if !r.order.late[i] {
-			waits = append(waits, i)
-		}
+		manifests = append(manifests, r.order.steps[i].Manifest)
 	}
-	return r.await(ctx, waits) == nil
-}
-
-// awaitAll waits until everything that was applied is ready, at the same time, and says whether all
-// is done. After a failure there is no point in it.
-func (r *run) awaitAll(ctx context.Context) (isDone bool) {
-	hasFailed := slices.ContainsFunc(r.changes, func(change Change) bool { return change.Action == Failed })
-	if r.options.NoWait || hasFailed {
-		return !hasFailed
-	}
-	var all []int
-	for i := range r.order.steps {
-		all = append(all, i)
-	}
-	isReady := r.await(ctx, all) == nil // what is not ready is told of in the report
-	return isReady && !slices.ContainsFunc(r.changes, func(change Change) bool { return change.Action == NotDone })
-}
-
-// await waits until the objects of some steps are ready. It gives up when one of them
-// never will be.
-func (r *run) await(ctx context.Context, steps []int) error {
-	var objects []*watched
-	for _, i := range steps {
-		if w := r.follow.find(r.order.steps[i].Manifest); w != nil {
-			objects = append(objects, w)
-		}
-	}
-	failed, err := r.follow.await(ctx, objects)
-	for _, w := range slices.Backward(failed) {
-		err = r.explain(w)
-	}
-	return err
+	return manifests
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/trouble"
@@ -22,33 +23,33 @@ const (
 
 // explain says why an object will never be ready, once: what its pods say is in the
 // failure itself, since they may be gone when somebody looks.
-func (r *run) explain(w watched) *Failure {
+func (r *run) explain(o await.Object) *Failure {
 	r.explaining.Lock()
 	defer r.explaining.Unlock()
 	r.mu.Lock()
-	known := r.unready[w.manifest]
+	known := r.unready[o.Manifest]
 	r.mu.Unlock()
 	if known != nil {
 		return known
 	}
-	cause := w.verdict.Reason
+	cause := o.Verdict.Reason
 	if cause == "" {
 		cause = reasonWorkloadFailed
 	}
-	failure := failureOf(w.manifest, &reason.Error{Reason: cause, Effect: w.verdict.Effect, Err: errors.New(w.verdict.Message)})
+	failure := failureOf(o.Manifest, &reason.Error{Reason: cause, Effect: o.Verdict.Effect, Err: errors.New(o.Verdict.Message)})
 	ctx, cancel := context.WithTimeout(r.requests, explainFor)
 	defer cancel()
-	failure.Why = why(ctx, &trouble.Asker{Cluster: r.cluster}, w)
+	failure.Why = why(ctx, &trouble.Asker{Cluster: r.cluster}, o)
 	r.mu.Lock()
-	r.unready[w.manifest] = failure
+	r.unready[o.Manifest] = failure
 	r.mu.Unlock()
-	r.tell(w.manifest, Event{Type: Failing, Reason: failure.Reason, Message: oneLine(failure.Err), Why: failure.Why})
+	r.tell(o.Manifest, Event{Type: Failing, Reason: failure.Reason, Message: oneLine(failure.Err), Why: failure.Why})
 	return failure
 }
 
 // explainAll adds to waits what keeps them: the objects are those of the last waits, which are not ready.
 // Others than the first some go without.
-func (r *run) explainAll(ctx context.Context, waits []Wait, objects []watched) {
+func (r *run) explainAll(ctx context.Context, waits []Wait, objects []await.Object) {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
 	var group errgroup.Group
@@ -56,7 +57,7 @@ func (r *run) explainAll(ctx context.Context, waits []Wait, objects []watched) {
 	left, asker, retries := mostExplained, &trouble.Asker{Cluster: r.cluster}, len(waits)-len(objects)
 	for i := range waits {
 		isRetry := i < retries
-		if isRetry && !trouble.IsOfCall(waits[i].For) || !isRetry && !trouble.Knows(objects[i-retries].object) {
+		if isRetry && !trouble.IsOfCall(waits[i].For) || !isRetry && !trouble.Knows(objects[i-retries].Live) {
 			continue
 		}
 		if left--; left < 0 {
@@ -88,8 +89,8 @@ func (r *run) explainCalls() {
 
 // why asks what keeps an object from being ready. If that can't be said, the wait is told
 // without it.
-func why(ctx context.Context, asker *trouble.Asker, w watched) []string {
-	lines, _ := asker.Of(ctx, w.object)
+func why(ctx context.Context, asker *trouble.Asker, o await.Object) []string {
+	lines, _ := asker.Of(ctx, o.Live)
 	return lines
 }
 

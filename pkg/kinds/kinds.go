@@ -26,6 +26,7 @@ var (
 	Namespace                = schema.GroupKind{Kind: "Namespace"}
 	CustomResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 	APIService               = schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}
+	Job                      = schema.GroupKind{Group: "batch", Kind: "Job"}
 )
 
 // Scheme has the types of all kinds and versions, removed ones too: those say
@@ -97,4 +98,9 @@ func kindsOf(getter reflect.Type) []schema.GroupKind {
 		kinds[i] = kind.GroupKind()
 	}
 	return kinds
+}
+
+// Extends reports whether the objects of a kind make the API server serve other kinds.
+func Extends(kind schema.GroupKind) bool {
+	return kind == CustomResourceDefinition || kind == APIService
 }

@@ -1,4 +1,4 @@
-package apply
+package await
 
 import (
 	"time"
@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// stalled says since when a rollout is given up, if it is. A Deployment says so until its
+// stalledSince returns since when a rollout is given up, if it is. A Deployment says so until its
 // controller has seen some progress, which may be long after it was changed for the better.
-func stalled(object *unstructured.Unstructured) string {
+func stalledSince(object *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
 	list, _ := conditions.([]any)
 	for _, item := range list {
@@ -21,22 +21,22 @@ func stalled(object *unstructured.Unstructured) string {
 	return ""
 }
 
-// forgive gives a rollout that was given up before this run its deadline anew: what it
+// extendDeadline gives a rollout that was given up before this run its deadline anew: what it
 // lacked may have come with this run, or by the hand of somebody.
-func (f *follower) forgive(w *watched, object *unstructured.Unstructured) {
+func (t *Tracker) extendDeadline(o *tracked, object *unstructured.Unstructured) {
 	const usual = 600 // what Kubernetes takes where nothing is said
 	seconds, found, _ := unstructured.NestedInt64(object.Object, "spec", "progressDeadlineSeconds")
 	if !found {
 		seconds = usual
 	}
-	given := w.stale
+	given := o.stalled
 	timer := time.AfterFunc(time.Duration(seconds)*time.Second, func() {
-		f.do(func() {
-			if w.stale == given && w.object != nil && f.ctx.Err() == nil {
-				w.stale = ""
-				f.judge(w)
+		t.do(func() {
+			if o.stalled == given && o.live != nil && t.ctx.Err() == nil {
+				o.stalled = ""
+				t.judge(o)
 			}
 		})
 	})
-	f.timers = append(f.timers, timer)
+	t.timers = append(t.timers, timer)
 }

@@ -1,4 +1,4 @@
-package apply
+package await
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -12,63 +12,63 @@ import (
 type service struct {
 	serving    map[string]bool // endpoint slices by name that have a ready endpoint
 	isExternal bool            // it leads out of the cluster: nobody knows whether something is there
-	streams    []*stream
+	watches    []*watch
 }
 
 // servicesResource and slicesOf are where Services are, and where one leads to.
 var servicesResource = corev1.SchemeGroupVersion.WithResource("services")
 
-func slicesOf(name types.NamespacedName) streamKey {
-	return streamKey{
+func slicesOf(name types.NamespacedName) watchKey {
+	return watchKey{
 		resource:  discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
 		namespace: name.Namespace, labels: discoveryv1.LabelServiceName + "=" + name.Name,
 	}
 }
 
-// callOf watches where a Service leads to.
-func (f *follower) callOf(name types.NamespacedName) {
-	if f.services[name] != nil {
+// watchService watches where a Service leads to.
+func (t *Tracker) watchService(name types.NamespacedName) {
+	if t.services[name] != nil {
 		return
 	}
 	called := &service{serving: map[string]bool{}}
-	f.services[name] = called
-	itself := streamKey{resource: servicesResource, namespace: name.Namespace, fieldsOnly: named(name.Name)}
-	called.streams = []*stream{f.start(slicesOf(name), slicesSink{f, called}), f.start(itself, serviceSink{f, called})}
+	t.services[name] = called
+	itself := watchKey{resource: servicesResource, namespace: name.Namespace, fieldsOnly: named(name.Name)}
+	called.watches = []*watch{t.start(slicesOf(name), slicesHandler{t, called}), t.start(itself, serviceHandler{t, called})}
 }
 
 // serving says of some Services whether anything serves them.
-func (f *follower) serving(names []types.NamespacedName) map[types.NamespacedName]bool {
+func (t *Tracker) serving(names []types.NamespacedName) map[types.NamespacedName]bool {
 	serving := map[types.NamespacedName]bool{}
 	for _, name := range names {
-		serving[name] = f.services[name].isExternal || len(f.services[name].serving) > 0
+		serving[name] = t.services[name].isExternal || len(t.services[name].serving) > 0
 	}
 	return serving
 }
 
 // rejudge looks again at the objects that a Service matters to, after it has changed.
-func (f *follower) rejudge(change func()) {
-	f.do(func() {
+func (t *Tracker) rejudge(change func()) {
+	t.do(func() {
 		change()
-		for _, w := range f.objects {
-			if len(w.calls) > 0 {
-				f.judge(w)
+		for _, o := range t.objects {
+			if len(o.calls) > 0 {
+				t.judge(o)
 			}
 		}
 	})
 }
 
-// slicesSink takes in where a Service leads to.
-type slicesSink struct {
-	follower *follower
-	service  *service
+// slicesHandler takes in where a Service leads to.
+type slicesHandler struct {
+	tracker *Tracker
+	service *service
 }
 
-func (s slicesSink) seen(slice *unstructured.Unstructured, exists bool) {
-	s.follower.rejudge(func() { s.service.note(slice, exists) })
+func (s slicesHandler) seen(slice *unstructured.Unstructured, exists bool) {
+	s.tracker.rejudge(func() { s.service.note(slice, exists) })
 }
 
-func (s slicesSink) listed(slices []*unstructured.Unstructured, _ string) {
-	s.follower.rejudge(func() {
+func (s slicesHandler) listed(slices []*unstructured.Unstructured, _ string) {
+	s.tracker.rejudge(func() {
 		clear(s.service.serving)
 		for _, slice := range slices {
 			s.service.note(slice, true)
@@ -83,20 +83,20 @@ func (s *service) note(slice *unstructured.Unstructured, exists bool) {
 	}
 }
 
-// serviceSink takes in what kind of Service it is.
-type serviceSink struct {
-	follower *follower
-	service  *service
+// serviceHandler takes in what kind of Service it is.
+type serviceHandler struct {
+	tracker *Tracker
+	service *service
 }
 
-func (s serviceSink) seen(service *unstructured.Unstructured, exists bool) {
+func (s serviceHandler) seen(service *unstructured.Unstructured, exists bool) {
 	kind, _, _ := unstructured.NestedString(service.Object, "spec", "type")
-	s.follower.rejudge(func() { s.service.isExternal = exists && kind == string(corev1.ServiceTypeExternalName) })
+	s.tracker.rejudge(func() { s.service.isExternal = exists && kind == string(corev1.ServiceTypeExternalName) })
 }
 
-func (s serviceSink) listed(services []*unstructured.Unstructured, _ string) {
+func (s serviceHandler) listed(services []*unstructured.Unstructured, _ string) {
 	if len(services) == 0 {
-		s.follower.rejudge(func() { s.service.isExternal = false })
+		s.tracker.rejudge(func() { s.service.isExternal = false })
 		return
 	}
 	s.seen(services[0], true)

@@ -1,4 +1,4 @@
-package apply
+package await
 
 import (
 	"context"
@@ -26,8 +26,8 @@ var deployments = cluster.Resource{
 	GroupVersionResource: schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, Kind: "Deployment", Namespaced: true,
 }
 
-// fleet is a follower of some Deployments, without a cluster: what is seen, the test says.
-func fleet(t testing.TB, count int) (*follower, []*payload.Manifest, sighting) {
+// fleet is a Tracker of some Deployments, without a cluster: what is seen, the test says.
+func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, objectHandler) {
 	t.Helper()
 	folder := fstest.MapFS{}
 	for i := range count {
@@ -41,14 +41,14 @@ func fleet(t testing.TB, count int) (*follower, []*payload.Manifest, sighting) {
 	nobody.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("nobody answers")
 	})
-	f := newFollower(t.Context(), &cluster.Cluster{Objects: nobody}, Options{Release: "shop", Standard: ready.Full}, audience{
-		ready: func(*payload.Manifest, time.Duration) {},
+	tr := New(t.Context(), &cluster.Cluster{Objects: nobody}, Options{Release: "shop", Standard: ready.Full}, Handler{
+		Ready: func(*payload.Manifest, time.Duration) {},
 	})
-	t.Cleanup(f.close)
+	t.Cleanup(tr.Close)
 	for _, m := range release.Manifests {
-		f.expect(m, deployments)
+		tr.Expect(m, deployments)
 	}
-	return f, release.Manifests, sighting{follower: f, kind: deployments.GroupKind(), key: streamKey{resource: deployments.GroupVersionResource, labels: "runlevel.dev/release=shop"}}
+	return tr, release.Manifests, objectHandler{tracker: tr, kind: deployments.GroupKind(), key: watchKey{resource: deployments.GroupVersionResource, labels: "runlevel.dev/release=shop"}}
 }
 
 // deployment is how one is seen.
@@ -65,70 +65,70 @@ func deployment(m *payload.Manifest, version int, available int64) *unstructured
 func TestWhatIsSeenOfAnObject(t *testing.T) {
 	const before, now, after = 5, 7, 9
 	for name, c := range map[string]struct {
-		see  func(f *follower, m *payload.Manifest, s sighting)
+		see  func(tr *Tracker, m *payload.Manifest, s objectHandler)
 		want ready.State
 	}{
-		"ready before the answer is here": {func(f *follower, m *payload.Manifest, s sighting) {
+		"ready before the answer is here": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
 			s.seen(deployment(m, after, 1), true)
-			f.add(m, deployment(m, now, 0))
+			tr.Applied(m, deployment(m, now, 0))
 		}, ready.Ready},
-		"a list of the past": {func(f *follower, m *payload.Manifest, s sighting) {
-			f.add(m, deployment(m, now, 0))
+		"a list of the past": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Applied(m, deployment(m, now, 0))
 			s.listed([]*unstructured.Unstructured{deployment(m, before, 1)}, strconv.Itoa(before))
 		}, ready.Waiting},
-		"a list from before it was made": {func(f *follower, m *payload.Manifest, s sighting) {
-			f.add(m, deployment(m, now, 1))
+		"a list from before it was made": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Applied(m, deployment(m, now, 1))
 			s.listed(nil, strconv.Itoa(before))
 		}, ready.Ready},
-		"another one of its name, before": {func(f *follower, m *payload.Manifest, s sighting) {
-			f.add(m, deployment(m, now, 1))
+		"another one of its name, before": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Applied(m, deployment(m, now, 1))
 			old := deployment(m, before, 0)
 			old.SetUID("another")
 			s.seen(old, true)
 			s.seen(old, false)
 		}, ready.Ready},
-		"another one, as its own watch says": {func(f *follower, m *payload.Manifest, s sighting) {
-			f.add(m, deployment(m, now, 1))
+		"another one, as its own watch says": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Applied(m, deployment(m, now, 1))
 			s.key.labels = ""
 			s.seen(deployment(m, before, 0), false)
 		}, ready.Ready},
-		"gone, as its own watch says": {func(f *follower, m *payload.Manifest, s sighting) {
-			f.add(m, deployment(m, now, 1))
+		"gone, as its own watch says": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Applied(m, deployment(m, now, 1))
 			s.key.labels = ""
 			s.seen(deployment(m, after, 1), false)
 		}, ready.Waiting},
-		"gone, and an older state comes late": {func(f *follower, m *payload.Manifest, s sighting) {
-			f.add(m, deployment(m, now, 1))
+		"gone, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Applied(m, deployment(m, now, 1))
 			s.key.labels = ""
 			s.seen(deployment(m, after, 1), false)
 			s.seen(deployment(m, now, 1), true)
 		}, ready.Waiting},
-		"ready, and an older state comes late": {func(f *follower, m *payload.Manifest, s sighting) {
-			f.add(m, deployment(m, before, 0))
-			f.do(func() { f.begin(f.known[m]) })
+		"ready, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Applied(m, deployment(m, before, 0))
+			tr.do(func() { tr.begin(tr.known[m]) })
 			s.seen(deployment(m, after, 1), true)
 			s.seen(deployment(m, now, 0), true)
 		}, ready.Ready},
-		"ready, and then it breaks": {func(f *follower, m *payload.Manifest, s sighting) {
-			f.add(m, deployment(m, before, 0))
-			f.do(func() { f.begin(f.known[m]) })
+		"ready, and then it breaks": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Applied(m, deployment(m, before, 0))
+			tr.do(func() { tr.begin(tr.known[m]) })
 			s.seen(deployment(m, now, 1), true)
 			s.seen(deployment(m, after, 0), true)
 		}, ready.Waiting},
-		"ready before anybody waits": {func(f *follower, m *payload.Manifest, s sighting) {
-			f.add(m, deployment(m, before, 0))
+		"ready before anybody waits": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Applied(m, deployment(m, before, 0))
 			s.seen(deployment(m, now, 1), true)
-			f.do(func() { f.begin(f.known[m]) })
+			tr.do(func() { tr.begin(tr.known[m]) })
 		}, ready.Ready},
-		"refused, though it is there": {func(_ *follower, m *payload.Manifest, s sighting) {
+		"refused, though it is there": {func(_ *Tracker, m *payload.Manifest, s objectHandler) {
 			s.seen(deployment(m, now, 1), true)
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, manifests, s := fleet(t, 1)
-			c.see(f, manifests[0], s)
+			tr, manifests, s := fleet(t, 1)
+			c.see(tr, manifests[0], s)
 			var got ready.State
-			f.do(func() { got = f.known[manifests[0]].verdict.State })
+			tr.do(func() { got = tr.known[manifests[0]].verdict.State })
 			if got != c.want {
 				t.Errorf("it is %q, want %q", got, c.want)
 			}
@@ -138,14 +138,14 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 
 // Who begins to wait late has not waited since the object was applied.
 func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
-	f, manifests, s := fleet(t, 1)
+	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]
 	var told []time.Duration
-	f.told.ready = func(_ *payload.Manifest, waited time.Duration) { told = append(told, waited) }
-	f.add(m, deployment(m, 5, 0))
-	f.do(func() {
-		f.known[m].since = time.Now().Add(-time.Hour)
-		f.begin(f.known[m])
+	tr.handler.Ready = func(_ *payload.Manifest, waited time.Duration) { told = append(told, waited) }
+	tr.Applied(m, deployment(m, 5, 0))
+	tr.do(func() {
+		tr.known[m].since = time.Now().Add(-time.Hour)
+		tr.begin(tr.known[m])
 	})
 	s.seen(deployment(m, 7, 1), true)
 	if len(told) != 1 || told[0] > time.Minute {
@@ -155,19 +155,19 @@ func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
 
 // Bodies are most of what objects weigh: they are held while somebody waits, and no longer.
 func TestBodiesAreHeldWhileSomebodyWaits(t *testing.T) {
-	f, manifests, s := fleet(t, 1)
+	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]
 	holds := func(when string, want bool) {
 		t.Helper()
-		f.do(func() {
-			if _, isHeld := f.known[m].object.Object["status"]; isHeld != want {
+		tr.do(func() {
+			if _, isHeld := tr.known[m].live.Object["status"]; isHeld != want {
 				t.Errorf("%s: its body is held: %t", when, isHeld)
 			}
 		})
 	}
-	f.add(m, deployment(m, 5, 0))
+	tr.Applied(m, deployment(m, 5, 0))
 	holds("nobody waits", false)
-	f.do(func() { f.begin(f.known[m]) })
+	tr.do(func() { tr.begin(tr.known[m]) })
 	s.seen(deployment(m, 6, 0), true)
 	holds("somebody waits", true)
 	s.seen(deployment(m, 7, 1), true)
@@ -178,7 +178,7 @@ func TestBodiesAreHeldWhileSomebodyWaits(t *testing.T) {
 
 // A rollout that was given up before gets its own deadline anew, also if nobody waits yet.
 func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
-	f, manifests, s := fleet(t, 1)
+	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]
 	givenUp := func(version int) *unstructured.Unstructured {
 		object := deployment(m, version, 0)
@@ -188,12 +188,12 @@ func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
 		}}
 		return object
 	}
-	f.add(m, givenUp(5))
-	f.do(func() { f.begin(f.known[m]) })
+	tr.Applied(m, givenUp(5))
+	tr.do(func() { tr.begin(tr.known[m]) })
 	s.seen(givenUp(7), true)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if failed, err := f.await(ctx, []*watched{f.find(m)}); len(failed) != 1 {
+	if failed, err := tr.Wait(ctx, manifests); len(failed) != 1 {
 		t.Errorf("%d have failed: %v", len(failed), err)
 	}
 }
@@ -201,23 +201,23 @@ func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
 // A watch shows what is there once, and objects that need not be applied may come to be
 // expected long after that.
 func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
-	f, manifests, s := fleet(t, 5)
+	tr, manifests, s := fleet(t, 5)
 	states := func() (states []ready.State) {
-		f.do(func() {
+		tr.do(func() {
 			for _, m := range manifests {
-				states = append(states, f.known[m].verdict.State)
+				states = append(states, tr.known[m].verdict.State)
 			}
 		})
 		return states
 	}
 	first, later := manifests[0], manifests[1:]
-	f.do(func() {
+	tr.do(func() {
 		for _, m := range later {
-			delete(f.known, m)
-			delete(f.objects, m.ID())
+			delete(tr.known, m)
+			delete(tr.objects, m.ID())
 		}
 	})
-	await(f, first)
+	await(tr, first)
 	shown := make([]*unstructured.Unstructured, 0, len(manifests))
 	for _, m := range manifests[:4] {
 		shown = append(shown, deployment(m, 5, 1))
@@ -226,16 +226,16 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 	s.seen(deployment(later[1], 7, 0), true)  // breaks
 	s.seen(deployment(later[2], 7, 1), false) // goes
 	for _, m := range later {
-		f.expect(m, deployments)
-		await(f, m)
+		tr.Expect(m, deployments)
+		await(tr, m)
 	}
 	if diff := cmp.Diff([]ready.State{ready.Ready, ready.Ready, ready.Waiting, ready.Waiting, ready.Waiting}, states()); diff != "" {
 		t.Error(diff)
 	}
 	for i, m := range manifests {
 		wantAlone := i >= 3 // which the watch does not show
-		f.do(func() {
-			if isAlone := f.known[m].stream.key.labels == ""; isAlone != wantAlone {
+		tr.do(func() {
+			if isAlone := tr.known[m].watch.key.labels == ""; isAlone != wantAlone {
 				t.Errorf("%s has a watch of its own: %v", m.ID(), isAlone)
 			}
 		})
@@ -243,9 +243,9 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 }
 
 // await waits for an object that needs no apply.
-func await(f *follower, m *payload.Manifest) {
-	f.assume(m, false)
-	f.do(func() { f.begin(f.known[m]) })
+func await(tr *Tracker, m *payload.Manifest) {
+	tr.Assume(m, false)
+	tr.do(func() { tr.begin(tr.known[m]) })
 }
 
 // BenchmarkAwait shows how the cost of waiting grows: that of an object must stay the same.
@@ -254,16 +254,14 @@ func BenchmarkAwait(b *testing.B) {
 		b.Run(strconv.Itoa(count), func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				f, manifests, s := fleet(b, count)
-				var objects []*watched
+				tr, manifests, s := fleet(b, count)
 				for i, m := range manifests {
-					f.add(m, deployment(m, i+1, 0))
-					objects = append(objects, f.find(m))
+					tr.Applied(m, deployment(m, i+1, 0))
 				}
 				b.StartTimer()
 				done := make(chan error)
 				go func() {
-					_, err := f.await(context.WithoutCancel(b.Context()), objects)
+					_, err := tr.Wait(context.WithoutCancel(b.Context()), manifests)
 					done <- err
 				}()
 				for i, m := range manifests {

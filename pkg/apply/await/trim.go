@@ -1,4 +1,4 @@
-package apply
+package await
 
 import (
 	"maps"
@@ -9,37 +9,37 @@ import (
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
-// A follower knows thousands of objects, and keeps of each what somebody may still ask for.
+// A tracker knows thousands of objects, and keeps of each what somebody may still ask for.
 
-// forget drops what nobody needs any more of an object: of one that is ready, and of one that
+// trim drops what nobody needs any more of an object: of one that is ready, and of one that
 // nobody waits for yet. Its watch shows it whole again, once it changes or somebody waits.
-func (f *follower) forget(w *watched) {
-	isAwaited := w.stream != nil
+func (t *Tracker) trim(o *tracked) {
+	isWatched := o.watch != nil
 	switch {
-	case !w.applied || w.object == nil || isAwaited && w.verdict.State != ready.Ready || !isAwaited && w.isAssumed:
-	case len(w.calls) == 0: // else it is looked at again when those change
-		w.object, w.isHollow = onlyMetadata(w.object), true
-	case w.verdict.State == ready.Ready && w.resource.GroupKind() == kinds.CustomResourceDefinition:
-		w.object = withoutSpec(w.object)
+	case o.state == expected || o.live == nil || isWatched && o.verdict.State != ready.Ready || !isWatched && o.state >= trusted:
+	case len(o.calls) == 0: // else it is looked at again when those change
+		o.live, o.isTrimmed = onlyMetadata(o.live), true
+	case o.verdict.State == ready.Ready && o.resource.GroupKind() == kinds.CustomResourceDefinition:
+		o.live = withoutSpec(o.live)
 	}
 }
 
-// lean leaves out what nobody here reads: who owns which field, and pods as a workload would
+// trimmedCopy leaves out what nobody here reads: who owns which field, and pods as a workload would
 // make them, unless the release says for itself when the object is ready. The object that is
 // given stays whole.
-func lean(object *unstructured.Unstructured) *unstructured.Unstructured {
+func trimmedCopy(object *unstructured.Unstructured) *unstructured.Unstructured {
 	kept := &unstructured.Unstructured{Object: maps.Clone(object.Object)}
 	for _, field := range []string{"metadata", "spec"} {
 		if fields, isMapping := kept.Object[field].(map[string]any); isMapping {
 			kept.Object[field] = maps.Clone(fields)
 		}
 	}
-	slim(kept)
+	trim(kept)
 	return kept
 }
 
-// slim is lean for an object that nobody else has.
-func slim(object *unstructured.Unstructured) {
+// trim is trimmedCopy for an object that nobody else has.
+func trim(object *unstructured.Unstructured) {
 	object.SetManagedFields(nil)
 	if _, isMarked := object.GetAnnotations()[ready.Annotation]; !isMarked {
 		unstructured.RemoveNestedField(object.Object, "spec", "template")

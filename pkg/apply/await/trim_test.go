@@ -1,4 +1,4 @@
-package apply
+package await
 
 import (
 	"testing"
@@ -23,7 +23,7 @@ func TestWhatIsLeftOutOfAnObject(t *testing.T) {
 		}}
 		object.SetAnnotations(row.annotations)
 		whole := object.DeepCopy()
-		kept := lean(object)
+		kept := trimmedCopy(object)
 		if _, hasPods, _ := unstructured.NestedMap(kept.Object, "spec", "template"); hasPods != row.wantPods {
 			t.Errorf("%s: its pods are held: %t", name, hasPods)
 		}

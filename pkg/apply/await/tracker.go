@@ -1,0 +1,314 @@
+// Package await tracks whether the objects of a release are ready: it watches those that are waited for,
+// and tells when each becomes ready, fails, or can't be seen.
+//
+// Nothing is watched before it is waited for, since each change of an object comes with its body: an install
+// applies everything first. There is one watch for all objects of a resource. When an object is ready, is
+// decided by package ready.
+//
+// New is the call to start from. What is known of an object, and how that changes, is in state.go; watches are
+// in watch.go, and those of the Services that the API server calls in services.go; trim.go says what is
+// kept of an object, and deadline.go what becomes of a rollout that was given up before it was applied.
+package await
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// Options say what ready means.
+type Options struct {
+	Release    string // the value of the label that its objects have
+	Standard   ready.Standard
+	Installing bool
+}
+
+// A Handler is told what a Tracker sees. Each function may be nil.
+type Handler struct {
+	// Extended is told that a definition or an APIService is ready, before those who wait for it go on. It
+	// must not call the Tracker.
+	Extended func(object *unstructured.Unstructured)
+	// Ready is told how long it took.
+	Ready func(m *payload.Manifest, waited time.Duration)
+	// Finished is told of a Job that has succeeded.
+	Finished func(job *payload.Manifest, uid types.UID)
+	// Invisible is told of an object that can't be watched. The verdict says why.
+	Invisible func(Object)
+}
+
+// An Object is what is known of one.
+type Object struct {
+	Manifest *payload.Manifest
+	Resource cluster.Resource
+	Live     *unstructured.Unstructured // as it was last seen, or what is kept of it; nil if it was not
+	Verdict  ready.Verdict
+	Since    time.Time // when it was first not ready, by this machine's clock
+	// CallsServices says that it is ready only while Services are that the API server calls for it.
+	CallsServices bool
+}
+
+// A Tracker knows how the objects of a release stand, from when they are waited for until it is closed: what
+// was ready once may break.
+type Tracker struct {
+	ctx     context.Context
+	stop    context.CancelFunc
+	cluster *cluster.Cluster
+	options Options
+	handler Handler
+
+	mu                sync.Mutex
+	objects           map[kinds.ID]*tracked // by what they are on the cluster
+	known             map[*payload.Manifest]*tracked
+	watches           map[watchKey]*watch
+	narrow            map[schema.GroupVersionResource]bool // those that may only be watched namespace by namespace
+	services          map[types.NamespacedName]*service
+	timers            []*time.Timer
+	hasChanges        bool     // something was changed since: see Changed
+	toleratesFailures bool     // see TolerateFailures
+	calls             []func() // of handlers and waiters, for as soon as nothing is locked
+	running           sync.WaitGroup
+}
+
+// New returns a Tracker. Its watches end with the context.
+func New(ctx context.Context, c *cluster.Cluster, options Options, handler Handler) *Tracker {
+	ctx, stop := context.WithCancel(ctx)
+	return &Tracker{
+		ctx: ctx, stop: stop, cluster: c, options: options, handler: handler,
+		objects: map[kinds.ID]*tracked{}, known: map[*payload.Manifest]*tracked{}, watches: map[watchKey]*watch{},
+		narrow: map[schema.GroupVersionResource]bool{}, services: map[types.NamespacedName]*service{},
+	}
+}
+
+// Close ends all watches, and those that begin because another one has just reported something.
+func (t *Tracker) Close() {
+	t.stop()
+	t.mu.Lock()
+	for _, timer := range t.timers {
+		timer.Stop()
+	}
+	t.mu.Unlock()
+	t.running.Wait()
+}
+
+// do changes something, and then calls those who are to know.
+func (t *Tracker) do(change func()) {
+	t.mu.Lock()
+	change()
+	calls := t.calls
+	t.calls = nil
+	t.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+}
+
+// Expect begins to track an object that is about to be applied, or found not to need it. It may be ready
+// before the answer is here: whatever is seen of it until then counts. It does nothing for an object whose
+// readiness does not matter.
+func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
+	if !ready.Awaits(m.Object(), t.options.Standard) {
+		return
+	}
+	t.do(func() {
+		o := t.known[m]
+		if o == nil {
+			o = &tracked{manifest: m, since: time.Now()}
+			t.known[m] = o
+		}
+		id := m.ID()
+		if !resource.Namespaced {
+			id.Namespace = "" // whatever the manifest says
+		}
+		o.resource = resource
+		t.objects[id] = o
+	})
+}
+
+// Applied notes that an object was applied, as the server has returned it.
+func (t *Tracker) Applied(m *payload.Manifest, live *unstructured.Unstructured) {
+	t.do(func() {
+		o := t.known[m]
+		if o == nil {
+			return
+		}
+		o.state, o.isDone = applied, false
+		t.meet(o, trimmedCopy(live))
+		if o.watch != nil || isAlwaysWatched(o) {
+			t.watchObject(o, t.isUnlabelled(live))
+		}
+	})
+}
+
+// Assume notes that an object needs not be applied. One that was ready before, and was not written since, is
+// taken for ready; how another one stands, its watch will tell.
+func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
+	t.do(func() {
+		o := t.known[m]
+		if o == nil {
+			return
+		}
+		o.isDone = false
+		if wasReady {
+			o.state, o.verdict = trusted, ready.Verdict{State: ready.Ready}
+			return
+		}
+		o.assume()
+		t.judge(o)
+		if isAlwaysWatched(o) {
+			t.begin(o)
+		}
+	})
+}
+
+// Changed notes that something was changed, which may matter to objects that were taken for ready.
+func (t *Tracker) Changed() { t.do(func() { t.hasChanges = true }) }
+
+// TolerateFailures makes objects that have failed count as not ready yet.
+func (t *Tracker) TolerateFailures() { t.do(func() { t.toleratesFailures = true }) }
+
+// Notify calls a function once, when the objects of manifests are all ready at the same time, or when some of
+// them have failed, which it is given. It may be called at once. The function that is returned ends that.
+func (t *Tracker) Notify(manifests []*payload.Manifest, call func(failed []Object)) (cancel func()) {
+	w := &waiter{call: call}
+	var objects []*tracked
+	t.do(func() {
+		for _, m := range manifests {
+			if o := t.known[m]; o != nil && o.state != expected {
+				t.begin(o)
+				objects = append(objects, o)
+				o.waiters = append(o.waiters, w)
+				w.count(t.counts(o.verdict), 1)
+			}
+		}
+		w.objects = objects
+		t.settle(w)
+	})
+	return func() { t.do(func() { t.drop(w) }) }
+}
+
+// Wait is Notify for callers that have nothing else to do.
+func (t *Tracker) Wait(ctx context.Context, manifests []*payload.Manifest) (failed []Object, err error) {
+	ended := make(chan []Object, 1)
+	cancel := t.Notify(manifests, func(failed []Object) { ended <- failed })
+	defer cancel()
+	select {
+	case failed := <-ended:
+		return failed, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// A waiter waits for some objects.
+type waiter struct {
+	objects         []*tracked
+	waiting, failed int
+	call            func(failed []Object) // nil once it was called
+}
+
+func (w *waiter) count(state ready.State, by int) {
+	switch state {
+	case ready.Waiting:
+		w.waiting += by
+	case ready.Failed:
+		w.failed += by
+	}
+}
+
+// settle calls a waiter if there is nothing to wait for any more.
+func (t *Tracker) settle(w *waiter) {
+	if w.call == nil || w.failed == 0 && w.waiting > 0 {
+		return
+	}
+	var failed []Object
+	for _, o := range w.objects {
+		if w.failed > 0 && o.verdict.State == ready.Failed {
+			failed = append(failed, o.export())
+		}
+	}
+	call := w.call
+	t.calls = append(t.calls, func() { call(failed) })
+	t.drop(w)
+}
+
+// drop forgets a waiter.
+func (t *Tracker) drop(w *waiter) {
+	w.call = nil
+	for _, o := range w.objects {
+		o.waiters = slices.DeleteFunc(o.waiters, func(other *waiter) bool { return other == w })
+	}
+}
+
+// Ready returns the objects that are ready and were seen.
+func (t *Tracker) Ready() []Object {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []Object
+	for _, o := range t.objects {
+		if o.state != expected && o.verdict.State == ready.Ready && o.live != nil {
+			all = append(all, o.export())
+		}
+	}
+	return all
+}
+
+// Waiting returns the objects that are waited for, in the order of the payload. Of one that can't be seen,
+// the verdict says why.
+func (t *Tracker) Waiting() []Object {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var waiting []Object
+	for _, o := range t.objects {
+		if o.state != expected && o.watch != nil && o.verdict.State != ready.Ready {
+			waiting = append(waiting, t.shown(o))
+		}
+	}
+	slices.SortFunc(waiting, func(a, b Object) int { return payload.InOrder(a.Manifest, b.Manifest) })
+	return waiting
+}
+
+// IsWaiting reports whether the object of a manifest is tracked, and not ready.
+func (t *Tracker) IsWaiting(m *payload.Manifest) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := t.known[m]
+	return o != nil && o.state != expected && o.verdict.State != ready.Ready
+}
+
+// shown is an object as it is reported: the reason that it can't be seen replaces what it was waited for.
+func (t *Tracker) shown(o *tracked) Object {
+	shown := o.export()
+	if blind := t.blindness(o); blind != "" && o.verdict.State == ready.Waiting {
+		shown.Verdict.Message = blind
+	}
+	return shown
+}
+
+// isUnlabelled reports whether an object has not the label of the release.
+func (t *Tracker) isUnlabelled(object *unstructured.Unstructured) bool {
+	return object.GetLabels()[inventory.Label] != t.options.Release
+}
+
+// counts is what a verdict is to a waiter. The cluster-version operator only reports a degraded operator while
+// it installs, and goes on: by its standard, so do we.
+func (t *Tracker) counts(verdict ready.Verdict) ready.State {
+	if t.toleratesFailures && verdict.State == ready.Failed {
+		return ready.Waiting
+	}
+	if t.options.Standard == ready.Upstream && verdict.Effect == reason.Report {
+		return ready.Ready
+	}
+	return verdict.State
+}

@@ -1,0 +1,278 @@
+package await
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/vigil"
+)
+
+// A watchKey is what one watch is about.
+type watchKey struct {
+	resource           schema.GroupVersionResource
+	namespace          string // "" for all
+	labels, fieldsOnly string // selectors
+}
+
+// named selects the one object of a name.
+func named(name string) string {
+	return fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+}
+
+// A watch of the objects of a resource.
+type watch struct {
+	tracker *Tracker
+	key     watchKey
+	handler watchHandler
+	stop    context.CancelFunc
+
+	// These are guarded by the tracker.
+	err      error                                   // why nothing is seen with it
+	isTold   bool                                    // of that
+	isListed bool                                    // it has shown all that there is
+	early    map[kinds.ID]*unstructured.Unstructured // what it has shown, and nobody has expected yet
+}
+
+// A watchHandler is told what a watch sees.
+type watchHandler interface {
+	// seen is told of an object, or how one was when it went out of sight.
+	seen(object *unstructured.Unstructured, exists bool)
+	// listed is told all that there is, by a version of the resource.
+	listed(objects []*unstructured.Unstructured, version string)
+}
+
+// isOlder reports whether a version of a resource is older than another one.
+func isOlder(version, than string) bool { return vigil.IsOlder(version, than) }
+
+// longestPause is how long a watch that broke may wait before it is begun again.
+const longestPause = time.Second
+
+// start begins a watch, unless there is one.
+func (t *Tracker) start(key watchKey, handler watchHandler) *watch {
+	if s := t.watches[key]; s != nil {
+		return s
+	}
+	ctx, stop := context.WithCancel(t.ctx)
+	s := &watch{tracker: t, key: key, handler: handler, stop: stop, early: map[kinds.ID]*unstructured.Unstructured{}}
+	t.watches[key] = s
+	objects := t.cluster.Objects.Resource(key.resource).Namespace(key.namespace)
+	from := vigil.Source[*unstructured.UnstructuredList]{
+		List: objects.List, Watch: objects.Watch, Client: t.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly, Trim: trimAny,
+	}
+	t.running.Go(func() { vigil.Keep(ctx, from, s, longestPause, func(err error) { t.broke(s, err) }) })
+	return s
+}
+
+// Seen passes on what a watch sees.
+func (s *watch) Seen(object *unstructured.Unstructured, exists bool) {
+	trim(object)
+	s.handler.seen(object, exists)
+}
+
+// Listed passes on all that there is.
+func (s *watch) Listed(objects []*unstructured.Unstructured, version string) {
+	s.tracker.do(func() { s.err = nil })
+	s.handler.listed(objects, version)
+}
+
+// trimAny is for what is held until a list is complete.
+func trimAny(object any) {
+	if object, ok := object.(*unstructured.Unstructured); ok {
+		trim(object)
+	}
+}
+
+// watchObject watches an object, together with all others of its resource and release. One
+// without our label, which was there before and is create-only, has a watch of its own.
+func (t *Tracker) watchObject(o *tracked, alone bool) {
+	namespace := ""
+	if o.resource.Namespaced {
+		namespace = o.manifest.Object().GetNamespace()
+	}
+	key := watchKey{resource: o.resource.GroupVersionResource, labels: inventory.Label + "=" + t.options.Release}
+	switch {
+	case alone:
+		key.labels, key.namespace, key.fieldsOnly = "", namespace, named(o.manifest.Object().GetName())
+	case t.narrow[key.resource]:
+		key.namespace = namespace
+	}
+	o.watch = t.start(key, objectHandler{tracker: t, kind: o.resource.GroupKind(), key: key})
+	t.catchUp(o)
+}
+
+// catchUp takes in what the watch of an object has shown of it before it was expected: it
+// shows that once only. What it has not shown may have lost its label, and has a watch of
+// its own.
+func (t *Tracker) catchUp(o *tracked) {
+	id := o.manifest.ID()
+	if !o.resource.Namespaced {
+		id.Namespace = "" // whatever the manifest says
+	}
+	object, isThere := o.watch.early[id]
+	delete(o.watch.early, id)
+	switch {
+	case o.state != unseen:
+	case isThere:
+		t.see(o, object)
+	case o.watch.isListed && o.watch.key.labels != "":
+		t.watchObject(o, true)
+	}
+}
+
+// An objectHandler takes in what a watch sees of tracked objects.
+type objectHandler struct {
+	tracker *Tracker
+	kind    schema.GroupKind
+	key     watchKey
+}
+
+func (h objectHandler) id(object *unstructured.Unstructured) kinds.ID {
+	return kinds.ID{Group: h.kind.Group, Kind: h.kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// find is the object of the run that is meant.
+func (h objectHandler) find(object *unstructured.Unstructured) *tracked {
+	o := h.tracker.objects[h.id(object)]
+	if o == nil || o.resource.GroupVersionResource != h.key.resource {
+		return nil
+	}
+	return o
+}
+
+// seen takes in an object. One that is out of sight may have lost its label only, so it is
+// looked at on its own from then on.
+func (h objectHandler) seen(object *unstructured.Unstructured, exists bool) {
+	h.tracker.do(func() {
+		o := h.find(object)
+		switch {
+		case o == nil && exists:
+			h.keep(object)
+		case o == nil:
+			h.forget(object)
+		case !exists && h.key.labels == "":
+			h.tracker.miss(o, object.GetResourceVersion())
+		case !exists && isOlder(object.GetResourceVersion(), o.version): // another one, before it was made anew
+		default:
+			h.tracker.see(o, object)
+			if !exists && o.state != expected && !o.isDone {
+				h.tracker.watchObject(o, true)
+			}
+		}
+	})
+}
+
+// keep keeps an object until it is expected.
+func (h objectHandler) keep(object *unstructured.Unstructured) {
+	if by := h.tracker.watches[h.key]; by != nil {
+		by.early[h.id(object)] = object
+	}
+}
+
+func (h objectHandler) forget(object *unstructured.Unstructured) {
+	if by := h.tracker.watches[h.key]; by != nil {
+		delete(by.early, h.id(object))
+	}
+}
+
+func (h objectHandler) listed(objects []*unstructured.Unstructured, version string) {
+	h.tracker.do(func() {
+		if by := h.tracker.watches[h.key]; by != nil {
+			by.isListed = true
+			clear(by.early)
+		}
+		there := map[*tracked]bool{}
+		for _, object := range objects {
+			if o := h.find(object); o != nil {
+				there[o] = true
+				h.tracker.see(o, object)
+			} else {
+				h.keep(object)
+			}
+		}
+		for _, o := range h.tracker.objects {
+			if o.watch == nil || o.watch.key != h.key {
+				continue
+			}
+			switch {
+			case there[o] || isOlder(version, o.version):
+			case h.key.labels == "":
+				h.tracker.miss(o, version)
+			case (o.live != nil || o.state == unseen) && !o.isDone:
+				h.tracker.watchObject(o, true)
+			}
+		}
+	})
+}
+
+// broke says what becomes of a watch that has an error. Those that heal, the watch heals
+// itself. One that is forbidden in the whole cluster may be allowed where the objects are.
+func (t *Tracker) broke(s *watch, err error) {
+	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) {
+		return
+	}
+	t.do(func() {
+		isNew := !s.isTold && !apierrors.IsNotFound(err) // which one of several servers may say of a new kind, for a moment
+		s.err, s.isTold = err, s.isTold || isNew
+		for _, o := range t.objects {
+			switch {
+			case o.watch != s && !t.callsThrough(o, s):
+			case o.watch == s && apierrors.IsForbidden(err) && s.key.namespace == "" && o.resource.Namespaced:
+				t.narrow[s.key.resource] = true
+				s.stop()
+				t.watchObject(o, false)
+			case isNew && o.state != expected:
+				invisible := t.shown(o)
+				t.calls = append(t.calls, func() { t.handler.Invisible(invisible) })
+			}
+		}
+	})
+}
+
+// blindness says why nobody knows how an object stands; nothing if that is known.
+func (t *Tracker) blindness(o *tracked) string {
+	if o.watch != nil && o.watch.err != nil {
+		return cantSee("it", o.watch)
+	}
+	for _, name := range o.calls {
+		for _, s := range t.services[name].watches {
+			if s.err != nil {
+				return cantSee("Service "+name.String(), s)
+			}
+		}
+	}
+	return ""
+}
+
+// cantSee says which right is missing, if that is why.
+func cantSee(what string, s *watch) string {
+	if !apierrors.IsForbidden(s.err) {
+		return fmt.Sprintf("nobody can say how %s stands, since it can't be watched: %s", what, printable.Line(s.err.Error()))
+	}
+	where := "in the whole cluster"
+	if s.key.namespace != "" {
+		where = "in namespace " + s.key.namespace
+	}
+	return fmt.Sprintf("nobody can say how %s stands, since it may not be watched: allow this user to list and watch %s %s", what, s.key.resource.GroupResource(), where)
+}
+
+// callsThrough says whether a watch is on a Service that an object needs.
+func (t *Tracker) callsThrough(o *tracked, s *watch) bool {
+	for _, name := range o.calls {
+		for _, other := range t.services[name].watches {
+			if other == s {
+				return true
+			}
+		}
+	}
+	return false
+}
