@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
@@ -31,16 +32,16 @@ func summarize(o *rollout.Outcome, now time.Time) applySummary {
 	if o.Report == nil {
 		return s
 	}
-	s.Waits, s.Warnings, s.Counts = o.Report.Waits, o.Report.Warnings, map[apply.Action]int{}
+	s.Waits, s.Warnings, s.Counts = o.Report.Waits, o.Report.Warnings, map[object.Action]int{}
 	for _, change := range o.Report.Changes {
 		s.Counts[change.Action]++
 		s.own(change)
 		switch change.Action {
-		case apply.Failed:
+		case object.Failed:
 			s.Failures = append(s.Failures, failure{
 				change.Err.ID, change.Err.Path, change.Err.Line, change.Err.Node, change.Err.Reason, printable.Line(change.Err.Err.Error()),
 			})
-		case apply.NotDone:
+		case object.NotDone:
 			s.NotDone = append(s.NotDone, notDone{change.Manifest.ID(), change.Manifest.Path, change.Message})
 		}
 	}
@@ -48,7 +49,7 @@ func summarize(o *rollout.Outcome, now time.Time) applySummary {
 }
 
 // own takes in whose fields of an object have become the release's.
-func (s *applySummary) own(change apply.Change) {
+func (s *applySummary) own(change object.Change) {
 	id, file := change.Manifest.ID(), change.Manifest.Path
 	if len(change.Adopted) > 0 {
 		s.Adopted = append(s.Adopted, adopted{id, file, change.Adopted})
@@ -60,7 +61,7 @@ func (s *applySummary) own(change apply.Change) {
 
 // reasonOf is the reason of an error, in the words of the cluster-version operator.
 func reasonOf(err error) string {
-	var one *apply.Failure
+	var one *object.Failure
 	if errors.As(err, &one) {
 		return one.Reason
 	}
@@ -68,9 +69,9 @@ func reasonOf(err error) string {
 }
 
 // counted are the actions in the order in which they are summed up.
-var counted = []apply.Action{
-	apply.Created, apply.Configured, apply.Recreated, apply.Unchanged, apply.Kept,
-	apply.Deleted, apply.Pending, apply.Absent, apply.Reappeared, apply.Left, apply.NotChecked, apply.Failed, apply.NotDone,
+var counted = []object.Action{
+	object.Created, object.Configured, object.Recreated, object.Unchanged, object.Kept,
+	object.Deleted, object.Pending, object.Absent, object.Reappeared, object.Left, object.NotChecked, object.Failed, object.NotDone,
 }
 
 // mostListed is how many of a kind of thing are listed for people.
@@ -112,7 +113,7 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 		return lineOf(one.Object, ": from "+printable.Line(strings.Join(one.From, ", ")))
 	})
 	section(out, s.tense("fields that others had set otherwise, and that are as the release says again", "fields that others have set otherwise, and that would be as the release says again"), s.Overruled, func(one overruled) sectionLine {
-		return lineOf(one.Object, ": "+printable.Line(apply.LossesInWords(one.Lost)))
+		return lineOf(one.Object, ": "+printable.Line(object.LossesInWords(one.Lost)))
 	})
 	section(out, "not known", s.Notes, func(note string) sectionLine { return sectionLine{printable.Line(note), note, ""} })
 	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) sectionLine {

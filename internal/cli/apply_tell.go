@@ -15,6 +15,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/live"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -153,7 +154,7 @@ func isWorthALine(event apply.Event) bool {
 	case apply.Began, apply.Ended:
 		return false
 	default:
-		return event.Action != apply.Unchanged && event.Action != apply.Absent
+		return event.Action != object.Unchanged && event.Action != object.Absent
 	}
 }
 
@@ -202,7 +203,7 @@ type applySummary struct {
 	Mode      string                 `json:"mode,omitempty"`
 	DryRun    bool                   `json:"dryRun,omitempty"`
 	Done      bool                   `json:"done"`
-	Counts    map[apply.Action]int   `json:"counts,omitempty"`
+	Counts    map[object.Action]int  `json:"counts,omitempty"`
 	Failures  []failure              `json:"failures,omitempty"`
 	Waits     []apply.Wait           `json:"waits,omitempty"`
 	NotDone   []notDone              `json:"notDone,omitempty"`

@@ -65,7 +65,7 @@ func (t *teller) watching(f watchFlags) func(context.Context, *cluster.Cluster, 
 		var keeper *keep.Keeper
 		options.Keep = func(ctx context.Context, c *cluster.Cluster, applied apply.Options) rollout.Keeper {
 			began = t.now()
-			keeper = keep.Start(ctx, c, release, keep.Options{Apply: applied, Every: every, Tell: func(event keep.Event) {
+			keeper = keep.Start(ctx, c, release, keep.Options{Apply: applied.Objects(), Every: every, Tell: func(event keep.Event) {
 				t.kept(event)
 				kept.count(event)
 			}})

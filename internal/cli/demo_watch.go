@@ -55,7 +55,7 @@ func (d *demo) keepInPlace(ctx context.Context) error {
 	teller.look(&options.Apply)
 	var keeper *keep.Keeper
 	options.Keep = func(ctx context.Context, c *cluster.Cluster, options apply.Options) rollout.Keeper {
-		keeper = keep.Start(ctx, c, release, keep.Options{Apply: options, Tell: func(event keep.Event) {
+		keeper = keep.Start(ctx, c, release, keep.Options{Apply: options.Objects(), Tell: func(event keep.Event) {
 			teller.kept(event)
 			select {
 			case told <- event:

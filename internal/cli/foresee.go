@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/plan"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -92,6 +93,6 @@ func (f *intentFlags) foresee(ctx context.Context, ref string, progress io.Write
 
 // isWhole says whether a preview has come to the end.
 func isWhole(report *apply.Report) bool {
-	isNotDone := func(change apply.Change) bool { return change.Action == apply.NotDone }
+	isNotDone := func(change object.Change) bool { return change.Action == object.NotDone }
 	return report.Err == nil || len(report.Changes) > 0 && !slices.ContainsFunc(report.Changes, isNotDone)
 }

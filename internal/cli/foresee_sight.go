@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
@@ -55,10 +55,10 @@ func sightOf(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 }
 
 // seenOf is what a preview has seen of one manifest.
-func seenOf(change apply.Change, with tolls) plan.Seen {
+func seenOf(change object.Change, with tolls) plan.Seen {
 	seen := plan.Seen{
 		Manifest: change.Manifest, Action: planned[change.Action], Why: change.Message, Adopted: change.Adopted,
-		Recreated: change.Action == apply.Recreated, Toll: with.of(change.UID),
+		Recreated: change.Action == object.Recreated, Toll: with.of(change.UID),
 	}
 	if change.Err != nil {
 		seen.Why = printable.Line(change.Err.Err.Error())
@@ -78,10 +78,10 @@ func seenOf(change apply.Change, with tolls) plan.Seen {
 }
 
 // planned are the actions of an apply as plans call them.
-var planned = map[apply.Action]plan.Action{
-	apply.Created: plan.Created, apply.Configured: plan.Changed, apply.Recreated: plan.Changed, apply.Unchanged: plan.Unchanged,
-	apply.Kept: plan.Kept, apply.Deleted: plan.Deleted, apply.Pending: plan.Pending, apply.Absent: plan.NotThere,
-	apply.Reappeared: plan.Left, apply.Left: plan.Left, apply.Failed: plan.Rejected, apply.NotChecked: plan.Unchecked,
+var planned = map[object.Action]plan.Action{
+	object.Created: plan.Created, object.Configured: plan.Changed, object.Recreated: plan.Changed, object.Unchanged: plan.Unchanged,
+	object.Kept: plan.Kept, object.Deleted: plan.Deleted, object.Pending: plan.Pending, object.Absent: plan.NotThere,
+	object.Reappeared: plan.Left, object.Left: plan.Left, object.Failed: plan.Rejected, object.NotChecked: plan.Unchecked,
 }
 
 // pendingBeside are the deletes that earlier releases have asked for, of objects that this

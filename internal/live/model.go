@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -201,7 +202,7 @@ func (m *Model) Event(event apply.Event) {
 // have lists of their own, where their age is that of now.
 func isRecent(event apply.Event) bool {
 	switch event.Action {
-	case apply.Unchanged, apply.Absent, apply.Pending:
+	case object.Unchanged, object.Absent, object.Pending:
 		return false
 	default:
 		return event.Type != apply.Waiting && event.Type != apply.Failing
@@ -241,7 +242,7 @@ func (m *Model) settle(of key, hasFailed bool) {
 // deletion takes in what came of a delete.
 func (m *Model) deletion(event apply.Event) {
 	m.deletes = slices.DeleteFunc(m.deletes, func(one pending) bool { return one.id == *event.Object })
-	if event.Action == apply.Pending {
+	if event.Action == object.Pending {
 		m.deletes = append(m.deletes, pending{*event.Object, event.Message})
 	}
 }
@@ -252,7 +253,7 @@ func (m *Model) Delete(id kinds.ID, state string) {
 	switch {
 	case at >= 0 && state == "":
 		m.deletes = slices.Delete(m.deletes, at, at+1)
-		m.recent = append(m.recent, word(string(apply.Deleted))+id.String())
+		m.recent = append(m.recent, word(string(object.Deleted))+id.String())
 	case at >= 0:
 		m.deletes[at].state = state
 	case state != "":

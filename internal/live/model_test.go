@@ -14,6 +14,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/live"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
@@ -63,7 +64,7 @@ func waiting(one live.Item, since time.Duration, message string, why ...string) 
 	return about(one, apply.Event{Type: apply.Waiting, Message: message, Since: &then, Why: why})
 }
 
-func applied(one live.Item, action apply.Action) apply.Event {
+func applied(one live.Item, action object.Action) apply.Event {
 	return about(one, apply.Event{Type: apply.Applied, Action: action})
 }
 
@@ -74,7 +75,7 @@ func (f *film) play(items []live.Item, each time.Duration) *film {
 		if i == 0 || nodeOf(items[i-1]) != nodeOf(one) {
 			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
 		}
-		f.tell(applied(one, apply.Configured))
+		f.tell(applied(one, object.Configured))
 		if i+1 < len(items) && nodeOf(items[i+1]) != nodeOf(one) {
 			f.after(each)
 			f.tell(apply.Event{Type: apply.Ended, Node: nodeOf(one), Seconds: each.Seconds()})
@@ -114,15 +115,15 @@ func stuck() *film {
 		Nodes: map[string]time.Duration{"level 25, web": 70 * time.Second, "level 25, api": 30 * time.Second, "level 30, proxy": 65 * time.Second},
 	})
 	f.play(items[:4], 2*time.Second)
-	f.tell(about(items[4], apply.Event{Type: apply.Applied, Action: apply.Pending, Message: "terminating for 0s, held by finalizer example.com/hold"}))
+	f.tell(about(items[4], apply.Event{Type: apply.Applied, Action: object.Pending, Message: "terminating for 0s, held by finalizer example.com/hold"}))
 	f.tell(apply.Event{Type: apply.Ended, Node: "level 20, cache"})
 	for _, one := range items[5:8] {
 		f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
 	}
-	f.tell(applied(items[5], apply.Configured))
+	f.tell(applied(items[5], object.Configured))
 	f.tell(about(items[6], apply.Event{Type: apply.Retrying, Message: "attempt 1 failed, the next is in 500ms: no endpoints available for service \"hook\""}))
-	f.tell(about(items[7], apply.Event{Type: apply.Failing, Action: apply.Failed, Message: `ConfigMap "Not_a_name" is invalid: metadata.name: Invalid value`}))
-	f.tell(apply.Event{Type: apply.Ended, Node: "level 25, bad", Action: apply.Failed})
+	f.tell(about(items[7], apply.Event{Type: apply.Failing, Action: object.Failed, Message: `ConfigMap "Not_a_name" is invalid: metadata.name: Invalid value`}))
+	f.tell(apply.Event{Type: apply.Ended, Node: "level 25, bad", Action: object.Failed})
 	return f.after(20*time.Second,
 		waiting(items[5], 5*time.Second, "0 of 1 replicas are available", "Pod shop/web-1: container main crashes: exit code 1, 3 restarts", "  | no such host: db", "  | giving up"),
 		waiting(items[6], 5*time.Second, `no endpoints available for service "hook"`))
@@ -144,7 +145,7 @@ func crowded() *film {
 			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
 		}
 		if i%4 != 3 {
-			f.tell(applied(one, apply.Created))
+			f.tell(applied(one, object.Created))
 		}
 		if i%9 == 0 {
 			waits = append(waits, waiting(one, time.Duration(i)*time.Millisecond, "0 of 3 replicas are available", "Pod shop/web-1: it has no node"))
@@ -276,7 +277,7 @@ func TestWaitsThatAreOverGo(t *testing.T) {
 	items := few()
 	f := start(live.Plan{Title: "update", Items: items, InOrder: true})
 	f.tell(apply.Event{Type: apply.Began, Node: nodeOf(items[2])})
-	f.tell(applied(items[2], apply.Created))
+	f.tell(applied(items[2], object.Created))
 	f.after(2*time.Second, waiting(items[2], 0, "0 of 3 replicas are available"))
 	sees := func(wanted bool) {
 		t.Helper()

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -54,30 +55,30 @@ func TestActionsAreTrue(t *testing.T) {
 		looks string // what somebody else writes before we look
 		late  string // and what between the look and the apply
 		part  string // of the object that the late one is about
-		want  apply.Action
+		want  object.Action
 	}{
-		"nobody wrote, no generation":                                     {files: config, young: true, want: apply.Unchanged},
-		"nobody wrote":                                                    {files: deployed, young: true, want: apply.Unchanged},
-		"a value that is put back, no generation":                         {files: config, young: true, looks: `{"data":{"colour":"blue"}}`, want: apply.Configured},
-		"a value that is put back":                                        {files: deployed, young: true, looks: `{"spec":{"replicas":1}}`, want: apply.Configured},
-		"a label that is put back":                                        {files: deployed, young: true, looks: `{"metadata":{"labels":{"mood":"bad"}}}`, want: apply.Configured},
-		"a field of somebody else's, before":                              {files: config, young: true, looks: `{"data":{"size":"L"}}`, want: apply.Unchanged},
-		"a field of somebody else's, in between, no generation":           {files: config, late: `{"data":{"size":"L"}}`, want: apply.Unchanged},
-		"a field of somebody else's, in between":                          {files: deployed, late: `{"spec":{"paused":true}}`, want: apply.Unchanged},
-		"its status, in between":                                          {files: deployed, young: true, late: `{"status":{"observedGeneration":7}}`, part: "status", want: apply.Unchanged},
-		"a label of somebody else's, in between":                          {files: deployed, young: true, late: `{"metadata":{"labels":{"theirs":"yes"}}}`, want: apply.Unchanged},
-		"a value that is put back, changed in between, no generation":     {files: config, late: `{"data":{"colour":"blue"}}`, want: apply.Configured},
-		"a value that is put back, changed just now, no generation":       {files: config, young: true, late: `{"data":{"colour":"blue"}}`, want: apply.Configured},
-		"a value that is put back, changed in between":                    {files: deployed, late: `{"spec":{"replicas":1}}`, want: apply.Configured},
-		"a value that is put back, changed just now":                      {files: deployed, young: true, late: `{"spec":{"replicas":1}}`, want: apply.Configured},
-		"a label that is put back, changed in between":                    {files: deployed, late: `{"metadata":{"labels":{"mood":"bad"}}}`, want: apply.Configured},
-		"it is there without our label, and is like the manifest but for": {files: config, looks: emptied, want: apply.Configured},
+		"nobody wrote, no generation":                                     {files: config, young: true, want: object.Unchanged},
+		"nobody wrote":                                                    {files: deployed, young: true, want: object.Unchanged},
+		"a value that is put back, no generation":                         {files: config, young: true, looks: `{"data":{"colour":"blue"}}`, want: object.Configured},
+		"a value that is put back":                                        {files: deployed, young: true, looks: `{"spec":{"replicas":1}}`, want: object.Configured},
+		"a label that is put back":                                        {files: deployed, young: true, looks: `{"metadata":{"labels":{"mood":"bad"}}}`, want: object.Configured},
+		"a field of somebody else's, before":                              {files: config, young: true, looks: `{"data":{"size":"L"}}`, want: object.Unchanged},
+		"a field of somebody else's, in between, no generation":           {files: config, late: `{"data":{"size":"L"}}`, want: object.Unchanged},
+		"a field of somebody else's, in between":                          {files: deployed, late: `{"spec":{"paused":true}}`, want: object.Unchanged},
+		"its status, in between":                                          {files: deployed, young: true, late: `{"status":{"observedGeneration":7}}`, part: "status", want: object.Unchanged},
+		"a label of somebody else's, in between":                          {files: deployed, young: true, late: `{"metadata":{"labels":{"theirs":"yes"}}}`, want: object.Unchanged},
+		"a value that is put back, changed in between, no generation":     {files: config, late: `{"data":{"colour":"blue"}}`, want: object.Configured},
+		"a value that is put back, changed just now, no generation":       {files: config, young: true, late: `{"data":{"colour":"blue"}}`, want: object.Configured},
+		"a value that is put back, changed in between":                    {files: deployed, late: `{"spec":{"replicas":1}}`, want: object.Configured},
+		"a value that is put back, changed just now":                      {files: deployed, young: true, late: `{"spec":{"replicas":1}}`, want: object.Configured},
+		"a label that is put back, changed in between":                    {files: deployed, late: `{"metadata":{"labels":{"mood":"bad"}}}`, want: object.Configured},
+		"it is there without our label, and is like the manifest but for": {files: config, looks: emptied, want: object.Configured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
 			release := load(t, namespace, namespace, one.files)
-			if did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, NoWait: true}); did.Changes[0].Action != apply.Created {
+			if did := run(t, t.Context(), release, apply.Options{Mode: graph.Update, NoWait: true}); did.Changes[0].Action != object.Created {
 				t.Fatalf("first %+v", did.Changes[0])
 			}
 			their := theirs{t, resources[one.files], namespace}

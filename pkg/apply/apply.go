@@ -1,24 +1,17 @@
 // Package apply walks the graph of a payload against a cluster: it applies and deletes,
 // waits until what must be ready is, tries again what may heal, and tells of each step.
-// There is one code path for every kind.
-//
+// //
 // It decides neither what to apply (the payload), nor in which order (the graph), nor
 // whether it may (the gate). It does not know when an object is ready either: package
 // ready does.
 //
 // Run is the call to start from; run.go has its state. The order is in order.go and beside.go. The walk is in
 // walk.go: one loop that hands out steps to workers, in the order of queue.go, and parks those that wait. A try
-// of a step is in task.go, deletes in delete.go, what is tried again in retry.go and what heals in heal.go. How
-// an object is applied, or known to need none of that, is in object.go, with scaled.go, unknown.go,
-// definitions.go and obeyed.go. Package await tracks readiness. What is told of nodes is in nodes.go, of waiting
-// in waits.go and why.go, to those who look from elsewhere in standing.go, and the outcome in report.go. What
-// goes on after the time is up is in late.go.
+// of a step is in retry.go: package object does it, and package await tracks readiness. What is told of nodes is in
+// nodes.go, of waiting in waits.go and why.go, to those who look from elsewhere in standing.go, and the outcome in
+// report.go. What goes on after the time is up is in late.go.
 //
-// A Mender, in mend.go, does to single objects what a run does, without a run.
-//
-// Preview says what Run would do: see preview.go. A single object is in preview_object.go,
-// what it lacks before the run in preview_unmet.go and preview_definition.go, and deletes in
-// preview_tombstone.go.
+// Preview says what Run would do: see preview.go.
 package apply
 
 import (
@@ -27,8 +20,7 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
@@ -40,15 +32,6 @@ import (
 
 // ErrTimeout is why a run ended that took too long.
 var ErrTimeout = errors.New("the time is up")
-
-// What manifests may say of how they are applied.
-const (
-	// CreateOnlyAnnotation makes an object that is not there, and never touches it again.
-	CreateOnlyAnnotation = "release.openshift.io/create-only"
-	// RecreateAnnotation allows to delete an object and make it anew, where it has to
-	// change and can't.
-	RecreateAnnotation = "runlevel.dev/recreate"
-)
 
 // Options say how to apply.
 type Options struct {
@@ -77,25 +60,21 @@ type Options struct {
 	// often as waits are told of if it is 0.
 	AskWhy time.Duration
 	// Journal keeps what must outlive this run.
-	Journal *Journal
+	Journal *object.Journal
 	// Tell is told of each step, one after the other. Nil tells nobody.
 	Tell func(Event)
-	// Fingerprints are where those of applied objects go; a new set if it is nil. A Mender shares
+	// Fingerprints are where those of applied objects go; a new set if it is nil. A Repairer shares
 	// them.
 	Fingerprints *inventory.Fingerprints
 	// Done is told of each object that is applied. The run does nothing more to it.
-	Done func(Change)
+	Done func(object.Change)
 	// Late is told the report of a run that has to end because objects are not ready: the time is
 	// up, or one has failed. The run then goes on without a timeout until all is ready. It ends all
 	// the same if Late is nil, or if an object can't be applied.
 	Late func(*Report)
 
-	lookCounts time.Duration // as the constant says, unless a test says otherwise
+	lookCounts time.Duration // object.LookCounts, unless a test says otherwise
 }
-
-// lookCounts is how long what was seen of the cluster before the run says how it is. What a
-// long update comes to later is applied, whatever was seen.
-const lookCounts = 30 * time.Second
 
 // workers are how many objects are written at a time, by mode.
 var workers = map[graph.Mode]int{graph.Install: 48, graph.Update: 16, graph.Reconcile: 8}
@@ -116,7 +95,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.AdoptFrom = append(ownership.Managers(), o.AdoptFrom...)
 	if o.lookCounts == 0 {
-		o.lookCounts = lookCounts
+		o.lookCounts = object.LookCounts
 	}
 	if o.TellWaits == 0 {
 		o.TellWaits = 10 * time.Second
@@ -128,7 +107,7 @@ func (o Options) withDefaults() Options {
 		o.Tell = func(Event) {}
 	}
 	if o.Done == nil {
-		o.Done = func(Change) {}
+		o.Done = func(object.Change) {}
 	}
 	if o.Fingerprints == nil {
 		o.Fingerprints = inventory.ReadFingerprints(nil)
@@ -136,49 +115,21 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// An Action is what was done to an object.
-type Action string
+// Objects returns the options for single objects.
+func (o Options) Objects() object.Options { return o.withDefaults().objects() }
 
-// The actions. The first five are about objects that are to be there, the others about
-// tombstones.
-const (
-	Created    Action = "created"
-	Configured Action = "configured" // it was there, and is not as it was
-	Unchanged  Action = "unchanged"
-	Recreated  Action = "recreated" // deleted and made anew
-	Kept       Action = "kept"      // it is not to be touched: create-only, or a Job that has finished
-
-	Deleted    Action = "deleted"    // it is gone, by us
-	Pending    Action = "pending"    // its end was asked for, and it is still there
-	Absent     Action = "absent"     // it was not there
-	Reappeared Action = "reappeared" // it is there again, and not deleted again in this mode
-	Left       Action = "left"       // it is there, and this mode deletes nothing
-
-	Failed  Action = "failed"
-	NotDone Action = "not done" // it was never its turn
-
-	NotChecked Action = "not checkable" // of previews only: Message says why
-)
-
-// A Change is what came of one manifest.
-type Change struct {
-	Manifest *payload.Manifest
-	Action   Action
-	UID      types.UID // of the object, if it is there
-	Version  string    // its resourceVersion, as the run left it
-	Message  string    // more about it: what holds a delete, why an object was kept
-	Err      *Failure  // of what failed
-
-	Look    *Look            // of a preview; nil where nothing would change
-	Adopted []string         // managers whose fields have become ours
-	Lost    []ownership.Loss // fields that others had set otherwise
+func (o Options) objects() object.Options {
+	return object.Options{
+		Release: o.Release, Version: o.Version, Mode: o.Mode, Standard: o.Standard, DropUnknownFields: o.DropUnknownFields,
+		Full: o.Full, AdoptFrom: o.AdoptFrom, LookCounts: o.lookCounts, Journal: o.Journal, Fingerprints: o.Fingerprints,
+	}
 }
 
 // A Report is what came of a run.
 type Report struct {
 	Mode     graph.Mode
-	Changes  []Change // one for each manifest, in the order of the payload
-	Waits    []Wait   // that were left when the run ended
+	Changes  []object.Change // one for each manifest, in the order of the payload
+	Waits    []Wait          // that were left when the run ended
 	Warnings []Warning
 	Err      error       // why it is not all done; nil if it is
 	Left     *record.Run // how it stood at the end, if not all is done
@@ -206,7 +157,7 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, befo
 	}
 	r := newRun(c, before, options)
 	defer r.close()
-	r.start(ctx)
+	r.start(ctx, release.Manifests)
 	if err := r.plan(release.Manifests); err != nil {
 		return &Report{Mode: options.Mode, Err: err}
 	}

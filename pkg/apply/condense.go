@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/reason"
 )
@@ -25,16 +26,16 @@ var plurals = map[string]string{
 }
 
 // condense makes one error of several, as the cluster-version operator does: operators
-// with the same trouble are one, and what is still more than one is MultipleErrors. It
+// with the same trouble are one, and what is still more than one is object.MultipleErrors. It
 // says everything that each of them said; of objects with one cause, for the first of them. What
 // was cut off has no trouble of its own.
 func condense(failures []error) error {
 	var others []error
-	operators := map[string][]*Failure{}
+	operators := map[string][]*object.Failure{}
 	for _, failure := range failures {
-		var one *Failure
+		var one *object.Failure
 		switch {
-		case errors.As(failure, new(cutOff)):
+		case errors.As(failure, new(object.CutOff)):
 		case errors.As(failure, &one) && strings.HasPrefix(one.Reason, operatorReasons):
 			operators[one.Reason] = append(operators[one.Reason], one)
 		default:
@@ -53,7 +54,7 @@ func condense(failures []error) error {
 		return others[0]
 	}
 	lines := append([]string{"multiple errors are preventing progress:"}, linesOf(others)...)
-	return &reason.Error{Reason: MultipleErrors, Effect: gravest(others), Message: strings.Join(lines, "\n")}
+	return &reason.Error{Reason: object.MultipleErrors, Effect: gravest(others), Message: strings.Join(lines, "\n")}
 }
 
 // mostAlike is how many failures with the same cause have a line each.
@@ -63,28 +64,28 @@ const mostAlike = 3
 func linesOf(errs []error) []string {
 	alike := map[string]int{}
 	for _, err := range errs {
-		if one, isFailure := err.(*Failure); isFailure {
-			alike[one.cause()]++
+		if one, isFailure := err.(*object.Failure); isFailure {
+			alike[one.Cause()]++
 		}
 	}
 	var lines []string
 	for _, err := range errs {
-		one, isFailure := err.(*Failure)
+		one, isFailure := err.(*object.Failure)
 		switch {
-		case !isFailure || alike[one.cause()] > 0 && alike[one.cause()] <= mostAlike:
+		case !isFailure || alike[one.Cause()] > 0 && alike[one.Cause()] <= mostAlike:
 			lines = append(lines, "* "+err.Error())
-		case alike[one.cause()] > 0: // the first of them
-			lines = append(lines, "* "+one.text(alike[one.cause()]-1))
-			alike[one.cause()] = 0
+		case alike[one.Cause()] > 0: // the first of them
+			lines = append(lines, "* "+one.Text(alike[one.Cause()]-1))
+			alike[one.Cause()] = 0
 		}
 	}
 	return lines
 }
 
 // together is one error for operators that fail for the same reason.
-func together(alike []*Failure) error {
-	slices.SortFunc(alike, func(a, b *Failure) int { return cmp.Compare(a.ID.Name, b.ID.Name) })
-	alike = slices.CompactFunc(alike, func(a, b *Failure) bool { return a.Error() == b.Error() })
+func together(alike []*object.Failure) error {
+	slices.SortFunc(alike, func(a, b *object.Failure) int { return cmp.Compare(a.ID.Name, b.ID.Name) })
+	alike = slices.CompactFunc(alike, func(a, b *object.Failure) bool { return a.Error() == b.Error() })
 	if len(alike) == 1 {
 		return alike[0]
 	}
@@ -110,7 +111,7 @@ func gravest(failures []error) reason.Effect {
 func effectsOf(failures []error) []reason.Effect {
 	var effects []reason.Effect
 	for _, failure := range failures {
-		var one *Failure
+		var one *object.Failure
 		if errors.As(failure, &one) {
 			effects = append(effects, one.Effect)
 		} else {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/reason"
@@ -23,7 +24,7 @@ func folderOf(text string) fstest.MapFS {
 // failing is an operator with a failure.
 func failing(name, why string, effect reason.Effect, message string) error {
 	id := kinds.ID{Group: "config.openshift.io", Kind: "ClusterOperator", Name: name}
-	return &Failure{
+	return &object.Failure{
 		ID: id, Path: name + ".yaml", Line: 1, Node: "level 10, " + name, Reason: why, Effect: effect,
 		Err: errors.New(id.String() + ": it is " + message),
 	}
@@ -31,7 +32,7 @@ func failing(name, why string, effect reason.Effect, message string) error {
 
 // refused is an object that could not be applied.
 func refused(name string) error {
-	return &Failure{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: name}, Path: name + ".yaml", Line: 1, Reason: ResourceInvalid, Err: errors.New("it is invalid")}
+	return &object.Failure{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: name}, Path: name + ".yaml", Line: 1, Reason: object.ResourceInvalid, Err: errors.New("it is invalid")}
 }
 
 var condensed = map[string]struct {
@@ -41,19 +42,19 @@ var condensed = map[string]struct {
 	want     string
 }{
 	"one failure is itself": {
-		failures: []error{refused("a")}, reason: ResourceInvalid,
+		failures: []error{refused("a")}, reason: object.ResourceInvalid,
 		want: "ConfigMap shop/a (a.yaml:1): it is invalid",
 	},
 	"the same twice is one": {
-		failures: []error{refused("a"), refused("a")}, reason: ResourceInvalid,
+		failures: []error{refused("a"), refused("a")}, reason: object.ResourceInvalid,
 		want: "ConfigMap shop/a (a.yaml:1): it is invalid",
 	},
 	"several are sorted": {
-		failures: []error{refused("b"), refused("a"), refused("b")}, reason: MultipleErrors,
+		failures: []error{refused("b"), refused("a"), refused("b")}, reason: object.MultipleErrors,
 		want: "multiple errors are preventing progress:\n* ConfigMap shop/a (a.yaml:1): it is invalid\n* ConfigMap shop/b (b.yaml:1): it is invalid",
 	},
 	"many with one cause are told once": {
-		failures: []error{refused("a"), refused("b"), refused("c"), refused("d"), errors.New("else")}, reason: MultipleErrors,
+		failures: []error{refused("a"), refused("b"), refused("c"), refused("d"), errors.New("else")}, reason: object.MultipleErrors,
 		want: "multiple errors are preventing progress:\n* ConfigMap shop/a and 3 more (a.yaml:1): it is invalid\n* else",
 	},
 	"one operator is itself": {
@@ -74,7 +75,7 @@ var condensed = map[string]struct {
 			failing("b", ready.ReasonUpdating, reason.None, "slow"), failing("a", ready.ReasonUpdating, reason.None, "slow"),
 			failing("c", ready.ReasonDegraded, reason.Report, "sick"),
 		},
-		reason: MultipleErrors, effect: reason.None,
+		reason: object.MultipleErrors, effect: reason.None,
 		want: "multiple errors are preventing progress:\n* ClusterOperator c (c.yaml:1, level 10, c): it is sick\n" +
 			"* cluster operators a, b are updating versions: ClusterOperator a (a.yaml:1, level 10, a): it is slow; ClusterOperator b (b.yaml:1, level 10, b): it is slow",
 	},
@@ -85,17 +86,17 @@ var condensed = map[string]struct {
 	},
 	"failing at once is gravest": {
 		failures: []error{failing("a", ready.ReasonNoVersions, reason.Fail, "silent"), refused("b"), failing("c", ready.ReasonUpdating, reason.None, "slow")},
-		reason:   MultipleErrors, effect: reason.Fail,
+		reason:   object.MultipleErrors, effect: reason.Fail,
 		want: "multiple errors are preventing progress:\n* ClusterOperator a (a.yaml:1, level 10, a): it is silent\n" +
 			"* ClusterOperator c (c.yaml:1, level 10, c): it is slow\n* ConfigMap shop/b (b.yaml:1): it is invalid",
 	},
 	"a failure that says nothing of its effect fails at once": {
 		failures: []error{failing("a", ready.ReasonDegraded, reason.FailAfterInterval, "sick"), refused("b")},
-		reason:   MultipleErrors, effect: "",
+		reason:   object.MultipleErrors, effect: "",
 		want: "multiple errors are preventing progress:\n* ClusterOperator a (a.yaml:1, level 10, a): it is sick\n* ConfigMap shop/b (b.yaml:1): it is invalid",
 	},
 	"what was cut off is no failure": {
-		failures: []error{&Failure{Err: cutOff{errors.New("the lock is lost")}}, refused("a")}, reason: ResourceInvalid,
+		failures: []error{&object.Failure{Err: object.CutOff{Cause: errors.New("the lock is lost")}}, refused("a")}, reason: object.ResourceInvalid,
 		want: "ConfigMap shop/a (a.yaml:1): it is invalid",
 	},
 }
@@ -108,7 +109,7 @@ func TestCondense(t *testing.T) {
 				t.Error(diff)
 			}
 			why, effect := reason.Of(got), reason.EffectOf(got)
-			var one *Failure
+			var one *object.Failure
 			if errors.As(got, &one) {
 				why, effect = one.Reason, one.Effect
 			}
@@ -117,7 +118,7 @@ func TestCondense(t *testing.T) {
 			}
 		})
 	}
-	if got := condense([]error{&Failure{Err: cutOff{errors.New("the lock is lost")}}}); got != nil {
+	if got := condense([]error{&object.Failure{Err: object.CutOff{Cause: errors.New("the lock is lost")}}}); got != nil {
 		t.Error("only cut off:", got)
 	}
 }

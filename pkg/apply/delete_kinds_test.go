@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -48,7 +49,7 @@ func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 	}
 	release := load(t, namespace, namespace, noItem)
 	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
-	if did.Changes[0].Action != apply.Deleted {
+	if did.Changes[0].Action != object.Deleted {
 		t.Errorf("%+v", did.Changes[0])
 	}
 	// It has no namespace, whatever its tombstone says.
@@ -59,7 +60,7 @@ func TestATombstoneIsOfAnyVersionOfItsKind(t *testing.T) {
 	remove(t, schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, "items."+namespace+".example.com")
 	eventually(t, func(ctx context.Context) error {
 		did := run(t, ctx, release, apply.Options{Mode: graph.Update})
-		if did.Changes[0].Action != apply.Absent || did.Err != nil {
+		if did.Changes[0].Action != object.Absent || did.Err != nil {
 			return fmt.Errorf("its kind is gone: %+v, %v", did.Changes[0], did.Err)
 		}
 		return nil
@@ -131,10 +132,10 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 	release := load(t, namespace, namespace, strings.ReplaceAll(noItem, "NS.example", "NS.down.example")+buried)
 	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
 	unknown := did.Changes[0]
-	if unknown.Action != apply.Pending || !strings.HasPrefix(unknown.Message, "not known: ") || did.Err != nil {
+	if unknown.Action != object.Pending || !strings.HasPrefix(unknown.Message, "not known: ") || did.Err != nil {
 		t.Errorf("the update should go on: %+v, %v", unknown, did.Err)
 	}
-	if did.Changes[1].Action != apply.Absent {
+	if did.Changes[1].Action != object.Absent {
 		t.Errorf("%+v", did.Changes[1])
 	}
 	known := did.record.Tombstones
@@ -152,7 +153,7 @@ func TestANamespaceThatGoes(t *testing.T) {
 {apiVersion: v1, kind: Namespace, metadata: {name: NS, annotations: {release.openshift.io/delete: "true"}}}
 `+buried)
 	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
-	if did.Err != nil || did.Changes[0].Action != apply.Pending || did.Changes[1].Action != apply.Pending {
+	if did.Err != nil || did.Changes[0].Action != object.Pending || did.Changes[1].Action != object.Pending {
 		t.Fatalf("%s%v", did.actions(), did.Err)
 	}
 	did = run(t, t.Context(), release, apply.Options{Mode: graph.Reconcile})

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -291,7 +292,7 @@ func TestWithoutARecordNothingIsDeleted(t *testing.T) {
 		}
 		return nil
 	})
-	if did := runOn(t, ctx, c, g.release, apply.Options{Mode: graph.Update}); did.Changes[0].Action != apply.Failed {
+	if did := runOn(t, ctx, c, g.release, apply.Options{Mode: graph.Update}); did.Changes[0].Action != object.Failed {
 		t.Errorf("%+v", did.Changes[0])
 	}
 	g.wants(uid)

@@ -16,6 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -112,7 +113,7 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 	if options.Timeout == 0 {
 		options.Timeout = patience
 	}
-	options.Release, options.Journal = release.Name, apply.NewJournal(store, known)
+	options.Release, options.Journal = release.Name, object.NewJournal(store, known)
 	tell := options.Tell
 	options.Tell = func(event apply.Event) {
 		did.events = append(did.events, event)

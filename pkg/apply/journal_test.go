@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -17,7 +17,7 @@ import (
 func TestNoteInARecordThatWasBroken(t *testing.T) {
 	namespace := test.Namespace(t)
 	store := record.NewStore(connect(t).Client, namespace, "shop")
-	journal := apply.NewJournal(store, &record.Record{Release: "shop"})
+	journal := object.NewJournal(store, &record.Record{Release: "shop"})
 	note := func() error {
 		return journal.Note(t.Context(), func(known *record.Record) { known.ForgetJob(kinds.ID{Kind: "Job", Name: "import"}) })
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -16,7 +17,7 @@ import (
 func (r *run) mayBeLate(ctx context.Context) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	isRefused := func(change Change) bool { return change.Err != nil && change.Err.isFinal }
+	isRefused := func(change object.Change) bool { return change.Err != nil && change.Err.IsFinal }
 	return r.options.Late != nil && ctx.Err() == nil && !slices.ContainsFunc(r.changes, isRefused)
 }
 
@@ -34,8 +35,8 @@ func (r *run) late(ctx context.Context) {
 	defer r.mu.Unlock()
 	clear(r.unready)
 	for i := range r.changes {
-		if r.changes[i].Action == Failed {
-			r.changes[i] = Change{Manifest: r.changes[i].Manifest, Action: NotDone}
+		if r.changes[i].Action == object.Failed {
+			r.changes[i] = object.Change{Manifest: r.changes[i].Manifest, Action: object.NotDone}
 		}
 	}
 }
@@ -61,5 +62,5 @@ func (r *run) begin() (nodes []int) {
 func (r *run) isDone(i int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.changes[i].Action != NotDone && r.changes[i].Action != Failed
+	return r.changes[i].Action != object.NotDone && r.changes[i].Action != object.Failed
 }

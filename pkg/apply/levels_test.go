@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -40,7 +41,7 @@ not done ConfigMap NS/settings
 		t.Error(why)
 	}
 	did = run(t, t.Context(), release, apply.Options{Mode: graph.Update, NoWait: true})
-	if did.Err != nil || did.Changes[2].Action != apply.Created {
+	if did.Err != nil || did.Changes[2].Action != object.Created {
 		t.Error(did.Err, did.actions())
 	}
 }
@@ -69,7 +70,7 @@ spec:
 {apiVersion: NS.example.com/v1, kind: Gadget, metadata: {name: mine, namespace: NS}}
 `), apply.Options{Mode: graph.Install, Timeout: 2 * time.Second})
 	want := "after CustomResourceDefinition gadgets." + namespace + ".example.com, which is not ready"
-	if last := did.Changes[1]; last.Action != apply.NotDone || last.Message != want {
+	if last := did.Changes[1]; last.Action != object.NotDone || last.Message != want {
 		t.Errorf("%s, %s", last.Message, did.actions())
 	}
 	_, step, _ := did.Left.Find(did.Changes[1].Manifest.ID())

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/reason"
 )
 
@@ -32,17 +33,17 @@ const (
 var doesNotHeal = map[string]neverRow{
 	"invalid": {
 		files:  `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {ports: [{port: 70000, targetPort: 1}]}}`,
-		reason: apply.ResourceInvalid,
+		reason: object.ResourceInvalid,
 		want:   "Service NS/web" + where + `Service "web" is invalid: spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`,
 	},
 	"wrong type": {
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}, data: [red]}`,
-		reason: apply.ResourceInvalid,
+		reason: object.ResourceInvalid,
 		want:   "ConfigMap NS/a" + where + "failed to create typed patch object (NS/a; /v1, Kind=ConfigMap): .data: expected map, got &{[red]}",
 	},
 	"wrong base64": {
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}, binaryData: {picture: "a?"}}`,
-		reason: apply.ResourceInvalid,
+		reason: object.ResourceInvalid,
 		want: "ConfigMap NS/a" + where + "failed to convert new object (NS/a; /v1, Kind=ConfigMap) to proper version: " +
 			"unable to convert unstructured object to /v1, Kind=ConfigMap: error decoding from json: illegal base64 data at input byte 1",
 	},
@@ -50,22 +51,22 @@ var doesNotHeal = map[string]neverRow{
 		files: `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spce: {}, spec: {containers: [{name: web, image: registry.example/web, imagePolicy: Always}]}}`,
 		want: "Pod NS/web" + where + `the cluster knows no field .spce, .spec.containers[name="web"].imagePolicy of it: ` +
 			"correct or remove it, or let such fields be left out with --unknown-fields=drop",
-		reason: apply.ResourceInvalid,
+		reason: object.ResourceInvalid,
 	},
 	"kind that is not there": {
 		files:  `{apiVersion: none.example.com/v1, kind: Thing, metadata: {name: a, namespace: NS}}`,
-		reason: apply.ResourceTypeMissing,
+		reason: object.ResourceTypeMissing,
 		want:   "Thing NS/a" + where + "the cluster has no kind Thing.none.example.com: the cluster does not serve it",
 	},
 	"version that is not there": {
 		files:  `{apiVersion: apps/v7, kind: Deployment, metadata: {name: a, namespace: NS}}`,
-		reason: apply.ResourceTypeMissing,
+		reason: object.ResourceTypeMissing,
 		want:   "Deployment NS/a" + where + "the cluster has Deployment.apps in version v1, not in v7: the cluster does not serve it",
 	},
 	"LimitRange": {
 		given:  `{apiVersion: v1, kind: LimitRange, metadata: {name: small, namespace: NS}, spec: {limits: [{type: PersistentVolumeClaim, max: {storage: 1Gi}}]}}`,
 		files:  `{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: NS}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 2Gi}}}}`,
-		reason: apply.ResourceForbidden,
+		reason: object.ResourceForbidden,
 		want: "PersistentVolumeClaim NS/data" + where + `persistentvolumeclaims "data" is forbidden: ` +
 			"maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi",
 	},
@@ -77,28 +78,28 @@ var doesNotHeal = map[string]neverRow{
 			}
 		},
 		files:  `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, ` + pod + `}`,
-		reason: apply.ResourceForbidden,
+		reason: object.ResourceForbidden,
 		want:   "Pod NS/web" + where + `pods "web" is forbidden: failed quota: cpus: must specify limits.cpu for: web`,
 	},
 	"pod security": {
 		given:  `{apiVersion: v1, kind: Namespace, metadata: {name: NS-strict, labels: {pod-security.kubernetes.io/enforce: baseline}}}`,
 		files:  `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS-strict}, spec: {automountServiceAccountToken: false, hostNetwork: true, containers: [{name: web, image: registry.example/web}]}}`,
-		reason: apply.ResourceForbidden,
+		reason: object.ResourceForbidden,
 		want:   "Pod NS-strict/web" + where + `pods "web" is forbidden: violates PodSecurity "baseline:latest": host namespaces (hostNetwork=true)`,
 	},
 	"ConfigMap that is too large": {
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: large, namespace: NS}, data: {text: LARGE}}`,
-		reason: apply.ResourceInvalid,
+		reason: object.ResourceInvalid,
 		want:   "ConfigMap NS/large" + where + `ConfigMap "large" is invalid: []: Too long: may not be more than 1048576 bytes`,
 	},
 	"too large for etcd": {
 		files:  `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {automountServiceAccountToken: false, containers: [{name: web, image: registry.example/web, args: [LARGE, LARGE]}]}}`,
-		reason: apply.ResourceInvalid,
+		reason: object.ResourceInvalid,
 		want:   "Pod NS/web" + where + "it is too large: rpc error: code = ResourceExhausted desc = trying to send message larger than max (N vs. 2097152)",
 	},
 	"too large for the API server": {
 		files:  `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spec: {containers: [{name: web, image: registry.example/web, args: [LARGE, LARGE, LARGE]}]}}`,
-		reason: apply.ResourceInvalid,
+		reason: object.ResourceInvalid,
 		want:   "Pod NS/web" + where + "it is too large: Request entity too large: limit is 3145728",
 	},
 	"policy": {
@@ -107,7 +108,7 @@ var doesNotHeal = map[string]neverRow{
 			awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"colour": "red"}})
 		},
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}, data: {colour: red}}`,
-		reason: apply.ResourceForbidden,
+		reason: object.ResourceForbidden,
 		want:   "ConfigMap NS/a" + where + `configmaps "a" is forbidden: ValidatingAdmissionPolicy 'NS' with binding 'NS' denied request: no colours please`,
 	},
 	"webhook that denies": {
@@ -116,7 +117,7 @@ var doesNotHeal = map[string]neverRow{
 			awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 		},
 		files:  `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: NS}}`,
-		reason: apply.ResourceForbidden,
+		reason: object.ResourceForbidden,
 		want:   "ConfigMap NS/a" + where + `admission webhook "shop.example.com" denied the request: come back: failed calling webhook, exceeded quota`,
 	},
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
@@ -25,7 +26,7 @@ type progress struct {
 	left, running int // of its pieces
 	began         time.Time
 	hasBegun      bool
-	outcome       Action // what came of it, where it is not all done
+	outcome       object.Action // what came of it, where it is not all done
 }
 
 // newNodes counts the pieces of each.
@@ -64,13 +65,13 @@ func (n *nodes) begin(name string) (isFirst bool) {
 
 // end notes what came of a piece, "" if it is done, and says whether its node has ended
 // with it: what came of that, and how long it took.
-func (n *nodes) end(name string, outcome Action) (whole Action, took time.Duration, isLast bool) {
+func (n *nodes) end(name string, outcome object.Action) (whole object.Action, took time.Duration, isLast bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := n.of(name)
 	p.running--
 	p.left--
-	if p.outcome != Failed && outcome != "" {
+	if p.outcome != object.Failed && outcome != "" {
 		p.outcome = outcome
 	}
 	if p.running > 0 || p.left > 0 && p.outcome == "" {
@@ -104,13 +105,13 @@ func (r *run) endPiece(ctx context.Context, name string, isDone bool) {
 	if name == "" {
 		return
 	}
-	var outcome Action
+	var outcome object.Action
 	switch {
 	case isDone:
 	case ctx.Err() != nil:
-		outcome = NotDone
+		outcome = object.NotDone
 	default:
-		outcome = Failed
+		outcome = object.Failed
 	}
 	if whole, took, isLast := r.nodes.end(name, outcome); isLast {
 		r.tellNode(Event{Type: Ended, Node: name, Action: whole, Seconds: took.Round(time.Millisecond).Seconds()})

@@ -1,15 +1,10 @@
 package apply
 
 import (
-	"errors"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -68,7 +63,7 @@ func newOrder(manifests []*payload.Manifest, options graph.Options, isThere func
 func hoist(steps []step, conflicts []graph.Dependency, isThere func(*payload.Manifest) (bool, error)) ([]step, bool, error) {
 	first := map[int]int{} // by step that is to be moved: the one it is to be before
 	for _, conflict := range conflicts {
-		if !isFoundation(steps[conflict.Needs].GroupVersionKind().GroupKind()) {
+		if !object.IsFoundation(steps[conflict.Needs].GroupVersionKind().GroupKind()) {
 			continue
 		}
 		if before, known := first[conflict.Needs]; known {
@@ -99,28 +94,4 @@ func hoist(steps []step, conflicts []graph.Dependency, isThere func(*payload.Man
 		}
 	}
 	return ordered, true, nil
-}
-
-// isFoundation says whether other objects can't be without those of a kind.
-func isFoundation(kind schema.GroupKind) bool {
-	return kind == kinds.CustomResourceDefinition || kind == kinds.Namespace
-}
-
-// isThere asks the cluster for the object of a manifest.
-func (r *run) isThere(m *payload.Manifest) (bool, error) {
-	if _, found := r.before.Find(m.ID()); found {
-		return true, nil
-	}
-	resource, err := r.cluster.Find(r.requests, m.GroupVersionKind())
-	if errors.Is(err, cluster.ErrNotServed) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	_, err = r.cluster.Head(r.requests, resource, "", m.Object().GetName())
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil, err
 }

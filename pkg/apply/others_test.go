@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 )
 
@@ -94,7 +95,7 @@ func quiet(t *testing.T, namespace, files, kind, key string) {
 	a := act(t, "")
 	before := a.live(kind, key)
 	did := scales(t, namespace, files, apply.Options{Full: true})
-	if did.Changes[0].Action != apply.Unchanged {
+	if did.Changes[0].Action != object.Unchanged {
 		t.Errorf("it was written once more: %s", did.actions())
 	}
 	if diff := cmp.Diff(whatIsOurs(before), whatIsOurs(a.live(kind, key))); diff != "" {

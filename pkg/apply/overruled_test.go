@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/ownership"
 )
@@ -56,7 +57,7 @@ func TestWhoIsOverruledIsTold(t *testing.T) {
 	if diff := cmp.Diff(wantEvent, warningsOn(t, namespace, "web")); diff != "" {
 		t.Error(diff)
 	}
-	if did := scales(t, namespace, files, apply.Options{Full: true}); did.told(namespace, apply.Overruled) != "" || did.Changes[0].Action != apply.Unchanged {
+	if did := scales(t, namespace, files, apply.Options{Full: true}); did.told(namespace, apply.Overruled) != "" || did.Changes[0].Action != object.Unchanged {
 		t.Error("it was said again:", did.actions())
 	}
 }

@@ -6,24 +6,12 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/trouble"
 )
-
-// A Look is what a preview has seen of an object that would change.
-type Look struct {
-	Live *unstructured.Unstructured // as it is; nil if it is not there
-	// Would is what it would be: as the server says, or, where it could not be asked, as
-	// the release does.
-	Would *unstructured.Unstructured
-	// Unchecked is why the server could not be asked; "" if it was.
-	Unchecked string
-}
 
 // Preview finds out what Run would do, by dry runs on the server. It changes nothing, waits
 // for nothing and tries nothing again for long: what depends on what is not there yet is
@@ -34,10 +22,11 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	options = options.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
-	p := &preview{run: newRun(c, before, options), payload: release, asker: trouble.Asker{Cluster: c}}
+	p := &preview{run: newRun(c, before, options)}
 	p.requests, p.cut = context.WithCancel(ctx)
 	defer p.cut()
-	p.coming = p.comingDefinitions()
+	p.applier = p.newApplier(release.Manifests, nil)
+	p.previewer = object.NewPreviewer(p.applier, release)
 	if err := p.plan(release.Manifests); err != nil {
 		return &Report{Mode: options.Mode, Err: err}
 	}
@@ -56,9 +45,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 // A preview is a run that changes nothing.
 type preview struct {
 	*run
-	payload *payload.Payload
-	coming  map[schema.GroupKind]*comingDefinition // by the kinds that they define
-	asker   trouble.Asker
+	previewer *object.Previewer
 }
 
 // look looks at one object, and tells what would come of it.
@@ -66,12 +53,12 @@ func (p *preview) look(i int) {
 	if p.requests.Err() != nil {
 		return
 	}
-	change, err := p.foresee(p.order.steps[i].Manifest)
+	change, err := p.previewer.Preview(p.order.steps[i].Manifest)
 	switch {
 	case err != nil && p.requests.Err() != nil:
 	case err != nil:
 		p.failed(p.requests, i, err)
-		if isNoAnswer(err) {
+		if object.IsNoAnswer(err) {
 			p.cut() // to ask for each of the others would take long, and end the same way
 		}
 	default:
@@ -81,37 +68,6 @@ func (p *preview) look(i int) {
 		}
 		p.note(i, change)
 	}
-}
-
-// foresee says what would come of a manifest.
-func (p *preview) foresee(m *payload.Manifest) (Change, error) {
-	if m.IsTombstone() {
-		return p.insist(func() (Change, error) { return p.tombstone(m) })
-	}
-	for _, definition := range p.coming {
-		if definition.manifest == m {
-			return definition.foresee() // which those that are held against it may have asked for before
-		}
-	}
-	return p.insist(func() (Change, error) { return p.object(m) })
-}
-
-// insist tries again what has failed because too much is asked for at a time, or because
-// nobody could be asked just then.
-func (p *preview) insist(try func() (Change, error)) (Change, error) {
-	const tries = 4
-	pause := backoff()
-	for attempt := 1; ; attempt++ {
-		change, err := try()
-		if err == nil || attempt == tries || !isNoAnswer(err) || !pauseFor(p.requests, max(pause.Step(), wantedPause(err))) {
-			return change, err
-		}
-	}
-}
-
-// isNoAnswer is for a server that has too much to do, or is not there.
-func isNoAnswer(err error) bool {
-	return isConnection(err) || remedyFor(err).reason == ClusterOverloaded
 }
 
 // sum sums up what was seen.
@@ -124,12 +80,12 @@ func (p *preview) sum(ctx context.Context) *Report {
 		why = "the server gave no answer"
 	}
 	for i := range p.changes {
-		if p.changes[i].Action == NotDone {
+		if p.changes[i].Action == object.NotDone {
 			p.changes[i].Message = why
 		}
 	}
 	report := &Report{Mode: p.options.Mode, Changes: slices.Clone(p.changes), Warnings: p.allWarnings()}
-	slices.SortFunc(report.Changes, func(a, b Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
+	slices.SortFunc(report.Changes, func(a, b object.Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
 	report.Err = p.outcome(ctx, report)
 	return report
 }

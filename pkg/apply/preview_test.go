@@ -17,6 +17,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -43,7 +44,7 @@ func preview(t testing.TB, ctx context.Context, config *rest.Config, release *pa
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.Release, options.Journal = release.Name, apply.NewJournal(record.NewStore(c.Client, "default", release.Name), known)
+	options.Release, options.Journal = release.Name, object.NewJournal(record.NewStore(c.Client, "default", release.Name), known)
 	return applied{Report: apply.Preview(ctx, c, release, before, options), record: known}
 }
 
@@ -419,7 +420,7 @@ func TestAPreviewForeseesHowManyAreMadeAnew(t *testing.T) {
 	}
 	saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(after)+webScaler), apply.Options{})
 	change := saw.Changes[0]
-	if change.Action != apply.Recreated {
+	if change.Action != object.Recreated {
 		t.Fatal(saw.foreseen(namespace))
 	}
 	if count, _, _ := unstructured.NestedInt64(change.Look.Would.Object, "spec", "replicas"); count != 5 {
@@ -442,7 +443,7 @@ func TestAPreviewForeseesWhatCannotChange(t *testing.T) {
 				t.Error(diff)
 			}
 			saw = preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(allowed)), apply.Options{})
-			if got := saw.Changes[0]; saw.Err != nil || got.Action != apply.Recreated || got.Message != row.want+" can't be changed" || got.Look.Unchecked == "" {
+			if got := saw.Changes[0]; saw.Err != nil || got.Action != object.Recreated || got.Message != row.want+" can't be changed" || got.Look.Unchecked == "" {
 				t.Errorf("%v: %+v", saw.Err, got)
 			}
 		})

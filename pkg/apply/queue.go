@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
@@ -52,7 +53,7 @@ func (q *queue) lineOf(r *run, node int) *line {
 	switch {
 	case r.options.Mode != graph.Install || r.order.steps[first].IsTombstone():
 		return &q.usual
-	case isFoundation(kind):
+	case object.IsFoundation(kind):
 		return &q.needed
 	case slices.ContainsFunc(r.order.needs[first], r.order.isDefinition):
 		return &q.custom

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
 // A webhook that nobody has touched is waited for all the same if nothing answers it any
@@ -45,7 +46,7 @@ webhooks:
 			})
 		}
 	}})
-	if did.Err != nil || did.Changes[0].Action != apply.Unchanged || !hasWaited {
+	if did.Err != nil || did.Changes[0].Action != object.Unchanged || !hasWaited {
 		t.Errorf("%s%v, it has waited: %t", did.actions(), did.Err, hasWaited)
 	}
 }

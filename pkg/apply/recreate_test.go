@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
 // fixedRows are changes of fields that a server refuses to change: OLD becomes NEW. The
@@ -112,7 +113,7 @@ func TestWhatCannotChangeIsRefusedWithTheField(t *testing.T) {
 			did := change(t, namespace, before, after, apply.Options{NoWait: true})
 			want := row.want + " can't be changed: keep the fields as they were, give the object another name and this one a tombstone, " +
 				`or allow to delete it and make it anew with the annotation runlevel.dev/recreate: "true"`
-			if _, got, _ := strings.Cut(did.sentence(namespace), "): "); got != want || did.Changes[0].Err.Reason != apply.ResourceInvalid {
+			if _, got, _ := strings.Cut(did.sentence(namespace), "): "); got != want || did.Changes[0].Err.Reason != object.ResourceInvalid {
 				t.Error(did.Changes[0].Err, cmp.Diff(want, got))
 			}
 			if retries := did.retries(namespace); len(retries) > 0 {
@@ -120,7 +121,7 @@ func TestWhatCannotChangeIsRefusedWithTheField(t *testing.T) {
 			}
 			_, after = versions(row.object, row.from, row.to, mayRecreate)
 			did = change(t, namespace, "", after, apply.Options{NoWait: true})
-			if did.Err != nil || did.Changes[0].Action != apply.Recreated {
+			if did.Err != nil || did.Changes[0].Action != object.Recreated {
 				t.Errorf("it was not made anew but %s: %v", did.Changes[0].Action, did.Err)
 			}
 		})
@@ -179,7 +180,7 @@ func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 			letGo()
 		}
 	}})
-	if did.Err != nil || did.Changes[0].Action != apply.Recreated {
+	if did.Err != nil || did.Changes[0].Action != object.Recreated {
 		t.Errorf("it was %s: %v", did.Changes[0].Action, did.Err)
 	}
 }
@@ -197,7 +198,7 @@ func TestWhatWasDeletedAndNotMadeAnewIsMadeByTheNextRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	did := change(t, namespace, "", after, apply.Options{NoWait: true})
-	if did.Err != nil || did.Changes[0].Action != apply.Created {
+	if did.Err != nil || did.Changes[0].Action != object.Created {
 		t.Errorf("it was %s: %v", did.Changes[0].Action, did.Err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -241,7 +242,7 @@ func TestWhatARunHasNotComeToIsStillKnown(t *testing.T) {
 				return nil
 			})
 			end.options.Mode = graph.Update
-			if did := runOn(t, ctx, c, bad, end.options); did.Err == nil || did.Changes[2].Action != apply.NotDone {
+			if did := runOn(t, ctx, c, bad, end.options); did.Err == nil || did.Changes[2].Action != object.NotDone {
 				t.Fatalf("%s: %v", did.actions(), did.Err)
 			}
 			c, log := connectLogged(t, good)
@@ -295,7 +296,7 @@ func TestWhatWasSeenLongAgoDoesNotCount(t *testing.T) {
 		}
 		their.write("bob", their.changed) // after the look
 		did := apply.Run(t.Context(), c, release, before, apply.Options{
-			Release: release.Name, Mode: graph.Update, Timeout: patience, Journal: apply.NewJournal(store, known),
+			Release: release.Name, Mode: graph.Update, Timeout: patience, Journal: object.NewJournal(store, known),
 		}.Trusting(counts))
 		if got := fmt.Sprint(did.Changes[2].Action, " Thing"); got != want || did.Err != nil {
 			t.Errorf("what was seen counts for %s: %s, %v", counts, got, did.Err)
@@ -362,7 +363,7 @@ func TestOwnersAndFinalizersComeBack(t *testing.T) {
 func configMapNamed(t *testing.T, namespace, name string) types.UID {
 	t.Helper()
 	their := hand{t, sorts["ConfigMap"], namespace, nil}
-	made, err := their.objects().Create(t.Context(), object(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}"), metav1.CreateOptions{})
+	made, err := their.objects().Create(t.Context(), objectOf(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}"), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,7 +417,7 @@ func TestWhatIsUntouchedIsAwaited(t *testing.T) {
 			once.Do(func() { _ = quotas.Delete(context.Background(), "none", metav1.DeleteOptions{}) })
 		}
 	}})
-	if did.Err != nil || did.Changes[0].Action != apply.Unchanged || len(log.sent) > 0 {
+	if did.Err != nil || did.Changes[0].Action != object.Unchanged || len(log.sent) > 0 {
 		t.Errorf("%s%v: %q", did.actions(), did.Err, log.sent)
 	}
 	if ready, _, _ := unstructured.NestedInt64(hand{t, sorts["Deployment"].in(namespace), namespace, release}.get().Object, "status", "readyReplicas"); ready != 1 {
@@ -493,7 +494,7 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 		}
 		for _, change := range did.Changes {
 			switch change.Action {
-			case apply.Unchanged, apply.Kept, apply.Absent, apply.Left:
+			case object.Unchanged, object.Kept, object.Absent, object.Left:
 			default:
 				t.Errorf("%s: %s is %s", mode, change.Manifest.ID(), change.Action)
 			}

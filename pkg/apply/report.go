@@ -9,8 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -33,7 +32,11 @@ func (r *run) report(ctx context.Context) *Report {
 	}
 	r.explainCalls()
 	r.keepFingerprints()
-	r.keepReady()
+	for _, o := range r.tracker.Ready() {
+		if !o.CallsServices { // Services may go at any time
+			r.applier.NoteReady(o.Manifest, o.Resource, o.Live)
+		}
+	}
 	r.sum(ctx, report)
 	if report.Err != nil {
 		report.Left = r.standing(report.Waits)
@@ -48,10 +51,10 @@ func (r *run) sum(ctx context.Context, report *Report) {
 	defer r.mu.Unlock()
 	r.sayWhyNotDone(report.Waits)
 	report.Changes = slices.Clone(r.changes)
-	slices.SortFunc(report.Changes, func(a, b Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
+	slices.SortFunc(report.Changes, func(a, b object.Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
 	report.Warnings = r.allWarnings()
 	report.Err = r.outcome(ctx, report)
-	report.Fingerprints, report.Took = r.fingerprints, r.nodes.durations()
+	report.Fingerprints, report.Took = r.options.Fingerprints, r.nodes.durations()
 }
 
 // allWarnings are the server's, by their texts.
@@ -63,33 +66,11 @@ func (r *run) allWarnings() []Warning {
 	return warnings
 }
 
-// keepReady notes what was ready at the end, and how it was then: but for what depends on
-// Services, too, which may go at any time.
-func (r *run) keepReady() {
-	for _, o := range r.tracker.Ready() {
-		if o.CallsServices {
-			continue
-		}
-		if text, isKnown := r.text(o.Manifest, o.Resource); isKnown {
-			r.fingerprints.AddReady(o.Live, text, r.standard())
-		}
-	}
-}
-
-// keepFingerprints keeps those of objects that this run has not come to. They say nothing
-// of how an object is now, but as what it was applied, so it does not matter how long ago
-// it was seen.
+// keepFingerprints keeps those of objects that this run has not come to.
 func (r *run) keepFingerprints() {
 	for _, change := range r.changes {
-		if change.Manifest.IsTombstone() || change.Action != NotDone && change.Action != Failed {
-			continue
-		}
-		head, isThere := r.before.Find(change.Manifest.ID())
-		if !isThere {
-			continue
-		}
-		if text, isKnown := r.text(change.Manifest, head.Resource); isKnown {
-			r.fingerprints.Move(r.known, head, text, func() bool { return true })
+		if !change.Manifest.IsTombstone() && (change.Action == object.NotDone || change.Action == object.Failed) {
+			r.applier.KeepFingerprint(change.Manifest)
 		}
 	}
 }
@@ -100,9 +81,9 @@ func (r *run) outcome(ctx context.Context, report *Report) error {
 	undone := 0
 	for _, change := range report.Changes {
 		switch change.Action {
-		case Failed:
+		case object.Failed:
 			failures = append(failures, change.Err)
-		case NotDone:
+		case object.NotDone:
 			undone++
 		}
 	}
@@ -144,12 +125,6 @@ func leftOver(undone, waits int) string {
 	return strings.Join(parts, ", ")
 }
 
-// servedGroup is the API group that a definition or an APIService brings.
-func servedGroup(object *unstructured.Unstructured) string {
-	group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
-	return group
-}
-
 // sayWhyNotDone names what the steps that were never done waited for.
 func (r *run) sayWhyNotDone(waits []Wait) {
 	awaited := byID(waits)
@@ -157,9 +132,9 @@ func (r *run) sayWhyNotDone(waits []Wait) {
 		why := r.nodesBefore(node)
 		for _, i := range steps.Tasks {
 			switch change := &r.changes[i]; change.Action {
-			case NotDone:
+			case object.NotDone:
 				change.Message = cmp.Or(why, r.needed(i, awaited))
-			case Failed:
+			case object.Failed:
 				why = "after " + change.Manifest.ID().String() + ", which failed"
 			default:
 				if _, isAwaited := awaited[change.Manifest.ID()]; why == "" && isAwaited {
@@ -195,5 +170,5 @@ func (r *run) nodesBefore(node int) string {
 // nameOf names a node by what it does first.
 func (r *run) nameOf(node int) string {
 	first := r.order.steps[r.order.graph.Nodes[node].Tasks[0]].Manifest
-	return cmp.Or(nodeName(first), first.ID().String())
+	return cmp.Or(object.NodeName(first), first.ID().String())
 }

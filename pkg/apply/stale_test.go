@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/ready"
@@ -55,7 +56,7 @@ func TestWhatWasThereBeforeIsWaitedForToo(t *testing.T) {
 		}
 	}}
 	did := run(t, t.Context(), release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
-	if did.Err != nil || did.Changes[0].Action != apply.Kept {
+	if did.Err != nil || did.Changes[0].Action != object.Kept {
 		t.Errorf("%v, %s", did.Err, did.actions())
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -57,7 +58,7 @@ func (r *run) noteStanding(ctx context.Context) (stop func()) {
 func (r *run) noteRun(standing *record.Run, waits []Wait) error {
 	return r.options.Journal.Note(r.requests, func(known *record.Record) {
 		known.Run, known.Waits = standing, nil
-		known.Fingerprints = r.fingerprints.Over(known.Fingerprints)
+		known.Fingerprints = r.options.Fingerprints.Over(known.Fingerprints)
 		for _, wait := range waits[:min(mostWaits, len(waits))] {
 			known.Waits = append(known.Waits, record.Wait{ID: wait.ID, For: wait.For, Since: metav1.NewTime(wait.Since)})
 		}
@@ -145,13 +146,13 @@ func (r *run) leftOf(i int, awaited map[kinds.ID]Wait) (record.Step, bool) {
 	wait, isAwaited := awaited[step.ID]
 	switch {
 	case failure != nil:
-		step.State, step.For, step.Reason = record.Failed, short(oneLine(failure.Err)), failure.Reason
+		step.State, step.For, step.Reason = record.Failed, short(printable.Line(failure.Err.Error())), failure.Reason
 	case isAwaited:
 		step.State, step.For, step.Reason, step.Since = record.Waiting, short(wait.For), wait.Reason, new(metav1.NewTime(wait.Since))
 		if wait.IsRetry {
 			step.State = record.Retrying
 		}
-	case r.changes[i].Action != NotDone:
+	case r.changes[i].Action != object.NotDone:
 		return step, false
 	default:
 		step.Awaits = r.awaitedBy(i, awaited)

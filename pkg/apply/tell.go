@@ -2,23 +2,17 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-
-	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
-	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // An EventType is what an event tells of.
@@ -41,16 +35,16 @@ const (
 
 // An Event is one thing that happened.
 type Event struct {
-	Time    time.Time  `json:"time"`
-	Type    EventType  `json:"type"`
-	Action  Action     `json:"action,omitempty"`
-	Object  *kinds.ID  `json:"object,omitempty"`
-	File    string     `json:"file,omitempty"`
-	Node    string     `json:"node,omitempty"`
-	Reason  string     `json:"reason,omitempty"`
-	Message string     `json:"message,omitempty"`
-	Since   *time.Time `json:"since,omitempty"` // by the server's clock
-	Why     []string   `json:"why,omitempty"`   // of a wait, or a failure: what keeps its pods, and their last log lines
+	Time    time.Time     `json:"time"`
+	Type    EventType     `json:"type"`
+	Action  object.Action `json:"action,omitempty"`
+	Object  *kinds.ID     `json:"object,omitempty"`
+	File    string        `json:"file,omitempty"`
+	Node    string        `json:"node,omitempty"`
+	Reason  string        `json:"reason,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Since   *time.Time    `json:"since,omitempty"` // by the server's clock
+	Why     []string      `json:"why,omitempty"`   // of a wait, or a failure: what keeps its pods, and their last log lines
 
 	From []string         `json:"from,omitempty"` // whom the fields were adopted from
 	Lost []ownership.Loss `json:"lost,omitempty"` // by those who had set them otherwise
@@ -61,29 +55,29 @@ type Event struct {
 // tell tells of a manifest. Events come one after the other.
 func (r *run) tell(m *payload.Manifest, event Event) {
 	id := m.ID()
-	event.Time, event.Object, event.File, event.Node = r.cluster.Now().UTC(), &id, m.Path, nodeName(m)
+	event.Time, event.Object, event.File, event.Node = r.cluster.Now().UTC(), &id, m.Path, object.NodeName(m)
 	r.telling.Lock()
 	defer r.telling.Unlock()
 	r.options.Tell(event)
 }
 
 // done notes that a step is done.
-func (r *run) done(i int, change Change) {
+func (r *run) done(i int, change object.Change) {
 	change.Manifest = r.order.steps[i].Manifest
-	isDeleting := change.Action == Pending && r.options.Mode == graph.Update // others look at deletes only
-	if isDeleting || slices.Contains([]Action{Created, Configured, Recreated, Deleted}, change.Action) {
+	isDeleting := change.Action == object.Pending && r.options.Mode == graph.Update // others look at deletes only
+	if isDeleting || slices.Contains([]object.Action{object.Created, object.Configured, object.Recreated, object.Deleted}, change.Action) {
 		r.tracker.Changed()
 	}
 	kind := change.Manifest.GroupVersionKind().GroupKind()
-	if wrote := change.Action == Created || change.Action == Configured || change.Action == Recreated; wrote && kinds.Extends(kind) {
-		r.written.Store(servedGroup(change.Manifest.Object()), time.Now())
+	if wrote := change.Action == object.Created || change.Action == object.Configured || change.Action == object.Recreated; wrote && kinds.Extends(kind) {
+		r.applier.Wrote(change.Manifest)
 	}
 	r.mu.Lock()
 	change.Adopted = r.adopted[change.Manifest]
 	r.mu.Unlock()
 	r.note(i, change)
 	if len(change.Lost) > 0 {
-		r.announceLosses(change)
+		r.applier.AnnounceLosses(change)
 	}
 	if !change.Manifest.IsTombstone() {
 		r.options.Done(change)
@@ -91,14 +85,29 @@ func (r *run) done(i int, change Change) {
 }
 
 // note takes in what came of a step, or would, and tells of it.
-func (r *run) note(i int, change Change) {
+func (r *run) note(i int, change object.Change) {
 	r.mu.Lock()
 	r.changes[i] = change
 	delete(r.retries, i)
 	r.mu.Unlock()
 	r.tell(change.Manifest, Event{Type: Applied, Action: change.Action, Message: change.Message})
 	if len(change.Lost) > 0 {
-		r.tell(change.Manifest, Event{Type: Overruled, Lost: change.Lost, Message: LossesInWords(change.Lost)})
+		r.tell(change.Manifest, Event{Type: Overruled, Lost: change.Lost, Message: object.LossesInWords(change.Lost)})
+	}
+}
+
+// warn notes warnings of the server, and tells of each text once.
+func (r *run) warn(m *payload.Manifest, warnings []string) {
+	for _, text := range warnings {
+		r.mu.Lock()
+		files, isKnown := r.warnings[text]
+		if !slices.Contains(files, m.Path) {
+			r.warnings[text] = append(files, m.Path)
+		}
+		r.mu.Unlock()
+		if !isKnown {
+			r.tell(m, Event{Type: Warned, Message: printable.Line(text)})
+		}
 	}
 }
 
@@ -115,80 +124,29 @@ func (r *run) tellAdopted(m *payload.Manifest, from []string) {
 	r.tell(m, Event{Type: Adopted, From: from, Message: "from " + printable.Line(strings.Join(from, ", "))})
 }
 
-// announceLosses tells of fields that others had set otherwise where they will look.
-func (r *run) announceLosses(change Change) {
-	id := change.Manifest.ID()
-	r.unwritten(id, r.cluster.Announce(r.requests, cluster.News{
-		ID: id, UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
-		Message: "release " + r.options.Release + " says otherwise, and has set again: " + LossesInWords(change.Lost),
-	}))
-}
-
-// LossesInWords names fields, each with whoever had set it.
-func LossesInWords(lost []ownership.Loss) string {
-	const most = 5
-	var words []string
-	for i, loss := range lost {
-		if i == most {
-			words = append(words, fmt.Sprintf("and %d more", len(lost)-i))
-			break
-		}
-		words = append(words, loss.Field+" ("+loss.Manager+")")
-	}
-	return strings.Join(words, ", ")
-}
-
 // failed notes that a step will not be done.
 func (r *run) failed(ctx context.Context, i int, err error) {
 	m := r.order.steps[i].Manifest
-	failure := failureOf(m, err)
-	failure.isFinal = ctx.Err() == nil
+	failure := object.NewFailure(m, err)
+	failure.IsFinal = ctx.Err() == nil
 	r.mu.Lock()
-	r.changes[i] = Change{Manifest: m, Action: Failed, Err: failure, Adopted: r.adopted[m]}
+	r.changes[i] = object.Change{Manifest: m, Action: object.Failed, Err: failure, Adopted: r.adopted[m]}
 	delete(r.retries, i)
 	r.mu.Unlock()
-	r.tell(m, Event{Type: Failing, Action: Failed, Reason: failure.Reason, Message: oneLine(failure.Err)})
+	r.tell(m, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Message: printable.Line(failure.Err.Error())})
 }
 
 // retrying notes that a step has failed, and is tried again.
 func (r *run) retrying(i int, err error, attempt int, next time.Duration, began time.Time) {
 	m := r.order.steps[i].Manifest
-	failure := failureOf(m, err)
+	failure := object.NewFailure(m, err)
 	r.mu.Lock()
-	r.retries[i] = Wait{ID: failure.ID, File: m.Path, Node: failure.Node, For: oneLine(failure.Err), Since: r.cluster.At(began).UTC(), Reason: failure.Reason, IsRetry: true, manifest: m}
+	r.retries[i] = Wait{ID: failure.ID, File: m.Path, Node: failure.Node, For: printable.Line(failure.Err.Error()), Since: r.cluster.At(began).UTC(), Reason: failure.Reason, IsRetry: true, manifest: m}
 	r.mu.Unlock()
 	r.tell(m, Event{
 		Type: Retrying, Reason: failure.Reason,
-		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), oneLine(failure.Err)),
+		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), printable.Line(failure.Err.Error())),
 	})
-}
-
-// warn notes warnings of the server, and tells of each text once.
-func (r *run) warn(m *payload.Manifest, warnings []string) {
-	for _, text := range warnings {
-		r.mu.Lock()
-		files, isKnown := r.warnings[text]
-		if !slices.Contains(files, m.Path) {
-			r.warnings[text] = append(files, m.Path)
-		}
-		r.mu.Unlock()
-		if !isKnown {
-			r.tell(m, Event{Type: Warned, Message: oneLine(errors.New(text))})
-		}
-	}
-}
-
-// extended makes what an object brings known to those who look for it.
-func (r *run) extended(object *unstructured.Unstructured) {
-	if object.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition {
-		r.cluster.Learn(object)
-	} else {
-		r.cluster.Refresh()
-	}
-	group := servedGroup(object)
-	if _, isOurs := r.written.Load(group); isOurs {
-		r.written.Store(group, time.Now())
-	}
 }
 
 // becameReady tells of what was worth waiting for, or was heard of.
@@ -207,15 +165,3 @@ func (r *run) becameReady(m *payload.Manifest, waited time.Duration) {
 
 // tellReadyAfter is how long something must have been waited for to be worth a line.
 const tellReadyAfter = 100 * time.Millisecond
-
-// announce writes an event of Kubernetes about an object that is to go.
-func (r *run) announce(id kinds.ID, uid types.UID, what tombstone.What, message string) {
-	r.unwritten(id, (tombstone.News{ID: id, UID: uid, What: what, Message: message}).Announce(r.requests, r.cluster))
-}
-
-// unwritten notes an event of Kubernetes that can't be written, which is no failure.
-func (r *run) unwritten(id kinds.ID, err error) {
-	if err != nil {
-		klog.FromContext(r.requests).V(1).Info("an event could not be written", "object", id.String(), "err", err)
-	}
-}

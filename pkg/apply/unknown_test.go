@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
 // hats is a kind with all sorts of places where a field may be unknown.
@@ -192,7 +193,7 @@ func TestWhatIsLargeAndInAnyScriptArrives(t *testing.T) {
 	if err != nil || arrived.Data["text"] != text {
 		t.Errorf("%v; %d bytes arrived of %d", err, len(arrived.Data["text"]), len(text))
 	}
-	if did = change(t, namespace, "", string(manifest), apply.Options{NoWait: true}); did.Changes[0].Action != apply.Unchanged {
+	if did = change(t, namespace, "", string(manifest), apply.Options{NoWait: true}); did.Changes[0].Action != object.Unchanged {
 		t.Errorf("applied again, it is %s", did.Changes[0].Action)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
@@ -261,7 +262,7 @@ func (h hand) meddle(lever string) {
 // policy has the server change something in writes of the object, until it is called off.
 func (h hand) policy(when, lever string) (callOff func()) {
 	h.Helper()
-	policy := object(h.T, fmt.Sprintf(`
+	policy := objectOf(h.T, fmt.Sprintf(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: %[1]s}
@@ -274,7 +275,7 @@ spec:
   - {name: when, expression: "%[7]s"}
   mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "replace", %[8]s}]'}}]
 `, h.namespace, h.resource.Group, h.resource.Version, h.resource.Resource, h.sort.name, h.namespace, when, lever))
-	binding := object(h.T, fmt.Sprintf(`
+	binding := objectOf(h.T, fmt.Sprintf(`
 {apiVersion: admissionregistration.k8s.io/v1, kind: MutatingAdmissionPolicyBinding, metadata: {name: %[1]s}, spec: {policyName: %[1]s}}`, h.namespace))
 	c := dynamic.NewForConfigOrDie(test.Sandbox(h).Config)
 	var ends []func()
@@ -299,8 +300,8 @@ spec:
 	}
 }
 
-// object reads one.
-func object(t *testing.T, text string) *unstructured.Unstructured {
+// objectOf reads one.
+func objectOf(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
@@ -339,7 +340,7 @@ func wordsOf(object *unstructured.Unstructured) string {
 // A meddling is something that somebody does between two applies.
 type meddling struct {
 	do     func(hand)
-	want   apply.Action
+	want   object.Action
 	isFree func(sort) bool // it costs no request
 	only   func(sort) bool // the kinds that it is about; nil for all
 }
@@ -347,30 +348,30 @@ type meddling struct {
 func always(sort) bool { return true }
 
 var meddlings = map[string]meddling{
-	"nothing":                                     {func(hand) {}, apply.Unchanged, always, nil},
-	"a field changed by an update":                {func(h hand) { h.write("bob", h.changed) }, apply.Configured, nil, nil},
-	"a field changed by an apply":                 {func(h hand) { h.apply("bob", h.changed) }, apply.Configured, nil, nil},
-	"a label changed by our name in an apply":     {func(h hand) { h.applyAsUs(`{"metadata":{"labels":{"mood":"bad"}}}`) }, apply.Configured, nil, nil},
-	"a label removed by our name in an apply":     {func(h hand) { h.applyAsUs(`{"metadata":{"labels":{"mood":null}}}`) }, apply.Configured, nil, nil},
-	"a field removed":                             {func(h hand) { h.write("bob", h.removed) }, apply.Configured, nil, nil},
-	"a field changed by our name in an update":    {func(h hand) { h.write(cluster.FieldManager, h.changed) }, apply.Configured, nil, nil},
-	"a field changed by our name in an apply":     {func(h hand) { h.applyAsUs(h.changed) }, apply.Configured, nil, nil},
-	"the same value, applied by somebody":         {func(h hand) { h.apply("bob", h.same) }, apply.Unchanged, sort.isCounted, nil},
-	"a field changed and put back":                {func(h hand) { h.write("bob", h.changed); h.write("bob", h.same) }, apply.Configured, nil, nil},
-	"a label changed":                             {func(h hand) { h.write("bob", `{"metadata":{"labels":{"mood":"bad"}}}`) }, apply.Configured, nil, nil},
-	"a label removed":                             {func(h hand) { h.write("bob", `{"metadata":{"labels":{"mood":null}}}`) }, apply.Configured, nil, nil},
-	"a label changed by our name in an update":    {func(h hand) { h.write(cluster.FieldManager, `{"metadata":{"labels":{"mood":"bad"}}}`) }, apply.Configured, nil, nil},
-	"the label of the release removed":            {func(h hand) { h.write("bob", emptied) }, apply.Configured, nil, nil},
-	"an annotation changed":                       {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":"low"}}}`) }, apply.Configured, nil, nil},
-	"an annotation removed":                       {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":null}}}`) }, apply.Configured, nil, nil},
-	"an annotation of somebody's own":             {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"theirs":"yes"}}}`) }, apply.Unchanged, func(s sort) bool { return s.isCounted() && s.kind != "Deployment" }, nil}, // whose annotations count
-	"who owns what, forgotten":                    {func(h hand) { h.write("bob", `{"metadata":{"managedFields":[{}]}}`) }, apply.Configured, nil, nil},
-	"deleted and made anew, by somebody":          {hand.remake, apply.Configured, nil, func(s sort) bool { return s.kind != "CustomResourceDefinition" }},
-	"its status":                                  {func(h hand) { h.write("bob", h.sort.status, h.parts()...) }, apply.Unchanged, sort.isCounted, func(s sort) bool { return s.status != "" }},
-	"scaled":                                      {func(h hand) { h.write("kubectl", `{"spec":{"replicas":3}}`, "scale") }, apply.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
-	"a value that a policy changes in a write":    {func(h hand) { h.meddle(h.lever) }, apply.Configured, nil, nil},
-	"a label that a policy changes in a write":    {func(h hand) { h.meddle(`path: "/metadata/labels/mood", value: "bad"`) }, apply.Configured, nil, nil},
-	"an annotation changed along with its status": {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":"low"}}}`, "status") }, apply.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
+	"nothing":                                     {func(hand) {}, object.Unchanged, always, nil},
+	"a field changed by an update":                {func(h hand) { h.write("bob", h.changed) }, object.Configured, nil, nil},
+	"a field changed by an apply":                 {func(h hand) { h.apply("bob", h.changed) }, object.Configured, nil, nil},
+	"a label changed by our name in an apply":     {func(h hand) { h.applyAsUs(`{"metadata":{"labels":{"mood":"bad"}}}`) }, object.Configured, nil, nil},
+	"a label removed by our name in an apply":     {func(h hand) { h.applyAsUs(`{"metadata":{"labels":{"mood":null}}}`) }, object.Configured, nil, nil},
+	"a field removed":                             {func(h hand) { h.write("bob", h.removed) }, object.Configured, nil, nil},
+	"a field changed by our name in an update":    {func(h hand) { h.write(cluster.FieldManager, h.changed) }, object.Configured, nil, nil},
+	"a field changed by our name in an apply":     {func(h hand) { h.applyAsUs(h.changed) }, object.Configured, nil, nil},
+	"the same value, applied by somebody":         {func(h hand) { h.apply("bob", h.same) }, object.Unchanged, sort.isCounted, nil},
+	"a field changed and put back":                {func(h hand) { h.write("bob", h.changed); h.write("bob", h.same) }, object.Configured, nil, nil},
+	"a label changed":                             {func(h hand) { h.write("bob", `{"metadata":{"labels":{"mood":"bad"}}}`) }, object.Configured, nil, nil},
+	"a label removed":                             {func(h hand) { h.write("bob", `{"metadata":{"labels":{"mood":null}}}`) }, object.Configured, nil, nil},
+	"a label changed by our name in an update":    {func(h hand) { h.write(cluster.FieldManager, `{"metadata":{"labels":{"mood":"bad"}}}`) }, object.Configured, nil, nil},
+	"the label of the release removed":            {func(h hand) { h.write("bob", emptied) }, object.Configured, nil, nil},
+	"an annotation changed":                       {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":"low"}}}`) }, object.Configured, nil, nil},
+	"an annotation removed":                       {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":null}}}`) }, object.Configured, nil, nil},
+	"an annotation of somebody's own":             {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"theirs":"yes"}}}`) }, object.Unchanged, func(s sort) bool { return s.isCounted() && s.kind != "Deployment" }, nil}, // whose annotations count
+	"who owns what, forgotten":                    {func(h hand) { h.write("bob", `{"metadata":{"managedFields":[{}]}}`) }, object.Configured, nil, nil},
+	"deleted and made anew, by somebody":          {hand.remake, object.Configured, nil, func(s sort) bool { return s.kind != "CustomResourceDefinition" }},
+	"its status":                                  {func(h hand) { h.write("bob", h.sort.status, h.parts()...) }, object.Unchanged, sort.isCounted, func(s sort) bool { return s.status != "" }},
+	"scaled":                                      {func(h hand) { h.write("kubectl", `{"spec":{"replicas":3}}`, "scale") }, object.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
+	"a value that a policy changes in a write":    {func(h hand) { h.meddle(h.lever) }, object.Configured, nil, nil},
+	"a label that a policy changes in a write":    {func(h hand) { h.meddle(`path: "/metadata/labels/mood", value: "bad"`) }, object.Configured, nil, nil},
+	"an annotation changed along with its status": {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":"low"}}}`, "status") }, object.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
 }
 
 // isCounted says whether the generation tells of all changes that matter.
@@ -426,7 +427,7 @@ func mustBeFree(t *testing.T, release *payload.Payload, why string) {
 	c, log := connectLogged(t, release)
 	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Reconcile})
 	for _, change := range did.Changes {
-		if change.Action != apply.Unchanged && change.Action != apply.Kept {
+		if change.Action != object.Unchanged && change.Action != object.Kept {
 			t.Errorf("%s: %s is %s", why, change.Manifest.ID(), change.Action)
 		}
 	}

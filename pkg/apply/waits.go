@@ -9,10 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/apply/await"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
-	"github.com/runlevel/runlevel/pkg/record"
 )
 
 // A Wait is something that is waited for.
@@ -72,7 +73,7 @@ func (r *run) remembered(asked []Wait) []Wait {
 // waitFor is the wait for an object.
 func (r *run) waitFor(o await.Object) Wait {
 	return Wait{
-		ID: o.Manifest.ID(), File: o.Manifest.Path, Node: nodeName(o.Manifest), For: o.Verdict.Message,
+		ID: o.Manifest.ID(), File: o.Manifest.Path, Node: object.NodeName(o.Manifest), For: o.Verdict.Message,
 		Since: r.cluster.At(o.Since).UTC(), Reason: o.Verdict.Reason, Effect: o.Verdict.Effect,
 		manifest: o.Manifest,
 	}
@@ -153,15 +154,9 @@ func (r *run) isOver(wait Wait) bool {
 // finished notes that a Job has run to its end: it is not run again when it is removed.
 func (r *run) finished(job *payload.Manifest, uid types.UID) {
 	r.notes.Go(func() {
-		if err := r.rememberJob(job, uid); err != nil {
-			r.warn(job, []string{"that it is done could not be noted, so it may run again: " + oneLine(err)})
+		if err := r.applier.RememberJob(job, uid); err != nil {
+			r.warn(job, []string{"that it is done could not be noted, so it may run again: " + printable.Line(err.Error())})
 		}
-	})
-}
-
-func (r *run) rememberJob(job *payload.Manifest, uid types.UID) error {
-	return r.options.Journal.Note(r.requests, func(known *record.Record) {
-		known.RememberJob(record.Job{ID: job.ID(), UID: uid, Sum: sumOf(job)})
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/pkg/apply/await"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -117,8 +118,13 @@ func (w *walk) takeEvents() []func() {
 	return events
 }
 
-// park waits for an event. It is given what to call when that has come, and returns how to cancel that.
+// park waits for an event, unless the walk has to end. Wait is given what to call when the event has come, and
+// returns how to cancel that.
 func (w *walk) park(wait func(wake func(then func())) (cancel func()), interrupt func()) {
+	if w.ctx.Err() != nil {
+		interrupt()
+		return
+	}
 	p := &parking{interrupt: interrupt}
 	w.parked[p] = true
 	p.cancel = wait(func(then func()) {
@@ -164,19 +170,15 @@ func (w *walk) take(step int, result result) {
 	}
 	t := w.tries[step]
 	if t == nil {
-		t = &tries{began: result.began, backoff: backoff()}
+		t = &tries{began: result.began, backoff: object.Backoff()}
 		w.tries[step] = t
 	}
 	t.count++
-	pause := max(t.backoff.Step(), wantedPause(result.retry))
+	pause := max(t.backoff.Step(), object.WantedPause(result.retry))
 	w.run.retrying(step, result.retry, t.count, pause, t.began)
 	fail := func() {
 		w.run.failed(w.ctx, step, result.retry)
 		w.endStep(step, false)
-	}
-	if w.ctx.Err() != nil {
-		fail()
-		return
 	}
 	w.park(func(wake func(func())) func() {
 		timer := time.AfterFunc(pause, func() { wake(func() { w.queue.continued.add(step) }) })

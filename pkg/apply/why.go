@@ -8,7 +8,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/runlevel/runlevel/pkg/apply/await"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/trouble"
 )
@@ -23,7 +25,7 @@ const (
 
 // explain says why an object will never be ready, once: what its pods say is in the
 // failure itself, since they may be gone when somebody looks.
-func (r *run) explain(o await.Object) *Failure {
+func (r *run) explain(o await.Object) *object.Failure {
 	r.explaining.Lock()
 	defer r.explaining.Unlock()
 	r.mu.Lock()
@@ -34,16 +36,16 @@ func (r *run) explain(o await.Object) *Failure {
 	}
 	cause := o.Verdict.Reason
 	if cause == "" {
-		cause = reasonWorkloadFailed
+		cause = object.WorkloadFailed
 	}
-	failure := failureOf(o.Manifest, &reason.Error{Reason: cause, Effect: o.Verdict.Effect, Err: errors.New(o.Verdict.Message)})
+	failure := object.NewFailure(o.Manifest, &reason.Error{Reason: cause, Effect: o.Verdict.Effect, Err: errors.New(o.Verdict.Message)})
 	ctx, cancel := context.WithTimeout(r.requests, explainFor)
 	defer cancel()
 	failure.Why = why(ctx, &trouble.Asker{Cluster: r.cluster}, o)
 	r.mu.Lock()
 	r.unready[o.Manifest] = failure
 	r.mu.Unlock()
-	r.tell(o.Manifest, Event{Type: Failing, Reason: failure.Reason, Message: oneLine(failure.Err), Why: failure.Why})
+	r.tell(o.Manifest, Event{Type: Failing, Reason: failure.Reason, Message: printable.Line(failure.Err.Error()), Why: failure.Why})
 	return failure
 }
 
@@ -82,7 +84,7 @@ func (r *run) explainCalls() {
 	asker := &trouble.Asker{Cluster: r.cluster}
 	for i := range r.changes {
 		if failure := r.changes[i].Err; failure != nil {
-			failure.Why = append(failure.Why, whyCall(ctx, asker, r.changes[i].Manifest, oneLine(failure.Err))...)
+			failure.Why = append(failure.Why, whyCall(ctx, asker, r.changes[i].Manifest, printable.Line(failure.Err.Error()))...)
 		}
 	}
 }

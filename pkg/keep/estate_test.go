@@ -61,7 +61,7 @@ func (e *estate) keep(t testing.TB, tell func(keep.Event)) (stop func()) {
 	go func() {
 		var keeper *keep.Keeper
 		ended <- rollout.Run(ctx, on, release, rollout.Options{Keep: func(ctx context.Context, c *cluster.Cluster, options apply.Options) rollout.Keeper {
-			keeper = keep.Start(ctx, c, release, keep.Options{Apply: options, Every: -1, Tell: func(event keep.Event) {
+			keeper = keep.Start(ctx, c, release, keep.Options{Apply: options.Objects(), Every: -1, Tell: func(event keep.Event) {
 				if event.Type == keep.Keeping {
 					close(isKeeping)
 				}

@@ -3,7 +3,7 @@ package keep
 import (
 	"time"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
 )
@@ -27,7 +27,7 @@ const (
 type Event struct {
 	Time    time.Time        `json:"time"`
 	Type    EventType        `json:"type"`
-	Action  apply.Action     `json:"action,omitempty"`
+	Action  object.Action    `json:"action,omitempty"`
 	Object  *kinds.ID        `json:"object,omitempty"`
 	File    string           `json:"file,omitempty"`
 	Reason  string           `json:"reason,omitempty"`

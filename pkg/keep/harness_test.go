@@ -24,6 +24,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/keep"
@@ -140,7 +141,7 @@ func (s *site) apply(options apply.Options) (*apply.Report, apply.Options) {
 	if options.Timeout == 0 {
 		options.Timeout = patience
 	}
-	options.Release, options.Journal = s.name, apply.NewJournal(store, known)
+	options.Release, options.Journal = s.name, object.NewJournal(store, known)
 	report := apply.Run(s.t.Context(), s.admin, s.release, before, options)
 	s.must(report.Err)
 	return report, options
@@ -152,7 +153,7 @@ func (s *site) keep(c *cluster.Cluster, applied *apply.Report, asApplied apply.O
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	tell := options.Tell
-	options.Apply, options.Tell = asApplied, func(event keep.Event) {
+	options.Apply, options.Tell = asApplied.Objects(), func(event keep.Event) {
 		s.mu.Lock()
 		s.events = append(s.events, event)
 		s.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package keep watches what was applied, and makes it again what the release says: an object
 // that was changed, deleted, or has lost its label. It reads metadata only. Whether an object
-// can have changed, and how it is mended, package apply says.
+// can have changed, and how it is repaired, package apply says.
 //
 // What does not change costs nothing but watches. What they may have missed, a slow pass over
 // all objects finds. A writer that never gives in is named, and given longer and longer pauses.
@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -28,11 +28,11 @@ import (
 
 // Options say how to keep a release in place.
 type Options struct {
-	Apply apply.Options // as it was applied with
+	Apply object.Options // as it was applied with
 	// Every is how long it is from one slow pass to the next; an hour if it is 0, and never if
 	// it is less.
 	Every time.Duration
-	// Workers are how many objects are mended at a time; 8 if it is 0.
+	// Workers are how many objects are repaired at a time; 8 if it is 0.
 	Workers int
 	// Tell is told of each thing that happens, one after the other. Nil tells nobody.
 	Tell func(Event)
@@ -53,19 +53,19 @@ func (o Options) withDefaults() Options {
 
 // A Keeper keeps one release in place.
 type Keeper struct {
-	ctx     context.Context
-	cluster *cluster.Cluster
-	options Options
-	mender  *apply.Mender
-	queue   workqueue.TypedRateLimitingInterface[*object] // of objects that may need mending
-	told    sync.Mutex                                    // so that one thing is told after the other
-	running sync.WaitGroup                                // of all that it does
+	ctx      context.Context
+	cluster  *cluster.Cluster
+	options  Options
+	repairer *object.Repairer
+	queue    workqueue.TypedRateLimitingInterface[*kept] // of objects that may need mending
+	told     sync.Mutex                                  // so that one thing is told after the other
+	running  sync.WaitGroup                              // of all that it does
 
-	mu       sync.Mutex                    // guards what follows, and what is known of objects
-	payload  map[*payload.Manifest]*object // all objects of the release
-	objects  map[kinds.ID]*object          // those of the kinds that are watched
-	inOrder  []*object                     // that are kept
-	troubled map[*object]bool              // that could not be mended
+	mu       sync.Mutex                  // guards what follows, and what is known of objects
+	payload  map[*payload.Manifest]*kept // all objects of the release
+	objects  map[kinds.ID]*kept          // those of the kinds that are watched
+	inOrder  []*kept                     // that are kept
+	troubled map[*kept]bool              // that could not be repaired
 	views    []*view
 }
 
@@ -73,13 +73,13 @@ type Keeper struct {
 func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Keeper {
 	options = options.withDefaults()
 	k := &Keeper{
-		ctx: ctx, cluster: c, options: options, mender: apply.NewMender(ctx, c, release, options.Apply),
-		payload: map[*payload.Manifest]*object{}, objects: map[kinds.ID]*object{}, troubled: map[*object]bool{},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*object](firstPause, longestPause)),
+		ctx: ctx, cluster: c, options: options, repairer: object.NewRepairer(ctx, c, release, options.Apply),
+		payload: map[*payload.Manifest]*kept{}, objects: map[kinds.ID]*kept{}, troubled: map[*kept]bool{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*kept](firstPause, longestPause)),
 	}
 	for _, manifest := range release.Manifests {
 		if !manifest.IsTombstone() {
-			k.payload[manifest] = &object{manifest: manifest, id: manifest.ID()}
+			k.payload[manifest] = &kept{manifest: manifest, id: manifest.ID()}
 		}
 	}
 	context.AfterFunc(ctx, k.queue.ShutDown)
@@ -93,7 +93,7 @@ func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, op
 // Wait waits until ctx has ended, and nothing is repaired any more. It says why ctx has ended.
 func (k *Keeper) Wait() error {
 	k.running.Wait()
-	k.mender.Close()
+	k.repairer.Close()
 	return context.Cause(k.ctx)
 }
 

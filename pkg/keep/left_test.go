@@ -226,7 +226,7 @@ func TestStatusCostsNothing(t *testing.T) {
 		t.Errorf("it asked for %v", sent)
 	}
 	s.patch("Hat.NS.example.com", "hat", `{"size":4}`)
-	s.until("it is mended", func() bool { return len(s.all(keep.Repaired)) == 1 })
+	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) == 1 })
 }
 
 // Whether a write of a ConfigMap was about what is ours, only an apply can say. Who writes all
@@ -249,7 +249,7 @@ func TestOthersFieldsAreLeftToThem(t *testing.T) {
 		t.Errorf("told %+v", got)
 	}
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
-	s.until("it is mended", func() bool { return s.colour("settings") == "red" })
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
 }
 
 // What a tombstone has deleted is not ours any more.
@@ -262,7 +262,7 @@ func TestTombstonesAreLeftAlone(t *testing.T) {
 	s.keeping.forget()
 	s.make(`{apiVersion: v1, kind: ConfigMap, metadata: {name: old, namespace: NS, labels: {runlevel.dev/release: NS}}}`, "bob")
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
-	s.until("the other is mended", func() bool { return len(s.all(keep.Repaired)) == 1 })
+	s.until("the other is repaired", func() bool { return len(s.all(keep.Repaired)) == 1 })
 	s.quiet()
 	if got := s.keeping.count(of("configmaps", "old")); got > 0 || s.get("ConfigMap", "old") == nil {
 		t.Errorf("it asked %d times for what is of others", got)
@@ -270,7 +270,7 @@ func TestTombstonesAreLeftAlone(t *testing.T) {
 }
 
 // What a policy forbids is told once, tried after longer and longer pauses however often others
-// write the object, and mended when the policy is gone.
+// write the object, and repaired when the policy is gone.
 func TestWhatAPolicyForbids(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, one+`
@@ -292,7 +292,7 @@ func TestWhatAPolicyForbids(t *testing.T) {
 		t.Errorf("what fails was tried %d times", got)
 	}
 	allow()
-	s.until("it is mended", func() bool { return s.colour("settings") == "red" })
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
 	if got := len(s.all(keep.Failing)); got != 1 {
 		t.Errorf("it is told %d times that it fails", got)
 	}

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/vigil"
 )
 
-// An object that could not be mended is tried again after a pause, which gets longer.
+// An object that could not be repaired is tried again after a pause, which gets longer.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = time.Minute
@@ -31,7 +31,7 @@ func (k *Keeper) work() {
 }
 
 // mend mends an object, if it is still to be.
-func (k *Keeper) mend(o *object) {
+func (k *Keeper) mend(o *kept) {
 	k.mu.Lock()
 	seen, mark, isSuspect, audit, mayBeDone := o.seen, o.mark, o.isSuspect, o.audit, o.mayBeDone
 	isLeaving := o.isLeaving && (audit == nil || !o.view.isBlind(o.id.Namespace)) // else nobody tells when it is gone
@@ -47,11 +47,11 @@ func (k *Keeper) mend(o *object) {
 	}
 	found := wasFine
 	if isDue && k.ctx.Err() == nil {
-		mended, err := k.mender.Mend(o.manifest, seen)
+		repaired, err := k.repairer.Repair(o.manifest, seen)
 		switch {
 		case err != nil:
-			found = k.failed(o, mended, err)
-		case k.succeeded(o, mark, mended) && !isSuspect:
+			found = k.failed(o, repaired, err)
+		case k.succeeded(o, mark, repaired) && !isSuspect:
 			found = wasMissed
 		}
 	}
@@ -61,8 +61,8 @@ func (k *Keeper) mend(o *object) {
 }
 
 // noteDone notes that a Job has run to its end, if it has.
-func (k *Keeper) noteDone(o *object) {
-	if err := k.mender.NoteFinished(o.manifest); err == nil {
+func (k *Keeper) noteDone(o *kept) {
+	if err := k.repairer.NoteFinished(o.manifest); err == nil {
 		k.queue.Forget(o)
 		return
 	}
@@ -72,9 +72,9 @@ func (k *Keeper) noteDone(o *object) {
 	k.queue.AddRateLimited(o)
 }
 
-// isHopeless says whether an object can't be as long as another one is not there. It is mended
+// isHopeless says whether an object can't be as long as another one is not there. It is repaired
 // when that one is. The lock is held.
-func (k *Keeper) isHopeless(o *object) bool {
+func (k *Keeper) isHopeless(o *kept) bool {
 	for _, need := range o.needs() {
 		if k.objects[need].isMissing() {
 			return true
@@ -83,10 +83,10 @@ func (k *Keeper) isHopeless(o *object) bool {
 	return false
 }
 
-// failed notes that an object could not be mended as it was, and tells of it if it goes on.
-func (k *Keeper) failed(o *object, found apply.Mended, err error) finding {
+// failed notes that an object could not be repaired as it was, and tells of it if it goes on.
+func (k *Keeper) failed(o *kept, found object.Repaired, err error) finding {
 	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: printable.Line(err.Error())}
-	var failure *apply.Failure
+	var failure *object.Failure
 	if errors.As(err, &failure) {
 		event.Message, event.Reason = printable.Line(failure.Err.Error()), failure.Reason
 	}
@@ -113,14 +113,14 @@ func (k *Keeper) failed(o *object, found apply.Mended, err error) finding {
 const tellAfter = 4
 
 // succeeded takes in what came of an object, and says whether it was not as it should.
-func (k *Keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged bool) {
-	hasChanged = mended.Action != apply.Unchanged && mended.Action != apply.Kept
+func (k *Keeper) succeeded(o *kept, mark int, repaired object.Repaired) (hasChanged bool) {
+	hasChanged = repaired.Action != object.Unchanged && repaired.Action != object.Kept
 	k.mu.Lock()
 	wasMissing := o.isMissing()
 	if o.mark == mark {
-		o.isLeaving = mended.Now.Terminating
+		o.isLeaving = repaired.Now.Terminating
 	}
-	if version := mended.Now.ResourceVersion; !vigil.IsOlder(version, o.version) {
+	if version := repaired.Now.ResourceVersion; !vigil.IsOlder(version, o.version) {
 		o.version = version
 	}
 	if o.mark == mark || o.seen != nil && !vigil.IsOlder(o.version, o.seen.ResourceVersion) {
@@ -141,16 +141,16 @@ func (k *Keeper) succeeded(o *object, mark int, mended apply.Mended) (hasChanged
 	if o.id.GroupKind() == kinds.CustomResourceDefinition {
 		k.doubtAll(o.id.Name) // what was made of them meanwhile, was by another definition
 	}
-	k.tell(Event{Type: Repaired, Object: &o.id, File: o.manifest.Path, Action: mended.Action, Lost: mended.Lost, Message: apply.LossesInWords(mended.Lost)})
+	k.tell(Event{Type: Repaired, Object: &o.id, File: o.manifest.Path, Action: repaired.Action, Lost: repaired.Lost, Message: object.LossesInWords(repaired.Lost)})
 	if pause > 0 {
-		k.tellQuarrel(o, mended.Now.UID, mended.Lost, pause)
+		k.tellQuarrel(o, repaired.Now.UID, repaired.Lost, pause)
 	}
 	return true
 }
 
-// settle notes that an object is as it should. If it was not to be mended before, others of its
+// settle notes that an object is as it should. If it was not to be repaired before, others of its
 // kind may do now, too. The lock is held.
-func (k *Keeper) settle(o *object) {
+func (k *Keeper) settle(o *kept) {
 	k.queue.Forget(o)
 	o.isTold = false
 	if !k.troubled[o] {
@@ -174,7 +174,7 @@ func (k *Keeper) wakeAll() {
 	}
 }
 
-func (k *Keeper) tryAgain(o *object) {
+func (k *Keeper) tryAgain(o *kept) {
 	k.queue.Forget(o)
 	k.mendSoon(o)
 }

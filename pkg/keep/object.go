@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/vigil"
 )
 
-// An object is one of the release. The keeper guards what changes of it.
-type object struct {
+// A kept object is one of the release. The keeper guards what changes of it.
+type kept struct {
 	manifest *payload.Manifest
 	id       kinds.ID
 	resource cluster.Resource // which is known as soon as its kind is watched
@@ -26,11 +26,11 @@ type object struct {
 	version   string          // in which it is known to be as it should, or to have been looked at last
 	isSuspect bool            // it may not be as it should
 	seen      *inventory.Head // how it was seen then; nil if it was not there, or that is not known
-	isThere   bool            // although it could not be mended: others that need it can be
+	isThere   bool            // although it could not be repaired: others that need it can be
 	isLeaving bool            // its end was asked for: only when it is gone, it can be made again
 	mayBeDone bool            // it is a Job that was written: it may have run to its end
 	mark      int             // counts what is seen of it, so that it is known what came in between
-	isTold    bool            // of what keeps it from being mended
+	isTold    bool            // of what keeps it from being repaired
 	quarrel   quarrel
 	audit     chan<- finding // the slow pass waits for what is found; nil if it does not
 }
@@ -47,11 +47,11 @@ func (k *Keeper) see(id kinds.ID, head inventory.Head) {
 	if !isNews {
 		return
 	}
-	if k.mender.Redefine(head) {
+	if k.repairer.Redefine(head) {
 		k.doubtAll(id.Name)
 	}
-	isUntouched := k.mender.IsUntouched(o.manifest, head)
-	mayBeDone := isUntouched && k.mender.IsUnfinished(o.manifest)
+	isUntouched := k.repairer.IsUntouched(o.manifest, head)
+	mayBeDone := isUntouched && k.repairer.IsUnfinished(o.manifest)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !o.isNews(head) { // any more
@@ -79,7 +79,7 @@ func (k *Keeper) see(id kinds.ID, head inventory.Head) {
 }
 
 // isNews says whether nothing newer is known of an object. The lock is held.
-func (o *object) isNews(head inventory.Head) bool {
+func (o *kept) isNews(head inventory.Head) bool {
 	return o.version != head.ResourceVersion && !vigil.IsOlder(head.ResourceVersion, o.version)
 }
 
@@ -93,7 +93,7 @@ func (k *Keeper) miss(id kinds.ID, version string) {
 }
 
 // missOne is miss for an object of the release. The lock is held.
-func (k *Keeper) missOne(o *object, version string) {
+func (k *Keeper) missOne(o *kept, version string) {
 	switch {
 	case !o.isKept:
 		o.glimpse = &glimpse{version: version}
@@ -103,14 +103,14 @@ func (k *Keeper) missOne(o *object, version string) {
 }
 
 // doubt makes an object one that is asked for. The lock is held.
-func (k *Keeper) doubt(o *object) {
+func (k *Keeper) doubt(o *kept) {
 	o.mark++
 	o.isLeaving, o.isThere = false, false
 	k.suspect(o, nil)
 }
 
 // suspect makes an object one that is looked at. The lock is held.
-func (k *Keeper) suspect(o *object, seen *inventory.Head) {
+func (k *Keeper) suspect(o *kept, seen *inventory.Head) {
 	if !o.isSuspect {
 		o.quarrel.drifted = time.Now()
 	}
@@ -133,10 +133,10 @@ func (k *Keeper) doubtAll(definition string) {
 }
 
 // definition is the name of the CustomResourceDefinition of an object, if it has one.
-func (o *object) definition() string { return o.resource.Resource + "." + o.resource.Group }
+func (o *kept) definition() string { return o.resource.Resource + "." + o.resource.Group }
 
 // needs are the objects without which one can't be.
-func (o *object) needs() []kinds.ID {
+func (o *kept) needs() []kinds.ID {
 	needs := []kinds.ID{named(kinds.CustomResourceDefinition, o.definition())}
 	if o.id.Namespace != "" {
 		needs = append(needs, named(kinds.Namespace, o.id.Namespace))
@@ -149,12 +149,12 @@ func named(kind schema.GroupKind, name string) kinds.ID {
 }
 
 // isMissing says whether an object is not there, as far as is known. The lock is held.
-func (o *object) isMissing() bool {
+func (o *kept) isMissing() bool {
 	return o != nil && (o.isLeaving || o.isSuspect && o.seen == nil && !o.isThere)
 }
 
 // mendSoon queues an object: at once, but for one that others quarrel about. The lock is held.
-func (k *Keeper) mendSoon(o *object) {
+func (k *Keeper) mendSoon(o *kept) {
 	if pause := o.quarrel.pause(time.Now()); pause > 0 {
 		k.queue.AddAfter(o, pause)
 		return

@@ -17,7 +17,7 @@ type finding int
 const (
 	wasFine   finding = iota
 	wasMissed         // it was not as it should, and nobody had told
-	wasBroken         // it can't be mended
+	wasBroken         // it can't be repaired
 )
 
 // auditPace is the least time between two objects of the slow pass: it is nobody's haste.
@@ -47,14 +47,14 @@ func (k *Keeper) pass(ctx context.Context) {
 }
 
 // kept returns the objects that are kept by now.
-func (k *Keeper) kept() []*object {
+func (k *Keeper) kept() []*kept {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.inOrder)
 }
 
 // auditOne has an object looked at, whatever the watches say of it.
-func (k *Keeper) auditOne(ctx context.Context, o *object) (found finding, ok bool) {
+func (k *Keeper) auditOne(ctx context.Context, o *kept) (found finding, ok bool) {
 	answer := make(chan finding, 1)
 	k.mu.Lock()
 	o.audit = answer

@@ -37,7 +37,7 @@ func TestTheSlowPassNeedsNoWatch(t *testing.T) {
 	name := test.Namespace(t)
 	s := keepAs(t, name, one, by(test.Account(t, name, "user", may("configmaps", everything...))), every(time.Second))
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
-	s.until("it is mended", func() bool { return s.colour("settings") == "red" })
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
 }
 
 // One pass ends before the next begins, and what is as it should is not told of.

@@ -5,22 +5,22 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/ownership"
 )
 
 // A quarrel is that somebody makes an object otherwise again and again, as soon as it is
-// mended: a controller does, or another tool that keeps objects in place. Whoever changes it
+// repaired: a controller does, or another tool that keeps objects in place. Whoever changes it
 // now and then does not quarrel.
 type quarrel struct {
-	drifted time.Time   // when it was first seen not to be as it should
-	mended  time.Time   // when it was mended last
-	rounds  []time.Time // when it was mended
-	hasty   int         // how often they came right after the one before
-	idle    int         // how often somebody wrote it in a row, and nothing of ours
-	looked  time.Time   // when that was seen last
-	until   time.Time   // when it may be looked at again
+	drifted  time.Time   // when it was first seen not to be as it should
+	repaired time.Time   // when it was repaired last
+	rounds   []time.Time // when it was repaired
+	hasty    int         // how often they came right after the one before
+	idle     int         // how often somebody wrote it in a row, and nothing of ours
+	looked   time.Time   // when that was seen last
+	until    time.Time   // when it may be looked at again
 }
 
 const (
@@ -45,7 +45,7 @@ func (q *quarrel) note(now time.Time, hasChanged bool) (pause time.Duration) {
 		q.idled(now)
 		return 0
 	}
-	if now.Sub(q.mended) > memory {
+	if now.Sub(q.repaired) > memory {
 		q.rounds, q.hasty = nil, 0
 	}
 	for len(q.rounds) > 0 && now.Sub(q.rounds[0]) > memory {
@@ -56,12 +56,12 @@ func (q *quarrel) note(now time.Time, hasChanged bool) (pause time.Duration) {
 	case len(q.rounds) == 0:
 	case len(q.rounds) >= mostRounds:
 		q.hasty = max(q.hasty, mostHasty) + 1
-	case q.drifted.Sub(q.mended) < haste:
+	case q.drifted.Sub(q.repaired) < haste:
 		q.hasty++
-	case q.drifted.Sub(q.mended) > 2*q.pauseNow():
+	case q.drifted.Sub(q.repaired) > 2*q.pauseNow():
 		q.hasty = 0 // they have given in, or do so now and then
 	}
-	q.mended, q.idle = now, 0
+	q.repaired, q.idle = now, 0
 	q.rounds = append(q.rounds, now)
 	if !q.isOne() {
 		return 0
@@ -97,12 +97,12 @@ func (q *quarrel) idled(now time.Time) {
 func (q *quarrel) pause(now time.Time) time.Duration { return q.until.Sub(now) }
 
 // tellQuarrel tells of a quarrel, here and where those will look who are part of it.
-func (k *Keeper) tellQuarrel(o *object, uid types.UID, lost []ownership.Loss, pause time.Duration) {
+func (k *Keeper) tellQuarrel(o *kept, uid types.UID, lost []ownership.Loss, pause time.Duration) {
 	what := "somebody deletes it, or makes it otherwise, again and again"
 	if len(lost) > 0 {
-		what = "others make it otherwise again and again: " + apply.LossesInWords(lost)
+		what = "others make it otherwise again and again: " + object.LossesInWords(lost)
 	}
-	what += "; it is mended after longer and longer pauses, now " + pause.String()
+	what += "; it is repaired after longer and longer pauses, now " + pause.String()
 	k.tell(Event{Type: Contested, Object: &o.id, File: o.manifest.Path, Lost: lost, Message: what})
 	// That nobody can be told there, is no failure.
 	_ = k.cluster.Announce(k.ctx, cluster.News{ID: o.id, UID: uid, Reason: "Contested", IsWarning: true, Message: "it is not as release " + k.options.Apply.Release + " says: " + what})

@@ -22,22 +22,22 @@ type fight struct {
 	after    time.Duration // the mending
 	rounds   int
 	told     int           // in which round it is a quarrel, from 1; 0 for never
-	mended   int           // at least so often in the first minute
+	repaired int           // at least so often in the first minute
 	mostly   int           // and at most
 	finally  time.Duration // the pause at the end is no longer
 	atLeast  time.Duration // and no shorter
 	givesIn  time.Duration // then nothing happens for so long
-	isClosed bool          // and the next drift is mended at once
+	isClosed bool          // and the next drift is repaired at once
 }
 
 var fights = map[string]fight{
-	"a controller answers at once":            {after: 20 * time.Millisecond, rounds: 40, told: 5, mended: 5, mostly: 15, finally: 5 * time.Minute, atLeast: 5 * time.Minute},
-	"it has given in, for a while":            {after: 20 * time.Millisecond, rounds: 8, told: 5, mended: 5, mostly: 8, finally: 4 * time.Second, atLeast: time.Second, givesIn: time.Minute, isClosed: true},
-	"it has given in for long":                {after: 20 * time.Millisecond, rounds: 40, told: 5, mended: 5, mostly: 15, finally: 5 * time.Minute, atLeast: 5 * time.Minute, givesIn: 11 * time.Minute, isClosed: true},
-	"another tool looks every ten seconds":    {after: 10 * time.Second, rounds: 100, told: 20, mended: 6, mostly: 7, finally: 5 * time.Minute, atLeast: 10 * time.Second},
-	"a person changes it each minute":         {after: time.Minute, rounds: 100, mended: 1, mostly: 2, isClosed: true},
-	"a person changes it four times in haste": {after: 300 * time.Millisecond, rounds: 4, mended: 4, mostly: 4, isClosed: true},
-	"a person changes it once a second":       {after: time.Second, rounds: 10, mended: 10, mostly: 10, isClosed: true},
+	"a controller answers at once":            {after: 20 * time.Millisecond, rounds: 40, told: 5, repaired: 5, mostly: 15, finally: 5 * time.Minute, atLeast: 5 * time.Minute},
+	"it has given in, for a while":            {after: 20 * time.Millisecond, rounds: 8, told: 5, repaired: 5, mostly: 8, finally: 4 * time.Second, atLeast: time.Second, givesIn: time.Minute, isClosed: true},
+	"it has given in for long":                {after: 20 * time.Millisecond, rounds: 40, told: 5, repaired: 5, mostly: 15, finally: 5 * time.Minute, atLeast: 5 * time.Minute, givesIn: 11 * time.Minute, isClosed: true},
+	"another tool looks every ten seconds":    {after: 10 * time.Second, rounds: 100, told: 20, repaired: 6, mostly: 7, finally: 5 * time.Minute, atLeast: 10 * time.Second},
+	"a person changes it each minute":         {after: time.Minute, rounds: 100, repaired: 1, mostly: 2, isClosed: true},
+	"a person changes it four times in haste": {after: 300 * time.Millisecond, rounds: 4, repaired: 4, mostly: 4, isClosed: true},
+	"a person changes it once a second":       {after: time.Second, rounds: 10, repaired: 10, mostly: 10, isClosed: true},
 }
 
 func TestWhatIsAQuarrel(t *testing.T) {
@@ -69,8 +69,8 @@ func (f fight) hold(t *testing.T) {
 	if told != f.told {
 		t.Errorf("told in round %d, want %d", told, f.told)
 	}
-	if early < f.mended || early > f.mostly {
-		t.Errorf("mended %d times in the first minute, want %d to %d", early, f.mended, f.mostly)
+	if early < f.repaired || early > f.mostly {
+		t.Errorf("repaired %d times in the first minute, want %d to %d", early, f.repaired, f.mostly)
 	}
 	if pause := q.Pause(now.Add(-f.after)); pause < f.atLeast || pause > max(f.finally, f.atLeast) {
 		t.Errorf("the pause is %s at the end, want %s to %s", pause, f.atLeast, f.finally)
@@ -147,7 +147,7 @@ func TestSomebodyDeletesItAgainAndAgain(t *testing.T) {
 		_ = s.at("ConfigMap").Delete(t.Context(), "settings", metav1.DeleteOptions{})
 		return len(s.all(keep.Contested)) > 0
 	})
-	if told := s.all(keep.Contested)[0].Message; told != "somebody deletes it, or makes it otherwise, again and again; it is mended after longer and longer pauses, now 250ms" {
+	if told := s.all(keep.Contested)[0].Message; told != "somebody deletes it, or makes it otherwise, again and again; it is repaired after longer and longer pauses, now 250ms" {
 		t.Errorf("told %q", told)
 	}
 	s.until("it is there", func() bool { return s.get("ConfigMap", "settings") != nil })
@@ -161,7 +161,7 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 	r := s.rival("painter", "settings")
 	s.until("it is told", func() bool { return len(s.all(keep.Contested)) > 0 })
 	told := s.all(keep.Contested)[0]
-	if told.Message != "others make it otherwise again and again: data.colour (painter); it is mended after longer and longer pauses, now 250ms" ||
+	if told.Message != "others make it otherwise again and again: data.colour (painter); it is repaired after longer and longer pauses, now 250ms" ||
 		len(told.Lost) != 1 || told.Lost[0].Manager != "painter" || told.Lost[0].Field != "data.colour" || told.File != "0000_10_shop_10.yaml" {
 		t.Errorf("told %+v", told)
 	}
@@ -188,5 +188,5 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 		t.Errorf("told %d times", got)
 	}
 	r.stop()
-	s.until("it is mended", func() bool { return s.colour("settings") == "red" })
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/keep"
 )
 
@@ -101,13 +101,13 @@ func TestWhatDriftsIsMended(t *testing.T) {
 		}
 	}
 	for what, one := range drifts {
-		s.until(what+", and mended", func() bool { return len(s.of(keep.Repaired, one.kind, names[what])) > 0 })
+		s.until(what+", and repaired", func() bool { return len(s.of(keep.Repaired, one.kind, names[what])) > 0 })
 		if diff := cmp.Diff(before[what], body(s.get(one.kind, names[what]))); diff != "" {
 			t.Errorf("%s: it is another than before (-want +got):\n%s", what, diff)
 		}
-		want, by := apply.Configured, "bob" // who is not known of what is only gone
+		want, by := object.Configured, "bob" // who is not known of what is only gone
 		if one.patch == "" {
-			want = apply.Created
+			want = object.Created
 		}
 		if one.patch == "" || strings.Contains(what, "taken away") || strings.Contains(what, "to leave") {
 			by = ""
@@ -147,7 +147,7 @@ func TestWhoHasChangedWhatIsTold(t *testing.T) {
 `)
 	s.patchAs("bob", "ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	s.patchAs("eve", "ConfigMap", "prices", `{"data":{"apple":null,"pear":"2"}}`)
-	s.until("both are mended", func() bool { return len(s.all(keep.Repaired)) == 2 })
+	s.until("both are repaired", func() bool { return len(s.all(keep.Repaired)) == 2 })
 	got := s.told()[1:]
 	slices.Sort(got)
 	want := []string{
@@ -171,7 +171,7 @@ func TestWhatOthersHaveMadeAnewIsAdopted(t *testing.T) {
 	s.delete("ConfigMap", "settings")
 	s.make(`{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: NS}, data: {colour: blue, more: "1"}}`, "kubectl-client-side-apply")
 	resume()
-	s.until("it is mended", func() bool { return len(s.all(keep.Repaired)) == 1 })
+	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) == 1 })
 	got := s.get("ConfigMap", "settings")
 	if data, _, _ := unstructured.NestedStringMap(got.Object, "data"); data["colour"] != "red" || got.GetLabels()["runlevel.dev/release"] != s.name {
 		t.Errorf("it is %v", got.Object)
@@ -193,7 +193,7 @@ func TestWhatAnotherReleaseHasIsLeftToIt(t *testing.T) {
 		t.Errorf("told %+v", told)
 	}
 	s.patch("ConfigMap", "settings", `{"metadata":{"labels":{"runlevel.dev/release":"NS"}}}`)
-	s.until("it is mended", func() bool { return len(s.all(keep.Repaired)) == 1 })
+	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) == 1 })
 	if got, _, _ := unstructured.NestedString(s.get("ConfigMap", "settings").Object, "data", "colour"); got != "red" {
 		t.Errorf("the colour is %s", got)
 	}

@@ -22,8 +22,8 @@ func TestWhatIsToldLateSaysNothing(t *testing.T) {
 		for version, want := range map[string]bool{"9": false, "10": true, "11": true} {
 			t.Run(name+", as of "+version, func(t *testing.T) {
 				v := &view{}
-				o := &object{id: id, view: v, version: "10", isKept: true}
-				k := &Keeper{objects: map[kinds.ID]*object{id: o}, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*object]())}
+				o := &kept{id: id, view: v, version: "10", isKept: true}
+				k := &Keeper{objects: map[kinds.ID]*kept{id: o}, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*kept]())}
 				defer k.queue.ShutDown()
 				tell(k, v, version)
 				if o.isSuspect != want || k.queue.Len() > 0 != want {

@@ -3,7 +3,7 @@ package keep
 import (
 	"slices"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -26,7 +26,7 @@ func (g *glimpse) isNewer(applied string) bool {
 }
 
 // Take takes over an object that is applied. Nobody else may write it from then on.
-func (k *Keeper) Take(applied apply.Change) {
+func (k *Keeper) Take(applied object.Change) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if o := k.payload[applied.Manifest]; o != nil {
@@ -37,20 +37,20 @@ func (k *Keeper) Take(applied apply.Change) {
 
 // keep begins to keep an object that was taken over, and says whether it is kept. Where its kind is,
 // the server must say: if it does not, that is tried again.
-func (k *Keeper) keep(o *object) bool {
+func (k *Keeper) keep(o *kept) bool {
 	k.mu.Lock()
 	isKept, applied := o.isKept, o.applied
 	k.mu.Unlock()
 	if isKept || k.ctx.Err() != nil {
 		return isKept
 	}
-	resource, err := k.mender.Place(o.manifest)
+	resource, err := k.repairer.Place(o.manifest)
 	if err != nil {
 		k.queue.AddRateLimited(o)
 		return false
 	}
 	k.queue.Forget(o)
-	k.mender.Learn(resource)
+	k.repairer.Learn(resource)
 	k.mu.Lock()
 	k.watchKind(resource)
 	seen := o.glimpse

@@ -28,7 +28,7 @@ const two = one + `
 func (s *site) paint(name string) {
 	s.t.Helper()
 	s.patch("ConfigMap", name, `{"data":{"colour":"blue"}}`)
-	s.until(name+" is mended", func() bool { return s.colour(name) == "red" })
+	s.until(name+" is repaired", func() bool { return s.colour(name) == "red" })
 }
 
 // A server ends watches every few minutes. They go on where they were: nothing is listed, and
@@ -72,14 +72,14 @@ func TestAWatchIsTooOld(t *testing.T) {
 	s.delete("Secret", "key")
 	s.keeping.cut()
 	resume()
-	s.until("both are mended", func() bool { return s.colour("settings") == "red" && s.get("Secret", "key") != nil })
+	s.until("both are repaired", func() bool { return s.colour("settings") == "red" && s.get("Secret", "key") != nil })
 	s.quiet()
 	if looks := s.keeping.all(isLook); refused.Load() == 0 || len(looks) > 6 || len(s.all(keep.Blind)) > 0 {
 		t.Errorf("%d watches were refused, and it asked for %v", refused.Load(), looks)
 	}
 }
 
-// What drifts while the API server is away is mended when it is back.
+// What drifts while the API server is away is repaired when it is back.
 func TestTheAPIServerIsRestarted(t *testing.T) {
 	t.Parallel()
 	own, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: sandbox.NoNodes})
@@ -97,7 +97,7 @@ func TestTheAPIServerIsRestarted(t *testing.T) {
 	s.delete("Secret", "key")
 	s.keeping.forget()
 	s.keeping.disturb(nil)
-	s.until("both are mended", func() bool { return s.colour("settings") == "red" && s.get("Secret", "key") != nil })
+	s.until("both are repaired", func() bool { return s.colour("settings") == "red" && s.get("Secret", "key") != nil })
 	s.quiet()
 	if looks := s.keeping.all(isLook); len(looks) > 12 {
 		t.Errorf("it asked for %v", looks)
@@ -124,7 +124,7 @@ func TestADefinitionVanishesAndReturns(t *testing.T) {
 		t.Errorf("it asked for %v", s.keeping.all(isLook))
 	}
 	if first := s.all(keep.Repaired)[0]; first.Object.Kind != "CustomResourceDefinition" {
-		t.Errorf("the first that was mended is %s", first.Object)
+		t.Errorf("the first that was repaired is %s", first.Object)
 	}
 	s.patch("Hat.NS.example.com", "hat", `{"size":4}`)
 	s.until("it is watched again", func() bool { return len(s.of(keep.Repaired, "Hat."+s.name+".example.com", "hat")) == 2 })
@@ -136,7 +136,7 @@ func TestADefinitionIsChanged(t *testing.T) {
 	s := keepIn(t, hats)
 	s.keeping.forget()
 	s.patch("CustomResourceDefinition.apiextensions.k8s.io", "hats.NS.example.com", `{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`)
-	s.until("it is mended", func() bool { return len(s.all(keep.Repaired)) > 0 })
+	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) > 0 })
 	s.until("its object is looked at", func() bool { return s.keeping.count(of("hats", "hat")) > 0 })
 	s.quiet()
 	if got := s.keeping.count(isWrite); got > 6 {
@@ -173,7 +173,7 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	s := keepAs(t, name, two, by(user))
 	s.paint("settings")
 	s.delete("Secret", "key")
-	s.until("it is mended", func() bool { return s.get("Secret", "key") != nil })
+	s.until("it is repaired", func() bool { return s.get("Secret", "key") != nil })
 	s.quiet()
 	if looks := s.keeping.all(isLook); len(looks) > 8 {
 		t.Errorf("it asked for %v", looks)
@@ -183,7 +183,7 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	}
 }
 
-// Who may not watch is told of which kind, once; when they may, all that has drifted is mended.
+// Who may not watch is told of which kind, once; when they may, all that has drifted is repaired.
 func TestARightToWatchComesLater(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
@@ -195,7 +195,7 @@ func TestARightToWatchComesLater(t *testing.T) {
 		t.Errorf("told %q", told)
 	}
 	s.allow("user", may("configmaps", "*"))
-	s.until("it is mended", func() bool { return s.colour("settings") == "red" })
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
 	if got, again := len(s.all(keep.Blind)), len(s.all(keep.Sighted)); got != 1 || again != 1 {
 		t.Errorf("told %q", s.told())
 	}
@@ -255,13 +255,13 @@ func TestARightToWatchIsTaken(t *testing.T) {
 		t.Errorf("without the right, it asked %d times", got)
 	}
 	s.allow("user", may("configmaps", "*"))
-	s.until("it is mended", func() bool { return s.colour("settings") == "red" })
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
 	s.until("it is told", func() bool { return len(s.all(keep.Sighted)) == 1 })
 	s.paint("settings")
 }
 
 // A right to write that is taken is told for each object, once; when it is given back, all are
-// mended as soon as the first is.
+// repaired as soon as the first is.
 func TestARightToWriteIsTaken(t *testing.T) {
 	t.Parallel()
 	const maps = 10
@@ -286,7 +286,7 @@ func TestARightToWriteIsTaken(t *testing.T) {
 		t.Errorf("told %q", told)
 	}
 	s.allow("user", may("configmaps", "*"))
-	s.until("all are mended", func() bool {
+	s.until("all are repaired", func() bool {
 		for i := range maps {
 			if s.colour(fmt.Sprintf("map-%d", i)) != "red" {
 				return false

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -149,7 +149,7 @@ func (e *estate) roll(b *testing.B, want graph.Mode, atOnce int) int64 {
 	if outcome.Err != nil || outcome.Mode != want {
 		b.Fatalf("the %s: %v", outcome.Mode, outcome.Err)
 	}
-	if got := counts(outcome)[apply.Unchanged]; want == graph.Reconcile && got != len(outcome.Report.Changes) {
+	if got := counts(outcome)[object.Unchanged]; want == graph.Reconcile && got != len(outcome.Report.Changes) {
 		b.Fatalf("only %d of %d objects were unchanged", got, len(outcome.Report.Changes))
 	}
 	return sent.Load()

@@ -179,7 +179,7 @@ func (m mortal) run(ctx context.Context) error {
 	o.Lock.Duration = mortalLock
 	if m.Keeps {
 		o.Keep = func(ctx context.Context, c *cluster.Cluster, options apply.Options) rollout.Keeper {
-			return keep.Start(ctx, c, release, keep.Options{Apply: options})
+			return keep.Start(ctx, c, release, keep.Options{Apply: options.Objects()})
 		}
 		o.Told = func(*rollout.Outcome) { fmt.Println() }
 	}

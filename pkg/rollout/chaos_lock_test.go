@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -95,10 +95,10 @@ func TestTwoAppliersAtOnce(t *testing.T) {
 		t.Errorf("the third one waits for %q", by.Holder)
 	}
 	close(s.open)
-	if outcome := <-first; outcome.Err != nil || counts(outcome)[apply.Created] != 21 {
+	if outcome := <-first; outcome.Err != nil || counts(outcome)[object.Created] != 21 {
 		t.Errorf("the first one: %v, %v", counts(outcome), outcome.Err)
 	}
-	if outcome := <-third; outcome.Err != nil || outcome.Mode != graph.Reconcile || counts(outcome)[apply.Unchanged] != 21 {
+	if outcome := <-third; outcome.Err != nil || outcome.Mode != graph.Reconcile || counts(outcome)[object.Unchanged] != 21 {
 		t.Errorf("the third one: %s, %v, %v", outcome.Mode, counts(outcome), outcome.Err)
 	}
 }

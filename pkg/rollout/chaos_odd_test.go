@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -49,7 +50,7 @@ func TestObjectsAsLargeAsTheServerTakesThem(t *testing.T) {
 		return "{apiVersion: NS.example.com/v1, kind: Blob, metadata: {name: data, namespace: NS}, text: " + strings.Repeat("x", size) + "}\n"
 	}
 	const last = "-- 0000_20_other_10_other.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: other, namespace: NS}}\n"
-	for what, object := range map[string]struct {
+	for what, large := range map[string]struct {
 		text    string
 		refused string // what the failure says; "" if it is applied
 	}{
@@ -60,22 +61,22 @@ func TestObjectsAsLargeAsTheServerTakesThem(t *testing.T) {
 		"blob-server":       {blob(4000 * kilobyte), "too large"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			release := load(t, name+"-"+what, "1.0.0", blobs+"-- 0000_20_large_10_large.yaml --\n"+object.text+last)
+			release := load(t, name+"-"+what, "1.0.0", blobs+"-- 0000_20_large_10_large.yaml --\n"+large.text+last)
 			outcome := rollout.Run(t.Context(), connectAs(t, name), release, options())
-			if object.refused == "" {
-				if got := counts(outcome); outcome.Err != nil || got[apply.Created] != 4 {
+			if large.refused == "" {
+				if got := counts(outcome); outcome.Err != nil || got[object.Created] != 4 {
 					t.Fatalf("it is not applied: %v %v", got, outcome.Err)
 				}
-				if again := mustRun(t, connectAs(t, name), release); counts(again)[apply.Unchanged] != 4 {
+				if again := mustRun(t, connectAs(t, name), release); counts(again)[object.Unchanged] != 4 {
 					t.Errorf("the second time: %v", counts(again))
 				}
 				return
 			}
-			if got := counts(outcome); got[apply.Failed] != 1 || got[apply.Created] != 3 {
+			if got := counts(outcome); got[object.Failed] != 1 || got[object.Created] != 3 {
 				t.Fatalf("the others are not applied: %v", got)
 			}
 			text := outcome.Err.Error()
-			if !strings.Contains(text, object.refused) || !strings.Contains(text, "(0000_20_large_10_large.yaml:1, ") || len(text) > 500 || strings.Contains(text, "\n") {
+			if !strings.Contains(text, large.refused) || !strings.Contains(text, "(0000_20_large_10_large.yaml:1, ") || len(text) > 500 || strings.Contains(text, "\n") {
 				t.Errorf("%d bytes: %.1000s", len(text), text)
 			}
 		})
@@ -168,7 +169,7 @@ data: {key: "Grüße, 日本語, 🚀, e\u0301, \u202eabc\u202c, \u0000, \u2028"
 	if err != nil || made.Data["key"] != value || made.Annotations["example.com/note"] != value {
 		t.Errorf("%q, %q, %v", made.Data["key"], made.Annotations["example.com/note"], err)
 	}
-	if again := mustRun(t, c, release); counts(again)[apply.Unchanged] != 2 {
+	if again := mustRun(t, c, release); counts(again)[object.Unchanged] != 2 {
 		t.Errorf("the second time: %v", counts(again))
 	}
 	wrong := load(t, name, "1.0.1", strings.Replace(text, "data: {key", "data: {\"\u202eklé\": x, key", 1))
@@ -206,7 +207,7 @@ func TestWhatNeverGoesHoldsUpNothing(t *testing.T) {
 	c := connectAs(t, name)
 	mustRun(t, c, load(t, name, "1.0.0", before))
 	outcome := mustRun(t, c, load(t, name, "1.1.0", after))
-	if got := counts(outcome); got[apply.Pending] != 2 || got[apply.Created] != 1 || len(outcome.Orphans) != 0 {
+	if got := counts(outcome); got[object.Pending] != 2 || got[object.Created] != 1 || len(outcome.Orphans) != 0 {
 		t.Errorf("%v, orphans: %v", got, outcome.Orphans)
 	}
 	known, _, err := record.NewStore(c.Client, records, name).Load(t.Context())
@@ -241,10 +242,10 @@ func TestFiveThousandObjects(t *testing.T) {
 	versions := map[graph.Mode]map[string]string{} // of the objects after each run, by name
 	for _, run := range []struct {
 		mode graph.Mode
-		want map[apply.Action]int
+		want map[object.Action]int
 	}{
-		{graph.Install, map[apply.Action]int{apply.Created: count + 1}}, // with their Namespace
-		{graph.Reconcile, map[apply.Action]int{apply.Unchanged: count + 1}},
+		{graph.Install, map[object.Action]int{object.Created: count + 1}}, // with their Namespace
+		{graph.Reconcile, map[object.Action]int{object.Unchanged: count + 1}},
 	} {
 		runtime.GC()
 		highest, told := uint64(0), 0

@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -40,7 +40,7 @@ func TestTheRecordIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	outcome := mustRun(t, c, load(t, name, "1.1.0", fleetTwo))
-	if got := counts(outcome); outcome.Mode != graph.Update || got[apply.Deleted] != 2 || got[apply.Pending] != 1 {
+	if got := counts(outcome); outcome.Mode != graph.Update || got[object.Deleted] != 2 || got[object.Pending] != 1 {
 		t.Errorf("the %s without a record: %v", outcome.Mode, got)
 	}
 	if got := history(t, c, name); got != "Completed update 1.1.0, Completed install 1.0.0" {
@@ -117,7 +117,7 @@ func TestAnUpdateWithoutARecordGoesOnAsOne(t *testing.T) {
 				t.Fatal("it was not killed")
 			}
 			outcome := mustRun(t, c, load(t, release, "1.1.0", fleetTwo))
-			if got := counts(outcome); outcome.Mode != graph.Update || got[apply.Deleted]+got[apply.Absent] != 2 || got[apply.Pending] != 1 {
+			if got := counts(outcome); outcome.Mode != graph.Update || got[object.Deleted]+got[object.Absent] != 2 || got[object.Pending] != 1 {
 				t.Errorf("the %s: %v", outcome.Mode, got)
 			}
 		})

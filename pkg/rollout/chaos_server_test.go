@@ -20,6 +20,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -76,7 +77,7 @@ spec:
 			t.Errorf("made twice: %s", w)
 		}
 	}
-	if again := mustRun(t, c, release); again.Report.Err != nil || counts(again)[apply.Unchanged] != len(release.Manifests) {
+	if again := mustRun(t, c, release); again.Report.Err != nil || counts(again)[object.Unchanged] != len(release.Manifests) {
 		t.Errorf("the second time: %v", counts(again))
 	}
 }
@@ -103,14 +104,14 @@ func TestAPIServerStaysAwayForLongerThanTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := mustRun(t, c, release)
-	if got := counts(again); again.Mode != graph.Install || got[apply.Created]+got[apply.Unchanged] != objects+1 || got[apply.Unchanged] == 0 {
+	if got := counts(again); again.Mode != graph.Install || got[object.Created]+got[object.Unchanged] != objects+1 || got[object.Unchanged] == 0 {
 		t.Errorf("the rerun, an %s: %v", again.Mode, got)
 	}
 }
 
 // counts are how many objects have come to what.
-func counts(o *rollout.Outcome) map[apply.Action]int {
-	found := map[apply.Action]int{}
+func counts(o *rollout.Outcome) map[object.Action]int {
+	found := map[object.Action]int{}
 	for _, change := range o.Report.Changes {
 		found[change.Action]++
 	}
@@ -194,12 +195,12 @@ func TestARightIsLostHalfWay(t *testing.T) {
 			t.Errorf("the error does not name %s: %v", named, outcome.Err)
 		}
 	}
-	if got := counts(outcome); got[apply.Created] != 9 || got[apply.Failed] == 0 {
+	if got := counts(outcome); got[object.Created] != 9 || got[object.Failed] == 0 {
 		t.Errorf("nine objects were allowed: %v", got)
 	}
 	grant(t, namespace, "patch", "patch")
 	outcome = rollout.Run(t.Context(), c, release, o)
-	if got := counts(outcome); outcome.Err != nil || got[apply.Created] != 11 || got[apply.Unchanged] != 9 {
+	if got := counts(outcome); outcome.Err != nil || got[object.Created] != 11 || got[object.Unchanged] != 9 {
 		t.Errorf("with the right again: %v, %v", got, outcome.Err)
 	}
 }

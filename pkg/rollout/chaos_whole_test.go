@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
@@ -51,7 +52,7 @@ func TestARealReleaseTwice(t *testing.T) {
 	o := options()
 	o.Apply.DropUnknownFields = true
 	o.Apply.Tell = func(event apply.Event) {
-		if event.Type == apply.Applied && event.Object.Kind == "ClusterOperator" && event.Action == apply.Created {
+		if event.Type == apply.Applied && event.Object.Kind == "ClusterOperator" && event.Action == object.Created {
 			operate(t, c, release, *event.Object)
 		}
 	}
@@ -65,7 +66,7 @@ func TestARealReleaseTwice(t *testing.T) {
 	sent.take()
 	second := rollout.Run(t.Context(), c, release, o)
 	mustAskForLittle(t, release, second, sent.take())
-	if got := counts(second); second.Err != nil || second.Mode != graph.Reconcile || got[apply.Unchanged]+got[apply.Kept]+got[apply.Left]+got[apply.Absent] != len(release.Manifests) {
+	if got := counts(second); second.Err != nil || second.Mode != graph.Reconcile || got[object.Unchanged]+got[object.Kept]+got[object.Left]+got[object.Absent] != len(release.Manifests) {
 		t.Errorf("the %s: %v, %v", second.Mode, got, second.Err)
 	}
 	for _, w := range audited(t, func(w write) bool { return w.Agent == "whole" })[wrote:] {

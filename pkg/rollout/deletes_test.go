@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
@@ -244,7 +244,7 @@ func TestAnInstallLeavesWhatTheNextUpdateDeletes(t *testing.T) {
 	if outcome := r.must("1.0.0", neither); outcome.Mode != graph.Install || done(outcome) != "left a, absent b" {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
 	}
-	if outcome := r.must("1.0.0", neither); outcome.Mode != graph.Reconcile || outcome.Report.Changes[0].Action != apply.Left {
+	if outcome := r.must("1.0.0", neither); outcome.Mode != graph.Reconcile || outcome.Report.Changes[0].Action != object.Left {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
 	}
 	if outcome := r.must("1.0.1", neither); done(outcome) != "deleted a, absent b" {

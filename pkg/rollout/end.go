@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -33,7 +33,7 @@ func (r *rollout) stopped() record.End {
 	}
 	end.Message = shortened(strings.TrimSuffix(end.Message, ":"))
 	for _, change := range report.Changes {
-		if change.Action == apply.Failed {
+		if change.Action == object.Failed {
 			failed := record.Failure{ID: change.Err.ID, File: change.Err.Path, Reason: change.Err.Reason, Message: shortened(change.Err.Err.Error())}
 			end.Failures = append(end.Failures, failed)
 		}
@@ -54,7 +54,7 @@ func (r *rollout) stopped() record.End {
 
 // reasonOf returns the reason of an error, in the words of the cluster-version operator.
 func reasonOf(err error) string {
-	var failure *apply.Failure
+	var failure *object.Failure
 	if errors.As(err, &failure) {
 		return cmp.Or(failure.Reason, reason.Of(err))
 	}

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/inventory"
 )
 
 // A Keeper keeps in place what is applied.
 type Keeper interface {
 	// Take takes over an object that the apply is done with.
-	Take(apply.Change)
+	Take(object.Change)
 	// Wait returns when nothing is kept any more, since its context has ended.
 	Wait() error
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
@@ -79,7 +80,7 @@ type rollout struct {
 	payload *payload.Payload
 	options Options
 	store   *record.Store
-	journal *apply.Journal
+	journal *object.Journal
 	record  *record.Record
 	before  *inventory.Inventory
 	outcome *Outcome
@@ -213,7 +214,7 @@ func (r *rollout) look(ctx context.Context, store *record.Store) error {
 	if err != nil {
 		return err
 	}
-	r.record, r.journal = known, apply.NewJournal(r.store, known)
+	r.record, r.journal = known, object.NewJournal(r.store, known)
 	if r.before, err = inventory.Take(ctx, r.cluster, r.places(), r.matters()); err != nil {
 		return err
 	}
@@ -381,7 +382,7 @@ func (r *rollout) end(ctx context.Context) error {
 
 // hasWritten says whether the run has changed anything on the cluster.
 func (r *rollout) hasWritten() bool {
-	return r.outcome.Mode != graph.Reconcile || slices.ContainsFunc(r.outcome.Report.Changes, func(change apply.Change) bool {
-		return change.Action == apply.Created || change.Action == apply.Configured || change.Action == apply.Recreated
+	return r.outcome.Mode != graph.Reconcile || slices.ContainsFunc(r.outcome.Report.Changes, func(change object.Change) bool {
+		return change.Action == object.Created || change.Action == object.Configured || change.Action == object.Recreated
 	})
 }

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -53,6 +53,6 @@ func (o *Outcome) going() map[types.UID]kinds.ID {
 }
 
 // isGoing says whether an object goes, or would.
-func isGoing(action apply.Action) bool {
-	return action == apply.Deleted || action == apply.Recreated || action == apply.Pending
+func isGoing(action object.Action) bool {
+	return action == object.Deleted || action == object.Recreated || action == object.Pending
 }

@@ -1,4 +1,4 @@
-package apply
+package object
 
 import (
 	"slices"
@@ -23,7 +23,7 @@ type comingDefinition struct {
 }
 
 // comingDefinitions are those of the payload, by the kinds that they define.
-func (p *preview) comingDefinitions() map[schema.GroupKind]*comingDefinition {
+func (p *Previewer) comingDefinitions() map[schema.GroupKind]*comingDefinition {
 	all := map[schema.GroupKind]*comingDefinition{}
 	for _, m := range p.payload.Manifests {
 		if m.IsTombstone() || m.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition {
@@ -45,7 +45,7 @@ func (p *preview) comingDefinitions() map[schema.GroupKind]*comingDefinition {
 }
 
 // definitionOf is the definition that the payload has of a kind.
-func (p *preview) definitionOf(m *payload.Manifest) *comingDefinition {
+func (p *Previewer) definitionOf(m *payload.Manifest) *comingDefinition {
 	return p.coming[m.GroupVersionKind().GroupKind()]
 }
 
@@ -76,7 +76,7 @@ func (d *comingDefinition) isNamespaced() bool {
 
 // alsoBy asks the definition of the payload about an object that the server takes, if the
 // server goes by another one. One that is not there has no live state.
-func (p *preview) alsoBy(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {
+func (p *Previewer) alsoBy(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {
 	if !definition.isChanged() {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (p *preview) alsoBy(definition *comingDefinition, m *payload.Manifest, live
 }
 
 // hold says what a definition has against a custom resource.
-func (p *preview) hold(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {
+func (p *Previewer) hold(definition *comingDefinition, m *payload.Manifest, live, would *unstructured.Unstructured) error {
 	if definition == nil {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (p *preview) hold(definition *comingDefinition, m *payload.Manifest, live, 
 	for _, problem := range p.problems(prepared, m, live, would) {
 		text := describe(m, problem)
 		if problem.Unknown && p.options.DropUnknownFields {
-			p.warn(m, []string{text + ": left out"})
+			p.handler.Warned(m, []string{text + ": left out"})
 		} else {
 			wrong = append(wrong, text)
 		}
@@ -112,7 +112,7 @@ func (p *preview) hold(definition *comingDefinition, m *payload.Manifest, live, 
 
 // problems are those of a custom resource. Of one that is there, an apply refuses unknown
 // fields only if its manifest has them, and whatever else is wrong with all that it would be.
-func (p *preview) problems(prepared *crd.Definition, m *payload.Manifest, live, would *unstructured.Unstructured) []crd.Problem {
+func (p *Previewer) problems(prepared *crd.Definition, m *payload.Manifest, live, would *unstructured.Unstructured) []crd.Problem {
 	problems := prepared.Check(p.requests, p.said(m, nil).Object)
 	if live == nil {
 		return problems

@@ -1,4 +1,4 @@
-package apply
+package object
 
 import (
 	"slices"
@@ -36,42 +36,42 @@ func (s *scaling) has(id kinds.ID) bool {
 	return s.scaled.Has(id)
 }
 
-// findScaled finds out which objects are scaled, if it matters for any that was seen before
+// FindScaled finds out which objects are scaled, if it matters for any that was seen before
 // the run. If that fails, it is tried again when it is their turn.
-func (r *run) findScaled() {
-	for _, m := range r.scaling.manifests {
-		head, _ := r.before.Find(m.ID())
+func (a *Applier) FindScaled() {
+	for _, m := range a.scaling.manifests {
+		head, _ := a.before.Find(m.ID())
 		if m.IsTombstone() {
 			continue
 		}
-		if _, err := r.isScaled(m, head.Metadata()); err != nil {
+		if _, err := a.isScaled(m, head.Metadata()); err != nil {
 			return
 		}
 	}
 }
 
 // isScaled says whether an autoscaler scales an object, as far as that matters for it.
-func (r *run) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
+func (a *Applier) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
 	if !ownership.Concerns(m.Object(), live) {
 		return false, nil
 	}
-	isScaled, forbidden, err := r.scaling.ask(r, m.ID())
+	isScaled, forbidden, err := a.scaling.ask(a, m.ID())
 	if forbidden != nil && !isScaled {
-		r.warn(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
+		a.handler.Warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
 	}
 	return isScaled, err
 }
 
 // ask says whether an object is scaled, and why not all of that is known.
-func (s *scaling) ask(r *run, id kinds.ID) (isScaled bool, forbidden, err error) {
+func (s *scaling) ask(a *Applier, id kinds.ID) (isScaled bool, forbidden, err error) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
-	if s.isUnknown(r.isMending) {
-		scaled, err := ownership.FindScaled(r.requests, r.cluster, s.namespaces())
+	if s.isUnknown(a.isRepairing) {
+		scaled, err := ownership.FindScaled(a.requests, a.cluster, s.namespaces())
 		if err != nil && !apierrors.IsForbidden(err) {
 			return false, nil, err
 		}
-		s.foresee(scaled, r.options.Mode)
+		s.foresee(scaled, a.options.Mode)
 		s.mu.Lock()
 		s.scaled, s.forbidden, s.asked = scaled, err, time.Now()
 		s.mu.Unlock()
@@ -81,14 +81,14 @@ func (s *scaling) ask(r *run, id kinds.ID) (isScaled bool, forbidden, err error)
 	return s.scaled.Has(id), s.forbidden, nil
 }
 
-// isUnknown says whether the server is to be asked: by a Mender, which lives long, again and again.
+// isUnknown says whether the server is to be asked: by a Repairer, which lives long, again and again.
 func (s *scaling) isUnknown(isMending bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.scaled == nil || isMending && time.Since(s.asked) > scalersCount
 }
 
-// scalersCount is for how long a Mender knows which autoscalers there are.
+// scalersCount is for how long a Repairer knows which autoscalers there are.
 const scalersCount = time.Second
 
 // namespaces are those of the payload.
@@ -117,10 +117,10 @@ func (s *scaling) foresee(scaled ownership.Scaled, mode graph.Mode) {
 
 // scale makes a draft say how many there are to be of an object that is scaled. A new one
 // begins with what the manifest says.
-func (r *run) scale(o *object, draft *unstructured.Unstructured) error {
-	r.scaling.mu.Lock()
-	count, wasDeleted := r.scaling.counts[o.ID()]
-	r.scaling.mu.Unlock()
+func (a *Applier) scale(o *target, draft *unstructured.Unstructured) error {
+	a.scaling.mu.Lock()
+	count, wasDeleted := a.scaling.counts[o.ID()]
+	a.scaling.mu.Unlock()
 	if wasDeleted {
 		ownership.SetReplicas(draft, count)
 	}
@@ -131,7 +131,7 @@ func (r *run) scale(o *object, draft *unstructured.Unstructured) error {
 		ownership.LeaveReplicas(draft, nil)
 		return nil
 	}
-	live, err := r.cluster.In(o.resource, draft.GetNamespace()).Get(r.requests, draft.GetName(), metav1.GetOptions{})
+	live, err := a.cluster.In(o.resource, draft.GetNamespace()).Get(a.requests, draft.GetName(), metav1.GetOptions{})
 	switch {
 	case err == nil:
 		ownership.LeaveReplicas(draft, live)
@@ -142,11 +142,11 @@ func (r *run) scale(o *object, draft *unstructured.Unstructured) error {
 }
 
 // keepScale notes how many there are of an object that is deleted to be made anew.
-func (r *run) keepScale(o *object) error {
-	if !r.scaling.has(o.ID()) {
+func (a *Applier) keepScale(o *target) error {
+	if !a.scaling.has(o.ID()) {
 		return nil
 	}
-	live, err := r.cluster.In(o.resource, o.ID().Namespace).Get(r.requests, o.ID().Name, metav1.GetOptions{})
+	live, err := a.cluster.In(o.resource, o.ID().Namespace).Get(a.requests, o.ID().Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (r *run) keepScale(o *object) error {
 		return err
 	}
 	if count, found := ownership.Replicas(live); found {
-		r.scaling.keep(o.ID(), count)
+		a.scaling.keep(o.ID(), count)
 	}
 	return nil
 }

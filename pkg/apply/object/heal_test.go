@@ -1,4 +1,4 @@
-package apply
+package object
 
 import (
 	"context"
@@ -8,18 +8,17 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
-	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -81,7 +80,7 @@ func TestRemedies(t *testing.T) {
 			if found.name != row.row || found.heals != row.heals {
 				t.Errorf("it is %q and heals %s, want %q, %s", found.name, found.heals, row.row, row.heals)
 			}
-			if failure := failureOf(release.Manifests[0], row.err); failure.Reason != row.reason {
+			if failure := NewFailure(release.Manifests[0], row.err); failure.Reason != row.reason {
 				t.Errorf("the reason is %s, want %s", failure.Reason, row.reason)
 			}
 		})
@@ -92,146 +91,48 @@ func TestRemedies(t *testing.T) {
 // has just written its definition.
 func TestWhatThisRunHasWrittenHealsForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := runOf(t, "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}")
+		release := releaseOf(t, "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}")
+		a := applierOf(t)
+		hat := release.Manifests[0]
 		notFound := remedyRows["404 of a path"].err
-		if r.heals(0, notFound) {
+		if a.Heals(hat, notFound) {
 			t.Error("nobody has written the definition")
 		}
-		r.written.Store("shop.example.com", time.Now())
-		if !r.heals(0, notFound) || r.heals(0, remedyRows["400"].err) {
+		a.written.Store("shop.example.com", time.Now())
+		if !a.Heals(hat, notFound) || a.Heals(hat, remedyRows["400"].err) {
 			t.Error("the definition was just written")
 		}
 		invalid := remedyRows["422"].err
-		if !r.heals(0, invalid) {
+		if !a.Heals(hat, invalid) {
 			t.Error("the server may still go by the definition that was")
 		}
 		<-time.After(atFirstFor)
-		if r.heals(0, invalid) || !r.heals(0, notFound) {
+		if a.Heals(hat, invalid) || !a.Heals(hat, notFound) {
 			t.Error("by now every server goes by the new definition")
 		}
 		<-time.After(inThisRunFor)
-		if r.heals(0, notFound) {
+		if a.Heals(hat, notFound) {
 			t.Error("the definition was written long ago")
-		}
-	})
-}
-
-// attempts walks over a step that fails, and says when it was tried, counted from the first.
-func attempts(ctx context.Context, r *run, failures ...error) (at []time.Duration, isDone bool) {
-	began := time.Now()
-	r.act = func(m *payload.Manifest) (Change, error) {
-		if m != r.order.steps[0].Manifest {
-			return Change{Action: Created}, nil
-		}
-		at = append(at, time.Since(began))
-		if tried := len(at); tried <= len(failures) {
-			return Change{}, failures[tried-1]
-		}
-		return Change{Action: Created}, nil
-	}
-	r.walk(ctx)
-	return at, r.isDone(0)
-}
-
-func TestPausesGrowUpToACap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := runOf(t, thing)
-		failures := make([]error, 30)
-		for i := range failures {
-			failures[i] = remedyRows["503"].err
-		}
-		at, isDone := attempts(t.Context(), r, failures...)
-		if !isDone || len(at) != 31 {
-			t.Fatal(at, isDone)
-		}
-		least := 500 * time.Millisecond
-		for i := range at[1:] {
-			if pause := at[i+1] - at[i]; pause < least || pause > least*6/5 {
-				t.Errorf("pause %d is %s, want %s and up to a fifth more", i+1, pause, least)
-			}
-			least = min(2*least, 15*time.Second)
-		}
-	})
-}
-
-func TestServerSaysHowLongToWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := runOf(t, thing)
-		at, _ := attempts(t.Context(), r, apierrors.NewTooManyRequests("slow down", 90), apierrors.NewTooManyRequests("slow down", 0))
-		if at[1] != 90*time.Second {
-			t.Errorf("it was tried again after %s", at[1])
-		}
-		if pause := at[2] - at[1]; pause > 2*time.Second {
-			t.Errorf("and after that, after %s", pause)
-		}
-	})
-}
-
-func TestPauseEndsWithTheRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		r := runOf(t, thing)
-		began := time.Now()
-		at, isDone := attempts(ctx, r, apierrors.NewTooManyRequests("slow down", 3600))
-		if waited := time.Since(began); isDone || len(at) != 1 || waited != 10*time.Second {
-			t.Errorf("%d attempts, and it ended after %s", len(at), waited)
-		}
-		if change := r.changes[0]; change.Action != Failed || change.Err.Reason != ClusterOverloaded {
-			t.Errorf("it ended as %+v", change)
-		}
-	})
-}
-
-func TestNoWorkerIsHeldInAPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		r := runOf(t, thing, strings.ReplaceAll(thing, "hat", "coat")) // one worker, two nodes
-		began := time.Now()
-		var waited time.Duration
-		r.options.Done = func(Change) { waited = time.Since(began) }
-		attempts(ctx, r, apierrors.NewTooManyRequests("slow down", 3600))
-		if !r.isDone(1) || waited != 0 {
-			t.Errorf("the other step is done: %t, after %s", r.isDone(1), waited)
 		}
 	})
 }
 
 const thing = "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}"
 
-// runOf is a run with some manifests, one slot, and no cluster behind it.
-func runOf(t *testing.T, manifests ...string) *run {
+// applierOf is an Applier with no cluster behind it.
+func applierOf(t *testing.T) *Applier {
 	t.Helper()
-	c, err := cluster.Connect(unreachable)
+	c, err := cluster.Connect(&rest.Config{Host: "https://localhost:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRun(c, nil, Options{Journal: NewJournal(nil, &record.Record{}), Workers: 1}.withDefaults())
-	r.tracker = await.New(t.Context(), c, await.Options{}, await.Handler{})
-	r.readiness = r.tracker
-	var all []*payload.Manifest
-	for _, text := range manifests {
-		all = append(all, releaseOf(t, text).Manifests[0])
-	}
-	r.requests = t.Context()
-	r.order, err = newOrder(all, graph.Options{Mode: graph.Install}, func(*payload.Manifest) (bool, error) { return true, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.options.Mode = graph.Install
-	r.nodes = newNodes(r.order)
-	r.changes, r.areOver = make([]Change, len(all)), make([]bool, len(all))
-	for i, m := range all {
-		r.changes[i] = Change{Manifest: m, Action: NotDone}
-	}
-	return r
+	return New(t.Context(), c, nil, Options{Journal: NewJournal(nil, &record.Record{})}, Handler{})
 }
 
 // releaseOf is a payload of one file.
 func releaseOf(t *testing.T, text string) *payload.Payload {
 	t.Helper()
-	release, _, err := payload.Load(t.Context(), folderOf(text), payload.Options{Name: "shop"})
+	release, _, err := payload.Load(t.Context(), fstest.MapFS{"0000_10_web.yaml": {Data: []byte(text)}}, payload.Options{Name: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +142,7 @@ func releaseOf(t *testing.T, text string) *payload.Payload {
 // No field of a Namespace is fixed today, so no server can be made to say it.
 func TestNamespaceIsNeverMadeAnew(t *testing.T) {
 	m := releaseOf(t, `{apiVersion: v1, kind: Namespace, metadata: {name: shop, annotations: {runlevel.dev/recreate: "true"}}}`).Manifests[0]
-	_, err := runOf(t, thing).recreate(&object{Manifest: m, resource: cluster.Resource{Kind: "Namespace"}}, []string{"spec"})
+	_, err := applierOf(t).recreate(&target{Manifest: m, resource: cluster.Resource{Kind: "Namespace"}}, []string{"spec"})
 	want := "spec can't be changed, and to make a Namespace anew would lose all that is in it: runlevel.dev/recreate does not hold for it"
 	if err == nil || err.Error() != want {
 		t.Error(err)

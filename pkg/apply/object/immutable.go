@@ -1,4 +1,4 @@
-package apply
+package object
 
 import (
 	"slices"
@@ -58,5 +58,5 @@ func wayOut(kind schema.GroupKind) string {
 
 // isPrecious says of kinds whose objects hold others, or data, that would be lost.
 func isPrecious(kind schema.GroupKind) bool {
-	return isFoundation(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	return IsFoundation(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
 }

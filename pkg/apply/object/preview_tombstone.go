@@ -1,50 +1,40 @@
-package apply
+package object
 
 import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // tombstone says what would come of the object of a tombstone.
-func (p *preview) tombstone(m *payload.Manifest) (Change, error) {
-	id := m.ID()
-	asked, _ := p.options.Journal.asked(id)
-	seen := tombstone.Observe(p.requests, p.cluster, id, asked.UID)
-	switch seen.State {
-	case tombstone.Absent:
-		return Change{Action: Absent}, nil
-	case tombstone.Unknown:
-		return Change{Action: NotChecked, Message: seen.Describe(p.cluster.Now())}, nil
-	}
-	if err := p.refuseOthers(id); err != nil {
+func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
+	f, err := p.gatherDeletion(m)
+	if err != nil {
 		return Change{}, err
 	}
-	isBack := seen.State == tombstone.Reappeared || asked.IsBack || p.options.Journal.HasDeleted(id)
-	change := Change{UID: seen.UID}
-	switch {
-	case seen.State == tombstone.Terminating:
-		change.Action, change.Message = Pending, seen.Describe(p.cluster.Now())
-	case p.options.Mode == graph.Update:
-		return p.tryDelete(id, seen)
-	case isBack:
-		change.Action, change.Message = Reappeared, isBackUntilNext(seen)
-	case asked.Sent:
-		change.Action, change.Message = Pending, didNotReach
+	switch what := decideDeletion(f); what {
+	case nothingThere, noteGone:
+		return Change{Action: Absent}, nil
+	case askLater:
+		return Change{Action: NotChecked, Message: f.seen.Describe(p.cluster.Now())}, nil
+	case refuseDeletion:
+		return Change{}, ownedByOnly(f.owner)
+	case awaitGone:
+		return Change{Action: Pending, UID: f.seen.UID, Message: f.seen.Describe(p.cluster.Now())}, nil
+	case deleteNow:
+		return p.tryDelete(m.ID(), f.seen)
 	default:
-		change.Action, change.Message = Left, leaves[p.options.Mode]
+		return left(what, f), nil
 	}
-	return change, nil
 }
 
 // tryDelete asks the server whether an object may be deleted. Of a server that is not its own
 // nothing is asked: who knows whether it deletes nothing then.
-func (p *preview) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, error) {
+func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, error) {
 	change := Change{Action: Deleted, UID: seen.UID}
 	resource, err := p.cluster.FindKind(p.requests, id.GroupKind())
 	if err != nil {

@@ -1,4 +1,4 @@
-package apply
+package object
 
 import (
 	"encoding/json"
@@ -13,13 +13,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/inventory"
-	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // object says what would come of an object. It goes the way of put.
-func (p *preview) object(m *payload.Manifest) (Change, error) {
+func (p *Previewer) object(m *payload.Manifest) (Change, error) {
 	resource, err := p.find(m.GroupVersionKind())
 	switch {
 	case errors.Is(err, cluster.ErrNotServed):
@@ -36,33 +35,29 @@ func (p *preview) object(m *payload.Manifest) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	if err := p.refuseOwned(head); err != nil {
+	f, err := p.gather(&target{Manifest: m, resource: resource, head: head, isThere: isThere}, !p.definitionOf(m).isChanged())
+	if err != nil {
 		return Change{}, err
 	}
-	if !p.definitionOf(m).isChanged() && p.isUntouched(m, head, isThere) {
-		return Change{Action: Unchanged, UID: head.UID}, nil
-	}
-	if m.GroupVersionKind().GroupKind() == kinds.Job && !isThere && p.options.Journal.hasFinished(m) {
-		if isGone, err := p.isAbsent(resource, m.ID()); err != nil || isGone {
-			return Change{Action: Kept, Message: hasFinished}, err
-		}
-	}
-	if isCreateOnly(m) && isThere && p.trusts(head) {
-		return Change{Action: Kept, UID: head.UID, Message: wasThere}, nil
+	switch what := decide(f); what {
+	case refuse:
+		return Change{}, ownedBy(f.owner)
+	case skip, keepDone, keep:
+		return kept(what, head), nil
 	}
 	return p.attempt(m, resource)
 }
 
 // attempt compares an object as it is with what the server would make of it. If somebody
 // writes in between, it begins again, for a while.
-func (p *preview) attempt(m *payload.Manifest, resource cluster.Resource) (Change, error) {
+func (p *Previewer) attempt(m *payload.Manifest, resource cluster.Resource) (Change, error) {
 	const tries = 3
 	for try := 1; ; try++ {
 		live, err := p.cluster.In(resource, m.Object().GetNamespace()).Get(p.requests, m.Object().GetName(), metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return Change{}, err
 		}
-		o := &object{Manifest: m, resource: resource}
+		o := &target{Manifest: m, resource: resource}
 		if err != nil {
 			live = nil
 		} else {
@@ -84,7 +79,7 @@ func isSameState(live *unstructured.Unstructured, look *Look) bool {
 }
 
 // compare says what would come of an object that is there, or is not if live is nil.
-func (p *preview) compare(o *object, live *unstructured.Unstructured) (Change, error) {
+func (p *Previewer) compare(o *target, live *unstructured.Unstructured) (Change, error) {
 	if live == nil {
 		return p.made(o)
 	}
@@ -101,12 +96,12 @@ func (p *preview) compare(o *object, live *unstructured.Unstructured) (Change, e
 }
 
 // made says what would come of an object that is not there.
-func (p *preview) made(o *object) (Change, error) {
+func (p *Previewer) made(o *target) (Change, error) {
 	var would cluster.Applied
 	var err error
 	if isCreateOnly(o.Manifest) {
 		would, err = p.cluster.TryCreate(p.requests, o.resource, p.said(o.Manifest, nil))
-		p.warn(o.Manifest, maskedWarnings(o.Manifest, would.Warnings))
+		p.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, would.Warnings))
 	} else {
 		would, err = p.tryApply(o, nil, cluster.Forced)
 	}
@@ -120,7 +115,7 @@ func (p *preview) made(o *object) (Change, error) {
 }
 
 // changed says what would come of an object that is there.
-func (p *preview) changed(o *object, live *unstructured.Unstructured) (Change, error) {
+func (p *Previewer) changed(o *target, live *unstructured.Unstructured) (Change, error) {
 	would, adopted, err := p.wouldBe(o, live)
 	if err == nil {
 		err = p.alsoBy(p.definitionOf(o.Manifest), o.Manifest, live, would)
@@ -151,7 +146,7 @@ func storable(change Change) Change {
 // wouldBe is what the server would make of an object that is there, and the managers whose
 // fields would be taken over before. A dry run can't take over anything: of what it answers,
 // the fields are taken out that would go then.
-func (p *preview) wouldBe(o *object, live *unstructured.Unstructured) (would *unstructured.Unstructured, adopted []string, err error) {
+func (p *Previewer) wouldBe(o *target, live *unstructured.Unstructured) (would *unstructured.Unstructured, adopted []string, err error) {
 	isNew := o.head.IsNew()
 	if isNew {
 		adopted = ownership.Adoptable(live, p.options.AdoptFrom)
@@ -170,7 +165,7 @@ func (p *preview) wouldBe(o *object, live *unstructured.Unstructured) (would *un
 }
 
 // tryApply asks the server what an apply would make of an object.
-func (p *preview) tryApply(o *object, live *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
+func (p *Previewer) tryApply(o *target, live *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
 	draft := p.said(o.Manifest, nil)
 	if live != nil {
 		isScaled, err := p.isScaled(o.Manifest, live)
@@ -190,12 +185,12 @@ func (p *preview) tryApply(o *object, live *unstructured.Unstructured, how clust
 
 // dry is a dry run. A field that is new in its definition is not left out because the cluster
 // does not know it yet.
-func (p *preview) dry(o *object, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
+func (p *Previewer) dry(o *target, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
 	if !p.definitionOf(o.Manifest).isChanged() {
 		return p.applyDraft(o, draft, how)
 	}
 	applied, err := p.write(o, draft, how)
-	p.warn(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
+	p.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
 	return applied, err
 }
 

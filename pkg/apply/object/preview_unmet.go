@@ -1,4 +1,4 @@
-package apply
+package object
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,7 +20,7 @@ import (
 
 // refused says what it means that the server, or the definition of the payload, does not
 // take an object.
-func (p *preview) refused(o *object, live *unstructured.Unstructured, err error) (Change, error) {
+func (p *Previewer) refused(o *target, live *unstructured.Unstructured, err error) (Change, error) {
 	if fixed := immutableFields(err); len(fixed) > 0 && live != nil {
 		if err := mayRecreate(o.resource, o.Manifest, fixed); err != nil {
 			return Change{}, err
@@ -60,7 +61,7 @@ const (
 )
 
 // unmetBy says what an object lacks that the server refuses, if that is all that is wrong.
-func (p *preview) unmetBy(m *payload.Manifest, err error) unmet {
+func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 	definition := p.definitionOf(m)
 	if needed := p.lacks(m, err); needed != nil {
 		return unmet{"it needs " + needed.ID().String() + ", which is new, too", true}
@@ -78,12 +79,15 @@ func (p *preview) unmetBy(m *payload.Manifest, err error) unmet {
 	return unmet{}
 }
 
+// explainFor is how long it is asked why nobody has answered the API server.
+const explainFor = 5 * time.Second
+
 // explained is an error in a line, with why nobody has answered the API server if that is all that is wrong.
-func (p *preview) explained(m *payload.Manifest, err error) string {
+func (p *Previewer) explained(m *payload.Manifest, err error) string {
 	ctx, cancel := context.WithTimeout(p.requests, explainFor)
 	defer cancel()
-	lines := append([]string{oneLine(masked(m, err))}, whyCall(ctx, &p.asker, m, oneLine(err))...)
-	return strings.Join(lines, "; ")
+	why, _ := p.asker.OfCall(ctx, m.GroupVersionKind().GroupKind(), oneLine(err))
+	return strings.Join(append([]string{oneLine(masked(m, err))}, why...), "; ")
 }
 
 // mayHeal says of a refusal whether it is about how things stand in the cluster, and not
@@ -113,7 +117,7 @@ var missing = map[schema.GroupKind]*regexp.Regexp{
 }
 
 // lacks is the manifest of an object that a server misses; nil if the payload has none.
-func (p *preview) lacks(m *payload.Manifest, err error) *payload.Manifest {
+func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 	for kind, text := range missing {
 		if found := text.FindStringSubmatch(err.Error()); found != nil && apierrors.IsForbidden(err) {
 			return p.brings(m, found[1], func(other schema.GroupKind) bool { return other == kind })
@@ -134,7 +138,7 @@ func (p *preview) lacks(m *payload.Manifest, err error) *payload.Manifest {
 }
 
 // brings is the manifest of an object that another one may need, by its name.
-func (p *preview) brings(needs *payload.Manifest, name string, isKind func(schema.GroupKind) bool) *payload.Manifest {
+func (p *Previewer) brings(needs *payload.Manifest, name string, isKind func(schema.GroupKind) bool) *payload.Manifest {
 	for _, m := range p.payload.Manifests {
 		isNear := m.Object().GetNamespace() == "" || m.Object().GetNamespace() == needs.Object().GetNamespace()
 		if isNear && m != needs && !m.IsTombstone() && m.ID().Name == name && isKind(m.GroupVersionKind().GroupKind()) {
@@ -145,7 +149,7 @@ func (p *preview) brings(needs *payload.Manifest, name string, isKind func(schem
 }
 
 // withoutKind is about an object of a kind that is not served, or not in this version.
-func (p *preview) withoutKind(m *payload.Manifest, err error) (Change, error) {
+func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) {
 	why := p.kindComes(m)
 	if why == "" {
 		return Change{}, err
@@ -173,7 +177,7 @@ func (p *preview) withoutKind(m *payload.Manifest, err error) (Change, error) {
 }
 
 // kindComes says how a kind comes to be served with this release; "" if it does not.
-func (p *preview) kindComes(m *payload.Manifest) string {
+func (p *Previewer) kindComes(m *payload.Manifest) string {
 	if definition := p.definitionOf(m); definition != nil {
 		return definition.manifest.ID().String() + " is new, too: it was held against that"
 	}
@@ -190,7 +194,7 @@ func (p *preview) kindComes(m *payload.Manifest) string {
 }
 
 // said is an object as the release says, over what there is of it.
-func (p *preview) said(m *payload.Manifest, live *unstructured.Unstructured) *unstructured.Unstructured {
+func (p *Previewer) said(m *payload.Manifest, live *unstructured.Unstructured) *unstructured.Unstructured {
 	draft := ownership.Draft(m.Object(), inventory.Label, p.options.Release)
 	if live == nil {
 		return draft
@@ -200,7 +204,7 @@ func (p *preview) said(m *payload.Manifest, live *unstructured.Unstructured) *un
 
 // keepReplicas makes an object that nobody was asked about as many as there are, if an
 // autoscaler says how many.
-func (p *preview) keepReplicas(o *object, look *Look) {
+func (p *Previewer) keepReplicas(o *target, look *Look) {
 	if look.Live == nil || !p.scaling.has(o.ID()) {
 		return
 	}

@@ -1,4 +1,4 @@
-package apply
+package object
 
 import (
 	"errors"
@@ -18,34 +18,43 @@ import (
 )
 
 // bury deletes the object of a tombstone, in an update, and waits for nothing.
-func (r *run) bury(m *payload.Manifest) (Change, error) {
-	id := m.ID()
-	asked, _ := r.options.Journal.asked(id)
-	seen := tombstone.Observe(r.requests, r.cluster, id, asked.UID)
-	switch {
-	case seen.State == tombstone.Absent && asked.UID == "":
-		return Change{Action: Absent}, nil
-	case seen.State == tombstone.Absent:
-		return r.isGone(id, asked.UID)
-	case seen.State == tombstone.Unknown:
-		return r.pending(m, seen)
-	}
-	if err := r.refuseOthers(id); err != nil {
+func (a *Applier) bury(m *payload.Manifest) (Change, error) {
+	f, err := a.gatherDeletion(m)
+	if err != nil {
 		return Change{}, err
 	}
-	isBack := seen.State == tombstone.Reappeared || asked.IsBack || r.options.Journal.HasDeleted(id)
-	switch {
-	case seen.State == tombstone.Terminating:
-		return r.pending(m, seen)
-	case r.options.Mode == graph.Update:
-		return r.deleteNow(m, seen, isBack)
-	case isBack:
-		return r.isBack(id, seen), nil
-	case asked.Sent:
-		return Change{Action: Pending, UID: seen.UID, Message: didNotReach}, nil
+	switch what := decideDeletion(f); what {
+	case nothingThere:
+		return Change{Action: Absent}, nil
+	case noteGone:
+		return a.isGone(m.ID(), f.asked.UID)
+	case askLater, awaitGone:
+		return a.pending(m, f.seen)
+	case refuseDeletion:
+		return Change{}, ownedByOnly(f.owner)
+	case deleteNow:
+		return a.deleteNow(m, f.seen, f.isRemade())
+	case leaveRemade:
+		return a.isBack(m.ID(), f.seen), nil
 	default:
-		return Change{Action: Left, UID: seen.UID, Message: leaves[r.options.Mode]}, nil
+		return left(what, f), nil
 	}
+}
+
+// left is what came of an object that this run does not delete.
+func left(what deletion, f deletionFacts) Change {
+	switch what {
+	case leaveRemade:
+		return Change{Action: Reappeared, UID: f.seen.UID, Message: isBackUntilNext(f.seen)}
+	case leaveUnreached:
+		return Change{Action: Pending, UID: f.seen.UID, Message: didNotReach}
+	default:
+		return Change{Action: Left, UID: f.seen.UID, Message: leaves[f.mode]}
+	}
+}
+
+func ownedByOnly(owner string) error {
+	return refusal{ResourceConflict, "it is of release " + owner + ": only that one may delete it"}
 }
 
 // didNotReach is why an object is there whose end was asked for.
@@ -58,73 +67,60 @@ var leaves = map[graph.Mode]string{
 }
 
 // deleteNow deletes the object that was seen, and no other.
-func (r *run) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBack bool) (Change, error) {
+func (a *Applier) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBack bool) (Change, error) {
 	id := m.ID()
 	if isBack {
-		r.announce(id, seen.UID, tombstone.BackAgain, madeAnew(seen))
+		a.announce(id, seen.UID, tombstone.BackAgain, madeAnew(seen))
 	}
 	// Whatever happens now, the record knows what was asked for.
-	if err := r.ask(m, seen.UID); err != nil {
+	if err := a.ask(m, seen.UID); err != nil {
 		return Change{}, err
 	}
-	r.options.Journal.send(id, seen.UID)
-	isHit, err := r.delete(id, seen.UID)
+	a.options.Journal.send(id, seen.UID)
+	isHit, err := a.delete(id, seen.UID)
 	if err != nil {
 		return Change{}, err
 	}
 	if isHit {
-		r.announce(id, seen.UID, tombstone.Requested, "the release asks for it to be deleted")
+		a.announce(id, seen.UID, tombstone.Requested, "the release asks for it to be deleted")
 	}
-	after := tombstone.Observe(r.requests, r.cluster, id, seen.UID)
+	after := tombstone.Observe(a.requests, a.cluster, id, seen.UID)
 	switch after.State {
 	case tombstone.Absent:
-		return r.isGone(id, seen.UID)
+		return a.isGone(id, seen.UID)
 	case tombstone.Reappeared: // at once, or before our request came
-		return r.isBack(id, after), nil
+		return a.isBack(id, after), nil
 	default:
-		return Change{Action: Pending, UID: seen.UID, Message: after.Describe(r.cluster.Now())}, nil
+		return Change{Action: Pending, UID: seen.UID, Message: after.Describe(a.cluster.Now())}, nil
 	}
-}
-
-// refuseOthers refuses to delete what another release has.
-func (r *run) refuseOthers(id kinds.ID) error {
-	resource, err := r.cluster.FindKind(r.requests, id.GroupKind())
-	if err != nil {
-		return err
-	}
-	head, _, err := r.head(resource, id)
-	if owner, isOthers := head.Owner(r.options.Release); isOthers {
-		return refusal{ResourceConflict, "it is of release " + owner + ": only that one may delete it"}
-	}
-	return err
 }
 
 // isGone notes that a delete is done.
-func (r *run) isGone(id kinds.ID, uid types.UID) (Change, error) {
-	r.announce(id, uid, tombstone.Gone, "it is gone")
-	r.options.Journal.forget(id, uid)
+func (a *Applier) isGone(id kinds.ID, uid types.UID) (Change, error) {
+	a.announce(id, uid, tombstone.Gone, "it is gone")
+	a.options.Journal.forget(id, uid)
 	return Change{Action: Deleted}, nil
 }
 
 // pending is about an object that is on its way out, or of which nothing is known.
-func (r *run) pending(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
-	change := Change{Action: Pending, UID: seen.UID, Message: seen.Describe(r.cluster.Now())}
+func (a *Applier) pending(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
+	change := Change{Action: Pending, UID: seen.UID, Message: seen.Describe(a.cluster.Now())}
 	if seen.State == tombstone.Terminating {
-		r.announce(m.ID(), seen.UID, tombstone.StillTerminating, change.Message)
+		a.announce(m.ID(), seen.UID, tombstone.StillTerminating, change.Message)
 	}
-	if r.options.Mode != graph.Update {
+	if a.options.Mode != graph.Update {
 		return change, nil
 	}
-	if err := r.ask(m, seen.UID); err != nil || seen.State != tombstone.Terminating {
+	if err := a.ask(m, seen.UID); err != nil || seen.State != tombstone.Terminating {
 		return change, err
 	}
-	r.options.Journal.send(m.ID(), seen.UID) // by whomever
+	a.options.Journal.send(m.ID(), seen.UID) // by whomever
 	return change, nil
 }
 
 // isBack is about an object that was made anew, and that this run does not delete again.
-func (r *run) isBack(id kinds.ID, seen tombstone.Observation) Change {
-	r.announce(id, seen.UID, tombstone.BackAgain, madeAnew(seen))
+func (a *Applier) isBack(id kinds.ID, seen tombstone.Observation) Change {
+	a.announce(id, seen.UID, tombstone.BackAgain, madeAnew(seen))
 	return Change{Action: Reappeared, UID: seen.UID, Message: isBackUntilNext(seen)}
 }
 
@@ -138,27 +134,27 @@ func madeAnew(seen tombstone.Observation) string {
 }
 
 // ask notes in the record that the end of an object is asked for, if the record does not have it yet.
-func (r *run) ask(m *payload.Manifest, uid types.UID) error {
-	if asked, isAsked := r.options.Journal.asked(m.ID()); isAsked && asked.UID == uid && m.ID().GroupKind() != kinds.Job {
+func (a *Applier) ask(m *payload.Manifest, uid types.UID) error {
+	if asked, isAsked := a.options.Journal.asked(m.ID()); isAsked && asked.UID == uid && m.ID().GroupKind() != kinds.Job {
 		return nil
 	}
-	return r.options.Journal.Note(r.requests, func(known *record.Record) {
+	return a.options.Journal.Note(a.requests, func(known *record.Record) {
 		known.ForgetJob(m.ID()) // should it ever come back, it runs again
-		known.Ask(record.Tombstone{ID: m.ID(), UID: uid, Version: r.options.Version, Asked: metav1.NewTime(r.cluster.Now().Truncate(time.Second))})
+		known.Ask(record.Tombstone{ID: m.ID(), UID: uid, Version: a.options.Version, Asked: metav1.NewTime(a.cluster.Now().Truncate(time.Second))})
 	})
 }
 
 // delete asks for the end of the object with a UID, and says whether it hit it. That it is
 // gone already, or another one has come in its place, is as good.
-func (r *run) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
-	resource, err := r.cluster.FindKind(r.requests, id.GroupKind())
+func (a *Applier) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
+	resource, err := a.cluster.FindKind(a.requests, id.GroupKind())
 	if errors.Is(err, cluster.ErrNotServed) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	err = r.cluster.Delete(r.requests, resource, id.Namespace, id.Name, uid)
+	err = a.cluster.Delete(a.requests, resource, id.Namespace, id.Name, uid)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return false, nil
 	}
@@ -179,32 +175,32 @@ func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string)
 
 // recreate deletes an object that can't be changed and makes it anew, if its manifest
 // allows it.
-func (r *run) recreate(o *object, fixed []string) (Change, error) {
+func (a *Applier) recreate(o *target, fixed []string) (Change, error) {
 	m, resource := o.Manifest, o.resource
 	if err := mayRecreate(resource, m, fixed); err != nil {
 		return Change{}, err
 	}
-	live, err := r.cluster.Head(r.requests, resource, m.ID().Namespace, m.ID().Name)
+	live, err := a.cluster.Head(a.requests, resource, m.ID().Namespace, m.ID().Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return Change{}, err
 	}
 	if err == nil {
-		if err := r.keepScale(o); err != nil {
+		if err := a.keepScale(o); err != nil {
 			return Change{}, err
 		}
-		if _, err := r.delete(m.ID(), live.UID); err != nil {
+		if _, err := a.delete(m.ID(), live.UID); err != nil {
 			return Change{}, err
 		}
-		if seen := tombstone.Observe(r.requests, r.cluster, m.ID(), live.UID); seen.State != tombstone.Absent && seen.State != tombstone.Reappeared {
-			return Change{}, r.leaving(m, live.UID)
+		if seen := tombstone.Observe(a.requests, a.cluster, m.ID(), live.UID); seen.State != tombstone.Absent && seen.State != tombstone.Reappeared {
+			return Change{}, a.leaving(m, live.UID)
 		}
 	}
 	o.isThere = false
-	applied, err := r.apply(o, cluster.Forced)
+	applied, err := a.apply(o, cluster.Forced)
 	if err != nil {
 		return Change{}, err
 	}
-	change := r.applied(o, applied, inventory.HeadOf(o.resource, applied.Object), Recreated)
+	change := a.applied(o, applied, inventory.HeadOf(o.resource, applied.Object), Recreated)
 	change.Message = cannotChange(fixed)
 	return change, nil
 }
@@ -212,7 +208,7 @@ func (r *run) recreate(o *object, fixed []string) (Change, error) {
 // leaving says of an object that is being deleted what holds it. It is waited for like
 // all that may heal: in between, others get their turn. The text has no age in it: it is told
 // beside that of the wait, and would be older each time.
-func (r *run) leaving(m *payload.Manifest, uid types.UID) error {
-	seen := tombstone.Observe(r.requests, r.cluster, m.ID(), uid)
+func (a *Applier) leaving(m *payload.Manifest, uid types.UID) error {
+	seen := tombstone.Observe(a.requests, a.cluster, m.ID(), uid)
 	return leaving{"it is being deleted, and can only be made anew when it is gone: " + seen.DescribeSince()}
 }

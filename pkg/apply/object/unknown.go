@@ -1,4 +1,4 @@
-package apply
+package object
 
 import (
 	"slices"
@@ -12,18 +12,18 @@ import (
 
 // applyDraft applies what is said of an object, without the fields that the cluster does not
 // know if that is allowed.
-func (r *run) applyDraft(o *object, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
-	applied, err := r.write(o, draft, how)
-	r.warn(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
+func (a *Applier) applyDraft(o *target, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
+	applied, err := a.write(o, draft, how)
+	a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
 	if err == nil {
-		r.warnOfAdmission(o, draft, applied.Object)
+		a.warnOfAdmission(o, draft, applied.Object)
 	}
 	unknown := unknownFields(err)
-	if len(unknown) == 0 || r.hasWritten(o.resource.Group) {
+	if len(unknown) == 0 || a.hasWritten(o.resource.Group) {
 		return applied, err
 	}
-	if !r.options.DropUnknownFields {
-		return applied, refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(r.allUnknown(o.resource, draft, unknown), ", ") +
+	if !a.options.DropUnknownFields {
+		return applied, refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(a.allUnknown(o.resource, draft, unknown), ", ") +
 			" of it: correct or remove it, or let such fields be left out with --unknown-fields=drop"}
 	}
 	if !removeFields(draft, unknown) {
@@ -31,17 +31,17 @@ func (r *run) applyDraft(o *object, draft *unstructured.Unstructured, how cluste
 	}
 	o.isLean = true
 	for _, path := range unknown {
-		r.warn(o.Manifest, []string{"the cluster knows no field " + path + ": left out"})
+		a.handler.Warned(o.Manifest, []string{"the cluster knows no field " + path + ": left out"})
 	}
-	return r.applyDraft(o, draft, how)
+	return a.applyDraft(o, draft, how)
 }
 
 // allUnknown adds to some unknown fields those that the server names only once these are
 // gone, for it does not look below a mapping that has some.
-func (r *run) allUnknown(resource cluster.Resource, object *unstructured.Unstructured, unknown []string) []string {
+func (a *Applier) allUnknown(resource cluster.Resource, object *unstructured.Unstructured, unknown []string) []string {
 	all, rest := slices.Clone(unknown), object.DeepCopy()
 	for len(unknown) > 0 && removeFields(rest, unknown) {
-		_, err := r.cluster.Apply(r.requests, resource, rest, cluster.Forced|cluster.Dry)
+		_, err := a.cluster.Apply(a.requests, resource, rest, cluster.Forced|cluster.Dry)
 		unknown = unknownFields(err)
 		all = append(all, unknown...)
 	}
@@ -60,11 +60,11 @@ func removeFields(object *unstructured.Unstructured, paths []string) bool {
 
 // warnOfAdmission tells which fields the API server keeps otherwise than they were sent: no apply can
 // change that, and so each would find them again.
-func (r *run) warnOfAdmission(o *object, sent, now *unstructured.Unstructured) {
+func (a *Applier) warnOfAdmission(o *target, sent, now *unstructured.Unstructured) {
 	if holdsSecrets(o.Manifest) {
 		return
 	}
 	for _, field := range mutated("", now.Object, sent.Object) {
-		r.warn(o.Manifest, []string{"admission makes " + field + " something else than the manifest says: a mutating policy or webhook does that"})
+		a.handler.Warned(o.Manifest, []string{"admission makes " + field + " something else than the manifest says: a mutating policy or webhook does that"})
 	}
 }

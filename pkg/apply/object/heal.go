@@ -1,4 +1,4 @@
-package apply
+package object
 
 import (
 	"context"
@@ -19,18 +19,18 @@ import (
 
 // Why an object could not be applied, in the words of the cluster-version operator.
 const (
-	ResourceNotFound     = "UpdatePayloadResourceNotFound"
-	ResourceConflict     = "UpdatePayloadResourceConflict"
-	ClusterDown          = "UpdatePayloadClusterDown"
-	ClusterError         = "UpdatePayloadClusterError"
-	ResourceInvalid      = "UpdatePayloadResourceInvalid"
-	ClusterUnauthorized  = "UpdatePayloadClusterUnauthorized"
-	ResourceForbidden    = "UpdatePayloadResourceForbidden"
-	ClusterOverloaded    = "UpdatePayloadClusterOverloaded"
-	ResourceTypeMissing  = "UpdatePayloadResourceTypeMissing"
-	PayloadFailed        = "UpdatePayloadFailed"
-	MultipleErrors       = "MultipleErrors"
-	reasonWorkloadFailed = "WorkloadFailed" // of ours: a Job has failed, a rollout was given up
+	ResourceNotFound    = "UpdatePayloadResourceNotFound"
+	ResourceConflict    = "UpdatePayloadResourceConflict"
+	ClusterDown         = "UpdatePayloadClusterDown"
+	ClusterError        = "UpdatePayloadClusterError"
+	ResourceInvalid     = "UpdatePayloadResourceInvalid"
+	ClusterUnauthorized = "UpdatePayloadClusterUnauthorized"
+	ResourceForbidden   = "UpdatePayloadResourceForbidden"
+	ClusterOverloaded   = "UpdatePayloadClusterOverloaded"
+	ResourceTypeMissing = "UpdatePayloadResourceTypeMissing"
+	PayloadFailed       = "UpdatePayloadFailed"
+	MultipleErrors      = "MultipleErrors"
+	WorkloadFailed      = "WorkloadFailed" // of ours: a Job has failed, a rollout was given up
 )
 
 // A refusal is a failure that trying again does not mend, and that we know ourselves.
@@ -43,14 +43,14 @@ type leaving struct{ message string }
 
 func (l leaving) Error() string { return l.message }
 
-// A cutOff is a request that was given up in its midst, as the lock is lost for example.
-type cutOff struct{ cause error }
+// A CutOff is a request that was given up in its midst, as the lock is lost for example.
+type CutOff struct{ Cause error }
 
-func (c cutOff) Error() string {
-	return "it was cut off, and may be applied or not: " + c.cause.Error()
+func (c CutOff) Error() string {
+	return "it was cut off, and may be applied or not: " + c.Cause.Error()
 }
 
-func (c cutOff) Unwrap() error { return c.cause }
+func (c CutOff) Unwrap() error { return c.Cause }
 
 // A remedy is one row of what may heal and what can't.
 type remedy struct {
@@ -165,11 +165,11 @@ func isBadRequest(err error) bool {
 // isConnection is for what never reached a server, or was cut off by others than us.
 func isConnection(err error) bool {
 	isCut := errors.As(err, new(net.Error)) || says("error when reading response body")(err) // in the middle of an answer
-	return isCut && !isInterruption(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
+	return isCut && !IsInterruption(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err)
 }
 
-// isInterruption is for a request that was cut off because the run has to end.
-func isInterruption(err error) bool { return errors.Is(err, context.Canceled) }
+// IsInterruption is for a request that was cut off because the run has to end.
+func IsInterruption(err error) bool { return errors.Is(err, context.Canceled) }
 
 // unknownField is how the API server says that a schema lacks a field.
 var unknownField = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): field not declared in schema`)

@@ -1,0 +1,231 @@
+// Package object makes single objects of a cluster what the manifests of a release say: it applies and deletes
+// them, previews that, and repairs them. There is one code path for every kind.
+//
+// It knows nothing of an order, waits for nothing and tries nothing again: what a failure means for another try
+// is in heal.go.
+//
+// An Applier is where to start: Apply, in apply.go, looks at what is known of an object and decides what to do;
+// target.go and delete.go do it, with scaled.go, unknown.go and immutable.go for what servers do not take as it
+// is. definitions.go and the fingerprints of the record say what needs no apply. A Previewer, in
+// preview.go, says what an Applier would do, and a Repairer, in repair.go, keeps an object as it is.
+package object
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// What manifests may say of how they are applied.
+const (
+	// CreateOnlyAnnotation makes an object that is not there, and never touches it again.
+	CreateOnlyAnnotation = "release.openshift.io/create-only"
+	// RecreateAnnotation allows to delete an object and make it anew, where it has to
+	// change and can't.
+	RecreateAnnotation = "runlevel.dev/recreate"
+)
+
+// LookCounts is how long what was seen of the cluster before the first apply says how it is. What a
+// long update comes to later is applied, whatever was seen.
+const LookCounts = 30 * time.Second
+
+// Options say how to apply.
+type Options struct {
+	Release  string     // the value of the label that objects get
+	Version  string     // of the payload, for the record
+	Mode     graph.Mode // deletes only in an update
+	Standard ready.Standard
+	// DropUnknownFields leaves out what the cluster's schema does not have.
+	DropUnknownFields bool
+	// Full applies each object, also those that can't have changed since they were applied.
+	Full bool
+	// AdoptFrom are managers whose fields become ours when an object is applied for the first time.
+	AdoptFrom []string
+	// Manifests are those of the release.
+	Manifests []*payload.Manifest
+	// LookCounts is how long what was seen before says how it is.
+	LookCounts time.Duration
+	Journal    *Journal
+	// Fingerprints are where those of applied objects go.
+	Fingerprints *inventory.Fingerprints
+}
+
+// A Handler is told what an Applier meets.
+type Handler struct {
+	Readiness Readiness
+	Warned    func(m *payload.Manifest, warnings []string) // by the server
+	Adopted   func(m *payload.Manifest, managers []string) // whose fields were taken over
+}
+
+// A Readiness is told of objects whose readiness may matter.
+type Readiness interface {
+	// Expect is told of an object that is about to be applied, or found not to need it.
+	Expect(m *payload.Manifest, resource cluster.Resource)
+	// Assume is told of one that needs no apply.
+	Assume(m *payload.Manifest, wasReady bool)
+	// Applied is told of one as the server has returned it.
+	Applied(m *payload.Manifest, live *unstructured.Unstructured)
+}
+
+// ignored is the Readiness of objects that are not waited for.
+type ignored struct{}
+
+func (ignored) Expect(*payload.Manifest, cluster.Resource)            {}
+func (ignored) Assume(*payload.Manifest, bool)                        {}
+func (ignored) Applied(*payload.Manifest, *unstructured.Unstructured) {}
+
+// An Applier applies objects of one release. It may be used by many at once, but not for the same object.
+type Applier struct {
+	requests context.Context
+	cluster  *cluster.Cluster
+	before   *inventory.Inventory
+	options  Options
+	handler  Handler
+
+	isRepairing  bool // it is a Repairer's, which lives long
+	scaling      *scaling
+	definitions  *definitions
+	known        *inventory.Fingerprints // from before
+	fingerprints *inventory.Fingerprints
+	written      sync.Map // by group whose definition was written: when, or when it became ready
+}
+
+// New returns an Applier. The context is that of all requests, and before what the
+// cluster had until then.
+func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, options Options, handler Handler) *Applier {
+	if handler.Readiness == nil {
+		handler.Readiness = ignored{}
+	}
+	if handler.Warned == nil {
+		handler.Warned = func(*payload.Manifest, []string) {}
+	}
+	if handler.Adopted == nil {
+		handler.Adopted = func(*payload.Manifest, []string) {}
+	}
+	return &Applier{
+		requests: ctx, cluster: c, before: before, options: options, handler: handler,
+		scaling: &scaling{manifests: options.Manifests}, definitions: newDefinitions(ctx, c, before),
+		known: options.Journal.fingerprints(), fingerprints: options.Fingerprints,
+	}
+}
+
+// Expect notes that the release has an object, for those who ask the record.
+func (a *Applier) Expect(m *payload.Manifest) {
+	switch {
+	case m.IsTombstone():
+	case isCreateOnly(m): // how an apply has left it does not matter any more
+		a.fingerprints.Expect(a.fingerprints, m.ID())
+	default:
+		a.fingerprints.Expect(a.known, m.ID())
+	}
+}
+
+// IsThere asks the cluster for the object of a manifest.
+func (a *Applier) IsThere(m *payload.Manifest) (bool, error) {
+	if _, found := a.before.Find(m.ID()); found {
+		return true, nil
+	}
+	resource, err := a.cluster.Find(a.requests, m.GroupVersionKind())
+	if errors.Is(err, cluster.ErrNotServed) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	_, err = a.cluster.Head(a.requests, resource, "", m.Object().GetName())
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// IsFoundation says whether other objects can't be without those of a kind.
+func IsFoundation(kind schema.GroupKind) bool {
+	return kind == kinds.CustomResourceDefinition || kind == kinds.Namespace
+}
+
+// Wrote notes that the definition or the APIService of a manifest was written: what is refused for it
+// may heal.
+func (a *Applier) Wrote(m *payload.Manifest) { a.written.Store(servedGroup(m.Object()), time.Now()) }
+
+// Extended notes that a definition or an APIService is ready.
+func (a *Applier) Extended(live *unstructured.Unstructured) {
+	if live.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition {
+		a.cluster.Learn(live)
+	} else {
+		a.cluster.Refresh()
+	}
+	group := servedGroup(live)
+	if _, isOurs := a.written.Load(group); isOurs {
+		a.written.Store(group, time.Now())
+	}
+}
+
+// NoteReady notes that an object was ready, and how it was then.
+func (a *Applier) NoteReady(m *payload.Manifest, resource cluster.Resource, live *unstructured.Unstructured) {
+	if text, isKnown := a.text(m, resource); isKnown {
+		a.fingerprints.AddReady(live, text, a.standard())
+	}
+}
+
+// KeepFingerprint keeps that of an object that was not applied. It says nothing of how the object is now, but
+// as what it was applied, so it does not matter how long ago it was seen.
+func (a *Applier) KeepFingerprint(m *payload.Manifest) {
+	head, isThere := a.before.Find(m.ID())
+	if !isThere {
+		return
+	}
+	if text, isKnown := a.text(m, head.Resource); isKnown {
+		a.fingerprints.Move(a.known, head, text, func() bool { return true })
+	}
+}
+
+// servedGroup is the API group that a definition or an APIService brings.
+func servedGroup(object *unstructured.Unstructured) string {
+	group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+	return group
+}
+
+// AnnounceLosses tells of fields that others had set otherwise where they will look.
+func (a *Applier) AnnounceLosses(change Change) {
+	id := change.Manifest.ID()
+	a.unwritten(id, a.cluster.Announce(a.requests, cluster.News{
+		ID: id, UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
+		Message: "release " + a.options.Release + " says otherwise, and has set again: " + LossesInWords(change.Lost),
+	}))
+}
+
+// announce writes an event of Kubernetes about an object that is to go.
+func (a *Applier) announce(id kinds.ID, uid types.UID, what tombstone.What, message string) {
+	a.unwritten(id, (tombstone.News{ID: id, UID: uid, What: what, Message: message}).Announce(a.requests, a.cluster))
+}
+
+// unwritten notes an event of Kubernetes that can't be written, which is no failure.
+func (a *Applier) unwritten(id kinds.ID, err error) {
+	if err != nil {
+		klog.FromContext(a.requests).V(1).Info("an event could not be written", "object", id.String(), "err", err)
+	}
+}
+
+// RememberJob notes in the record that a Job has run to its end.
+func (a *Applier) RememberJob(job *payload.Manifest, uid types.UID) error {
+	return a.options.Journal.Note(a.requests, func(known *record.Record) {
+		known.RememberJob(record.Job{ID: job.ID(), UID: uid, Sum: sumOf(job)})
+	})
+}

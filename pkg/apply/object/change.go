@@ -1,0 +1,141 @@
+package object
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ownership"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// An Action is what was done to an object.
+type Action string
+
+// The actions. The first five are about objects that are to be there, the others about
+// tombstones.
+const (
+	Created    Action = "created"
+	Configured Action = "configured" // it was there, and is not as it was
+	Unchanged  Action = "unchanged"
+	Recreated  Action = "recreated" // deleted and made anew
+	Kept       Action = "kept"      // it is not to be touched: create-only, or a Job that has finished
+
+	Deleted    Action = "deleted"    // it is gone, by us
+	Pending    Action = "pending"    // its end was asked for, and it is still there
+	Absent     Action = "absent"     // it was not there
+	Reappeared Action = "reappeared" // it is there again, and not deleted again in this mode
+	Left       Action = "left"       // it is there, and this mode deletes nothing
+
+	Failed  Action = "failed"
+	NotDone Action = "not done" // it was never its turn
+
+	NotChecked Action = "not checkable" // of previews only: Message says why
+)
+
+// A Change is what came of one manifest.
+type Change struct {
+	Manifest *payload.Manifest
+	Action   Action
+	UID      types.UID // of the object, if it is there
+	Version  string    // its resourceVersion, as the run left it
+	Message  string    // more about it: what holds a delete, why an object was kept
+	Err      *Failure  // of what failed
+
+	Look    *Look            // of a preview; nil where nothing would change
+	Adopted []string         // managers whose fields have become ours
+	Lost    []ownership.Loss // fields that others had set otherwise
+}
+
+// A Look is what a preview has seen of an object that would change.
+type Look struct {
+	Live *unstructured.Unstructured // as it is; nil if it is not there
+	// Would is what it would be: as the server says, or, where it could not be asked, as
+	// the release does.
+	Would *unstructured.Unstructured
+	// Unchecked is why the server could not be asked; "" if it was.
+	Unchecked string
+}
+
+// A Failure is why something could not be done.
+type Failure struct {
+	ID     kinds.ID
+	Path   string // of the manifest
+	Line   int
+	Node   string // the level and component
+	Reason string // upstream's, such as UpdatePayloadResourceInvalid
+	Effect reason.Effect
+	Err    error
+	Why    []string // what keeps its pods, and their last log lines
+
+	IsFinal bool // trying it again does not help
+}
+
+func (f *Failure) Error() string { return f.Text(0) }
+
+// Text is the failure, and that more objects have failed for the same cause.
+func (f *Failure) Text(more int) string {
+	where := fmt.Sprintf("%s:%d", f.Path, f.Line)
+	if f.Node != "" {
+		where += ", " + f.Node
+	}
+	message := strings.TrimPrefix(oneLine(f.Err), f.ID.String()+": ")
+	name := f.ID.String()
+	if more > 0 {
+		name += fmt.Sprintf(" and %d more", more)
+	}
+	lines := []string{fmt.Sprintf("%s (%s): %s", name, printable.Line(where), message)}
+	return strings.Join(append(lines, f.Why...), "\n  ")
+}
+
+// Cause is what failures have in common that are the same but for the names of their objects.
+func (f *Failure) Cause() string {
+	return strings.Join(append([]string{f.Reason, f.ID.Without(oneLine(f.Err))}, f.Why...), "\n")
+}
+
+func (f *Failure) Unwrap() error { return f.Err }
+
+// NewFailure says of an error where it is from.
+func NewFailure(m *payload.Manifest, err error) *Failure {
+	failure := &Failure{ID: m.ID(), Path: m.Path, Line: m.Line, Node: NodeName(m), Effect: reason.EffectOf(err), Err: masked(m, err)}
+	var ours refusal
+	switch {
+	case errors.As(err, &ours):
+		failure.Reason = ours.reason
+	case reason.Of(err) != "":
+		failure.Reason = reason.Of(err)
+	default:
+		failure.Reason = remedyFor(err).reason
+	}
+	if tooLarge(err) {
+		failure.Err = fmt.Errorf("it is too large: %w", failure.Err) // for what etcd says is only for those who know it
+	}
+	return failure
+}
+
+// NodeName is the level and the component of a manifest, as its file says.
+func NodeName(m *payload.Manifest) string { return graph.ParseName(m.File()).Words() }
+
+// oneLine is an error in a line.
+func oneLine(err error) string { return printable.Line(err.Error()) }
+
+// LossesInWords names fields, each with whoever had set it.
+func LossesInWords(lost []ownership.Loss) string {
+	const most = 5
+	var words []string
+	for i, loss := range lost {
+		if i == most {
+			words = append(words, fmt.Sprintf("and %d more", len(lost)-i))
+			break
+		}
+		words = append(words, loss.Field+" ("+loss.Manager+")")
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,138 @@
+package object
+
+import (
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// What is done about a manifest is decided here, of facts and without requests, for whoever applies, previews or
+// repairs.
+
+// A decision is what is to be done about an object.
+type decision string
+
+const (
+	refuse   decision = "refuse"    // another release has it
+	skip     decision = "skip"      // it needs no apply
+	keepDone decision = "keep done" // a Job that has run
+	keep     decision = "keep"      // it is there, and only ever made
+	create   decision = "create"
+	set      decision = "set" // what its manifest says
+)
+
+// facts are what is known of an object before anything is done about it.
+type facts struct {
+	owner        string // the other release that has it
+	isThere      bool
+	isTrusted    bool // what was seen before the first apply says how it is
+	isUntouched  bool // it was applied from the same manifest, and not written since
+	hasFinished  bool // it is a Job that has run to its end, and is gone
+	isCreateOnly bool
+}
+
+func decide(f facts) decision {
+	switch {
+	case f.owner != "":
+		return refuse
+	case f.isUntouched:
+		return skip
+	case f.hasFinished:
+		return keepDone
+	case f.isCreateOnly && f.isThere && f.isTrusted:
+		return keep
+	case f.isCreateOnly:
+		return create
+	default:
+		return set
+	}
+}
+
+// gather finds out the facts of an object that was looked at. Whether it is untouched does not count where its
+// definition will be another one.
+func (a *Applier) gather(o *target, isUntouchedEnough bool) (f facts, err error) {
+	if f.owner = a.otherOwner(o.head); f.owner != "" {
+		return f, nil
+	}
+	f.isThere, f.isTrusted, f.isCreateOnly = o.isThere, a.trusts(o.head), isCreateOnly(o.Manifest)
+	f.isUntouched = isUntouchedEnough && a.isUntouched(o.Manifest, o.head, o.isThere)
+	if o.GroupVersionKind().GroupKind() == kinds.Job && !f.isThere && a.options.Journal.hasFinished(o.Manifest) {
+		f.hasFinished, err = a.isAbsent(o.resource, o.ID())
+	}
+	return f, err
+}
+
+// A deletion is what is to be done about the object of a tombstone.
+type deletion string
+
+const (
+	nothingThere   deletion = "nothing there"
+	noteGone       deletion = "note gone"    // a delete that was asked for is done
+	askLater       deletion = "ask later"    // nothing is known of it
+	refuseDeletion deletion = "refuse"       // another release has it
+	awaitGone      deletion = "await gone"   // it is terminating
+	deleteNow      deletion = "delete"       // its end is asked for
+	leaveRemade    deletion = "leave remade" // it was deleted, and made anew
+	leaveUnreached deletion = "leave unreached"
+	leaveForUpdate deletion = "leave for the next update"
+)
+
+// deletionFacts are what is known of the object of a tombstone.
+type deletionFacts struct {
+	seen       tombstone.Observation
+	asked      record.Tombstone // the delete that the record knows of
+	hasDeleted bool             // the version that was applied last has deleted it
+	owner      string           // the other release that has it
+	mode       graph.Mode
+}
+
+// isRemade reports whether the object was deleted before, and made anew.
+func (f deletionFacts) isRemade() bool {
+	return f.seen.State == tombstone.Reappeared || f.asked.IsBack || f.hasDeleted
+}
+
+func decideDeletion(f deletionFacts) deletion {
+	switch {
+	case f.seen.State == tombstone.Absent && f.asked.UID == "":
+		return nothingThere
+	case f.seen.State == tombstone.Absent:
+		return noteGone
+	case f.seen.State == tombstone.Unknown:
+		return askLater
+	case f.owner != "":
+		return refuseDeletion
+	case f.seen.State == tombstone.Terminating:
+		return awaitGone
+	case f.mode == graph.Update:
+		return deleteNow
+	case f.isRemade():
+		return leaveRemade
+	case f.asked.Sent:
+		return leaveUnreached
+	default:
+		return leaveForUpdate
+	}
+}
+
+// gatherDeletion finds out the facts of the object of a tombstone.
+func (a *Applier) gatherDeletion(m *payload.Manifest) (f deletionFacts, err error) {
+	id := m.ID()
+	f.asked, _ = a.options.Journal.asked(id)
+	f.mode, f.hasDeleted = a.options.Mode, a.options.Journal.HasDeleted(id)
+	f.seen = tombstone.Observe(a.requests, a.cluster, id, f.asked.UID)
+	if f.seen.State == tombstone.Absent || f.seen.State == tombstone.Unknown {
+		return f, nil
+	}
+	resource, err := a.cluster.FindKind(a.requests, id.GroupKind())
+	if err != nil {
+		return f, err
+	}
+	head, _, err := a.head(resource, id)
+	f.owner = a.otherOwner(head)
+	if f.owner != "" {
+		return f, nil
+	}
+	return f, err
+}

@@ -1,0 +1,63 @@
+package object
+
+import (
+	"testing"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+func TestDecide(t *testing.T) {
+	for name, c := range map[string]struct {
+		facts facts
+		want  decision
+	}{
+		"new":                        {facts{}, set},
+		"there":                      {facts{isThere: true, isTrusted: true}, set},
+		"of another release":         {facts{owner: "shop", isUntouched: true, isThere: true}, refuse},
+		"as it was applied":          {facts{isThere: true, isTrusted: true, isUntouched: true}, skip},
+		"create-only, as applied":    {facts{isThere: true, isTrusted: true, isUntouched: true, isCreateOnly: true}, skip},
+		"create-only, new":           {facts{isCreateOnly: true}, create},
+		"create-only, there":         {facts{isCreateOnly: true, isThere: true, isTrusted: true}, keep},
+		"create-only, there perhaps": {facts{isCreateOnly: true, isThere: true}, create},
+		"a Job that has run":         {facts{hasFinished: true}, keepDone},
+		"a create-only Job, too":     {facts{hasFinished: true, isCreateOnly: true}, keepDone},
+	} {
+		if got := decide(c.facts); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestDecideDeletion(t *testing.T) {
+	asked, sent := record.Tombstone{UID: "1"}, record.Tombstone{UID: "1", Sent: true}
+	for name, c := range map[string]struct {
+		state      tombstone.State
+		asked      record.Tombstone
+		hasDeleted bool
+		owner      string
+		inUpdate   deletion
+		otherwise  deletion
+	}{
+		"absent":                    {state: tombstone.Absent, inUpdate: nothingThere, otherwise: nothingThere},
+		"gone, as was asked":        {state: tombstone.Absent, asked: sent, inUpdate: noteGone, otherwise: noteGone},
+		"unknown":                   {state: tombstone.Unknown, asked: asked, inUpdate: askLater, otherwise: askLater},
+		"there":                     {state: tombstone.Present, inUpdate: deleteNow, otherwise: leaveForUpdate},
+		"there, and never sent":     {state: tombstone.Present, asked: asked, inUpdate: deleteNow, otherwise: leaveForUpdate},
+		"there, and sent":           {state: tombstone.Present, asked: sent, inUpdate: deleteNow, otherwise: leaveUnreached},
+		"there, deleted before":     {state: tombstone.Present, hasDeleted: true, inUpdate: deleteNow, otherwise: leaveRemade},
+		"made anew":                 {state: tombstone.Reappeared, asked: sent, inUpdate: deleteNow, otherwise: leaveRemade},
+		"terminating":               {state: tombstone.Terminating, asked: sent, inUpdate: awaitGone, otherwise: awaitGone},
+		"of another release":        {state: tombstone.Present, owner: "shop", inUpdate: refuseDeletion, otherwise: refuseDeletion},
+		"terminating, of another":   {state: tombstone.Terminating, owner: "shop", inUpdate: refuseDeletion, otherwise: refuseDeletion},
+		"gone, whoever's it may be": {state: tombstone.Absent, owner: "shop", inUpdate: nothingThere, otherwise: nothingThere},
+	} {
+		f := deletionFacts{seen: tombstone.Observation{State: c.state}, asked: c.asked, hasDeleted: c.hasDeleted, owner: c.owner}
+		for mode, want := range map[graph.Mode]deletion{graph.Update: c.inUpdate, graph.Install: c.otherwise, graph.Reconcile: c.otherwise} {
+			if f.mode = mode; decideDeletion(f) != want {
+				t.Errorf("%s, %s: %s, want %s", name, mode, decideDeletion(f), want)
+			}
+		}
+	}
+}

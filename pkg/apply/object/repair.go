@@ -1,0 +1,148 @@
+package object
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ownership"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
+)
+
+// A Repairer applies single objects of a payload again, for as long as it is kept in place. It may be used by
+// many at once, but not for the same object.
+type Repairer struct {
+	applier *Applier
+	close   context.CancelFunc
+}
+
+// NewRepairer is for a payload that was applied, or is being applied, with the same options: they share the
+// fingerprints. The end of ctx lets requests that are on their way arrive, unless the lock is lost.
+func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Repairer {
+	requests, cut := Requests(ctx)
+	options.Manifests = release.Manifests
+	a := New(requests, c, &inventory.Inventory{}, options, Handler{})
+	a.isRepairing = true
+	a.fingerprints.KeepNewest()
+	a.FindScaled()
+	return &Repairer{a, cut}
+}
+
+// Learn looks at what all objects of a kind have in common, so that judging one asks nobody.
+func (r *Repairer) Learn(resource cluster.Resource) {
+	r.applier.definitions.versionOf(resource)
+	r.applier.isCustom(resource)
+}
+
+// Close ends the requests that are on their way.
+func (r *Repairer) Close() { r.close() }
+
+// Place says where the object of a manifest is.
+func (r *Repairer) Place(manifest *payload.Manifest) (cluster.Resource, error) {
+	return r.applier.place(manifest)
+}
+
+// IsUntouched says whether nobody can have changed what is ours of an object since it was
+// applied.
+func (r *Repairer) IsUntouched(manifest *payload.Manifest, head inventory.Head) bool {
+	a := r.applier
+	if head.Release != a.options.Release || !head.IsApplied || head.Terminating {
+		return false
+	}
+	text, isKnown := a.text(manifest, head.Resource)
+	if !isKnown {
+		return false
+	}
+	countsChanges := func() bool { return a.countsChanges(head.Resource) }
+	return isCreateOnly(manifest) || a.fingerprints.Move(a.fingerprints, head, text, countsChanges)
+}
+
+// Redefine takes in a definition as it is now, and says whether it is another than before: then
+// nothing is known of its objects. That it is to go, changes nothing of them yet.
+func (r *Repairer) Redefine(definition inventory.Head) bool {
+	return !definition.Terminating && definition.ID.GroupKind() == kinds.CustomResourceDefinition && r.applier.definitions.note(definition.ID, definition.Metadata())
+}
+
+// Repaired is what came of an object.
+type Repaired struct {
+	Change
+	Before, Now inventory.Head // as it was, and as it is; empty if it was not there, or is not
+	IsLooked    bool           // else nobody could say how it was
+}
+
+// Repair makes an object again what its manifest says. How it is, it asks for if that is not
+// known. The failure names the object, and says nothing that is secret; how the object was, is
+// said with it.
+func (r *Repairer) Repair(manifest *payload.Manifest, known *inventory.Head) (Repaired, error) {
+	a := r.applier
+	o, isLooked := &target{Manifest: manifest}, false
+	change, err := func() (change Change, err error) {
+		if o.resource, err = a.place(manifest); err != nil {
+			return change, err
+		}
+		if known != nil {
+			o.head, o.isThere = *known, true
+		} else if o.head, o.isThere, err = a.headNow(o.resource, manifest.ID()); err != nil {
+			return change, err
+		}
+		isLooked = true
+		return a.putKnown(o)
+	}()
+	if errors.Is(err, cluster.ErrNotServed) {
+		a.cluster.Refresh() // it may be, when this is tried again
+	}
+	if err != nil {
+		return Repaired{Before: o.head, IsLooked: isLooked}, NewFailure(manifest, err)
+	}
+	change.Manifest = manifest
+	repaired := Repaired{Change: change, Before: o.head, Now: o.head, IsLooked: true}
+	if o.now != nil {
+		repaired.Now = inventory.HeadOf(o.resource, o.now)
+		repaired.Lost = a.taken(o, repaired)
+	}
+	isSame := repaired.Before.UID == repaired.Now.UID && repaired.Before.Entry.Same(repaired.Now.Entry)
+	if repaired.Action == Configured && isSame && len(repaired.Lost)+len(o.added) == 0 {
+		repaired.Action = Unchanged // others have written it meanwhile, and nothing of ours
+	}
+	return repaired, nil
+}
+
+// IsUnfinished says whether a manifest is of a Job that is not known to have run to its end.
+func (r *Repairer) IsUnfinished(manifest *payload.Manifest) bool {
+	return manifest.GroupVersionKind().GroupKind() == kinds.Job && !r.applier.options.Journal.hasFinished(manifest)
+}
+
+// NoteFinished notes that a Job has run to its end, if it has.
+func (r *Repairer) NoteFinished(job *payload.Manifest) error {
+	a := r.applier
+	resource, err := a.place(job)
+	if err != nil {
+		return err
+	}
+	object, err := a.cluster.In(resource, job.ID().Namespace).Get(a.requests, job.ID().Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case !ready.HasSucceeded(object) || object.GetLabels()[inventory.Label] != a.options.Release:
+		return nil
+	}
+	return a.RememberJob(job, object.GetUID())
+}
+
+// taken are the fields that others had set otherwise, or, if the server had no quarrel with
+// that, those that were not ours any more.
+func (a *Applier) taken(o *target, repaired Repaired) []ownership.Loss {
+	before := repaired.Before.Metadata()
+	if len(repaired.Lost) > 0 || before == nil || repaired.Before.UID != repaired.Now.UID {
+		return repaired.Lost
+	}
+	return maskedLosses(o.Manifest, ownership.Taken(before.GetManagedFields(), repaired.Now.Metadata().GetManagedFields()))
+}
