@@ -117,8 +117,6 @@ func TestWhatThisRunHasWrittenHealsForAWhile(t *testing.T) {
 	})
 }
 
-const thing = "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}"
-
 // applierOf is an Applier with no cluster behind it.
 func applierOf(t *testing.T) *Applier {
 	t.Helper()
