@@ -40,20 +40,45 @@ func scalar(text string) string {
 	return strings.TrimSuffix(string(written), "\n")
 }
 
-// orphans are the objects that were ours before, are there still, and are in the payload
-// no more. What goes along with a Namespace or a definition is none.
+// orphans returns the objects that were ours before, are there still, and are in the payload no more. What goes
+// along with a Namespace or a definition is none.
 func (r *rollout) orphans(ctx context.Context) []Orphan {
 	inPayload, goes := r.inPayload(ctx), r.goes()
-	var orphans []Orphan
+	var dropped []inventory.Head
 	for _, head := range r.before.Of(r.payload.Name) {
 		namespace := kinds.ID{Kind: kinds.Namespace.Kind, Name: head.ID.Namespace}
 		definition := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: head.Resource.Resource + "." + head.Resource.Group}
-		if inPayload[head.ID] || goes[namespace] || goes[definition] || !r.isLeft(ctx, head) {
-			continue
+		if !inPayload[head.ID] && !goes[namespace] && !goes[definition] && !head.Terminating {
+			dropped = append(dropped, head)
 		}
-		orphans = append(orphans, Orphan{head})
+	}
+	listed := r.listAgain(ctx, dropped)
+	var orphans []Orphan
+	for _, head := range dropped {
+		if r.isLeft(ctx, listed, head) {
+			orphans = append(orphans, Orphan{head})
+		}
 	}
 	return orphans
+}
+
+// mostAsked is how many objects are asked for one by one: more are listed by their kinds.
+const mostAsked = 3
+
+// listAgain lists the kinds of objects that were ours before the run; nil if they are few, or can't be listed.
+func (r *rollout) listAgain(ctx context.Context, heads []inventory.Head) *inventory.Inventory {
+	if len(heads) <= mostAsked {
+		return nil
+	}
+	var places []inventory.Place
+	for _, head := range heads {
+		places = append(places, inventory.Place{Kind: head.Resource.GroupKind(), Namespace: head.ID.Namespace})
+	}
+	listed, err := inventory.Take(ctx, r.cluster, places, func(release string, _ kinds.ID) bool { return release == r.payload.Name })
+	if err != nil {
+		return nil
+	}
+	return listed
 }
 
 // inPayload are the objects that the payload has, or has tombstones of, and those that it
@@ -91,16 +116,21 @@ func (r *rollout) goes() map[kinds.ID]bool {
 	return all
 }
 
-// isLeft says whether an object that was ours before the run is there still. What can't be
-// asked for is taken to be.
-func (r *rollout) isLeft(ctx context.Context, head inventory.Head) bool {
-	if head.Terminating {
-		return false
+// isLeft reports whether an object that was ours before the run is there still. What can't be asked for is
+// taken to be.
+func (r *rollout) isLeft(ctx context.Context, listed *inventory.Inventory, head inventory.Head) bool {
+	if listed != nil && listed.Covers(head.ID) {
+		now, isThere := listed.Find(head.ID)
+		return isThere && r.isSame(head, now)
 	}
 	object, err := r.cluster.Head(ctx, head.Resource, head.ID.Namespace, head.ID.Name)
 	if err != nil {
 		return !apierrors.IsNotFound(err)
 	}
-	now := inventory.HeadOf(head.Resource, object)
-	return now.UID == head.UID && !now.Terminating && now.IsOf(r.payload.Name)
+	return r.isSame(head, inventory.HeadOf(head.Resource, object))
+}
+
+// isSame reports whether an object is the one that was ours before, and still is.
+func (r *rollout) isSame(before, now inventory.Head) bool {
+	return now.UID == before.UID && !now.Terminating && now.IsOf(r.payload.Name)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -166,5 +167,29 @@ func TestATombstoneOfAnOrphanIsYAML(t *testing.T) {
 		if id := manifest.ID(); !manifest.IsTombstone() || id.Name != name || id.Namespace != "123" {
 			t.Errorf("the tombstone of %q is of %+v:\n%s", name, id, one.Tombstone())
 		}
+	}
+}
+
+// Many orphans are listed, not asked for one by one.
+func TestManyOrphansAreListed(t *testing.T) {
+	t.Parallel()
+	r := newRelease(t)
+	var many strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&many, "-- 0000_50_c_%d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: many-%d, namespace: NS}}\n", i, i)
+	}
+	r.must("1.0.0", kept+many.String())
+	var mu sync.Mutex
+	var asked []string
+	outcome := r.through(func(request *http.Request) error {
+		if strings.Contains(request.URL.Path, "/configmaps/many-") {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, request.Method+" "+request.URL.Path)
+		}
+		return nil
+	}).must("1.0.1", kept)
+	if len(outcome.Orphans) != 20 || len(asked) > 0 {
+		t.Errorf("%d orphans, asked for with %q", len(outcome.Orphans), asked)
 	}
 }
