@@ -59,6 +59,8 @@ type Options struct {
 	// AskWhy is how often pods are asked why they don't come up, which costs requests; as
 	// often as waits are told of if it is 0.
 	AskWhy time.Duration
+	// Lock is that of the release, if it is held.
+	Lock *record.Hold
 	// Journal keeps what must outlive this run.
 	Journal *object.Journal
 	// Tell is told of each step, one after the other. Nil tells nobody.
@@ -121,7 +123,7 @@ func (o Options) Objects() object.Options { return o.withDefaults().objects() }
 func (o Options) objects() object.Options {
 	return object.Options{
 		Release: o.Release, Version: o.Version, Mode: o.Mode, Standard: o.Standard, DropUnknownFields: o.DropUnknownFields,
-		Full: o.Full, AdoptFrom: o.AdoptFrom, LookCounts: o.lookCounts, Journal: o.Journal, Fingerprints: o.Fingerprints,
+		Full: o.Full, AdoptFrom: o.AdoptFrom, LookCounts: o.lookCounts, Journal: o.Journal, Lock: o.Lock, Fingerprints: o.Fingerprints,
 	}
 }
 

@@ -58,7 +58,7 @@ func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *r
 
 // start begins to send requests.
 func (r *run) start(ctx context.Context, manifests []*payload.Manifest) {
-	r.requests, r.cut = object.Requests(ctx)
+	r.requests, r.cut = object.Requests(ctx, r.options.Lock)
 	r.tracker = await.New(r.requests, r.cluster, await.Options{
 		Release: r.options.Release, Standard: r.options.Standard, Installing: r.options.Mode == graph.Install,
 	}, await.Handler{

@@ -209,7 +209,7 @@ func TestAnApplyThatRuns(t *testing.T) {
 	store := record.NewStore(c.Client, namespace, "web")
 	store.Now = c.Now
 	question := precondition.Question{Payload: release(t, "4.6.0", nil), Namespace: namespace, Store: record.NewStore(c.Client, namespace, "web")}
-	err := store.Locked(t.Context(), record.Lock{Holder: "ana@host:7"}, func(context.Context, record.Fence) error {
+	err := store.Locked(t.Context(), record.Lock{Holder: "ana@host:7"}, func(context.Context, *record.Hold) error {
 		err := precondition.Refuse(precondition.Evaluate(gather(t, c, question)))
 		if err == nil || !strings.HasPrefix(err.Error(), "ApplyRunning: ana@host:7 has been applying the release since 20") {
 			t.Errorf("beside another: %v", err)

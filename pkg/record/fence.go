@@ -6,11 +6,6 @@ import (
 	"time"
 )
 
-// A Fence returns nil while a lock surely counts, and is asked before each write that is made under the
-// lock. When the last renewal is older than the Lease lasts, because the process or the whole machine
-// was asleep, it waits until the lock is renewed. When the lock is lost, it returns an ErrLost.
-type Fence func(ctx context.Context) error
-
 // A fence knows when a Lease was renewed last, by sinceBoot.
 type fence struct {
 	mu      sync.Mutex
@@ -34,7 +29,11 @@ func (f *fence) age() (time.Duration, <-chan struct{}) {
 	return sinceBoot() - f.last, f.renewed
 }
 
-// check is the Fence of an election that is won.
+// Check returns nil while the lock surely counts, and is asked before each write that is made under it. When the
+// last renewal is older than the Lease lasts, because the process or the whole machine was asleep, it waits
+// until the lock is renewed. When the lock is lost, it returns an ErrLost.
+func (h *Hold) Check(ctx context.Context) error { return h.election.check(ctx) }
+
 func (e *election) check(ctx context.Context) error {
 	for {
 		age, renewed := e.fence.age()

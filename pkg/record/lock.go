@@ -150,9 +150,9 @@ func (s *Store) Holding(ctx context.Context) (*Held, error) {
 // Whoever holds the lock and has died loses it when it was not renewed for its duration.
 // That is measured here, by looking on, because clocks differ.
 //
-// A process that slept does not hear in time that its lock is lost. So do asks the fence before each
+// A process that slept does not hear in time that its lock is lost. So do asks Hold.Check before each
 // write; what do has done counts only if the lock still counts when it returns.
-func (s *Store) Locked(ctx context.Context, l Lock, do func(ctx context.Context, fence Fence) error) error {
+func (s *Store) Locked(ctx context.Context, l Lock, do func(ctx context.Context, held *Hold) error) error {
 	if err := CheckName(s.release); err != nil {
 		return err
 	}
@@ -168,27 +168,27 @@ func (s *Store) Locked(ctx context.Context, l Lock, do func(ctx context.Context,
 	case <-ctx.Done():
 		return fmt.Errorf("lock release %q: %w", s.release, context.Cause(ctx))
 	}
-	held, end := context.WithCancelCause(context.WithValue(ctx, lockKey{}, e.ended))
+	held, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(e.ended, func() { end(context.Cause(e.ended)) })()
-	if err = do(held, e.check); err == nil {
+	if err = do(held, &Hold{e}); err == nil {
 		err = e.check(context.WithoutCancel(ctx))
 	}
 	return explained(err, cmp.Or(context.Cause(held), context.Cause(e.ended))) // which may be on its way to what is held
 }
 
-// lockKey is where the context of what runs under a lock has that of the lock.
-type lockKey struct{}
+// A Hold is a lock that is held. Nil is one that nobody can lose.
+type Hold struct{ election *election }
 
-// UnderLock is a context for requests that an interruption is not to cut off. It ends when
-// the lock is lost under which ctx was given, also if ctx has ended before.
-func UnderLock(ctx context.Context) (context.Context, context.CancelFunc) {
+// Requests returns a context for requests that an interruption of ctx is not to cut off. It ends when the lock
+// is lost.
+func (h *Hold) Requests(ctx context.Context) (context.Context, context.CancelFunc) {
 	under, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	var forgets []func() bool
 	locks := []context.Context{ctx}
-	if lock, isLocked := ctx.Value(lockKey{}).(context.Context); isLocked {
-		locks = append(locks, lock)
+	if h != nil {
+		locks = append(locks, h.election.ended)
 	}
+	var forgets []func() bool
 	for _, lock := range locks {
 		forgets = append(forgets, context.AfterFunc(lock, func() {
 			if cause := context.Cause(lock); errors.Is(cause, ErrLost) {

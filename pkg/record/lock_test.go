@@ -78,7 +78,7 @@ func hold(t *testing.T, s *record.Store, l record.Lock) *holding {
 	taken, leave := make(chan struct{}), make(chan struct{})
 	h := &holding{leave: func() { close(leave) }, ended: make(chan error, 1)}
 	go func() {
-		h.ended <- s.Locked(context.Background(), l, func(ctx context.Context, _ record.Fence) error {
+		h.ended <- s.Locked(context.Background(), l, func(ctx context.Context, _ *record.Hold) error {
 			close(taken)
 			select {
 			case <-leave:
@@ -125,7 +125,7 @@ func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
 		return send()
 	})
 	go func() {
-		second <- record.NewStore(client, namespace, "web").Locked(t.Context(), waiting, func(context.Context, record.Fence) error {
+		second <- record.NewStore(client, namespace, "web").Locked(t.Context(), waiting, func(context.Context, *record.Hold) error {
 			select {
 			case err := <-first.ended:
 				return err
@@ -182,7 +182,7 @@ func TestSecondLeavesIfFirstIsAlive(t *testing.T) {
 	defer first.end(t)
 
 	says := 0
-	err := two.Locked(t.Context(), record.Lock{Say: func(record.Held) { says++ }}, func(context.Context, record.Fence) error {
+	err := two.Locked(t.Context(), record.Lock{Say: func(record.Held) { says++ }}, func(context.Context, *record.Hold) error {
 		t.Error("both hold the lock")
 		return nil
 	})
@@ -215,7 +215,7 @@ func TestLockOfTheDeadIsTakenOver(t *testing.T) {
 	}
 	var told []string
 	lock := record.Lock{Holder: "ben", Duration: 5 * time.Second, Say: func(h record.Held) { told = append(told, h.Holder) }}
-	err = record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), lock, func(context.Context, record.Fence) error {
+	err = record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), lock, func(context.Context, *record.Hold) error {
 		if got := lease(t, namespace); holder(got) != "ben" || !got.Spec.AcquireTime.Before(&ahead) {
 			t.Errorf("the lock is held by %s since %s, want ben, since now", holder(got), got.Spec.AcquireTime)
 		}
@@ -237,7 +237,7 @@ func TestLockOutlivesAShortOutage(t *testing.T) {
 		return response, err
 	})
 	lock := record.Lock{Holder: "anna", Duration: 45 * time.Second}
-	err := record.NewStore(client, namespace, "web").Locked(t.Context(), lock, func(ctx context.Context, _ record.Fence) error {
+	err := record.NewStore(client, namespace, "web").Locked(t.Context(), lock, func(ctx context.Context, _ *record.Hold) error {
 		if err := s.Kill(sandbox.APIServer); err != nil {
 			return err
 		}
@@ -275,7 +275,7 @@ func TestLostLockIsNotFreedBeforeWhatRanHasEnded(t *testing.T) {
 		return nil, errors.New("the door is shut")
 	})
 	lock := record.Lock{Holder: "anna", Duration: time.Second}
-	err := record.NewStore(client, namespace, "web").Locked(t.Context(), lock, func(ctx context.Context, _ record.Fence) error {
+	err := record.NewStore(client, namespace, "web").Locked(t.Context(), lock, func(ctx context.Context, _ *record.Hold) error {
 		isShut.Store(true)
 		<-ctx.Done()
 		if freed.Load() > 0 {
@@ -295,7 +295,7 @@ func TestLostLockIsNotFreedBeforeWhatRanHasEnded(t *testing.T) {
 func TestLockIsLostInALongOutage(t *testing.T) {
 	namespace, s := cluster.Namespace(t), cluster.Sandbox(t)
 	lock := record.Lock{Holder: "anna", Duration: time.Second}
-	err := record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), lock, func(ctx context.Context, _ record.Fence) error {
+	err := record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), lock, func(ctx context.Context, _ *record.Hold) error {
 		if err := s.Kill(sandbox.APIServer); err != nil {
 			return err
 		}
@@ -320,7 +320,7 @@ func TestLockIsLostInALongOutage(t *testing.T) {
 func TestLockIsLostToAThief(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	lock := record.Lock{Holder: "anna", Duration: while}
-	err := record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), lock, func(ctx context.Context, _ record.Fence) error {
+	err := record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), lock, func(ctx context.Context, _ *record.Hold) error {
 		steal(t, namespace, "a thief")
 		<-ctx.Done()
 		if !errors.Is(context.Cause(ctx), record.ErrLost) {
@@ -341,7 +341,7 @@ func TestLockIsLostToAThief(t *testing.T) {
 func TestLockOfAThiefIsNotFreed(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	lock := record.Lock{Holder: "anna", Duration: time.Hour}
-	err := record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), lock, func(context.Context, record.Fence) error {
+	err := record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), lock, func(context.Context, *record.Hold) error {
 		steal(t, namespace, "a thief")
 		return nil
 	})
@@ -377,7 +377,7 @@ func TestLockIsFreedAfterAnyEnd(t *testing.T) {
 						err = thrown.(error)
 					}
 				}()
-				err = record.NewStore(cluster.Client(t), namespace, "web").Locked(ctx, record.Lock{Holder: "anna"}, func(ctx context.Context, _ record.Fence) error {
+				err = record.NewStore(cluster.Client(t), namespace, "web").Locked(ctx, record.Lock{Holder: "anna"}, func(ctx context.Context, _ *record.Hold) error {
 					result := test.do(ctx, end)
 					if got := holder(lease(t, namespace)); got != "anna" {
 						t.Errorf("the lock is held by %q while it is used", got)
@@ -403,7 +403,7 @@ func TestWaitingCanBeEnded(t *testing.T) {
 	defer end()
 	err := record.NewStore(cluster.Client(t), namespace, "web").Locked(ctx,
 		record.Lock{Wait: true, Say: func(record.Held) { end() }},
-		func(context.Context, record.Fence) error { t.Error("both hold the lock"); return nil })
+		func(context.Context, *record.Hold) error { t.Error("both hold the lock"); return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("it says %v, want that it was cancelled", err)
 	}
@@ -415,7 +415,7 @@ func TestWaitingCanBeEnded(t *testing.T) {
 func TestLockMakesItsNamespace(t *testing.T) {
 	namespace := cluster.Namespace(t) + "-absent"
 	done := false
-	err := record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), record.Lock{}, func(context.Context, record.Fence) error {
+	err := record.NewStore(cluster.Client(t), namespace, "web").Locked(t.Context(), record.Lock{}, func(context.Context, *record.Hold) error {
 		done = true
 		return nil
 	})
@@ -430,7 +430,7 @@ func TestLockMakesItsNamespace(t *testing.T) {
 func TestMissingRightsAreNamed(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	locked := func(s *record.Store) error {
-		return s.Locked(t.Context(), record.Lock{Wait: true}, func(context.Context, record.Fence) error { return errors.New("it is locked") })
+		return s.Locked(t.Context(), record.Lock{Wait: true}, func(context.Context, *record.Hold) error { return errors.New("it is locked") })
 	}
 	tests := map[string]struct {
 		may  []rbacv1.PolicyRule
@@ -510,7 +510,7 @@ func TestMissingNamespaceIsMadeFirst(t *testing.T) {
 		}
 		return answer, err
 	})
-	err := record.NewStore(client, namespace, "web").Locked(t.Context(), record.Lock{}, func(context.Context, record.Fence) error { return nil })
+	err := record.NewStore(client, namespace, "web").Locked(t.Context(), record.Lock{}, func(context.Context, *record.Hold) error { return nil })
 	want := []string{"GET " + namespace + " 404", "POST namespaces 201", "GET " + namespace + " 200", "POST leases 201"}
 	if err != nil || !slices.Equal(asked, want) {
 		t.Errorf("it asked %q, want %q; error %v", asked, want, err)
@@ -553,7 +553,7 @@ func TestLockIsFreedByOneRequest(t *testing.T) {
 				}
 				return answer, err
 			})
-			err := record.NewStore(client, namespace, "web").Locked(t.Context(), record.Lock{Duration: time.Hour}, func(context.Context, record.Fence) error {
+			err := record.NewStore(client, namespace, "web").Locked(t.Context(), record.Lock{Duration: time.Hour}, func(context.Context, *record.Hold) error {
 				<-renewed
 				if test.touch {
 					found := lease(t, namespace)

@@ -416,7 +416,7 @@ func TestNamesOfReleasesAreChecked(t *testing.T) {
 		"save":    func(s *record.Store) error { return s.Save(t.Context(), &record.Record{}) },
 		"holding": func(s *record.Store) error { _, err := s.Holding(t.Context()); return err },
 		"lock": func(s *record.Store) error {
-			return s.Locked(t.Context(), record.Lock{}, func(context.Context, record.Fence) error { return nil })
+			return s.Locked(t.Context(), record.Lock{}, func(context.Context, *record.Hold) error { return nil })
 		},
 	}
 	for verb, run := range do {
@@ -457,7 +457,7 @@ func deleteRecord(t *testing.T, namespace string) {
 func TestDeletedRecordIsRestoredFromItsCopy(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	s := record.NewStore(cluster.Client(t), namespace, "web")
-	err := s.Locked(t.Context(), record.Lock{}, func(context.Context, record.Fence) error {
+	err := s.Locked(t.Context(), record.Lock{}, func(context.Context, *record.Hold) error {
 		return s.Save(t.Context(), full())
 	})
 	if err != nil {
@@ -510,7 +510,7 @@ func TestCopyOfALargeRecordKeepsItsDeletes(t *testing.T) {
 	for i := range 1500 {
 		large.RememberJob(record.Job{ID: kinds.ID{Group: "batch", Kind: "Job", Namespace: "web", Name: fmt.Sprint("job-", strings.Repeat("x", 200), i)}})
 	}
-	err := s.Locked(t.Context(), record.Lock{}, func(context.Context, record.Fence) error { return s.Save(t.Context(), large) })
+	err := s.Locked(t.Context(), record.Lock{}, func(context.Context, *record.Hold) error { return s.Save(t.Context(), large) })
 	if err != nil {
 		t.Fatal(err)
 	}

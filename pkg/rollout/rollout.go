@@ -95,14 +95,15 @@ func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, opti
 	return r.outcome
 }
 
-// locked is what is done under the lock: from here on, each write asks the fence.
-func (r *rollout) locked(ctx context.Context, fence record.Fence) error {
+// locked is what is done under the lock: from here on, each write asks whether it counts.
+func (r *rollout) locked(ctx context.Context, lock *record.Hold) error {
 	r.began = time.Now() // waiting for another applier is not our time
-	fenced, err := r.cluster.Fenced(fence)
+	fenced, err := r.cluster.Fenced(lock.Check)
 	if err != nil {
 		return err
 	}
 	r.connect(fenced)
+	r.options.Apply.Lock = lock
 	err = r.run(ctx)
 	if r.outcome.Took == 0 { // else it was told
 		r.outcome.Took = time.Since(r.began)
@@ -185,7 +186,7 @@ func (r *rollout) run(ctx context.Context) error {
 // finish takes in what came of an apply, and notes it.
 func (r *rollout) finish(ctx context.Context, report *apply.Report) error {
 	r.outcome.Report = report
-	held, stop := record.UnderLock(ctx)
+	held, stop := r.options.Apply.Lock.Requests(ctx)
 	defer stop()
 	if held.Err() == nil && !errors.Is(r.outcome.Report.Err, record.ErrLost) { // whose context ends a moment later
 		return errors.Join(r.outcome.Report.Err, r.end(held))

@@ -62,6 +62,7 @@ type Options struct {
 	// LookCounts is how long what was seen before says how it is.
 	LookCounts time.Duration
 	Journal    *Journal
+	Lock       *record.Hold // of a Repairer
 	// Fingerprints are where those of applied objects go.
 	Fingerprints *inventory.Fingerprints
 }
@@ -92,22 +93,26 @@ func (ignored) Applied(*payload.Manifest, *unstructured.Unstructured) {}
 
 // An Applier applies objects of one release. It may be used by many at once, but not for the same object.
 type Applier struct {
-	requests context.Context
-	cluster  *cluster.Cluster
-	before   *inventory.Inventory
-	options  Options
-	handler  Handler
+	*knowledge
+	handler Handler
 
-	isRepairing  bool // it is a Repairer's, which lives long
-	scaling      *scaling
+	isRepairing bool // it is a Repairer's, which lives long
+}
+
+// knowledge is what is known of objects: from before, and since.
+type knowledge struct {
+	requests     context.Context
+	cluster      *cluster.Cluster
+	options      Options
+	before       *inventory.Inventory
 	definitions  *definitions
+	scaling      *scaling
 	known        *inventory.Fingerprints // from before
 	fingerprints *inventory.Fingerprints
 	written      sync.Map // by group whose definition was written: when, or when it became ready
 }
 
-// New returns an Applier. The context is that of all requests, and before what the
-// cluster had until then.
+// New returns an Applier. The context is that of all requests, and before what the cluster had until then.
 func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, options Options, handler Handler) *Applier {
 	if handler.Readiness == nil {
 		handler.Readiness = ignored{}
@@ -118,37 +123,36 @@ func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, o
 	if handler.Adopted == nil {
 		handler.Adopted = func(*payload.Manifest, []string) {}
 	}
-	return &Applier{
-		requests: ctx, cluster: c, before: before, options: options, handler: handler,
-		scaling: &scaling{manifests: options.Manifests}, definitions: newDefinitions(ctx, c, before),
+	return &Applier{handler: handler, knowledge: &knowledge{
+		requests: ctx, cluster: c, options: options, before: before, definitions: newDefinitions(ctx, c, before), scaling: &scaling{manifests: options.Manifests},
 		known: options.Journal.fingerprints(), fingerprints: options.Fingerprints,
-	}
+	}}
 }
 
 // Expect notes that the release has an object, for those who ask the record.
-func (a *Applier) Expect(m *payload.Manifest) {
+func (k *knowledge) Expect(m *payload.Manifest) {
 	switch {
 	case m.IsTombstone():
 	case isCreateOnly(m): // how an apply has left it does not matter any more
-		a.fingerprints.Expect(a.fingerprints, m.ID())
+		k.fingerprints.Expect(k.fingerprints, m.ID())
 	default:
-		a.fingerprints.Expect(a.known, m.ID())
+		k.fingerprints.Expect(k.known, m.ID())
 	}
 }
 
 // IsThere asks the cluster for the object of a manifest.
-func (a *Applier) IsThere(m *payload.Manifest) (bool, error) {
-	if _, found := a.before.Find(m.ID()); found {
+func (k *knowledge) IsThere(m *payload.Manifest) (bool, error) {
+	if _, found := k.before.Find(m.ID()); found {
 		return true, nil
 	}
-	resource, err := a.cluster.Find(a.requests, m.GroupVersionKind())
+	resource, err := k.cluster.Find(k.requests, m.GroupVersionKind())
 	if errors.Is(err, cluster.ErrNotServed) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	_, err = a.cluster.Head(a.requests, resource, "", m.Object().GetName())
+	_, err = k.cluster.Head(k.requests, resource, "", m.Object().GetName())
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -162,37 +166,37 @@ func IsFoundation(kind schema.GroupKind) bool {
 
 // Wrote notes that the definition or the APIService of a manifest was written: what is refused for it
 // may heal.
-func (a *Applier) Wrote(m *payload.Manifest) { a.written.Store(servedGroup(m.Object()), time.Now()) }
+func (k *knowledge) Wrote(m *payload.Manifest) { k.written.Store(servedGroup(m.Object()), time.Now()) }
 
 // Extended notes that a definition or an APIService is ready.
-func (a *Applier) Extended(live *unstructured.Unstructured) {
+func (k *knowledge) Extended(live *unstructured.Unstructured) {
 	if live.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition {
-		a.cluster.Learn(live)
+		k.cluster.Learn(live)
 	} else {
-		a.cluster.Refresh()
+		k.cluster.Refresh()
 	}
 	group := servedGroup(live)
-	if _, isOurs := a.written.Load(group); isOurs {
-		a.written.Store(group, time.Now())
+	if _, isOurs := k.written.Load(group); isOurs {
+		k.written.Store(group, time.Now())
 	}
 }
 
 // NoteReady notes that an object was ready, and how it was then.
-func (a *Applier) NoteReady(m *payload.Manifest, resource cluster.Resource, live *unstructured.Unstructured) {
-	if text, isKnown := a.text(m, resource); isKnown {
-		a.fingerprints.AddReady(live, text, a.standard())
+func (k *knowledge) NoteReady(m *payload.Manifest, resource cluster.Resource, live *unstructured.Unstructured) {
+	if text, isKnown := k.text(m, resource); isKnown {
+		k.fingerprints.AddReady(live, text, k.standard())
 	}
 }
 
 // KeepFingerprint keeps that of an object that was not applied. It says nothing of how the object is now, but
 // as what it was applied, so it does not matter how long ago it was seen.
-func (a *Applier) KeepFingerprint(m *payload.Manifest) {
-	head, isThere := a.before.Find(m.ID())
+func (k *knowledge) KeepFingerprint(m *payload.Manifest) {
+	head, isThere := k.before.Find(m.ID())
 	if !isThere {
 		return
 	}
-	if text, isKnown := a.text(m, head.Resource); isKnown {
-		a.fingerprints.Move(a.known, head, text, func() bool { return true })
+	if text, isKnown := k.text(m, head.Resource); isKnown {
+		k.fingerprints.Move(k.known, head, text, func() bool { return true })
 	}
 }
 

@@ -47,8 +47,8 @@ func (a *Applier) put(m *payload.Manifest) (Change, error) {
 }
 
 // place says where the object of a manifest is.
-func (a *Applier) place(m *payload.Manifest) (cluster.Resource, error) {
-	resource, err := a.find(m.GroupVersionKind())
+func (k *knowledge) place(m *payload.Manifest) (cluster.Resource, error) {
+	resource, err := k.find(m.GroupVersionKind())
 	if err == nil && resource.Namespaced && m.Object().GetNamespace() == "" {
 		return resource, inNoNamespace
 	}
@@ -92,16 +92,16 @@ func kept(what decision, head inventory.Head) Change {
 }
 
 // otherOwner returns the other release that has an object; "" if none has.
-func (a *Applier) otherOwner(head inventory.Head) string {
-	if owner, isOthers := head.Owner(a.options.Release); isOthers {
+func (k *knowledge) otherOwner(head inventory.Head) string {
+	if owner, isOthers := head.Owner(k.options.Release); isOthers {
 		return owner
 	}
 	return ""
 }
 
 // refuseOwned refuses to touch what another release has.
-func (a *Applier) refuseOwned(head inventory.Head) error {
-	if owner := a.otherOwner(head); owner != "" {
+func (k *knowledge) refuseOwned(head inventory.Head) error {
+	if owner := k.otherOwner(head); owner != "" {
 		return ownedBy(owner)
 	}
 	return nil
@@ -113,30 +113,30 @@ func ownedBy(owner string) error {
 
 // find says where the object is. Kinds that came up since the last look are looked for
 // once more.
-func (a *Applier) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
-	resource, err := a.cluster.Find(a.requests, kind)
-	if errors.Is(err, cluster.ErrNotServed) && a.hasWritten(kind.Group) || errors.As(err, new(*cluster.UnknownKind)) {
-		a.cluster.Refresh()
-		return a.cluster.Find(a.requests, kind)
+func (k *knowledge) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
+	resource, err := k.cluster.Find(k.requests, kind)
+	if errors.Is(err, cluster.ErrNotServed) && k.hasWritten(kind.Group) || errors.As(err, new(*cluster.UnknownKind)) {
+		k.cluster.Refresh()
+		return k.cluster.Find(k.requests, kind)
 	}
 	return resource, err
 }
 
 // head is what is known of an object from before. It is only asked for where it could not
 // be listed.
-func (a *Applier) head(resource cluster.Resource, id kinds.ID) (inventory.Head, bool, error) {
+func (k *knowledge) head(resource cluster.Resource, id kinds.ID) (inventory.Head, bool, error) {
 	if !resource.Namespaced {
 		id.Namespace = "" // which manifests may say all the same
 	}
-	if head, found := a.before.Find(id); found || a.before.Covers(id) {
+	if head, found := k.before.Find(id); found || k.before.Covers(id) {
 		return head, found, nil
 	}
-	return a.headNow(resource, id)
+	return k.headNow(resource, id)
 }
 
 // headNow asks for an object.
-func (a *Applier) headNow(resource cluster.Resource, id kinds.ID) (inventory.Head, bool, error) {
-	object, err := a.cluster.Head(a.requests, resource, id.Namespace, id.Name)
+func (k *knowledge) headNow(resource cluster.Resource, id kinds.ID) (inventory.Head, bool, error) {
+	object, err := k.cluster.Head(k.requests, resource, id.Namespace, id.Name)
 	if apierrors.IsNotFound(err) {
 		return inventory.Head{}, false, nil
 	}
@@ -148,11 +148,11 @@ func (a *Applier) headNow(resource cluster.Resource, id kinds.ID) (inventory.Hea
 
 // isAbsent says whether an object is not there. Where all that we have applied is known,
 // nobody is asked.
-func (a *Applier) isAbsent(resource cluster.Resource, id kinds.ID) (bool, error) {
-	if a.before.Covers(id) {
+func (k *knowledge) isAbsent(resource cluster.Resource, id kinds.ID) (bool, error) {
+	if k.before.Covers(id) {
 		return true, nil
 	}
-	_, err := a.cluster.Head(a.requests, resource, id.Namespace, id.Name)
+	_, err := k.cluster.Head(k.requests, resource, id.Namespace, id.Name)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}

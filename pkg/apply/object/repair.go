@@ -25,7 +25,7 @@ type Repairer struct {
 // NewRepairer is for a payload that was applied, or is being applied, with the same options: they share the
 // fingerprints. The end of ctx lets requests that are on their way arrive, unless the lock is lost.
 func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Repairer {
-	requests, cut := Requests(ctx)
+	requests, cut := Requests(ctx, options.Lock)
 	options.Manifests = release.Manifests
 	a := New(requests, c, &inventory.Inventory{}, options, Handler{})
 	a.isRepairing = true

@@ -13,8 +13,8 @@ const lastAnswers = 70 * time.Second
 
 // Requests returns the context of requests that are sent until another one ends: they may arrive for a while
 // after, unless the lock is lost.
-func Requests(ctx context.Context) (context.Context, context.CancelFunc) {
-	requests, cut := record.UnderLock(ctx) // else another applier writes
+func Requests(ctx context.Context, lock *record.Hold) (context.Context, context.CancelFunc) {
+	requests, cut := lock.Requests(ctx) // else another applier writes
 	context.AfterFunc(ctx, func() {
 		timer := time.NewTimer(lastAnswers)
 		defer timer.Stop()

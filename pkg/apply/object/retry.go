@@ -20,14 +20,14 @@ const inThisRunFor = time.Minute
 const atFirstFor = 5 * time.Second
 
 // Heals says whether a failure may go away by itself.
-func (a *Applier) Heals(m *payload.Manifest, err error) bool {
+func (k *knowledge) Heals(m *payload.Manifest, err error) bool {
 	switch remedyFor(err).heals {
 	case byItself:
 		return true
 	case inThisRun:
-		return a.hasWritten(m.GroupVersionKind().Group)
+		return k.hasWritten(m.GroupVersionKind().Group)
 	case atFirst:
-		return a.hasWrittenWithin(atFirstFor, m.GroupVersionKind().Group)
+		return k.hasWrittenWithin(atFirstFor, m.GroupVersionKind().Group)
 	default:
 		return false
 	}
@@ -41,10 +41,10 @@ func WantedPause(err error) time.Duration {
 
 // hasWritten says whether this run has just written the definition, or the APIService, of
 // a group.
-func (a *Applier) hasWritten(group string) bool { return a.hasWrittenWithin(inThisRunFor, group) }
+func (k *knowledge) hasWritten(group string) bool { return k.hasWrittenWithin(inThisRunFor, group) }
 
-func (a *Applier) hasWrittenWithin(recently time.Duration, group string) bool {
-	written, found := a.written.Load(group)
+func (k *knowledge) hasWrittenWithin(recently time.Duration, group string) bool {
+	written, found := k.written.Load(group)
 	return found && time.Since(written.(time.Time)) < recently
 }
 

@@ -45,10 +45,10 @@ func (o *target) version() string {
 // text is what an object is applied from. Its definition is part of that: what the server
 // says of a custom resource changes with it, and leaves no trace in the object. Where the
 // definition is not known, neither is the text.
-func (a *Applier) text(m *payload.Manifest, resource cluster.Resource) (text inventory.Text, isKnown bool) {
-	definition, isKnown := a.definitions.versionOf(resource)
+func (k *knowledge) text(m *payload.Manifest, resource cluster.Resource) (text inventory.Text, isKnown bool) {
+	definition, isKnown := k.definitions.versionOf(resource)
 	text = inventory.Text{Sum: m.Sum(), Metadata: m.Object(), Note: definition}
-	if a.scaling.has(m.ID()) {
+	if k.scaling.has(m.ID()) {
 		text.Note += " scaled"
 	}
 	return text, isKnown
@@ -56,47 +56,47 @@ func (a *Applier) text(m *payload.Manifest, resource cluster.Resource) (text inv
 
 // isUntouched says whether nobody can have changed what is ours of an object since it was
 // applied from the same manifest. One that is only ever made needs to be there, no more.
-func (a *Applier) isUntouched(m *payload.Manifest, head inventory.Head, isThere bool) bool {
-	if !isThere || !a.trusts(head) {
+func (k *knowledge) isUntouched(m *payload.Manifest, head inventory.Head, isThere bool) bool {
+	if !isThere || !k.trusts(head) {
 		return false
 	}
-	text, isKnown := a.text(m, head.Resource)
-	isUntouched := isKnown && a.fingerprints.Move(a.known, head, text, func() bool {
-		return a.countsChanges(head.Resource)
+	text, isKnown := k.text(m, head.Resource)
+	isUntouched := isKnown && k.fingerprints.Move(k.known, head, text, func() bool {
+		return k.countsChanges(head.Resource)
 	})
 	if isUntouched {
-		a.fingerprints.Leave(head)
+		k.fingerprints.Leave(head)
 	}
 	return isUntouched
 }
 
 // wasReady says whether an object was ready, and nobody has written it since.
-func (a *Applier) wasReady(m *payload.Manifest, head inventory.Head) bool {
-	text, isKnown := a.text(m, head.Resource)
-	return isKnown && a.fingerprints.MoveReady(a.known, head.Metadata(), text, a.standard())
+func (k *knowledge) wasReady(m *payload.Manifest, head inventory.Head) bool {
+	text, isKnown := k.text(m, head.Resource)
+	return isKnown && k.fingerprints.MoveReady(k.known, head.Metadata(), text, k.standard())
 }
 
 // standard is what readiness depends on, beside the object: by upstream's, some of it does
 // not matter in an install.
-func (a *Applier) standard() string {
-	return fmt.Sprint(a.options.Standard, a.options.Standard == ready.Upstream && a.options.Mode == graph.Install)
+func (k *knowledge) standard() string {
+	return fmt.Sprint(k.options.Standard, k.options.Standard == ready.Upstream && k.options.Mode == graph.Install)
 }
 
 // countsChanges says whether the generation of a resource's objects tells of each change of
 // their bodies.
-func (a *Applier) countsChanges(resource cluster.Resource) bool {
-	return kinds.CountsChanges(resource.GroupKind()) || a.isCustom(resource)
+func (k *knowledge) countsChanges(resource cluster.Resource) bool {
+	return kinds.CountsChanges(resource.GroupKind()) || k.isCustom(resource)
 }
 
 // trusts says whether what was seen of an object before says how it is.
-func (a *Applier) trusts(head inventory.Head) bool {
-	return !a.options.Full && a.before.Age() < a.options.LookCounts && head.Release == a.options.Release && head.IsApplied && !head.Terminating
+func (k *knowledge) trusts(head inventory.Head) bool {
+	return !k.options.Full && k.before.Age() < k.options.LookCounts && head.Release == k.options.Release && head.IsApplied && !head.Terminating
 }
 
 // isCustom says whether the objects of a resource are custom resources. Those of other
 // servers may do as they like.
-func (a *Applier) isCustom(resource cluster.Resource) bool {
-	isCustom, err := a.cluster.IsCustom(a.requests, resource)
+func (k *knowledge) isCustom(resource cluster.Resource) bool {
+	isCustom, err := k.cluster.IsCustom(k.requests, resource)
 	return err == nil && isCustom
 }
 
