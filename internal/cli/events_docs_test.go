@@ -26,7 +26,7 @@ import (
 // stream of "runlevel apply -o json" has.
 func TestTheEventsOfTheDocumentation(t *testing.T) {
 	page := eventsPage(t)
-	types, losses := constants(t, "EventType"), fieldsOf(ownership.Loss{})
+	types, losses := constants(t, "../../pkg/apply", "EventType"), fieldsOf(ownership.Loss{})
 	var shown, ofEvents []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\| (.*) \\|$").FindAllStringSubmatch(between(page, "| type |", "\n\n"), -1) {
 		shown = append(shown, row[1])
@@ -53,7 +53,7 @@ func TestTheEventsOfTheDocumentation(t *testing.T) {
 	}
 	same(t, "fields of the summary", fieldsOf(applySummary{}), slices.Concat(quoted(between(page, "| `summary` |", "\n")), names, []string{"time", "type"}))
 
-	same(t, "actions", constants(t, "Action"), quoted(between(page, "An `action` is", "\n\n")))
+	same(t, "actions", constants(t, "../../pkg/apply/object", "Action"), quoted(between(page, "An `action` is", "\n\n")))
 	for _, reason := range []string{precondition.ReasonFailed, record.ReasonHeld} {
 		if !strings.Contains(page, "`"+reason+"`") {
 			t.Errorf("docs/apply.md says nothing of the reason %s", reason)
@@ -114,10 +114,10 @@ func fieldsOf(value any) []string {
 	return names
 }
 
-// constants are the values of package apply's constants of a type.
-func constants(t *testing.T, typeName string) []string {
+// constants are the values of a package's constants of a type.
+func constants(t *testing.T, folder, typeName string) []string {
 	t.Helper()
-	files, err := filepath.Glob("../../pkg/apply/*.go")
+	files, err := filepath.Glob(folder + "/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

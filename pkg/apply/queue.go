@@ -33,11 +33,11 @@ type line struct{ steps []int }
 func (l *line) add(steps ...int) { l.steps = append(l.steps, steps...) }
 
 // A queue has the steps that may begin, in lines that follow each other.
-type queue struct{ continued, needed, custom, usual, workloads line }
+type queue struct{ needed, continued, custom, usual, workloads line }
 
 // take takes out the step that is to begin, if there is one.
 func (q *queue) take() (step int, isThere bool) {
-	for _, l := range []*line{&q.continued, &q.needed, &q.custom, &q.usual, &q.workloads} {
+	for _, l := range []*line{&q.needed, &q.continued, &q.custom, &q.usual, &q.workloads} {
 		if len(l.steps) > 0 {
 			step, l.steps = l.steps[0], l.steps[1:]
 			return step, true

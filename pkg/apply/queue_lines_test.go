@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What has begun goes on first, and workloads come last.
+// What others need comes first, then what has begun, and workloads come last.
 func TestQueueKeepsToItsLines(t *testing.T) {
 	q := &queue{}
 	q.workloads.add(1)
@@ -23,7 +23,7 @@ func TestQueueKeepsToItsLines(t *testing.T) {
 	for range 6 {
 		take()
 	}
-	if want := []int{4, 6, 5, 2, 3, 1}; !slices.Equal(got, want) {
+	if want := []int{4, 5, 6, 2, 3, 1}; !slices.Equal(got, want) {
 		t.Errorf("steps begin in the order %v, want %v", got, want)
 	}
 }

@@ -83,20 +83,35 @@ func (w *walk) loop() {
 	w.beginNodes()
 	ended := w.ctx.Done()
 	for {
+		w.runEvents()
+		if w.ctx.Err() != nil {
+			ended = nil
+			w.interrupt()
+		}
 		w.handOut()
-		if w.busy+w.explaining+len(w.parked) == 0 {
+		if w.busy+w.explaining+len(w.parked) == 0 && !w.hasEvents() {
 			return
 		}
 		select {
 		case <-w.signal:
-			for _, event := range w.takeEvents() {
-				event()
-			}
 		case <-ended:
-			ended = nil
-			w.interrupt()
 		}
 	}
+}
+
+// runEvents runs the events that have come, and those that they cause.
+func (w *walk) runEvents() {
+	for events := w.takeEvents(); len(events) > 0; events = w.takeEvents() {
+		for _, event := range events {
+			event()
+		}
+	}
+}
+
+func (w *walk) hasEvents() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.events) > 0
 }
 
 // post has the loop run an event.
@@ -118,13 +133,9 @@ func (w *walk) takeEvents() []func() {
 	return events
 }
 
-// park waits for an event, unless the walk has to end. Wait is given what to call when the event has come, and
-// returns how to cancel that.
+// park waits for an event. Wait is given what to call when the event has come, and returns how to cancel that. What
+// has come by the time that the walk has to end, counts.
 func (w *walk) park(wait func(wake func(then func())) (cancel func()), interrupt func()) {
-	if w.ctx.Err() != nil {
-		interrupt()
-		return
-	}
 	p := &parking{interrupt: interrupt}
 	w.parked[p] = true
 	p.cancel = wait(func(then func()) {
@@ -193,10 +204,10 @@ func (w *walk) handOut() {
 		if !isThere {
 			return
 		}
-		w.beginPiece(w.nodes[step])
 		needs := w.run.order.needs[step]
 		switch {
 		case w.run.isDone(step): // before the time was up
+			w.beginPiece(w.nodes[step])
 			w.endStep(step, true)
 		case len(needs) > 0 && !w.hasAwaited[step]:
 			w.hasAwaited[step] = true
@@ -208,6 +219,7 @@ func (w *walk) handOut() {
 				}
 			})
 		default:
+			w.beginPiece(w.nodes[step])
 			w.busy++
 			w.steps <- step
 		}

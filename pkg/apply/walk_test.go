@@ -99,6 +99,24 @@ func TestNoWorkerIsHeldInAPause(t *testing.T) {
 	})
 }
 
+// A request that is on its way when the run is interrupted may succeed, and with it its node.
+func TestWhatIsDoneInTimeIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := runOf(t, thing)
+		r.options.Mode = graph.Update
+		r.act = func(*payload.Manifest) (object.Change, error) {
+			cancel()
+			return object.Change{Action: object.Created}, nil
+		}
+		r.walk(ctx)
+		if state := r.walked.State(0); state != graph.OK || len(r.nodes.durations()) != 1 {
+			t.Errorf("its node is %q, and took %v", state, r.nodes.durations())
+		}
+	})
+}
+
 const thing = "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}"
 
 // runOf is a run with some manifests, one slot, and no cluster behind it.

@@ -32,7 +32,12 @@ func (f *fence) age() (time.Duration, <-chan struct{}) {
 // Check returns nil while the lock surely counts, and is asked before each write that is made under it. When the
 // last renewal is older than the Lease lasts, because the process or the whole machine was asleep, it waits
 // until the lock is renewed. When the lock is lost, it returns an ErrLost.
-func (h *Hold) Check(ctx context.Context) error { return h.election.check(ctx) }
+func (h *Hold) Check(ctx context.Context) error {
+	if h == nil {
+		return nil
+	}
+	return h.election.check(ctx)
+}
 
 func (e *election) check(ctx context.Context) error {
 	for {

@@ -48,6 +48,22 @@ type Handler struct {
 	Invisible func(Object)
 }
 
+func (h Handler) withDefaults() Handler {
+	if h.Extended == nil {
+		h.Extended = func(*unstructured.Unstructured) {}
+	}
+	if h.Ready == nil {
+		h.Ready = func(*payload.Manifest, time.Duration) {}
+	}
+	if h.Finished == nil {
+		h.Finished = func(*payload.Manifest, types.UID) {}
+	}
+	if h.Invisible == nil {
+		h.Invisible = func(Object) {}
+	}
+	return h
+}
+
 // An Object is what is known of one.
 type Object struct {
 	Manifest *payload.Manifest
@@ -84,6 +100,7 @@ type Tracker struct {
 // New returns a Tracker. Its watches end with the context.
 func New(ctx context.Context, c *cluster.Cluster, options Options, handler Handler) *Tracker {
 	ctx, stop := context.WithCancel(ctx)
+	handler = handler.withDefaults()
 	return &Tracker{
 		ctx: ctx, stop: stop, cluster: c, options: options, handler: handler,
 		objects: map[kinds.ID]*tracked{}, known: map[*payload.Manifest]*tracked{}, watches: map[watchKey]*watch{},
@@ -207,6 +224,11 @@ func (t *Tracker) Wait(ctx context.Context, manifests []*payload.Manifest) (fail
 	case failed := <-ended:
 		return failed, nil
 	case <-ctx.Done():
+	}
+	select {
+	case failed := <-ended: // it came in time
+		return failed, nil
+	default:
 		return nil, context.Cause(ctx)
 	}
 }
