@@ -61,7 +61,7 @@ func (b *budget) exceeded() string {
 	case b.documents.Load() > maxDocuments:
 		return fmt.Sprintf("%d documents", maxDocuments)
 	case b.bytes.Load() > maxReleaseText:
-		return "32 MiB when they are rendered and their aliases are written out"
+		return "24 MiB when they are rendered and their aliases are written out"
 	case b.marks.Load() > maxReleaseSize*marksPerValue:
 		return fmt.Sprintf(`%d characters that separate values, such as "," and ":" and line breaks`, maxReleaseSize*marksPerValue)
 	case b.values.Load() > maxReleaseSize:

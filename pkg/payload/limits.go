@@ -17,7 +17,7 @@ const (
 	maxDepth    = 200      // of values in each other; the deepest known is 28
 
 	maxDocuments   = 20_000    // of a release, empty ones too
-	maxReleaseText = 32 << 20  // bytes of a release, rendered and written out
+	maxReleaseText = 24 << 20  // bytes of a release, rendered and written out
 	maxReleaseSize = 1_000_000 // values of a release
 
 	maxProblems = 10_000 // of a release that are listed

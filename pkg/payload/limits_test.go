@@ -102,10 +102,10 @@ func TestAReleaseIsBounded(t *testing.T) {
 		"JSON":       {many(3, func(int) string { return strings.Repeat("{} ", 20_000) }), "20000 documents"},
 		"values":     {many(5, func(i int) string { return named(i) + "spec: [" + strings.Repeat("a,", 240_000) + "]\n" }), "1000000 values"},
 		"separators": {many(5, func(i int) string { return named(i) + "spec: |\n" + strings.Repeat("  \n", 490_000) }), `2000000 characters that separate values, such as "," and ":" and line breaks`},
-		"text":       {many(10, func(i int) string { return named(i) + "spec: " + strings.Repeat("x", 4_000_000) }), "32 MiB when they are rendered and their aliases are written out"},
+		"text":       {many(10, func(i int) string { return named(i) + "spec: " + strings.Repeat("x", 4_000_000) }), "24 MiB when they are rendered and their aliases are written out"},
 		"aliases": {many(5, func(i int) string {
 			return named(i) + "spec:\n- &a " + strings.Repeat("x", 100_000) + strings.Repeat("\n- *a", 70)
-		}), "32 MiB when they are rendered and their aliases are written out"},
+		}), "24 MiB when they are rendered and their aliases are written out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, problems := parse(t, files(t, test.files), payload.Options{})
