@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
@@ -29,7 +30,7 @@ func (k *Keeper) pass(ctx context.Context) {
 		return
 	}
 	const spread = 0.1 // so that several don't do it at once
-	for pauseFor(ctx, wait.Jitter(k.options.Every, spread)) {
+	for object.Pause(ctx, wait.Jitter(k.options.Every, spread)) {
 		missed, looked := 0, 0
 		for _, o := range k.kept() {
 			found, ok := k.auditOne(ctx, o)
@@ -65,17 +66,5 @@ func (k *Keeper) auditOne(ctx context.Context, o *kept) (found finding, ok bool)
 	case <-ctx.Done():
 		return found, false
 	}
-	return found, pauseFor(ctx, auditPace)
-}
-
-// pauseFor waits, unless something ends before.
-func pauseFor(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return found, object.Pause(ctx, auditPace)
 }

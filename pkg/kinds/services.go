@@ -3,6 +3,7 @@ package kinds
 import (
 	"strings"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -43,4 +44,15 @@ func serviceAt(fields map[string]any, path ...string) []types.NamespacedName {
 	namespace, _ := named["namespace"].(string)
 	name, _ := named["name"].(string)
 	return []types.NamespacedName{{Namespace: namespace, Name: name}}
+}
+
+// ReadyEndpoints returns how many endpoints of a slice are ready. Nil conditions mean that they are.
+func ReadyEndpoints(slice *discoveryv1.EndpointSlice) int {
+	ready := 0
+	for _, endpoint := range slice.Endpoints {
+		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
+			ready++
+		}
+	}
+	return ready
 }

@@ -209,12 +209,8 @@ func (a *asker) endpoints(ctx context.Context, service types.NamespacedName) (in
 		return 0, err
 	}
 	ready := 0
-	for _, slice := range found.Items {
-		for _, endpoint := range slice.Endpoints {
-			if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
-				ready++
-			}
-		}
+	for i := range found.Items {
+		ready += kinds.ReadyEndpoints(&found.Items[i])
 	}
 	return ready, nil
 }

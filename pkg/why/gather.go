@@ -215,10 +215,8 @@ func (g *gatherer) serving(ctx context.Context) map[types.NamespacedName]bool {
 			g.unknown("list endpointslices in namespace "+service.Namespace, err)
 			continue
 		}
-		for _, slice := range slices.Items {
-			for _, endpoint := range slice.Endpoints {
-				serving[service] = serving[service] || endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready
-			}
+		for i := range slices.Items {
+			serving[service] = serving[service] || kinds.ReadyEndpoints(&slices.Items[i]) > 0
 		}
 	}
 	return serving

@@ -6,6 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // A service is one that the API server calls for some of our objects.
@@ -108,10 +110,5 @@ func hasReadyEndpoint(slice *unstructured.Unstructured) bool {
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(slice.Object, &endpoints) != nil {
 		return false
 	}
-	for _, endpoint := range endpoints.Endpoints {
-		if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
-			return true
-		}
-	}
-	return false
+	return kinds.ReadyEndpoints(&endpoints) > 0
 }

@@ -43,7 +43,7 @@ func (p *Previewer) insist(try func() (Change, error)) (Change, error) {
 	pause := Backoff()
 	for attempt := 1; ; attempt++ {
 		change, err := try()
-		if err == nil || attempt == tries || !IsNoAnswer(err) || !pauseFor(p.requests, max(pause.Step(), WantedPause(err))) {
+		if err == nil || attempt == tries || !IsNoAnswer(err) || !Pause(p.requests, max(pause.Step(), WantedPause(err))) {
 			return change, err
 		}
 	}

@@ -52,8 +52,8 @@ func IsNoAnswer(err error) bool {
 	return isConnection(err) || remedyFor(err).reason == ClusterOverloaded
 }
 
-// pauseFor waits, unless something ends before.
-func pauseFor(ctx context.Context, pause time.Duration) bool {
+// Pause waits, unless the context ends before. It reports whether it has waited.
+func Pause(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
