@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -85,10 +85,10 @@ func user(ts *testscript.TestScript, _ bool, args []string) {
 // awaitDead waits until whoever applies a release gives no sign of life any more:
 // await-dead RELEASE
 func awaitDead(ts *testscript.TestScript, _ bool, args []string) {
-	store := record.NewStore(guestOf(ts).Client, rollout.DefaultNamespace, args[0])
+	of := lock.Lock{Client: guestOf(ts).Client, Namespace: rollout.DefaultNamespace, Release: args[0]}
 	deadline := time.After(patience)
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
-		held, err := store.Holding(context.Background())
+		held, err := of.Holder(context.Background())
 		ts.Check(err)
 		if held != nil && held.IsDead(time.Now()) {
 			return

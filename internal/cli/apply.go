@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/pace"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/ready"
-	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -122,23 +122,21 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // who reads what we tell may end before we do
-	teller := newTeller(streams, f.format, f.noProgress, c.Now)
+	report := newReporter(streams, f.format, f.noProgress, c.Now)
 	options, run := f.options(ref), rollout.Run
-	if teller.isDry = f.dryRun.isAsked(); teller.isDry {
-		run = teller.preview
+	if report.isDry = f.dryRun.isAsked(); report.isDry {
+		run = report.preview
 	}
-	options.Begins, options.Apply.Tell, options.Lock.Say = teller.begins(ctx, c, release.Manifests), teller.event, teller.held
-	teller.look(&options.Apply)
+	options.OnBegin, options.Apply.Tell, options.Lock.OnHeld = report.onBegin(ctx, c, release.Manifests), report.event, report.onHeld
+	report.configure(&options.Apply)
+	var kept *keptReporter
 	if f.watch.isAsked {
-		run = teller.watching(f.watch)
-		options.Lock.Holder = record.DefaultHolder() + record.Keeping // whoever waits for the lock sees that it may take long
+		kept = report.keep(f.watch.every, &options)
 	}
 	outcome := run(ctx, c, release, options)
-	for teller.mayKeepOn(ctx, outcome) {
-		lock := record.NewStore(c.Client, f.cluster.namespace, release.Name)
-		outcome = teller.again(ctx, lock, outcome.Err, func() *rollout.Outcome { return run(ctx, c, release, onlyAgain(options)) })
-	}
-	return teller.endOnce(outcome)
+	kept.finish(outcome)
+	outcome.Err = withLockFlag(outcome.Err)
+	return report.finishOnce(outcome)
 }
 
 // check refuses values that make no sense.
@@ -161,7 +159,7 @@ func (f *applyFlags) check() error {
 
 func (f *applyFlags) options(ref string) rollout.Options {
 	options := f.intentFlags.options(ref)
-	options.Force, options.Lock = f.force, record.Lock{Wait: f.waitLock, Duration: f.lockFor}
+	options.Force, options.Lock = f.force, lock.Options{Wait: f.waitLock, Duration: f.lockFor}
 	options.Apply.Standard, options.Apply.NoWait = ready.Standard(f.wait.value), f.noWait
 	options.Apply.Timeout, options.Apply.Workers, options.Apply.Full = f.timeout, f.atOnce, f.full
 	return options

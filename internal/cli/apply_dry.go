@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
-// A dryRun says whether an apply only asks what it would do: "server" or "none".
+// A dryRun is the value of --dry-run: "server" or "none".
 type dryRun string
 
 const (
@@ -45,15 +45,15 @@ func (d *dryRun) Set(value string) error {
 	return nil
 }
 
-// A dryEvent is one of a dry run, which all say so.
+// A dryEvent is an event that says whether it is of a dry run.
 type dryEvent struct {
 	apply.Event
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// preview finds out what an apply would do, and tells it in the order of the release: objects
-// are asked for all at once.
-func (t *teller) preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options rollout.Options) *rollout.Outcome {
+// preview previews an apply, and reports the events in the order of the release: the objects are previewed at the same
+// time.
+func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options rollout.Options) *rollout.Outcome {
 	type source struct {
 		object kinds.ID
 		file   string
@@ -73,25 +73,24 @@ func (t *teller) preview(ctx context.Context, c *cluster.Cluster, release *paylo
 	outcome := rollout.Preview(ctx, c, release, options)
 	slices.SortStableFunc(events, func(a, b apply.Event) int { return of(a) - of(b) })
 	for _, event := range events {
-		t.event(event)
+		r.event(event)
 	}
 	return outcome
 }
 
-// wouldRefuse says whether the gate says no to the apply that is tried. A dry run goes on.
-func (t *teller) wouldRefuse(o *rollout.Outcome) bool {
-	return t.isDry && len(o.Forced) == 0 && len(precondition.Blocking(o.Findings)) > 0
+// wouldRefuse returns whether the gate would refuse the apply of a dry run, which goes on all the same.
+func (r *reporter) wouldRefuse(o *rollout.Outcome) bool {
+	return r.isDry && len(o.Forced) == 0 && len(precondition.Blocking(o.Findings)) > 0
 }
 
-// endDry tells the outcome of a dry run, and is the error of the command. What the gate says
-// was told at the beginning.
-func (t *teller) endDry(o *rollout.Outcome) error {
+// finishDry returns the error of a dry run. The findings of the gate were printed at the beginning.
+func (r *reporter) finishDry(o *rollout.Outcome) error {
 	if reason.Of(o.Err) != precondition.ReasonFailed {
-		return errors.Join(o.Err, t.unheard)
+		return errors.Join(o.Err, r.writeErr)
 	}
 	stops := fmt.Errorf("the gate would stop the %s of %s: lift what blocks it, or go on all the same with --force", o.Mode, titleOf(o))
 	if o.Report == nil {
-		return errors.Join(stops, t.unheard)
+		return errors.Join(stops, r.writeErr)
 	}
-	return errors.Join(stops, o.Report.Err, t.unheard)
+	return errors.Join(stops, o.Report.Err, r.writeErr)
 }

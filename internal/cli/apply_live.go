@@ -14,21 +14,20 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/progress"
 	"github.com/runlevel/runlevel/pkg/rollout"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// How often the live view hears of what is waited for: often of what a watch has seen anyway,
-// and no more often than others of what costs requests.
+// How often the live view is told of waits: often of what a watch has seen anyway, rarely of what costs requests.
 const (
 	liveWaits   = time.Second
 	liveAsks    = 10 * time.Second
-	liveDeletes = 20 // at a time that are looked at again
+	liveDeletes = 20 // the most that are read at a time
 )
 
-// terminalOf is the terminal that a live view may have; nil if there is none, or one that can
-// only do lines, or has no size, as where a program has made it for nobody to see. Logs that
-// somebody has asked for are lines, too.
+// terminalOf returns the terminal for a live view; nil if there is none, if it can only print lines or has no size, or
+// if logs are printed.
 func terminalOf(streams Streams) *os.File {
 	file, isFile := streams.Err.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) || klog.V(1).Enabled() {
@@ -43,33 +42,33 @@ func terminalOf(streams Streams) *os.File {
 	return file
 }
 
-// look makes an apply tell as much as a live view shows, if there is one.
-func (t *teller) look(options *apply.Options) {
-	if t.terminal != nil {
+// configure makes an apply report as often as the live view shows it, if there is one.
+func (r *reporter) configure(options *apply.Options) {
+	if r.terminal != nil {
 		options.TellWaits, options.AskWhy = liveWaits, liveAsks
 	}
 }
 
-// show begins to show what is about to be done, on the terminal, until hide is called.
-func (t *teller) show(ctx context.Context, c *cluster.Cluster, o *rollout.Outcome, manifests []*payload.Manifest) {
-	plan := live.Plan{
-		Title: string(o.Mode) + " of " + titleOf(o), Began: t.now(), InOrder: o.Mode == graph.Update,
-		Earlier: inSeconds(o.Earlier.All), Nodes: map[string]time.Duration{},
+// startView shows the apply on the terminal until stopView is called.
+func (r *reporter) startView(ctx context.Context, c *cluster.Cluster, o *rollout.Outcome, manifests []*payload.Manifest) {
+	plan := progress.Intent{
+		Title: string(o.Mode) + " of " + titleOf(o), Began: r.now(), InOrder: o.Mode == graph.Update,
+		Before: inSeconds(o.Durations.All), Nodes: map[string]time.Duration{},
 	}
 	for _, m := range manifests {
 		name := graph.ParseName(m.File())
-		plan.Items = append(plan.Items, live.Item{Level: name.Level, Component: name.Component, File: m.Path, ID: m.ID()})
+		plan.Items = append(plan.Items, progress.Item{Level: name.Level, Component: name.Component, File: m.Path, ID: m.ID()})
 	}
-	for name, took := range o.Earlier.Nodes {
+	for name, took := range o.Durations.Nodes {
 		plan.Nodes[name] = inSeconds(took)
 	}
-	view := live.Start(t.terminal, plan, t.now)
-	for _, one := range pendingDeletes(o.Deletes, t.now()) {
+	view := live.Start(r.terminal, plan, r.now)
+	for _, one := range pendingDeletes(o.Deletes, r.now()) {
 		if one.Sent {
 			view.Delete(one.Object, one.State)
 		}
 	}
-	klog.LogToStderr(false) // else what libraries log would be in the midst of the screen
+	klog.LogToStderr(false) // otherwise logs of libraries would be printed into the screen
 	klog.SetOutput(view)
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -77,7 +76,7 @@ func (t *teller) show(ctx context.Context, c *cluster.Cluster, o *rollout.Outcom
 		defer close(ended)
 		followDeletes(ctx, c, view)
 	}()
-	t.view, t.looksAway = view, func() {
+	r.view, r.stopFollowing = view, func() {
 		stop()
 		<-ended
 	}
@@ -85,19 +84,19 @@ func (t *teller) show(ctx context.Context, c *cluster.Cluster, o *rollout.Outcom
 
 func inSeconds(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// hide ends the live view, if there is one.
-func (t *teller) hide() {
-	if t.view == nil {
+// stopView ends the live view, if there is one.
+func (r *reporter) stopView() {
+	if r.view == nil {
 		return
 	}
-	t.looksAway()
-	t.view.Stop()
-	t.view = nil
+	r.stopFollowing()
+	r.view.Stop()
+	r.view = nil
 	klog.LogToStderr(true)
 }
 
-// stays says whether an event is told in a line that stays above the live view.
-func stays(event apply.Event) bool {
+// isPersistent returns whether an event is printed as a line that stays above the live view.
+func isPersistent(event apply.Event) bool {
 	switch event.Type {
 	case apply.Failing, apply.Warned, apply.Adopted, apply.Overruled:
 		return true
@@ -106,7 +105,7 @@ func stays(event apply.Event) bool {
 	}
 }
 
-// followDeletes looks at the pending deletes that a live view shows, until the context ends.
+// followDeletes reads the pending deletes that a live view shows, until the context ends.
 func followDeletes(ctx context.Context, c *cluster.Cluster, view *live.View) {
 	ticker := time.NewTicker(liveAsks)
 	defer ticker.Stop()
@@ -125,7 +124,7 @@ func followDeletes(ctx context.Context, c *cluster.Cluster, view *live.View) {
 	}
 }
 
-// deleteNow says how a pending delete stands; "" if it is over.
+// deleteNow returns the state of a pending delete as text; "" if the object is gone.
 func deleteNow(ctx context.Context, c *cluster.Cluster, id kinds.ID) string {
 	seen := tombstone.Observe(ctx, c, id, "")
 	if seen.State == tombstone.Absent {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -17,14 +16,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// summarize takes from an outcome what is told at the end.
+// summarize returns the summary of an outcome.
 func summarize(o *rollout.Outcome, now time.Time) applySummary {
 	s := applySummary{
 		Time: now.UTC(), Type: "summary", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
 		Done: o.Err == nil, Deletes: pendingDeletes(o.Deletes, now), Gate: o.Findings, Notes: o.Notes, Seconds: o.Took.Seconds(),
 	}
 	if o.Err != nil {
-		s.Error, s.Reason = inWords(o.Err), reasonOf(o.Err)
+		s.Error, s.Reason = inWords(o.Err), reason.Of(o.Err)
 	}
 	for _, left := range o.Orphans {
 		s.Orphans = append(s.Orphans, orphan{left.ID, left.Tombstone()})
@@ -39,18 +38,18 @@ func summarize(o *rollout.Outcome, now time.Time) applySummary {
 		switch change.Action {
 		case object.Failed:
 			s.Failures = append(s.Failures, failure{
-				change.Err.ID, change.Err.Path, change.Err.Line, change.Err.Node, change.Err.Reason, printable.Line(change.Err.Err.Error()),
+				change.Err.ID, change.Err.Path, change.Err.Line, change.Err.Node, change.Err.Reason, withFlags(printable.Line(change.Err.Err.Error())),
 			})
 		case object.NotDone:
-			s.NotDone = append(s.NotDone, notDone{change.Manifest.ID(), change.Manifest.Path, change.Message})
+			s.NotDone = append(s.NotDone, notDone{change.ID, change.Path, change.Message})
 		}
 	}
 	return s
 }
 
-// own takes in whose fields of an object have become the release's.
+// own adds the managers whose fields of an object have become the release's.
 func (s *applySummary) own(change object.Change) {
-	id, file := change.Manifest.ID(), change.Manifest.Path
+	id, file := change.ID, change.Path
 	if len(change.Adopted) > 0 {
 		s.Adopted = append(s.Adopted, adopted{id, file, change.Adopted})
 	}
@@ -59,22 +58,13 @@ func (s *applySummary) own(change object.Change) {
 	}
 }
 
-// reasonOf is the reason of an error, in the words of the cluster-version operator.
-func reasonOf(err error) string {
-	var one *object.Failure
-	if errors.As(err, &one) {
-		return one.Reason
-	}
-	return reason.Of(err)
-}
-
 // counted are the actions in the order in which they are summed up.
 var counted = []object.Action{
 	object.Created, object.Configured, object.Recreated, object.Unchanged, object.Kept,
 	object.Deleted, object.Pending, object.Absent, object.Reappeared, object.Left, object.NotChecked, object.Failed, object.NotDone,
 }
 
-// mostListed is how many of a kind of thing are listed for people.
+// mostListed is the most lines of a section.
 const mostListed = 20
 
 // print prints the summary for people.
@@ -121,7 +111,7 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	})
 }
 
-// verdict says what came of it, or would.
+// verdict returns the result in words.
 func (s applySummary) verdict(took time.Duration) string {
 	switch {
 	case s.DryRun && s.Done:
@@ -135,7 +125,7 @@ func (s applySummary) verdict(took time.Duration) string {
 	}
 }
 
-// tense chooses what is said of what is done, or of what would be.
+// tense returns the first text for an apply, and the second for a dry run.
 func (s applySummary) tense(done, dry string) string {
 	if s.DryRun {
 		return dry
@@ -150,15 +140,14 @@ func (s applySummary) title() string {
 	return printable.Line("release " + s.Release + " " + s.Version)
 }
 
-// A sectionLine is a line of a section: what it is about, and what is said of it. Things with the same
-// cause are told of once.
+// A sectionLine is a line of a section: a name, and text about it. Of lines with the same cause one is printed.
 type sectionLine struct{ name, cause, text string }
 
 func lineOf(id kinds.ID, text string) sectionLine {
 	return sectionLine{id.String(), id.Without(text), text}
 }
 
-// section prints a list under a title, if there is anything in it.
+// section prints a list under a title, unless it is empty.
 func section[T any](out io.Writer, title string, items []T, line func(T) sectionLine) {
 	if len(items) == 0 {
 		return
@@ -179,7 +168,7 @@ func section[T any](out io.Writer, title string, items []T, line func(T) section
 	}
 }
 
-// listed is a list of files, cut where it becomes long.
+// listed returns a list of files as text; a long one is cut.
 func listed(files []string) string {
 	const most = 3
 	if len(files) <= most {

@@ -43,12 +43,12 @@ func TestAnApplyEscapesWhatClustersSay(t *testing.T) {
 		NotDone:   []notDone{{Object: id, File: hostile, Why: hostile}},
 		Deletes:   []pendingDelete{{Object: id, State: hostile}, {Object: id, State: hostile, Is: tombstone.Reappeared}},
 		Adopted:   []adopted{{Object: id, From: []string{hostile}}},
-		Overruled: []overruled{{Object: id, Lost: []ownership.Loss{{Field: hostile, Manager: hostile}}}},
+		Overruled: []overruled{{Object: id, Lost: []ownership.Conflict{{Field: hostile, Manager: hostile}}}},
 		Warnings:  []apply.Warning{{Text: hostile, Files: []string{hostile}}},
 	}.print(&out, time.Now())
-	teller := &teller{streams: Streams{Out: &out, Err: &out}, now: time.Now}
+	report := &reporter{streams: Streams{Out: &out, Err: &out}, now: time.Now}
 	for _, event := range []apply.EventType{apply.Waiting, apply.Failing, apply.Warned} {
-		teller.line(&out, apply.Event{Type: event, Object: &id, File: hostile, Message: hostile, Why: []string{hostile}})
+		report.line(&out, apply.Event{Type: event, Object: &id, File: hostile, Message: hostile, Why: []string{hostile}})
 	}
 	out.WriteString(titleOf(&rollout.Outcome{Version: hostile, Previous: "0.9" + hostile}))
 	if strings.ContainsAny(out.String(), "\x1b\u202e\u2066") || strings.Contains(out.String(), "\nfaked") {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
@@ -38,6 +39,19 @@ func addClusterFlags(command *cobra.Command, f *clusterFlags) {
 	flags.StringVar(&f.namespace, "record-namespace", rollout.DefaultNamespace, "the namespace where the cluster keeps what was applied; made if it is not there")
 	_ = command.RegisterFlagCompletionFunc("context", f.completeContexts)
 	_ = command.RegisterFlagCompletionFunc("record-namespace", cobra.NoFileCompletions)
+}
+
+// lock returns the lock of a release.
+func (f *clusterFlags) lock(c *cluster.Cluster, release string) lock.Lock {
+	return lock.Lock{Client: c.Client, Namespace: f.namespace, Release: release, Now: c.Now}
+}
+
+// withLockFlag adds to the error of a lock that another process holds the flag that waits for it.
+func withLockFlag(err error) error {
+	if errors.As(err, new(*lock.HeldError)) {
+		return fmt.Errorf("%w: wait with --wait-lock, or try again later", err)
+	}
+	return err
 }
 
 func (f *clusterFlags) loader() clientcmd.ClientConfig {
@@ -145,7 +159,7 @@ func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref s
 	var connecting sync.WaitGroup
 	connecting.Go(func() {
 		if c, unreached = f.connect(ctx); unreached == nil {
-			go func() { _, _, _ = c.All(ctx) }() // which kinds there are: whoever needs it first hears what failed
+			go func() { _, _, _ = c.AllKinds(ctx) }() // which kinds there are: whoever needs it first hears what failed
 		}
 	})
 	read, err := release.load(ctx, ref, progress)

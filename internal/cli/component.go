@@ -74,10 +74,7 @@ type placed struct {
 func (f *componentFlags) place(ctx context.Context, ref string, flags, released *releaseFlags, progress io.Writer) (_ *placed, err error) {
 	now := *flags
 	now.instead = nil // which is of the component's files
-	if now.earlier == nil {
-		now.earlier = newEarlier() // most of the release is in the build, too
-	}
-	if _, err := flags.options(); err != nil {
+	if _, err := flags.options(progress); err != nil {
 		return nil, err
 	}
 	own, err := flags.open(ctx, ref, progress)
@@ -95,8 +92,7 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags, released 
 		return nil, unreadable{fmt.Errorf("%s: %w", ref, err)}
 	}
 	p := &placed{Build: build}
-	if released != nil && !f.isSameRelease(flags, released) {
-		released.earlier = now.earlier
+	if released != nil {
 		if p.released, _, err = f.readWhole(ctx, released, release, progress); err != nil {
 			return nil, err
 		}
@@ -107,32 +103,12 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags, released 
 	if p.before, p.beforeProblems, err = f.readWhole(ctx, &now, &source.Release{FS: build.Before, Image: release.Image}, progress); err != nil {
 		return nil, err
 	}
-	if released != nil && p.released == nil {
-		p.released = p.before
-	}
-	if err := p.readBuilt(ctx, f.label(ref), release.Image, &now, progress); err != nil {
+	if p.after, p.afterProblems, err = now.read(ctx, &source.Release{FS: p.FS, Image: release.Image}, progress); err != nil {
 		return nil, err
 	}
+	p.afterProblems = append(p.afterProblems, p.Problems...)
 	note(progress, build.Notes(p.before, p.after))
 	return p, nil
-}
-
-// readBuilt reads the release with the component in it. Most of that was read without.
-func (p *placed) readBuilt(ctx context.Context, name, image string, flags *releaseFlags, progress io.Writer) (err error) {
-	if flags.earlier.payload(name) == nil {
-		flags.earlier.keep(name, p.before)
-	}
-	p.after, p.afterProblems, err = flags.read(ctx, name, &source.Release{FS: p.FS, Image: image}, progress)
-	p.afterProblems = append(p.afterProblems, p.Problems...)
-	return err
-}
-
-// isSameRelease says whether what is built without the component is read like the release
-// as it is: then it is read once. In an update, what the latter has switches on
-// capabilities in the former.
-func (f *componentFlags) isSameRelease(flags, released *releaseFlags) bool {
-	isUpdate := f.isUpdate && flags.capabilities != ""
-	return flags.version == "" && released.version == "" && flags.image == released.image && !isUpdate
 }
 
 // note prints what a user should know, and need not mind.
@@ -156,7 +132,7 @@ func (f *componentFlags) openRelease(ctx context.Context, flags *releaseFlags, p
 
 // readWhole reads the release, which must be in order as a whole.
 func (f *componentFlags) readWhole(ctx context.Context, flags *releaseFlags, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
-	read, problems, err := flags.read(ctx, f.into, release, progress)
+	read, problems, err := flags.read(ctx, release, progress)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -176,8 +152,8 @@ func ofWhole(release *payload.Payload, problems []payload.Problem) []payload.Pro
 }
 
 // change is what lint is to look at.
-func (p *placed) change() *lint.Change {
-	return &lint.Change{Before: p.before, Problems: p.beforeProblems, Own: func(file string, in lint.Origin) (string, bool) {
+func (p *placed) change() *lint.ComponentChange {
+	return &lint.ComponentChange{Before: p.before, Problems: p.beforeProblems, Own: func(file string, in lint.Origin) (string, bool) {
 		if in == lint.InPrevious {
 			return p.Home(file), p.Had(file)
 		}

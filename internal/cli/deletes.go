@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
@@ -59,17 +58,17 @@ The state is read from the objects; only what was asked for is from the record.`
 
 // A pendingDelete is one that is not done.
 type pendingDelete struct {
-	Release    string          `json:"release,omitempty"`
-	Object     kinds.ID        `json:"object"`
-	UID        string          `json:"uid,omitempty"`
-	Version    string          `json:"version,omitempty"` // that asked for it
-	Asked      time.Time       `json:"asked"`
-	Sent       bool            `json:"sent"` // it was asked for, as far as is known
-	Is         tombstone.State `json:"is"`
-	State      string          `json:"state"` // in words
-	Since      *time.Time      `json:"since,omitempty"`
-	Finalizers []string        `json:"finalizers,omitempty"`
-	Remains    []string        `json:"remains,omitempty"`
+	Release    string                `json:"release,omitempty"`
+	Object     kinds.ID              `json:"object"`
+	UID        string                `json:"uid,omitempty"`
+	Version    string                `json:"version,omitempty"` // that asked for it
+	Asked      time.Time             `json:"asked"`
+	Sent       bool                  `json:"sent"` // it was asked for, as far as is known
+	Is         tombstone.DeleteState `json:"is"`
+	State      string                `json:"state"` // in words
+	Since      *time.Time            `json:"since,omitempty"`
+	Finalizers []string              `json:"finalizers,omitempty"`
+	Remains    []string              `json:"remains,omitempty"`
 }
 
 // pendingDeletes are those of some deletes that are not done.
@@ -122,7 +121,7 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 		if err != nil {
 			return err
 		}
-		for _, shown := range pendingDeletes(precondition.Observe(ctx, c, asked), c.Now()) {
+		for _, shown := range pendingDeletes(precondition.ObserveDeletes(ctx, c, asked), c.Now()) {
 			shown.Release = one.Release
 			pending = append(pending, shown)
 		}
@@ -135,11 +134,7 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 func askedOf(ctx context.Context, c *cluster.Cluster, releases ...*record.Record) ([]record.Tombstone, error) {
 	var asked []record.Tombstone
 	for _, of := range releases {
-		var places []inventory.Place
-		for _, kind := range of.Kinds {
-			places = append(places, inventory.Place{Kind: schema.GroupKind{Group: kind.Group, Kind: kind.Kind}})
-		}
-		before, err := inventory.Take(ctx, c, places, func(release string, _ kinds.ID) bool { return release == of.Release })
+		before, err := inventory.TakeRelease(ctx, c, of.Release, of.GroupKinds())
 		if err != nil {
 			return nil, err
 		}
@@ -191,7 +186,7 @@ func follow(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone, o
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	told := map[kinds.ID]string{}
-	for range tombstone.Changes(ctx, c, objects) {
+	for range tombstone.Watch(ctx, c, objects) {
 		asked = slices.DeleteFunc(asked, func(one record.Tombstone) bool {
 			pending := precondition.Delete{Tombstone: one, Seen: tombstone.Observe(ctx, c, one.ID, one.UID)}
 			if ctx.Err() != nil {

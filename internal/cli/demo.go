@@ -133,11 +133,11 @@ func (d *demo) apply(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	teller := newTeller(d.streams, asText, false, d.cluster.Now)
-	options := rollout.Options{Source: "examples/hello/" + version, Begins: teller.begins(ctx, d.cluster, release.Manifests)}
-	options.Apply.Tell = teller.event
-	teller.look(&options.Apply)
-	return teller.end(rollout.Run(ctx, d.cluster, release, options))
+	report := newReporter(d.streams, asText, false, d.cluster.Now)
+	options := rollout.Options{Source: "examples/hello/" + version, OnBegin: report.onBegin(ctx, d.cluster, release.Manifests)}
+	options.Apply.Tell = report.event
+	report.configure(&options.Apply)
+	return report.end(rollout.Run(ctx, d.cluster, release, options))
 }
 
 func (d *demo) patchFinalizers(ctx context.Context, finalizers string) error {

@@ -8,8 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/examples"
-	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/keep"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -45,30 +43,23 @@ func (d *demo) keepInPlace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	teller := newTeller(d.streams, asText, false, d.cluster.Now)
+	report := newReporter(d.streams, asText, false, d.cluster.Now)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	told := make(chan keep.Event)
 	go func() { cancel(d.disturb(ctx, told)) }()
-	options := rollout.Options{Source: "examples/hello/" + version, Begins: teller.begins(ctx, d.cluster, release.Manifests)}
-	options.Apply.Tell = teller.event
-	teller.look(&options.Apply)
-	var keeper *keep.Keeper
-	options.Keep = func(ctx context.Context, c *cluster.Cluster, options apply.Options) rollout.Keeper {
-		keeper = keep.Start(ctx, c, release, keep.Options{Apply: options.Objects(), Tell: func(event keep.Event) {
-			teller.kept(event)
-			select {
-			case told <- event:
-			case <-ctx.Done():
-			}
-		}})
-		return keeper
-	}
-	options.Told = func(applied *rollout.Outcome) {
-		_ = teller.end(applied)
-		keeper.Announce()
-	}
-	err = teller.endOnce(rollout.Run(ctx, d.cluster, release, options))
+	options := rollout.Options{Source: "examples/hello/" + version, OnBegin: report.onBegin(ctx, d.cluster, release.Manifests)}
+	options.Apply.Tell = report.event
+	report.configure(&options.Apply)
+	options.Keep = &keep.Options{Tell: func(event keep.Event) {
+		report.kept(event)
+		select {
+		case told <- event:
+		case <-ctx.Done():
+		}
+	}}
+	options.OnOutcome = func(applied *rollout.Outcome) { _ = report.end(applied) }
+	err = report.finishOnce(rollout.Run(ctx, d.cluster, release, options))
 	if errors.Is(err, errAllRepaired) {
 		return nil
 	}

@@ -67,14 +67,14 @@ func newDiff(streams Streams) *cobra.Command {
 }
 
 func (f *diffFlags) run(ctx context.Context, ref, command string, streams Streams) (isDifferent bool, err error) {
-	p, err := f.foresee(ctx, ref, streams.Err)
+	p, err := f.preview(ctx, ref, streams.Err)
 	if err != nil {
 		return false, err
 	}
 	if !f.all {
-		forgetWhole(p)
+		dropWholeObjects(p)
 	}
-	view := show.View{Plan: p.Differing(), To: ref, All: f.all, Command: command}
+	view := show.Printer{Plan: p.WithoutUnchanged(), To: ref, All: f.all, Command: command}
 	write := view.Diff
 	if f.format == asMarkdown {
 		write = view.Markdown
@@ -82,8 +82,8 @@ func (f *diffFlags) run(ctx context.Context, ref, command string, streams Stream
 	return !p.IsEmpty(), f.format.printWhole(streams.Out, view.Plan, write)
 }
 
-// forgetWhole leaves out objects that would be created, but for their names.
-func forgetWhole(p *plan.Plan) {
+// dropWholeObjects removes the content of objects that would be created.
+func dropWholeObjects(p *plan.Plan) {
 	for i := range p.Steps {
 		p.Steps[i].Whole = nil
 	}

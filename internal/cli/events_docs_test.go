@@ -17,16 +17,16 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/precondition"
-	"github.com/runlevel/runlevel/pkg/record"
 )
 
 // TestTheEventsOfTheDocumentation compares what docs/apply.md tells programs with what the
 // stream of "runlevel apply -o json" has.
 func TestTheEventsOfTheDocumentation(t *testing.T) {
 	page := eventsPage(t)
-	types, losses := constants(t, "../../pkg/apply", "EventType"), fieldsOf(ownership.Loss{})
+	types, losses := constants(t, "../../pkg/apply", "EventType"), fieldsOf(ownership.Conflict{})
 	var shown, ofEvents []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\| (.*) \\|$").FindAllStringSubmatch(between(page, "| type |", "\n\n"), -1) {
 		shown = append(shown, row[1])
@@ -42,7 +42,7 @@ func TestTheEventsOfTheDocumentation(t *testing.T) {
 	var names []string
 	for name, item := range map[string]any{
 		"failures": failure{}, "waits": apply.Wait{}, "notDone": notDone{}, "deletes": pendingDelete{},
-		"orphans": orphan{}, "adopted": adopted{}, "overruled": overruled{}, "warnings": apply.Warning{}, "gate": precondition.Finding{},
+		"orphans": orphan{}, "adopted": adopted{}, "overruled": overruled{}, "warnings": apply.Warning{}, "gate": precondition.CheckFinding{},
 	} {
 		names = append(names, name)
 		fields := fieldsOf(item)
@@ -54,7 +54,7 @@ func TestTheEventsOfTheDocumentation(t *testing.T) {
 	same(t, "fields of the summary", fieldsOf(applySummary{}), slices.Concat(quoted(between(page, "| `summary` |", "\n")), names, []string{"time", "type"}))
 
 	same(t, "actions", constants(t, "../../pkg/apply/object", "Action"), quoted(between(page, "An `action` is", "\n\n")))
-	for _, reason := range []string{precondition.ReasonFailed, record.ReasonHeld} {
+	for _, reason := range []string{precondition.ReasonFailed, lock.ReasonHeld} {
 		if !strings.Contains(page, "`"+reason+"`") {
 			t.Errorf("docs/apply.md says nothing of the reason %s", reason)
 		}

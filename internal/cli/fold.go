@@ -1,16 +1,15 @@
 package cli
 
-// mostAlike is how many things with one cause are printed one by one.
+// mostAlike is the most items with the same cause that are printed one by one.
 const mostAlike = 3
 
-// A fold is one thing to print, and others with the same cause, which it stands for.
+// A fold is an item that is printed, and the others with the same cause, which are only counted.
 type fold[T any] struct {
 	first  T
 	others []T
 }
 
-// folded returns what is to be printed of some things: where more than mostAlike have one cause, the
-// first of them stands for all.
+// folded groups items for printing: if more than mostAlike have the same cause, the first of them is printed for all.
 func folded[T any](all []T, cause func(T) string) []fold[T] {
 	count := map[string]int{}
 	for _, one := range all {

@@ -54,12 +54,12 @@ Exit codes: 0 when nothing blocks, 1 when something does, 2 for misuse.
 
 // A gateReport is what the gate says.
 type gateReport struct {
-	Release  string                 `json:"release"`
-	Version  string                 `json:"version,omitempty"`
-	Previous string                 `json:"previous,omitempty"`
-	Mode     string                 `json:"mode"`
-	Blocked  bool                   `json:"blocked"`
-	Findings []precondition.Finding `json:"findings"`
+	Release  string                      `json:"release"`
+	Version  string                      `json:"version,omitempty"`
+	Previous string                      `json:"previous,omitempty"`
+	Mode     string                      `json:"mode"`
+	Blocked  bool                        `json:"blocked"`
+	Findings []precondition.CheckFinding `json:"findings"`
 }
 
 func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error {
@@ -67,7 +67,7 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error 
 	if err != nil {
 		return err
 	}
-	outcome := rollout.Look(ctx, c, release, rollout.Options{
+	outcome := rollout.Inspect(ctx, c, release, rollout.Options{
 		Namespace: f.cluster.namespace, Source: ref, Apply: apply.Options{Standard: ready.Standard(f.wait.value)},
 	})
 	if outcome.Err != nil {
@@ -75,7 +75,7 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error 
 	}
 	report := gateReport{
 		Release: outcome.Release, Version: outcome.Version, Previous: outcome.Previous, Mode: string(outcome.Mode),
-		Blocked: len(precondition.Blocking(outcome.Findings)) > 0, Findings: append([]precondition.Finding{}, outcome.Findings...),
+		Blocked: len(precondition.Blocking(outcome.Findings)) > 0, Findings: append([]precondition.CheckFinding{}, outcome.Findings...),
 	}
 	if err := f.format.print(streams.Out, report, func(out io.Writer) error { return report.print(out, titleOf(outcome)) }); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error 
 // print prints the report for people.
 func (r gateReport) print(out io.Writer, title string) error {
 	for _, found := range r.Findings {
-		fmt.Fprintln(out, found.Text())
+		fmt.Fprintln(out, gateText(found))
 	}
 	verdict := "nothing stops it"
 	if r.Blocked {
@@ -97,4 +97,15 @@ func (r gateReport) print(out io.Writer, title string) error {
 	}
 	_, err := fmt.Fprintf(out, "%s of %s: %s\n", r.Mode, title, verdict)
 	return err
+}
+
+// liftingFlags are the flags that lift what checks find, by check.
+var liftingFlags = map[string]string{
+	precondition.ApplyRunning:    " (--wait-lock waits for it)",
+	precondition.RecordElsewhere: " (--record-namespace)",
+}
+
+// gateText returns a finding for people, with the flag that lifts it.
+func gateText(found precondition.CheckFinding) string {
+	return found.Text() + liftingFlags[found.Check]
 }

@@ -103,18 +103,18 @@ func (f *deletesFlags) printOpen(ctx context.Context, c *cluster.Cluster, of *re
 		return
 	}
 	version := printable.Line(cmp.Or(newest.Version, "-"))
-	held, err := record.NewStore(c.Client, f.cluster.namespace, of.Release).Holding(ctx)
+	held, err := f.cluster.lock(c, of.Release).Holder(ctx)
 	switch {
 	case err != nil:
 	case held != nil && !held.IsDead(c.Now()):
-		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Holder), age(c.Now(), held.Since))
+		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), age(c.Now(), held.Since))
 	default:
 		fmt.Fprintf(out, "  %s is not completed: its apply has left no word of its end, so it was killed or has lost the lock; apply it again\n", version)
 	}
 }
 
 // printEnd prints why an update was not completed; of the newest, also the first failures.
-func printEnd(out io.Writer, entry record.Entry, isNewest bool) {
+func printEnd(out io.Writer, entry record.HistoryEntry, isNewest bool) {
 	why := printable.Line(entry.End.Message)
 	if entry.End.Reason != "" {
 		why = printable.Line(entry.End.Reason) + ": " + why

@@ -34,8 +34,7 @@ type lintFlags struct {
 	watch           choice
 	fix             fixFlags
 
-	isConfigured bool         // --config is set
-	memory       *lint.Memory // of those who look again and again
+	isConfigured bool // --config is set
 }
 
 const lintHelp = `Look at the manifests of a release with rules: what can't be read, deletes that
@@ -136,8 +135,8 @@ type lintRun struct {
 	result *lint.Result
 }
 
-// look reads what is to be linted, and lints it.
-func (f *lintFlags) look(ctx context.Context, ref string, progress io.Writer) (run lintRun, err error) {
+// lint reads what is to be linted, and lints it.
+func (f *lintFlags) lint(ctx context.Context, ref string, progress io.Writer) (run lintRun, err error) {
 	if run.input, run.paths, err = f.read(ctx, ref, progress); err != nil {
 		return run, err
 	}
@@ -149,7 +148,7 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams Streams) error 
 	if err := f.fix.check(ref, f.format); err != nil {
 		return err
 	}
-	seen, err := f.look(ctx, ref, streams.Err)
+	seen, err := f.lint(ctx, ref, streams.Err)
 	if err != nil {
 		return err
 	}
@@ -158,7 +157,7 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams Streams) error 
 	}
 	var pasteable string
 	if f.fix.isOn() {
-		m := &mending{flags: f, ref: ref, now: seen, streams: streams}
+		m := &fixRun{flags: f, ref: ref, now: seen, streams: streams}
 		if err := m.run(ctx); err != nil {
 			return err
 		}

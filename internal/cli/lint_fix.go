@@ -66,17 +66,17 @@ func (f *fixFlags) check(ref string, format output) error {
 	return nil
 }
 
-// A mending mends the folder of a release.
-type mending struct {
+// A fixRun fixes the files of a release's folder.
+type fixRun struct {
 	flags   *lintFlags
 	ref     string
 	now     lintRun // what is known of the folder as it is
 	streams Streams
-	absent  []plan.Entry // see missingOf
+	absent  []plan.ObjectPlan // see missingOf
 }
 
 // nameOf is what a file of the payload is called in the folder; "" if it is not there.
-func (m *mending) nameOf(file string) string {
+func (m *fixRun) nameOf(file string) string {
 	if placed := m.now.paths.placed; placed != nil {
 		file, _ = placed.Own(file)
 	}
@@ -84,7 +84,7 @@ func (m *mending) nameOf(file string) string {
 }
 
 // run changes the folder, or prints what it would change.
-func (m *mending) run(ctx context.Context) (err error) {
+func (m *fixRun) run(ctx context.Context) (err error) {
 	folder, err := fix.OpenFolder(m.ref)
 	if err != nil {
 		return unreadable{err}
@@ -94,12 +94,12 @@ func (m *mending) run(ctx context.Context) (err error) {
 	if m.flags.fix.what.value == fixTombstones {
 		err = m.addTombstones(patch)
 	} else {
-		err = m.mend(ctx, patch)
+		err = m.fix(ctx, patch)
 	}
 	if err != nil {
 		return err
 	}
-	changes, left := folder.Settle(patch.Changes())
+	changes, left := folder.WithoutLinks(patch.Changes())
 	for _, l := range slices.Concat(patch.Left(), left) {
 		fmt.Fprintln(m.streams.Err, printable.Line("not fixed: "+m.where(l.Path, l.Line)+": "+l.Why))
 	}
@@ -108,7 +108,7 @@ func (m *mending) run(ctx context.Context) (err error) {
 	}
 	made, err := folder.Write(ctx, changes)
 	if err == nil || len(made) > 0 {
-		m.tell(made)
+		m.printFixed(made)
 	}
 	if err != nil || len(made) == 0 {
 		return err
@@ -122,26 +122,26 @@ func (m *mending) run(ctx context.Context) (err error) {
 // a delete annotation is looked at when all annotations are texts.
 const maxRounds = 10
 
-// mend adds what is safe to a patch. Nothing is written yet: what mending shows is looked
-// for in what the files will be.
-func (m *mending) mend(ctx context.Context, patch *fix.Patch) error {
+// fix adds all safe fixes to a patch. Nothing is written yet: findings that a fix reveals are looked for in the
+// files as they will be.
+func (m *fixRun) fix(ctx context.Context, patch *fix.Patch) error {
 	found := m.now
 	for range maxRounds {
-		if !patch.Mend(m.requests(found.result)) {
+		if !patch.Fix(m.requests(found.result)) {
 			return nil
 		}
 		mended := m.flags.release
 		mended.instead = patch.FS()
 		var err error
-		if found, err = m.lint(ctx, mended, onlyMendable(m.now.input.Config)); err != nil {
+		if found, err = m.lint(ctx, mended, onlyFixable(m.now.input.Config)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// onlyMendable is a configuration without the rules whose findings can't be mended.
-func onlyMendable(config lint.Config) lint.Config {
+// onlyFixable returns the configuration with those rules turned off whose findings can't be fixed.
+func onlyFixable(config lint.Config) lint.Config {
 	config.Severities = maps.Clone(config.Severities)
 	for _, id := range ruleIDs() {
 		if !slices.Contains(fix.Rules(), id) {
@@ -152,7 +152,7 @@ func onlyMendable(config lint.Config) lint.Config {
 }
 
 // requests are the findings that can be mended.
-func (m *mending) requests(result *lint.Result) []fix.Request {
+func (m *fixRun) requests(result *lint.Result) []fix.Request {
 	var requests []fix.Request
 	for _, f := range result.Findings {
 		if f.In == lint.InPayload && slices.Contains(fix.Rules(), f.Rule) {
@@ -163,7 +163,7 @@ func (m *mending) requests(result *lint.Result) []fix.Request {
 }
 
 // lint lints the release once more.
-func (m *mending) lint(ctx context.Context, release releaseFlags, config lint.Config) (lintRun, error) {
+func (m *fixRun) lint(ctx context.Context, release releaseFlags, config lint.Config) (lintRun, error) {
 	again := m.now
 	again.input.Config = config
 	var err error
@@ -183,7 +183,7 @@ func (m *mending) lint(ctx context.Context, release releaseFlags, config lint.Co
 }
 
 // printDiff prints what would be changed.
-func (m *mending) printDiff(changes []fix.Change) error {
+func (m *fixRun) printDiff(changes []fix.FileChange) error {
 	for _, c := range changes {
 		if _, err := m.streams.Out.Write(c.Diff(filepath.ToSlash(m.ref))); err != nil {
 			return err
@@ -195,8 +195,8 @@ func (m *mending) printDiff(changes []fix.Change) error {
 	return exitStatus(exitOK)
 }
 
-// tell says what was mended.
-func (m *mending) tell(made []fix.Change) {
+// printFixed prints the fixes that were made.
+func (m *fixRun) printFixed(made []fix.FileChange) {
 	count := 0
 	for _, c := range made {
 		for _, fixed := range c.Fixed {
@@ -212,7 +212,7 @@ func (m *mending) tell(made []fix.Change) {
 }
 
 // where is a place in the folder, as an editor opens it.
-func (m *mending) where(file string, line int) string {
+func (m *fixRun) where(file string, line int) string {
 	where := filepath.ToSlash(filepath.Join(m.ref, file))
 	if line > 0 {
 		where += fmt.Sprintf(":%d", line)

@@ -31,7 +31,6 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (i
 		warn(progress, []string{"Kubernetes " + input.Config.KubernetesVersion + " is newer than any that is known here: kinds that seem unknown may be in it, and are let pass"})
 	}
 	f.release.keepText = true
-	input.Memory = f.memory
 	paths = lintPaths{source: folderOf(ref), previous: folderOf(f.previous)}
 	if f.component.into != "" {
 		if paths.placed, err = f.place(ctx, ref, progress, &input); err != nil {
@@ -45,7 +44,7 @@ func (f *lintFlags) read(ctx context.Context, ref string, progress io.Writer) (i
 		if input.Previous, err = f.readPrevious(ctx, progress); err != nil {
 			return input, paths, err
 		}
-		warn(progress, mistaken(cmp.Or(f.component.into, ref), f.previous, input.Previous, input.Payload))
+		warn(progress, warningsOfOrder(cmp.Or(f.component.into, ref), f.previous, input.Previous, input.Payload))
 	}
 	return input, paths, f.checkFilters(progress, input)
 }
@@ -108,8 +107,8 @@ func (f *lintFlags) readPrevious(ctx context.Context, progress io.Writer) (*payl
 	return read, nil
 }
 
-// mistaken are warnings about two releases that are hardly those that were meant.
-func mistaken(ref, previousRef string, previous, next *payload.Payload) []string {
+// warningsOfOrder returns warnings about two releases that are the same, or in the wrong order.
+func warningsOfOrder(ref, previousRef string, previous, next *payload.Payload) []string {
 	if previous.Hash == next.Hash {
 		return []string{fmt.Sprintf("%s and %s hold the same manifests: there is nothing to update", previousRef, ref)}
 	}

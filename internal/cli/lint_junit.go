@@ -67,7 +67,7 @@ func (r lintReport) junit(fails func(lint.Finding) bool) junitReport {
 		suite.Skipped++
 		suite.add(s.Rule).Skipped = &junitMessage{Message: "needs " + s.Needs}
 	}
-	for _, id := range r.Looked {
+	for _, id := range r.Ran {
 		test := suite.add(id)
 		if found := failures[id]; len(found) > 0 {
 			suite.Failures++

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/fix"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/lint"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/plan"
@@ -14,9 +15,9 @@ import (
 )
 
 // A missing tombstone is one that a finding asks for.
-type missing struct {
+type missingTombstone struct {
 	object string // as the finding prints it
-	id     payload.ID
+	id     kinds.ID
 	file   string // of the folder, where it belongs
 	text   string // to paste
 
@@ -26,12 +27,12 @@ type missing struct {
 }
 
 // missing are the tombstones that findings ask for, in their order.
-func (m *mending) missing() []missing {
-	var found []missing
+func (m *fixRun) missingTombstones() []missingTombstone {
+	var found []missingTombstone
 	for _, f := range m.now.result.Findings {
 		switch f.Rule {
 		case "dropped", "renamed":
-			found = append(found, m.missingOf(f)...)
+			found = append(found, m.missingTombstonesOf(f)...)
 		case fix.Misspelt:
 			if one, ok := m.misspelt(f); ok {
 				found = append(found, one)
@@ -41,16 +42,16 @@ func (m *mending) missing() []missing {
 	return found
 }
 
-// missingOf are those of an object that is gone. What has no tombstone in the plan would
-// do harm with one.
-func (m *mending) missingOf(f lint.Finding) []missing {
+// missingTombstonesOf returns the tombstones of an object that the release dropped. An object for which the plan
+// prints none would take others along.
+func (m *fixRun) missingTombstonesOf(f lint.Finding) []missingTombstone {
 	if m.absent == nil {
 		m.absent = plan.Compare(m.now.input.Previous, m.now.input.Payload).Absent
 	}
-	var found []missing
+	var found []missingTombstone
 	for _, entry := range m.absent {
 		if entry.Tombstone != "" && entry.String() == f.Object {
-			found = append(found, missing{object: f.Object, id: payload.ID(entry.Object), file: m.fileFor(entry.Old.File), text: entry.Tombstone})
+			found = append(found, missingTombstone{object: f.Object, id: kinds.ID(entry.ObjectID), file: m.fileFor(entry.Old.File), text: entry.Tombstone})
 		}
 	}
 	return found
@@ -58,7 +59,7 @@ func (m *mending) missingOf(f lint.Finding) []missing {
 
 // fileFor is where a manifest would stand that was in a file of the release before: in the
 // one of the same name, if there is one.
-func (m *mending) fileFor(old string) string {
+func (m *fixRun) fileFor(old string) string {
 	if placed := m.now.paths.placed; placed != nil {
 		return placed.Home(old)
 	}
@@ -81,34 +82,34 @@ func (m *mending) fileFor(old string) string {
 }
 
 // misspelt is the tombstone that an annotation was to make, if it says that it was.
-func (m *mending) misspelt(f lint.Finding) (missing, bool) {
+func (m *fixRun) misspelt(f lint.Finding) (missingTombstone, bool) {
 	field := f.Field()
 	manifests := m.now.input.Payload.Manifests
 	at := slices.IndexFunc(manifests, func(other *payload.Manifest) bool {
 		return m.nameOf(other.Path) == f.File && other.Document == f.Document
 	})
 	if f.In != lint.InPayload || at < 0 || len(field) == 0 || manifests[at].IsTombstone() {
-		return missing{}, false
+		return missingTombstone{}, false
 	}
 	key := field[len(field)-1]
 	value := manifests[at].Object().GetAnnotations()[key]
-	return missing{
+	return missingTombstone{
 		object: f.Object, id: manifests[at].ID(), file: f.File, text: payload.DeleteAnnotation + ": \"true\"\n",
 		key: key, document: f.Document, line: f.Line,
 	}, strings.EqualFold(strings.TrimSpace(value), "true")
 }
 
 // pasteable is what a person may paste into files, each with where to.
-func (m *mending) pasteable() string {
+func (m *fixRun) pasteable() string {
 	var text strings.Builder
-	for _, one := range m.missing() {
+	for _, one := range m.missingTombstones() {
 		text.WriteString("\n" + m.paste(one))
 	}
 	return text.String()
 }
 
 // paste is one of them. The first line is a comment, as it may be pasted, too.
-func (m *mending) paste(one missing) string {
+func (m *fixRun) paste(one missingTombstone) string {
 	where, what := m.where(one.file, one.line), "add this as a document of its own"
 	if one.key != "" {
 		what = fmt.Sprintf("write this instead of %s", one.key)
@@ -121,14 +122,14 @@ func (m *mending) paste(one missing) string {
 }
 
 // addTombstones adds those that were asked for to a patch.
-func (m *mending) addTombstones(patch *fix.Patch) error {
-	all := m.missing()
+func (m *fixRun) addTombstones(patch *fix.Patch) error {
+	all := m.missingTombstones()
 	flags := choices(all)
 	if len(m.flags.fix.objects) == 0 && flags != "" {
 		return misuse{fmt.Errorf("--fix=%s needs to know what to delete: name it with %s", fixTombstones, flags)}
 	}
 	for _, object := range m.flags.fix.objects {
-		var asked []missing
+		var asked []missingTombstone
 		for _, one := range all {
 			if one.object == object {
 				asked = append(asked, one)
@@ -148,7 +149,7 @@ func (m *mending) addTombstones(patch *fix.Patch) error {
 }
 
 // choices are the flags to choose from; "" if there are none.
-func choices(all []missing) string {
+func choices(all []missingTombstone) string {
 	var flags []string
 	for _, one := range all {
 		flag := fmt.Sprintf("--object %q", one.object)
@@ -160,7 +161,7 @@ func choices(all []missing) string {
 }
 
 // add adds the tombstones of one object.
-func (m *mending) add(patch *fix.Patch, asked []missing) error {
+func (m *fixRun) add(patch *fix.Patch, asked []missingTombstone) error {
 	for _, one := range asked {
 		if one.id != asked[0].id {
 			return misuse{fmt.Errorf("--object %q is several objects, of the groups %q and %q: add their tombstones by hand, as --fix prints them", one.object, asked[0].id.Group, one.id.Group)}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/runlevel/runlevel/internal/watch"
 	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/pkg/loader"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
@@ -28,7 +30,7 @@ func (f *lintFlags) watchSource(ctx context.Context, ref string, streams Streams
 	if f.baseline.write || f.fix.isOn() || f.format != asText {
 		return misuse{errors.New("--watch prints text, and does nothing else: leave out --fix, --write-baseline and --output")}
 	}
-	f.release.earlier, f.memory = newEarlier(), &lint.Memory{}
+	f.release.cache = loader.NewImageCache()
 	w := lintWatch{all: f.watch.value == watchAll, suppressed: f.suppressed, now: time.Now}
 	config := lintConfigFile
 	if f.isConfigured {
@@ -40,7 +42,7 @@ func (f *lintFlags) watchSource(ctx context.Context, ref string, streams Streams
 		}
 	}
 	progress := streams.Err
-	w.look = func(ctx context.Context) (lintReport, error) {
+	w.lint = func(ctx context.Context) (lintReport, error) {
 		report, err := f.report(ctx, ref, progress)
 		progress = io.Discard // it would say the same again and again
 		return report, err
@@ -50,7 +52,7 @@ func (f *lintFlags) watchSource(ctx context.Context, ref string, streams Streams
 
 // report looks once, and has what was found as it is printed.
 func (f *lintFlags) report(ctx context.Context, ref string, progress io.Writer) (lintReport, error) {
-	seen, err := f.look(ctx, ref, progress)
+	seen, err := f.lint(ctx, ref, progress)
 	if err != nil {
 		return lintReport{}, err
 	}
@@ -63,11 +65,11 @@ type lintWatch struct {
 	all        bool     // print all findings each time: editors forget those of the time before
 	suppressed bool
 	now        func() time.Time
-	look       func(context.Context) (lintReport, error)
+	lint       func(context.Context) (lintReport, error)
 
-	streams Streams
-	before  *lintReport // the last that could be made
-	trouble string      // why none could be made the last time
+	streams   Streams
+	before    *lintReport // the last that could be made
+	lastError string      // why none could be made the last time
 }
 
 // watchLint prints what is found, and then what is found after each change, until the
@@ -84,7 +86,7 @@ func watchLint(ctx context.Context, streams Streams, w lintWatch) error {
 }
 
 // isOutput says which files hold what is printed: else each look would lead to another.
-func isOutput(streams Streams) func(path string) bool {
+func isOutput(streams Streams) func(os.FileInfo) bool {
 	var outputs []os.FileInfo
 	for _, stream := range []io.Writer{streams.Out, streams.Err} {
 		if file, ok := stream.(*os.File); ok {
@@ -93,17 +95,8 @@ func isOutput(streams Streams) func(path string) bool {
 			}
 		}
 	}
-	return func(path string) bool {
-		info, err := os.Stat(path)
-		if err != nil {
-			return false
-		}
-		for _, output := range outputs {
-			if os.SameFile(info, output) {
-				return true
-			}
-		}
-		return false
+	return func(info os.FileInfo) bool {
+		return slices.ContainsFunc(outputs, func(output os.FileInfo) bool { return os.SameFile(info, output) })
 	}
 }
 
@@ -116,7 +109,7 @@ func (w *lintWatch) run(ctx context.Context) error {
 			return err
 		}
 	}
-	report, err := w.look(ctx)
+	report, err := w.lint(ctx)
 	if err != nil && (w.before == nil || ctx.Err() != nil) {
 		return err
 	}
@@ -134,17 +127,17 @@ func (w *lintWatch) run(ctx context.Context) error {
 // the same trouble has been told before.
 func (w *lintWatch) outcome(text io.Writer, report *lintReport, err error) string {
 	if err != nil {
-		told := w.trouble
-		w.trouble = oneLine(err)
-		if w.trouble != told {
-			fmt.Fprintln(w.streams.Err, "runlevel:", w.trouble)
+		told := w.lastError
+		w.lastError = oneLine(err)
+		if w.lastError != told {
+			fmt.Fprintln(w.streams.Err, "runlevel:", w.lastError)
 		}
-		if w.trouble != told || w.all {
+		if w.lastError != told || w.all {
 			return "nothing could be found"
 		}
 		return ""
 	}
-	w.trouble = ""
+	w.lastError = ""
 	before := w.before
 	w.before = report
 	if before == nil || w.all {
@@ -188,9 +181,9 @@ func summary(added, gone int, counts map[lint.Severity]int) string {
 	return fmt.Sprintf("%s; %s left", news, strings.Join(left, ", "))
 }
 
-// An identity is what makes a finding the same as one of the time before.
-type identity struct {
-	lint.Fault
+// A findingIdentity is equal for findings of two runs that are the same finding.
+type findingIdentity struct {
+	lint.FindingKey
 	severity     lint.Severity
 	line, column int
 }
@@ -199,14 +192,14 @@ type identity struct {
 // same; if there are several alike, those that have not moved are. One that has become
 // more or less severe is new, and the old one is not gone.
 func changes(before, after []lint.Finding) (added, gone []lint.Finding) {
-	inPlace := func(f lint.Finding) identity {
-		return identity{f.Fault(), f.Severity, f.Line, f.Column}
+	inPlace := func(f lint.Finding) findingIdentity {
+		return findingIdentity{f.Key(), f.Severity, f.Line, f.Column}
 	}
-	anywhere := func(f lint.Finding) identity {
+	anywhere := func(f lint.Finding) findingIdentity {
 		f.Line, f.Column = 0, 0
 		return inPlace(f)
 	}
-	anyhow := func(f lint.Finding) identity {
+	anyhow := func(f lint.Finding) findingIdentity {
 		f.Severity = ""
 		return anywhere(f)
 	}
@@ -216,8 +209,8 @@ func changes(before, after []lint.Finding) (added, gone []lint.Finding) {
 }
 
 // without takes those that others have, too, out of findings, one for one.
-func without(findings, others []lint.Finding, as func(lint.Finding) identity) []lint.Finding {
-	count := map[identity]int{}
+func without(findings, others []lint.Finding, as func(lint.Finding) findingIdentity) []lint.Finding {
+	count := map[findingIdentity]int{}
 	for _, f := range others {
 		count[as(f)]++
 	}

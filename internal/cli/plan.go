@@ -177,7 +177,7 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (i
 	case filepath.Clean(oldRef) == filepath.Clean(newRef):
 		return false, misuse{fmt.Errorf("OLD and NEW are both %s: name two releases", newRef)}
 	}
-	view := show.View{From: oldRef, To: newRef, All: f.all, Command: f.command}
+	view := show.Printer{From: oldRef, To: newRef, All: f.all, Command: f.command}
 	var old, next *payload.Payload
 	if f.component.into != "" {
 		old, next, err = f.place(ctx, args, &view, streams.Err)
@@ -221,7 +221,7 @@ func commandLine(command *cobra.Command, args []string) string {
 	return strings.Join(words, " ")
 }
 
-func (f *planFlags) print(out io.Writer, view show.View) error {
+func (f *planFlags) print(out io.Writer, view show.Printer) error {
 	write := view.Text
 	if f.format == asMarkdown {
 		write = view.Markdown
@@ -231,7 +231,7 @@ func (f *planFlags) print(out io.Writer, view show.View) error {
 
 // read reads both releases. If both are broken, both are told.
 func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io.Writer) (old, next *payload.Payload, err error) {
-	if _, err := f.release.options(); err != nil { // which are those of both
+	if _, err := f.release.options(progress); err != nil { // which are those of both
 		return nil, nil, err
 	}
 	if err := checkVersion("previous-version", f.previousVersion); err != nil {

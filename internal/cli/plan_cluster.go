@@ -33,10 +33,10 @@ func (f *planFlags) checkFlags(flags *pflag.FlagSet) error {
 
 // planCluster prints what an apply would do to a cluster.
 func (f *planFlags) planCluster(ctx context.Context, args []string, streams Streams) (isDifferent bool, err error) {
-	p, err := f.foresee(ctx, args[0], streams.Err)
+	p, err := f.preview(ctx, args[0], streams.Err)
 	if err != nil {
 		return false, err
 	}
-	forgetWhole(p)
-	return !p.IsEmpty(), f.print(streams.Out, show.View{Plan: p, To: args[0], All: f.all, Command: f.command})
+	dropWholeObjects(p)
+	return !p.IsEmpty(), f.print(streams.Out, show.Printer{Plan: p, To: args[0], All: f.all, Command: f.command})
 }

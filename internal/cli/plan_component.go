@@ -13,12 +13,11 @@ import (
 )
 
 // place puts a component into a release, and reads the old one, if it is another.
-func (f *planFlags) place(ctx context.Context, args []string, view *show.View, progress io.Writer) (old, next *payload.Payload, err error) {
+func (f *planFlags) place(ctx context.Context, args []string, view *show.Printer, progress io.Writer) (old, next *payload.Payload, err error) {
 	if err := checkVersion("previous-version", f.previousVersion); err != nil {
 		return nil, nil, err
 	}
 	after := f.release
-	after.keepText = true // so that what is the same need not be read twice
 	before := after
 	before.version, before.image = f.previousVersion, f.previousImage
 	released := &before
@@ -37,7 +36,7 @@ func (f *planFlags) place(ctx context.Context, args []string, view *show.View, p
 		return nil, nil, err
 	}
 	view.To = f.component.label(ref)
-	view.Home = func(file string) string { return p.pathOf(folderOf(ref), file) }
+	view.PathOf = func(file string) string { return p.pathOf(folderOf(ref), file) }
 	own, others := p.split(p.afterProblems)
 	if err := payload.Refuse(own); err != nil {
 		return nil, nil, refused(view.To, err)

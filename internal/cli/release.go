@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/runlevel/runlevel/pkg/loader"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/source"
 )
@@ -43,10 +43,10 @@ type releaseFlags struct {
 	exclude      string
 	unmanaged    []string
 
-	keepText bool             // for those who ask for lines later
-	before   *payload.Payload // what it is an update from, if that was read already: see updatingFrom
-	earlier  *earlier         // for those who read the same again and again
-	instead  fs.FS            // what to read instead of the files of the release: them, with some mended
+	keepText bool               // for those who ask for lines later
+	before   *payload.Payload   // what it is an update from, if that was read already: see updatingFrom
+	cache    *loader.ImageCache // of images, for --watch
+	instead  fs.FS              // what to read instead of the files of the release: them, with some mended
 }
 
 func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
@@ -67,8 +67,8 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags.StringVar(&f.platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
 	flags.BoolVar(&f.insecure, "insecure", false, "allow registries with plain http, or a certificate nobody knows")
 	for name, values := range map[string][]string{
-		"profile":       profiles(),
-		"feature-set":   featureSets(),
+		"profile":       loader.Profiles(),
+		"feature-set":   loader.FeatureSets(),
 		"capabilities":  payload.CapabilityBaselines(),
 		"platform":      {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
 		"feature-gates": nil, "major-version": nil, "exclude": nil, "unmanaged": nil, "name": nil, "release-version": nil, "release-image": nil,
@@ -91,90 +91,29 @@ func (o *once) Set(value string) error {
 	return nil
 }
 
-// profiles are those of OpenShift's clusters.
-func profiles() []string {
-	return []string{"self-managed-high-availability", "single-node-developer", "hypershift", "ibm-cloud-managed"}
-}
-
-// featureSets are those that OpenShift has, and the name of having chosen none.
-func featureSets() []string {
-	names := []string{"Default"}
-	for _, set := range configv1.AllFixedFeatureSets {
-		if set != configv1.Default {
-			names = append(names, string(set))
-		}
-	}
-	return append(names, string(configv1.CustomNoUpgrade))
-}
-
 // An unreadable is an error in what was to be read.
 type unreadable struct{ error }
 
 func (u unreadable) Unwrap() error { return u.error }
 
 // parse opens a release and reads what can be read of it.
-func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer) (_ *payload.Payload, _ []payload.Problem, err error) {
-	if _, err := f.options(); err != nil { // before anything is pulled
-		return nil, nil, err
-	}
-	release, err := f.open(ctx, ref, progress)
+func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	options, err := f.options(progress)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, release.Close()) }()
-	return f.read(ctx, ref, release, progress)
+	read, problems, err := loader.Parse(ctx, ref, options)
+	return read, problems, failed(ctx, err)
 }
 
 // read reads what can be read of an open release.
-func (f *releaseFlags) read(ctx context.Context, ref string, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
-	options, err := f.options()
+func (f *releaseFlags) read(ctx context.Context, release *source.Release, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
+	options, err := f.options(progress)
 	if err != nil {
 		return nil, nil, err
 	}
-	options.ReleaseImage = cmp.Or(options.ReleaseImage, release.Image)
-	options.Reuse = f.earlier.payload(ref)
-	files := cmp.Or(f.instead, release.FS)
-	read, problems, err := payload.Parse(ctx, files, options)
-	if err == nil && len(f.unmanaged) > 0 { // which may leave out parts of names that only the release can add
-		options.Filter.Overrides = f.overrides(read)
-		read, problems, err = payload.Parse(ctx, files, options)
-	}
-	if err == nil && (f.updatingFrom != "" || f.before != nil) {
-		var enabled []configv1.ClusterVersionCapability
-		if enabled, err = f.implicitlyEnabled(ctx, read, progress); err != nil {
-			return nil, nil, err
-		}
-		options.Filter = options.Filter.WithCapabilities(enabled)
-		read, problems, err = payload.Parse(ctx, files, options)
-	}
-	if err != nil {
-		return nil, nil, failed(ctx, err)
-	}
-	f.earlier.keep(ref, read)
-	return read, problems, nil
-}
-
-// implicitlyEnabled reads the release before, and says what of it must stay enabled.
-// Only a release that can be trusted to be whole can say so.
-func (f *releaseFlags) implicitlyEnabled(ctx context.Context, to *payload.Payload, progress io.Writer) (_ []configv1.ClusterVersionCapability, err error) {
-	if f.before != nil {
-		return payload.ImplicitlyEnabled(f.before, to), nil
-	}
-	release, err := f.open(ctx, f.updatingFrom, progress)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, release.Close()) }()
-	filter := to.Filter
-	filter.MajorVersion = f.majorVersion // that of the release before, unless it was said
-	from, problems, err := payload.Parse(ctx, release.FS, payload.Options{Filter: filter, ReleaseImage: release.Image})
-	if err != nil {
-		return nil, failed(ctx, err)
-	}
-	if err := payload.Refuse(tolerated(problems, payload.Duplicate)); err != nil {
-		return nil, refused(f.updatingFrom, err)
-	}
-	return payload.ImplicitlyEnabled(from, to), nil
+	read, problems, err := loader.ParseOpened(ctx, release, options)
+	return read, problems, failed(ctx, err)
 }
 
 // tolerated makes warnings of problems of one cause.
@@ -245,49 +184,96 @@ func warn[T any](out io.Writer, warnings []T) {
 }
 
 func (f *releaseFlags) open(ctx context.Context, ref string, progress io.Writer) (*source.Release, error) {
-	if pulled := f.earlier.image(ref); pulled != nil {
-		return pulled, nil
-	}
-	release, err := source.Open(ctx, ref, source.Options{Platform: f.platform, Insecure: f.insecure, Progress: progress})
+	options, err := f.options(progress)
 	if err != nil {
-		return nil, failed(ctx, err)
+		return nil, err
 	}
-	return f.earlier.keepImage(ref, release), nil
+	release, err := loader.Open(ctx, ref, options)
+	return release, failed(ctx, err)
 }
 
-// failed tells what can't be read from what was interrupted.
+// failed tells a release that can't be read from an interruption.
 func failed(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+	var problems *loader.RefusedError
+	switch {
+	case err == nil || ctx.Err() != nil:
 		return err
+	case errors.As(err, &problems):
+		return refused(problems.Source, problems.Problems)
+	default:
+		return unreadable{err}
 	}
-	return unreadable{err}
 }
 
-// options reads the flags.
-func (f *releaseFlags) options() (payload.Options, error) {
-	options := payload.Options{Name: f.name, Version: f.version, ReleaseImage: f.image, KeepText: f.keepText}
+// options reads the flags. It refuses values that make no sense before anything is pulled.
+func (f *releaseFlags) options(progress io.Writer) (loader.Options, error) {
+	options := loader.Options{
+		Source:  source.Options{Platform: f.platform, Insecure: f.insecure, Progress: progress},
+		Payload: payload.Options{Name: f.name, Version: f.version, ReleaseImage: f.image, KeepText: f.keepText},
+		Before:  f.before, UpdatingFrom: f.updatingFrom, Files: f.instead, Images: f.cache,
+	}
 	if wrong := validation.IsDNS1123Label(f.name); f.name != "" && len(wrong) > 0 {
 		return options, misuse{fmt.Errorf("--name: %q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", f.name)}
 	}
 	if err := checkVersion("release-version", f.version); err != nil {
 		return options, err
 	}
-	filter, err := f.filter()
-	if err != nil {
+	var err error
+	if options.Payload.Filter, err = f.filter(); err != nil {
 		return options, misuse{err}
 	}
-	options.Filter = filter
+	for _, object := range f.unmanaged {
+		selector, err := loader.ParseSelector(object)
+		if err != nil {
+			return options, misuse{fmt.Errorf("--unmanaged: %w", err)}
+		}
+		options.Unmanaged = append(options.Unmanaged, selector)
+	}
+	options.Payload.Release, err = f.references()
+	return options, err
+}
+
+// references reads the image-references of the release that a component goes into, if a flag names them.
+func (f *releaseFlags) references() (*payload.References, error) {
 	if f.imagesFrom == "" {
-		return options, nil
+		return nil, nil
 	}
 	text, err := os.ReadFile(f.imagesFrom)
 	if err != nil {
-		return options, unreadable{err}
+		return nil, unreadable{err}
 	}
-	if options.Release, err = payload.ParseReferences(text); err != nil {
-		return options, unreadable{fmt.Errorf("%s: %w", f.imagesFrom, err)}
+	references, err := payload.ParseReferences(text)
+	if err != nil {
+		return nil, unreadable{fmt.Errorf("%s: %w", f.imagesFrom, err)}
 	}
-	return options, nil
+	return references, nil
+}
+
+// checkFilters refuses filters that fit nothing in the releases; nil stands for no release.
+func (f *releaseFlags) checkFilters(releases ...*payload.Payload) error {
+	options, err := f.options(nil)
+	if err != nil {
+		return err
+	}
+	if err := options.Check(releases...); err != nil {
+		return misuse{fmt.Errorf("--%w", err)}
+	}
+	return nil
+}
+
+// checkNotEmpty returns an error if the filters leave out every manifest of a release.
+func checkNotEmpty(release *payload.Payload) error {
+	if len(release.Manifests) > 0 || len(release.Excluded) == 0 {
+		return nil
+	}
+	return misuse{errors.New(`the filters leave nothing of the release: "runlevel render --explain" says why`)}
+}
+
+// warnIfEmpty prints the error of checkNotEmpty, for verbs that write nothing to a cluster.
+func warnIfEmpty(out io.Writer, release *payload.Payload) {
+	if err := checkNotEmpty(release); err != nil {
+		warn(out, []error{err})
+	}
 }
 
 // checkVersion checks a flag that is a version, if it is set.
@@ -319,24 +305,5 @@ func (f *releaseFlags) filter() (payload.Filter, error) {
 		}
 		filter.Capabilities = capabilities
 	}
-	for _, object := range f.unmanaged {
-		if _, err := parseOverride(object); err != nil {
-			return filter, fmt.Errorf("--unmanaged: %w", err)
-		}
-	}
 	return filter, nil
-}
-
-// parseOverride reads KIND[.GROUP]/[NAMESPACE/]NAME.
-func parseOverride(text string) (configv1.ComponentOverride, error) {
-	parts := strings.Split(text, "/")
-	override := configv1.ComponentOverride{Unmanaged: true, Name: parts[len(parts)-1]}
-	override.Kind, override.Group, _ = strings.Cut(parts[0], ".")
-	if len(parts) == 3 {
-		override.Namespace = parts[1]
-	}
-	if len(parts) < 2 || len(parts) > 3 || override.Kind == "" || override.Name == "" {
-		return override, fmt.Errorf("%q is not KIND[.GROUP]/[NAMESPACE/]NAME, as in Deployment.apps/my-namespace/my-name", text)
-	}
-	return override, nil
 }

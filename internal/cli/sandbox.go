@@ -103,7 +103,7 @@ the reason. What a killed sandbox or a reboot has left behind is removed.`,
 				return err
 			}
 			if states == nil {
-				states = []sandbox.State{} // so that machines read [] and not null
+				states = []sandbox.Status{} // so that machines read [] and not null
 			}
 			return format.print(streams.Out, states, func(out io.Writer) error { return printStates(out, states) })
 		},
@@ -112,7 +112,7 @@ the reason. What a killed sandbox or a reboot has left behind is removed.`,
 	return command
 }
 
-func printStates(out io.Writer, states []sandbox.State) error {
+func printStates(out io.Writer, states []sandbox.Status) error {
 	if len(states) == 0 {
 		_, err := fmt.Fprintln(out, "no sandbox is running")
 		return err
@@ -126,7 +126,7 @@ func printStates(out io.Writer, states []sandbox.State) error {
 }
 
 // printState writes a sandbox with a line for each component.
-func printState(out io.Writer, state sandbox.State) error {
+func printState(out io.Writer, state sandbox.Status) error {
 	if state.Failure != "" {
 		_, err := fmt.Fprintf(out, "sandbox %s is gone: %s\n", state.Name, state.Failure)
 		return err
@@ -189,7 +189,7 @@ func newSandboxLogs(streams Streams) *cobra.Command {
 			if err != nil {
 				return hinted(err)
 			}
-			i := slices.IndexFunc(state.Components, func(c sandbox.ComponentState) bool { return c.Name == args[0] })
+			i := slices.IndexFunc(state.Components, func(c sandbox.ComponentStatus) bool { return c.Name == args[0] })
 			if len(state.Components) == 0 {
 				return fmt.Errorf("sandbox %s is still starting", name)
 			}

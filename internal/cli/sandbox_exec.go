@@ -59,7 +59,7 @@ func runWith(ctx context.Context, o sandbox.Options, line []string, streams Stre
 	command := exec.Command(line[0], line[1:]...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
 	command.Stdin, command.Stdout, command.Stderr = streams.In, streams.Out, streams.Err
-	command.SysProcAttr = sandbox.Mortal()
+	command.SysProcAttr = sandbox.DieWithParent()
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
 	defer signal.Stop(asked)

@@ -10,7 +10,7 @@ import (
 )
 
 // The pauses after which an unchanged wait is printed again: each is twice as long as the one
-// before. An apply tells of a wait every ten seconds.
+// before. An apply reports each wait every ten seconds.
 const (
 	firstWaitPause   = 15 * time.Second
 	longestWaitPause = 5 * time.Minute

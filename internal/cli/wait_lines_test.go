@@ -73,12 +73,12 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			var lines bytes.Buffer
-			teller := newTeller(Streams{Err: &lines}, asText, false, func() time.Time { return began })
+			report := newReporter(Streams{Err: &lines}, asText, false, func() time.Time { return began })
 			var printed []string
 			for _, one := range c.told {
 				one.Time, one.Object, one.File = began.Add(one.after), &kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, "web.yaml"
 				lines.Reset()
-				if teller.event(one.Event); lines.Len() > 0 {
+				if report.event(one.Event); lines.Len() > 0 {
 					printed = append(printed, one.after.String())
 				}
 			}
@@ -92,9 +92,9 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 // Programs hear of all that is waited for each time: they need not remember what is.
 func TestTheStreamHasEachWaitEachTime(t *testing.T) {
 	var out bytes.Buffer
-	teller := newTeller(Streams{Out: &out}, asJSON, false, time.Now)
+	report := newReporter(Streams{Out: &out}, asJSON, false, time.Now)
 	for range 3 {
-		teller.event(apply.Event{Type: apply.Waiting, Object: &kinds.ID{Kind: "Deployment", Name: "web"}, Message: "0 of 1 replicas are available"})
+		report.event(apply.Event{Type: apply.Waiting, Object: &kinds.ID{Kind: "Deployment", Name: "web"}, Message: "0 of 1 replicas are available"})
 	}
 	if got := strings.Count(out.String(), `"type":"waiting"`); got != 3 {
 		t.Errorf("told %d times:\n%s", got, out.String())

@@ -114,7 +114,7 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 		if release, err = f.release.load(ctx, args[1], streams.Err); err != nil {
 			return err
 		}
-	} else if _, err := f.release.options(); err != nil {
+	} else if _, err := f.release.options(streams.Err); err != nil {
 		return err
 	}
 	c, err := f.cluster.connect(ctx)
@@ -129,9 +129,9 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 	if err != nil {
 		return err
 	}
-	var facts []*why.Facts
+	var facts []*why.ObjectFacts
 	for _, object := range objects {
-		facts = append(facts, why.Gather(ctx, c, why.Question{Object: object.ID, Deletes: object.deletes, Records: records, Namespace: f.cluster.namespace, Release: release}))
+		facts = append(facts, why.Gather(ctx, c, why.ObjectQuery{Object: object.ID, Deletes: object.deletes, Records: records, Namespace: f.cluster.namespace, Release: release}))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -177,14 +177,14 @@ func (f *whyFlags) records(ctx context.Context, c *cluster.Cluster, release *pay
 
 // gate is what would stop the release, if somebody asks for one that nobody applies now, or
 // why that can't be said.
-func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payload.Payload, facts []*why.Facts) ([]precondition.Finding, string) {
-	isOpen := func(one *why.Facts) bool {
+func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payload.Payload, facts []*why.ObjectFacts) ([]precondition.CheckFinding, string) {
+	isOpen := func(one *why.ObjectFacts) bool {
 		return !why.Judge(one).Done && (one.Held == nil || one.Held.IsDead(one.Now))
 	}
 	if release == nil || release.Name == "" || !slices.ContainsFunc(facts, isOpen) {
 		return nil, ""
 	}
-	outcome := rollout.Look(ctx, c, release, rollout.Options{Namespace: f.cluster.namespace})
+	outcome := rollout.Inspect(ctx, c, release, rollout.Options{Namespace: f.cluster.namespace})
 	if outcome.Err != nil {
 		return nil, "what would stop the release: " + printable.Line(outcome.Err.Error())
 	}
@@ -192,7 +192,7 @@ func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payloa
 }
 
 // judge answers.
-func judge(facts []*why.Facts, gate []precondition.Finding, unread, unasked string) []*why.Answer {
+func judge(facts []*why.ObjectFacts, gate []precondition.CheckFinding, unread, unasked string) []*why.Answer {
 	answers := []*why.Answer{}
 	for _, one := range facts {
 		one.Gate, one.IsUnread = gate, unread != ""
@@ -207,7 +207,7 @@ func judge(facts []*why.Facts, gate []precondition.Finding, unread, unasked stri
 }
 
 // stands are the states in words.
-var stands = map[why.State]string{
+var stands = map[why.ObjectState]string{
 	why.Ready:       "there and ready",
 	why.Gone:        "gone, as it is to be",
 	why.Absent:      "not there",
@@ -224,7 +224,7 @@ var stands = map[why.State]string{
 func printAnswers(out io.Writer, answers []*why.Answer) error {
 	var failed error
 	for _, answer := range answers {
-		lines := append([]string{printable.Line(answer.Object.String() + ": " + stands[answer.State])}, said(answer.Says, answer.Unknown)...)
+		lines := append([]string{printable.Line(answer.Object.String() + ": " + stands[answer.State])}, said(answer.Sentences, answer.Unknown)...)
 		_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 		failed = cmp.Or(failed, err)
 	}

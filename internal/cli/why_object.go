@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/loader"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -26,7 +26,7 @@ func checkAsked(text string) error {
 	if found, err := os.Stat(text); err == nil && found.IsDir() {
 		return misuse{fmt.Errorf("%s is a folder, which can only be the SOURCE: %w", text, errNoObject)}
 	}
-	if _, err := parseOverride(text); err != nil {
+	if _, err := loader.ParseSelector(text); err != nil {
 		return misuse{fmt.Errorf("%q: %w", text, errNoObject)}
 	}
 	return nil
@@ -96,10 +96,11 @@ func knownOf(release *payload.Payload, records []*record.Record) []knownObject {
 
 // named finds the object that somebody means.
 func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, known []knownObject) (kinds.ID, error) {
-	meant, err := parseOverride(text)
+	selector, err := loader.ParseSelector(text)
 	if err != nil {
 		return kinds.ID{}, misuse{err}
 	}
+	meant := selector.ID
 	if meant.Namespace != "" && f.namespace != "" && meant.Namespace != f.namespace {
 		return kinds.ID{}, misuse{fmt.Errorf("%s is in namespace %s, and --namespace says %s: leave one of them out", text, meant.Namespace, f.namespace)}
 	}
@@ -122,12 +123,12 @@ func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, k
 
 // kindOf finds the kind that somebody means; nil if the cluster has none of that name. Of
 // several, Kubernetes' own is meant.
-func kindOf(ctx context.Context, c *cluster.Cluster, meant configv1.ComponentOverride) (*cluster.Resource, error) {
+func kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.ID) (*cluster.Resource, error) {
 	var group *string
 	if meant.Group != "" {
 		group = &meant.Group
 	}
-	found, err := c.Called(ctx, meant.Kind, group)
+	found, err := c.FindByName(ctx, meant.Kind, group)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -147,7 +148,7 @@ func kindOf(ctx context.Context, c *cluster.Cluster, meant configv1.ComponentOve
 
 // unserved is an object of a kind that the cluster does not have: one that is known, or what
 // was written, if that can be the name of a kind.
-func unserved(meant configv1.ComponentOverride, known []knownObject) (kinds.ID, error) {
+func unserved(meant kinds.ID, known []knownObject) (kinds.ID, error) {
 	for _, one := range known {
 		id := one.id
 		isKind := strings.EqualFold(id.Kind, meant.Kind) || strings.EqualFold(id.Kind+"s", meant.Kind)

@@ -23,7 +23,7 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 	if f.namespace != "" {
 		return misuse{errors.New("--namespace is that of an object: name one, or leave it out")}
 	}
-	if _, err := f.release.options(); err != nil {
+	if _, err := f.release.options(streams.Err); err != nil {
 		return err
 	}
 	c, err := f.cluster.connect(ctx)
@@ -40,9 +40,9 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 	if len(records) == 0 {
 		return fmt.Errorf("no release was applied yet, as far as namespace %s knows: --record-namespace says where records are", f.cluster.namespace)
 	}
-	wholes := []*why.Whole{}
+	wholes := []*why.ReleaseAnswer{}
 	for _, one := range records {
-		wholes = append(wholes, why.OfRelease(ctx, c, one, f.cluster.namespace))
+		wholes = append(wholes, why.ExplainRelease(ctx, c, one, f.cluster.namespace))
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -50,17 +50,17 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 	if err := f.format.printWhole(streams.Out, wholes, func(out io.Writer) error { return printWholes(out, wholes) }); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(wholes, func(w *why.Whole) bool { return !w.Done }) {
+	if slices.ContainsFunc(wholes, func(w *why.ReleaseAnswer) bool { return !w.Done }) {
 		return exitStatus(exitFailed)
 	}
 	return nil
 }
 
 // printWholes prints a screenful on releases for people.
-func printWholes(out io.Writer, wholes []*why.Whole) error {
+func printWholes(out io.Writer, wholes []*why.ReleaseAnswer) error {
 	var lines []string
 	for i, whole := range wholes {
-		own := append([]string{titleOfWhole(whole)}, said(whole.Says, whole.Unknown)...)
+		own := append([]string{titleOfWhole(whole)}, said(whole.Sentences, whole.Unknown)...)
 		rest := mostLines - len(lines) - len(own) - (len(wholes)-i-1)*2
 		lines = append(lines, append(own, objectsOfWhole(whole, rest)...)...)
 	}
@@ -69,7 +69,7 @@ func printWholes(out io.Writer, wholes []*why.Whole) error {
 }
 
 // titleOfWhole says how a release stands, in one line.
-func titleOfWhole(w *why.Whole) string {
+func titleOfWhole(w *why.ReleaseAnswer) string {
 	title := "release " + w.Release
 	if w.Version != "" {
 		title += " " + w.Version
@@ -78,7 +78,7 @@ func titleOfWhole(w *why.Whole) string {
 		return printable.Line(title + ": all of it is there and ready")
 	}
 	var counts []string
-	for _, state := range []why.State{why.Absent, why.NotReady, why.Outdated, why.Changed, why.Terminating, why.Kept, why.Unknown, why.Blocked} {
+	for _, state := range []why.ObjectState{why.Absent, why.NotReady, why.Outdated, why.Changed, why.Terminating, why.Kept, why.Unknown, why.Blocked} {
 		if n := w.Counts[state]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, stands[state]))
 		}
@@ -91,12 +91,12 @@ func titleOfWhole(w *why.Whole) string {
 
 // objectsOfWhole are the lines on the objects of a release, about as many as there is room for.
 // Objects with the same trouble are told of once.
-func objectsOfWhole(w *why.Whole, room int) []string {
+func objectsOfWhole(w *why.ReleaseAnswer, room int) []string {
 	var lines []string
 	told := 0
 	for _, answers := range folded(w.Objects, trouble) {
 		first, more := answers.first, len(answers.others)
-		own := said(first.Says, nil)
+		own := said(first.Sentences, nil)
 		if len(own) > mostOfEach {
 			own = append(own[:mostOfEach-1], "    …")
 		}
@@ -122,5 +122,5 @@ func objectsOfWhole(w *why.Whole, room int) []string {
 
 // trouble is what is to be said of an object, but for its name.
 func trouble(a *why.Answer) string {
-	return string(a.State) + "\n" + a.Object.Without(strings.Join(said(a.Says, nil), "\n"))
+	return string(a.State) + "\n" + a.Object.Without(strings.Join(said(a.Sentences, nil), "\n"))
 }

@@ -30,7 +30,7 @@ type room struct {
 
 // What stands in the floor column. The numbers in between stand for themselves.
 var floors = map[string]int{
-	"bottom": -2, "under": -1, "ground": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "roof": 7,
+	"bottom": -3, "lower": -2, "under": -1, "ground": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "roof": 7,
 	"beside": 7, // no floor: only the rows that name it may import it
 }
 

@@ -8,13 +8,13 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/runlevel/runlevel/internal/live"
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/progress"
 )
 
 // left is what a screen says of the time that is left; "" if nothing.
 func (f *film) left() string {
-	head, _, _ := strings.Cut(ansi.Strip(f.Screen(120, 10)), "\n")
+	head, _, _ := strings.Cut(ansi.Strip(f.screen(120, 10)), "\n")
 	return regexp.MustCompile(`about .* left`).FindString(head)
 }
 
@@ -29,15 +29,15 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 		film *film
 		want string
 	}{
-		"nothing is known": {start(live.Plan{Items: items, InOrder: true}).after(30 * time.Second), ""},
-		"by the rate":      {start(live.Plan{Items: items, InOrder: true}).play(items[:307], 3*time.Second), "about 3m00s left"},
-		"by the rate, but nothing happens any more": {start(live.Plan{Items: items}).play(items[:307], 3*time.Second).after(6 * time.Second), ""},
-		"too early for a rate":                      {start(live.Plan{Items: items}).play(items[:50], time.Second), ""},
-		"an install, by the last one":               {start(live.Plan{Items: items, Earlier: 5 * time.Minute}).after(100 * time.Second), "about 3m20s left"},
-		"an install that is over":                   {start(live.Plan{Items: items[:5], Earlier: 5 * time.Minute}).play(items[:5], time.Second).after(10 * time.Second), ""},
-		"an install that takes longer":              {start(live.Plan{Items: items, Earlier: time.Minute}).after(100 * time.Second), ""},
-		"an update, by its slowest nodes":           {start(live.Plan{Items: items, InOrder: true, Earlier: time.Hour, Nodes: minute}).after(2 * time.Second), "about 8m20s left"},
-		"an update, near its end":                   {start(live.Plan{Items: items, InOrder: true, Earlier: time.Hour, Nodes: minute}).play(items[:598], time.Second), "about 20s left"},
+		"nothing is known": {start(progress.Intent{Items: items, InOrder: true}).after(30 * time.Second), ""},
+		"by the rate":      {start(progress.Intent{Items: items, InOrder: true}).play(items[:307], 3*time.Second), "about 3m00s left"},
+		"by the rate, but nothing happens any more": {start(progress.Intent{Items: items}).play(items[:307], 3*time.Second).after(6 * time.Second), ""},
+		"too early for a rate":                      {start(progress.Intent{Items: items}).play(items[:50], time.Second), ""},
+		"an install, by the last one":               {start(progress.Intent{Items: items, Before: 5 * time.Minute}).after(100 * time.Second), "about 3m20s left"},
+		"an install that is over":                   {start(progress.Intent{Items: items[:5], Before: 5 * time.Minute}).play(items[:5], time.Second).after(10 * time.Second), ""},
+		"an install that takes longer":              {start(progress.Intent{Items: items, Before: time.Minute}).after(100 * time.Second), ""},
+		"an update, by its slowest nodes":           {start(progress.Intent{Items: items, InOrder: true, Before: time.Hour, Nodes: minute}).after(2 * time.Second), "about 8m20s left"},
+		"an update, near its end":                   {start(progress.Intent{Items: items, InOrder: true, Before: time.Hour, Nodes: minute}).play(items[:598], time.Second), "about 20s left"},
 		"an update that is stuck":                   {stuck().after(time.Minute*3, waiting(few()[5], 5*time.Second, "0 of 1 replicas are available")), ""},
 		"an update that is as fast as the last one": {stuck(), "about 1m50s left"},
 	} {
@@ -53,7 +53,7 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 func TestTheTimeThatIsLeftDoesNotJump(t *testing.T) {
 	items := many()
 	nodes := map[string]time.Duration{"level 10, frontend": 10 * time.Minute, "level 50, frontend": time.Minute}
-	f := start(live.Plan{Items: items, InOrder: true, Earlier: 11 * time.Minute, Nodes: nodes}).after(2 * time.Second)
+	f := start(progress.Intent{Items: items, InOrder: true, Before: 11 * time.Minute, Nodes: nodes}).after(2 * time.Second)
 	if got := f.left(); got != "about 11m00s left" {
 		t.Fatal(got)
 	}
@@ -80,6 +80,6 @@ func BenchmarkEvent(b *testing.B) {
 func BenchmarkScreen(b *testing.B) {
 	f := crowded()
 	for b.Loop() {
-		f.Screen(200, 50)
+		f.screen(200, 50)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/progress"
 )
 
 var update = flag.Bool("update", false, "write the screens of testdata anew")
@@ -24,15 +25,17 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // A film is a model, and how things go on with it.
 type film struct {
-	*live.Model
-	items []live.Item
+	*progress.Fold
+	items []progress.Item
 	now   time.Time
 }
 
-func start(plan live.Plan) *film {
+func start(plan progress.Intent) *film {
 	plan.Began = began
-	return &film{live.NewModel(plan), plan.Items, began}
+	return &film{progress.New(plan), plan.Items, began}
 }
+
+func (f *film) screen(width, height int) string { return live.Screen(f.Progress(), width, height) }
 
 // after lets some time pass, second by second, while nothing new is told but the waits.
 func (f *film) after(d time.Duration, waits ...apply.Event) *film {
@@ -41,7 +44,7 @@ func (f *film) after(d time.Duration, waits ...apply.Event) *film {
 		for _, wait := range waits {
 			f.tell(wait)
 		}
-		f.Now(f.now)
+		f.At(f.now)
 	}
 	return f
 }
@@ -51,26 +54,26 @@ func (f *film) tell(event apply.Event) {
 	f.Event(event)
 }
 
-func nodeOf(one live.Item) string { return "level " + one.Level + ", " + one.Component }
+func nodeOf(one progress.Item) string { return "level " + one.Level + ", " + one.Component }
 
 // about is an event about an item.
-func about(one live.Item, event apply.Event) apply.Event {
+func about(one progress.Item, event apply.Event) apply.Event {
 	event.Object, event.File, event.Node = &one.ID, one.File, nodeOf(one)
 	return event
 }
 
-func waiting(one live.Item, since time.Duration, message string, why ...string) apply.Event {
+func waiting(one progress.Item, since time.Duration, message string, why ...string) apply.Event {
 	then := began.Add(since)
 	return about(one, apply.Event{Type: apply.Waiting, Message: message, Since: &then, Why: why})
 }
 
-func applied(one live.Item, action object.Action) apply.Event {
+func applied(one progress.Item, action object.Action) apply.Event {
 	return about(one, apply.Event{Type: apply.Applied, Action: action})
 }
 
 // play applies items one node after the other, a node in some time; the last node is still
 // running when the items are over.
-func (f *film) play(items []live.Item, each time.Duration) *film {
+func (f *film) play(items []progress.Item, each time.Duration) *film {
 	for i, one := range items {
 		if i == 0 || nodeOf(items[i-1]) != nodeOf(one) {
 			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
@@ -84,13 +87,13 @@ func (f *film) play(items []live.Item, each time.Duration) *film {
 	return f
 }
 
-func item(level, component, kind, name string) live.Item {
-	return live.Item{Level: level, Component: component, File: "0000_" + level + "_" + component + "_" + name + ".yaml", ID: kinds.ID{Kind: kind, Namespace: "shop", Name: name}}
+func item(level, component, kind, name string) progress.Item {
+	return progress.Item{Level: level, Component: component, File: "0000_" + level + "_" + component + "_" + name + ".yaml", ID: kinds.ID{Kind: kind, Namespace: "shop", Name: name}}
 }
 
 // many is a release of 600 manifests in 40 levels of three components.
-func many() []live.Item {
-	var items []live.Item
+func many() []progress.Item {
+	var items []progress.Item
 	for i := range 600 {
 		items = append(items, item(fmt.Sprintf("%02d", 10+2*(i/15)), []string{"database", "frontend", "monitoring"}[i/5%3], "ConfigMap", fmt.Sprintf("settings-%03d", i)))
 	}
@@ -98,8 +101,8 @@ func many() []live.Item {
 }
 
 // few is one of ten.
-func few() []live.Item {
-	return []live.Item{
+func few() []progress.Item {
+	return []progress.Item{
 		item("10", "base", "Namespace", "shop"), item("10", "base", "ServiceAccount", "web"),
 		item("20", "db", "StatefulSet", "db"), item("20", "cache", "Deployment", "cache"), item("20", "old", "ConfigMap", "old"),
 		item("25", "web", "Deployment", "web"), item("25", "api", "Deployment", "api"), item("25", "bad", "ConfigMap", "Not_a_name"),
@@ -110,8 +113,8 @@ func few() []live.Item {
 // stuck is an update of a few manifests that has met all that can go wrong.
 func stuck() *film {
 	items := few()
-	f := start(live.Plan{
-		Title: "update of release shop 1.1.0, after 1.0.0", Items: items, InOrder: true, Earlier: 4 * time.Minute,
+	f := start(progress.Intent{
+		Title: "update of release shop 1.1.0, after 1.0.0", Items: items, InOrder: true, Before: 4 * time.Minute,
 		Nodes: map[string]time.Duration{"level 25, web": 70 * time.Second, "level 25, api": 30 * time.Second, "level 30, proxy": 65 * time.Second},
 	})
 	f.play(items[:4], 2*time.Second)
@@ -132,13 +135,13 @@ func stuck() *film {
 // midway is an update of many manifests, without a trouble, in its middle.
 func midway() *film {
 	items := many()
-	return start(live.Plan{Title: "update of release shop 2.0.0, after 1.9.0", Items: items, InOrder: true}).play(items[:307], 3*time.Second)
+	return start(progress.Intent{Title: "update of release shop 2.0.0, after 1.9.0", Items: items, InOrder: true}).play(items[:307], 3*time.Second)
 }
 
 // crowded is an install of many manifests in which all levels run, and many wait.
 func crowded() *film {
 	items := many()
-	f := start(live.Plan{Title: "install of release shop 2.0.0", Items: items})
+	f := start(progress.Intent{Title: "install of release shop 2.0.0", Items: items})
 	var waits []apply.Event
 	for i, one := range items {
 		if i%5 == 0 {
@@ -159,7 +162,7 @@ func crowded() *film {
 
 func TestScreens(t *testing.T) {
 	for name, scene := range map[string]func() *film{
-		"begins":  func() *film { return start(live.Plan{Title: "install of release shop 1.0.0", Items: few()}) },
+		"begins":  func() *film { return start(progress.Intent{Title: "install of release shop 1.0.0", Items: few()}) },
 		"stuck":   stuck,
 		"midway":  midway,
 		"crowded": crowded,
@@ -167,7 +170,7 @@ func TestScreens(t *testing.T) {
 		for _, size := range []struct{ width, height int }{{80, 24}, {40, 10}, {200, 50}} {
 			file := fmt.Sprintf("%s-%dx%d.txt", name, size.width, size.height)
 			t.Run(file, func(t *testing.T) {
-				compare(t, file, ansi.Strip(scene().Screen(size.width, size.height))+"\n")
+				compare(t, file, ansi.Strip(scene().screen(size.width, size.height))+"\n")
 			})
 		}
 	}
@@ -198,7 +201,7 @@ func TestEverySizeFits(t *testing.T) {
 	for i := range nasty {
 		nasty[i].ID.Name = "漢字の名前-\U0001F469\u200d\U0001F4BB"
 	}
-	f := start(live.Plan{Title: "update of \x1b[2Jrelease\r\n漢字", Items: nasty, InOrder: true})
+	f := start(progress.Intent{Title: "update of \x1b[2Jrelease\r\n漢字", Items: nasty, InOrder: true})
 	f.play(nasty[:6], time.Second)
 	f.tell(about(nasty[5], apply.Event{Type: apply.Failing, Message: "漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字"}))
 	f.Delete(kinds.ID{Kind: "ConfigMap", Name: "gone"}, "held by \x1b[31m漢字")
@@ -206,7 +209,7 @@ func TestEverySizeFits(t *testing.T) {
 	for _, scene := range []*film{f, crowded(), stuck()} {
 		for width := 1; width < 130; width += 3 {
 			for height := 1; height < 40; height++ {
-				screen := ansi.Strip(scene.Screen(width, height))
+				screen := ansi.Strip(scene.screen(width, height))
 				lines := strings.Split(screen, "\n")
 				if len(lines) > height {
 					t.Fatalf("%dx%d has %d lines:\n%s", width, height, len(lines), screen)
@@ -223,7 +226,7 @@ func TestEverySizeFits(t *testing.T) {
 
 // What runs, what failed and what is stuck is to be seen in the smallest of windows.
 func TestWhatMattersIsSeenInASmallWindow(t *testing.T) {
-	screen := ansi.Strip(stuck().Screen(40, 10))
+	screen := ansi.Strip(stuck().screen(40, 10))
 	for _, wanted := range []string{"update of", "1 failed", "2 waiting", "level 25", "running (2)", "25, api", "failed (1)", "pending (1)", "shop/old"} {
 		if !strings.Contains(screen, wanted) {
 			t.Errorf("%q is not on\n%s", wanted, screen)
@@ -248,7 +251,7 @@ func TestCausesAreWrapped(t *testing.T) {
 	} {
 		for _, width := range []int{60, 100} {
 			t.Run(fmt.Sprintf("%s at %d columns", name, width), func(t *testing.T) {
-				f := start(live.Plan{Title: "update of release shop 1.1.0, after 1.0.0", Items: items, InOrder: true})
+				f := start(progress.Intent{Title: "update of release shop 1.1.0, after 1.0.0", Items: items, InOrder: true})
 				waits := []apply.Event{waiting(items[0], 0, message, why)}
 				for i, one := range items[:5*c.nodes] {
 					f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
@@ -258,7 +261,7 @@ func TestCausesAreWrapped(t *testing.T) {
 				}
 				f.tell(about(items[1], apply.Event{Type: apply.Failing, Message: failed}))
 				f.Delete(items[2].ID, held)
-				screen := ansi.Strip(f.after(2*time.Second, waits...).Screen(width, 48))
+				screen := ansi.Strip(f.after(2*time.Second, waits...).screen(width, 48))
 				for _, text := range c.shown {
 					if !strings.Contains(unspaced(screen), unspaced(text)) {
 						t.Errorf("not to be read to its end: %s\n%s", text, screen)
@@ -275,14 +278,14 @@ func unspaced(text string) string { return strings.Join(strings.Fields(text), ""
 // Waits are told again and again. One that is not any more, for whatever reason, is over.
 func TestWaitsThatAreOverGo(t *testing.T) {
 	items := few()
-	f := start(live.Plan{Title: "update", Items: items, InOrder: true})
+	f := start(progress.Intent{Title: "update", Items: items, InOrder: true})
 	f.tell(apply.Event{Type: apply.Began, Node: nodeOf(items[2])})
 	f.tell(applied(items[2], object.Created))
 	f.after(2*time.Second, waiting(items[2], 0, "0 of 3 replicas are available"))
 	sees := func(wanted bool) {
 		t.Helper()
-		if got := strings.Contains(f.Screen(80, 24), "0 of 3 replicas"); got != wanted {
-			t.Errorf("the wait is seen: %t\n%s", got, f.Screen(80, 24))
+		if got := strings.Contains(f.screen(80, 24), "0 of 3 replicas"); got != wanted {
+			t.Errorf("the wait is seen: %t\n%s", got, f.screen(80, 24))
 		}
 	}
 	sees(true)
@@ -298,11 +301,11 @@ func TestWaitsThatAreOverGo(t *testing.T) {
 func TestDeletesAreFollowed(t *testing.T) {
 	f := stuck()
 	f.Delete(few()[4].ID, "terminating for 25s, held by finalizer example.com/other")
-	if screen := ansi.Strip(f.Screen(120, 40)); !strings.Contains(screen, "pending (1)\n  ConfigMap shop/old: terminating for 25s, held by finalizer example.com/other\n") {
+	if screen := ansi.Strip(f.screen(120, 40)); !strings.Contains(screen, "pending (1)\n  ConfigMap shop/old: terminating for 25s, held by finalizer example.com/other\n") {
 		t.Errorf("the new holder is not told:\n%s", screen)
 	}
 	f.Delete(few()[4].ID, "")
-	if screen := ansi.Strip(f.Screen(120, 40)); strings.Contains(screen, "pending (") || !strings.Contains(screen, "deleted     ConfigMap shop/old") {
+	if screen := ansi.Strip(f.screen(120, 40)); strings.Contains(screen, "pending (") || !strings.Contains(screen, "deleted     ConfigMap shop/old") {
 		t.Errorf("it is gone:\n%s", screen)
 	}
 }

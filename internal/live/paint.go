@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/runlevel/runlevel/pkg/progress"
 )
 
 // A style is how a text looks: what the terminal is told before it. The sixteen colours of the
@@ -52,17 +54,17 @@ func word(text string) string { return fmt.Sprintf("%-11s ", text) }
 
 // bar draws how much of something is done, waited for and failed. What there is only a little
 // of shows, and so does what is not all done.
-func bar(width int, of progress) string {
-	failed, waits := cells(of.failed, of.total, width), cells(of.waits, of.total, width)
-	done := cells(of.done, of.total, width)
-	switch left := cells(of.left(), of.total, width); {
+func bar(width int, of progress.StateCounts) string {
+	failed, waits := cells(of.Failed, of.Total, width), cells(of.Waiting, of.Total, width)
+	done := cells(of.Done, of.Total, width)
+	switch left := cells(of.Left(), of.Total, width); {
 	case left > 0:
 		done = max(0, min(done, width-failed-waits-left))
-	case of.done > 0:
+	case of.Done > 0:
 		done = max(0, width-failed-waits)
-	case of.waits > 0:
+	case of.Waiting > 0:
 		waits = max(0, width-failed)
-	case of.failed > 0:
+	case of.Failed > 0:
 		failed = width
 	}
 	rest := max(0, width-done-waits-failed)

@@ -1,22 +1,35 @@
+// Package live is the live view of an apply on a terminal: how far each level is, what runs and what it waits
+// for, what has failed, and when it may be over.
+//
+// Screen renders a progress.Progress as lines of text, without a terminal or a clock, so that it is tested with
+// values. A View draws it on a terminal, a few times a second, below what was printed before.
+//
+// Start is the call to start from. The parts of a screen are in screen.go, levels.go and running.go.
 package live
 
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/progress"
 )
 
-// Screen is all that there is to see, in no more lines than a height, none of them wider than
-// a width.
-func (m *Model) Screen(width, height int) string {
+// A page is a progress that is rendered.
+type page struct{ progress.Progress }
+
+// Screen renders a progress in at most some lines, none of them wider than a width.
+func Screen(shown progress.Progress, width, height int) string {
+	p := page{shown}
 	if width < 1 || height < 1 {
 		return ""
 	}
-	lines := m.head(width)
-	parts := m.parts(width, height)
+	lines := p.head(width)
+	parts := p.parts(width, height)
 	share(parts, height-len(lines))
 	for _, one := range parts {
 		lines = append(lines, one.lines(width)...)
@@ -27,34 +40,58 @@ func (m *Model) Screen(width, height int) string {
 	return strings.Join(lines[:min(height, len(lines))], "\n")
 }
 
-// head is what, for how long, and how much of it is done.
-func (m *Model) head(width int) []string {
-	times := clock(m.now.Sub(m.plan.Began))
-	if left := m.leftInWords(); left != "" {
+// head renders the title, the time, and how much is done.
+func (p page) head(width int) []string {
+	times := clock(p.Now.Sub(p.Began))
+	if left := p.leftInWords(); left != "" {
 		times += ", " + left
 	}
-	title := printable.Line(m.plan.Title)
+	title := printable.Line(p.Title)
 	if room := width - ansi.StringWidth(times) - 2; ansi.StringWidth(title) > room {
 		title = cut(title, max(room, 0))
 	}
 	gap := max(1, width-ansi.StringWidth(title)-ansi.StringWidth(times))
 	first := strong.of(title) + strings.Repeat(" ", gap) + times
 
-	all := progress{}
-	waiting := m.waiting()
-	for _, n := range m.nodes {
-		all = all.add(m.progressOf(n, waiting))
-	}
-	counts := fmt.Sprintf("%d/%d", m.done, all.total)
+	counts := fmt.Sprintf("%d/%d", p.Total-p.StateCounts.Left(), p.Total)
 	var more string
-	if len(m.failures) > 0 {
-		more += fmt.Sprintf(", %d failed", len(m.failures))
+	if len(p.Failures) > 0 {
+		more += fmt.Sprintf(", %d failed", len(p.Failures))
 	}
-	if len(m.waits) > 0 {
-		more += fmt.Sprintf(", %d waiting", len(m.waits))
+	if len(p.Waits) > 0 {
+		more += fmt.Sprintf(", %d waiting", len(p.Waits))
 	}
 	room := min(max(width-len(counts)-len(more)-1, 8), 80)
-	return []string{first, bar(room, all) + " " + counts + more}
+	return []string{first, bar(room, p.StateCounts) + " " + counts + more}
+}
+
+// leftInWords renders the time that is left; "" if that is not known, or too short for a word.
+func (p page) leftInWords() string {
+	left := p.Progress.Left
+	if left < 3*time.Second {
+		return ""
+	}
+	step := 5 * time.Second
+	switch {
+	case left > 10*time.Minute:
+		step = time.Minute
+	case left > time.Minute:
+		step = 10 * time.Second
+	}
+	return "about " + clock(max(left.Round(step), step)) + " left"
+}
+
+// clock is a duration in few letters: 42s, 3m07s, 2h05m.
+func clock(d time.Duration) string {
+	seconds := int(max(d, 0).Seconds())
+	switch minutes := seconds / 60; {
+	case minutes == 0:
+		return fmt.Sprintf("%ds", seconds)
+	case minutes < 60:
+		return fmt.Sprintf("%dm%02ds", minutes, seconds%60)
+	default:
+		return fmt.Sprintf("%dh%02dm", minutes/60, minutes%60)
+	}
 }
 
 // A part is one list of the screen.
@@ -87,15 +124,25 @@ const (
 	recentPart
 )
 
-// parts are what there is to show below the head, on a screen of some lines.
-func (m *Model) parts(width, height int) []part {
-	running := m.runningLines(width, height)
+// parts returns what there is to show below the head, on a screen of some lines.
+func (p page) parts(width, height int) []part {
+	running := p.runningLines(width, height)
+	var failures, deletes, recent []string
+	for _, one := range p.Failures {
+		failures = append(failures, strings.TrimPrefix(Line(one), word(string(one.Type))))
+	}
+	for _, one := range p.Deletes {
+		deletes = append(deletes, one.Object.String()+": "+printable.Line(one.State))
+	}
+	for _, one := range p.Recent {
+		recent = append(recent, Line(one))
+	}
 	parts := []part{
-		levelPart:   {want: len(m.levelLines(width, height)), body: m.levelLines},
-		runningPart: {title: fmt.Sprintf("running (%d)", len(m.jobs())), want: len(running), body: m.runningLines},
-		failedPart:  list(fmt.Sprintf("failed (%d)", len(m.failures)), m.failures, bad, width),
-		deletesPart: list(fmt.Sprintf("deletes that are pending (%d)", len(m.deletes)), m.deletesInWords(), plain, width),
-		recentPart:  list("lately", m.recent, faint, width),
+		levelPart:   {want: len(p.levelLines(width, height)), body: p.levelLines},
+		runningPart: {title: fmt.Sprintf("running (%d)", len(p.jobs())), want: len(running), body: p.runningLines},
+		failedPart:  list(fmt.Sprintf("failed (%d)", len(failures)), failures, bad, width),
+		deletesPart: list(fmt.Sprintf("deletes that are pending (%d)", len(deletes)), deletes, plain, width),
+		recentPart:  list("lately", recent, faint, width),
 	}
 	if len(running) > 0 {
 		parts[runningPart].want++
@@ -103,13 +150,8 @@ func (m *Model) parts(width, height int) []part {
 	return parts
 }
 
-func (m *Model) deletesInWords() []string {
-	var lines []string
-	for _, one := range m.deletes {
-		lines = append(lines, one.id.String()+": "+printable.Line(one.state))
-	}
-	return lines
-}
+// mostListed is how many items of a list are rendered: more than any screen shows.
+const mostListed = 100
 
 // list is a part that shows all items as a whole where there is room for that; else the last of
 // them, each in a line.
@@ -117,7 +159,7 @@ func list(title string, items []string, look style, width int) part {
 	if len(items) == 0 {
 		return part{}
 	}
-	items = items[max(0, len(items)-mostRecent):]
+	items = items[max(0, len(items)-mostListed):]
 	var whole []string
 	for _, item := range items {
 		for _, line := range wrap("  "+item, width) {
@@ -156,4 +198,20 @@ func share(parts []part, room int) {
 		p.got += more
 		room -= more
 	}
+}
+
+// Line is an event in a line, as it is told where there is no live view.
+func Line(event apply.Event) string {
+	what := string(event.Type)
+	if event.Type == apply.Applied {
+		what = string(event.Action)
+	}
+	text := word(what) + event.Object.String()
+	if event.Message != "" {
+		text += ": " + event.Message
+	}
+	if event.Type == apply.Failing || event.Type == apply.Warned {
+		text += " (" + printable.Line(event.File) + ")"
+	}
+	return text
 }

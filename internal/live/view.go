@@ -14,12 +14,13 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/progress"
 )
 
 // framesPerSecond is how often the screen is drawn, however much happens.
 const framesPerSecond = 10
 
-// A View keeps a model on a terminal. It reads nothing from it, so that Ctrl-C stays a signal,
+// A View keeps the progress of an apply on a terminal. It reads nothing from it, so that Ctrl-C stays a signal,
 // and it leaves the cursor to be seen: whatever ends the program, a kill -9 even, the terminal
 // is as it was, but for the echo of what is typed. It may be used by many at once.
 type View struct {
@@ -30,7 +31,7 @@ type View struct {
 	ended    chan struct{}
 
 	mu      sync.Mutex
-	model   *Model
+	fold    *progress.Fold
 	above   []string // lines that wait to be printed
 	printed []string // the last of those that were
 	width   int
@@ -41,8 +42,8 @@ type View struct {
 }
 
 // Start shows what is planned on a terminal, until Stop is called.
-func Start(terminal *os.File, plan Plan, clock func() time.Time) *View {
-	v := &View{terminal: terminal, clock: clock, echo: echo{terminal: terminal}, model: NewModel(plan), ended: make(chan struct{}), pause: settling}
+func Start(terminal *os.File, plan progress.Intent, clock func() time.Time) *View {
+	v := &View{terminal: terminal, clock: clock, echo: echo{terminal: terminal}, fold: progress.New(plan), ended: make(chan struct{}), pause: settling}
 	v.echo.turnOff()
 	v.program = tea.NewProgram(screen{v}, tea.WithInput(nil), tea.WithOutput(terminal), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond))
 	go func() {
@@ -72,14 +73,14 @@ func (v *View) goOn() {
 func (v *View) Event(event apply.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.model.Event(event)
+	v.fold.Event(event)
 }
 
 // Delete takes in how a pending delete stands; "" if it is over.
 func (v *View) Delete(id kinds.ID, state string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.model.Delete(id, state)
+	v.fold.Delete(id, state)
 }
 
 // Pending are the deletes that are not done.
@@ -87,8 +88,8 @@ func (v *View) Pending() []kinds.ID {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var all []kinds.ID
-	for _, one := range v.model.deletes {
-		all = append(all, one.id)
+	for _, one := range v.fold.Progress().Deletes {
+		all = append(all, one.Object)
 	}
 	return all
 }
@@ -214,8 +215,8 @@ func (s screen) View() tea.View {
 	if v.width == 0 {
 		return shown
 	}
-	v.model.Now(v.clock())
-	text := v.model.Screen(v.width, v.height-1-max(1, v.height/8))
+	v.fold.At(v.clock())
+	text := Screen(v.fold.Progress(), v.width, v.height-1-max(1, v.height/8))
 	v.lines = max(v.lines, strings.Count(text, "\n")+2)
 	shown.Content = text + strings.Repeat("\n", v.lines-strings.Count(text, "\n")-1)
 	shown.Cursor = &tea.Cursor{Position: tea.Position{X: 0, Y: v.lines - 1}, Shape: asItIs}

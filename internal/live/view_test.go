@@ -16,12 +16,13 @@ import (
 
 	"github.com/runlevel/runlevel/internal/live"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/progress"
 )
 
 // A shownView is a view on a terminal, and what that shows.
 type shownView struct {
 	*live.View
-	plan     live.Plan
+	plan     progress.Intent
 	keyboard *os.File
 	terminal *os.File
 	screen   vt10x.Terminal
@@ -40,7 +41,7 @@ func showView(t *testing.T) *shownView {
 	}
 	v := &shownView{keyboard: keyboard, terminal: terminal, screen: vt10x.New(vt10x.WithSize(60, 20))}
 	go func() { _, _ = io.Copy(v.screen, keyboard) }()
-	v.plan = live.Plan{Title: "update of release shop", Began: time.Now(), Items: []live.Item{
+	v.plan = progress.Intent{Title: "update of release shop", Began: time.Now(), Items: []progress.Item{
 		{Level: "10", Component: "db", File: "a.yaml", ID: kinds.ID{Kind: "ConfigMap", Name: "a"}},
 	}}
 	v.View = live.Start(terminal, v.plan, time.Now)

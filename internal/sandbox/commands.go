@@ -13,7 +13,7 @@ const (
 )
 
 // commands returns the command line of each component that the options ask for.
-func commands(o Options, h *home, p ports) map[string][]string {
+func commands(o Options, h *stateFolder, p ports) map[string][]string {
 	lines := map[string][]string{
 		Etcd:              etcdArgs(h, p),
 		APIServer:         apiServerArgs(o, h, p),
@@ -28,7 +28,7 @@ func commands(o Options, h *home, p ports) map[string][]string {
 
 // etcdArgs does without fsync: the data are thrown away, and what a crash test
 // kills is the process, not the machine.
-func etcdArgs(h *home, p ports) []string {
+func etcdArgs(h *stateFolder, p ports) []string {
 	url := loopbackURL(p.etcd)
 	cert, key, ca := h.path("pki", "etcd.crt"), h.path("pki", "etcd.key"), h.path("pki", "etcd-ca.crt")
 	return []string{
@@ -40,13 +40,13 @@ func etcdArgs(h *home, p ports) []string {
 		"--advertise-client-urls=" + url,
 		"--client-cert-auth", "--cert-file=" + cert, "--key-file=" + key, "--trusted-ca-file=" + ca,
 		"--listen-peer-urls=https://127.0.0.1:0",
-		"--initial-advertise-peer-urls=https://127.0.0.1:2380", // its own name for itself; nobody calls it
+		"--initial-advertise-peer-urls=https://127.0.0.1:2380", // it has no peers that would call it
 		"--initial-cluster=" + h.name() + "=https://127.0.0.1:2380",
 		"--peer-client-cert-auth", "--peer-cert-file=" + cert, "--peer-key-file=" + key, "--peer-trusted-ca-file=" + ca,
 	}
 }
 
-func apiServerArgs(o Options, h *home, p ports) []string {
+func apiServerArgs(o Options, h *stateFolder, p ports) []string {
 	args := []string{
 		"--etcd-servers=" + loopbackURL(p.etcd),
 		"--etcd-cafile=" + h.path("pki", "etcd-ca.crt"),
@@ -86,7 +86,7 @@ func apiServerArgs(o Options, h *home, p ports) []string {
 	return withGates(o, args)
 }
 
-func controllerManagerArgs(o Options, h *home) []string {
+func controllerManagerArgs(o Options, h *stateFolder) []string {
 	args := []string{
 		"--secure-port=0",
 		"--leader-elect=false",
@@ -106,12 +106,12 @@ func controllerManagerArgs(o Options, h *home) []string {
 	return withGates(o, append(args, clientLimits()...))
 }
 
-func schedulerArgs(o Options, h *home) []string {
+func schedulerArgs(o Options, h *stateFolder) []string {
 	args := []string{"--secure-port=0", "--leader-elect=false", "--kubeconfig=" + kubeconfigOf(h, Scheduler)}
 	return withGates(o, append(args, clientLimits()...))
 }
 
-func kwokArgs(h *home, p ports) []string {
+func kwokArgs(h *stateFolder, p ports) []string {
 	return []string{
 		"--config=" + h.path("kwok.yaml"),
 		"--kubeconfig=" + kubeconfigOf(h, Kwok),
@@ -141,4 +141,6 @@ func withGates(o Options, args []string) []string {
 
 func loopbackURL(port int) string { return fmt.Sprintf("https://127.0.0.1:%d", port) }
 
-func kubeconfigOf(h *home, component string) string { return h.path("pki", component+".kubeconfig") }
+func kubeconfigOf(h *stateFolder, component string) string {
+	return h.path("pki", component+".kubeconfig")
+}

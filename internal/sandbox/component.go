@@ -1,13 +1,11 @@
 package sandbox
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -27,13 +25,13 @@ const dieWithStdin = "RUNLEVEL_DIE_WITH_STDIN=1"
 // A component is one program of the control plane and, while it runs, its
 // process.
 type component struct {
-	name    string
-	program string
-	args    []string
-	home    string
-	log     string
-	forker  *forker
-	// died is told of every end that nobody asked for.
+	name     string
+	program  string
+	args     []string
+	home     string
+	log      string
+	launcher *launcher
+	// died is called for every end that was not asked for.
 	died func(*component, *process)
 
 	mu      sync.Mutex
@@ -42,15 +40,12 @@ type component struct {
 
 // A process is one run of a component.
 type process struct {
-	cmd     *exec.Cmd
-	started time.Time
-	logged  int64 // how long the log was before
-	ended   chan struct{}
-	err     error // how it ended; read after ended is closed
-
-	// Somebody wants it to end, at once or in its own time; guarded by
-	// component.mu.
-	killed, terminated bool
+	cmd      *exec.Cmd
+	started  time.Time
+	logged   int64 // how long the log was before
+	ended    chan struct{}
+	err      error // how it ended; read after ended is closed
+	isKilled bool  // its end was asked for; guarded by component.mu
 }
 
 // start runs the program, appending to its log.
@@ -74,13 +69,13 @@ func (c *component) start() error {
 	cmd.Env = environment(c.home)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttributes()
-	// Nobody writes to it. It is closed when the process is reaped, or by the
+	// Nothing is written to it. It is closed when the process is reaped, or by the
 	// kernel when we die.
 	if _, err := cmd.StdinPipe(); err != nil {
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
 	p := &process{cmd: cmd, started: time.Now(), logged: before.Size(), ended: make(chan struct{})}
-	if err := c.forker.do(cmd.Start); err != nil {
+	if err := c.launcher.do(cmd.Start); err != nil {
 		return startError(c, err)
 	}
 	c.running = p
@@ -106,7 +101,7 @@ func (c *component) await(p *process) {
 	p.err = p.cmd.Wait()
 	c.mu.Lock()
 	c.running = nil
-	asked := p.killed || p.terminated
+	asked := p.isKilled
 	c.mu.Unlock()
 	close(p.ended)
 	if !asked {
@@ -117,41 +112,16 @@ func (c *component) await(p *process) {
 // kill ends the process at once, as kill -9 does, and returns when it is gone.
 // To kill what does not run is no error.
 func (c *component) kill() {
-	if p := c.end(os.Kill, func(p *process) { p.killed = true }); p != nil {
+	c.mu.Lock()
+	p := c.running
+	if p != nil {
+		p.isKilled = true
+		_ = p.cmd.Process.Kill() // it may just have ended
+	}
+	c.mu.Unlock()
+	if p != nil {
 		<-p.ended
 	}
-}
-
-// terminate asks the process to end and waits until it has.
-func (c *component) terminate(ctx context.Context) error {
-	p := c.end(syscall.SIGTERM, func(p *process) { p.terminated = true })
-	if p == nil {
-		return nil
-	}
-	select {
-	case <-p.ended:
-		return nil
-	case <-ctx.Done():
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.running != p {
-			return nil // just now
-		}
-		p.terminated = false // should it end later, that is news
-		return fmt.Errorf("%s has not ended yet: %w", c.name, context.Cause(ctx))
-	}
-}
-
-// end sends a signal that means the end, after it is noted that somebody wants
-// it, and returns the process.
-func (c *component) end(signal os.Signal, note func(*process)) *process {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running != nil {
-		note(c.running)
-		_ = c.running.cmd.Process.Signal(signal) // it may just have ended
-	}
-	return c.running
 }
 
 // current returns the process that runs now, or nil.

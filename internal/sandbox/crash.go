@@ -12,29 +12,18 @@ import (
 // Kill ends a component as kill -9 does, and returns when it is gone. Its data
 // and its port stay as they were.
 func (s *Sandbox) Kill(component string) error {
-	c, err := s.leaving(component)
+	c, err := s.find(component)
 	if err != nil {
 		return err
+	}
+	if component == APIServer {
+		s.gate.shut() // so that the other components wait for it instead of failing
 	}
 	c.kill()
 	return s.publish()
 }
 
-// Terminate asks a component to end and waits until it has. The API server
-// takes its time, to let requests that run come to their end.
-func (s *Sandbox) Terminate(ctx context.Context, component string) error {
-	c, err := s.leaving(component)
-	if err != nil {
-		return err
-	}
-	if err := c.terminate(ctx); err != nil {
-		s.gate.open() // the API server, if it was that one, still serves
-		return err
-	}
-	return s.publish()
-}
-
-// Resume starts a component that Kill or Terminate ended, with the data and the
+// Resume starts a component that Kill ended, with the data and the
 // port that it had. If the API server runs, it returns when that is ready.
 func (s *Sandbox) Resume(ctx context.Context, component string) error {
 	c, err := s.find(component)
@@ -76,17 +65,6 @@ func (s *Sandbox) restart(c *component) error {
 		return fmt.Errorf("start %s: %w", c.name, errStopped)
 	}
 	return c.start()
-}
-
-// leaving finds a component that is about to end. Before the API server does, the
-// gate is shut: the others wait for it instead of failing, and are back the
-// moment it is.
-func (s *Sandbox) leaving(name string) (*component, error) {
-	c, err := s.find(name)
-	if err == nil && name == APIServer {
-		s.gate.shut()
-	}
-	return c, err
 }
 
 func (s *Sandbox) find(name string) (*component, error) {

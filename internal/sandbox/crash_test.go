@@ -25,21 +25,14 @@ func TestDataOutliveACrash(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(s.Config)
 	maps := client.CoreV1().ConfigMaps("default")
 
-	kill := func(component string) func(*testing.T) error {
-		return func(*testing.T) error { return s.Kill(component) }
-	}
 	tests := []struct {
 		name string
-		end  []func(*testing.T) error
+		kill []string
 		back []string
 	}{
-		{"the API server is killed", []func(*testing.T) error{kill(sandbox.APIServer)}, []string{sandbox.APIServer}},
-		{"the API server is asked to end", []func(*testing.T) error{func(t *testing.T) error {
-			return s.Terminate(t.Context(), sandbox.APIServer)
-		}}, []string{sandbox.APIServer}},
-		{"etcd is killed under it", []func(*testing.T) error{kill(sandbox.Etcd)}, []string{sandbox.Etcd}},
-		{"both are killed", []func(*testing.T) error{kill(sandbox.APIServer), kill(sandbox.Etcd)},
-			[]string{sandbox.Etcd, sandbox.APIServer}},
+		{"the API server is killed", []string{sandbox.APIServer}, []string{sandbox.APIServer}},
+		{"etcd is killed under it", []string{sandbox.Etcd}, []string{sandbox.Etcd}},
+		{"both are killed", []string{sandbox.APIServer, sandbox.Etcd}, []string{sandbox.Etcd, sandbox.APIServer}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -49,8 +42,8 @@ func TestDataOutliveACrash(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, end := range test.end {
-				if err := end(t); err != nil {
+			for _, component := range test.kill {
+				if err := s.Kill(component); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -98,7 +91,7 @@ func TestDiedReportsAnAccident(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(states, func(st sandbox.State) bool { return st.Name == s.Name && st.Failure != "" }) {
+	if !slices.ContainsFunc(states, func(st sandbox.Status) bool { return st.Name == s.Name && st.Failure != "" }) {
 		t.Errorf("the failure is not listed: %+v", states)
 	}
 }
@@ -151,7 +144,7 @@ func TestStopEndsAResumeThatWaits(t *testing.T) {
 	go func() { resumed <- s.Resume(t.Context(), sandbox.APIServer) }() // which can't become ready without etcd
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		state, err := sandbox.Find(s.Name)
-		return err == nil && slices.ContainsFunc(state.Components, func(c sandbox.ComponentState) bool {
+		return err == nil && slices.ContainsFunc(state.Components, func(c sandbox.ComponentStatus) bool {
 			return c.Name == sandbox.APIServer && c.PID != 0
 		}), nil
 	})

@@ -37,7 +37,7 @@ func beMortal() {
 func ownName(name string) string { return fmt.Sprintf("%s-%d", name, os.Getpid()) }
 
 // startMortal starts a sandbox owned by another process.
-func startMortal(t *testing.T, name string) (*exec.Cmd, sandbox.State) {
+func startMortal(t *testing.T, name string) (*exec.Cmd, sandbox.Status) {
 	t.Helper()
 	owner := exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), mortalEnv+"="+name)

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// aGoodWhile tells a component that gave up waiting for the API server from
+	// giveUpTime tells a component that gave up waiting for the API server from
 	// one that can't run at all.
-	aGoodWhile = 5 * time.Second
-	// momentOfTruth is how long an error waits for the death that explains it:
+	giveUpTime = 5 * time.Second
+	// deathDelay is how long an error waits for the end of a component that explains it:
 	// requests fail before a process is reaped.
-	momentOfTruth = 200 * time.Millisecond
+	deathDelay = 200 * time.Millisecond
 )
 
 // whileAlive runs do until it returns, and ends its context when a component
-// dies or the sandbox is stopped. A death explains any error; it is what is
-// returned then.
+// ends by itself or the sandbox is stopped. The end of a component explains any other error, so it is
+// returned instead.
 func (s *Sandbox) whileAlive(ctx context.Context, do func(context.Context) error) error {
-	alarm := s.setAlarm()
-	defer s.removeAlarm(alarm)
+	alarm := s.addWatcher()
+	defer s.removeWatcher(alarm)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	result := make(chan error, 1)
@@ -40,7 +40,7 @@ func (s *Sandbox) whileAlive(ctx context.Context, do func(context.Context) error
 	return reason
 }
 
-// explained prefers the death of a component to what came of it.
+// explained returns the end of a component, if there is one, instead of the error that it caused.
 func explained(err error, alarm <-chan error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -48,48 +48,48 @@ func explained(err error, alarm <-chan error) error {
 	select {
 	case death := <-alarm:
 		return death
-	case <-time.After(momentOfTruth):
+	case <-time.After(deathDelay):
 		return err
 	}
 }
 
-// setAlarm returns a channel that gets the next death.
-func (s *Sandbox) setAlarm() chan error {
+// addWatcher returns a channel that receives the next unexpected end of a component.
+func (s *Sandbox) addWatcher() chan error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	alarm := make(chan error, 1)
-	s.alarms = append(s.alarms, alarm)
+	s.watchers = append(s.watchers, alarm)
 	return alarm
 }
 
-func (s *Sandbox) removeAlarm(alarm chan error) {
+func (s *Sandbox) removeWatcher(alarm chan error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.alarms = slices.DeleteFunc(s.alarms, func(a chan error) bool { return a == alarm })
+	s.watchers = slices.DeleteFunc(s.watchers, func(a chan error) bool { return a == alarm })
 }
 
-// blame adds what the component says that kept us waiting.
-func (s *Sandbox) blame(component string, err error) error {
+// withLog adds the last lines of a component's log to an error.
+func (s *Sandbox) withLog(component string, err error) error {
 	if c, findErr := s.find(component); findErr == nil && !errors.Is(err, context.Canceled) {
-		return c.blame(err)
+		return c.withLog(err)
 	}
 	return err
 }
 
-// report passes a death on to whoever listens. What only gave up waiting for the
+// report passes the end of a component on to all watchers. A component that only gave up waiting for the
 // API server is started again.
 func (s *Sandbox) report(c *component, p *process) {
-	if !s.gate.isOpen() && c.name != APIServer && c.name != Etcd && time.Since(p.started) > aGoodWhile {
+	if !s.gate.isOpen() && c.name != APIServer && c.name != Etcd && time.Since(p.started) > giveUpTime {
 		if s.restart(c) == nil {
 			return
 		}
 	}
 	death := c.deathError(p)
 	s.mu.Lock()
-	if s.accident == nil {
-		s.accident = death
+	if s.failure == nil {
+		s.failure = death
 	}
-	for _, listener := range slices.Concat(s.alarms, []chan error{s.died}) {
+	for _, listener := range slices.Concat(s.watchers, []chan error{s.died}) {
 		select {
 		case listener <- death:
 		default: // it has one already

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// patience is how long the owner of a sandbox may take to stop it.
-	patience = 10 * time.Second
-	// glance is how often we look whether it has.
-	glance = 20 * time.Millisecond
+	// downTimeout is how long the owner of a sandbox may take to stop it.
+	downTimeout = 10 * time.Second
+	// downInterval is how often we look whether it has.
+	downInterval = 20 * time.Millisecond
 )
 
 // Down stops the sandbox of that name, which another process owns: it is asked
@@ -40,8 +40,8 @@ func Down(ctx context.Context, name string) error {
 }
 
 // awaitEnd looks for a while whether a sandbox is gone.
-func awaitEnd(ctx context.Context, was State) (bool, error) {
-	deadline, tick := time.After(patience), time.NewTicker(glance)
+func awaitEnd(ctx context.Context, was Status) (bool, error) {
+	deadline, tick := time.After(downTimeout), time.NewTicker(downInterval)
 	defer tick.Stop()
 	for {
 		now, err := Find(was.Name)

@@ -47,25 +47,25 @@ func (c *component) deathError(p *process) error {
 	end := c.logEnd(p)
 	switch {
 	case strings.Contains(end, "address already in use"):
-		return fmt.Errorf("%s: %w\n%s", c.name, errPortTaken, lastWords(end))
+		return fmt.Errorf("%s: %w\n%s", c.name, errPortTaken, lastLines(end))
 	case strings.Contains(end, "no space left on device"):
-		return fmt.Errorf("%w\n%s", binaries.Explain(c.name+" ended", syscall.ENOSPC), lastWords(end))
+		return fmt.Errorf("%w\n%s", binaries.Explain(c.name+" ended", syscall.ENOSPC), lastLines(end))
 	default:
 		how := "exit status 0"
 		if p.err != nil {
 			how = p.err.Error()
 		}
-		return fmt.Errorf("%s ended by itself (%s); its last lines (all of them: %s):\n%s", c.name, how, c.log, lastWords(end))
+		return fmt.Errorf("%s ended by itself (%s); its last lines (all of them: %s):\n%s", c.name, how, c.log, lastLines(end))
 	}
 }
 
-// blame adds the last lines of the component that kept us waiting.
-func (c *component) blame(err error) error {
+// withLog adds the last lines of the component's log to an error.
+func (c *component) withLog(err error) error {
 	p := c.current()
 	if err == nil || p == nil {
 		return err
 	}
-	return fmt.Errorf("%w; the last lines of %s (all of them: %s):\n%s", err, c.name, c.log, lastWords(c.logEnd(p)))
+	return fmt.Errorf("%w; the last lines of %s (all of them: %s):\n%s", err, c.name, c.log, lastLines(c.logEnd(p)))
 }
 
 // logEnd returns the end of what a process has logged.
@@ -83,9 +83,9 @@ func (c *component) logEnd(p *process) string {
 	return string(end)
 }
 
-// lastWords picks the lines worth quoting: the last ones, or those before the
+// lastLines returns the lines of a log that an error quotes: the last ones, or those before the
 // stack trace of a panic.
-func lastWords(log string) string {
+func lastLines(log string) string {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	for i, line := range lines {
 		if strings.HasPrefix(line, "panic: ") {

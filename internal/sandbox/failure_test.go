@@ -111,7 +111,7 @@ func TestTwoSandboxesSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{own.Name, shared.Name} {
-		if !slices.ContainsFunc(states, func(s sandbox.State) bool { return s.Name == name && s.Ready }) {
+		if !slices.ContainsFunc(states, func(s sandbox.Status) bool { return s.Name == name && s.Ready }) {
 			t.Errorf("%s is not listed as ready: %+v", name, states)
 		}
 	}

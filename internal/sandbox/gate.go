@@ -11,10 +11,8 @@ import (
 // A gate stands between the components and the API server: it takes their
 // connections at any time and passes them on once the API server is ready.
 //
-// Started together with the API server, the controller manager, the scheduler
-// and kwok would knock on a closed door, and then wait a second, two, four before
-// they knock again. So they are let in the moment it opens, at the start and
-// after a crash.
+// Without it, the controller manager, the scheduler and kwok, which start together with the API server, would find
+// their connections refused, and wait a second, two, four before the next attempt. The same holds after a crash.
 type gate struct {
 	listener net.Listener
 	target   string
@@ -36,7 +34,7 @@ func newGate(target string) (*gate, error) {
 
 func (g *gate) address() string { return g.listener.Addr().String() }
 
-// open lets everybody through who waits or comes.
+// open forwards the connections that wait, and new ones.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,7 +43,7 @@ func (g *gate) open() {
 	}
 }
 
-// shut makes whoever comes now wait for the next open.
+// shut makes new connections wait for the next open.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +67,7 @@ func isClosed(channel <-chan struct{}) bool {
 	}
 }
 
-// close ends the gate; who waits in front of it is sent away.
+// close ends the gate, and closes the connections that wait.
 func (g *gate) close() { _ = g.listener.Close() }
 
 func (g *gate) serve() {
@@ -80,15 +78,15 @@ func (g *gate) serve() {
 			return
 		}
 		if err != nil {
-			<-time.After(knock) // out of files, most likely; that passes
+			<-time.After(pollInterval) // out of files, most likely; that passes
 			continue
 		}
-		go g.pass(client)
+		go g.forward(client)
 	}
 }
 
-// pass joins a client with the API server until one of the two hangs up.
-func (g *gate) pass(client net.Conn) {
+// forward copies between a client and the API server until one of the two closes the connection.
+func (g *gate) forward(client net.Conn) {
 	defer client.Close()
 	g.mu.Lock()
 	opened := g.opened

@@ -59,7 +59,7 @@ func processOf(t *testing.T, s *sandbox.Sandbox, component string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(state.Components, func(c sandbox.ComponentState) bool { return c.Name == component })
+	at := slices.IndexFunc(state.Components, func(c sandbox.ComponentStatus) bool { return c.Name == component })
 	if at < 0 {
 		t.Fatalf("no component %s in %+v", component, state.Components)
 	}

@@ -21,32 +21,32 @@ var ErrRunning = errors.New("is running already")
 // ErrNotRunning is returned by Find when no sandbox of that name is running.
 var ErrNotRunning = errors.New("is not running")
 
-// A home is the folder of one sandbox: certificates, data, logs, and a lock that
-// its owner holds as long as it lives. The lock, not the folder or a process
+// A stateFolder is the folder of one sandbox: certificates, data, logs, and a lock that
+// its owner holds as long as it runs. The lock, not the folder or a process
 // number in it, says whether the sandbox runs: the kernel drops it however the
 // owner ends, so what a crash or a reboot left behind is known for what it is.
-type home struct {
+type stateFolder struct {
 	dir  string
 	lock *flock.Flock
 }
 
-// A State is what the owner of a sandbox tells other processes about it.
-type State struct {
-	Name       string           `json:"name"`
-	PID        int              `json:"pid"`
-	Started    time.Time        `json:"started"`
-	Ready      bool             `json:"ready"`
-	Server     string           `json:"server,omitempty"`
-	Kubeconfig string           `json:"kubeconfig,omitempty"`
-	Logs       string           `json:"logs"`
-	Components []ComponentState `json:"components,omitempty"`
+// A Status is what the owner of a sandbox tells other processes about it.
+type Status struct {
+	Name       string            `json:"name"`
+	PID        int               `json:"pid"`
+	Started    time.Time         `json:"started"`
+	Ready      bool              `json:"ready"`
+	Server     string            `json:"server,omitempty"`
+	Kubeconfig string            `json:"kubeconfig,omitempty"`
+	Logs       string            `json:"logs"`
+	Components []ComponentStatus `json:"components,omitempty"`
 	// Failure says why the sandbox ended by itself. It is not running then; its
 	// logs stay until the next Start.
 	Failure string `json:"failure,omitempty"`
 }
 
-// A ComponentState is one process of a sandbox.
-type ComponentState struct {
+// A ComponentStatus is one process of a sandbox.
+type ComponentStatus struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid,omitempty"` // none while it does not run
 	Log  string `json:"log"`
@@ -57,8 +57,8 @@ const (
 	stateFile = "state.json"
 )
 
-// homes returns the folder of all sandboxes of this user.
-func homes() (string, error) {
+// stateFolders returns the folder of all sandboxes of this user.
+func stateFolders() (string, error) {
 	dir, err := binaries.CacheDir("sandboxes")
 	if err != nil {
 		return "", err
@@ -69,19 +69,18 @@ func homes() (string, error) {
 	return dir, nil
 }
 
-// claim makes the home of a new sandbox and removes those that nobody lives in
-// any more.
-func claim(name string) (*home, error) {
-	dir, err := homes()
+// claim makes the folder of a new sandbox, and removes those whose owners have ended.
+func claim(name string) (*stateFolder, error) {
+	dir, err := stateFolders()
 	if err != nil {
 		return nil, err
 	}
 	if name == "" {
 		name = "unnamed-" + rand.String(8)
 	}
-	h := openHome(dir, name)
+	h := openStateFolder(dir, name)
 	return h, exclusively(dir, func() error {
-		sweep(dir, failedToo)
+		removeStale(dir, alsoFailed)
 		if err := os.MkdirAll(h.dir, 0o700); err != nil {
 			return binaries.Explain("make the folder of sandbox "+name, err)
 		}
@@ -91,7 +90,7 @@ func claim(name string) (*home, error) {
 		case !free:
 			return fmt.Errorf("sandbox %s %w: stop it, or choose another name", name, ErrRunning)
 		}
-		err := h.publish(State{
+		err := h.publish(Status{
 			Name: name, PID: os.Getpid(), Started: time.Now(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(),
 		})
 		if err != nil {
@@ -101,13 +100,13 @@ func claim(name string) (*home, error) {
 	})
 }
 
-func openHome(dir, name string) *home {
+func openStateFolder(dir, name string) *stateFolder {
 	dir = filepath.Join(dir, name)
-	return &home{dir: dir, lock: flock.New(filepath.Join(dir, lockFile))}
+	return &stateFolder{dir: dir, lock: flock.New(filepath.Join(dir, lockFile))}
 }
 
-// exclusively runs do while nobody else makes or removes homes in dir, so that
-// nobody takes one that is just being made for a forgotten one.
+// exclusively runs do while no other process makes or removes folders in dir, so that
+// none takes a folder that is just being made for a stale one.
 func exclusively(dir string, do func() error) error {
 	lock := flock.New(filepath.Join(dir, ".lock"))
 	if err := lock.Lock(); err != nil {
@@ -116,19 +115,19 @@ func exclusively(dir string, do func() error) error {
 	return errors.Join(do(), lock.Unlock())
 }
 
-// failedToo has sweep remove also what tells of a failure.
-const failedToo = true
+// alsoFailed has removeStale remove also the folders of sandboxes that failed.
+const alsoFailed = true
 
-// sweep removes the homes whose owners are gone, and returns the states of the
+// removeStale removes the folders whose owners have ended, and returns the status of the
 // others. What can't be removed now is left for the next time.
-func sweep(dir string, failed bool) []State {
-	var states []State
+func removeStale(dir string, failed bool) []Status {
+	var states []Status
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		if !entry.IsDir() {
 			continue
 		}
-		h := openHome(dir, entry.Name())
+		h := openStateFolder(dir, entry.Name())
 		state, err := h.read()
 		free, lockErr := h.lock.TryLock()
 		switch {
@@ -142,16 +141,16 @@ func sweep(dir string, failed bool) []State {
 	return states
 }
 
-func (h *home) path(elements ...string) string {
+func (h *stateFolder) path(elements ...string) string {
 	return filepath.Join(append([]string{h.dir}, elements...)...)
 }
 
-func (h *home) name() string { return filepath.Base(h.dir) }
-func (h *home) logs() string { return h.path("logs") }
-func (h *home) pki() string  { return h.path("pki") }
+func (h *stateFolder) name() string { return filepath.Base(h.dir) }
+func (h *stateFolder) logs() string { return h.path("logs") }
+func (h *stateFolder) pki() string  { return h.path("pki") }
 
 // clear makes room for a new start, or for another try.
-func (h *home) clear() error {
+func (h *stateFolder) clear() error {
 	for _, dir := range []string{h.path("etcd"), h.pki(), h.logs()} {
 		if err := os.RemoveAll(dir); err != nil {
 			return binaries.Explain("clear the sandbox's folder", err)
@@ -166,7 +165,7 @@ func (h *home) clear() error {
 }
 
 // remove deletes everything and lets go of the name.
-func (h *home) remove() error {
+func (h *stateFolder) remove() error {
 	return exclusively(filepath.Dir(h.dir), func() error {
 		if err := errors.Join(os.RemoveAll(h.dir), h.lock.Unlock()); err != nil {
 			return fmt.Errorf("remove the sandbox's folder: %w", err)
@@ -175,17 +174,16 @@ func (h *home) remove() error {
 	})
 }
 
-// abandon lets go of the name after a failure, and leaves what tells of it: the
-// logs that the error points to.
-func (h *home) abandon(failure error) error {
+// removeButLogs releases the name after a failure, and removes all but the logs that the error points to.
+func (h *stateFolder) removeButLogs(failure error) error {
 	return exclusively(filepath.Dir(h.dir), func() error {
-		state := State{Name: h.name(), Started: time.Now(), Logs: h.logs(), Failure: failure.Error()}
+		state := Status{Name: h.name(), Started: time.Now(), Logs: h.logs(), Failure: failure.Error()}
 		return errors.Join(os.RemoveAll(h.path("etcd")), os.RemoveAll(h.pki()), h.publish(state), h.lock.Unlock())
 	})
 }
 
-// publish tells other processes, all at once.
-func (h *home) publish(state State) error {
+// publish replaces the status file as a whole.
+func (h *stateFolder) publish(state Status) error {
 	content, err := json.MarshalIndent(state, "", "  ")
 	if err != nil {
 		return err
@@ -201,40 +199,40 @@ func (h *home) publish(state State) error {
 	return nil
 }
 
-func (h *home) read() (State, error) {
+func (h *stateFolder) read() (Status, error) {
 	content, err := os.ReadFile(h.path(stateFile))
 	if err != nil {
-		return State{}, err
+		return Status{}, err
 	}
-	var state State
+	var state Status
 	return state, json.Unmarshal(content, &state)
 }
 
 // List returns the sandboxes of this user, by name: those that run, and those
 // that ended by themselves since the last start. What others left behind it
 // removes.
-func List() ([]State, error) {
-	dir, err := homes()
+func List() ([]Status, error) {
+	dir, err := stateFolders()
 	if err != nil {
 		return nil, err
 	}
-	var states []State
+	var states []Status
 	err = exclusively(dir, func() error {
-		states = sweep(dir, !failedToo)
+		states = removeStale(dir, !alsoFailed)
 		return nil
 	})
 	return states, err
 }
 
 // Find returns the running sandbox of that name, or ErrNotRunning.
-func Find(name string) (State, error) {
+func Find(name string) (Status, error) {
 	states, err := List()
 	if err != nil {
-		return State{}, err
+		return Status{}, err
 	}
-	i := slices.IndexFunc(states, func(s State) bool { return s.Name == name && s.Failure == "" })
+	i := slices.IndexFunc(states, func(s Status) bool { return s.Name == name && s.Failure == "" })
 	if i < 0 {
-		return State{}, fmt.Errorf("sandbox %s %w", name, ErrNotRunning)
+		return Status{}, fmt.Errorf("sandbox %s %w", name, ErrNotRunning)
 	}
 	return states[i], nil
 }

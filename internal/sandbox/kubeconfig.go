@@ -8,7 +8,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
 
-// A user is somebody the API server knows, by a client certificate.
+// A user authenticates by a client certificate.
 type user struct {
 	name string
 	pair pair

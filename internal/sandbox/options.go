@@ -17,7 +17,7 @@ const NoNodes = -1
 // one with one node, under a name of its own.
 type Options struct {
 	// Name lets other processes find the sandbox, and no two that run may
-	// share it. Empty chooses one that nobody has.
+	// share it. Empty chooses an unused one.
 	Name string
 	// Nodes is the number of simulated nodes: zero means one, NoNodes none.
 	Nodes int

@@ -18,7 +18,7 @@ const (
 	// exempt from priority and fairness.
 	AdminUser = "admin"
 	// OrdinaryUser may do everything, by a binding to cluster-admin, and is
-	// throttled like anybody.
+	// throttled like any user.
 	OrdinaryUser = "user"
 )
 
@@ -31,7 +31,7 @@ type credentials struct {
 // prepare writes all that the components read: certificates, kubeconfigs and
 // configuration. The components find the API server at componentURL, users at
 // its own.
-func prepare(o Options, h *home, p ports, componentURL string) (*credentials, error) {
+func prepare(o Options, h *stateFolder, p ports, componentURL string) (*credentials, error) {
 	if err := h.clear(); err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func prepare(o Options, h *home, p ports, componentURL string) (*credentials, er
 
 // writePKI issues all certificates but those of clients of the API server, which
 // are in their kubeconfigs.
-func writePKI(h *home) (*authority, error) {
+func writePKI(h *stateFolder) (*authority, error) {
 	ca, err := newAuthority("sandbox-ca")
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func writePKI(h *home) (*authority, error) {
 }
 
 // writeSigningKey makes the key that signs the tokens of service accounts.
-func writeSigningKey(h *home) error {
+func writeSigningKey(h *stateFolder) error {
 	private, public, err := newSigningKey()
 	if err != nil {
 		return fmt.Errorf("make the key of service accounts: %w", err)
@@ -103,7 +103,7 @@ func writeSigningKey(h *home) error {
 }
 
 // writeKubeconfigs writes one kubeconfig for people and one for each component.
-func writeKubeconfigs(h *home, ca *authority, server, componentURL string) (*credentials, error) {
+func writeKubeconfigs(h *stateFolder, ca *authority, server, componentURL string) (*credentials, error) {
 	creds := &credentials{ca: encodeCert(ca.cert.Raw)}
 	var err error
 	if creds.admin, err = ca.user(AdminUser, "system:masters"); err != nil {
@@ -141,7 +141,7 @@ func (a *authority) user(name string, groups ...string) (user, error) {
 var kwokConfig embed.FS
 
 // writeConfiguration writes the configuration files of kwok and the API server.
-func writeConfiguration(o Options, h *home) error {
+func writeConfiguration(o Options, h *stateFolder) error {
 	entries, err := kwokConfig.ReadDir("kwok")
 	if err != nil {
 		return err
@@ -171,4 +171,4 @@ func writeConfiguration(o Options, h *home) error {
 }
 
 // podLog is the file whose lines are the log of every container.
-func (h *home) podLog() string { return h.path("pods.log") }
+func (h *stateFolder) podLog() string { return h.path("pods.log") }

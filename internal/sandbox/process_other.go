@@ -8,7 +8,7 @@ import "syscall"
 // fails before it comes to starting one.
 func childAttributes() *syscall.SysProcAttr { return nil }
 
-// Mortal is never used either.
+// DieWithParent is never used either.
 func Mortal() *syscall.SysProcAttr { return nil }
 
 // Detached is never used either.

@@ -4,7 +4,7 @@ package sandbox
 
 import "syscall"
 
-// Mortal does nothing here; see below.
+// DieWithParent does nothing here; see below.
 func Mortal() *syscall.SysProcAttr { return nil }
 
 // childAttributes puts a component into a process group of its own, so that a

@@ -18,14 +18,14 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// knock is how often the API server is asked whether it is ready. Until it is,
+// pollInterval is how often the API server is asked whether it is ready. Until it is,
 // there is nothing to watch.
-const knock = 10 * time.Millisecond
+const pollInterval = 10 * time.Millisecond
 
 // awaitOK returns when the API server has answered each of the paths with OK, one
 // after the other.
 func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) error {
-	tick := time.NewTicker(knock)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for len(paths) > 0 {
 		_, err := client.Discovery().RESTClient().Get().AbsPath(paths[0]).DoRaw(ctx)
@@ -42,27 +42,26 @@ func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) 
 	return nil
 }
 
-// settle makes the cluster what a user of it expects, all at once: nodes, the
-// ordinary user's rights, the asked-for CRDs; and waits until all of it and what
-// the controllers make at the start is there.
-func (s *Sandbox) settle(ctx context.Context, o Options, crds []*unstructured.Unstructured, client kubernetes.Interface) error {
+// prepareCluster creates the nodes, the ordinary user's rights and the CRDs, and waits until they, and the
+// objects that controllers create at the start, exist.
+func (s *Sandbox) prepareCluster(ctx context.Context, o Options, crds []*unstructured.Unstructured, client kubernetes.Interface) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return bindOrdinaryUser(ctx, client) })
 	group.Go(func() error { return installCRDs(ctx, s.Config, client, crds) })
 	if o.nodes() > 0 {
 		group.Go(func() error { return createNodes(ctx, client, o.nodes()) })
-		group.Go(func() error { return s.blame(Kwok, awaitNodes(ctx, client, o)) })
-		group.Go(func() error { return s.blame(Kwok, awaitListener(ctx, s.ports.kubelet)) })
+		group.Go(func() error { return s.withLog(Kwok, awaitNodes(ctx, client, o)) })
+		group.Go(func() error { return s.withLog(Kwok, awaitListener(ctx, s.ports.kubelet)) })
 	}
 	if o.runs("serviceaccount-controller") {
-		group.Go(func() error { return s.blame(ControllerManager, awaitDefaultServiceAccount(ctx, client)) })
+		group.Go(func() error { return s.withLog(ControllerManager, awaitDefaultServiceAccount(ctx, client)) })
 	}
 	return group.Wait()
 }
 
-// awaitListener returns when somebody answers on a port of ours.
+// awaitListener returns when a port of the sandbox accepts connections.
 func awaitListener(ctx context.Context, port int) error {
-	tick := time.NewTicker(knock)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		connection, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port))

@@ -44,8 +44,8 @@ type Sandbox struct {
 	// Took says how long the start took.
 	Took Timing
 
-	home       *home
-	forker     *forker
+	home       *stateFolder
+	launcher   *launcher
 	gate       *gate
 	ports      ports
 	components []*component
@@ -57,8 +57,8 @@ type Sandbox struct {
 	// after the end.
 	mu       sync.Mutex
 	stopping chan struct{} // closed when it is to end
-	accident error         // the first death that nobody asked for
-	alarms   []chan error  // where else to tell of deaths
+	failure  error         // the first unexpected end of a component
+	watchers []chan error  // where else to tell of deaths
 }
 
 // Timing is how long a start took, from starting the first process.
@@ -98,7 +98,7 @@ func Start(ctx context.Context, o Options) (*Sandbox, error) {
 		if errors.Is(err, context.Canceled) {
 			return nil, errors.Join(err, h.remove())
 		}
-		return nil, errors.Join(err, h.abandon(err))
+		return nil, errors.Join(err, h.removeButLogs(err))
 	}
 }
 
@@ -124,7 +124,7 @@ func boundedStart(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // launch is one try to start. When it fails, nothing of it runs any more.
-func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h *home,
+func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h *stateFolder,
 	programs map[string]string,
 ) (_ *Sandbox, err error) {
 	free, err := reservePorts()
@@ -137,7 +137,7 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 	}
 	s := &Sandbox{
 		Name: h.name(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(), PodLog: h.podLog(),
-		home: h, gate: gate, ports: free, forker: newForker(), died: make(chan error, len(programs)), stopping: make(chan struct{}),
+		home: h, gate: gate, ports: free, launcher: newLauncher(), died: make(chan error, len(programs)), stopping: make(chan struct{}),
 	}
 	s.stop = sync.OnceValue(s.end)
 	defer func() {
@@ -165,7 +165,7 @@ func (s *Sandbox) newComponents(lines map[string][]string, programs map[string]s
 	for _, name := range Components() {
 		if args, ok := lines[name]; ok {
 			components = append(components, &component{
-				name: name, program: programs[name], args: args, forker: s.forker, home: s.home.dir,
+				name: name, program: programs[name], args: args, launcher: s.launcher, home: s.home.dir,
 				log: filepath.Join(s.Logs, name+".log"), died: s.report,
 			})
 		}
@@ -193,11 +193,11 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 		return err
 	}
 	if err := awaitOK(ctx, client, "/readyz"); err != nil {
-		return s.blame(APIServer, err)
+		return s.withLog(APIServer, err)
 	}
 	apiServer := time.Since(s.started)
 	s.gate.open()
-	if err := s.settle(ctx, o, crds, client); err != nil {
+	if err := s.prepareCluster(ctx, o, crds, client); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -207,21 +207,21 @@ func (s *Sandbox) becomeReady(ctx context.Context, o Options, crds []*unstructur
 	return s.publish()
 }
 
-// publish tells other processes how things stand.
+// publish writes the status for other processes.
 func (s *Sandbox) publish() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if isClosed(s.stopping) {
 		return nil
 	}
-	state := State{
+	state := Status{
 		Name: s.Name, PID: os.Getpid(), Started: s.started, Ready: s.Took.Ready > 0,
 		Server: s.Config.Host, Kubeconfig: s.Kubeconfig, Logs: s.Logs,
 	}
 	for _, c := range s.components {
 		pid := c.pid()
 		state.Ready = state.Ready && pid != 0
-		state.Components = append(state.Components, ComponentState{Name: c.name, PID: pid, Log: c.log})
+		state.Components = append(state.Components, ComponentStatus{Name: c.name, PID: pid, Log: c.log})
 	}
 	return s.home.publish(state)
 }
@@ -233,15 +233,15 @@ func (s *Sandbox) Stop() error { return s.stop() }
 func (s *Sandbox) end() error {
 	s.killAll()
 	s.mu.Lock()
-	accident := s.accident
+	accident := s.failure
 	s.mu.Unlock()
 	if accident != nil {
-		return s.home.abandon(accident)
+		return s.home.removeButLogs(accident)
 	}
 	return s.home.remove()
 }
 
-// killAll is quick rather than kind: there is nothing to save.
+// killAll ends all processes at once: there is nothing to save.
 func (s *Sandbox) killAll() {
 	s.mu.Lock()
 	close(s.stopping)
@@ -250,5 +250,5 @@ func (s *Sandbox) killAll() {
 	for _, c := range slices.Backward(s.components) {
 		c.kill()
 	}
-	s.forker.close()
+	s.launcher.close()
 }

@@ -122,7 +122,7 @@ func TestNamespaceTerminatesAsARealOne(t *testing.T) {
 }
 
 // createDeployment creates the Deployment web in a namespace of its own.
-func createDeployment(t *testing.T, on *sandboxtest.Cluster, replicas int32, told map[string]string) (namespace string) {
+func createDeployment(t *testing.T, on *sandboxtest.SharedSandbox, replicas int32, told map[string]string) (namespace string) {
 	t.Helper()
 	namespace = on.Namespace(t)
 	deployment := &appsv1.Deployment{

@@ -129,7 +129,7 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 	}
 	defer services.Delete(context.Background(), "v1."+group, metav1.DeleteOptions{})
 
-	release := load(t, namespace, namespace, strings.ReplaceAll(noItem, "NS.example", "NS.down.example")+buried)
+	release := load(t, namespace, namespace, strings.ReplaceAll(noItem, "NS.example", "NS.down.example")+tombstoneFile)
 	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
 	unknown := did.Changes[0]
 	if unknown.Action != object.Pending || !strings.HasPrefix(unknown.Message, "not known: ") || did.Err != nil {
@@ -146,12 +146,12 @@ spec: {group: %s, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, 
 
 func TestANamespaceThatGoes(t *testing.T) {
 	t.Parallel()
-	g := dig(t)
+	g := newTombstoned(t)
 	g.bring(g.held)
 	release := load(t, g.namespace, g.namespace, `
 -- 0000_40_old_namespace.yaml --
 {apiVersion: v1, kind: Namespace, metadata: {name: NS, annotations: {release.openshift.io/delete: "true"}}}
-`+buried)
+`+tombstoneFile)
 	did := run(t, t.Context(), release, apply.Options{Mode: graph.Update})
 	if did.Err != nil || did.Changes[0].Action != object.Pending || did.Changes[1].Action != object.Pending {
 		t.Fatalf("%s%v", did.actions(), did.Err)

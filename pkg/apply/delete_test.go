@@ -22,32 +22,32 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// buried is the tombstone of a ConfigMap.
-const buried = `
+// tombstoneFile is the tombstone of a ConfigMap.
+const tombstoneFile = `
 -- 0000_50_old_config.yaml --
 {apiVersion: v1, kind: ConfigMap, metadata: {name: old, namespace: NS, annotations: {release.openshift.io/delete: "true"}}}
 `
 
-// A grave is a ConfigMap that a release has a tombstone of, with the release's record.
-type grave struct {
+// A tombstoned object is a ConfigMap that a release has a tombstone of, with the release's record.
+type tombstoned struct {
 	*testing.T
 	namespace string // and the release's name
 	release   *payload.Payload
 }
 
-func dig(t *testing.T) grave {
+func newTombstoned(t *testing.T) tombstoned {
 	namespace := test.Namespace(t)
-	return grave{t, namespace, load(t, namespace, namespace, buried)}
+	return tombstoned{t, namespace, load(t, namespace, namespace, tombstoneFile)}
 }
 
 // bring makes the ConfigMap.
-func (g grave) bring(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
+func (g tombstoned) bring(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	g.Helper()
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Data: map[string]string{"colour": "red"}}
 	if change != nil {
@@ -61,14 +61,14 @@ func (g grave) bring(change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 }
 
 // held is a ConfigMap that a finalizer holds.
-func (g grave) held(config *corev1.ConfigMap) {
+func (g tombstoned) held(config *corev1.ConfigMap) {
 	config.Finalizers = []string{"example.com/hold"}
 	g.Cleanup(func() {
 		_, _ = test.Client(g).CoreV1().ConfigMaps(g.namespace).Patch(context.Background(), "old", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
 }
 
-func (g grave) remove() {
+func (g tombstoned) remove() {
 	g.Helper()
 	if err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Delete(g.Context(), "old", metav1.DeleteOptions{}); err != nil {
 		g.Fatal(err)
@@ -76,7 +76,7 @@ func (g grave) remove() {
 }
 
 // remember writes the release's record.
-func (g grave) remember(change func(*record.Record)) {
+func (g tombstoned) remember(change func(*record.Record)) {
 	g.Helper()
 	store := record.NewStore(test.Client(g), "default", g.namespace)
 	known, _, err := store.Load(g.Context())
@@ -90,25 +90,25 @@ func (g grave) remember(change func(*record.Record)) {
 }
 
 // asked notes that the delete was asked for.
-func (g grave) asked(uid types.UID) {
+func (g tombstoned) asked(uid types.UID) {
 	g.Helper()
 	g.remember(func(r *record.Record) {
-		r.Ask(record.Tombstone{ID: g.release.Manifests[0].ID(), UID: uid, Version: "1.0.0", Asked: metav1.Now()})
+		r.RequestDelete(record.Tombstone{ID: g.release.Manifests[0].ID(), UID: uid, Version: "1.0.0", Asked: metav1.Now()})
 	})
 }
 
 // sent notes that the delete of an object was asked for.
-func (g grave) sent(uid types.UID) {
+func (g tombstoned) sent(uid types.UID) {
 	g.Helper()
 	g.asked(uid)
-	g.remember(func(r *record.Record) { r.Send(g.release.Manifests[0].ID(), uid) })
+	g.remember(func(r *record.Record) { r.NoteSent(g.release.Manifests[0].ID(), uid) })
 }
 
 // applied notes that a version with the tombstone was applied.
-func (g grave) applied(mode graph.Mode) {
+func (g tombstoned) applied(mode graph.Mode) {
 	g.Helper()
 	g.remember(func(r *record.Record) {
-		r.Begin(record.Entry{Version: "1.0.0", Mode: string(mode), Tombstones: []kinds.ID{g.release.Manifests[0].ID()}})
+		r.Begin(record.HistoryEntry{Version: "1.0.0", Mode: string(mode), Tombstones: []kinds.ID{g.release.Manifests[0].ID()}})
 		r.Complete(metav1.Now())
 	})
 }
@@ -145,7 +145,7 @@ func timeless(text string) string { return times.ReplaceAllString(text, "TIME") 
 
 // A stand is how a tombstone and its object stand before a run.
 type stand struct {
-	prepare func(grave)
+	prepare func(tombstoned)
 	// By mode: the action and the message, then the events, and at the end what the record
 	// has: "asked" or nothing.
 	want map[graph.Mode]string
@@ -162,33 +162,33 @@ const (
 
 // notYet is what is told of an object that an update has noted and not asked for.
 var notYet = map[graph.Mode]string{
-	graph.Install:   "left: an install deletes nothing: the next update will\nasked",
+	graph.Install:   "left: an install deletes nothing: the next apply will\nasked",
 	graph.Reconcile: "left: a reconcile deletes nothing: the next update will\nasked",
 }
 
 var stands = map[string]stand{
-	"it was never there": {func(grave) {}, map[graph.Mode]string{graph.Install: "absent", graph.Update: "absent", graph.Reconcile: "absent"}},
-	"it is there, and nobody was asked": {func(g grave) { g.bring(nil) }, map[graph.Mode]string{
-		graph.Install: "left: an install deletes nothing: the next update will", graph.Update: "deleted" + requested + gone, graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
+	"it was never there": {func(tombstoned) {}, map[graph.Mode]string{graph.Install: "absent", graph.Update: "absent", graph.Reconcile: "absent"}},
+	"it is there, and nobody was asked": {func(g tombstoned) { g.bring(nil) }, map[graph.Mode]string{
+		graph.Install: "left: an install deletes nothing: the next apply will", graph.Update: "deleted" + requested + gone, graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
 	}},
-	"an install left it": {func(g grave) { g.applied(graph.Install); g.bring(nil) }, map[graph.Mode]string{
+	"an install left it": {func(g tombstoned) { g.applied(graph.Install); g.bring(nil) }, map[graph.Mode]string{
 		graph.Update: "deleted" + requested + gone, graph.Reconcile: "left: a reconcile deletes nothing: the next update will",
 	}},
-	"it was asked for, and is gone since": {func(g grave) {
+	"it was asked for, and is gone since": {func(g tombstoned) {
 		g.asked(g.bring(nil).UID)
 		g.remove()
 	}, map[graph.Mode]string{graph.Install: "deleted" + gone, graph.Update: "deleted" + gone, graph.Reconcile: "deleted" + gone}},
-	"it was asked for, and nothing reached it": {func(g grave) { g.sent(g.bring(nil).UID) }, map[graph.Mode]string{
+	"it was asked for, and nothing reached it": {func(g tombstoned) { g.sent(g.bring(nil).UID) }, map[graph.Mode]string{
 		graph.Install: missed, graph.Update: "deleted" + requested + gone, graph.Reconcile: missed,
 	}},
-	"it was noted, and not asked for": {func(g grave) { g.asked(g.bring(nil).UID) }, map[graph.Mode]string{
+	"it was noted, and not asked for": {func(g tombstoned) { g.asked(g.bring(nil).UID) }, map[graph.Mode]string{
 		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + gone, graph.Reconcile: notYet[graph.Reconcile],
 	}},
-	"it was noted before anybody saw it": {func(g grave) { g.asked(""); g.bring(nil) }, map[graph.Mode]string{
+	"it was noted before anybody saw it": {func(g tombstoned) { g.asked(""); g.bring(nil) }, map[graph.Mode]string{
 		graph.Install: notYet[graph.Install], graph.Update: "deleted" + requested + gone, graph.Reconcile: notYet[graph.Reconcile],
 	}},
-	"it is held": {func(g grave) { g.bring(g.held) }, map[graph.Mode]string{graph.Update: "pending: " + holding + requested + "\nasked"}},
-	"it is terminating": {func(g grave) {
+	"it is held": {func(g tombstoned) { g.bring(g.held) }, map[graph.Mode]string{graph.Update: "pending: " + holding + requested + "\nasked"}},
+	"it is terminating": {func(g tombstoned) {
 		g.asked(g.bring(g.held).UID)
 		g.remove()
 	}, map[graph.Mode]string{
@@ -196,28 +196,28 @@ var stands = map[string]stand{
 		graph.Update:    "pending: " + holding + "\nWarning StillTerminating: " + holding + "\nasked",
 		graph.Reconcile: "pending: " + holding + "\nWarning StillTerminating: " + holding + "\nasked",
 	}},
-	"somebody else deletes it": {func(g grave) {
+	"somebody else deletes it": {func(g tombstoned) {
 		g.bring(g.held)
 		g.remove()
 	}, map[graph.Mode]string{
 		graph.Update:    "pending: " + holding + "\nWarning StillTerminating: " + holding + "\nasked",
 		graph.Reconcile: "pending: " + holding + "\nWarning StillTerminating: " + holding,
 	}},
-	"another one has its name": {func(g grave) {
+	"another one has its name": {func(g tombstoned) {
 		g.asked(g.bring(nil).UID)
 		g.remove()
 		g.bring(nil)
 	}, map[graph.Mode]string{graph.Install: isBack + back + "\nasked", graph.Update: "deleted" + back + requested + gone, graph.Reconcile: isBack + back + "\nasked"}},
-	"the version before has seen it go": {func(g grave) { g.applied(graph.Update); g.bring(nil) }, map[graph.Mode]string{
+	"the version before has seen it go": {func(g tombstoned) { g.applied(graph.Update); g.bring(nil) }, map[graph.Mode]string{
 		graph.Update: "deleted" + back + requested + gone, graph.Reconcile: isBack + back,
 	}},
-	"another release has it": {func(g grave) {
+	"another release has it": {func(g tombstoned) {
 		g.bring(func(config *corev1.ConfigMap) {
-			config.Labels, config.Annotations = map[string]string{inventory.Label: "other"}, map[string]string{"by": "runlevel"}
+			config.Labels, config.Annotations = map[string]string{objectmeta.ReleaseLabel: "other"}, map[string]string{"by": "runlevel"}
 		})
 	}, map[graph.Mode]string{graph.Update: refused, graph.Reconcile: refused}},
-	"it has another release's label, and nothing else of it": {func(g grave) {
-		g.bring(func(config *corev1.ConfigMap) { config.Labels = map[string]string{inventory.Label: "other"} })
+	"it has another release's label, and nothing else of it": {func(g tombstoned) {
+		g.bring(func(config *corev1.ConfigMap) { config.Labels = map[string]string{objectmeta.ReleaseLabel: "other"} })
 	}, map[graph.Mode]string{graph.Update: "deleted" + requested + gone}},
 }
 
@@ -228,7 +228,7 @@ func TestEveryStateOfATombstoneInEveryMode(t *testing.T) {
 		for mode, want := range stands.want {
 			t.Run(fmt.Sprintf("%s, %s", name, mode), func(t *testing.T) {
 				t.Parallel()
-				g := dig(t)
+				g := newTombstoned(t)
 				stands.prepare(g)
 				did := run(t, t.Context(), g.release, apply.Options{Mode: mode})
 				if diff := gocmp.Diff(want, g.story(did)); diff != "" {
@@ -240,7 +240,7 @@ func TestEveryStateOfATombstoneInEveryMode(t *testing.T) {
 }
 
 // story is what came of the tombstone.
-func (g grave) story(did applied) string {
+func (g tombstoned) story(did applied) string {
 	g.Helper()
 	change := did.Changes[0]
 	message := change.Message
@@ -261,7 +261,7 @@ func (g grave) story(did applied) string {
 
 func TestNothingIsDeletedBeforeTheRecordHasIt(t *testing.T) {
 	t.Parallel()
-	g := dig(t)
+	g := newTombstoned(t)
 	uid := g.bring(nil).UID
 	var deletes atomic.Int32
 	c := connectThrough(t, func(request *http.Request) error {
@@ -282,7 +282,7 @@ func TestNothingIsDeletedBeforeTheRecordHasIt(t *testing.T) {
 
 func TestWithoutARecordNothingIsDeleted(t *testing.T) {
 	t.Parallel()
-	g := dig(t)
+	g := newTombstoned(t)
 	uid := g.bring(nil).UID
 	ctx, cancel := context.WithCancel(t.Context())
 	c := connectThrough(t, func(request *http.Request) error {
@@ -299,7 +299,7 @@ func TestWithoutARecordNothingIsDeleted(t *testing.T) {
 }
 
 // wants is a failure if the ConfigMap is not the one with a UID.
-func (g grave) wants(uid types.UID) {
+func (g tombstoned) wants(uid types.UID) {
 	g.Helper()
 	config, err := test.Client(g).CoreV1().ConfigMaps(g.namespace).Get(g.Context(), "old", metav1.GetOptions{})
 	if err != nil || config.UID != uid || config.DeletionTimestamp != nil {
@@ -309,7 +309,7 @@ func (g grave) wants(uid types.UID) {
 
 func TestAnUpdateThatWasKilledBeforeItsDeleteGoesOn(t *testing.T) {
 	t.Parallel()
-	g := dig(t)
+	g := newTombstoned(t)
 	uid := g.bring(nil).UID
 	ctx, cancel := context.WithCancel(t.Context())
 	c := connectThrough(t, func(request *http.Request) error {
@@ -329,9 +329,43 @@ func TestAnUpdateThatWasKilledBeforeItsDeleteGoesOn(t *testing.T) {
 	}
 }
 
+// An install deletes nothing. The apply after it deletes what the install has found, and nothing that was made since.
+func TestWhatAnInstallHasLeftIsDeletedByTheNextApply(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		between func(tombstoned)
+		want    string
+	}{
+		"it is there":          {func(tombstoned) {}, "deleted" + requested + gone},
+		"another one was made": {func(g tombstoned) { g.remove(); g.bring(nil) }, "left: a reconcile deletes nothing: the next update will"},
+		"a preview was made": {func(g tombstoned) {
+			preview(g, g.Context(), test.Sandbox(g).Config, g.release, apply.Options{Mode: graph.Reconcile})
+		}, "deleted" + requested + gone},
+		"it is being deleted": {func(g tombstoned) { g.remove() }, "absent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newTombstoned(t)
+			uid := g.bring(nil).UID
+			run(t, t.Context(), g.release, apply.Options{Mode: graph.Install})
+			g.wants(uid)
+			row.between(g)
+			if diff := gocmp.Diff(row.want, g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile}))); diff != "" {
+				t.Error(diff)
+			}
+			if !strings.HasPrefix(row.want, "left") {
+				g.bring(nil)
+			}
+			if got := g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Reconcile})); !strings.Contains(got, "the next update") {
+				t.Error("what was made since:", got)
+			}
+		})
+	}
+}
+
 func TestWhatComesInItsPlaceIsNotHit(t *testing.T) {
 	t.Parallel()
-	g := dig(t)
+	g := newTombstoned(t)
 	g.bring(nil)
 	var another types.UID
 	c := connectThrough(t, func(request *http.Request) error {

@@ -101,9 +101,9 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 	if err != nil {
 		t.Fatal(err)
 	}
-	var places []inventory.Place
+	var places []inventory.ListScope
 	for _, manifest := range release.Manifests {
-		places = append(places, inventory.Place{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
+		places = append(places, inventory.ListScope{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
 	}
 	before, err := inventory.Take(ctx, c, places, nil)
 	if err != nil {
@@ -133,7 +133,7 @@ func runOn(t testing.TB, ctx context.Context, c *cluster.Cluster, release *paylo
 func (a applied) actions() string {
 	var text strings.Builder
 	for _, change := range a.Changes {
-		fmt.Fprintf(&text, "%s %s\n", change.Action, change.Manifest.ID())
+		fmt.Fprintf(&text, "%s %s\n", change.Action, change.ID)
 	}
 	return text.String()
 }

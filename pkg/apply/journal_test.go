@@ -33,7 +33,7 @@ func TestNoteInARecordThatWasBroken(t *testing.T) {
 	}
 	edit(`"{"`)
 	change := func() error {
-		return journal.Note(t.Context(), func(known *record.Record) { known.Begin(record.Entry{Version: "1.0.0"}) })
+		return journal.Note(t.Context(), func(known *record.Record) { known.Begin(record.HistoryEntry{Version: "1.0.0"}) })
 	}
 	for range 2 {
 		if err := change(); err == nil || !strings.Contains(err.Error(), "runlevel-release-shop") {

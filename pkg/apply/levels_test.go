@@ -73,8 +73,8 @@ spec:
 	if last := did.Changes[1]; last.Action != object.NotDone || last.Message != want {
 		t.Errorf("%s, %s", last.Message, did.actions())
 	}
-	_, step, _ := did.Left.Find(did.Changes[1].Manifest.ID())
-	if step.Awaits == nil || *step.Awaits != did.Changes[0].Manifest.ID() {
+	_, step, _ := did.Left.Find(did.Changes[1].ID)
+	if step.Awaits == nil || *step.Awaits != did.Changes[0].ID {
 		t.Errorf("the record says that it awaits %v", step.Awaits)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/reason"
 )
 
-// A neverRow is something a real server refuses for good.
-type neverRow struct {
+// A refusedCase is something a real server refuses for good.
+type refusedCase struct {
 	given   string // what is there before, of the same release
 	prepare func(t *testing.T, namespace string)
 	files   string
@@ -30,7 +30,7 @@ const (
 	pod   = `spec: {automountServiceAccountToken: false, containers: [{name: web, image: registry.example/web}]}`
 )
 
-var doesNotHeal = map[string]neverRow{
+var refusedCases = map[string]refusedCase{
 	"invalid": {
 		files:  `{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {ports: [{port: 70000, targetPort: 1}]}}`,
 		reason: object.ResourceInvalid,
@@ -50,7 +50,7 @@ var doesNotHeal = map[string]neverRow{
 	"unknown fields": {
 		files: `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spce: {}, spec: {containers: [{name: web, image: registry.example/web, imagePolicy: Always}]}}`,
 		want: "Pod NS/web" + where + `the cluster knows no field .spce, .spec.containers[name="web"].imagePolicy of it: ` +
-			"correct or remove it, or let such fields be left out with --unknown-fields=drop",
+			"correct or remove it, or let such fields be left out (DropUnknownFields)",
 		reason: object.ResourceInvalid,
 	},
 	"kind that is not there": {
@@ -140,8 +140,8 @@ metadata: {name: NS}
 spec: {policyName: NS, validationActions: [Deny]}
 `
 
-func TestWhatDoesNotHealEndsAtOnce(t *testing.T) {
-	for name, row := range doesNotHeal {
+func TestOtherFailuresEndAtOnce(t *testing.T) {
+	for name, row := range refusedCases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
@@ -221,7 +221,7 @@ func TestRightThatIsLostAndComesBack(t *testing.T) {
 	}})
 	want := "Service NS/web (0000_20_shop_10_web.yaml:1, level 20, shop): services \"web\" is forbidden: " +
 		"User \"system:serviceaccount:NS:deployer\" cannot patch resource \"services\" in API group \"\" in the namespace \"NS\""
-	if diff := cmp.Diff(want, did.sentence(namespace)); diff != "" || reason.Of(did.Err) != "" {
+	if diff := cmp.Diff(want, did.sentence(namespace)); diff != "" || reason.Of(did.Err) != object.ResourceForbidden {
 		t.Error(diff)
 	}
 	if retries := did.retries(namespace); len(retries) > 0 {

@@ -1,142 +1,128 @@
 package apply
 
 import (
-	"context"
-	"maps"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A node of the graph may hold several levels of one component each, and what others need
-// cuts the manifests of a component into several nodes. People know levels and components:
-// they are told when the first manifest of one begins, and when the last has ended.
-
-// nodes are the components of levels as people know them, by their names.
+// nodes are the states of the nodes of the graph. A second walk, after the deadline, passes over those that the first
+// one has done.
 type nodes struct {
-	mu   sync.Mutex
-	told map[string]*progress
-	took map[string]time.Duration // of those that are done
+	graph *graph.Graph
+
+	mu      sync.Mutex
+	current *graph.Walk // nil before the first walk
+	before  *graph.Walk
 }
 
-// A progress is how far a component of a level is.
-type progress struct {
-	left, running int // of its pieces
-	began         time.Time
-	hasBegun      bool
-	outcome       object.Action // what came of it, where it is not all done
+// begin begins a walk.
+func (n *nodes) begin() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.before, n.current = n.current, n.graph.Walk()
 }
 
-// newNodes counts the pieces of each.
-func newNodes(o *order) *nodes {
-	n := &nodes{told: map[string]*progress{}, took: map[string]time.Duration{}}
-	for _, node := range o.graph.Nodes {
-		for _, end := range o.pieces(node.Tasks) {
-			n.of(o.place(node.Tasks[end-1])).left++
+// next returns nodes that have become ready, and were not done by the walk before.
+func (n *nodes) next() (nodes []int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for ready := n.current.Ready(); len(ready) > 0; ready = n.current.Ready() {
+		for _, node := range ready {
+			if n.before != nil && n.before.State(node) == graph.OK {
+				n.current.Done(node, graph.OK)
+			} else {
+				nodes = append(nodes, node)
+			}
 		}
 	}
-	return n
+	return nodes
 }
 
-func (n *nodes) of(name string) *progress {
-	if n.told[name] == nil {
-		n.told[name] = &progress{}
-	}
-	return n.told[name]
-}
-
-// begin notes that a piece begins, and says whether it is the first of its node.
-func (n *nodes) begin(name string) (isFirst bool) {
+// end notes how a node ended.
+func (n *nodes) end(node int, state graph.NodeState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p := n.of(name)
-	p.running++
-	if p.hasBegun {
-		return false
-	}
-	p.hasBegun, p.outcome = true, ""
-	if p.began.IsZero() {
-		p.began = time.Now()
-	}
-	return true
+	n.current.Done(node, state)
 }
 
-// end notes what came of a piece, "" if it is done, and says whether its node has ended
-// with it: what came of that, and how long it took.
-func (n *nodes) end(name string, outcome object.Action) (whole object.Action, took time.Duration, isLast bool) {
+// state returns where a node stands.
+func (n *nodes) state(node int) graph.NodeState {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p := n.of(name)
-	p.running--
-	p.left--
-	if p.outcome != object.Failed && outcome != "" {
-		p.outcome = outcome
+	if n.current == nil {
+		return graph.Blocked
 	}
-	if p.running > 0 || p.left > 0 && p.outcome == "" {
-		return "", 0, false
-	}
-	p.hasBegun = false
-	took = time.Since(p.began)
-	if p.outcome == "" {
-		n.took[name] = took
-	}
-	return p.outcome, took, true
+	return n.current.State(node)
 }
 
-// durations say how long each took that is done.
-func (n *nodes) durations() map[string]time.Duration {
+// blockers returns the nodes that a node waits for.
+func (n *nodes) blockers(node int) []int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return maps.Clone(n.took)
+	if n.current == nil {
+		return nil
+	}
+	return n.current.WhyBlocked(node)
 }
 
-// beginPiece notes that a piece of a component begins. Files whose names say no level are in no node that
-// people know.
-func (r *run) beginPiece(name string) {
-	if name != "" && r.nodes.begin(name) {
-		r.tellNode(Event{Type: Began, Node: name})
+// A nodeWalk is how far one node is. Its steps are done one after the other, in parts: see order.parts.
+type nodeWalk struct {
+	node     int
+	steps    []int
+	parts    []int // where the parts end that are not done
+	from, at int   // where the part begins, and which step is done, by places in steps
+	isBegun  bool  // the part
+	hasBegun bool  // the node
+}
+
+// begin reports that the first step of a part begins.
+func (n *nodeWalk) begin(w *walk) {
+	if !n.isBegun {
+		n.isBegun, n.hasBegun = true, true
+		w.run.components.begin(w.run.order.nodeOf(n.steps[n.from]))
 	}
 }
 
-// endPiece notes that a piece has ended.
-func (r *run) endPiece(ctx context.Context, name string, isDone bool) {
-	if name == "" {
+// awaitPart waits, in an update, until all objects of a part are ready. That is not only at the end of the node,
+// since levels that follow each other and have one component each are in one node.
+func (n *nodeWalk) awaitPart(w *walk) {
+	if w.run.options.Mode != graph.Update || w.run.options.NoWait {
+		n.endPart(w, true)
 		return
 	}
-	var outcome object.Action
+	waits := slices.DeleteFunc(slices.Clone(n.steps[:n.parts[0]]), func(step int) bool { return w.run.order.isUnawaited[step] })
+	w.await(waits, func(isReady bool) { n.endPart(w, isReady) })
+}
+
+// endPart goes on to the next part of a node, or ends the node.
+func (n *nodeWalk) endPart(w *walk, isDone bool) {
+	if n.isBegun {
+		w.run.components.end(w.run.order.nodeOf(n.steps[n.from]), outcomeOf(isDone, w.ctx.Err() != nil))
+	}
+	switch {
+	case !isDone:
+		w.run.nodes.end(n.node, graph.Failed)
+	case len(n.parts) > 1:
+		n.from, n.at, n.parts, n.isBegun = n.parts[0], n.parts[0], n.parts[1:], false
+		w.queue(n)
+		return
+	default:
+		w.run.nodes.end(n.node, graph.OK)
+	}
+	w.beginNodes()
+}
+
+// outcomeOf returns what came of a part, "" if it is done. What is interrupted has not failed.
+func outcomeOf(isDone, isInterrupted bool) object.Action {
 	switch {
 	case isDone:
-	case ctx.Err() != nil:
-		outcome = object.NotDone
+		return ""
+	case isInterrupted:
+		return object.NotDone
 	default:
-		outcome = object.Failed
-	}
-	if whole, took, isLast := r.nodes.end(name, outcome); isLast {
-		r.tellNode(Event{Type: Ended, Node: name, Action: whole, Seconds: took.Round(time.Millisecond).Seconds()})
+		return object.Failed
 	}
 }
-
-// tellNode tells of a node.
-func (r *run) tellNode(event Event) {
-	event.Time = r.cluster.Now().UTC()
-	r.telling.Lock()
-	defer r.telling.Unlock()
-	r.options.Tell(event)
-}
-
-// pieces are where the tasks of a node change from one level or component to the next, and
-// where they end.
-func (o *order) pieces(steps []int) []int {
-	var ends []int
-	for i := range steps {
-		if i+1 == len(steps) || o.place(steps[i]) != o.place(steps[i+1]) {
-			ends = append(ends, i+1)
-		}
-	}
-	return ends
-}
-
-// place names the level and the component where a step stands.
-func (o *order) place(step int) string { return graph.ParseName(o.steps[step].file).Words() }

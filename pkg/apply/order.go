@@ -3,95 +3,159 @@ package apply
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A step is a manifest at its place in the order. It may stand at that of another file:
-// see hoist.
-type step struct {
-	*payload.Manifest
-	file string
-}
-
-// File is where it stands.
-func (s step) File() string { return s.file }
-
-// An order is the graph of a payload, and what it can't keep.
+// An order is the graph of a payload, with a step for each of its tasks.
 type order struct {
 	graph *graph.Graph
-	steps []step  // the tasks of the graph
-	needs [][]int // by step: the steps whose objects must be ready before
-	// starts are, by step, the first of those that it is done side by side with.
-	starts []int
-	// late are steps whose objects can't be ready before something that comes later is
-	// there: nothing in between waits for them.
-	late []bool
+	tasks []task
+	steps []step
+	// isUnawaited says of a step that its object can't be ready before something that comes later is there:
+	// nothing in between waits for it.
+	isUnawaited []bool
 }
 
-// newOrder orders manifests. A definition or a Namespace that the cluster does not have
-// yet, and that comes after what needs it, is moved before that: in the order of the
-// files neither could ever be applied.
-func newOrder(manifests []*payload.Manifest, options graph.Options, isThere func(*payload.Manifest) (bool, error)) (*order, error) {
-	steps := make([]step, len(manifests))
+// A task is a manifest at its place in the graph, which may be that of another file: see moveAhead.
+type task struct {
+	*payload.Manifest
+	file     string
+	position int // in the payload
+}
+
+// File returns the name of the file at whose place the task is.
+func (t task) File() string { return t.file }
+
+// newOrder orders manifests. A definition or a Namespace that the cluster does not have yet, and that comes after
+// what needs it, is moved before that: in the order of the files neither could ever be applied.
+func newOrder(manifests []*payload.Manifest, options graph.Options, applier *object.Applier) (*order, error) {
+	tasks := make([]task, len(manifests))
 	for i, manifest := range manifests {
-		steps[i] = step{manifest, manifest.File()}
+		tasks[i] = task{manifest, manifest.File(), i}
 	}
 	options.Implied = true
-	g := graph.Build(steps, options)
-	steps, moved, err := hoist(steps, g.Conflicts, isThere)
+	g := graph.Build(tasks, options)
+	first, err := moves(tasks, g.Conflicts, applier)
 	if err != nil {
 		return nil, err
 	}
-	if moved {
-		g = graph.Build(steps, options)
+	if len(first) > 0 {
+		tasks = moveAhead(tasks, first)
+		g = graph.Build(tasks, options)
 	}
-	o := &order{graph: g, steps: steps, needs: make([][]int, len(steps)), late: make([]bool, len(steps))}
-	o.starts = rowStarts(g, steps, options.Mode)
+	o := &order{graph: g, tasks: tasks, steps: make([]step, len(tasks)), isUnawaited: make([]bool, len(tasks))}
+	needs := make([][]int, len(tasks))
 	for _, dependency := range g.Implied {
-		o.needs[dependency.Task] = append(o.needs[dependency.Task], dependency.Needs)
+		needs[dependency.Task] = append(needs[dependency.Task], dependency.Needs)
 	}
 	for _, dependency := range g.Conflicts {
-		o.late[dependency.Task] = true
+		o.isUnawaited[dependency.Task] = true
+	}
+	for i, task := range tasks {
+		o.steps[i] = newStep(task.Manifest, needs[i], applier)
 	}
 	return o, nil
 }
 
-// hoist moves what others need, and the cluster does not have, to before the first that
-// needs it.
-func hoist(steps []step, conflicts []graph.Dependency, isThere func(*payload.Manifest) (bool, error)) ([]step, bool, error) {
-	first := map[int]int{} // by step that is to be moved: the one it is to be before
+// moves returns the tasks that have to be moved ahead, each with the first task that needs it.
+func moves(tasks []task, conflicts []graph.Dependency, applier *object.Applier) (map[int]int, error) {
+	first := map[int]int{}
 	for _, conflict := range conflicts {
-		if !object.IsFoundation(steps[conflict.Needs].GroupVersionKind().GroupKind()) {
+		needed := tasks[conflict.Needs].Manifest
+		if !object.IsPrerequisite(needed.GroupVersionKind().GroupKind()) {
 			continue
 		}
-		if before, known := first[conflict.Needs]; known {
+		if before, isKnown := first[conflict.Needs]; isKnown {
 			first[conflict.Needs] = min(before, conflict.Task)
 			continue
 		}
-		there, err := isThere(steps[conflict.Needs].Manifest)
+		isThere, err := applier.IsThere(needed)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		if !there {
+		if !isThere {
 			first[conflict.Needs] = conflict.Task
 		}
 	}
-	if len(first) == 0 {
-		return steps, false, nil
-	}
-	ahead := map[int][]step{}
+	return first, nil
+}
+
+// moveAhead moves each task of a map to before another one, as if it were in the same file.
+func moveAhead(tasks []task, first map[int]int) []task {
+	ahead := map[int][]task{}
 	for needed, before := range first {
-		ahead[before] = append(ahead[before], step{steps[needed].Manifest, steps[before].file})
+		ahead[before] = append(ahead[before], task{tasks[needed].Manifest, tasks[before].file, tasks[needed].position})
 	}
-	ordered := make([]step, 0, len(steps))
-	for i, one := range steps {
-		slices.SortFunc(ahead[i], func(a, b step) int { return payload.InOrder(a.Manifest, b.Manifest) })
+	ordered := make([]task, 0, len(tasks))
+	for i, one := range tasks {
+		slices.SortFunc(ahead[i], func(a, b task) int { return a.position - b.position })
 		ordered = append(ordered, ahead[i]...)
 		if _, isMoved := first[i]; !isMoved {
 			ordered = append(ordered, one)
 		}
 	}
-	return ordered, true, nil
+	return ordered
+}
+
+// inPayload returns changes, which go by step, in the order of the payload.
+func (o *order) inPayload(changes []object.Change) []object.Change {
+	all := make([]object.Change, len(changes))
+	for i, task := range o.tasks {
+		all[task.position] = changes[i]
+	}
+	return all
+}
+
+// nodeOf names the level and the component at whose place a step is; "" if its file says none.
+func (o *order) nodeOf(step int) string { return graph.ParseName(o.tasks[step].file).Words() }
+
+// parts returns where the steps of a node of the graph change from one level or component to the next, and where
+// they end.
+func (o *order) parts(steps []int) []int {
+	var ends []int
+	for i := range steps {
+		if i+1 == len(steps) || o.nodeOf(steps[i]) != o.nodeOf(steps[i+1]) {
+			ends = append(ends, i+1)
+		}
+	}
+	return ends
+}
+
+// workloadKinds are those whose objects run pods, but for Jobs: nothing overtakes those.
+var workloadKinds = map[schema.GroupKind]bool{
+	{Kind: "Pod"}:                        true,
+	{Kind: "ReplicationController"}:      true,
+	{Group: "apps", Kind: "DaemonSet"}:   true,
+	{Group: "apps", Kind: "Deployment"}:  true,
+	{Group: "apps", Kind: "ReplicaSet"}:  true,
+	{Group: "apps", Kind: "StatefulSet"}: true,
+	{Group: "batch", Kind: "CronJob"}:    true,
+}
+
+// rank orders the nodes of an install, which may nearly all begin at once: what begins first decides how long all of
+// it takes. What other objects wait for comes first. Custom resources come as soon as their definition is served: the
+// server has to learn about it with the first of them, which takes longer than any other answer. What runs pods comes
+// last: its controllers keep the server busy while the rest is still to be written, and its pods would wait for what
+// they mount.
+func (o *order) rank(node int) int {
+	first := o.graph.Nodes[node].Tasks[0]
+	kind := o.tasks[first].ID().GroupKind()
+	isDefinition := func(need int) bool { return o.tasks[need].ID().GroupKind() == kinds.CustomResourceDefinition }
+	switch {
+	case o.tasks[first].IsTombstone():
+		return 2
+	case object.IsPrerequisite(kind):
+		return 0
+	case slices.ContainsFunc(o.steps[first].Needs(), isDefinition):
+		return 1
+	case workloadKinds[kind] && len(o.graph.Nodes[node].Out) == 0:
+		return 3
+	default:
+		return 2
+	}
 }

@@ -207,7 +207,7 @@ func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
 				tools[tool](t, strings.ReplaceAll(row.manifest, "NS", namespace))
 				before := a.field(row.kind, key, "spec")
 				did := scales(t, namespace, "-- 0000_10_web.yaml --"+row.manifest, apply.Options{})
-				if told := did.told(namespace, apply.Adopted, apply.Overruled); told != "adopted "+did.Changes[0].Manifest.ID().Kind+" NS/web: from "+tool+"\n" {
+				if told := did.told(namespace, apply.Adopted, apply.Overruled); told != "adopted "+did.Changes[0].ID.Kind+" NS/web: from "+tool+"\n" {
 					t.Error(told)
 				}
 				if diff := cmp.Diff(before, a.field(row.kind, key, "spec")); diff != "" {

@@ -43,7 +43,7 @@ func TestWhoIsOverruledIsTold(t *testing.T) {
 	scales(t, namespace, files, apply.Options{})
 	a.merge("Deployment.apps", key, `{spec: {replicas: 1, paused: true}, metadata: {annotations: {is: mine, more: mine}}}`)
 	did := scales(t, namespace, files, apply.Options{})
-	want := []ownership.Loss{{Manager: "kubectl-edit", Field: "metadata.annotations.is"}, {Manager: "kubectl-edit", Field: "spec.replicas"}}
+	want := []ownership.Conflict{{Manager: "kubectl-edit", Field: "metadata.annotations.is"}, {Manager: "kubectl-edit", Field: "spec.replicas"}}
 	if diff := cmp.Diff(want, did.Changes[0].Lost); diff != "" {
 		t.Error(diff)
 	}

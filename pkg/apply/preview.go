@@ -3,12 +3,12 @@ package apply
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -22,56 +22,66 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	options = options.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
 	defer cancel()
-	p := &preview{run: newRun(c, before, options)}
+	p := &preview{results: newResults(newEmitter(c.Now, options.Tell))}
 	p.requests, p.cut = context.WithCancel(ctx)
 	defer p.cut()
-	p.applier = p.newApplier(release.Manifests, nil)
-	p.previewer = object.NewPreviewer(p.applier, release)
-	if err := p.plan(release.Manifests); err != nil {
+	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.results.handler(nil))
+	p.previewer = object.NewPreviewer(applier, release)
+	order, err := newOrder(release.Manifests, graph.Options{Mode: options.Mode}, applier)
+	if err != nil {
 		return &Report{Mode: options.Mode, Err: err}
 	}
+	p.results.expect(order.steps)
+	applier.Begin()
 	var group errgroup.Group
 	group.SetLimit(options.Workers)
-	for i := range p.order.steps {
+	for i, task := range order.tasks {
 		group.Go(func() error {
-			p.look(i)
+			p.preview(i, task.Manifest)
 			return nil
 		})
 	}
-	_ = group.Wait() // which has no errors: what fails is part of the report
-	return p.sum(ctx)
+	_ = group.Wait() // which has no errors: failures are part of the report
+	p.sayWhyNotDone(ctx)
+	return &Report{
+		Mode: options.Mode, Changes: order.inPayload(p.results.changes), Warnings: p.results.allWarnings(), Err: p.results.err(ctx, 0),
+	}
 }
 
-// A preview is a run that changes nothing.
+// A preview finds out what a run would do.
 type preview struct {
-	*run
+	results   *results
 	previewer *object.Previewer
+	requests  context.Context
+	cut       context.CancelFunc
 }
 
-// look looks at one object, and tells what would come of it.
-func (p *preview) look(i int) {
+// preview finds out what would come of one step.
+func (p *preview) preview(i int, m *payload.Manifest) {
 	if p.requests.Err() != nil {
 		return
 	}
-	change, err := p.previewer.Preview(p.order.steps[i].Manifest)
+	change, err := p.previewer.Preview(m)
+	change.StepID = object.StepOf(m)
 	switch {
 	case err != nil && p.requests.Err() != nil:
 	case err != nil:
-		p.failed(p.requests, i, err)
-		if object.IsNoAnswer(err) {
+		failure := object.NewFailure(m, err)
+		failure.IsFinal = true
+		p.results.failed(i, object.Change{StepID: change.StepID, Action: object.Failed, Err: failure})
+		if cluster.IsNoAnswer(err) {
 			p.cut() // to ask for each of the others would take long, and end the same way
 		}
 	default:
-		change.Manifest = p.order.steps[i].Manifest
 		if len(change.Adopted) > 0 {
-			p.tellAdopted(change.Manifest, change.Adopted)
+			p.results.reportAdopted(change.StepID, change.Adopted)
 		}
-		p.note(i, change)
+		p.results.done(i, change)
 	}
 }
 
-// sum sums up what was seen.
-func (p *preview) sum(ctx context.Context) *Report {
+// sayWhyNotDone says of the steps that were not looked at why.
+func (p *preview) sayWhyNotDone(ctx context.Context) {
 	why := ""
 	switch {
 	case ctx.Err() != nil:
@@ -79,13 +89,9 @@ func (p *preview) sum(ctx context.Context) *Report {
 	case p.requests.Err() != nil:
 		why = "the server gave no answer"
 	}
-	for i := range p.changes {
-		if p.changes[i].Action == object.NotDone {
-			p.changes[i].Message = why
+	for i := range p.results.changes {
+		if p.results.changes[i].Action == object.NotDone {
+			p.results.changes[i].Message = why
 		}
 	}
-	report := &Report{Mode: p.options.Mode, Changes: slices.Clone(p.changes), Warnings: p.allWarnings()}
-	slices.SortFunc(report.Changes, func(a, b object.Change) int { return payload.InOrder(a.Manifest, b.Manifest) })
-	report.Err = p.outcome(ctx, report)
-	return report
 }

@@ -36,7 +36,7 @@ const (
 
 func TestAPreviewForeseesWhatADefinitionBrings(t *testing.T) {
 	withBrand := hatDefinition(price + `, brand: {type: string}`)
-	runAll(t, map[string]foresight{
+	runAll(t, map[string]previewCase{
 		"new, and good":  {files: hatDefinition(price) + hat("price: 3"), want: "created " + ofHats + "\ncreated Hat NS/hat" + isNewToo},
 		"new, and bad":   {files: hatDefinition(price) + hat("price: 0"), want: "created " + ofHats + "\n" + notAllowed + "spec.price: 0 should be greater than or equal to 1\n", done: "created " + ofHats + "\nfailed Hat NS/hat\n"},
 		"new, and wrong": {files: hatDefinition(price) + hat("price: x"), want: "created " + ofHats + "\n" + notAllowed + "spec.price: must be of type integer, not string\n", done: "created " + ofHats + "\nfailed Hat NS/hat\n"},
@@ -128,12 +128,12 @@ func inNew(text string) string { return strings.ReplaceAll(text, "namespace: NS"
 
 func TestAPreviewForeseesWhatOtherObjectsBring(t *testing.T) {
 	const needsSpace = ": it needs Namespace NS-new, which is new, too\n"
-	runAll(t, map[string]foresight{
+	runAll(t, map[string]previewCase{
 		"a namespace":                           {files: space + one(inNew(red)), want: "created Namespace NS-new\ncreated ConfigMap NS-new/it" + needsSpace},
 		"a namespace, and a create-only object": {files: space + one(inNew(once)), want: "created Namespace NS-new\ncreated ConfigMap NS-new/it" + needsSpace},
 		"a namespace, and an unknown field": {
 			files: space + one(inNew(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1))),
-			want:  "created Namespace NS-new\nfailed ConfigMap NS-new/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or let such fields be left out with --unknown-fields=drop\n",
+			want:  "created Namespace NS-new\nfailed ConfigMap NS-new/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or let such fields be left out (DropUnknownFields)\n",
 		},
 		"a namespace, and a custom resource": {
 			files: space + hatDefinition(price) + inNew(hat("price: 3")), want: "created Namespace NS-new\ncreated " + ofHats + "\ncreated Hat NS-new/hat" + isNewToo,

@@ -43,7 +43,7 @@ func noneOnDryRun(t *testing.T, namespace string) {
 }
 
 func TestAPreviewForeseesObstacles(t *testing.T) {
-	runAll(t, map[string]foresight{
+	runAll(t, map[string]previewCase{
 		"webhook that denies": {
 			prepare: func(t *testing.T, namespace string) {
 				webhook(t, namespace, serve(t, answer(http.StatusForbidden, "no hats")), 5)
@@ -52,21 +52,21 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 			files: one(red), want: "failed ConfigMap NS/it: UpdatePayloadResourceForbidden: admission webhook \"shop.example.com\" denied the request: no hats\n",
 		},
 		"webhook that is down": {
-			prepare: heals["webhook that has an error"].asObstacle(), files: one(red), done: "nothing",
+			prepare: retriedCases["webhook that has an error"].asObstacle(), files: one(red), done: "nothing",
 			want: "not checkable ConfigMap NS/it: the server does not take it now, and an apply would try again: Internal error occurred: failed calling webhook \"shop.example.com\": " +
 				"failed to call webhook: an error on the server (\"out of order\") has prevented the request from succeeding; " +
 				"ValidatingWebhookConfiguration ...\n",
 		},
 		"quota": {
-			prepare: heals["quota"].asObstacle(), files: one(heals["quota"].files), done: "nothing",
+			prepare: retriedCases["quota"].asObstacle(), files: one(retriedCases["quota"].files), done: "nothing",
 			want: "not checkable Service NS/web: the server does not take it now, and an apply would try again: services \"web\" is forbidden: exceeded quota: few, requested: services=1, used: services=0, limited: services=0\n",
 		},
 		"namespace that is being deleted": {
-			prepare: heals["namespace that is being deleted"].asObstacle(), files: one(heals["namespace that is being deleted"].files), done: "nothing",
+			prepare: retriedCases["namespace that is being deleted"].asObstacle(), files: one(retriedCases["namespace that is being deleted"].files), done: "nothing",
 			want: "not checkable ConfigMap NS-old/a: the server does not take it now, and an apply would try again: configmaps \"a\" is forbidden: unable to create new content in namespace NS-old because it is being terminated\n",
 		},
 		"aggregated API that is down": {
-			prepare: heals["aggregated API that is down"].asObstacle(), files: one(heals["aggregated API that is down"].files), done: "nothing",
+			prepare: retriedCases["aggregated API that is down"].asObstacle(), files: one(retriedCases["aggregated API that is down"].files), done: "nothing",
 			want: "not checkable Thing NS/hat: the cluster can't say whether it has kind Thing.NS.aggregated.example.com: stale GroupVersion discovery: NS.aggregated.example.com/v1; APIService ...\n",
 		},
 		"policy that denies": {
@@ -80,7 +80,7 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 }
 
 // asObstacle is what would be refused until somebody mends it.
-func (h healRow) asObstacle() func(*testing.T, string) {
+func (h retriedCase) asObstacle() func(*testing.T, string) {
 	return func(t *testing.T, namespace string) {
 		t.Helper()
 		_ = h.prepare(t, namespace)
@@ -98,11 +98,11 @@ func TestAPreviewCanNotAskAWebhookWithoutDryRun(t *testing.T) {
 		isDry := request.URL.Query().Get("dryRun") != ""
 		return http.StatusBadRequest, map[bool]string{true: `admission webhook "shop.example.com" does not support dry run: BadRequest`}[isDry]
 	})
-	files := one(blue+"\n---\n"+strings.Replace(red, "name: it", "name: new", 1)) + buried
+	files := one(blue+"\n---\n"+strings.Replace(red, "name: it", "name: new", 1)) + tombstoneFile
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, files), apply.Options{})
 	const why = ": a webhook that would be called does not support dry runs\n"
 	want := "not checkable ConfigMap NS/it" + why + "not checkable ConfigMap NS/new" + why + "not checkable ConfigMap NS/old" + why
-	if diff := cmp.Diff(want, saw.foreseen(namespace)); diff != "" || saw.Err != nil {
+	if diff := cmp.Diff(want, saw.previewed(namespace)); diff != "" || saw.Err != nil {
 		t.Error(saw.Err, diff)
 	}
 	if colour := saw.Changes[0].Look.Would.Object["data"]; fmt.Sprint(colour) != "map[colour:blue]" {
@@ -178,7 +178,7 @@ func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
 			`failed ServiceAccount NS/it: UpdatePayloadResourceForbidden: serviceaccounts "it" is forbidden: User "USER" cannot create resource "serviceaccounts" in API group "" in the namespace "NS"` + "\n",
 		},
 		"delete": {
-			[]rbacv1.PolicyRule{may("", "configmaps", "get", "list", "patch")}, buried,
+			[]rbacv1.PolicyRule{may("", "configmaps", "get", "list", "patch")}, tombstoneFile,
 			`failed ConfigMap NS/old: UpdatePayloadResourceForbidden: configmaps "old" is forbidden: User "USER" cannot delete resource "configmaps" in API group "" in the namespace "NS"` + "\n",
 		},
 		"none: a binding to a role that is new": {
@@ -192,14 +192,14 @@ func TestAPreviewNamesTheRightThatIsMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := test.Namespace(t)
-			grave{T: t, namespace: namespace}.bring(nil)
+			tombstoned{T: t, namespace: namespace}.bring(nil)
 			restricted(t, namespace, c.rules...)
 			config := rest.CopyConfig(test.Sandbox(t).Config)
 			config.Impersonate.UserName = "somebody-" + namespace
 			var got string
 			want := strings.ReplaceAll(c.want, "USER", "somebody-NS")
 			until(t, "the rights are not as wanted", func(context.Context) bool { // which take effect in a moment
-				got = preview(t, t.Context(), config, load(t, namespace, namespace, c.files), apply.Options{}).foreseen(namespace)
+				got = preview(t, t.Context(), config, load(t, namespace, namespace, c.files), apply.Options{}).previewed(namespace)
 				return got == want || !strings.Contains(got, "cannot get")
 			})
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -231,7 +231,7 @@ func TestAPreviewAsksAnOverloadedServerAgain(t *testing.T) {
 		return 0, ""
 	})
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{})
-	if got := saw.foreseen(namespace); got != "created ConfigMap NS/it\n" {
+	if got := saw.previewed(namespace); got != "created ConfigMap NS/it\n" {
 		t.Error(got)
 	}
 }
@@ -247,7 +247,7 @@ func TestAPreviewFailsWithoutAServer(t *testing.T) {
 		return 0, ""
 	})
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{})
-	if got := saw.foreseen(namespace); got != "failed ConfigMap NS/it: UpdatePayloadClusterDown: gone\n" || saw.Err == nil {
+	if got := saw.previewed(namespace); got != "failed ConfigMap NS/it: UpdatePayloadClusterDown: gone\n" || saw.Err == nil {
 		t.Error(saw.Err, got)
 	}
 }
@@ -268,7 +268,7 @@ func TestAPreviewEndsWithTheServer(t *testing.T) {
 		})
 	})
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, manyFiles(20)), apply.Options{Workers: 1})
-	text := saw.foreseen(namespace)
+	text := saw.previewed(namespace)
 	first := "failed ConfigMap NS/it-aa: UpdatePayloadClusterDown: Patch \"https://"
 	rest := strings.Count(text, ": the server gave no answer\n")
 	if !strings.HasPrefix(text, first) || rest != 19 || asked.Load() > 10 || saw.Err == nil || errors.Is(saw.Err, context.Canceled) {
@@ -309,7 +309,7 @@ func TestAPreviewEndsWhenItsTimeIsUp(t *testing.T) {
 		return 0, ""
 	})
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{Timeout: time.Second})
-	if got := saw.foreseen(namespace); got != "not done ConfigMap NS/it: the time is up after 1s\n" || !errors.Is(saw.Err, apply.ErrTimeout) {
+	if got := saw.previewed(namespace); got != "not done ConfigMap NS/it: the time is up after 1s\n" || !errors.Is(saw.Err, apply.ErrTimeout) {
 		t.Error(saw.Err, got)
 	}
 }
@@ -325,7 +325,7 @@ func TestAPreviewForeseesWhatBecomesOfATombstone(t *testing.T) {
 		for mode, story := range stands.want {
 			t.Run(name+", "+string(mode), func(t *testing.T) {
 				t.Parallel()
-				g := dig(t)
+				g := newTombstoned(t)
 				stands.prepare(g)
 				want, _, _ := strings.Cut(strings.ReplaceAll(story, ": TIME", ": terminating for Ns"), "\n")
 				switch name {
@@ -335,7 +335,7 @@ func TestAPreviewForeseesWhatBecomesOfATombstone(t *testing.T) {
 					want = "deleted: it is terminating then, until it is let go by example.com/hold"
 				}
 				saw := preview(t, t.Context(), test.Sandbox(t).Config, g.release, apply.Options{Mode: mode})
-				got, _, _ := strings.Cut(timeless(saw.foreseen(g.namespace)), "\n")
+				got, _, _ := strings.Cut(timeless(saw.previewed(g.namespace)), "\n")
 				if diff := cmp.Diff(want, strings.Replace(got, " ConfigMap NS/old", "", 1)); diff != "" {
 					t.Error(diff)
 				}
@@ -397,7 +397,7 @@ func TestAPreviewShowsNoSecrets(t *testing.T) {
 				t.Error(diff)
 			}
 			for _, value := range []string{"hunter2", encoded[:8]} {
-				if text := saw.foreseen(namespace); strings.Contains(text, value) {
+				if text := saw.previewed(namespace); strings.Contains(text, value) {
 					t.Errorf("%s is shown: %s", value, text)
 				}
 			}

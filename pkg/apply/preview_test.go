@@ -36,9 +36,9 @@ func preview(t testing.TB, ctx context.Context, config *rest.Config, release *pa
 	if err != nil {
 		t.Fatal(err)
 	}
-	var places []inventory.Place
+	var places []inventory.ListScope
 	for _, manifest := range release.Manifests {
-		places = append(places, inventory.Place{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
+		places = append(places, inventory.ListScope{Kind: manifest.ID().GroupKind(), Namespace: manifest.ID().Namespace})
 	}
 	before, err := inventory.Take(t.Context(), c, places, nil)
 	if err != nil {
@@ -48,11 +48,11 @@ func preview(t testing.TB, ctx context.Context, config *rest.Config, release *pa
 	return applied{Report: apply.Preview(ctx, c, release, before, options), record: known}
 }
 
-// foreseen is what a preview says, a line for each manifest.
-func (a applied) foreseen(namespace string) string {
+// previewed is what a preview says, a line for each manifest.
+func (a applied) previewed(namespace string) string {
 	var text strings.Builder
 	for _, change := range a.Changes {
-		fmt.Fprintf(&text, "%s %s", change.Action, change.Manifest.ID())
+		fmt.Fprintf(&text, "%s %s", change.Action, change.ID)
 		switch {
 		case change.Err != nil:
 			fmt.Fprintf(&text, ": %s: %s", change.Err.Reason, change.Err.Err)
@@ -85,8 +85,8 @@ func (a applied) plainly(namespace string) string {
 	return strings.ReplaceAll(a.actions(), namespace, "NS")
 }
 
-// A foresight is a situation in which a payload is applied, and what a preview says of it.
-type foresight struct {
+// A previewCase is a situation in which a payload is applied, and what a preview says of it.
+type previewCase struct {
 	prepare func(t *testing.T, namespace string) // what is there, beside what the release has given
 	given   string                               // an earlier version of the payload
 	then    func(t *testing.T, namespace string) // what happened since
@@ -94,11 +94,11 @@ type foresight struct {
 	options apply.Options
 	want    string
 	done    string // what a run does, if that is not what the preview says
-	isOther bool   // the objects are not as foreseen
+	isOther bool   // the objects are not as previewed
 }
 
-// foresee previews a payload, applies it, and compares.
-func (f foresight) foresee(t *testing.T) {
+// check previews a payload, applies it, and compares.
+func (f previewCase) check(t *testing.T) {
 	namespace := test.Namespace(t)
 	if f.prepare != nil {
 		f.prepare(t, namespace)
@@ -115,7 +115,7 @@ func (f foresight) foresee(t *testing.T) {
 	}
 	release := load(t, namespace, namespace, f.files)
 	saw := preview(t, t.Context(), test.Sandbox(t).Config, release, f.options)
-	if diff := cmp.Diff(f.want, saw.foreseen(namespace)); diff != "" {
+	if diff := cmp.Diff(f.want, saw.previewed(namespace)); diff != "" {
 		t.Error("the preview:", diff)
 	}
 	if f.done == "nothing" {
@@ -134,11 +134,11 @@ func (f foresight) foresee(t *testing.T) {
 		if f.isOther || change.Look == nil || change.Look.Would == nil || change.Look.Unchecked != "" {
 			continue
 		}
-		if diff := cmp.Diff(whatCounts(change.Look.Would), whatCounts(liveOf(t, change.Manifest))); diff != "" {
-			t.Errorf("%s is not as foreseen (-foreseen +is): %s", change.Manifest.ID(), diff)
+		if diff := cmp.Diff(whatCounts(change.Look.Would), whatCounts(liveOf(t, release.Manifests[i]))); diff != "" {
+			t.Errorf("%s is not as previewed (-previewed +is): %s", change.ID, diff)
 		}
 		if diff := cmp.Diff(fmt.Sprint(change.Adopted, change.Lost), fmt.Sprint(did.Changes[i].Adopted, did.Changes[i].Lost)); diff != "" {
-			t.Errorf("of %s other fields are taken: %s", change.Manifest.ID(), diff)
+			t.Errorf("of %s other fields are taken: %s", change.ID, diff)
 		}
 	}
 }
@@ -172,11 +172,11 @@ func whatCounts(object *unstructured.Unstructured) map[string]any {
 func one(text string) string { return "-- 0000_10_shop_50_file.yaml --\n" + text + "\n" }
 
 // runAll runs each situation by its name.
-func runAll(t *testing.T, all map[string]foresight) {
+func runAll(t *testing.T, all map[string]previewCase) {
 	for name, f := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f.foresee(t)
+			f.check(t)
 		})
 	}
 }
@@ -243,7 +243,7 @@ func merged(resource string, name, change string, part ...string) func(*testing.
 }
 
 func TestAPreviewSaysWhatARunDoes(t *testing.T) {
-	runAll(t, map[string]foresight{
+	runAll(t, map[string]previewCase{
 		"new":                                   {files: one(red), want: "created ConfigMap NS/it\n"},
 		"changed":                               {given: one(red), files: one(blue), want: "configured ConfigMap NS/it\n"},
 		"unchanged":                             {given: one(red), files: one(red), want: "unchanged ConfigMap NS/it\n"},
@@ -272,7 +272,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 		},
 		"unknown field": {
 			files: one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)),
-			want:  "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or let such fields be left out with --unknown-fields=drop\n",
+			want:  "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or let such fields be left out (DropUnknownFields)\n",
 		},
 		"unknown field that is left out": {
 			files: one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)), options: apply.Options{DropUnknownFields: true},
@@ -302,7 +302,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 		},
 		"being deleted": {
 			prepare: func(t *testing.T, namespace string) {
-				g := grave{T: t, namespace: namespace}
+				g := tombstoned{T: t, namespace: namespace}
 				g.bring(g.held)
 				g.remove()
 			},
@@ -314,7 +314,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 
 func TestAPreviewForeseesJobsThatHaveFinished(t *testing.T) {
 	old := strings.NewReplacer("ANNOTATIONS", "labels: {}", "VALUE", "old").Replace(migration)
-	runAll(t, map[string]foresight{
+	runAll(t, map[string]previewCase{
 		"and are gone":              {given: old, then: tidy, files: old, want: "kept Job NS/migrate: it has finished before, and is not run again\n"},
 		"and are there":             {given: old, files: old, want: "unchanged Job NS/migrate\n"},
 		"and are gone, and changed": {given: old, then: tidy, files: strings.ReplaceAll(old, "old", "new"), want: "created Job NS/migrate\n", isOther: true}, // controllers write labels of its UID
@@ -335,7 +335,7 @@ func TestAPreviewLooksAgainWhenSomebodyWrites(t *testing.T) {
 		return 0, ""
 	})
 	saw := preview(t, t.Context(), config, load(t, namespace, namespace, one(red)), apply.Options{})
-	if got := saw.foreseen(namespace); got != "unchanged ConfigMap NS/it\n" {
+	if got := saw.previewed(namespace); got != "unchanged ConfigMap NS/it\n" {
 		t.Error(got)
 	}
 }
@@ -345,7 +345,7 @@ func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
 	scaled := func(t *testing.T, namespace string) {
 		merged("deployments", "web", `{"spec":{"replicas":5}}`, "scale")(t, namespace)
 	}
-	runAll(t, map[string]foresight{
+	runAll(t, map[string]previewCase{
 		"made by kubectl":  {prepare: create("kubectl-client-side-apply", theirs), files: one(red), want: "configured ConfigMap NS/it, adopted from kubectl-client-side-apply\n"},
 		"made by somebody": {prepare: create("bob", theirs), files: one(red), want: "configured ConfigMap NS/it, data.colour of bob\n"},
 		"made by helm and changed by somebody": {
@@ -380,7 +380,7 @@ func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
 		return `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: NS}, webhooks: [
 {name: a.example.com, sideEffects: None, admissionReviewVersions: [v1], clientConfig: {url: "https://registry.example", caBundle: ` + bundle + `}}]}`
 	}
-	runAll(t, map[string]foresight{
+	runAll(t, map[string]previewCase{
 		"pull secrets that were thrown out": {
 			given: one(account("{name: ours}")), then: merged("serviceaccounts", "it", `{"imagePullSecrets":[{"name":"b"}]}`),
 			files: one(account("{name: ours}")), want: "configured ServiceAccount NS/it\n",
@@ -421,7 +421,7 @@ func TestAPreviewForeseesHowManyAreMadeAnew(t *testing.T) {
 	saw := preview(t, t.Context(), test.Sandbox(t).Config, load(t, namespace, namespace, one(after)+webScaler), apply.Options{})
 	change := saw.Changes[0]
 	if change.Action != object.Recreated {
-		t.Fatal(saw.foreseen(namespace))
+		t.Fatal(saw.previewed(namespace))
 	}
 	if count, _, _ := unstructured.NestedInt64(change.Look.Would.Object, "spec", "replicas"); count != 5 {
 		t.Errorf("there would be %d of it", count)

@@ -62,7 +62,7 @@ func mustApply(t *testing.T, release *payload.Payload, options apply.Options) st
 	}
 	var actions []string
 	for _, change := range did.Changes {
-		actions = append(actions, string(change.Action)+" "+change.Manifest.ID().Kind)
+		actions = append(actions, string(change.Action)+" "+change.ID.Kind)
 	}
 	return strings.Join(actions, ", ")
 }
@@ -285,9 +285,9 @@ func TestWhatWasSeenLongAgoDoesNotCount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var places []inventory.Place
+		var places []inventory.ListScope
 		for _, manifest := range release.Manifests {
-			places = append(places, inventory.Place{Kind: manifest.ID().GroupKind()})
+			places = append(places, inventory.ListScope{Kind: manifest.ID().GroupKind()})
 		}
 		c := connect(t)
 		before, err := inventory.Take(t.Context(), c, places, nil)
@@ -452,7 +452,7 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 -- 0000_30_roles_10_all.yaml --
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS-all}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {NS.example.com/part: "true"}}]}, rules: []}
 -- 0000_30_gone_10_tombstone.yaml --
-{apiVersion: v1, kind: ConfigMap, metadata: {name: buried, namespace: NS, annotations: {release.openshift.io/delete: "true"}}}
+{apiVersion: v1, kind: ConfigMap, metadata: {name: tombstoneFile, namespace: NS, annotations: {release.openshift.io/delete: "true"}}}
 `)
 	mustApply(t, release, apply.Options{NoWait: true})
 	jobs := test.Client(t).BatchV1().Jobs(namespace)
@@ -488,7 +488,7 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 		c, log := connectLogged(t, release)
 		did := runOn(t, t.Context(), c, release, apply.Options{Mode: mode, NoWait: true})
 		// What is to be gone may be there without a label of ours, so it is asked for.
-		want := []string{"GET /api/v1/namespaces/" + namespace + "/configmaps/buried"}
+		want := []string{"GET /api/v1/namespaces/" + namespace + "/configmaps/tombstoneFile"}
 		if diff := cmp.Diff(want, log.sent); did.Err != nil || diff != "" {
 			t.Errorf("%s: %v, it costs (-want +got)\n%s", mode, did.Err, diff)
 		}
@@ -496,7 +496,7 @@ spec: {group: api-NS.example.com, version: v1, groupPriorityMinimum: 1000, versi
 			switch change.Action {
 			case object.Unchanged, object.Kept, object.Absent, object.Left:
 			default:
-				t.Errorf("%s: %s is %s", mode, change.Manifest.ID(), change.Action)
+				t.Errorf("%s: %s is %s", mode, change.ID, change.Action)
 			}
 		}
 	}

@@ -2,92 +2,97 @@ package apply
 
 import (
 	"context"
-	"slices"
+	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// A run is one walk through a payload.
+// Run applies a payload. Before is what the cluster had until then, of the kinds of the
+// payload. A run that ends early says what is not done. The end of ctx lets requests that
+// are on their way arrive, unless the lock is lost.
+func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, before *inventory.Inventory, options Options) *Report {
+	options = options.withDefaults()
+	timed, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("%w after %s", ErrTimeout, options.Timeout))
+	defer cancel()
+	if options.NotReady == nil {
+		ctx = timed
+	}
+	r := newRun(ctx, c, before, release.Manifests, options)
+	defer r.close()
+	if err := r.plan(release.Manifests); err != nil {
+		return &Report{Mode: options.Mode, Err: err}
+	}
+	if isDone := r.attempt(timed); !isDone && r.mayGoOn(ctx) {
+		r.passDeadline(timed)
+		r.attempt(ctx)
+		timed = ctx
+	}
+	r.tracker.Close()
+	r.jobs.Wait()
+	return r.report(timed)
+}
+
+// A run is the apply of one payload.
 type run struct {
-	cluster *cluster.Cluster
-	before  *inventory.Inventory
-	options Options
-	order   *order
-	walking sync.Mutex // guards walked
-	walked  *graph.Walk
-	earlier *graph.Walk    // the one that ended when the time was up
-	tracker *await.Tracker // nil of a preview
-	nodes   *nodes
-	applier *object.Applier
-	act     func(*payload.Manifest) (object.Change, error) // does a step, once
+	cluster    *cluster.Cluster
+	options    Options
+	order      *order
+	nodes      *nodes
+	components *components
+	tracker    *await.Tracker
+	applier    *object.Applier
+	results    *results
+	explainer  *explainer
+	waits      *waits
 
 	requests context.Context // of requests: it outlives an interruption for a while, so that none is cut off
 	cut      context.CancelFunc
+	jobs     sync.WaitGroup // that are being noted in the record
 
-	telling    sync.Mutex                 // so that one thing is told after the other
-	heard      map[*payload.Manifest]bool // waits that were told of, and are not over; while telling
-	explaining sync.Mutex                 // so that nothing is explained twice
-	notes      sync.WaitGroup             // of what goes into the record meanwhile
+	walking sync.Mutex // guards walk
+	walk    *walk      // that is under way
 
-	mu       sync.Mutex      // guards what follows
-	changes  []object.Change // by step
-	areOver  []bool          // by step: nothing is done about it any more
-	unready  map[*payload.Manifest]*object.Failure
-	retries  map[int]Wait
-	warnings map[string][]string
-	adopted  map[*payload.Manifest][]string // from whom
-
-	lateFor string // why not all was done when the time was up
+	deadlineError string // why not all was done at the deadline
 }
 
-func newRun(c *cluster.Cluster, before *inventory.Inventory, options Options) *run {
-	return &run{
-		cluster: c, before: before, options: options,
-		unready: map[*payload.Manifest]*object.Failure{}, retries: map[int]Wait{}, heard: map[*payload.Manifest]bool{}, warnings: map[string][]string{},
-		adopted: map[*payload.Manifest][]string{},
-	}
-}
-
-// start begins to send requests.
-func (r *run) start(ctx context.Context, manifests []*payload.Manifest) {
-	r.requests, r.cut = object.Requests(ctx, r.options.Lock)
-	r.tracker = await.New(r.requests, r.cluster, await.Options{
-		Release: r.options.Release, Standard: r.options.Standard, Installing: r.options.Mode == graph.Install,
+// newRun begins to send requests.
+func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, manifests []*payload.Manifest, options Options) *run {
+	events := newEmitter(c.Now, options.Tell)
+	r := &run{cluster: c, options: options, results: newResults(events)}
+	r.requests, r.cut = object.Requests(ctx, options.Lock)
+	r.tracker = await.New(r.requests, c, await.Options{
+		Release: options.Release, Standard: options.Standard, Installing: options.Mode == graph.Install,
 	}, await.Handler{
 		Extended: func(live *unstructured.Unstructured) { r.applier.Extended(live) },
-		Ready:    r.becameReady, Finished: r.finished, Invisible: r.invisible,
+		Ready:    func(m *payload.Manifest, waited time.Duration) { events.ready(object.StepOf(m), waited) },
+		Finished: r.finished, Invisible: func(o await.Object) { r.waits.report(r.waits.of(o)) }, Missing: r.missing,
 	})
-	r.applier = r.newApplier(manifests, r.tracker)
-	r.act = r.applier.Apply
-}
-
-func (r *run) newApplier(manifests []*payload.Manifest, readiness object.Readiness) *object.Applier {
-	options := r.options.objects()
-	options.Manifests = manifests
-	return object.New(r.requests, r.cluster, r.before, options, object.Handler{Readiness: readiness, Warned: r.warn, Adopted: r.hasAdopted})
+	r.applier = object.New(r.requests, c, before, options.objects(manifests), r.results.handler(r.tracker))
+	r.explainer = &explainer{cluster: c, results: r.results}
+	r.waits = &waits{cluster: c, tracker: r.tracker, results: r.results, explainer: r.explainer, tellEvery: options.TellWaits, askEvery: options.AskWhy}
+	return r
 }
 
 // plan orders what is to be done.
 func (r *run) plan(manifests []*payload.Manifest) (err error) {
-	r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode, Attempt: r.options.Attempt}, r.applier.IsThere)
-	if err != nil {
+	if r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode}, r.applier); err != nil {
 		return err
 	}
-	r.nodes = newNodes(r.order)
-	r.applier.FindScaled()
-	r.changes, r.areOver = make([]object.Change, len(r.order.steps)), make([]bool, len(r.order.steps))
-	for i, step := range r.order.steps {
-		r.changes[i] = object.Change{Manifest: step.Manifest, Action: object.NotDone}
-		r.applier.Expect(step.Manifest)
-	}
+	r.nodes, r.components = &nodes{graph: r.order.graph}, newComponents(r.order, r.results.events)
+	r.results.expect(r.order.steps)
+	r.applier.Begin()
 	return nil
 }
 
@@ -96,21 +101,65 @@ func (r *run) close() {
 	r.tracker.Close()
 }
 
-// awaitAll waits until everything that was applied is ready, at the same time, and says whether all
-// is done. After a failure there is no point in it.
-func (r *run) awaitAll(ctx context.Context) (isDone bool) {
-	hasFailed := slices.ContainsFunc(r.changes, func(change object.Change) bool { return change.Action == object.Failed })
-	if r.options.NoWait || hasFailed {
-		return !hasFailed
+// attempt walks the graph and waits until everything is ready. It reports whether all is done.
+func (r *run) attempt(ctx context.Context) (isDone bool) {
+	stopTelling, stopNoting := r.waits.reportAll(ctx), r.noteStanding(ctx)
+	defer stopNoting()
+	defer stopTelling()
+	w := newWalk(ctx, r)
+	r.setWalk(w)
+	defer r.setWalk(nil)
+	return w.do()
+}
+
+func (r *run) setWalk(w *walk) {
+	r.walking.Lock()
+	defer r.walking.Unlock()
+	r.walk = w
+}
+
+// mayGoOn reports whether a run may go on past its deadline: its context has not ended, and no object was refused.
+func (r *run) mayGoOn(ctx context.Context) bool {
+	return r.options.NotReady != nil && ctx.Err() == nil && !r.results.hasFailed(func(failure *object.Failure) bool { return failure.IsFinal })
+}
+
+// passDeadline reports how the run stands, and makes it one that waits for as long as it takes. Objects that have failed
+// may be ready later: a pod starts once its image is there, and a Job that was deleted is made again.
+func (r *run) passDeadline(ctx context.Context) {
+	report := r.report(ctx)
+	if report.Left != nil {
+		report.Left.Ended, r.deadlineError = false, report.Left.Error
 	}
-	var all []*payload.Manifest
-	for _, step := range r.order.steps {
-		all = append(all, step.Manifest)
+	r.options.NotReady(report)
+	r.tracker.TolerateFailures()
+	r.results.resetFailures()
+}
+
+// done takes in that a step is done.
+func (r *run) done(step int, change object.Change) {
+	if change.Action.HasChanged() {
+		r.tracker.Changed()
 	}
-	failed, err := r.tracker.Wait(ctx, all)
-	for _, o := range slices.Backward(failed) {
-		err = r.explain(o)
+	change = r.results.done(step, change)
+	if r.options.Done != nil {
+		r.options.Done(change)
 	}
-	isReady := err == nil // what is not ready is told of in the report
-	return isReady && !slices.ContainsFunc(r.changes, func(change object.Change) bool { return change.Action == object.NotDone })
+}
+
+// missing has an object applied again that was deleted after it was applied, unless Options.Done has taken it over.
+func (r *run) missing(id kinds.ID) {
+	r.walking.Lock()
+	defer r.walking.Unlock()
+	if w := r.walk; w != nil && r.options.Done == nil {
+		w.post(func() { w.doAgain(id) })
+	}
+}
+
+// finished notes that a Job has run to its end: it is not run again when it is removed.
+func (r *run) finished(job *payload.Manifest, uid types.UID) {
+	r.jobs.Go(func() {
+		if err := r.applier.RememberJob(job, uid); err != nil {
+			r.results.warned(job, []string{"that it is done could not be noted, so it may run again: " + printable.Line(err.Error())})
+		}
+	})
 }

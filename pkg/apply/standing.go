@@ -16,14 +16,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// How often the record is told how the run stands, for those who look from elsewhere: not of
-// a run that is over before anybody asks, and then only of what has changed.
+// How often the record is written with how the run stands, for commands such as why: not for a run that is over in
+// seconds, and then only if something has changed.
 const (
 	noteFirst = 3 * time.Second
 	noteEvery = 10 * time.Second
 )
 
-// How much it is told: enough to say of any object of a large release what it waits for, and
+// How much the record is given: enough to say of any object of a large release what it waits for, and
 // a tenth of what a record may hold.
 const (
 	mostSteps  = 500
@@ -35,7 +35,7 @@ const (
 // noteStanding notes in the record how the run stands, until the function that it returns is
 // called.
 func (r *run) noteStanding(ctx context.Context) (stop func()) {
-	return now(ctx, func(ctx context.Context) {
+	return inBackground(ctx, func(ctx context.Context) {
 		timer := time.NewTimer(noteFirst)
 		defer timer.Stop()
 		var noted *record.Run
@@ -45,7 +45,7 @@ func (r *run) noteStanding(ctx context.Context) (stop func()) {
 			case <-ctx.Done():
 				return
 			}
-			waits, _ := r.waits()
+			waits, _ := r.waits.all()
 			if standing := r.standing(waits); !standing.Same(noted) && r.noteRun(standing, waits) == nil {
 				noted = standing
 			}
@@ -54,27 +54,22 @@ func (r *run) noteStanding(ctx context.Context) (stop func()) {
 	})
 }
 
-// noteRun lets others know, who look at the record.
+// noteRun writes the record.
 func (r *run) noteRun(standing *record.Run, waits []Wait) error {
 	return r.options.Journal.Note(r.requests, func(known *record.Record) {
 		known.Run, known.Waits = standing, nil
-		known.Fingerprints = r.options.Fingerprints.Over(known.Fingerprints)
+		known.Fingerprints = r.options.Fingerprints.MergeInto(known.Fingerprints)
 		for _, wait := range waits[:min(mostWaits, len(waits))] {
-			known.Waits = append(known.Waits, record.Wait{ID: wait.ID, For: wait.For, Since: metav1.NewTime(wait.Since)})
+			known.Waits = append(known.Waits, record.ObjectWait{ID: wait.ID, For: wait.For, Since: metav1.NewTime(wait.Since)})
 		}
 	})
 }
 
-// standing is how the run stands, with what is waited for.
+// standing returns how the run stands, with what is waited for.
 func (r *run) standing(waits []Wait) *record.Run {
-	r.walking.Lock()
-	defer r.walking.Unlock()
 	standing := &record.Run{
 		Version: r.options.Version, Mode: string(r.options.Mode), Told: metav1.NewTime(r.cluster.Now().UTC().Truncate(time.Second)),
-		Error: r.lateFor,
-	}
-	if r.walked == nil {
-		return standing
+		Error: r.deadlineError,
 	}
 	left, places := r.left(waits), map[int]int{}
 	room := mostSteps
@@ -87,7 +82,7 @@ func (r *run) standing(waits []Wait) *record.Run {
 		kept := min(room, len(steps))
 		room -= kept
 		standing.More += len(steps) - kept
-		standing.Nodes = append(standing.Nodes, record.Node{Name: r.nameOf(node), State: string(r.walked.State(node)), Steps: steps[:kept]})
+		standing.Nodes = append(standing.Nodes, record.RunNode{Name: r.nameOf(node), State: string(r.nodes.state(node)), Steps: steps[:kept]})
 	}
 	for node, place := range places {
 		at := &standing.Nodes[place]
@@ -100,12 +95,12 @@ func (r *run) standing(waits []Wait) *record.Run {
 	return standing
 }
 
-// blockers are the nodes with something left to do that a node waits for: first those that
-// tell most, which run or have failed.
-func (r *run) blockers(node int, left map[int][]record.Step) []int {
-	blockers := slices.DeleteFunc(r.walked.WhyBlocked(node), func(blocker int) bool { return len(left[blocker]) == 0 })
+// blockers returns the nodes with something left to do that a node waits for: first those that run or have failed, which
+// tell most.
+func (r *run) blockers(node int, left map[int][]record.RunStep) []int {
+	blockers := slices.DeleteFunc(r.nodes.blockers(node), func(blocker int) bool { return len(left[blocker]) == 0 })
 	isBlocked := func(node int) int {
-		if r.walked.State(node) == graph.Blocked {
+		if r.nodes.state(node) == graph.Blocked {
 			return 1
 		}
 		return 0
@@ -114,11 +109,11 @@ func (r *run) blockers(node int, left map[int][]record.Step) []int {
 	return blockers
 }
 
-// left are the steps that are not done, by node.
-func (r *run) left(waits []Wait) map[int][]record.Step {
-	awaited, left := byID(waits), map[int][]record.Step{}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// left returns the steps that are not done, by node.
+func (r *run) left(waits []Wait) map[int][]record.RunStep {
+	awaited, left := byID(waits), map[int][]record.RunStep{}
+	r.results.mu.Lock()
+	defer r.results.mu.Unlock()
 	for node := range r.order.graph.Nodes {
 		for _, i := range r.order.graph.Nodes[node].Tasks {
 			if step, isLeft := r.leftOf(i, awaited); isLeft {
@@ -129,7 +124,7 @@ func (r *run) left(waits []Wait) map[int][]record.Step {
 	return left
 }
 
-// byID are waits by what is waited for.
+// byID returns waits by what is waited for.
 func byID(waits []Wait) map[kinds.ID]Wait {
 	awaited := map[kinds.ID]Wait{}
 	for _, wait := range waits {
@@ -138,11 +133,11 @@ func byID(waits []Wait) map[kinds.ID]Wait {
 	return awaited
 }
 
-// leftOf is what a step has left to do, if anything.
-func (r *run) leftOf(i int, awaited map[kinds.ID]Wait) (record.Step, bool) {
-	m := r.order.steps[i].Manifest
-	step := record.Step{ID: m.ID(), File: m.Path, State: record.Blocked, Deletes: m.IsTombstone()}
-	failure := cmp.Or(r.unready[m], r.changes[i].Err)
+// leftOf returns what a step has left to do, if anything.
+func (r *run) leftOf(i int, awaited map[kinds.ID]Wait) (record.RunStep, bool) {
+	id, change := r.order.steps[i].ID(), r.results.changes[i]
+	step := record.RunStep{ID: id.ID, File: id.Path, State: record.Blocked, Deletes: r.order.tasks[i].IsTombstone()}
+	failure := cmp.Or(r.results.unready[id], change.Err)
 	wait, isAwaited := awaited[step.ID]
 	switch {
 	case failure != nil:
@@ -152,7 +147,7 @@ func (r *run) leftOf(i int, awaited map[kinds.ID]Wait) (record.Step, bool) {
 		if wait.IsRetry {
 			step.State = record.Retrying
 		}
-	case r.changes[i].Action != object.NotDone:
+	case change.Action != object.NotDone:
 		return step, false
 	default:
 		step.Awaits = r.awaitedBy(i, awaited)
@@ -160,10 +155,10 @@ func (r *run) leftOf(i int, awaited map[kinds.ID]Wait) (record.Step, bool) {
 	return step, true
 }
 
-// awaitedBy is what a step can't begin without, if that is not ready.
+// awaitedBy returns what a step can't begin without, if that is not ready.
 func (r *run) awaitedBy(i int, awaited map[kinds.ID]Wait) *kinds.ID {
-	for _, need := range r.order.needs[i] {
-		id := r.order.steps[need].ID()
+	for _, need := range r.order.steps[i].Needs() {
+		id := r.order.steps[need].ID().ID
 		if _, isAwaited := awaited[id]; isAwaited {
 			return &id
 		}
@@ -171,7 +166,13 @@ func (r *run) awaitedBy(i int, awaited map[kinds.ID]Wait) *kinds.ID {
 	return nil
 }
 
-// short is a text, as much of it as is kept.
+// nameOf names a node by what it does first.
+func (r *run) nameOf(node int) string {
+	first := r.order.steps[r.order.graph.Nodes[node].Tasks[0]].ID()
+	return cmp.Or(first.Node, first.ID.String())
+}
+
+// short returns as much of a text as is kept.
 func short(text string) string {
 	if len(text) <= mostText {
 		return text
@@ -179,7 +180,7 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:mostText], "") + "…"
 }
 
-// firstLine is what an error says first.
+// firstLine returns the first line of an error, as much of it as is kept.
 func firstLine(err error) string {
 	first, _, _ := strings.Cut(err.Error(), "\n")
 	first = strings.TrimSuffix(first, ":") // behind which the errors stood

@@ -51,18 +51,18 @@ func TestRecordTellsHowTheRunStands(t *testing.T) {
 	c := recording(t, cancel)
 	did := runOn(t, ctx, c, load(t, namespace, namespace, blockedFiles), apply.Options{Version: "2", Mode: graph.Update})
 	secret := func(name string) kinds.ID { return kinds.ID{Kind: "Secret", Namespace: namespace, Name: name} }
-	step := func(name, file string) []record.Step {
-		return []record.Step{{ID: secret(name), File: file, State: record.Blocked}}
+	step := func(name, file string) []record.RunStep {
+		return []record.RunStep{{ID: secret(name), File: file, State: record.Blocked}}
 	}
-	want := &record.Run{Version: "2", Mode: "update", Nodes: []record.Node{
-		{Name: "level 10, db", State: "running", Steps: []record.Step{
+	want := &record.Run{Version: "2", Mode: "update", Nodes: []record.RunNode{
+		{Name: "level 10, db", State: "running", Steps: []record.RunStep{
 			{ID: secret("db"), File: "0000_10_db_10.yaml", State: record.Waiting, For: "has(self.data) is not true yet"},
 		}},
 		{Name: "level 20, api", State: "blocked", After: []int{0}, Steps: step("api", "0000_20_api_10.yaml")},
 		{Name: "level 20, web", State: "blocked", After: []int{0}, Steps: step("web", "0000_20_web_10.yaml")},
 		{Name: "level 30, shop", State: "blocked", After: []int{1, 2}, Steps: step("shop", "0000_30_shop_10.yaml")},
 	}}
-	clocks := cmp.Options{cmpopts.IgnoreFields(record.Run{}, "Told"), cmpopts.IgnoreFields(record.Step{}, "Since")}
+	clocks := cmp.Options{cmpopts.IgnoreFields(record.Run{}, "Told"), cmpopts.IgnoreFields(record.RunStep{}, "Since")}
 	if diff := cmp.Diff(want, did.record.Run, clocks); diff != "" {
 		t.Errorf("while it ran (-want +got):\n%s", diff)
 	}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/lock"
 )
 
 // What makes a real control plane say no is here.
@@ -37,7 +37,7 @@ var (
 )
 
 // errLost is why a run ends whose lock somebody else has.
-var errLost = fmt.Errorf("somebody else has the lock: %w", record.ErrLost)
+var errLost = fmt.Errorf("somebody else has the lock: %w", lock.ErrLost)
 
 // until waits until something is so.
 func until(t *testing.T, what string, is func(context.Context) bool) {

@@ -23,7 +23,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -208,7 +208,7 @@ func (h hand) apply(as, fields string) {
 // applyAsUs applies the manifest with a patch by our name, as another release tool of ours may.
 func (h hand) applyAsUs(patch string) {
 	h.Helper()
-	draft := ownership.Draft(h.manifest().Object(), inventory.Label, h.release.Name)
+	draft := ownership.Draft(h.manifest().Object(), objectmeta.ReleaseLabel, h.release.Name)
 	var change map[string]any
 	if err := json.Unmarshal([]byte(patch), &change); err != nil {
 		h.Fatal(err)
@@ -428,7 +428,7 @@ func mustBeFree(t *testing.T, release *payload.Payload, why string) {
 	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Reconcile})
 	for _, change := range did.Changes {
 		if change.Action != object.Unchanged && change.Action != object.Kept {
-			t.Errorf("%s: %s is %s", why, change.Manifest.ID(), change.Action)
+			t.Errorf("%s: %s is %s", why, change.ID, change.Action)
 		}
 	}
 	if did.Err != nil || len(log.sent) > 0 {

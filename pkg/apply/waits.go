@@ -6,13 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
 )
 
@@ -28,87 +25,96 @@ type Wait struct {
 	Effect  reason.Effect `json:"effect,omitempty"`
 	IsRetry bool          `json:"retrying,omitempty"` // it is not applied yet: it failed, and is tried again
 
-	manifest *payload.Manifest
+	step object.StepID
 }
 
-// explained is all that is waited for now, with what keeps the pods of those that have some, and
-// whoever the API server has called in vain, asked anew.
-func (r *run) explained(ctx context.Context) []Wait {
-	waits, objects := r.waits()
-	r.explainAll(ctx, waits, objects)
-	return waits
+// waits are what a run waits for: steps that are tried again, and objects that are not ready.
+type waits struct {
+	cluster             *cluster.Cluster
+	tracker             *await.Tracker
+	results             *results
+	explainer           *explainer
+	tellEvery, askEvery time.Duration
 }
 
-// waits is all that is waited for now: steps that are tried again, and then the objects that
-// are not ready, which are returned as well.
-func (r *run) waits() ([]Wait, []await.Object) {
-	objects := r.tracker.Waiting()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var waits []Wait
-	for _, i := range slices.Sorted(maps.Keys(r.retries)) {
-		waits = append(waits, r.retries[i])
+// all returns everything that is waited for now: steps that are tried again, and then the objects that are not ready,
+// which are returned as well.
+func (w *waits) all() ([]Wait, []await.Object) {
+	objects := w.tracker.Waiting()
+	w.results.mu.Lock()
+	var all []Wait
+	for _, i := range slices.Sorted(maps.Keys(w.results.retries)) {
+		all = append(all, w.results.retries[i])
 	}
+	w.results.mu.Unlock()
 	for _, o := range objects {
-		waits = append(waits, r.waitFor(o))
+		all = append(all, w.of(o))
 	}
-	return waits, objects
+	return all, objects
 }
 
-// remembered is all that is waited for now, with the reasons that were found when they were asked for last.
-func (r *run) remembered(asked []Wait) []Wait {
-	before := map[kinds.ID]Wait{}
-	for _, wait := range asked {
-		before[wait.ID] = wait
+// of returns the wait for an object.
+func (w *waits) of(o await.Object) Wait {
+	step := object.StepOf(o.Manifest)
+	return Wait{
+		ID: step.ID, File: step.Path, Node: step.Node, For: o.Verdict.Message,
+		Since: w.cluster.ServerTime(o.Since).UTC(), Reason: o.Verdict.Reason, Effect: o.Verdict.Effect, step: step,
 	}
-	waits, _ := r.waits()
-	for i := range waits {
-		if last := before[waits[i].ID]; !waits[i].IsRetry || waits[i].For == last.For {
-			waits[i].Why = last.Why
+}
+
+// explained returns everything that is waited for now, each with why it is not ready, as far as pods, or what the API
+// server has called in vain, can say so.
+func (w *waits) explained(ctx context.Context) []Wait {
+	all, objects := w.all()
+	w.explainer.explain(ctx, all, objects)
+	return all
+}
+
+// cached returns everything that is waited for now, with the explanations that were found before.
+func (w *waits) cached(explained []Wait) []Wait {
+	before := map[object.StepID]Wait{}
+	for _, wait := range explained {
+		before[wait.step] = wait
+	}
+	all, _ := w.all()
+	for i := range all {
+		if last := before[all[i].step]; !all[i].IsRetry || all[i].For == last.For {
+			all[i].Why = last.Why
 		}
 	}
-	return waits
+	return all
 }
 
-// waitFor is the wait for an object.
-func (r *run) waitFor(o await.Object) Wait {
-	return Wait{
-		ID: o.Manifest.ID(), File: o.Manifest.Path, Node: object.NodeName(o.Manifest), For: o.Verdict.Message,
-		Since: r.cluster.At(o.Since).UTC(), Reason: o.Verdict.Reason, Effect: o.Verdict.Effect,
-		manifest: o.Manifest,
-	}
-}
-
-// tellWaits tells of waits from time to time, until the function that it returns is called.
-func (r *run) tellWaits(ctx context.Context) (stop func()) {
-	return now(ctx, func(ctx context.Context) {
-		ticker := time.NewTicker(r.options.TellWaits)
+// reportAll reports waits from time to time, until the function that it returns is called.
+func (w *waits) reportAll(ctx context.Context) (stop func()) {
+	return inBackground(ctx, func(ctx context.Context) {
+		ticker := time.NewTicker(w.tellEvery)
 		defer ticker.Stop()
-		var asked []Wait
-		next := time.Now().Add(r.options.AskWhy)
-		for ctx.Err() == nil {
+		var explained []Wait
+		next := time.Now().Add(w.askEvery)
+		for {
 			select {
 			case <-ticker.C:
 			case <-ctx.Done():
-				continue
+				return
 			}
-			waits := r.remembered(asked)
-			if now := time.Now(); !now.Add(r.options.TellWaits / 2).Before(next) { // else it would be a tick late
-				waits = r.explained(ctx)
-				asked, next = waits, now.Add(r.options.AskWhy)
+			all := w.cached(explained)
+			if now := time.Now(); !now.Add(w.tellEvery / 2).Before(next) { // else it would be a tick late
+				all = w.explained(ctx)
+				explained, next = all, now.Add(w.askEvery)
 			}
 			if ctx.Err() != nil {
-				continue // not all that could be asked was
+				return // not all that could be asked was
 			}
-			for _, wait := range waits {
-				r.tellWait(wait)
+			for _, wait := range all {
+				w.report(wait)
 			}
 		}
 	})
 }
 
-// now begins to do something, which the function that it returns ends.
-func now(ctx context.Context, do func(context.Context)) (stop func()) {
+// inBackground begins to do something, which the function that it returns ends.
+func inBackground(ctx context.Context, do func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -121,44 +127,19 @@ func now(ctx context.Context, do func(context.Context)) (stop func()) {
 	}
 }
 
-// tellWait tells of one wait, unless it is over: since somebody has looked, pods were asked and
-// others were told of. Whoever hears of a wait hears of its end, too.
-func (r *run) tellWait(wait Wait) {
-	r.telling.Lock()
-	defer r.telling.Unlock()
-	if r.isOver(wait) {
-		return
-	}
-	r.heard[wait.manifest] = true
-	r.options.Tell(Event{
-		Time: r.cluster.Now().UTC(), Type: Waiting, Object: &wait.ID, File: wait.File, Node: wait.Node,
-		Reason: wait.Reason, Message: wait.For, Since: &wait.Since, Why: wait.Why,
-	})
-}
+// report reports one wait, unless it has ended.
+func (w *waits) report(wait Wait) { w.results.events.waiting(wait, w.hasEnded) }
 
-// isOver says whether a wait has ended.
-func (r *run) isOver(wait Wait) bool {
+func (w *waits) hasEnded(wait Wait) bool {
 	if !wait.IsRetry {
-		return !r.tracker.IsWaiting(wait.manifest)
+		return !w.tracker.IsWaiting(wait.ID)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, retry := range r.retries {
-		if retry.manifest == wait.manifest {
+	w.results.mu.Lock()
+	defer w.results.mu.Unlock()
+	for _, retry := range w.results.retries {
+		if retry.step == wait.step {
 			return false
 		}
 	}
 	return true
 }
-
-// finished notes that a Job has run to its end: it is not run again when it is removed.
-func (r *run) finished(job *payload.Manifest, uid types.UID) {
-	r.notes.Go(func() {
-		if err := r.applier.RememberJob(job, uid); err != nil {
-			r.warn(job, []string{"that it is done could not be noted, so it may run again: " + printable.Line(err.Error())})
-		}
-	})
-}
-
-// invisible tells at once that an object can't be watched.
-func (r *run) invisible(o await.Object) { r.tellWait(r.waitFor(o)) }

@@ -11,35 +11,40 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and runs
 // the events that follow: a step has ended, an object is ready, a pause is over. A step that waits is an entry in
-// parked, and takes no worker. Only the loop touches what is in here, but for the events.
+// parked, and takes no worker. Only the loop touches the fields, but for the events.
 type walk struct {
 	run   *run
 	ctx   context.Context
-	queue *queue   // of steps that may begin
 	steps chan int // to the workers
 
-	nodes      map[int]*nodeWalk // by step: those that are being walked
-	tries      map[int]*tries    // by step: those that were tried in vain
-	hasAwaited map[int]bool      // by step: what it needs
-	busy       int               // workers
-	explaining int               // failures that are being explained
-	parked     map[*parking]bool
+	continued []int             // steps that may begin, of nodes that have begun
+	fresh     []int             // first steps of nodes that may begin, after those
+	nodes     map[int]*nodeWalk // by step
+	tries     map[int]*tries    // by step: those that have failed
+	hasNeeds  map[int]bool      // by step: what it needs was awaited
+	isAgain   map[int]bool      // by step: it was done, and is being done again
+	isMissing map[int]bool      // by step: its object was deleted while a worker had the step
+	busy      int               // workers
+	explains  int               // failures that are being explained
+	parked    map[*parking]bool
+	isOver    bool // a step has failed that was done again: the walk has to end
 
 	mu     sync.Mutex
 	events []func()
 	signal chan struct{} // there are events
 }
 
-// tries are those of a step.
+// tries are the tries of a step that have failed.
 type tries struct {
 	count   int
 	began   time.Time
 	backoff wait.Backoff
+	giveUp  func() // notes the last failure; nil if there is none
 }
 
 // A parking is a step or a node that waits for an event.
@@ -48,48 +53,49 @@ type parking struct {
 	interrupt func() // what follows if the walk has to end before
 }
 
-// A nodeWalk is how far a node is: it is done piece by piece, and a piece row by row. The steps of a row are done
-// side by side.
-type nodeWalk struct {
-	node        int
-	steps       []int // of the node
-	pieces      []int // where they end
-	start       int   // of the piece that is being done
-	rows        [][]int
-	isBegun     bool // the piece
-	left        int  // steps of the row
-	isFailed    bool
-	isContinued bool // a step of it was begun
+// newWalk returns a walk through the nodes that no walk before has done.
+func newWalk(ctx context.Context, r *run) *walk {
+	r.nodes.begin()
+	return &walk{
+		run: r, ctx: ctx, steps: make(chan int, r.options.Workers), signal: make(chan struct{}, 1),
+		nodes: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, parked: map[*parking]bool{},
+	}
 }
 
-// walk goes through the graph. A node that fails holds up only those that come after it.
-func (r *run) walk(ctx context.Context) {
-	r.walking.Lock()
-	r.earlier, r.walked = r.walked, r.order.graph.Walk()
-	r.walking.Unlock()
-	w := &walk{
-		run: r, ctx: ctx, queue: &queue{}, steps: make(chan int, r.options.Workers), signal: make(chan struct{}, 1),
-		nodes: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasAwaited: map[int]bool{}, parked: map[*parking]bool{},
-	}
+// do goes through the graph, and then waits until everything that was applied is ready, at the same time. It reports
+// whether all is done. A node that fails holds up only those that come after it, and nothing is waited for then.
+func (w *walk) do() (isDone bool) {
 	defer close(w.steps)
-	for range min(r.options.Workers, len(r.order.steps)) {
+	for range min(w.run.options.Workers, len(w.run.order.steps)) {
 		go w.work()
 	}
+	w.beginNodes()
 	w.loop()
+	hasFailed := w.run.results.hasFailed(func(*object.Failure) bool { return true })
+	if w.run.options.NoWait || hasFailed {
+		return !hasFailed
+	}
+	var all []int
+	for i := range w.run.order.steps {
+		all = append(all, i)
+	}
+	isReady := false
+	w.await(all, func(is bool) { isReady = is })
+	w.loop()
+	return isReady && !slices.ContainsFunc(all, func(i int) bool { return !w.run.results.isDone(i) })
 }
 
-// loop runs until nothing is left to do, or the context ends and what is being done has ended.
+// loop runs until nothing is left to do, or the walk has to end and what is being done has ended.
 func (w *walk) loop() {
-	w.beginNodes()
 	ended := w.ctx.Done()
 	for {
 		w.runEvents()
-		if w.ctx.Err() != nil {
+		if w.ctx.Err() != nil || w.isOver {
 			ended = nil
 			w.interrupt()
 		}
 		w.handOut()
-		if w.busy+w.explaining+len(w.parked) == 0 && !w.hasEvents() {
+		if w.busy+w.explains+len(w.parked) == 0 && !w.hasEvents() {
 			return
 		}
 		select {
@@ -155,93 +161,176 @@ func (w *walk) interrupt() {
 		delete(w.parked, p)
 		p.interrupt()
 	}
-	for step, isThere := w.queue.take(); isThere; step, isThere = w.queue.take() {
-		if w.nodes[step].isContinued {
-			w.endStep(step, false)
-		}
+	for len(w.continued) > 0 {
+		step := w.continued[0]
+		w.continued = w.continued[1:]
+		w.skip(step)
 	}
+	w.fresh = nil
 }
 
 // work does steps.
 func (w *walk) work() {
-	for step := range w.steps {
-		result := w.run.try(w.ctx, step)
+	for i := range w.steps {
+		var did outcome
+		isTried := w.ctx.Err() == nil
+		began := time.Now()
+		if isTried {
+			did = w.run.order.steps[i].Do()
+		}
 		w.post(func() {
 			w.busy--
-			w.take(step, result)
+			switch {
+			case !isTried:
+				w.skip(i)
+			case did.Err != nil:
+				w.failed(i, did, began)
+			default:
+				if w.tries[i] != nil {
+					w.tries[i].giveUp = nil
+				}
+				w.run.done(i, did.Change)
+				w.ended(i, true)
+			}
 		})
 	}
 }
 
-// take takes in what came of a try.
-func (w *walk) take(step int, result result) {
-	if result.retry == nil {
-		w.endStep(step, result.isDone)
+// failed takes in that a try has failed: the step is tried again after a pause, if that may help.
+func (w *walk) failed(step int, did outcome, began time.Time) {
+	isInterrupted := w.ctx.Err() != nil
+	if isInterrupted && object.IsInterruption(did.Err) {
+		did.Err = object.FailureOf(did.StepID, object.CutOff{Cause: context.Cause(w.ctx)})
+	}
+	giveUp := func() {
+		did.Err.IsFinal = w.ctx.Err() == nil
+		w.run.results.failed(step, did.Change)
+		w.ended(step, false)
+	}
+	if isInterrupted || !did.isRetryable {
+		giveUp()
 		return
 	}
-	t := w.tries[step]
-	if t == nil {
-		t = &tries{began: result.began, backoff: object.Backoff()}
-		w.tries[step] = t
-	}
+	t := w.triesOf(step, began)
+	t.giveUp = giveUp
 	t.count++
-	pause := max(t.backoff.Step(), object.WantedPause(result.retry))
-	w.run.retrying(step, result.retry, t.count, pause, t.began)
-	fail := func() {
-		w.run.failed(w.ctx, step, result.retry)
-		w.endStep(step, false)
+	pause := max(t.backoff.Step(), did.pause)
+	w.run.results.retrying(step, did.Err, t.count, pause, w.run.cluster.ServerTime(t.began))
+	w.queueAfter(pause, step)
+}
+
+// skip ends a step that can't be tried any more.
+func (w *walk) skip(step int) {
+	if t := w.tries[step]; t != nil && t.giveUp != nil {
+		t.giveUp()
+	} else {
+		w.ended(step, false)
 	}
+}
+
+func (w *walk) triesOf(step int, began time.Time) *tries {
+	if w.tries[step] == nil {
+		w.tries[step] = &tries{began: began, backoff: object.Backoff()}
+	}
+	return w.tries[step]
+}
+
+// queueAfter queues a step after a pause.
+func (w *walk) queueAfter(pause time.Duration, step int) {
 	w.park(func(wake func(func())) func() {
-		timer := time.AfterFunc(pause, func() { wake(func() { w.queue.continued.add(step) }) })
+		timer := time.AfterFunc(pause, func() { wake(func() { w.continued = append(w.continued, step) }) })
 		return func() { timer.Stop() }
-	}, fail)
+	}, func() { w.skip(step) })
+}
+
+// doAgain does a step again whose object was deleted after it was applied: at once the first time, and then after
+// longer and longer pauses.
+func (w *walk) doAgain(id kinds.ID) {
+	step := slices.IndexFunc(w.run.order.steps, func(s step) bool { return s.ID().ID == id })
+	if step < 0 || w.ctx.Err() != nil {
+		return
+	}
+	if w.isAgain[step] || !w.run.results.isDone(step) {
+		w.isMissing[step] = true // for ended
+		return
+	}
+	w.isAgain[step] = true
+	pause := time.Duration(0)
+	if w.tries[step] != nil {
+		pause = w.tries[step].backoff.Step()
+	}
+	w.triesOf(step, time.Now())
+	w.queueAfter(pause, step)
 }
 
 // handOut gives steps to workers that have none. Those that wait for objects are parked instead.
 func (w *walk) handOut() {
 	for w.busy < w.run.options.Workers {
-		step, isThere := w.queue.take()
+		step, isThere := w.next()
 		if !isThere {
 			return
 		}
-		needs := w.run.order.needs[step]
+		needs := w.run.order.steps[step].Needs()
 		switch {
-		case w.run.isDone(step): // before the time was up
-			w.beginPiece(w.nodes[step])
-			w.endStep(step, true)
-		case len(needs) > 0 && !w.hasAwaited[step]:
-			w.hasAwaited[step] = true
+		case w.isAgain[step]:
+			w.start(step)
+		case w.run.results.isDone(step): // by the walk before
+			w.nodes[step].begin(w)
+			w.ended(step, true)
+		case len(needs) > 0 && !w.hasNeeds[step]:
+			w.hasNeeds[step] = true
 			w.await(needs, func(isReady bool) {
 				if isReady {
-					w.queue.continued.add(step)
+					w.continued = append(w.continued, step)
 				} else {
-					w.endStep(step, false) // the report says which it was
+					w.ended(step, false) // the report says which it was
 				}
 			})
 		default:
-			w.beginPiece(w.nodes[step])
-			w.busy++
-			w.steps <- step
+			w.nodes[step].begin(w)
+			w.start(step)
 		}
 	}
 }
 
+func (w *walk) start(step int) {
+	w.busy++
+	w.steps <- step
+}
+
+// next takes the step that is to begin out of the queue.
+func (w *walk) next() (step int, isThere bool) {
+	queue := &w.continued
+	if len(w.continued) == 0 {
+		queue = &w.fresh
+	}
+	if len(*queue) == 0 {
+		return 0, false
+	}
+	step, *queue = (*queue)[0], (*queue)[1:]
+	return step, true
+}
+
 // await goes on when the objects of some steps are ready, or one of them never will be.
 func (w *walk) await(steps []int, then func(isReady bool)) {
+	var objects []kinds.ID
+	for _, i := range steps {
+		objects = append(objects, w.run.order.steps[i].ID().ID)
+	}
 	w.park(func(wake func(func())) func() {
-		return w.run.tracker.Notify(w.run.manifests(steps), func(failed []await.Object) {
+		return w.run.tracker.Notify(objects, func(failed []await.Object) {
 			wake(func() {
 				if len(failed) == 0 {
 					then(true)
 					return
 				}
-				w.explaining++
+				w.explains++
 				go func() {
 					for _, o := range slices.Backward(failed) {
-						_ = w.run.explain(o)
+						w.run.explainer.failed(w.run.requests, o)
 					}
 					w.post(func() {
-						w.explaining--
+						w.explains--
 						then(false)
 					})
 				}()
@@ -250,108 +339,53 @@ func (w *walk) await(steps []int, then func(isReady bool)) {
 	}, func() { then(false) })
 }
 
-// beginNodes begins the nodes that nothing holds up any more.
+// beginNodes queues the first steps of nodes that nothing holds up any more.
 func (w *walk) beginNodes() {
-	for _, node := range w.run.begin() {
-		if w.ctx.Err() != nil {
-			continue
-		}
+	nodes := w.run.nodes.next()
+	if w.ctx.Err() != nil {
+		return
+	}
+	for _, node := range nodes {
 		steps := w.run.order.graph.Nodes[node].Tasks
-		n := &nodeWalk{node: node, steps: steps, pieces: w.run.order.pieces(steps)}
+		n := &nodeWalk{node: node, steps: steps, parts: w.run.order.parts(steps)}
 		for _, step := range steps {
 			w.nodes[step] = n
 		}
-		w.startPiece(n)
+		w.fresh = append(w.fresh, steps[0])
+	}
+	if w.run.options.Mode == graph.Install && len(nodes) > 0 {
+		slices.SortStableFunc(w.fresh, func(a, b int) int { return w.run.order.rank(w.nodes[a].node) - w.run.order.rank(w.nodes[b].node) })
 	}
 }
 
-// startPiece queues the first row of the next piece of a node.
-func (w *walk) startPiece(n *nodeWalk) {
-	n.rows, n.isBegun = w.run.order.rows(n.steps[n.start:n.pieces[0]]), false
-	w.nextRow(n)
-}
-
-// beginPiece reports that the first step of a piece is begun.
-func (w *walk) beginPiece(n *nodeWalk) {
-	if !n.isBegun {
-		n.isBegun, n.isContinued = true, true
-		w.run.beginPiece(w.run.order.place(n.steps[n.start]))
+// ended takes in that nothing is done about a step any more.
+func (w *walk) ended(step int, isDone bool) {
+	if isDone && w.isMissing[step] {
+		delete(w.isMissing, step)
+		defer w.doAgain(w.run.order.steps[step].ID().ID)
 	}
-}
-
-// nextRow queues the next row of a piece. Behind the last one, in an update, all must be ready that can be: not
-// only at the end of the node, since levels that follow each other and have one component each are in one node.
-func (w *walk) nextRow(n *nodeWalk) {
-	if len(n.rows) == 0 {
-		w.awaitPiece(n)
+	if w.isAgain[step] {
+		delete(w.isAgain, step)
+		w.isOver = w.isOver || !isDone
 		return
 	}
-	row := n.rows[0]
-	n.rows, n.left = n.rows[1:], len(row)
-	line := &w.queue.continued
-	if !n.isContinued {
-		line = w.queue.lineOf(w.run, n.node)
-	}
-	line.add(row...)
-}
-
-// endStep takes in that nothing is done about a step any more.
-func (w *walk) endStep(step int, isDone bool) {
-	w.run.over(step)
 	n := w.nodes[step]
-	n.left--
-	n.isFailed = n.isFailed || !isDone
+	n.at++
 	switch {
-	case n.left > 0:
-	case n.isFailed:
-		w.endPiece(n)
+	case !isDone:
+		n.endPart(w, false)
+	case n.at < n.parts[0]:
+		w.queue(n)
 	default:
-		w.nextRow(n)
+		n.awaitPart(w)
 	}
 }
 
-func (w *walk) awaitPiece(n *nodeWalk) {
-	if w.run.options.Mode != graph.Update || w.run.options.NoWait {
-		w.endPiece(n)
-		return
+// queue queues the step at which a node is.
+func (w *walk) queue(n *nodeWalk) {
+	if n.hasBegun {
+		w.continued = append(w.continued, n.steps[n.at])
+	} else {
+		w.fresh = append(w.fresh, n.steps[n.at])
 	}
-	waits := slices.DeleteFunc(slices.Clone(n.steps[:n.pieces[0]]), func(step int) bool { return w.run.order.late[step] })
-	w.await(waits, func(isReady bool) {
-		n.isFailed = !isReady
-		w.endPiece(n)
-	})
-}
-
-// endPiece goes on to the next piece of a node, or ends the node.
-func (w *walk) endPiece(n *nodeWalk) {
-	if n.isBegun {
-		w.run.endPiece(w.ctx, w.run.order.place(n.steps[n.start]), !n.isFailed)
-	}
-	switch {
-	case n.isFailed:
-		w.run.ended(n.node, graph.Failed)
-	case len(n.pieces) > 1:
-		n.start, n.pieces = n.pieces[0], n.pieces[1:]
-		w.startPiece(n)
-		return
-	default:
-		w.run.ended(n.node, graph.OK)
-	}
-	w.beginNodes()
-}
-
-// ended notes how a node ended.
-func (r *run) ended(node int, state graph.State) {
-	r.walking.Lock()
-	defer r.walking.Unlock()
-	r.walked.Done(node, state)
-}
-
-// manifests returns those of steps.
-func (r *run) manifests(steps []int) []*payload.Manifest {
-	var manifests []*payload.Manifest
-	for _, i := range steps {
-		manifests = append(manifests, r.order.steps[i].Manifest)
-	}
-	return manifests
 }

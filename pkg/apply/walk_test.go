@@ -2,26 +2,46 @@ package apply
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// attempts walks over a step that fails, and says when it was tried, counted from the first.
+// A scripted step does what a test says.
+type scripted struct {
+	step
+	do func() (object.Change, error)
+}
+
+func (s scripted) Do() outcome {
+	original := s.step.(*objectStep)
+	return try(original.applier, original.manifest, func(*payload.Manifest) (object.Change, error) { return s.do() })
+}
+
+// script makes the steps of a run ones that are done by a function.
+func script(r *run, do func(step int) (object.Change, error)) {
+	for i, one := range r.order.steps {
+		r.order.steps[i] = scripted{one, func() (object.Change, error) { return do(i) }}
+	}
+}
+
+// attempts walks over a first step that fails, and says when it was tried, counted from the first.
 func attempts(ctx context.Context, r *run, failures ...error) (at []time.Duration, isDone bool) {
 	began := time.Now()
-	r.act = func(m *payload.Manifest) (object.Change, error) {
-		if m != r.order.steps[0].Manifest {
+	script(r, func(step int) (object.Change, error) {
+		if step > 0 {
 			return object.Change{Action: object.Created}, nil
 		}
 		at = append(at, time.Since(began))
@@ -29,9 +49,9 @@ func attempts(ctx context.Context, r *run, failures ...error) (at []time.Duratio
 			return object.Change{}, failures[tried-1]
 		}
 		return object.Change{Action: object.Created}, nil
-	}
-	r.walk(ctx)
-	return at, r.isDone(0)
+	})
+	newWalk(ctx, r).do()
+	return at, r.results.isDone(0)
 }
 
 func TestPausesGrowUpToACap(t *testing.T) {
@@ -78,7 +98,7 @@ func TestPauseEndsWithTheRun(t *testing.T) {
 		if waited := time.Since(began); isDone || len(at) != 1 || waited != 10*time.Second {
 			t.Errorf("%d attempts, and it ended after %s", len(at), waited)
 		}
-		if change := r.changes[0]; change.Action != object.Failed || change.Err.Reason != object.ClusterOverloaded {
+		if change := r.results.changes[0]; change.Action != object.Failed || change.Err.Reason != object.ClusterOverloaded {
 			t.Errorf("it ended as %+v", change)
 		}
 	})
@@ -93,8 +113,8 @@ func TestNoWorkerIsHeldInAPause(t *testing.T) {
 		var waited time.Duration
 		r.options.Done = func(object.Change) { waited = time.Since(began) }
 		attempts(ctx, r, apierrors.NewTooManyRequests("slow down", 3600))
-		if !r.isDone(1) || waited != 0 {
-			t.Errorf("the other step is done: %t, after %s", r.isDone(1), waited)
+		if !r.results.isDone(1) || waited != 0 {
+			t.Errorf("the other step is done: %t, after %s", r.results.isDone(1), waited)
 		}
 	})
 }
@@ -106,53 +126,39 @@ func TestWhatIsDoneInTimeIsDone(t *testing.T) {
 		defer cancel()
 		r := runOf(t, thing)
 		r.options.Mode = graph.Update
-		r.act = func(*payload.Manifest) (object.Change, error) {
+		script(r, func(int) (object.Change, error) {
 			cancel()
 			return object.Change{Action: object.Created}, nil
-		}
-		r.walk(ctx)
-		if state := r.walked.State(0); state != graph.OK || len(r.nodes.durations()) != 1 {
-			t.Errorf("its node is %q, and took %v", state, r.nodes.durations())
+		})
+		newWalk(ctx, r).do()
+		if state := r.nodes.state(0); state != graph.OK || len(r.components.durations()) != 1 {
+			t.Errorf("its node is %q, and took %v", state, r.components.durations())
 		}
 	})
 }
 
 const thing = "{apiVersion: shop.example.com/v1, kind: Thing, metadata: {name: hat, namespace: shop}}"
 
-// runOf is a run with some manifests, one slot, and no cluster behind it.
+// runOf returns a run with some manifests, each of a component of its own, one worker, and no cluster behind it.
 func runOf(t *testing.T, manifests ...string) *run {
 	t.Helper()
 	c, err := cluster.Connect(unreachable)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRun(c, nil, Options{Journal: object.NewJournal(nil, &record.Record{}), Workers: 1}.withDefaults())
-	r.requests = t.Context()
-	r.tracker = await.New(t.Context(), c, await.Options{}, await.Handler{})
-	r.applier = object.New(t.Context(), c, nil, r.options.objects(), object.Handler{})
-	var all []*payload.Manifest
-	for _, text := range manifests {
-		all = append(all, releaseOf(t, text).Manifests[0])
+	folder := fstest.MapFS{}
+	for i, text := range manifests {
+		folder[fmt.Sprintf("0000_10_shop%d_50_thing.yaml", i)] = &fstest.MapFile{Data: []byte(text)}
 	}
-	r.order, err = newOrder(all, graph.Options{Mode: graph.Install}, func(*payload.Manifest) (bool, error) { return true, nil })
+	release, _, err := payload.Load(t.Context(), folder, payload.Options{Name: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.options.Mode = graph.Install
-	r.nodes = newNodes(r.order)
-	r.changes, r.areOver = make([]object.Change, len(all)), make([]bool, len(all))
-	for i, m := range all {
-		r.changes[i] = object.Change{Manifest: m, Action: object.NotDone}
+	options := Options{Journal: object.NewJournal(nil, &record.Record{}), Workers: 1, Mode: graph.Install}.withDefaults()
+	r := newRun(t.Context(), c, &inventory.Inventory{}, release.Manifests, options)
+	t.Cleanup(r.close)
+	if err := r.plan(release.Manifests); err != nil {
+		t.Fatal(err)
 	}
 	return r
-}
-
-// releaseOf is a payload of one file.
-func releaseOf(t *testing.T, text string) *payload.Payload {
-	t.Helper()
-	release, _, err := payload.Load(t.Context(), folderOf(text), payload.Options{Name: "shop"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return release
 }

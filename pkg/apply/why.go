@@ -1,65 +1,72 @@
 package apply
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/diagnosis"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
-	"github.com/runlevel/runlevel/pkg/trouble"
 )
 
-// How much is asked about pods that do not come up: enough for somebody to read, of as
-// many workloads as they look at, and no longer than they want to wait for it.
+// How much is asked about pods that do not come up: enough for a user to read, of as many workloads as a user looks
+// at, and in no more time than a user wants to wait for it.
 const (
 	mostExplained = 20
 	explainAtOnce = 4
 	explainFor    = 5 * time.Second
 )
 
-// explain says why an object will never be ready, once: what its pods say is in the
-// failure itself, since they may be gone when somebody looks.
-func (r *run) explain(o await.Object) *object.Failure {
-	r.explaining.Lock()
-	defer r.explaining.Unlock()
-	r.mu.Lock()
-	known := r.unready[o.Manifest]
-	r.mu.Unlock()
-	if known != nil {
-		return known
-	}
-	cause := o.Verdict.Reason
-	if cause == "" {
-		cause = object.WorkloadFailed
-	}
-	failure := object.NewFailure(o.Manifest, &reason.Error{Reason: cause, Effect: o.Verdict.Effect, Err: errors.New(o.Verdict.Message)})
-	ctx, cancel := context.WithTimeout(r.requests, explainFor)
-	defer cancel()
-	failure.Why = why(ctx, &trouble.Asker{Cluster: r.cluster}, o)
-	r.mu.Lock()
-	r.unready[o.Manifest] = failure
-	r.mu.Unlock()
-	r.tell(o.Manifest, Event{Type: Failing, Reason: failure.Reason, Message: printable.Line(failure.Err.Error()), Why: failure.Why})
-	return failure
+// An explainer finds out why objects are not ready, and why requests have failed.
+type explainer struct {
+	cluster *cluster.Cluster
+	results *results
+	mu      sync.Mutex // so that nothing is explained twice
 }
 
-// explainAll adds to waits what keeps them: the objects are those of the last waits, which are not ready.
-// Others than the first some go without.
-func (r *run) explainAll(ctx context.Context, waits []Wait, objects []await.Object) {
+// failed notes that an object will never be ready, once. What its pods say is in the failure itself, since they may be
+// gone when a user looks.
+func (e *explainer) failed(ctx context.Context, o await.Object) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	step := object.StepOf(o.Manifest)
+	e.results.mu.Lock()
+	isKnown := e.results.unready[step] != nil
+	e.results.mu.Unlock()
+	if isKnown {
+		return
+	}
+	failure := object.FailureOf(step, &reason.Error{
+		Reason: cmp.Or(o.Verdict.Reason, object.WorkloadFailed), Effect: o.Verdict.Effect, Err: errors.New(o.Verdict.Message),
+	})
+	ctx, cancel := context.WithTimeout(ctx, explainFor)
+	defer cancel()
+	failure.Why, _ = (&diagnosis.Diagnoser{Cluster: e.cluster}).Explain(ctx, o.Live)
+	e.results.mu.Lock()
+	e.results.unready[step] = failure
+	e.results.mu.Unlock()
+	e.results.events.about(step, Event{Type: Failing, Reason: failure.Reason, Message: printable.Line(failure.Err.Error()), Why: failure.Why})
+}
+
+// explain adds to waits why they are not over. The objects are those of the last waits, which are not ready. Only the
+// first waits that can be explained are. One that can't be explained is reported without a reason.
+func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.Object) {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(explainAtOnce)
-	left, asker, retries := mostExplained, &trouble.Asker{Cluster: r.cluster}, len(waits)-len(objects)
+	left, asker, retries := mostExplained, &diagnosis.Diagnoser{Cluster: e.cluster}, len(waits)-len(objects)
 	for i := range waits {
 		isRetry := i < retries
-		if isRetry && !trouble.IsOfCall(waits[i].For) || !isRetry && !trouble.Knows(objects[i-retries].Live) {
+		if isRetry && !diagnosis.IsCallFailure(waits[i].For) || !isRetry && !diagnosis.CanExplain(objects[i-retries].Live) {
 			continue
 		}
 		if left--; left < 0 {
@@ -67,9 +74,9 @@ func (r *run) explainAll(ctx context.Context, waits []Wait, objects []await.Obje
 		}
 		group.Go(func() error {
 			if isRetry {
-				waits[i].Why = whyCall(ctx, asker, waits[i].manifest, waits[i].For)
+				waits[i].Why, _ = asker.ExplainCall(ctx, waits[i].ID.GroupKind(), waits[i].For)
 			} else {
-				waits[i].Why = why(ctx, asker, objects[i-retries])
+				waits[i].Why, _ = asker.Explain(ctx, objects[i-retries].Live)
 			}
 			return nil
 		})
@@ -77,27 +84,15 @@ func (r *run) explainAll(ctx context.Context, waits []Wait, objects []await.Obje
 	_ = group.Wait()
 }
 
-// explainCalls adds to failures why nobody has answered the API server.
-func (r *run) explainCalls() {
-	ctx, cancel := context.WithTimeout(r.requests, explainFor)
+// explainCalls adds to the failures of steps why the API server has called a webhook or another server in vain.
+func (e *explainer) explainCalls(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
-	asker := &trouble.Asker{Cluster: r.cluster}
-	for i := range r.changes {
-		if failure := r.changes[i].Err; failure != nil {
-			failure.Why = append(failure.Why, whyCall(ctx, asker, r.changes[i].Manifest, printable.Line(failure.Err.Error()))...)
+	asker := &diagnosis.Diagnoser{Cluster: e.cluster}
+	for _, change := range e.results.changes {
+		if failure := change.Err; failure != nil {
+			lines, _ := asker.ExplainCall(ctx, change.ID.GroupKind(), printable.Line(failure.Err.Error()))
+			failure.Why = append(failure.Why, lines...)
 		}
 	}
-}
-
-// why asks what keeps an object from being ready. If that can't be said, the wait is told
-// without it.
-func why(ctx context.Context, asker *trouble.Asker, o await.Object) []string {
-	lines, _ := asker.Of(ctx, o.Live)
-	return lines
-}
-
-// whyCall does the same for a request that has failed, by its message.
-func whyCall(ctx context.Context, asker *trouble.Asker, m *payload.Manifest, message string) []string {
-	lines, _ := asker.OfCall(ctx, m.GroupVersionKind().GroupKind(), message)
-	return lines
 }

@@ -60,7 +60,9 @@ type catalog struct {
 	listed  map[schema.GroupVersion]bool    // whose kinds are all known
 	unknown map[string]error                // why the kinds of a group are not all known
 	learnt  map[schema.GroupKind][]Resource // from definitions, until the server lists them, too
-	custom  *customLook
+
+	custom    map[schema.GroupVersion]bool // versions of groups that definitions have; nil if not asked
+	customErr error                        // why that can't be asked
 }
 
 // Find says where objects of this version of a kind are, as the server said when it was
@@ -74,16 +76,16 @@ func (c *Cluster) FindKind(ctx context.Context, kind schema.GroupKind) (Resource
 	return c.kinds.find(ctx, kind, "")
 }
 
-// All are the kinds that the cluster has, each once, in the version that it prefers, in the
+// AllKinds are the kinds that the cluster has, each once, in the version that it prefers, in the
 // order of their names. Where it can't say which kinds a group has, unknown says why.
-func (c *Cluster) All(ctx context.Context) (all []Resource, unknown map[string]error, err error) {
+func (c *Cluster) AllKinds(ctx context.Context) (all []Resource, unknown map[string]error, err error) {
 	return c.kinds.all(ctx)
 }
 
-// Called are the kinds that people call by a word: the kind, its plural, its singular or a
+// FindByName are the kinds that people call by a word: the kind, its plural, its singular or a
 // short name, in letters of any case; all of them, or those of one group.
-func (c *Cluster) Called(ctx context.Context, word string, group *string) ([]Resource, error) {
-	all, _, err := c.All(ctx)
+func (c *Cluster) FindByName(ctx context.Context, word string, group *string) ([]Resource, error) {
+	all, _, err := c.AllKinds(ctx)
 	return slices.DeleteFunc(all, func(r Resource) bool {
 		isCalled := func(name string) bool { return strings.EqualFold(name, word) }
 		return group != nil && r.Group != *group || !isCalled(r.Kind) && !isCalled(r.Resource) && !slices.ContainsFunc(r.Words, isCalled)
@@ -111,7 +113,7 @@ func (c *Cluster) Forget(kind schema.GroupKind) {
 }
 
 // doubt makes the next look-ups ask again. The lock is held.
-func (k *catalog) doubt() { k.read, k.custom = false, nil }
+func (k *catalog) doubt() { k.read, k.custom, k.customErr = false, nil, nil }
 
 func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version string) (Resource, error) {
 	k.mu.Lock()
@@ -253,7 +255,7 @@ func (b bound) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // learn takes the kind of a definition.
 func (k *catalog) learn(definition *unstructured.Unstructured) {
-	kind, resources := Defined(definition)
+	kind, resources := DefinedKind(definition)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.learnt == nil {
@@ -262,9 +264,9 @@ func (k *catalog) learn(definition *unstructured.Unstructured) {
 	k.learnt[kind] = resources
 }
 
-// Defined is the kind that a CustomResourceDefinition defines, and where its objects are in
+// DefinedKind is the kind that a CustomResourceDefinition defines, and where its objects are in
 // each version that is served, in the definition's order.
-func Defined(definition *unstructured.Unstructured) (schema.GroupKind, []Resource) {
+func DefinedKind(definition *unstructured.Unstructured) (schema.GroupKind, []Resource) {
 	text := func(path ...string) string {
 		value, _, _ := unstructured.NestedString(definition.Object, path...)
 		return value

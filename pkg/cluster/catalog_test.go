@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
@@ -31,7 +32,7 @@ func widgets(group string) (kind schema.GroupKind, definition string) {
 }
 
 func TestFindKnowsKubernetesOwnKinds(t *testing.T) {
-	c := connect(t)
+	c := testbed.Connect(t)
 	for kind, wanted := range map[schema.GroupVersionKind]string{
 		{Version: "v1", Kind: "ConfigMap"}:                           "/v1 configmaps, namespaced true",
 		{Version: "v1", Kind: "Namespace"}:                           "/v1 namespaces, namespaced false",
@@ -55,7 +56,7 @@ func TestFindKnowsKubernetesOwnKinds(t *testing.T) {
 }
 
 func TestKindsAreFoundByWhatPeopleCallThem(t *testing.T) {
-	c := connect(t)
+	c := testbed.Connect(t)
 	for _, test := range []struct {
 		word  string
 		group *string
@@ -70,7 +71,7 @@ func TestKindsAreFoundByWhatPeopleCallThem(t *testing.T) {
 		{"configmap", new("apps"), ""},
 		{"nonsense", nil, ""},
 	} {
-		found, err := c.Called(t.Context(), test.word, test.group)
+		found, err := c.FindByName(t.Context(), test.word, test.group)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +87,8 @@ func TestKindsAreFoundByWhatPeopleCallThem(t *testing.T) {
 
 func TestFindKnowsAKindInTwoVersions(t *testing.T) {
 	widget, definition := widgets("two.example.com")
-	c := connect(t)
-	establish(t, connect(t), definition) // which another cluster learns
+	c := testbed.Connect(t)
+	establish(t, testbed.Connect(t), definition) // which another cluster learns
 	eventually(t, func(ctx context.Context) error {
 		c.Refresh()
 		_, err := c.FindKind(ctx, widget)
@@ -109,9 +110,9 @@ func TestFindKnowsAKindInTwoVersions(t *testing.T) {
 
 func TestAllKindsAreThereOnce(t *testing.T) {
 	widget, definition := widgets("all.example.com")
-	c := connect(t)
+	c := testbed.Connect(t)
 	c.Learn(parse(t, "spec:"+definition)) // which the server never lists
-	all, _, err := c.All(t.Context())
+	all, _, err := c.AllKinds(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestAllKindsAreThereOnce(t *testing.T) {
 
 func TestWhatWasLearntIsFoundUntilTheServerListsIt(t *testing.T) {
 	widget, definition := widgets("learnt.example.com")
-	c := connect(t)
+	c := testbed.Connect(t)
 	learnt := parse(t, "spec:"+definition) // which the server never lists
 	if _, err := c.FindKind(t.Context(), widget); !errors.Is(err, cluster.ErrNotServed) {
 		t.Fatalf("before it was learnt: %v", err)
@@ -161,13 +162,13 @@ func TestWhatWasLearntIsFoundUntilTheServerListsIt(t *testing.T) {
 
 func TestRefreshFindsWhatHasCome(t *testing.T) {
 	widget, definition := widgets("come.example.com")
-	c := connect(t)
+	c := testbed.Connect(t)
 	if _, err := c.FindKind(t.Context(), widget); !errors.Is(err, cluster.ErrNotServed) {
 		t.Fatal(err)
 	}
-	establish(t, connect(t), definition)
+	establish(t, testbed.Connect(t), definition)
 	eventually(t, func(ctx context.Context) error {
-		fresh := connect(t)
+		fresh := testbed.Connect(t)
 		_, err := fresh.FindKind(ctx, widget)
 		return err
 	})
@@ -197,7 +198,7 @@ func TestLookingForKindsEndsWithItsContext(t *testing.T) {
 			return nil, request.Context().Err()
 		})
 	})
-	c := connectAs(t, config)
+	c := sandboxtest.Connect(t, config)
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := make(chan error)
 	go func() {

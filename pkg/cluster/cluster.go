@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 )
 
 // FieldManager is who owns what we apply.
@@ -76,29 +77,29 @@ func (c *Cluster) connect() (*http.Client, error) {
 // the cluster are counted with it: this machine's clock may be wrong.
 func (c *Cluster) Now() time.Time { return c.clock.at(time.Now()) }
 
-// At returns a moment of this machine's clock by the server's: the same one each time, as long as the
+// ServerTime returns a moment of this machine's clock by the server's: the same one each time, as long as the
 // difference between the two is thought to be the same.
-func (c *Cluster) At(local time.Time) time.Time { return c.clock.at(local) }
+func (c *Cluster) ServerTime(local time.Time) time.Time { return c.clock.at(local) }
 
-// An Applied is what came of applying an object.
-type Applied struct {
+// An WriteResult is what came of applying an object.
+type WriteResult struct {
 	Object   *unstructured.Unstructured // as it is now
 	Created  bool                       // it was not there before
 	Warnings []string                   // the server's
 }
 
-// A How says how an object is applied. Its values may be combined.
-type How int
+// An ApplyMode says how an object is applied. Its values may be combined.
+type ApplyMode int
 
 const (
 	// Plainly fails with a conflict if others own a field and want it otherwise.
-	Plainly How = 0
+	NoForce ApplyMode = 0
 	// Forced makes everything so that the object says, whoever owns it.
-	Forced How = 1 << (iota - 1)
+	Force ApplyMode = 1 << (iota - 1)
 	// OnlyNew fails with a conflict if the object is there.
-	OnlyNew
+	CreateOnly
 	// Dry finds out what would come of it, and changes nothing.
-	Dry
+	DryRun
 )
 
 // noVersion is a resourceVersion that no object has, and that one which is to be made may
@@ -106,17 +107,17 @@ const (
 const noVersion = "1"
 
 // Apply is a server-side apply of one object.
-func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured, how How) (Applied, error) {
-	if how&OnlyNew != 0 {
+func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.Unstructured, how ApplyMode) (WriteResult, error) {
+	if how&CreateOnly != 0 {
 		object = withMetadata(object, map[string]any{"resourceVersion": noVersion})
 	}
 	body, err := json.Marshal(object.Object)
 	if err != nil {
-		return Applied{}, err
+		return WriteResult{}, err
 	}
 	request := c.Client.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(in.path(object.GetNamespace(), object.GetName())...).
-		Param("fieldManager", FieldManager).Param("force", strconv.FormatBool(how&Forced != 0))
-	if how&Dry != 0 {
+		Param("fieldManager", FieldManager).Param("force", strconv.FormatBool(how&Force != 0))
+	if how&DryRun != 0 {
 		request.Param("dryRun", metav1.DryRunAll)
 	}
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
@@ -124,9 +125,9 @@ func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.U
 	})
 }
 
-// At is the object for an apply to one that is still as it was seen. Apply fails with a conflict if
+// AtVersion is the object for an apply to one that is still as it was seen. Apply fails with a conflict if
 // that has been written since, or is gone.
-func At(object *unstructured.Unstructured, uid types.UID, version string) *unstructured.Unstructured {
+func AtVersion(object *unstructured.Unstructured, uid types.UID, version string) *unstructured.Unstructured {
 	return withMetadata(object, map[string]any{"uid": string(uid), "resourceVersion": version})
 }
 
@@ -155,14 +156,14 @@ func read(answer rest.Result) (*unstructured.Unstructured, error) {
 }
 
 // Create makes an object that must not be there yet.
-func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.Unstructured) (Applied, error) {
+func (c *Cluster) Create(ctx context.Context, in Resource, object *unstructured.Unstructured) (WriteResult, error) {
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return c.In(in, object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager})
 	})
 }
 
-// TryCreate says what would come of Create, and changes nothing.
-func (c *Cluster) TryCreate(ctx context.Context, in Resource, object *unstructured.Unstructured) (Applied, error) {
+// DryRunCreate says what would come of Create, and changes nothing.
+func (c *Cluster) DryRunCreate(ctx context.Context, in Resource, object *unstructured.Unstructured) (WriteResult, error) {
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		options := metav1.CreateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
 		return c.In(in, object.GetNamespace()).Create(ctx, object, options)
@@ -178,9 +179,9 @@ func (c *Cluster) Delete(ctx context.Context, in Resource, namespace, name strin
 	return err
 }
 
-// TryDelete says whether Delete would be refused, and changes nothing. Its address says so, too:
+// DryRunDelete says whether Delete would be refused, and changes nothing. Its address says so, too:
 // in most audit logs there is nothing else that tells it from a delete.
-func (c *Cluster) TryDelete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
+func (c *Cluster) DryRunDelete(ctx context.Context, in Resource, namespace, name string, uid types.UID) error {
 	options := deletion(uid)
 	options.DryRun = []string{metav1.DryRunAll}
 	body, err := json.Marshal(options)
@@ -199,46 +200,59 @@ func deletion(uid types.UID) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: new(metav1.DeletePropagationBackground)}
 }
 
-// Amend changes an object by a JSON patch, and returns it as it is then, without its body.
-func (c *Cluster) Amend(ctx context.Context, in Resource, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
+// Patch changes an object by a JSON patch, and returns it as it is then, without its body.
+func (c *Cluster) Patch(ctx context.Context, in Resource, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
 	head, _, err := observe(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return c.heads(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+		return c.metadataOf(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 	})
 	return head, err
 }
 
-// TryAmend says what a JSON patch would make of an object, and changes nothing.
-func (c *Cluster) TryAmend(ctx context.Context, in Resource, namespace, name string, patch []byte) (Applied, error) {
+// DryRunPatch says what a JSON patch would make of an object, and changes nothing.
+func (c *Cluster) DryRunPatch(ctx context.Context, in Resource, namespace, name string, patch []byte) (WriteResult, error) {
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		options := metav1.PatchOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
 		return c.In(in, namespace).Patch(ctx, name, types.JSONPatchType, patch, options)
 	})
 }
 
-// Head reads an object without its body.
-func (c *Cluster) Head(ctx context.Context, in Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-	return c.heads(in, namespace).Get(ctx, name, metav1.GetOptions{})
+// GetMetadata reads an object without its body.
+func (c *Cluster) GetMetadata(ctx context.Context, in Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	return c.metadataOf(in, namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// Settle waits until the server's cache has an object that was just written, but not for long.
+// AwaitCached waits until the server's cache has an object that was just written, but not for long.
 // Admission looks into another one that is hardly later: of what comes into a Namespace that is
 // not there yet, it keeps each for 50 ms before it looks again.
-func (c *Cluster) Settle(ctx context.Context, in Resource, written metav1.Object) {
+func (c *Cluster) AwaitCached(ctx context.Context, in Resource, written metav1.Object) {
 	ctx, cancel := context.WithTimeout(ctx, longestSettling)
 	defer cancel()
-	_, _ = c.heads(in, written.GetNamespace()).Get(ctx, written.GetName(), metav1.GetOptions{ResourceVersion: written.GetResourceVersion()})
+	_, _ = c.metadataOf(in, written.GetNamespace()).Get(ctx, written.GetName(), metav1.GetOptions{ResourceVersion: written.GetResourceVersion()})
 }
 
 // longestSettling is after how long Settle gives up: what comes next is done all the same, only later.
 const longestSettling = time.Second
 
-// heads is where the objects of a resource are without their bodies.
-func (c *Cluster) heads(in Resource, namespace string) metadata.ResourceInterface {
+// metadataOf is where the objects of a resource are without their bodies.
+func (c *Cluster) metadataOf(in Resource, namespace string) metadata.ResourceInterface {
 	resource := c.Metadata.Resource(in.GroupVersionResource)
 	if in.Namespaced {
 		return resource.Namespace(namespace)
 	}
 	return resource
+}
+
+// EachMetadata lists the objects of a resource without their bodies, page by page. The namespace is "" for all. An
+// object that do is called with is good only until do returns.
+func (c *Cluster) EachMetadata(ctx context.Context, in Resource, namespace string, options metav1.ListOptions, do func(*metav1.PartialObjectMetadata)) error {
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, options)
+	})
+	pages.PageBufferSize = 1 // pages are read faster than they come
+	return pages.EachListItem(ctx, options, func(item runtime.Object) error {
+		do(item.(*metav1.PartialObjectMetadata))
+		return nil
+	})
 }
 
 // In is where the objects of a resource are. The namespace is left aside where there is

@@ -37,7 +37,7 @@ var (
 )
 
 func TestApplySaysWhetherItMadeTheObject(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := configMap(namespace, "config", map[string]any{"greeting": "grüß Gott ☃"})
 	for _, wanted := range []bool{true, false} {
 		applied := apply(t, c, config)
@@ -56,7 +56,7 @@ func TestApplySaysWhetherItMadeTheObject(t *testing.T) {
 }
 
 func TestApplyTakesFieldsFromOthers(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "config"}, Data: map[string]string{"key": "theirs"}}
 	if _, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), other, metav1.CreateOptions{FieldManager: "somebody-else"}); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestApplyTakesFieldsFromOthers(t *testing.T) {
 }
 
 func TestCreateLeavesWhatIsThere(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := configMap(namespace, "config", map[string]any{"key": "first"})
 	in := find(t, c, config)
 	if made, err := c.Create(t.Context(), in, config); err != nil || !made.Created {
@@ -81,7 +81,7 @@ func TestCreateLeavesWhatIsThere(t *testing.T) {
 }
 
 func TestWarningsOfTheServerComeWithTheirCall(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	establish(t, c, `
   group: warnings.example.com
   scope: Namespaced
@@ -99,7 +99,7 @@ func TestWarningsOfTheServerComeWithTheirCall(t *testing.T) {
 }
 
 func TestDeleteSparesAnotherObjectOfThatName(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := configMap(namespace, "config", nil)
 	in := find(t, c, config)
 	applied := apply(t, c, config)
@@ -108,21 +108,21 @@ func TestDeleteSparesAnotherObjectOfThatName(t *testing.T) {
 			t.Errorf("deleting it as %q: %v, want a conflict", uid, err)
 		}
 	}
-	head, err := c.Head(t.Context(), in, namespace, "config")
+	head, err := c.GetMetadata(t.Context(), in, namespace, "config")
 	if err != nil || head.UID != applied.Object.GetUID() || head.DeletionTimestamp != nil {
 		t.Fatalf("it is not as it was: %+v, %v", head, err)
 	}
 	if err := c.Delete(t.Context(), in, namespace, "config", head.UID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Head(t.Context(), in, namespace, "config"); !apierrors.IsNotFound(err) {
+	if _, err := c.GetMetadata(t.Context(), in, namespace, "config"); !apierrors.IsNotFound(err) {
 		t.Errorf("after it was deleted: %v", err)
 	}
 }
 
 // Whoever reads an audit log without bodies must not take it for a delete.
 func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	role := parse(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+namespace+"}")
 	for _, object := range []*unstructured.Unstructured{configMap(namespace, "a", nil), role} {
 		in, applied := find(t, c, object), apply(t, c, object)
@@ -138,14 +138,14 @@ func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = other.TryDelete(t.Context(), in, object.GetNamespace(), object.GetName(), applied.Object.GetUID())
+		err = other.DryRunDelete(t.Context(), in, object.GetNamespace(), object.GetName(), applied.Object.GetUID())
 		if err != nil || asked != "DELETE dryRun=All" {
 			t.Errorf("it says %v to %s", err, asked)
 		}
-		if err := other.TryDelete(t.Context(), in, object.GetNamespace(), object.GetName(), "other"); !apierrors.IsConflict(err) {
+		if err := other.DryRunDelete(t.Context(), in, object.GetNamespace(), object.GetName(), "other"); !apierrors.IsConflict(err) {
 			t.Errorf("to one with another UID it says %v, want a conflict", err)
 		}
-		if head, err := c.Head(t.Context(), in, object.GetNamespace(), object.GetName()); err != nil || head.DeletionTimestamp != nil {
+		if head, err := c.GetMetadata(t.Context(), in, object.GetNamespace(), object.GetName()); err != nil || head.DeletionTimestamp != nil {
 			t.Errorf("it is not as it was: %+v, %v", head, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
 
 // The API's own default for Jobs would leave the pods behind.
 func TestDeleteOfAJobTakesItsPodsAlong(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	job := parse(t, `
 apiVersion: batch/v1
 kind: Job
@@ -217,26 +217,12 @@ func dated(t *testing.T, now func() time.Time) *cluster.Cluster {
 }
 
 func ask(c *cluster.Cluster, ctx context.Context) {
-	_, _ = c.Head(ctx, cluster.Resource{GroupVersionResource: pods}, "", "any") // it is not there
+	_, _ = c.GetMetadata(ctx, cluster.Resource{GroupVersionResource: pods}, "", "any") // it is not there
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
-
-func connect(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	return connectAs(t, testbed.Sandbox(t).Config)
-}
-
-func connectAs(t *testing.T, config *rest.Config) *cluster.Cluster {
-	t.Helper()
-	c, err := cluster.Connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 func find(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) cluster.Resource {
 	t.Helper()
@@ -247,9 +233,9 @@ func find(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) c
 	return in
 }
 
-func apply(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) cluster.Applied {
+func apply(t *testing.T, c *cluster.Cluster, object *unstructured.Unstructured) cluster.WriteResult {
 	t.Helper()
-	applied, err := c.Apply(t.Context(), find(t, c, object), object, cluster.Forced)
+	applied, err := c.Apply(t.Context(), find(t, c, object), object, cluster.Force)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,14 +325,14 @@ func TestServerThatWantsToBeLeftAloneIsAskedOnce(t *testing.T) {
 	}
 	in := cluster.Resource{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: "ConfigMap", Namespaced: true}
 	config := configMap("default", "config", nil)
-	_, applyError := c.Apply(t.Context(), in, config, cluster.Forced)
+	_, applyError := c.Apply(t.Context(), in, config, cluster.Force)
 	_, createError := c.Create(t.Context(), in, config)
-	_, tryError := c.TryAmend(t.Context(), in, "default", "config", []byte("[]"))
-	_, amendError := c.Amend(t.Context(), in, "default", "config", []byte("[]"))
+	_, tryError := c.DryRunPatch(t.Context(), in, "default", "config", []byte("[]"))
+	_, amendError := c.Patch(t.Context(), in, "default", "config", []byte("[]"))
 	for call, err := range map[string]error{
 		"apply": applyError, "create": createError, "delete": c.Delete(t.Context(), in, "default", "config", "uid"),
 		"amend": amendError, "try to amend": tryError,
-		"try to delete": c.TryDelete(t.Context(), in, "default", "config", "uid"),
+		"try to delete": c.DryRunDelete(t.Context(), in, "default", "config", "uid"),
 	} {
 		if seconds, told := apierrors.SuggestsClientDelay(err); !told || seconds != 3600 || !apierrors.IsTooManyRequests(err) {
 			t.Errorf("%s says %v, to wait %d s: %t", call, err, seconds, told)

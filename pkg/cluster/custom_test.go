@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +31,7 @@ func widgetsOf(group, version string) cluster.Resource {
 // isCustom is the answer of a connection that knows nothing yet.
 func isCustom(t *testing.T, in cluster.Resource) bool {
 	t.Helper()
-	custom, err := connect(t).IsCustom(t.Context(), in)
+	custom, err := testbed.Connect(t).IsCustom(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +47,7 @@ func awaitCustom(t *testing.T, in cluster.Resource) {
 // patchAPIService changes the APIService of a version of a group.
 func patchAPIService(t *testing.T, version, patch string) {
 	t.Helper()
-	_, err := connect(t).Objects.Resource(apiServices).Patch(t.Context(), version, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := testbed.Connect(t).Objects.Resource(apiServices).Patch(t.Context(), version, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,10 +61,10 @@ func labelled(value string) string {
 
 func TestKindsOfDefinitionsAreCustom(t *testing.T) {
 	_, definition := widgets("custom.example.com")
-	establish(t, connect(t), definition) // which another connection learns
+	establish(t, testbed.Connect(t), definition) // which another connection learns
 	awaitCustom(t, widgetsOf("custom.example.com", "v1"))
 	awaitCustom(t, widgetsOf("custom.example.com", "v2"))
-	c := connect(t)
+	c := testbed.Connect(t)
 	for in, wanted := range map[schema.GroupVersionKind]bool{
 		{Group: "custom.example.com", Version: "v1", Kind: "Widget"}:       true,
 		{Group: "custom.example.com", Version: "v2", Kind: "Widget"}:       true,
@@ -87,7 +86,7 @@ func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
 	t.Run("in the place of a definition", func(t *testing.T) {
 		_, definition := widgets("elsewhere.example.com")
 		in := widgetsOf("elsewhere.example.com", "v1")
-		establish(t, connect(t), definition)
+		establish(t, testbed.Connect(t), definition)
 		awaitCustom(t, in)
 		for _, label := range []string{"null", `"onstart"`} { // with these, nobody puts it right
 			patchAPIService(t, "v1.elsewhere.example.com", "{"+labelled(label)+", "+elsewhere+"}")
@@ -106,7 +105,7 @@ func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
 	t.Run("in the place of Kubernetes' own", func(t *testing.T) {
 		t.Cleanup(func() { // the test's own context has ended by now
 			back := "{" + labelled(`"onstart"`) + `, "spec": {"service": null}}`
-			_, _ = connect(t).Objects.Resource(apiServices).Patch(context.Background(), "v1.node.k8s.io", types.MergePatchType, []byte(back), metav1.PatchOptions{})
+			_, _ = testbed.Connect(t).Objects.Resource(apiServices).Patch(context.Background(), "v1.node.k8s.io", types.MergePatchType, []byte(back), metav1.PatchOptions{})
 		})
 		patchAPIService(t, "v1.node.k8s.io", "{"+labelled(`"true"`)+"}")
 		if isCustom(t, cluster.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}, Kind: "RuntimeClass"}) {
@@ -135,7 +134,7 @@ func asked(config *rest.Config) (counted *rest.Config, times *atomic.Int32) {
 
 func TestWhatIsCustomIsAskedForOnce(t *testing.T) {
 	config, times := asked(testbed.Sandbox(t).Config)
-	c := connectAs(t, config)
+	c := sandboxtest.Connect(t, config)
 	widget, definition := widgets("once.example.com")
 	in := widgetsOf("once.example.com", "v1")
 	says := func(wanted bool, wantedTimes int32) {
@@ -156,7 +155,7 @@ func TestWhatIsCustomIsAskedForOnce(t *testing.T) {
 	says(true, 1)
 	c.Forget(widget)
 	says(false, 2)
-	establish(t, connect(t), definition)
+	establish(t, testbed.Connect(t), definition)
 	awaitCustom(t, in)
 	says(false, 2)
 	c.Refresh()
@@ -166,9 +165,9 @@ func TestWhatIsCustomIsAskedForOnce(t *testing.T) {
 
 func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
 	_, definition := widgets("forbidden.example.com")
-	establish(t, connect(t), definition)
+	establish(t, testbed.Connect(t), definition)
 	config, times := asked(testbed.Account(t, testbed.Namespace(t), "nobody"))
-	c, in := connectAs(t, config), widgetsOf("forbidden.example.com", "v1")
+	c, in := sandboxtest.Connect(t, config), widgetsOf("forbidden.example.com", "v1")
 	for range 3 {
 		custom, err := c.IsCustom(t.Context(), in)
 		if custom || !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "it is not known whether kind Widget.forbidden.example.com is a definition's: ") {
@@ -199,79 +198,39 @@ func slow(t *testing.T) (c *cluster.Cluster, answer chan int, times *atomic.Int3
 			return nil, request.Context().Err()
 		}
 	})})
-	return connectAs(t, config), answer, times
+	return sandboxtest.Connect(t, config), answer, times
 }
 
 func TestManyWhoWantToKnowWhatIsCustomShareOneRequest(t *testing.T) {
 	in := widgetsOf("slow.example.com", "v1")
-	many := func(c *cluster.Cluster, ctx context.Context) chan string {
-		answers := make(chan string, 10)
-		for range cap(answers) {
-			go func() {
-				custom, err := c.IsCustom(ctx, in)
-				answers <- fmt.Sprintf("%t, %v", custom, errors.Is(err, context.Canceled))
-			}()
-		}
-		synctest.Wait() // until all of them wait
-		return answers
+	c, answer, times := slow(t)
+	answers := make(chan string, 10)
+	for range cap(answers) {
+		go func() {
+			custom, err := c.IsCustom(t.Context(), in)
+			answers <- fmt.Sprint(custom, err)
+		}()
 	}
-	expect := func(t *testing.T, answers chan string, wanted string) {
-		t.Helper()
-		for range cap(answers) {
-			if got := <-answers; got != wanted {
-				t.Errorf("it is custom, has given up: %s; want %s", got, wanted)
-			}
+	answer <- http.StatusOK
+	for range cap(answers) {
+		if got := <-answers; got != "true <nil>" {
+			t.Errorf("it is custom: %s", got)
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		c, answer, times := slow(t)
-		answers := many(c, t.Context())
-		answer <- http.StatusOK
-		expect(t, answers, "true, false")
-		if got := times.Load(); got != 1 {
-			t.Errorf("asked %d times", got)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) { // nobody has to stay
-		c, answer, _ := slow(t)
-		impatient, leave := context.WithCancel(t.Context())
-		staying, leaving := many(c, t.Context()), many(c, impatient)
-		leave()
-		expect(t, leaving, "false, true")
-		answer <- http.StatusOK
-		expect(t, staying, "true, false")
-	})
-	synctest.Test(t, func(t *testing.T) { // nor to suffer from whoever asked and left
-		c, answer, _ := slow(t)
-		impatient, leave := context.WithCancel(t.Context())
-		leaving, staying := many(c, impatient), many(c, t.Context())
-		leave()
-		expect(t, leaving, "false, true")
-		answer <- http.StatusOK
-		expect(t, staying, "true, false")
-	})
-	synctest.Test(t, func(t *testing.T) { // what was asked before a refresh is not what is after it
-		c, answer, times := slow(t)
-		before := many(c, t.Context())
-		c.Refresh()
-		after := many(c, t.Context())
-		answer <- http.StatusOK
-		answer <- http.StatusOK
-		expect(t, before, "true, false")
-		expect(t, after, "true, false")
-		if got := times.Load(); got != 2 {
-			t.Errorf("asked %d times", got)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) { // a failure is not for ever
-		c, answer, _ := slow(t)
-		go func() { answer <- http.StatusBadGateway }()
-		if custom, err := c.IsCustom(t.Context(), in); err == nil || custom {
-			t.Errorf("of a server that fails: %t, %v", custom, err)
-		}
-		go func() { answer <- http.StatusOK }()
-		if custom, err := c.IsCustom(t.Context(), in); err != nil || !custom {
-			t.Errorf("asked again: %t, %v", custom, err)
-		}
-	})
+	if got := times.Load(); got != 1 {
+		t.Errorf("asked %d times", got)
+	}
+}
+
+func TestAFailureToAskWhatIsCustomIsNotKept(t *testing.T) {
+	in := widgetsOf("slow.example.com", "v1")
+	c, answer, _ := slow(t)
+	go func() { answer <- http.StatusBadGateway }()
+	if custom, err := c.IsCustom(t.Context(), in); err == nil || custom {
+		t.Errorf("of a server that fails: %t, %v", custom, err)
+	}
+	go func() { answer <- http.StatusOK }()
+	if custom, err := c.IsCustom(t.Context(), in); err != nil || !custom {
+		t.Errorf("asked again: %t, %v", custom, err)
+	}
 }

@@ -65,7 +65,7 @@ func TestEachChangeOfACustomResourceRaisesItsGeneration(t *testing.T) {
 		"of unknown fields, with status and scale": {free + withBoth, [][]patch{body, apart, scaled, {{"", `{"top": 1}`, 1}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, group := connect(t), strings.NewReplacer(" ", "-", ",", "").Replace(name)+".example.com"
+			c, group := testbed.Connect(t), strings.NewReplacer(" ", "-", ",", "").Replace(name)+".example.com"
 			establish(t, c, "\n  group: "+group+"\n  scope: Namespaced\n  names: {kind: Widget, plural: widgets}\n"+
 				"  versions: [{name: v1, served: true, storage: true, schema: "+strings.ReplaceAll(test.version, "\t", "")+"}]")
 			widget := parse(t, "{apiVersion: "+group+"/v1, kind: Widget, metadata: {name: w, namespace: "+testbed.Namespace(t)+"}, spec: {replicas: 1}, data: {a: b}, status: {replicas: 1}}")
@@ -123,7 +123,7 @@ func tryPatch(t *testing.T, in resource, p patch) {
 // that it has lost, show in all its objects as they are read. That raises nothing: who goes by
 // an object's metadata must know of its definition's, too.
 func TestADefinitionChangesItsObjectsUnseen(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	define := func(fields string) {
 		establish(t, c, `
   group: unseen.example.com

@@ -52,7 +52,7 @@ func verdict(_ cluster.Resource, err error) string {
 }
 
 func TestAKindThatNeverWasIsGone(t *testing.T) {
-	c := connect(t)
+	c := testbed.Connect(t)
 	for _, kind := range []schema.GroupKind{{Group: "never.example.com", Kind: "Thing"}, {Group: "apps", Kind: "Thing"}, {Kind: "Thing"}} {
 		if got := verdict(c.FindOrGone(t.Context(), kind)); got != "gone" {
 			t.Errorf("%s: %s", kind, got)
@@ -61,13 +61,13 @@ func TestAKindThatNeverWasIsGone(t *testing.T) {
 }
 
 func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	kind, spec := widgets("going.example.com")
 	definition := establish(t, c, spec)
 	held := parse(t, "apiVersion: going.example.com/v1\nkind: Widget\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/hold]}")
 	in := find(t, c, held)
 	apply(t, c, held)
-	fresh := connect(t)
+	fresh := testbed.Connect(t)
 	wants(t, fresh, kind, "found")
 
 	of := find(t, c, definition)
@@ -75,7 +75,7 @@ func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	sandboxtest.Await(t, testbed, definitions, definition.GetName(), hasCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue))
-	if got := verdict(connect(t).FindOrGone(t.Context(), kind)); got == "gone" {
+	if got := verdict(testbed.Connect(t).FindOrGone(t.Context(), kind)); got == "gone" {
 		t.Errorf("while an instance is left, it is %s", got)
 	}
 
@@ -89,7 +89,7 @@ func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
 
 // It may have instances from when it was served, which nobody sees now.
 func TestAKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
-	c := connect(t)
+	c := testbed.Connect(t)
 	_, first := widgets("clash.example.com")
 	establish(t, c, strings.Replace(first, "plural: widgets", "plural: widgets, shortNames: [w]", 1))
 	second := strings.NewReplacer("plural: widgets", "plural: wings, shortNames: [w]", "kind: Widget", "kind: Wing").Replace(first)
@@ -112,7 +112,7 @@ func TestAKindIsNotGoneForThoseWhoMayNotLook(t *testing.T) {
 		"no right to ask at all":       {"nobody's", "ask the cluster for the kinds it serves"},
 	} {
 		config.BearerToken = test.token
-		got := verdict(connectAs(t, config).FindOrGone(t.Context(), schema.GroupKind{Group: "never.example.com", Kind: "Thing"}))
+		got := verdict(sandboxtest.Connect(t, config).FindOrGone(t.Context(), schema.GroupKind{Group: "never.example.com", Kind: "Thing"}))
 		if !strings.HasPrefix(got, "not known") || !strings.Contains(got, test.wanted) {
 			t.Errorf("%s: %s, want %s", name, got, test.wanted)
 		}
@@ -120,7 +120,7 @@ func TestAKindIsNotGoneForThoseWhoMayNotLook(t *testing.T) {
 }
 
 func TestAKindOfAnAggregatedAPI(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	server := httptest.NewTLSServer(http.HandlerFunc(serveThings))
 	defer server.Close()
 	thing, other := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"}, schema.GroupKind{Group: "aggregated.example.com", Kind: "Other"}
@@ -143,8 +143,8 @@ func TestAKindOfAnAggregatedAPI(t *testing.T) {
 
 // The server's list of kinds is a moment behind what is defined.
 func TestAKindIsNotGoneBeforeItIsListed(t *testing.T) {
-	admin, namespace := connect(t), testbed.Namespace(t)
-	old := connectAs(t, frozen(t))
+	admin, namespace := testbed.Connect(t), testbed.Namespace(t)
+	old := sandboxtest.Connect(t, frozen(t))
 	kind, spec := widgets("late.example.com")
 	thing := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"}
 	for _, kind := range []schema.GroupKind{kind, thing} {

@@ -85,9 +85,9 @@ func observe[T any](ctx context.Context, call func(context.Context) (T, error)) 
 }
 
 // write makes a call that writes an object.
-func write(ctx context.Context, call func(context.Context) (*unstructured.Unstructured, error)) (Applied, error) {
+func write(ctx context.Context, call func(context.Context) (*unstructured.Unstructured, error)) (WriteResult, error) {
 	object, seen, err := observe(ctx, call)
-	return Applied{Object: object, Created: seen.status == http.StatusCreated, Warnings: seen.warnings}, err
+	return WriteResult{Object: object, Created: seen.status == http.StatusCreated, Warnings: seen.warnings}, err
 }
 
 // warningsOfContext keeps the server's warnings with the call that they are for.

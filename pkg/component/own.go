@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -80,7 +81,7 @@ func (b *Build) Notes(before, built *payload.Payload) []string {
 // elsewhere are manifests of the release that are about objects of the component, and
 // that it has beside them now.
 func (b *Build) elsewhere(before, built *payload.Payload) []*payload.Manifest {
-	own := map[payload.ID]bool{}
+	own := map[kinds.ID]bool{}
 	for _, m := range built.Manifests {
 		if _, isOwn := b.own[m.Path]; isOwn && !m.IsTombstone() {
 			own[m.ID()] = true

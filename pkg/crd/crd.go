@@ -20,8 +20,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// A Problem is one field that the API server would refuse.
-type Problem struct {
+// A SchemaProblem is one field that the API server would refuse.
+type SchemaProblem struct {
 	Path    []string // keys of mappings and indexes of lists: {"spec", "versions", "0", "schema"}
 	Message string   // one line: the field and what is wrong with it; no value of format password
 	Missing bool     // the field must be there, and is not
@@ -79,7 +79,7 @@ func (d *Definition) Scope() string { return d.scope }
 
 // Check says why the API server would refuse to create a custom resource. A version
 // that isn't served is the only problem then.
-func (d *Definition) Check(ctx context.Context, object map[string]any) []Problem {
+func (d *Definition) Check(ctx context.Context, object map[string]any) []SchemaProblem {
 	v, problems := d.versionOf(object)
 	if problems != nil {
 		return problems
@@ -98,18 +98,18 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) []Problem
 // CheckUpdate says why the API server would refuse to replace one custom resource by
 // another of the same version. Unlike Check it looks at the rules that compare the two
 // (oldSelf), and forgives what was as wrong before.
-func (d *Definition) CheckUpdate(ctx context.Context, before, after map[string]any) []Problem {
+func (d *Definition) CheckUpdate(ctx context.Context, before, after map[string]any) []SchemaProblem {
 	v, problems := d.versionOf(after)
 	if problems != nil {
 		return problems
 	}
 	if old, problems := d.versionOf(before); problems != nil || old != v {
-		return []Problem{{Path: []string{"apiVersion"}, Message: fmt.Sprintf(
+		return []SchemaProblem{{Path: []string{"apiVersion"}, Message: fmt.Sprintf(
 			"apiVersion: was %s before, so the two can't be compared", show(before["apiVersion"]))}}
 	}
 	old, oldReport := v.prepare(before)
 	if old == nil {
-		return []Problem{{Message: "what it was before can't be read: " + oldReport.problems()[0].Message}}
+		return []SchemaProblem{{Message: "what it was before can't be read: " + oldReport.problems()[0].Message}}
 	}
 	updated, report := v.prepare(after)
 	if updated == nil {
@@ -132,14 +132,14 @@ func keepStatus(after, before map[string]any) {
 }
 
 // versionOf finds the version of a custom resource, or says why there is none.
-func (d *Definition) versionOf(object map[string]any) (*version, []Problem) {
+func (d *Definition) versionOf(object map[string]any) (*version, []SchemaProblem) {
 	apiVersion, ok := object["apiVersion"].(string)
 	if !ok {
-		return nil, []Problem{{Path: []string{"apiVersion"}, Message: "apiVersion: must be a string: " + d.wanted()}}
+		return nil, []SchemaProblem{{Path: []string{"apiVersion"}, Message: "apiVersion: must be a string: " + d.wanted()}}
 	}
 	kind, ok := object["kind"].(string)
 	if !ok || kind != d.kind {
-		return nil, []Problem{{Path: []string{"kind"}, Message: fmt.Sprintf("kind: must be %s, not %s", show(d.kind), show(object["kind"]))}}
+		return nil, []SchemaProblem{{Path: []string{"kind"}, Message: fmt.Sprintf("kind: must be %s, not %s", show(d.kind), show(object["kind"]))}}
 	}
 	parsed, err := schema.ParseGroupVersion(apiVersion)
 	if err == nil && parsed.Group == d.group {
@@ -149,7 +149,7 @@ func (d *Definition) versionOf(object map[string]any) (*version, []Problem) {
 			}
 		}
 	}
-	return nil, []Problem{{Path: []string{"apiVersion"}, Message: fmt.Sprintf("apiVersion: %s is not served: %s", show(apiVersion), d.wanted())}}
+	return nil, []SchemaProblem{{Path: []string{"apiVersion"}, Message: fmt.Sprintf("apiVersion: %s is not served: %s", show(apiVersion), d.wanted())}}
 }
 
 // wanted says what to write as the apiVersion.

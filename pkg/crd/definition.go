@@ -23,14 +23,14 @@ const (
 
 // CheckDefinition says why the API server would refuse to create a
 // CustomResourceDefinition.
-func CheckDefinition(ctx context.Context, object map[string]any) []Problem {
+func CheckDefinition(ctx context.Context, object map[string]any) []SchemaProblem {
 	crd, problems := decode(object)
 	if crd == nil {
 		return problems
 	}
 	internal := &apiextensions.CustomResourceDefinition{}
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
-		return append(problems, Problem{Message: oneLine("the definition can't be converted: " + err.Error())})
+		return append(problems, SchemaProblem{Message: oneLine("the definition can't be converted: " + err.Error())})
 	}
 	prepareForCreate(internal)
 	found := validation.ValidateCustomResourceDefinition(ctx, internal)
@@ -86,18 +86,18 @@ func written(name string) string {
 
 // decode reads a definition the way the API server reads a request, with its
 // defaults. It is nil if it can't be read; else the problems are unknown fields.
-func decode(object map[string]any) (*apiextensionsv1.CustomResourceDefinition, []Problem) {
+func decode(object map[string]any) (*apiextensionsv1.CustomResourceDefinition, []SchemaProblem) {
 	if problem := notADefinition(object); problem != nil {
-		return nil, []Problem{*problem}
+		return nil, []SchemaProblem{*problem}
 	}
 	encoded, err := json.Marshal(object)
 	if err != nil {
-		return nil, []Problem{{Message: oneLine("the definition can't be written as JSON: " + err.Error())}}
+		return nil, []SchemaProblem{{Message: oneLine("the definition can't be written as JSON: " + err.Error())}}
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	unknown, err := kjson.UnmarshalStrict(encoded, crd)
 	if err != nil {
-		return nil, []Problem{misfit(object, "", err)}
+		return nil, []SchemaProblem{misfit(object, "", err)}
 	}
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd)
 	report := &report{object: object}
@@ -110,13 +110,13 @@ func decode(object map[string]any) (*apiextensionsv1.CustomResourceDefinition, [
 	return crd, report.problems()
 }
 
-func notADefinition(object map[string]any) *Problem {
+func notADefinition(object map[string]any) *SchemaProblem {
 	kind, _ := object["kind"].(string)
 	if kind != definitionKind {
-		return &Problem{Path: []string{"kind"}, Message: fmt.Sprintf("kind: must be %s, not %s", definitionKind, show(object["kind"]))}
+		return &SchemaProblem{Path: []string{"kind"}, Message: fmt.Sprintf("kind: must be %s, not %s", definitionKind, show(object["kind"]))}
 	}
 	if version, _ := object["apiVersion"].(string); version != definitionVersion {
-		return &Problem{Path: []string{"apiVersion"}, Message: fmt.Sprintf("apiVersion: %s is not served: write %s", show(object["apiVersion"]), definitionVersion)}
+		return &SchemaProblem{Path: []string{"apiVersion"}, Message: fmt.Sprintf("apiVersion: %s is not served: write %s", show(object["apiVersion"]), definitionVersion)}
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ import (
 // misfit tells of an object that doesn't fit Go's type for it. Where that is, JSON's
 // decoder tells without indexes and keys of mappings; so the first field is taken that
 // may be meant. What was decoded stands in the object at a field, or is all of it.
-func misfit(object any, at string, err error) Problem {
+func misfit(object any, at string, err error) SchemaProblem {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) || at+wrong.Field == "" {
-		return Problem{Message: oneLine(strings.TrimSpace(at + " can't be read: " + err.Error()))}
+		return SchemaProblem{Message: oneLine(strings.TrimSpace(at + " can't be read: " + err.Error()))}
 	}
 	kind, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
 	name := strings.Trim(at+"."+wrong.Field, ".")
@@ -23,7 +23,7 @@ func misfit(object any, at string, err error) Problem {
 	if path == nil {
 		path = strings.Split(name, ".")
 	}
-	return Problem{Path: path, Message: oneLine(nameOf(object, path) + ": can't be " + article(kind))}
+	return SchemaProblem{Path: path, Message: oneLine(nameOf(object, path) + ": can't be " + article(kind))}
 }
 
 // search finds the first value of a kind whose path has all the keys, in order.

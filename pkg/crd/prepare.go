@@ -19,7 +19,7 @@ func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 	report := &report{object: object}
 	copied, err := decoded(object)
 	if err != nil {
-		report.found = append(report.found, Problem{Message: oneLine("the object can't be written as JSON: " + err.Error())})
+		report.found = append(report.found, SchemaProblem{Message: oneLine("the object can't be written as JSON: " + err.Error())})
 		return nil, report
 	}
 	after, _ := copied.(map[string]any)
@@ -37,7 +37,7 @@ func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 	if hasMeta {
 		name(meta)
 		if err := objectmeta.SetObjectMeta(after, meta); err != nil {
-			report.found = append(report.found, Problem{Path: []string{"metadata"}, Message: oneLine("metadata: " + err.Error())})
+			report.found = append(report.found, SchemaProblem{Path: []string{"metadata"}, Message: oneLine("metadata: " + err.Error())})
 			return nil, report
 		}
 	}

@@ -95,7 +95,7 @@ func resource(client dynamic.Interface, definition, object map[string]any) dynam
 	return objects
 }
 
-func agree(t *testing.T, name string, refusal error, problems []crd.Problem) {
+func agree(t *testing.T, name string, refusal error, problems []crd.SchemaProblem) {
 	t.Helper()
 	switch {
 	case refusal == nil && len(problems) > 0:

@@ -84,7 +84,7 @@ func (tr *transcript) definition(t testing.TB) *crd.Definition {
 	return d
 }
 
-func check(t testing.TB, d *crd.Definition, e entry) []crd.Problem {
+func check(t testing.TB, d *crd.Definition, e entry) []crd.SchemaProblem {
 	t.Helper()
 	if e.before != nil {
 		return d.CheckUpdate(t.Context(), e.before, e.object)
@@ -93,7 +93,7 @@ func check(t testing.TB, d *crd.Definition, e entry) []crd.Problem {
 }
 
 // write shows problems the way that transcripts have them.
-func write(out *strings.Builder, name string, problems []crd.Problem) {
+func write(out *strings.Builder, name string, problems []crd.SchemaProblem) {
 	if len(problems) == 0 {
 		fmt.Fprintf(out, "%s: ok\n", name)
 	}

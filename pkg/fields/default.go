@@ -20,14 +20,14 @@ var podDefaults = map[string]any{
 	"successThreshold": int64(1), "failureThreshold": int64(3), "periodSeconds": int64(10), "timeoutSeconds": int64(1),
 }
 
-// freeKeys are where anybody may have a field of any name.
+// freeKeys are the mappings whose keys have no fixed names.
 var freeKeys = []string{"labels", "annotations", "nodeSelector", "matchLabels"}
 
 // isPodDefault says whether a change only writes out a default, or takes it away.
-func isPodDefault(change Change) bool {
+func isPodDefault(change Difference) bool {
 	last := change.Path[len(change.Path)-1]
 	value, known := podDefaults[last.Key]
-	if !known || last.Index != none || slices.ContainsFunc(change.Path, func(step Step) bool { return slices.Contains(freeKeys, step.Key) }) {
+	if !known || last.Index != none || slices.ContainsFunc(change.Path, func(step PathStep) bool { return slices.Contains(freeKeys, step.Key) }) {
 		return false
 	}
 	return change.Old == nil && reflect.DeepEqual(change.New, value) || change.New == nil && reflect.DeepEqual(change.Old, value)
@@ -35,7 +35,7 @@ func isPodDefault(change Change) bool {
 
 // isSameQuantity says whether a change only writes a quantity in another way: 1Gi is
 // 1024Mi.
-func isSameQuantity(change Change) bool {
+func isSameQuantity(change Difference) bool {
 	keys := change.Path.Keys()
 	if len(keys) < 3 || keys[len(keys)-3] != "resources" || !slices.Contains([]string{"requests", "limits"}, keys[len(keys)-2]) {
 		return false

@@ -2,7 +2,7 @@
 // fields can't be changed once they are set, and which hold secrets.
 //
 // It knows objects only as they are written, reads no cluster, and decides nothing:
-// whether a difference matters is the affair of whoever asks.
+// whether a difference matters is for the caller to decide.
 //
 // Diff is the call to start from. Immutable says which of two objects' differences
 // an API server refuses, and Mask takes the secrets out of an object.
@@ -15,9 +15,9 @@ import (
 	"strconv"
 )
 
-// A Change is one field that differs. Old is nil for one that is new, and New for one
+// A Difference is one field that differs. Old is nil for one that is new, and New for one
 // that is gone. Values of Secrets are masked.
-type Change struct {
+type Difference struct {
 	Path Path `json:"path"`
 	Old  any  `json:"old,omitempty"`
 	New  any  `json:"new,omitempty"`
@@ -27,19 +27,19 @@ type Change struct {
 // are compared with those of the same name, port or the like where all items have
 // one, and else by their places. A field that is null is one that is not there.
 // Neither object is changed, and what is returned may share values with both.
-func Diff(before, after map[string]any) []Change {
+func Diff(before, after map[string]any) []Difference {
 	d := differ{}
 	d.compareMappings(nil, before, after)
 	return d.changes
 }
 
 // A differ collects changes.
-type differ struct{ changes []Change }
+type differ struct{ changes []Difference }
 
 func (d *differ) report(path Path, before, after any) {
-	change := Change{Path: slices.Clone(path), Old: mask(before), New: mask(after)}
-	_, hadSecret := before.(sealed)
-	if _, hasSecret := after.(sealed); hadSecret && hasSecret {
+	change := Difference{Path: slices.Clone(path), Old: mask(before), New: mask(after)}
+	_, hadSecret := before.(secretValue)
+	if _, hasSecret := after.(secretValue); hadSecret && hasSecret {
 		change.New = maskedOther
 	}
 	d.changes = append(d.changes, change)
@@ -65,7 +65,7 @@ func (d *differ) compare(path Path, before, after any) {
 
 func (d *differ) compareMappings(path Path, before, after map[string]any) {
 	if isSecret(before, path == nil) || isSecret(after, path == nil) {
-		before, after = seal(before), seal(after)
+		before, after = hideSecret(before), hideSecret(after)
 	}
 	keys := make(map[string]bool, len(before)+len(after))
 	for key := range before {
@@ -75,7 +75,7 @@ func (d *differ) compareMappings(path Path, before, after map[string]any) {
 		keys[key] = true
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		d.compare(append(path, Step{Key: key, Index: none}), before[key], after[key])
+		d.compare(append(path, PathStep{Key: key, Index: none}), before[key], after[key])
 	}
 }
 
@@ -89,7 +89,7 @@ func (d *differ) compareLists(path Path, before, after []any) {
 	var kept, keptAfter []any // what is in both lists, in the order of each
 	for i, item := range before {
 		value := identityOf(key, item)
-		step := Step{Key: key, Value: value, Index: i}
+		step := PathStep{Key: key, Value: value, Index: i}
 		if j, stays := changed[value]; stays {
 			kept = append(kept, value)
 			step.Index = j
@@ -103,7 +103,7 @@ func (d *differ) compareLists(path Path, before, after []any) {
 		if _, known := old[value]; known {
 			keptAfter = append(keptAfter, value)
 		} else {
-			d.report(append(path, Step{Key: key, Value: value, Index: i}), nil, item)
+			d.report(append(path, PathStep{Key: key, Value: value, Index: i}), nil, item)
 		}
 	}
 	if !slices.Equal(kept, keptAfter) { // they are in another order
@@ -122,7 +122,7 @@ func (d *differ) compareByPlace(path Path, before, after []any) {
 	}
 	before, after = before[:len(before)-same], after[:len(after)-same]
 	for i := range max(len(before), len(after)) {
-		d.compare(append(path, Step{Index: i}), itemAt(before, i), itemAt(after, i))
+		d.compare(append(path, PathStep{Index: i}), itemAt(before, i), itemAt(after, i))
 	}
 }
 

@@ -25,7 +25,7 @@ func object(t testing.TB, text string) map[string]any {
 }
 
 // lines are changes as people read them.
-func lines(changes []fields.Change) []string {
+func lines(changes []fields.Difference) []string {
 	lines := []string{}
 	for _, change := range changes {
 		old, _ := json.Marshal(change.Old)

@@ -11,12 +11,12 @@ import (
 // Immutable returns those of the changes from one object to another, as Diff has
 // found them, that an API server refuses. It knows Kubernetes' own kinds: what a
 // custom resource forbids is in the rules of its CustomResourceDefinition.
-func Immutable(before, after map[string]any, changes []Change) []Change {
+func Immutable(before, after map[string]any, changes []Difference) []Difference {
 	kind := groupKind(after)
 	if groupKind(before) != kind {
 		return nil // it is another object
 	}
-	var refused []Change
+	var refused []Difference
 	for _, change := range changes {
 		if slices.ContainsFunc(immutables[kind], func(f immutable) bool { return f.refuses(before, after, change) }) {
 			refused = append(refused, change)
@@ -46,7 +46,7 @@ type immutable struct {
 }
 
 // refuses says whether a change is one of this field.
-func (f immutable) refuses(before, after map[string]any, change Change) bool {
+func (f immutable) refuses(before, after map[string]any, change Difference) bool {
 	if !change.Path.touches(f.field) || f.when != nil && !f.when(before, after) {
 		return false
 	}
@@ -88,8 +88,8 @@ func or(value, fallback any) any {
 	return value
 }
 
-// isSealed says whether a ConfigMap or Secret can't be changed any more.
-func isSealed(before, _ map[string]any) bool { return before["immutable"] == true }
+// isMarkedImmutable says whether a ConfigMap or Secret can't be changed any more.
+func isMarkedImmutable(before, _ map[string]any) bool { return before["immutable"] == true }
 
 // hasAddress says whether a Service had one: only those with an external name have
 // none.
@@ -120,10 +120,10 @@ var roleRef = []immutable{{field: "roleRef", defaults: map[string]any{"apiGroup"
 // compare the table with a real one.
 var immutables = map[schema.GroupKind][]immutable{
 	kindOf("ConfigMap"): {
-		{field: "data", when: isSealed}, {field: "binaryData", when: isSealed}, {field: "immutable", when: isSealed},
+		{field: "data", when: isMarkedImmutable}, {field: "binaryData", when: isMarkedImmutable}, {field: "immutable", when: isMarkedImmutable},
 	},
 	kindOf("Secret"): {
-		{field: "data", when: isSealed}, {field: "stringData", when: isSealed}, {field: "immutable", when: isSealed},
+		{field: "data", when: isMarkedImmutable}, {field: "stringData", when: isMarkedImmutable}, {field: "immutable", when: isMarkedImmutable},
 		{field: "type", fallback: "Opaque"},
 	},
 	kindOf("Service"): {

@@ -7,10 +7,10 @@ import (
 )
 
 // A Path leads to a field: keys of mappings, and items of lists.
-type Path []Step
+type Path []PathStep
 
-// A Step is one part of a path: a key of a mapping, or an item of a list.
-type Step struct {
+// A PathStep is one part of a path: a key of a mapping, or an item of a list.
+type PathStep struct {
 	Key   string // of a mapping; or the field that tells an item from others, such as "name"
 	Value string // of that field
 	Index int    // of an item in its list; none for a key of a mapping
@@ -20,12 +20,12 @@ type Step struct {
 const none = -1
 
 // IsItem says whether a step leads to an item of a list.
-func (s Step) IsItem() bool { return s.Index != none }
+func (s PathStep) IsItem() bool { return s.Index != none }
 
 // In is what a step leads to within a value; nil if there is nothing. Of an item of a list
 // it says its place in that list, which may be another than in the one that it was compared
 // with.
-func (s Step) In(value any) (inner any, place int) {
+func (s PathStep) In(value any) (inner any, place int) {
 	if !s.IsItem() {
 		fields, _ := value.(map[string]any)
 		return fields[s.Key], none

@@ -12,14 +12,14 @@ const (
 	maskedOther = "*** (changed)"
 )
 
-// A sealed value is a secret one. It can be compared, and is never shown.
-type sealed struct{ value any }
+// A secretValue can be compared, and is never shown.
+type secretValue struct{ value any }
 
 // Mask returns an object without the values of Secrets, be it one or have some in it:
 // the object itself if there are none. What it returns must not be changed.
 func Mask(object map[string]any) map[string]any {
 	if isSecret(object, true) {
-		object = seal(object)
+		object = hideSecret(object)
 	}
 	open, _ := mask(object).(map[string]any)
 	return open
@@ -38,21 +38,21 @@ func isSecret(fields map[string]any, isWhole bool) bool {
 		return true
 	}
 	for key := range fields {
-		if !slices.Contains(referring, key) {
+		if !slices.Contains(referenceFields, key) {
 			return true
 		}
 	}
 	return false
 }
 
-// referring are the fields of what names an object and is none.
-var referring = []string{
+// referenceFields are the fields of a reference to an object: a mapping with no others is no Secret.
+var referenceFields = []string{
 	"apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath", "key", "optional", "controller", "blockOwnerDeletion",
 }
 
-// seal returns a Secret, or what became one or was one, in which all is sealed that can
-// be secret: also a misspelt field, which may hold what belongs into data.
-func seal(object map[string]any) map[string]any {
+// hideSecret returns a Secret in which every value that can be secret is a secretValue, those of misspelt fields
+// included.
+func hideSecret(object map[string]any) map[string]any {
 	if object == nil {
 		return nil
 	}
@@ -65,33 +65,32 @@ func seal(object map[string]any) map[string]any {
 		case isText && slices.Contains([]string{"apiVersion", "kind", "type"}, key), isBool && key == "immutable":
 			closed[key] = value
 		case isMapping && key == "metadata":
-			closed[key] = sealMetadata(metadata)
+			closed[key] = hideMetadata(metadata)
 		default:
-			closed[key] = sealLeaves(value)
+			closed[key] = hideLeaves(value)
 		}
 	}
 	return closed
 }
 
-// sealMetadata seals what tools write into the metadata of a Secret: copies of it, as
-// kubectl apply does, and who knows what else. What Runlevel and OpenShift go by is
-// shown.
-func sealMetadata(metadata map[string]any) map[string]any {
+// hideMetadata hides the annotations and managedFields of a Secret: kubectl apply and other tools keep copies of
+// its values there. The annotations that Runlevel and OpenShift act on are shown.
+func hideMetadata(metadata map[string]any) map[string]any {
 	closed := maps.Clone(metadata)
 	if managed, found := metadata["managedFields"]; found {
-		closed["managedFields"] = sealLeaves(managed)
+		closed["managedFields"] = hideLeaves(managed)
 	}
 	annotations, isMapping := metadata["annotations"].(map[string]any)
 	if !isMapping {
 		if value := metadata["annotations"]; value != nil {
-			closed["annotations"] = sealed{value}
+			closed["annotations"] = secretValue{value}
 		}
 		return closed
 	}
 	left := make(map[string]any, len(annotations))
 	for key, value := range annotations {
 		if !isShown(key) {
-			value = sealLeaves(value)
+			value = hideLeaves(value)
 		}
 		left[key] = value
 	}
@@ -106,67 +105,67 @@ func isShown(annotation string) bool {
 		strings.HasSuffix(domain, ".release.openshift.io")
 }
 
-// sealLeaves seals all values and keeps the keys, which people need to see.
-func sealLeaves(value any) any {
+// hideLeaves hides all values, and keeps the keys.
+func hideLeaves(value any) any {
 	fields, isMapping := value.(map[string]any)
 	switch {
 	case value == nil:
 		return nil
 	case !isMapping:
-		return sealed{value}
+		return secretValue{value}
 	}
 	closed := make(map[string]any, len(fields))
 	for key, field := range fields {
-		closed[key] = sealLeaves(field)
+		closed[key] = hideLeaves(field)
 	}
 	return closed
 }
 
-// mask puts the mask in the place of what is sealed, and of what Secrets within a value
-// keep. Where there are none, it is the value itself.
+// mask replaces hidden values, and those of Secrets within a value, by the mask. A value without any is
+// returned itself.
 func mask(value any) any {
-	if !holdsSecret(value) {
+	if !hasSecret(value) {
 		return value
 	}
-	return unseal(value)
+	return maskHidden(value)
 }
 
-func holdsSecret(value any) bool {
+func hasSecret(value any) bool {
 	switch value := value.(type) {
-	case sealed:
+	case secretValue:
 		return true
 	case map[string]any:
 		if isSecret(value, false) {
 			return true
 		}
 		for _, field := range value {
-			if holdsSecret(field) {
+			if hasSecret(field) {
 				return true
 			}
 		}
 	case []any:
-		return slices.ContainsFunc(value, holdsSecret)
+		return slices.ContainsFunc(value, hasSecret)
 	}
 	return false
 }
 
-func unseal(value any) any {
+func maskHidden(value any) any {
 	switch value := value.(type) {
-	case sealed:
+	case secretValue:
 		return masked
 	case map[string]any:
 		if isSecret(value, false) {
-			value = seal(value)
+			value = hideSecret(value)
 		}
 		open := make(map[string]any, len(value))
 		for key, field := range value {
-			open[key] = unseal(field)
+			open[key] = maskHidden(field)
 		}
 		return open
 	case []any:
 		open := make([]any, len(value))
 		for i, item := range value {
-			open[i] = unseal(item)
+			open[i] = maskHidden(item)
 		}
 		return open
 	default:

@@ -12,7 +12,7 @@ import (
 )
 
 // Diff is a change as "git apply" takes it, with files named from a folder on.
-func (c Change) Diff(folder string) []byte {
+func (c FileChange) Diff(folder string) []byte {
 	name := func(prefix, file string) string {
 		full := prefix + strings.TrimPrefix(path.Join(folder, file), "/")
 		if printable.Line(full) != full {

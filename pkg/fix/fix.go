@@ -3,8 +3,7 @@
 // levels with too few digits, last lines without a line break. It changes single bytes
 // and leaves all others as they are, comments and layout included.
 //
-// It finds nothing by itself: somebody says which document of which file has what. And it
-// trusts itself with nothing: each document is read before and after, as package payload
+// It finds nothing by itself: the caller names the document of a file, and the finding. It verifies each fix: each document is read before and after, as package payload
 // reads it, and must differ in what was meant and in nothing else. What can't be mended
 // so is left, with the reason. No object is ever deleted that was not to be: only a
 // manifest whose own annotation says true already becomes a tombstone.
@@ -34,7 +33,7 @@ const (
 // Rules are all of them.
 func Rules() []string { return []string{DeleteValue, Malformed, LevelWidth, FinalNewline} }
 
-// A Request is one thing to mend.
+// A Request is one finding to fix.
 type Request struct {
 	Rule     string
 	Path     string // of the file, as the patch calls it by now
@@ -42,25 +41,23 @@ type Request struct {
 	Name     string // what the file is to be called, for LevelWidth
 }
 
-// A Change is what becomes of one file.
-type Change struct {
+// A FileChange is what becomes of one file.
+type FileChange struct {
 	Path          string // "" if there is no such file yet
 	NewPath       string // the same, unless it is renamed
 	Before, After []byte
 	Fixed         []Fixed
-
-	place string // of the bytes, if Path is a link
 }
 
-// A Fixed is one thing that is mended.
+// A Fixed is one fix.
 type Fixed struct {
 	Rule string
 	Line int // 0 when the whole file is meant
 	What string
 }
 
-// A Left is one thing that must be mended by hand.
-type Left struct {
+// An Unfixed is a finding that must be fixed by hand.
+type Unfixed struct {
 	Path string
 	Line int // 0 when the whole file is meant
 	Why  string
@@ -69,30 +66,30 @@ type Left struct {
 // A Patch is what becomes of the files of a folder.
 type Patch struct {
 	files   fs.FS
-	changes map[string]*Change // by what files are called by now
-	left    []Left
+	changes map[string]*FileChange // by what files are called by now
+	left    []Unfixed
 }
 
 // New is a patch that changes nothing yet.
-func New(files fs.FS) *Patch { return &Patch{files: files, changes: map[string]*Change{}} }
+func New(files fs.FS) *Patch { return &Patch{files: files, changes: map[string]*FileChange{}} }
 
 // Changes are those of all files, in the order of their names.
-func (p *Patch) Changes() []Change {
-	var all []Change
+func (p *Patch) Changes() []FileChange {
+	var all []FileChange
 	for _, change := range p.changes {
 		slices.SortStableFunc(change.Fixed, func(a, b Fixed) int { return cmp.Compare(a.Line, b.Line) })
 		all = append(all, *change)
 	}
-	slices.SortFunc(all, func(a, b Change) int { return cmp.Compare(a.NewPath, b.NewPath) })
+	slices.SortFunc(all, func(a, b FileChange) int { return cmp.Compare(a.NewPath, b.NewPath) })
 	return all
 }
 
-// Left is what was asked for and must be mended by hand.
-func (p *Patch) Left() []Left { return p.left }
+// Unfixed is what was asked for and must be mended by hand.
+func (p *Patch) Left() []Unfixed { return p.left }
 
-// Mend adds what can be mended, and says whether that is anything. Mending one thing may
-// show another, which is for the caller to find and to ask for.
-func (p *Patch) Mend(requests []Request) bool {
+// Fix adds the fixes that can be made, and reports whether there are any. A fix may reveal another finding, which
+// is for the caller to find and to request.
+func (p *Patch) Fix(requests []Request) bool {
 	byPath := map[string][]Request{}
 	var paths []string
 	for _, request := range requests {
@@ -104,25 +101,25 @@ func (p *Patch) Mend(requests []Request) bool {
 	slices.Sort(paths)
 	isChanged := false
 	for _, name := range paths {
-		isMended, isRenamed := p.mendText(name, byPath[name]), p.rename(name, byPath[name])
+		isMended, isRenamed := p.fixText(name, byPath[name]), p.rename(name, byPath[name])
 		isChanged = isChanged || isMended || isRenamed
 	}
 	return isChanged
 }
 
-// mendText changes what is in a file.
-func (p *Patch) mendText(name string, requests []Request) bool {
+// fixText changes what is in a file.
+func (p *Patch) fixText(name string, requests []Request) bool {
 	requests = slices.DeleteFunc(slices.Clone(requests), func(r Request) bool { return r.Rule == LevelWidth })
 	if len(requests) == 0 {
 		return false
 	}
 	text, err := p.read(name)
 	if err != nil {
-		p.leave(Left{Path: name, Why: plain(err)})
+		p.leave(Unfixed{Path: name, Why: plain(err)})
 		return false
 	}
-	m := mender{text: text}
-	m.mend(requests)
+	m := fixer{text: text}
+	m.fix(requests)
 	for _, left := range m.left {
 		left.Path = name
 		p.leave(left)
@@ -147,12 +144,12 @@ func (p *Patch) rename(name string, requests []Request) bool {
 		return false
 	}
 	if _, err := fs.ReadFile(p.FS(), newName); p.exists(newName) || err == nil {
-		p.leave(Left{Path: name, Why: fmt.Sprintf("it can't be called %s: there is such a file already", requests[at].Name)})
+		p.leave(Unfixed{Path: name, Why: fmt.Sprintf("it can't be called %s: there is such a file already", requests[at].Name)})
 		return false
 	}
 	text, err := fs.ReadFile(p.FS(), name)
 	if err != nil {
-		p.leave(Left{Path: name, Why: plain(err)})
+		p.leave(Unfixed{Path: name, Why: plain(err)})
 		return false
 	}
 	change := p.change(name, text)
@@ -190,15 +187,15 @@ func (p *Patch) isTemplate(name string) bool {
 }
 
 // change is the one of a file, made for it if it has none.
-func (p *Patch) change(name string, text []byte) *Change {
+func (p *Patch) change(name string, text []byte) *FileChange {
 	if p.changes[name] == nil {
-		p.changes[name] = &Change{Path: name, NewPath: name, Before: text, After: text}
+		p.changes[name] = &FileChange{Path: name, NewPath: name, Before: text, After: text}
 	}
 	return p.changes[name]
 }
 
 // leave notes what is left, once.
-func (p *Patch) leave(left Left) {
+func (p *Patch) leave(left Unfixed) {
 	if !slices.Contains(p.left, left) {
 		p.left = append(p.left, left)
 	}

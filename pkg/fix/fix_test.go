@@ -25,7 +25,7 @@ func mended(t *testing.T, name, text, rule string, documents ...int) (string, []
 	for _, document := range documents {
 		requests = append(requests, fix.Request{Rule: rule, Path: name, Document: document})
 	}
-	patch.Mend(requests)
+	patch.Fix(requests)
 	var left []string
 	for _, l := range patch.Left() {
 		left = append(left, l.Why)
@@ -215,7 +215,7 @@ func TestTheLastLineEnds(t *testing.T) {
 func TestAFileIsRenamed(t *testing.T) {
 	files := fstest.MapFS{"0000_5_a_b.yaml": {Data: []byte(head)}, "m/0000_7_a_b.yaml": {Data: []byte("a: b")}, "m/0000_08_A_b.yaml": {}, "m/0000_8_a_b.yaml": {}}
 	patch := fix.New(files)
-	isChanged := patch.Mend([]fix.Request{
+	isChanged := patch.Fix([]fix.Request{
 		{Rule: fix.LevelWidth, Path: "0000_5_a_b.yaml", Name: "0000_05_a_b.yaml"},
 		{Rule: fix.LevelWidth, Path: "m/0000_7_a_b.yaml", Name: "0000_07_a_b.yaml"},
 		{Rule: fix.FinalNewline, Path: "m/0000_7_a_b.yaml"},
@@ -234,7 +234,7 @@ func TestAFileIsRenamed(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
-	left := []fix.Left{{Path: "m/0000_8_a_b.yaml", Why: "it can't be called 0000_08_a_b.yaml: there is such a file already"}}
+	left := []fix.Unfixed{{Path: "m/0000_8_a_b.yaml", Why: "it can't be called 0000_08_a_b.yaml: there is such a file already"}}
 	if diff := cmp.Diff(left, patch.Left()); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}

@@ -16,20 +16,15 @@ import (
 type Folder struct {
 	root *os.Root
 	name string // as it was given
-	real string // where it is, without links
 }
 
 // OpenFolder opens a folder. Nothing outside of it is ever read or written.
 func OpenFolder(name string) (*Folder, error) {
-	real, err := filepath.EvalSymlinks(name)
+	root, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(real)
-	if err != nil {
-		return nil, err
-	}
-	return &Folder{root: root, name: filepath.ToSlash(name), real: real}, nil
+	return &Folder{root: root, name: filepath.ToSlash(name)}, nil
 }
 
 // Close closes the folder.
@@ -38,80 +33,20 @@ func (f *Folder) Close() error { return f.root.Close() }
 // FS is what the folder holds.
 func (f *Folder) FS() fs.FS { return f.root.FS() }
 
-// Settle finds out which files are links, and leaves those changes that would reach
-// farther than they seem to: out of the folder, or to a file that something else leads
-// to.
-func (f *Folder) Settle(changes []Change) (ready []Change, left []Left) {
-	taken := map[string]string{} // the real files, and what changes each
+// WithoutLinks separates the changes of links from the others: what a link leads to is for a person to change.
+func (f *Folder) WithoutLinks(changes []FileChange) (ready []FileChange, links []Unfixed) {
 	for _, c := range changes {
-		c.place = c.Path
-		if c.Path == "" {
-			ready = append(ready, c)
-			continue
-		}
-		place, err := f.resolve(c.Path)
-		if err != nil {
-			left = append(left, Left{Path: c.Path, Why: err.Error()})
-			continue
-		}
-		c.place = place
-		if other := taken[place]; other != "" {
-			left = append(left, Left{Path: c.Path, Why: "it leads to the same file as " + other})
-			continue
-		}
-		taken[place] = c.Path
-		if by := f.leadingTo(c); c.Path != c.NewPath && by != "" {
-			left = append(left, Left{Path: c.Path, Why: fmt.Sprintf("it can't be called %s: the link %s leads to it", path.Base(c.NewPath), by)})
-			c = c.withoutRename()
-		}
-		if c.NewPath != c.Path || !bytes.Equal(c.Before, c.After) {
+		info, err := f.root.Lstat(c.Path)
+		switch {
+		case c.Path != "" && err != nil:
+			links = append(links, Unfixed{Path: c.Path, Why: plain(err)})
+		case c.Path != "" && info.Mode()&fs.ModeSymlink != 0:
+			links = append(links, Unfixed{Path: c.Path, Why: "it is a link: fix the file that it leads to"})
+		default:
 			ready = append(ready, c)
 		}
 	}
-	return ready, left
-}
-
-// withoutRename is a change under the old name.
-func (c Change) withoutRename() Change {
-	var fixed []Fixed
-	for _, one := range c.Fixed {
-		if one.Rule != LevelWidth {
-			fixed = append(fixed, one)
-		}
-	}
-	c.NewPath, c.Fixed = c.Path, fixed
-	return c
-}
-
-// resolve is the file that a name leads to.
-func (f *Folder) resolve(name string) (string, error) {
-	real, err := filepath.EvalSymlinks(filepath.Join(f.real, filepath.FromSlash(name)))
-	if err != nil {
-		return "", errors.New(plain(err))
-	}
-	place, err := filepath.Rel(f.real, real)
-	if err != nil || !filepath.IsLocal(place) {
-		return "", errors.New("it is a link that leads out of the folder: mend it where it leads to")
-	}
-	return filepath.ToSlash(place), nil
-}
-
-// leadingTo is a link that would lead to nothing if a file were renamed; "" if there is
-// none.
-func (f *Folder) leadingTo(c Change) string {
-	for _, folder := range []string{".", "manifests", "release-manifests"} {
-		entries, _ := fs.ReadDir(f.root.FS(), folder) // what can't be listed was not read either
-		for _, entry := range entries {
-			name := path.Join(folder, entry.Name())
-			if entry.Type()&fs.ModeSymlink == 0 || name == c.Path {
-				continue
-			}
-			if place, err := f.resolve(name); err == nil && place == c.place {
-				return name
-			}
-		}
-	}
-	return ""
+	return ready, links
 }
 
 // plain is an error without the paths in it.
@@ -128,10 +63,10 @@ func plain(err error) string {
 	}
 }
 
-// Write makes changes that Settle has let through, and returns those that it has made:
+// Write makes changes that WithoutLinks has let through, and returns those that it has made:
 // all of them, or some and why not the others. Each file has its old content or its new
 // one at all times. Nothing is changed if it can be known that something can't be.
-func (f *Folder) Write(ctx context.Context, changes []Change) (made []Change, err error) {
+func (f *Folder) Write(ctx context.Context, changes []FileChange) (made []FileChange, err error) {
 	unfinished := make([]string, len(changes)) // the new files beside the old ones
 	defer func() {
 		for _, name := range unfinished {
@@ -164,11 +99,11 @@ func (f *Folder) Write(ctx context.Context, changes []Change) (made []Change, er
 }
 
 // shown is the file of a change, for people.
-func (f *Folder) shown(c Change) string { return path.Join(f.name, cmp.Or(c.Path, c.NewPath)) }
+func (f *Folder) shown(c FileChange) string { return path.Join(f.name, cmp.Or(c.Path, c.NewPath)) }
 
 // check says why a file must not be changed: it is not any more what was read, may not be
 // written, or would take another's name.
-func (f *Folder) check(c Change) error {
+func (f *Folder) check(c FileChange) error {
 	if _, err := f.root.Lstat(c.NewPath); c.NewPath != c.Path && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s is there already, and is not overwritten", path.Join(f.name, c.NewPath))
 	}
@@ -182,10 +117,10 @@ func (f *Folder) check(c Change) error {
 	if !bytes.Equal(text, c.Before) {
 		return fmt.Errorf("%s has changed since it was read, and is not overwritten: run it again", f.shown(c))
 	}
-	if place, err := f.resolve(c.Path); err != nil || place != c.place {
-		return fmt.Errorf("%s leads elsewhere since it was read, and is not overwritten: run it again", f.shown(c))
+	info, err := f.root.Lstat(c.Path)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return fmt.Errorf("%s has become a link since it was read, and is not overwritten: run it again", f.shown(c))
 	}
-	info, err := f.root.Stat(c.place)
 	if err == nil && info.Mode()&0o200 == 0 {
 		return fmt.Errorf("%s may only be read, and is not changed: allow writing it first", f.shown(c))
 	}
@@ -193,12 +128,12 @@ func (f *Folder) check(c Change) error {
 }
 
 // prepare writes the new file, under a name that is none of a manifest.
-func (f *Folder) prepare(number int, c Change) (name string, err error) {
-	folder := path.Dir(cmp.Or(c.place, c.NewPath))
+func (f *Folder) prepare(number int, c FileChange) (name string, err error) {
+	folder := path.Dir(cmp.Or(c.Path, c.NewPath))
 	name = path.Join(folder, fmt.Sprintf(".runlevel-fix-%d-%d", os.Getpid(), number))
 	mode := fs.FileMode(0o644)
 	if c.Path != "" {
-		info, err := f.root.Stat(c.place)
+		info, err := f.root.Stat(c.Path)
 		if err != nil {
 			return "", err
 		}
@@ -217,12 +152,12 @@ func (f *Folder) prepare(number int, c Change) (name string, err error) {
 }
 
 // finish gives the new file its name.
-func (f *Folder) finish(unfinished string, c Change) error {
+func (f *Folder) finish(unfinished string, c FileChange) error {
 	if c.Path == "" {
 		return f.root.Rename(unfinished, c.NewPath)
 	}
 	if !bytes.Equal(c.Before, c.After) {
-		if err := f.root.Rename(unfinished, c.place); err != nil {
+		if err := f.root.Rename(unfinished, c.Path); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,7 @@ func folderOf(t *testing.T, files map[string]string) (string, *fix.Folder, *fix.
 	}
 	t.Cleanup(func() { _ = folder.Close() })
 	patch := fix.New(folder.FS())
-	patch.Mend(requests)
+	patch.Fix(requests)
 	return dir, folder, patch
 }
 
@@ -89,19 +89,15 @@ func TestWriting(t *testing.T) {
 		before, want map[string]string
 		left         []string
 	}{
-		"files":           {map[string]string{"a.yaml": cut, "m/b.yaml": cut, "c.yaml": ended}, map[string]string{"a.yaml": ended, "m/b.yaml": ended, "c.yaml": ended}, nil},
-		"a new name":      {map[string]string{"0000_5_a": ended}, map[string]string{"0000_05_a": ended}, nil},
-		"a new name, too": {map[string]string{"0000_5_a": cut}, map[string]string{"0000_05_a": ended}, nil},
-		"a link":          {map[string]string{"0000_5_a": "-> m/b", "m/b": cut}, map[string]string{"0000_05_a": "-> m/b", "m/b": ended}, []string{"m/b: it leads to the same file as 0000_5_a"}},
-		"a link to a file that is renamed": {
-			map[string]string{"0000_5_a": cut, "z": "-> 0000_5_a"}, map[string]string{"0000_5_a": ended, "z": "-> 0000_5_a"},
-			[]string{"0000_5_a: it can't be called 0000_05_a: the link z leads to it", "z: it leads to the same file as 0000_5_a"},
-		},
+		"files":                 {map[string]string{"a.yaml": cut, "m/b.yaml": cut, "c.yaml": ended}, map[string]string{"a.yaml": ended, "m/b.yaml": ended, "c.yaml": ended}, nil},
+		"a new name":            {map[string]string{"0000_5_a": ended}, map[string]string{"0000_05_a": ended}, nil},
+		"a new name, too":       {map[string]string{"0000_5_a": cut}, map[string]string{"0000_05_a": ended}, nil},
+		"a link":                {map[string]string{"0000_5_a": "-> m/b", "m/b": cut}, map[string]string{"0000_5_a": "-> m/b", "m/b": ended}, []string{"0000_5_a: it is a link: fix the file that it leads to"}},
 		"a link to the outside": {map[string]string{"a": "-> " + outside, "b": cut}, map[string]string{"a": "-> " + outside, "b": ended}, []string{"a: path escapes from parent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, folder, patch := folderOf(t, test.before)
-			ready, left := folder.Settle(patch.Changes())
+			ready, left := folder.WithoutLinks(patch.Changes())
 			made, err := folder.Write(t.Context(), ready)
 			if err != nil || len(made) != len(ready) {
 				t.Errorf("made %d changes of %d: %v", len(made), len(ready), err)
@@ -129,7 +125,7 @@ func TestTheModeIsKept(t *testing.T) {
 	if err := os.Chmod(file, 0o660); err != nil {
 		t.Fatal(err)
 	}
-	ready, _ := folder.Settle(patch.Changes())
+	ready, _ := folder.WithoutLinks(patch.Changes())
 	if _, err := folder.Write(t.Context(), ready); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +148,7 @@ func TestNothingIsHalfDone(t *testing.T) {
 				file := filepath.Join(dir, "b.yaml")
 				return errors.Join(os.Rename(file, file+"~"), os.Symlink("b.yaml~", file))
 			},
-			"b.yaml leads elsewhere since it was read, and is not overwritten: run it again",
+			"b.yaml has become a link since it was read, and is not overwritten: run it again",
 		},
 		"a name is taken": {
 			func(dir string) error { return os.WriteFile(filepath.Join(dir, "0000_05_c.yaml"), nil, 0o644) },
@@ -168,7 +164,7 @@ func TestNothingIsHalfDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, folder, patch := folderOf(t, before)
-			ready, _ := folder.Settle(patch.Changes())
+			ready, _ := folder.WithoutLinks(patch.Changes())
 			if err := test.meanwhile(dir); err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +198,7 @@ func TestAnInterruptLeavesWholeFiles(t *testing.T) {
 	before := map[string]string{"0000_5_c.yaml": cut, "a.yaml": cut, "b.yaml": cut}
 	for end := range 2 * len(before) {
 		dir, folder, patch := folderOf(t, before)
-		ready, _ := folder.Settle(patch.Changes())
+		ready, _ := folder.WithoutLinks(patch.Changes())
 		made, err := folder.Write(&countdown{t.Context(), 0, end}, ready)
 		if err == nil || len(made) != max(0, end-len(before)) {
 			t.Errorf("ended after %d: made %d changes, %v", end, len(made), err)
@@ -231,7 +227,7 @@ func TestAFolderThatMayNotBeWritten(t *testing.T) {
 	if os.WriteFile(filepath.Join(locked, "probe"), nil, 0o644) == nil {
 		t.Skip("this user may write everywhere")
 	}
-	ready, _ := folder.Settle(patch.Changes())
+	ready, _ := folder.WithoutLinks(patch.Changes())
 	made, err := folder.Write(t.Context(), ready)
 	if want := "n/b.yaml can't be written: permission denied; nothing is changed"; err == nil || err.Error() != filepath.Join(dir, want) || len(made) > 0 {
 		t.Errorf("made %d changes, and said: %v", len(made), err)

@@ -107,7 +107,7 @@ func mendAll(text []byte, documents int) []byte {
 		requests = append(requests, fix.Request{Rule: fix.DeleteValue, Path: "a.yaml", Document: number + 1}, fix.Request{Rule: fix.Malformed, Path: "a.yaml", Document: number + 1})
 	}
 	patch := fix.New(fstest.MapFS{"a.yaml": {Data: text}})
-	patch.Mend(requests)
+	patch.Fix(requests)
 	for _, change := range patch.Changes() {
 		return change.After
 	}

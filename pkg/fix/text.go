@@ -31,30 +31,30 @@ func apply(text []byte, edits []edit) []byte {
 }
 
 // A mender mends one file.
-type mender struct {
+type fixer struct {
 	text  []byte
 	fixed []Fixed
-	left  []Left
+	left  []Unfixed
 }
 
 // byHand is what to do about a text where an edit would do more than was meant.
 const byHand = "an edit here would change something else, too, as with an anchor, a merge key or a key that stands twice: mend it by hand"
 
-// mend does what is asked of the file.
-func (m *mender) mend(requests []Request) {
+// fix makes the fixes that are requested.
+func (m *fixer) fix(requests []Request) {
 	documents, err := payload.Documents(m.text)
 	if err != nil {
-		m.left = append(m.left, Left{Why: err.Error()})
+		m.left = append(m.left, Unfixed{Why: err.Error()})
 		return
 	}
-	m.mendDocuments(documents, requests)
+	m.fixDocuments(documents, requests)
 	if slices.ContainsFunc(requests, func(r Request) bool { return r.Rule == FinalNewline }) {
 		m.endLine()
 	}
 }
 
-// mendDocuments edits values in documents.
-func (m *mender) mendDocuments(documents []payload.Document, requests []Request) {
+// fixDocuments fixes values in documents.
+func (m *fixer) fixDocuments(documents []payload.Document, requests []Request) {
 	asked := map[int][]string{}
 	for _, r := range requests {
 		if r.Document > 0 && r.Document <= len(documents) && !slices.Contains(asked[r.Document], r.Rule) {
@@ -69,11 +69,11 @@ func (m *mender) mendDocuments(documents []payload.Document, requests []Request)
 		changed, lost := corrections(d, asked[number])
 		line := func(at int) int { return 1 + bytes.Count(m.text[:d.Start+at], []byte("\n")) }
 		for _, at := range lost {
-			m.left = append(m.left, Left{Line: line(at), Why: byHand})
+			m.left = append(m.left, Unfixed{Line: line(at), Why: byHand})
 		}
 		value, ok := verify(d, changed)
 		if !ok {
-			m.left = append(m.left, Left{Line: line(changed[0].start), Why: byHand})
+			m.left = append(m.left, Unfixed{Line: line(changed[0].start), Why: byHand})
 			continue
 		}
 		want[number-1].Value = value
@@ -87,7 +87,7 @@ func (m *mender) mendDocuments(documents []payload.Document, requests []Request)
 	}
 	after := apply(m.text, edits)
 	if !reads(after, want) {
-		m.left = append(m.left, Left{Why: byHand})
+		m.left = append(m.left, Unfixed{Why: byHand})
 		return
 	}
 	m.text, m.fixed = after, append(m.fixed, fixed...)
@@ -106,7 +106,7 @@ func reads(text []byte, want []payload.Document) bool {
 }
 
 // endLine ends the last line as others end, if that is no part of a value.
-func (m *mender) endLine() {
+func (m *fixer) endLine() {
 	if len(m.text) == 0 || bytes.HasSuffix(m.text, []byte("\n")) {
 		return
 	}
@@ -114,7 +114,7 @@ func (m *mender) endLine() {
 	line := 1 + bytes.Count(m.text, []byte("\n"))
 	after := append(slices.Clone(m.text), lineBreak(m.text)...)
 	if err != nil || !isWhole(after, documents) {
-		m.left = append(m.left, Left{Line: line, Why: `a line break at the end would become part of a text: write "|-" or ">-" where the text begins, and end the line`})
+		m.left = append(m.left, Unfixed{Line: line, Why: `a line break at the end would become part of a text: write "|-" or ">-" where the text begins, and end the line`})
 		return
 	}
 	m.text = after
@@ -122,7 +122,7 @@ func (m *mender) endLine() {
 }
 
 // isWhole says whether a text has these documents, and all of them can be read: of one
-// that can't, nobody knows what a line break does.
+// that can't, the effect of a line break is unknown.
 func isWhole(text []byte, documents []payload.Document) bool {
 	isUnread := func(d payload.Document) bool { return d.Value == nil }
 	return !slices.ContainsFunc(documents, isUnread) && reads(text, documents)

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -24,13 +25,13 @@ const (
 
 // Guarded says why a tombstone for an object is for a person to write; "" if it is not.
 // A kind of the same name in another group is let pass.
-func Guarded(id payload.ID) string {
-	why := map[payload.ID]string{
+func Guarded(id kinds.ID) string {
+	why := map[kinds.ID]string{
 		{Kind: "Namespace"}:             "all that is in it",
 		{Kind: "PersistentVolume"}:      "the data on it",
 		{Kind: "PersistentVolumeClaim"}: "the data behind it",
 		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: "all objects of its kind",
-	}[payload.ID{Group: id.Group, Kind: id.Kind}]
+	}[kinds.ID{Group: id.Group, Kind: id.Kind}]
 	if why == "" {
 		return ""
 	}
@@ -159,9 +160,9 @@ func correctKey(d payload.Document, key string) ([]correction, error) {
 }
 
 // idOf says which object a document is about.
-func idOf(value any) payload.ID {
+func idOf(value any) kinds.ID {
 	fields, _ := value.(map[string]any)
 	object := unstructured.Unstructured{Object: fields}
 	kind := object.GroupVersionKind()
-	return payload.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	return kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }

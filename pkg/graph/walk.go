@@ -2,28 +2,28 @@ package graph
 
 import "fmt"
 
-// A State is where a node stands in a walk.
-type State string
+// A NodeState is the state of a node in a walk.
+type NodeState string
 
 // The states of a node; the last three are how it may end.
 const (
-	Blocked State = "blocked" // it waits for others
-	Ready   State = "ready"   // nothing holds it back, and nobody has begun it
-	Running State = "running" // Walk.Ready has given it out
-	OK      State = "ok"
-	Failed  State = "failed"  // what waits for it will never be ready
-	Skipped State = "skipped" // nothing was to be done: what waits for it may go on
+	Blocked NodeState = "blocked" // it waits for others
+	Ready   NodeState = "ready"   // it waits for nothing, and has not begun
+	Running NodeState = "running" // Walk.Ready has given it out
+	OK      NodeState = "ok"
+	Failed  NodeState = "failed"  // what waits for it will never be ready
+	Skipped NodeState = "skipped" // nothing was to be done: what waits for it may go on
 )
 
 // IsEnd says that a node will not change any more.
-func (s State) IsEnd() bool { return s == OK || s == Failed || s == Skipped }
+func (s NodeState) IsEnd() bool { return s == OK || s == Failed || s == Skipped }
 
-// A Walk goes through a graph once. Whoever does the work asks Ready what to do,
-// and tells Done what came of it. Each edge is looked at once: a walk costs no more
+// A Walk goes through a graph once. The caller asks Ready for nodes to work on,
+// and reports the end of each to Done. Each edge is looked at once: a walk costs no more
 // than the graph is large.
 type Walk struct {
 	graph   *Graph
-	states  []State
+	states  []NodeState
 	missing []int // how many predecessors are not done yet
 	ready   []int // to be given out, in order
 	open    int   // nodes that have tasks and are not done
@@ -31,7 +31,7 @@ type Walk struct {
 
 // Walk begins a walk.
 func (g *Graph) Walk() *Walk {
-	w := &Walk{graph: g, states: make([]State, len(g.Nodes)), missing: make([]int, len(g.Nodes))}
+	w := &Walk{graph: g, states: make([]NodeState, len(g.Nodes)), missing: make([]int, len(g.Nodes))}
 	var roots []int
 	for i, node := range g.Nodes {
 		w.states[i] = Blocked
@@ -59,7 +59,7 @@ func (w *Walk) Ready() []int {
 }
 
 // Done tells how a node ended that Ready has given out: OK, Failed or Skipped.
-func (w *Walk) Done(node int, end State) {
+func (w *Walk) Done(node int, end NodeState) {
 	if w.states[node] != Running || !end.IsEnd() {
 		panic(fmt.Sprintf("graph: a node that is %s can't become %s", w.states[node], end))
 	}
@@ -74,8 +74,8 @@ func (w *Walk) Done(node int, end State) {
 // Finished says whether every node is done. A walk with a failed node never is.
 func (w *Walk) Finished() bool { return w.open == 0 }
 
-// State says where a node stands.
-func (w *Walk) State(node int) State { return w.states[node] }
+// State returns the state of a node.
+func (w *Walk) State(node int) NodeState { return w.states[node] }
 
 // unblocked are the nodes that waited for this one last.
 func (w *Walk) unblocked(node int) []int {

@@ -12,42 +12,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/dependents"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 )
 
 var configMap = schema.GroupKind{Kind: "ConfigMap"}
 
-// put applies an object as we do.
-func put(t *testing.T, c *cluster.Cluster, manifest string) *unstructured.Unstructured {
-	t.Helper()
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
-		t.Fatal(err)
-	}
-	in, err := c.Find(t.Context(), object.GroupVersionKind())
-	if err != nil {
-		t.Fatal(err)
-	}
-	applied, err := c.Apply(t.Context(), in, object, cluster.Forced)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return applied.Object
-}
-
 // take takes an inventory.
 func take(t *testing.T, c *cluster.Cluster, of ...schema.GroupKind) *inventory.Inventory {
 	t.Helper()
-	var places []inventory.Place
+	var places []inventory.ListScope
 	for _, kind := range of {
-		places = append(places, inventory.Place{Kind: kind})
+		places = append(places, inventory.ListScope{Kind: kind})
 	}
 	found, err := inventory.Take(t.Context(), c, places, nil)
 	if err != nil {
@@ -57,7 +40,7 @@ func take(t *testing.T, c *cluster.Cluster, of ...schema.GroupKind) *inventory.I
 }
 
 // names are those of some heads.
-func names(heads []inventory.Head) []string {
+func names(heads []objectmeta.LiveMetadata) []string {
 	var all []string
 	for _, head := range heads {
 		all = append(all, head.ID.Name)
@@ -67,17 +50,17 @@ func names(heads []inventory.Head) []string {
 
 func TestWhoseAnObjectIs(t *testing.T) {
 	t.Parallel()
-	c, namespace := connect(t, ""), test.Namespace(t)
-	owner := put(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: %s, labels: {runlevel.dev/release: %[1]s}}, data: {a: b}}`, namespace))
-	put(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: %s, labels: {runlevel.dev/release: other-%[1]s}}, data: {a: b}}`, namespace))
-	put(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: unlabelled, namespace: %s}, data: {a: b}}`, namespace))
+	c, namespace := test.Connect(t), test.Namespace(t)
+	owner := sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: %s, labels: {runlevel.dev/release: %[1]s}}, data: {a: b}}`, namespace))
+	sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: %s, labels: {runlevel.dev/release: other-%[1]s}}, data: {a: b}}`, namespace))
+	sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: unlabelled, namespace: %s}, data: {a: b}}`, namespace))
 	for _, made := range []corev1.ConfigMap{
 		{ObjectMeta: metav1.ObjectMeta{Name: "copied"}, Data: map[string]string{"a": "b"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "controlled", OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "ConfigMap", Name: "ours", UID: owner.GetUID(), Controller: new(true)},
 		}}, Data: map[string]string{"a": "b"}},
 	} {
-		made.Labels = map[string]string{inventory.Label: namespace}
+		made.Labels = map[string]string{objectmeta.ReleaseLabel: namespace}
 		manager := map[bool]string{true: cluster.FieldManager, false: "bob"}[made.Name == "controlled"]
 		if _, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &made, metav1.CreateOptions{FieldManager: manager}); err != nil {
 			t.Fatal(err)
@@ -90,7 +73,7 @@ func TestWhoseAnObjectIs(t *testing.T) {
 	}
 	for name, want := range map[string]string{"ours": "", "theirs": "other-" + namespace, "copied": "", "controlled": "", "unlabelled": ""} {
 		id := kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: name}
-		if owner, isOthers := found.Owner(id, namespace); owner != want || isOthers != (want != "") {
+		if owner, isOthers := found.OwnerOf(id, namespace); owner != want || isOthers != (want != "") {
 			t.Errorf("%s is of release %q", name, owner)
 		}
 		if head, isThere := found.Find(id); isThere != (name != "unlabelled") || isThere && head.UID == "" {
@@ -104,12 +87,12 @@ func TestWhoseAnObjectIs(t *testing.T) {
 
 func TestWhatDoesNotMatterIsForgotten(t *testing.T) {
 	t.Parallel()
-	c, namespace := connect(t, ""), test.Namespace(t)
+	c, namespace := test.Connect(t), test.Namespace(t)
 	for _, of := range []string{"ours", "theirs", "others"} {
-		put(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {runlevel.dev/release: %[1]s-%[2]s}}}`, of, namespace))
+		sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: %s, labels: {runlevel.dev/release: %[1]s-%[2]s}}}`, of, namespace))
 	}
 	asked := map[string]string{}
-	found, err := inventory.Take(t.Context(), c, []inventory.Place{{Kind: configMap, Namespace: namespace}}, func(release string, id kinds.ID) bool {
+	found, err := inventory.Take(t.Context(), c, []inventory.ListScope{{Kind: configMap, Namespace: namespace}}, func(release string, id kinds.ID) bool {
 		if id.Namespace == namespace { // other tests have some
 			asked[id.Name] = release
 		}
@@ -130,14 +113,14 @@ func TestWhatDoesNotMatterIsForgotten(t *testing.T) {
 
 func TestMoreThanAPageOfObjects(t *testing.T) {
 	t.Parallel()
-	c, namespace := connect(t, ""), test.Namespace(t)
+	c, namespace := test.Connect(t), test.Namespace(t)
 	const many = 510 // where a page has 500
 	var group errgroup.Group
 	group.SetLimit(32)
 	for i := range many {
 		group.Go(func() error {
 			_, err := c.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%03d", i), Labels: map[string]string{inventory.Label: namespace}}, Data: map[string]string{"a": "b"},
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%03d", i), Labels: map[string]string{objectmeta.ReleaseLabel: namespace}}, Data: map[string]string{"a": "b"},
 			}, metav1.CreateOptions{FieldManager: cluster.FieldManager})
 			return err
 		})
@@ -153,27 +136,27 @@ func TestMoreThanAPageOfObjects(t *testing.T) {
 
 func TestKindsThatCantBeListed(t *testing.T) {
 	t.Parallel()
-	admin, namespace := connect(t, ""), test.Namespace(t)
-	put(t, admin, fmt.Sprintf(`
+	admin, namespace := test.Connect(t), test.Namespace(t)
+	sandboxtest.Apply(t, admin, fmt.Sprintf(`
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: some, namespace: %s, labels: {runlevel.dev/release: %[1]s}}
 rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]`, namespace))
 	secret := schema.GroupKind{Kind: "Secret"}
-	found := take(t, connect(t, "user-of-"+namespace), configMap, secret, schema.GroupKind{Group: "nobody.example.com", Kind: "Thing"})
-	if got := found.AllUnlisted(); !slices.Equal(got, []schema.GroupKind{configMap, secret}) {
+	found := take(t, test.ConnectAs(t, "user-of-"+namespace), configMap, secret, schema.GroupKind{Group: "nobody.example.com", Kind: "Thing"})
+	if got := found.UnlistedKinds(); !slices.Equal(got, []schema.GroupKind{configMap, secret}) {
 		t.Errorf("kinds that are not known: %v", got)
 	}
-	if err := found.Unlisted(secret); !apierrors.IsForbidden(err) {
+	if err := found.ListError(secret); !apierrors.IsForbidden(err) {
 		t.Errorf("of Secrets it says %v", err)
 	}
-	if got := take(t, admin, configMap, secret).AllUnlisted(); len(got) != 0 {
+	if got := take(t, admin, configMap, secret).UnlistedKinds(); len(got) != 0 {
 		t.Errorf("the admin can't list %v", got)
 	}
 }
 
 func TestAGroupThatDoesNotAnswer(t *testing.T) {
-	c, namespace := connect(t, ""), test.Namespace(t)
+	c, namespace := test.Connect(t), test.Namespace(t)
 	group := namespace + ".down.example.com"
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
@@ -181,7 +164,7 @@ func TestAGroupThatDoesNotAnswer(t *testing.T) {
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
 	listener.Close() // so that nobody listens there
-	service := put(t, c, fmt.Sprintf(`
+	service := sandboxtest.Apply(t, c, fmt.Sprintf(`
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
 metadata: {name: v1.%s}
@@ -192,19 +175,19 @@ spec: {group: %[1]s, version: v1, groupPriorityMinimum: 1000, versionPriority: 1
 		t.Fatal(err)
 	}
 	defer c.Delete(context.Background(), in, "", service.GetName(), service.GetUID())
-	put(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: %s, labels: {runlevel.dev/release: %[1]s}}, data: {a: b}}`, namespace))
+	sandboxtest.Apply(t, c, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: ours, namespace: %s, labels: {runlevel.dev/release: %[1]s}}, data: {a: b}}`, namespace))
 
 	thing := schema.GroupKind{Group: group, Kind: "Thing"}
-	fresh := connect(t, "")
+	fresh := test.Connect(t)
 	found := take(t, fresh, thing, configMap)
-	if err := found.Unlisted(thing); err == nil {
+	if err := found.ListError(thing); err == nil {
 		t.Error("a kind of a group that does not answer is said to have no objects")
 	}
 	if got := names(found.Of(namespace)); !slices.Equal(got, []string{"ours"}) {
 		t.Errorf("of a kind that answers it finds %q", got)
 	}
 	ours := found.Of(namespace)
-	if _, notes, err := inventory.Tolls(t.Context(), fresh, ours); err != nil || len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: all of "+group+" (") {
+	if _, notes, err := dependents.Count(t.Context(), fresh, ours); err != nil || len(notes) != 1 || !strings.HasPrefix(notes[0], "not counted, because it can't be listed: all of "+group+" (") {
 		t.Errorf("of what goes with objects it says %q, %v", notes, err)
 	}
 }
@@ -220,7 +203,7 @@ func TestAClusterThatIsDownHasNoInventory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := inventory.Take(t.Context(), c, []inventory.Place{{Kind: configMap}}, nil); err == nil {
+	if _, err := inventory.Take(t.Context(), c, []inventory.ListScope{{Kind: configMap}}, nil); err == nil {
 		t.Error("no server answers, and it finds nothing to say")
 	}
 }

@@ -86,7 +86,7 @@ func (e *estate) keepBarely(b *testing.B) {
 	for _, manifest := range e.load(b).Manifests {
 		if manifest.ID().Kind == "ConfigMap" {
 			wanted[manifest.ID().Name] = manifest.Object()
-			if _, err := c.Apply(b.Context(), in, manifest.Object(), cluster.Forced); err != nil {
+			if _, err := c.Apply(b.Context(), in, manifest.Object(), cluster.Force); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -102,7 +102,7 @@ func (e *estate) keepBarely(b *testing.B) {
 				continue
 			}
 			if colour, _, _ := unstructured.NestedString(object.Object, "data", "colour"); colour != "blue" {
-				_, _ = c.Apply(b.Context(), in, wanted[object.GetName()], cluster.Forced)
+				_, _ = c.Apply(b.Context(), in, wanted[object.GetName()], cluster.Force)
 			}
 		}
 	}()

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
-	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/keep"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -59,16 +58,12 @@ func (e *estate) keep(t testing.TB, tell func(keep.Event)) (stop func()) {
 	isKeeping, ended := make(chan struct{}), make(chan error, 1)
 	on, release := connectAs(t, e.name), e.load(t)
 	go func() {
-		var keeper *keep.Keeper
-		ended <- rollout.Run(ctx, on, release, rollout.Options{Keep: func(ctx context.Context, c *cluster.Cluster, options apply.Options) rollout.Keeper {
-			keeper = keep.Start(ctx, c, release, keep.Options{Apply: options.Objects(), Every: -1, Tell: func(event keep.Event) {
-				if event.Type == keep.Keeping {
-					close(isKeeping)
-				}
-				tell(event)
-			}})
-			return keeper
-		}, Told: func(*rollout.Outcome) { keeper.Announce() }}).Err
+		ended <- rollout.Run(ctx, on, release, rollout.Options{Keep: &keep.Options{Every: -1, Tell: func(event keep.Event) {
+			if event.Type == keep.Keeping {
+				close(isKeeping)
+			}
+			tell(event)
+		}}}).Err
 	}()
 	select {
 	case <-isKeeping:

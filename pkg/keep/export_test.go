@@ -2,14 +2,19 @@ package keep
 
 import "time"
 
-// Quarrel makes what is decided about others' haste known to tests.
-type Quarrel struct{ quarrel }
+// Contention makes what is decided about other writers known to tests.
+type Contention struct{ contention }
 
-// Drift notes that an object is seen not to be as it should, unless that is known.
-func (q *Quarrel) Drift(now time.Time) { q.drifted = now }
+// Drift notes that an object is seen to differ, unless that is known.
+func (c *Contention) Drift(now time.Time) { c.drifted = now }
 
-// Pause is for how long an object is left alone from now on.
-func (q *Quarrel) Pause(now time.Time) time.Duration { return max(0, q.pause(now)) }
+// Pause returns for how long an object is left alone from now on.
+func (c *Contention) Pause(now time.Time) time.Duration { return max(0, c.pause(now)) }
+
+// Left returns how long the contention lasts, if no other drift comes.
+func (c *Contention) Left(now time.Time) time.Duration { return c.left(now) }
 
 // Note notes that an object was looked at.
-func (q *Quarrel) Note(now time.Time, hasChanged bool) time.Duration { return q.note(now, hasChanged) }
+func (c *Contention) Note(now time.Time, isRepaired bool) time.Duration {
+	return c.note(now, isRepaired)
+}

@@ -51,12 +51,13 @@ const patience = time.Minute
 
 // A site is a release that is kept in place, in a namespace of its own and under its name.
 type site struct {
-	t       *testing.T
-	name    string
-	release *payload.Payload
-	admin   *cluster.Cluster // whom nobody counts, or hinders
-	keeping *wire
-	stop    func() error // which waits until nothing is kept any more
+	t        *testing.T
+	name     string
+	release  *payload.Payload
+	admin    *cluster.Cluster // whom nobody counts, or hinders
+	keeping  *wire
+	stop     func() error // which waits until nothing is kept any more
+	problems func() []keep.Event
 
 	mu     sync.Mutex
 	events []keep.Event
@@ -163,6 +164,7 @@ func (s *site) keep(c *cluster.Cluster, applied *apply.Report, asApplied apply.O
 	}
 	options.Apply.Fingerprints = applied.Fingerprints
 	keeper := keep.Start(ctx, c, s.release, options)
+	s.problems = keeper.Problems
 	for _, change := range applied.Changes {
 		keeper.Take(change)
 	}

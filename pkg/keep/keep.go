@@ -1,13 +1,14 @@
-// Package keep watches what was applied, and makes it again what the release says: an object
-// that was changed, deleted, or has lost its label. It reads metadata only. Whether an object
-// can have changed, and how it is repaired, package apply says.
+// Package keep keeps a release in place: it watches what was applied, and repairs an object that was changed, deleted,
+// or has lost its label. It reads metadata only. Package apply/object says whether an object can have changed, and
+// repairs it.
 //
-// What does not change costs nothing but watches. What they may have missed, a slow pass over
-// all objects finds. A writer that never gives in is named, and given longer and longer pauses.
+// Objects that do not change cost nothing but watches. A resync looks at all of them from time to time, for what the
+// watches may have missed. Another writer that reverts repairs is named, and its object is repaired after growing
+// pauses.
 //
-// Start is the call to start from, and Take gives it objects as they are applied. What is known of an
-// object is in object.go, how it is taken over in take.go, the watches in watch.go, mending in mend.go,
-// quarrels with other writers in quarrel.go, and the slow pass in pass.go.
+// Start is the call to start from, and Take gives it objects as they are applied. What is known of an object is in
+// object.go, how it is taken over in handover.go, the watches in watch.go, repairs in repair.go, other writers in
+// contention.go, and the resync in resync.go.
 package keep
 
 import (
@@ -29,12 +30,12 @@ import (
 // Options say how to keep a release in place.
 type Options struct {
 	Apply object.Options // as it was applied with
-	// Every is how long it is from one slow pass to the next; an hour if it is 0, and never if
+	// Every is how long it is from one resync to the next; an hour if it is 0, and never if
 	// it is less.
 	Every time.Duration
 	// Workers are how many objects are repaired at a time; 8 if it is 0.
 	Workers int
-	// Tell is told of each thing that happens, one after the other. Nil tells nobody.
+	// Tell is called with each event, one after the other. It may be nil.
 	Tell func(Event)
 }
 
@@ -57,16 +58,16 @@ type Keeper struct {
 	cluster  *cluster.Cluster
 	options  Options
 	repairer *object.Repairer
-	queue    workqueue.TypedRateLimitingInterface[*kept] // of objects that may need mending
-	told     sync.Mutex                                  // so that one thing is told after the other
-	running  sync.WaitGroup                              // of all that it does
+	queue    workqueue.TypedRateLimitingInterface[*kept] // of objects that may have to be repaired
+	telling  sync.Mutex                                  // so that one event is told after the other
+	running  sync.WaitGroup
 
-	mu       sync.Mutex                  // guards what follows, and what is known of objects
-	payload  map[*payload.Manifest]*kept // all objects of the release
-	objects  map[kinds.ID]*kept          // those of the kinds that are watched
-	inOrder  []*kept                     // that are kept
-	troubled map[*kept]bool              // that could not be repaired
-	views    []*view
+	mu      sync.Mutex              // guards what follows, and what is known of objects
+	steps   map[object.StepID]*kept // all objects of the release
+	objects map[kinds.ID]*kept      // those of the kinds that are watched
+	inOrder []*kept                 // those that are kept
+	failing map[*kept]bool          // those that could not be repaired
+	watches []*kindWatch
 }
 
 // Start begins to keep objects of a release in place, those that Take is given, until ctx ends.
@@ -74,34 +75,34 @@ func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, op
 	options = options.withDefaults()
 	k := &Keeper{
 		ctx: ctx, cluster: c, options: options, repairer: object.NewRepairer(ctx, c, release, options.Apply),
-		payload: map[*payload.Manifest]*kept{}, objects: map[kinds.ID]*kept{}, troubled: map[*kept]bool{},
+		steps: map[object.StepID]*kept{}, objects: map[kinds.ID]*kept{}, failing: map[*kept]bool{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*kept](firstPause, longestPause)),
 	}
 	for _, manifest := range release.Manifests {
 		if !manifest.IsTombstone() {
-			k.payload[manifest] = &kept{manifest: manifest, id: manifest.ID()}
+			k.steps[object.StepOf(manifest)] = &kept{manifest: manifest, id: manifest.ID()}
 		}
 	}
 	context.AfterFunc(ctx, k.queue.ShutDown)
 	for range options.Workers {
 		k.running.Go(k.work)
 	}
-	k.running.Go(func() { k.pass(ctx) })
+	k.running.Go(func() { k.resyncAll(ctx) })
 	return k
 }
 
-// Wait waits until ctx has ended, and nothing is repaired any more. It says why ctx has ended.
+// Wait waits until ctx has ended, and nothing is repaired any more. It returns why ctx has ended.
 func (k *Keeper) Wait() error {
 	k.running.Wait()
 	k.repairer.Close()
 	return context.Cause(k.ctx)
 }
 
-// Announce tells how many objects are kept in place by now.
+// Announce reports how many objects are kept in place by now.
 func (k *Keeper) Announce() {
 	k.mu.Lock()
 	objects, of := 0, map[schema.GroupKind]bool{}
-	for _, o := range k.payload {
+	for _, o := range k.steps {
 		if o.applied != nil {
 			objects++
 			of[o.id.GroupKind()] = true

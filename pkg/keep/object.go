@@ -6,71 +6,76 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/vigil"
+	"github.com/runlevel/runlevel/pkg/resourcewatch"
 )
 
-// A kept object is one of the release. The keeper guards what changes of it.
+// A kept object is one of the release. The Keeper's lock guards it.
 type kept struct {
 	manifest *payload.Manifest
 	id       kinds.ID
 	resource cluster.Resource // which is known as soon as its kind is watched
-	view     *view
+	watch    *kindWatch
 
-	applied *string  // the version that the apply has left, once it is done with the object
-	isKept  bool     // else nothing is done about it
-	glimpse *glimpse // of one that is not kept yet
+	applied *string      // the version that the apply has left, once it is done with the object
+	isKept  bool         // else nothing is done about it
+	early   *observation // of an object that is not kept yet
 
-	version   string          // in which it is known to be as it should, or to have been looked at last
-	isSuspect bool            // it may not be as it should
-	seen      *inventory.Head // how it was seen then; nil if it was not there, or that is not known
-	isThere   bool            // although it could not be repaired: others that need it can be
-	isLeaving bool            // its end was asked for: only when it is gone, it can be made again
-	mayBeDone bool            // it is a Job that was written: it may have run to its end
-	mark      int             // counts what is seen of it, so that it is known what came in between
-	isTold    bool            // of what keeps it from being repaired
-	quarrel   quarrel
-	audit     chan<- finding // the slow pass waits for what is found; nil if it does not
+	version      string                   // in which the object is known to be in sync, or was looked at last
+	mayDiffer    bool                     // from the release
+	seen         *objectmeta.LiveMetadata // how the object was seen then; nil if it was not there, or that is not known
+	isThere      bool                     // although it could not be repaired: others that need it can be
+	isLeaving    bool                     // it is terminating: only when it is gone, it can be made again
+	mayBeDone    bool                     // it is a Job that was written: it may have run to its end
+	observations int                      // counted, so that it is known whether one came in between
+	problem      *Event                   // what was reported last of an object that is contested or failing
+	contention   contention
+	checked      chan<- finding // the resync waits for what is found; nil if it does not
 }
 
-// see takes in how an object is.
-func (k *Keeper) see(id kinds.ID, head inventory.Head) {
+// An observation is what was seen last of an object.
+type observation struct {
+	head    *objectmeta.LiveMetadata // nil if it was not there
+	version string
+}
+
+// observe takes in how an object is.
+func (k *Keeper) observe(id kinds.ID, head objectmeta.LiveMetadata) {
 	k.mu.Lock()
 	o := k.objects[id]
 	if o != nil && !o.isKept {
-		o.glimpse = &glimpse{&head, head.ResourceVersion}
+		o.early = &observation{&head, head.ResourceVersion}
 	}
-	isNews := o != nil && o.isKept && o.isNews(head) // else somebody has copied the label, or it is known already
+	isNewer := o != nil && o.isKept && o.isNewer(head) // else another object has the label, or it is known already
 	k.mu.Unlock()
-	if !isNews {
+	if !isNewer {
 		return
 	}
 	if k.repairer.Redefine(head) {
-		k.doubtAll(id.Name)
+		k.checkAll(id.Name)
 	}
 	isUntouched := k.repairer.IsUntouched(o.manifest, head)
 	mayBeDone := isUntouched && k.repairer.IsUnfinished(o.manifest)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !o.isNews(head) { // any more
+	if !o.isNewer(head) { // any more
 		return
 	}
 	wasMissing := o.isMissing()
-	o.mark++
+	o.observations++
 	o.isLeaving = head.Terminating
-	switch {
-	case isUntouched:
-		o.version, o.isSuspect, o.seen = head.ResourceVersion, false, nil
-		k.settle(o)
-	case head.Terminating:
-		o.version, o.isSuspect, o.seen = head.ResourceVersion, false, nil
-	default:
-		k.suspect(o, &head)
+	if isUntouched || head.Terminating {
+		o.version, o.mayDiffer, o.seen = head.ResourceVersion, false, nil
+	} else {
+		k.suspectDrift(o, &head)
 	}
-	if wasMissing && !o.isMissing() && isFoundation(o.id) {
-		k.wakeAll()
+	if isUntouched {
+		k.noteInSync(o)
+	}
+	if wasMissing && !o.isMissing() && isPrerequisite(o.id) {
+		k.retryAll()
 	}
 	if mayBeDone {
 		o.mayBeDone = true
@@ -78,64 +83,56 @@ func (k *Keeper) see(id kinds.ID, head inventory.Head) {
 	}
 }
 
-// isNews says whether nothing newer is known of an object. The lock is held.
-func (o *kept) isNews(head inventory.Head) bool {
-	return o.version != head.ResourceVersion && !vigil.IsOlder(head.ResourceVersion, o.version)
+// isNewer reports whether metadata is newer than what is known of an object. The lock is held.
+func (o *kept) isNewer(head objectmeta.LiveMetadata) bool {
+	return o.version != head.ResourceVersion && !resourcewatch.IsOlder(head.ResourceVersion, o.version)
 }
 
-// miss takes in that an object is out of sight: deleted, or without its label.
-func (k *Keeper) miss(id kinds.ID, version string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if o := k.objects[id]; o != nil {
-		k.missOne(o, version)
-	}
-}
-
-// missOne is miss for an object of the release. The lock is held.
-func (k *Keeper) missOne(o *kept, version string) {
+// observeAbsence takes in that an object is not in a watch any more: it was deleted, or has lost its label. The lock is
+// held.
+func (k *Keeper) observeAbsence(o *kept, version string) {
 	switch {
 	case !o.isKept:
-		o.glimpse = &glimpse{version: version}
-	case !vigil.IsOlder(version, o.version):
-		k.doubt(o)
+		o.early = &observation{version: version}
+	case !resourcewatch.IsOlder(version, o.version):
+		k.check(o)
 	}
 }
 
-// doubt makes an object one that is asked for. The lock is held.
-func (k *Keeper) doubt(o *kept) {
-	o.mark++
+// check has an object looked up, and repaired if it differs. The lock is held.
+func (k *Keeper) check(o *kept) {
+	o.observations++
 	o.isLeaving, o.isThere = false, false
-	k.suspect(o, nil)
+	k.suspectDrift(o, nil)
 }
 
-// suspect makes an object one that is looked at. The lock is held.
-func (k *Keeper) suspect(o *kept, seen *inventory.Head) {
-	if !o.isSuspect {
-		o.quarrel.drifted = time.Now()
+// suspectDrift has an object repaired if it differs from the release. The lock is held.
+func (k *Keeper) suspectDrift(o *kept, seen *objectmeta.LiveMetadata) {
+	if !o.mayDiffer {
+		o.contention.drifted = time.Now()
 	}
-	o.isSuspect, o.seen = true, seen
-	if !k.troubled[o] || seen == nil { // else its turn comes, however often others write it
-		k.mendSoon(o)
+	o.mayDiffer, o.seen = true, seen
+	if !k.failing[o] || seen == nil { // else it is tried again after its pause, however often it is written
+		k.queueRepair(o)
 	}
 }
 
-// doubtAll doubts all objects of a definition, which is another than it was: the server may say
-// otherwise of them, and leaves no trace in them.
-func (k *Keeper) doubtAll(definition string) {
+// checkAll checks all objects of a definition that has changed: the server may treat them otherwise, and leaves no trace
+// of that in them.
+func (k *Keeper) checkAll(definition string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, o := range k.objects {
 		if o.isKept && o.definition() == definition {
-			k.doubt(o)
+			k.check(o)
 		}
 	}
 }
 
-// definition is the name of the CustomResourceDefinition of an object, if it has one.
+// definition returns the name of the CustomResourceDefinition of an object, if it has one.
 func (o *kept) definition() string { return o.resource.Resource + "." + o.resource.Group }
 
-// needs are the objects without which one can't be.
+// needs returns the objects without which an object can't be.
 func (o *kept) needs() []kinds.ID {
 	needs := []kinds.ID{named(kinds.CustomResourceDefinition, o.definition())}
 	if o.id.Namespace != "" {
@@ -148,14 +145,14 @@ func named(kind schema.GroupKind, name string) kinds.ID {
 	return kinds.ID{Group: kind.Group, Kind: kind.Kind, Name: name}
 }
 
-// isMissing says whether an object is not there, as far as is known. The lock is held.
+// isMissing reports whether an object is not there, as far as is known. The lock is held.
 func (o *kept) isMissing() bool {
-	return o != nil && (o.isLeaving || o.isSuspect && o.seen == nil && !o.isThere)
+	return o != nil && (o.isLeaving || o.mayDiffer && o.seen == nil && !o.isThere)
 }
 
-// mendSoon queues an object: at once, but for one that others quarrel about. The lock is held.
-func (k *Keeper) mendSoon(o *kept) {
-	if pause := o.quarrel.pause(time.Now()); pause > 0 {
+// queueRepair queues an object: at once, or after the pause of a contention. The lock is held.
+func (k *Keeper) queueRepair(o *kept) {
+	if pause := o.contention.pause(time.Now()); pause > 0 {
 		k.queue.AddAfter(o, pause)
 		return
 	}

@@ -2,6 +2,7 @@ package keep_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -192,10 +193,17 @@ func TestWhatAnotherReleaseHasIsLeftToIt(t *testing.T) {
 	if told.Message != "it is of release other: only one release may have an object" || told.Object.Name != "settings" || told.Reason == "" {
 		t.Errorf("told %+v", told)
 	}
+	if got := s.problems(); len(got) != 1 || !reflect.DeepEqual(got[0], told) {
+		t.Errorf("the problems are %+v, want %+v", got, told)
+	}
 	s.patch("ConfigMap", "settings", `{"metadata":{"labels":{"runlevel.dev/release":"NS"}}}`)
 	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) == 1 })
 	if got, _, _ := unstructured.NestedString(s.get("ConfigMap", "settings").Object, "data", "colour"); got != "red" {
 		t.Errorf("the colour is %s", got)
+	}
+	s.until("it is told that the problem is over", func() bool { return len(s.of(keep.Recovered, "ConfigMap", "settings")) == 1 })
+	if got := s.problems(); len(got) > 0 {
+		t.Errorf("the problems are %+v", got)
 	}
 	// What goes wrong the next time is told again.
 	s.patch("ConfigMap", "settings", `{"metadata":{"labels":{"runlevel.dev/release":"other"}}}`)

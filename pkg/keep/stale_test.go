@@ -3,8 +3,10 @@ package keep
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
@@ -12,22 +14,23 @@ import (
 // API server may be behind another one.
 func TestWhatIsToldLateSaysNothing(t *testing.T) {
 	id := kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
-	for name, tell := range map[string]func(*Keeper, *view, string){
-		"that it is gone":   func(k *Keeper, _ *view, version string) { k.miss(id, version) },
-		"a list without it": func(k *Keeper, v *view, version string) { k.missOthers(&scene{view: v}, nil, version) },
-		"a list of its own": func(k *Keeper, v *view, version string) {
-			k.missOthers(&scene{view: v, namespace: "shop"}, nil, version)
+	for name, tell := range map[string]func(*Keeper, *kindWatch, string){
+		"that it is gone": func(_ *Keeper, w *kindWatch, version string) {
+			watchHandler{w, ""}.OnChange(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "shop", ResourceVersion: version}}, false)
 		},
+		"a list without it": func(_ *Keeper, w *kindWatch, version string) { watchHandler{w, ""}.OnList(nil, version) },
+		"a list of its own": func(_ *Keeper, w *kindWatch, version string) { watchHandler{w, "shop"}.OnList(nil, version) },
 	} {
 		for version, want := range map[string]bool{"9": false, "10": true, "11": true} {
 			t.Run(name+", as of "+version, func(t *testing.T) {
-				v := &view{}
-				o := &kept{id: id, view: v, version: "10", isKept: true}
+				w := &kindWatch{resource: cluster.Resource{Kind: "ConfigMap"}}
+				o := &kept{id: id, watch: w, version: "10", isKept: true}
 				k := &Keeper{objects: map[kinds.ID]*kept{id: o}, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*kept]())}
+				w.keeper = k
 				defer k.queue.ShutDown()
-				tell(k, v, version)
-				if o.isSuspect != want || k.queue.Len() > 0 != want {
-					t.Errorf("it is asked for: %t", o.isSuspect)
+				tell(k, w, version)
+				if o.mayDiffer != want || k.queue.Len() > 0 != want {
+					t.Errorf("it is asked for: %t", o.mayDiffer)
 				}
 			})
 		}

@@ -17,17 +17,16 @@ import (
 // BaselineVersion is the version of the format of baselines that is read and written.
 const BaselineVersion = 1
 
-// A Baseline is what was found once and is accepted since, to be mended later. What is
-// found beyond it is new, and counts.
+// A Baseline is findings that are accepted until they are fixed. All other findings are new, and count.
 type Baseline struct {
 	file    string
-	entries []*accepted
+	entries []*baselineEntry
 }
 
 // baselineText is a baseline as it is written.
 type baselineText struct {
-	Version  int         `yaml:"version"`
-	Findings []*accepted `yaml:"findings"`
+	Version  int              `yaml:"version"`
+	Findings []*baselineEntry `yaml:"findings"`
 }
 
 // A baselineHead is what baselines of all versions have.
@@ -35,39 +34,39 @@ type baselineHead struct {
 	Version yaml.Node `yaml:"version"`
 }
 
-// An accepted entry is findings that don't count. The message is for people: it says
-// what was found, and may since have other words.
-type accepted struct {
-	place   `yaml:",inline"`
-	Count   int    `yaml:"count,omitempty"` // 1, if it is left out
-	Message string `yaml:"message,omitempty"`
+// A baselineEntry accepts findings of one rule about one object. The message is for people: it may have other
+// words by now.
+type baselineEntry struct {
+	baselineKey `yaml:",inline"`
+	Count       int    `yaml:"count,omitempty"` // 1, if it is left out
+	Message     string `yaml:"message,omitempty"`
 
 	line int
 }
 
-// A place is what findings have in common that are the same to a baseline. It has no
+// A baselineKey is equal for findings that are the same to a baseline. It has no
 // lines, so that an edit elsewhere in a file changes nothing.
-type place struct {
+type baselineKey struct {
 	File   string `yaml:"file"`
 	In     Origin `yaml:"in,omitempty"`
 	Rule   string `yaml:"rule"`
 	Object string `yaml:"object,omitempty"`
 }
 
-// placeOf is where a finding is. There is one configuration, wherever it lies.
-func placeOf(f Finding) place {
+// baselineKeyOf returns the key of a finding. The configuration counts as one file, in whatever folder it is.
+func baselineKeyOf(f Finding) baselineKey {
 	file := f.File
 	if f.In == InConfig {
 		file = path.Base(file)
 	}
-	return place{File: file, In: f.In, Rule: f.Rule, Object: f.Object}
+	return baselineKey{File: file, In: f.In, Rule: f.Rule, Object: f.Object}
 }
 
-func (p place) compare(q place) int {
+func (p baselineKey) compare(q baselineKey) int {
 	return cmp.Or(cmp.Compare(p.In, q.In), cmp.Compare(p.File, q.File), cmp.Compare(p.Rule, q.Rule), cmp.Compare(p.Object, q.Object))
 }
 
-// baselineComment says to whoever reviews a baseline what it is.
+// baselineComment explains a baseline to its reviewers.
 const baselineComment = `# What "runlevel lint" is known to find, and accepts until it is mended. What is new
 # counts. "runlevel lint SOURCE --baseline FILE --write-baseline" writes this file anew,
 # and an entry of what is mended can be dropped by hand. Rule, file, object and count
@@ -77,14 +76,14 @@ const baselineComment = `# What "runlevel lint" is known to find, and accepts un
 // WriteBaseline writes the baseline that accepts some findings, and no others. The same
 // findings always make the same text.
 func WriteBaseline(out io.Writer, findings []Finding) error {
-	text := baselineText{Version: BaselineVersion, Findings: []*accepted{}}
-	entries := map[place]*accepted{}
+	text := baselineText{Version: BaselineVersion, Findings: []*baselineEntry{}}
+	entries := map[baselineKey]*baselineEntry{}
 	for _, f := range findings {
-		at := placeOf(f)
+		at := baselineKeyOf(f)
 		switch entry := entries[at]; {
 		case f.In == InBaseline: // of the one before
 		case entry == nil:
-			entries[at] = &accepted{place: at, Count: 1, Message: f.Message}
+			entries[at] = &baselineEntry{baselineKey: at, Count: 1, Message: f.Message}
 			text.Findings = append(text.Findings, entries[at])
 		default:
 			entry.Count++
@@ -96,7 +95,7 @@ func WriteBaseline(out io.Writer, findings []Finding) error {
 			entry.Count = 0 // goes without saying
 		}
 	}
-	slices.SortFunc(text.Findings, func(a, b *accepted) int { return a.compare(b.place) })
+	slices.SortFunc(text.Findings, func(a, b *baselineEntry) int { return a.compare(b.baselineKey) })
 	var content bytes.Buffer
 	content.WriteString(baselineComment)
 	encoder := yaml.NewEncoder(&content)
@@ -163,8 +162,8 @@ func (t *baselineText) parse(content []byte) error {
 var acceptedKeys = []string{"file", "in", "rule", "object", "count", "message"}
 
 // UnmarshalYAML keeps the line, to tell of an entry that accepts nothing any more.
-func (a *accepted) UnmarshalYAML(node *yaml.Node) error {
-	type plain accepted // without this method
+func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
+	type plain baselineEntry // without this method
 	hasCount := false
 	for at := 0; at+1 < len(node.Content); at += 2 {
 		key := node.Content[at]
@@ -194,17 +193,17 @@ func (r *Result) accept(baseline *Baseline, config Config) {
 	if baseline == nil {
 		return
 	}
-	left := map[*accepted]int{}
-	entries := map[place][]*accepted{}
+	left := map[*baselineEntry]int{}
+	entries := map[baselineKey][]*baselineEntry{}
 	for _, entry := range baseline.entries {
 		left[entry] = entry.Count
-		entries[entry.place] = append(entries[entry.place], entry)
+		entries[entry.baselineKey] = append(entries[entry.baselineKey], entry)
 	}
 	found := r.Findings
 	r.Findings = []Finding{}
 	for _, f := range found {
-		same := entries[placeOf(f)]
-		n := slices.IndexFunc(same, func(entry *accepted) bool { return left[entry] > 0 })
+		same := entries[baselineKeyOf(f)]
+		n := slices.IndexFunc(same, func(entry *baselineEntry) bool { return left[entry] > 0 })
 		if n < 0 {
 			r.Findings = append(r.Findings, f)
 			continue
@@ -216,7 +215,7 @@ func (r *Result) accept(baseline *Baseline, config Config) {
 	rule, _ := FindRule("stale-baseline")
 	if severity := config.severity(rule); severity != Off {
 		for _, entry := range baseline.entries {
-			if message := entry.stale(left[entry], r.Looked); message != "" {
+			if message := entry.stale(left[entry], r.Ran); message != "" {
 				r.Findings = append(r.Findings, Finding{
 					Rule: rule.ID, Severity: severity, File: baseline.file, In: InBaseline, Line: entry.line,
 					Object: entry.Object, Message: printable.Line(message),
@@ -230,7 +229,7 @@ func (r *Result) accept(baseline *Baseline, config Config) {
 
 // stale says what an entry accepts without need, if so many of its findings were not
 // there. Nothing is known of a rule that has not looked.
-func (a *accepted) stale(left int, looked []string) string {
+func (a *baselineEntry) stale(left int, looked []string) string {
 	where := a.File
 	if a.In != InPayload {
 		where += fmt.Sprintf(" (%s)", a.In)

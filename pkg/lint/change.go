@@ -8,30 +8,30 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Change is what somebody is about to change in a payload: files of their own among
-// those of others. What is wrong with others' files is not their concern, unless their
-// change is the cause.
-type Change struct {
+// A ComponentChange is a change of one component's files in a payload. Findings in other components' files are
+// left out, unless the change causes them.
+type ComponentChange struct {
 	Before   *payload.Payload  // the payload without the change
 	Problems []payload.Problem // of reading it
-	// Own is what those who make the change call a file, of the payload or of the one
-	// before it, if it is theirs.
+	// Own returns the name in the component's folder of a file of the payload, or of the one before it, if it is
+	// the component's.
 	Own func(file string, in Origin) (name string, isOwn bool)
 }
 
-// isAskedFor says whether a manifest is to be held against schemas, which is slow. In the
-// payload before the change, its file may have had another name.
-func (s *subject) isAskedFor(m *manifest) bool {
-	return s.change == nil || s.change.isOwn(m.Path, InPayload) || s.change.isOwn(m.Path, InPrevious)
+// concerns reports whether a manifest is validated against schemas, which is slow: all are where there is
+// no change. In the payload before the change, its file may have had another name.
+func (c *ComponentChange) concerns(m *manifest) bool {
+	return c == nil || c.isOwn(m.Path, InPayload) || c.isOwn(m.Path, InPrevious)
 }
 
-func (c *Change) isOwn(file string, in Origin) bool {
+func (c *ComponentChange) isOwn(file string, in Origin) bool {
 	_, isOwn := c.Own(file, in)
 	return isOwn
 }
 
-// nameOf is what a file is called by those who change the payload.
-func (c *Change) nameOf(file string, in Origin) string {
+// nameOf returns the name of a file in the component's folder, or its name in the payload if it is another
+// component's.
+func (c *ComponentChange) nameOf(file string, in Origin) string {
 	if c == nil || in == InConfig {
 		return file
 	}
@@ -41,24 +41,24 @@ func (c *Change) nameOf(file string, in Origin) string {
 	return file
 }
 
-// only leaves out of a result what others have done.
-func (c *Change) only(ctx context.Context, input Input, after *Result) error {
+// only removes the findings from a result that the change has not caused.
+func (c *ComponentChange) only(ctx context.Context, input Input, after *Result) error {
 	input.Payload, input.Problems = c.Before, c.Problems
 	before, err := run(ctx, input)
 	if err != nil {
 		return err
 	}
-	known := map[Fault]int{}
+	known := map[FindingKey]int{}
 	for _, findings := range [][]Finding{before.Findings, before.Suppressed} {
 		for _, f := range findings {
-			known[f.Fault()]++
+			known[f.Key()]++
 		}
 	}
 	isOthers := func(f Finding) bool {
 		if f.In == InConfig || c.isOwn(f.File, f.In) {
 			return false
 		}
-		what := f.Fault()
+		what := f.Key()
 		known[what]--
 		return known[what] >= 0
 	}
@@ -72,9 +72,8 @@ func (c *Change) only(ctx context.Context, input Input, after *Result) error {
 	return nil
 }
 
-// place says of a finding whether it is in a file of others, and calls the file by the
-// name that its owners know.
-func (c *Change) place(f *Finding) {
+// place marks a finding in a file of another component, and names a file of the component as in its own folder.
+func (c *ComponentChange) place(f *Finding) {
 	set := func(file *string, in *Origin) {
 		if *in == InPayload && !c.isOwn(*file, InPayload) {
 			*in = InRelease
@@ -88,8 +87,8 @@ func (c *Change) place(f *Finding) {
 	}
 }
 
-// A Fault is a finding, wherever in its file it stands, and however bad it is.
-type Fault struct {
+// A FindingKey is equal for findings that differ in their lines and severities only.
+type FindingKey struct {
 	rule, file, object, message string
 	in                          Origin
 }
@@ -98,8 +97,8 @@ type Fault struct {
 // objects have the same fault.
 var howMany = regexp.MustCompile(`\b\d+ objects?\b`)
 
-// Fault is what is found.
-func (f Finding) Fault() Fault {
+// FindingKey is what is found.
+func (f Finding) Key() FindingKey {
 	message := howMany.ReplaceAllString(payload.WithoutLines(f.Message), "")
-	return Fault{f.Rule, f.File, f.Object, message, f.In}
+	return FindingKey{f.Rule, f.File, f.Object, message, f.In}
 }

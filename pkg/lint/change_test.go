@@ -39,7 +39,7 @@ func TestAChangeOfAllAndOfNothing(t *testing.T) {
 		input := e.input(t)
 		want := inPayload(run(t, input).Findings)
 		isMine := true
-		input.Change = &lint.Change{Before: input.Payload, Problems: input.Problems, Own: func(file string, _ lint.Origin) (string, bool) { return file, isMine }}
+		input.Change = &lint.ComponentChange{Before: input.Payload, Problems: input.Problems, Own: func(file string, _ lint.Origin) (string, bool) { return file, isMine }}
 		if diff := cmp.Diff(want, inPayload(run(t, input).Findings)); diff != "" {
 			t.Errorf("%s: who owns everything sees something else: %s", name, diff)
 		}
@@ -112,7 +112,7 @@ func TestWhatAChangeCauses(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			change := &lint.Change{Own: func(file string, _ lint.Origin) (string, bool) {
+			change := &lint.ComponentChange{Own: func(file string, _ lint.Origin) (string, bool) {
 				return strings.TrimPrefix(file, "0000_50_web_"), strings.Contains(file, "_web_")
 			}}
 			input := lint.Input{Change: change}
@@ -130,29 +130,14 @@ func TestWhatAChangeCauses(t *testing.T) {
 	}
 }
 
-// A memory may make a run faster, and nothing else.
-func TestMemory(t *testing.T) {
-	memory := &lint.Memory{}
-	eachExample(t, func(name string, e *example) {
-		input := e.input(t)
-		want := inPayload(run(t, input).Findings)
-		input.Memory = memory
-		for _, time := range []string{"first", "second"} {
-			if diff := cmp.Diff(want, inPayload(run(t, input).Findings)); diff != "" {
-				t.Errorf("%s, the %s time: %s", name, time, diff)
-			}
-		}
-	})
-}
-
 // A definition may move to another file, and what others did wrong is still theirs.
 func TestADefinitionInAnotherFile(t *testing.T) {
 	definition := text("apiVersion: apiextensions.k8s.io/v1", "kind: CustomResourceDefinition", "metadata: {name: shops.example.com}",
 		"spec:", "  group: example.com", "  scope: Namespaced", "  names: {kind: Shop, plural: shops}", "  versions:",
 		"  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, required: [spec]}}}")
 	shop := text("apiVersion: example.com/v1", "kind: Shop", "metadata: {name: api, namespace: default}")
-	own := func(now string) *lint.Change {
-		return &lint.Change{Own: func(file string, in lint.Origin) (string, bool) {
+	own := func(now string) *lint.ComponentChange {
+		return &lint.ComponentChange{Own: func(file string, in lint.Origin) (string, bool) {
 			return file, file == now || in == lint.InPrevious && strings.Contains(file, "_web_")
 		}}
 	}

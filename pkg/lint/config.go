@@ -101,7 +101,7 @@ func explain(err error) string {
 		return fmt.Sprintf("line %s: there is no key %q here: there are %s", found[1], found[2], keys[found[3]])
 	}
 	if found := wrongType.FindStringSubmatch(text); found != nil {
-		wanted := map[string]string{"string": "a text", "lint.Severity": "a text", "[]string": "a list of names", "[]*lint.Ignore": "a list of entries", "[]*lint.accepted": "a list of entries", "int": "a number"}
+		wanted := map[string]string{"string": "a text", "lint.Severity": "a text", "[]string": "a list of names", "[]*lint.Ignore": "a list of entries", "[]*lint.baselineEntry": "a list of entries", "int": "a number"}
 		return fmt.Sprintf("line %s: this must be %s", found[1], cmp.Or(wanted[found[2]], "a mapping"))
 	}
 	return text

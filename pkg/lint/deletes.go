@@ -132,7 +132,7 @@ func valueAt(value any, path []string) any {
 func checkDeleteNever(s *subject, r *reporter) error {
 	for _, m := range s.tombstones {
 		switch {
-		case !s.areTogether(m, m):
+		case !s.shareCluster(m, m):
 			r.field(m, annotation(payload.DeleteAnnotation), "its annotations leave it out of every cluster, so it deletes nothing: mend those that say for which profile, feature set or feature gate it is")
 		case s.profiles && !m.hasProfile():
 			r.field(m, annotation(payload.DeleteAnnotation), "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", includePrefix)
@@ -161,8 +161,8 @@ func checkDeleteCreateOnly(s *subject, r *reporter) error {
 func checkCreatedAndDeleted(s *subject, r *reporter) error {
 	for _, m := range s.tombstones {
 		for _, other := range s.byID[m.id] {
-			if where, meet := s.together(m, other); meet && !other.isTombstone {
-				r.field(m, annotation(payload.DeleteAnnotation), "%s:%d creates it%s, so it is deleted and created without end: keep one of them", other.Path, other.Line, on(where))
+			if where, meet := s.sharedCluster(m, other); meet && !other.isTombstone {
+				r.field(m, annotation(payload.DeleteAnnotation), "%s:%d creates it%s, so it is deleted and created without end: keep one of them", other.Path, other.Line, onCluster(where))
 				break
 			}
 		}
@@ -177,8 +177,8 @@ func checkDuplicate(s *subject, r *reporter) error {
 			if other == m {
 				break
 			}
-			if where, meet := s.together(m, other); meet && m.isTombstone == other.isTombstone {
-				r.at(m, "the same object is in %s:%d%s: keep one of them, or let their annotations choose", other.Path, other.Line, on(where))
+			if where, meet := s.sharedCluster(m, other); meet && m.isTombstone == other.isTombstone {
+				r.at(m, "the same object is in %s:%d%s: keep one of them, or let their annotations choose", other.Path, other.Line, onCluster(where))
 				break
 			}
 		}

@@ -13,18 +13,18 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// ignores are all that is said to be all right, and which of it was of use.
+// ignores are the entries of the configuration and the comments of the manifests that ignore findings.
 type ignores struct {
-	byFile []*ignoring // of the configuration
-	inside map[string][]*ignoring
+	byFile []*ignoreEntry // of the configuration
+	inside map[string][]*ignoreEntry
 	ran    map[string]bool // the rules that have looked
 	config Config
-	change *Change
+	change *ComponentChange
 	bad    []Finding
 }
 
-// An ignoring is one rule that is to be quiet about a manifest, or a file.
-type ignoring struct {
+// An ignoreEntry ignores the findings of one rule about a manifest, or a file.
+type ignoreEntry struct {
 	Ignore
 	at       Finding // where it is said
 	document int     // that it is about; 0 for all of the file
@@ -32,12 +32,12 @@ type ignoring struct {
 }
 
 func newIgnores(s *subject, ran map[string]bool) *ignores {
-	i := &ignores{inside: map[string][]*ignoring{}, ran: ran, config: s.config, change: s.change}
+	i := &ignores{inside: map[string][]*ignoreEntry{}, ran: ran, config: s.config, change: s.change}
 	for _, ignore := range s.config.Ignore {
-		i.add(&ignoring{Ignore: *ignore, at: Finding{File: s.config.file, Line: ignore.line, In: InConfig}}, true)
+		i.add(&ignoreEntry{Ignore: *ignore, at: Finding{File: s.config.file, Line: ignore.line, In: InConfig}}, true)
 	}
 	for _, file := range s.Files {
-		i.addComments(file.Path, 0, 1, file.Head)
+		i.addComments(file.Path, 0, 1, file.Comments)
 	}
 	for _, left := range s.Excluded { // of which few rules speak, so that their comments may find nothing
 		i.addComments(left.Manifest.Path, left.Manifest.Document, left.Manifest.TextLine(), left.Manifest.Text())
@@ -54,7 +54,7 @@ func newIgnores(s *subject, ran map[string]bool) *ignores {
 }
 
 // add adds one, if it is one that says what it must.
-func (i *ignores) add(one *ignoring, fromConfig bool) {
+func (i *ignores) add(one *ignoreEntry, fromConfig bool) {
 	wrong := ""
 	if _, known := FindRule(one.Rule); one.Rule == "" {
 		wrong = "which rule is to be quiet? Write its name, and a reason"
@@ -103,7 +103,7 @@ func (i *ignores) addComments(file string, document, line int, text []byte) {
 		counted = begins[n]
 		said := Ignore{Rule: string(text[at[4]:at[5]]), Reason: strings.TrimSpace(string(text[at[6]:at[7]]))}
 		where := Finding{File: file, Line: line, Column: columnAt(text, begins[n]), Document: document}
-		i.add(&ignoring{Ignore: said, at: where, document: document}, false)
+		i.add(&ignoreEntry{Ignore: said, at: where, document: document}, false)
 	}
 }
 
@@ -115,13 +115,13 @@ func columnAt(text []byte, at int) int {
 // suppress says why a finding does not count; nil if it does.
 func (i *ignores) suppress(f Finding) *Suppression {
 	var why *Suppression
-	try := func(one *ignoring) {
+	try := func(one *ignoreEntry) {
 		if one.covers(f, i.change.nameOf(f.File, f.In)) {
 			one.used = true
 			why = &Suppression{Reason: one.Reason, File: one.at.File, Line: one.at.Line, In: one.at.In}
 		}
 	}
-	if f.In == InPayload { // which has comments that nobody can change any more
+	if f.In == InPayload { // comments of the previous payload can't be changed any more, so they do not count
 		for _, one := range i.inside[f.File] {
 			try(one)
 		}
@@ -134,7 +134,7 @@ func (i *ignores) suppress(f Finding) *Suppression {
 
 // covers says whether it is about a finding, in a file that may have another name for
 // those who change it.
-func (i *ignoring) covers(f Finding, name string) bool {
+func (i *ignoreEntry) covers(f Finding, name string) bool {
 	isElsewhere := i.document > 0 && f.Document > 0 && i.document != f.Document
 	if i.Rule != f.Rule || isElsewhere || i.Object != "" && i.Object != f.Object {
 		return false
@@ -161,7 +161,7 @@ func (i *ignores) findings() []Finding {
 	for _, bad := range i.bad {
 		tell(bad.Rule, bad)
 	}
-	unused := func(all []*ignoring) {
+	unused := func(all []*ignoreEntry) {
 		for _, one := range all {
 			if !one.used && i.ran[one.Rule] {
 				f := one.at

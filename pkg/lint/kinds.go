@@ -28,7 +28,7 @@ func (s *subject) scopeOf(m *manifest) kinds.Scope {
 		return known
 	}
 	for _, definition := range s.defines[m.groupKind()] {
-		if s.areTogether(definition, m) {
+		if s.shareCluster(definition, m) {
 			return kinds.Scope(definition.text("spec", "scope"))
 		}
 	}
@@ -112,7 +112,7 @@ func checkUnknownAPI(s *subject, r *reporter) error {
 func (s *subject) reportUnserved(r *reporter, m *manifest) {
 	var versions []string
 	for _, definition := range s.defines[m.groupKind()] {
-		if definition.isTombstone || !s.areTogether(definition, m) {
+		if definition.isTombstone || !s.shareCluster(definition, m) {
 			continue
 		}
 		served := servedVersions(definition)

@@ -107,7 +107,7 @@ const (
 	InPayload  Origin = ""
 	InPrevious Origin = "previous" // the payload before
 	InConfig   Origin = "config"   // it is the configuration
-	InRelease  Origin = "release"  // the payload, of which somebody changes only other files: see Change
+	InRelease  Origin = "release"  // a file of the payload that is another component's: see ComponentChange
 	InBaseline Origin = "baseline" // it is the baseline
 )
 
@@ -125,9 +125,8 @@ type Input struct {
 	Problems []payload.Problem // of reading it
 	Previous *payload.Payload  // the release before, if there is one
 	Config   Config
-	Change   *Change   // what is asked about, if it is not all of the payload
-	Memory   *Memory   // what earlier runs have found out, for those who ask again and again
-	Baseline *Baseline // what is known today and accepted; nil if nothing is
+	Change   *ComponentChange // what is asked about, if it is not all of the payload
+	Baseline *Baseline        // what is known today and accepted; nil if nothing is
 }
 
 // A Result is what was found.
@@ -135,7 +134,7 @@ type Result struct {
 	Findings   []Finding `json:"findings"`   // that count, in the order of files
 	Suppressed []Finding `json:"suppressed"` // that don't
 	Skipped    []Skipped `json:"skipped"`    // rules that could not look
-	Looked     []string  `json:"-"`          // rules that could, in the order of Rules
+	Ran        []string  `json:"-"`          // rules that could, in the order of Rules
 }
 
 // A Skipped rule had not what it needs.
@@ -147,7 +146,6 @@ type Skipped struct {
 // Run looks at a payload with all rules that its configuration does not turn off. The
 // error is for a context that ended.
 func Run(ctx context.Context, input Input) (*Result, error) {
-	input.Memory = input.Memory.next()
 	result, err := run(ctx, input)
 	if err == nil && input.Change != nil {
 		err = input.Change.only(ctx, input, result)
@@ -170,17 +168,17 @@ func run(ctx context.Context, input Input) (*Result, error) {
 		if severity == Off {
 			continue
 		}
-		if missing := s.lacks(rule.needs); missing {
+		if missing := s.isMissing(rule.needs); missing {
 			result.Skipped = append(result.Skipped, Skipped{Rule: rule.ID, Needs: string(rule.needs)})
 			continue
 		}
 		ran[rule.ID] = true
-		result.Looked = append(result.Looked, rule.ID)
+		result.Ran = append(result.Ran, rule.ID)
 		if rule.check == nil {
 			continue
 		}
 		r := &reporter{rule: rule, severity: severity}
-		if err := r.look(ctx, s); err != nil {
+		if err := r.run(ctx, s); err != nil {
 			return nil, err
 		}
 		found = append(found, r.findings...)
@@ -231,9 +229,8 @@ type reporter struct {
 	findings []Finding
 }
 
-// look lets the rule look, until the context ends: whoever waits is not kept waiting for
-// a rule that takes long, whose findings nobody reads any more.
-func (r *reporter) look(ctx context.Context, s *subject) error {
+// run runs the rule, and returns when the context ends, even if the rule takes longer.
+func (r *reporter) run(ctx context.Context, s *subject) error {
 	done := make(chan error, 1)
 	go func() { done <- r.rule.check(s, r) }()
 	select {

@@ -111,8 +111,8 @@ func checkIgnoredFile(s *subject, r *reporter) error {
 // checkFinalNewline looks for last lines that go on where something is appended.
 func checkFinalNewline(s *subject, r *reporter) error {
 	for _, file := range s.Files {
-		if file.CutLine > 0 {
-			r.file(file.Path, file.CutLine, "the last line does not end with a line break: what is appended to the file comes to stand in it")
+		if file.UnendedLine > 0 {
+			r.file(file.Path, file.UnendedLine, "the last line does not end with a line break: what is appended to the file comes to stand in it")
 		}
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -27,7 +26,7 @@ func checkMissingNamespace(s *subject, r *reporter) error {
 			continue
 		}
 		holders, normal := s.namespaces(namespace), 0
-		where, isWithout := s.without(m, holders)
+		where, isWithout := s.clusterWithout(m, holders)
 		if !isWithout {
 			continue
 		}
@@ -51,15 +50,15 @@ func checkOutOfOrder(s *subject, r *reporter) error {
 	g := graph.Build(s.Payload.Manifests, graph.Options{Mode: graph.Update, Implied: true})
 	type need struct {
 		task int
-		id   payload.ID
+		id   kinds.ID
 	}
 	seen := map[need]bool{} // variants of what is needed are one
 	for _, conflict := range g.Conflicts {
 		m, needs := s.manifests[conflict.Task], s.manifests[conflict.Needs]
-		if isWebhooks(m) && len(backendsOf(m)) == 0 { // nobody minds when these don't answer
+		if isWebhooks(m) && len(backendsOf(m)) == 0 { // the API server goes on without an answer of these
 			continue
 		}
-		if what := (need{conflict.Task, needs.id}); !seen[what] && s.areTogether(m, needs) {
+		if what := (need{conflict.Task, needs.id}); !seen[what] && s.shareCluster(m, needs) {
 			seen[what] = true
 			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it in its file, so that this comes later", needs.id, needs.Path, needs.Line, conflict.Why)
 		}
@@ -185,7 +184,7 @@ func checkUnknownFeatureGate(s *subject, r *reporter) error {
 func checkNeverApplied(s *subject, r *reporter) error {
 	sets := featureSets(s.config)
 	for _, m := range s.normal {
-		if s.areTogether(m, m) || len(sets.unknown(m)) > 0 || hasSetAndGate(m) || isForMajorVersions(m) && !mayHaveMajorVersion(m) {
+		if s.shareCluster(m, m) || len(sets.unknown(m)) > 0 || hasSetAndGate(m) || isForMajorVersions(m) && !mayHaveMajorVersion(m) {
 			continue
 		}
 		r.field(m, []string{"metadata", "annotations"}, `no cluster gets it: its annotations contradict each other, or an %sPROFILE is something else than "true"; mend them, or drop the manifest`, includePrefix)

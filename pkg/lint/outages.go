@@ -12,16 +12,15 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // These rules are about deletes that take something away from what still needs it.
 
 func checkInsideDeletedNamespace(s *subject, r *reporter) error {
 	for _, m := range s.normal {
-		for _, holder := range s.holdersThatGo(m) {
-			if where, meet := s.together(m, holder); meet {
-				r.field(m, []string{"metadata", "namespace"}, "%s:%d deletes its Namespace with all that is inside%s: move it, or drop it", holder.Path, holder.Line, on(where))
+		for _, holder := range s.deletedNamespaces(m) {
+			if where, meet := s.sharedCluster(m, holder); meet {
+				r.field(m, []string{"metadata", "namespace"}, "%s:%d deletes its Namespace with all that is inside%s: move it, or drop it", holder.Path, holder.Line, onCluster(where))
 				break
 			}
 		}
@@ -29,9 +28,9 @@ func checkInsideDeletedNamespace(s *subject, r *reporter) error {
 	return nil
 }
 
-// holdersThatGo are the tombstones of the Namespace that an object is in. What is
+// deletedNamespaces are the tombstones of the Namespace that an object is in. What is
 // cluster-wide is in none, whatever it says.
-func (s *subject) holdersThatGo(m *manifest) []*manifest {
+func (s *subject) deletedNamespaces(m *manifest) []*manifest {
 	if m.id.Namespace == "" {
 		return nil
 	}
@@ -47,10 +46,10 @@ func (s *subject) holdersThatGo(m *manifest) []*manifest {
 func checkOfDeletedDefinition(s *subject, r *reporter) error {
 	seen := map[*manifest]bool{} // there may be a tombstone for each variant of the definition
 	for _, definition := range s.tombstones {
-		for _, m := range s.resourcesOf(definition) {
-			if where, meet := s.together(m, definition); meet && !m.isTombstone && !seen[m] {
+		for _, m := range s.outages.resourcesOf(definition) {
+			if where, meet := s.sharedCluster(m, definition); meet && !m.isTombstone && !seen[m] {
 				seen[m] = true
-				r.field(m, []string{"kind"}, "%s:%d deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it", definition.Path, definition.Line, m.kind.Kind, on(where))
+				r.field(m, []string{"kind"}, "%s:%d deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it", definition.Path, definition.Line, m.kind.Kind, onCluster(where))
 			}
 		}
 	}
@@ -60,35 +59,35 @@ func checkOfDeletedDefinition(s *subject, r *reporter) error {
 // resourcesOf are the custom resources of a CustomResourceDefinition. A tombstone may
 // say no more than its name, which has the plural of the kind: then the previous
 // payload says the kind, or it is guessed as Kubernetes does.
-func (s *subject) resourcesOf(definition *manifest) []*manifest {
+func (f *outageFinder) resourcesOf(definition *manifest) []*manifest {
 	if definition.groupKind() != kinds.CustomResourceDefinition {
 		return nil
 	}
-	for _, d := range s.sameIn(definition) {
+	for _, d := range f.sameIn(definition) {
 		kind := schema.GroupKind{Group: d.text("spec", "group"), Kind: d.text("spec", "names", "kind")}
 		if kind.Kind != "" {
-			return s.byKind[kind]
+			return f.byKind[kind]
 		}
 	}
 	var found []*manifest
-	for _, kind := range s.kindsByPlural()[definition.id.Name] {
-		found = append(found, s.byKind[kind]...)
+	for _, kind := range f.kindsByPlural()[definition.id.Name] {
+		found = append(found, f.byKind[kind]...)
 	}
 	return found
 }
 
 // kindsByPlural are the kinds of the payload by the name that their
 // CustomResourceDefinition would have.
-func (s *subject) kindsByPlural() map[string][]schema.GroupKind {
-	if s.plurals == nil {
-		s.plurals = map[string][]schema.GroupKind{}
-		for kind := range s.byKind {
+func (f *outageFinder) kindsByPlural() map[string][]schema.GroupKind {
+	if f.plurals == nil {
+		f.plurals = map[string][]schema.GroupKind{}
+		for kind := range f.byKind {
 			plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
 			name := plural.GroupResource().String()
-			s.plurals[name] = append(s.plurals[name], kind)
+			f.plurals[name] = append(f.plurals[name], kind)
 		}
 	}
-	return s.plurals
+	return f.plurals
 }
 
 // sameIn are the manifests that say what an object is: itself, and those of the
@@ -99,6 +98,13 @@ func (s *subject) sameIn(m *manifest) []*manifest {
 		found = append(found, s.previous.byID[m.id]...)
 	}
 	return found
+}
+
+// An outageFinder finds what deletes take away from objects that still need it.
+type outageFinder struct {
+	*subject
+	plurals  map[string][]schema.GroupKind // see kindsByPlural
+	labelled map[podLabel][]*manifest      // see workloadsOf
 }
 
 // callers are the objects that make the API server call a Service.
@@ -117,12 +123,12 @@ func checkBackendDeleted(s *subject, r *reporter) error {
 	}
 	for _, kind := range callers {
 		for _, caller := range s.byKind[kind] {
-			s.reportBackends(r, caller)
+			s.outages.reportBackends(r, caller)
 		}
 	}
-	for _, caller := range s.dropped() { // which stays in the cluster
+	for _, caller := range s.droppedObjects() { // which stays in the cluster
 		if slices.Contains(callers, caller.groupKind()) {
-			s.reportBackends(r, caller)
+			s.outages.reportBackends(r, caller)
 		}
 	}
 	return nil
@@ -130,16 +136,16 @@ func checkBackendDeleted(s *subject, r *reporter) error {
 
 // reportBackends reports what takes away the Services that the API server calls
 // because of an object: those it names now, and those it has named until it is applied.
-func (s *subject) reportBackends(r *reporter, caller *manifest) {
+func (f *outageFinder) reportBackends(r *reporter, caller *manifest) {
 	now := backendsOf(caller)
 	for _, backend := range now {
-		s.reportBackend(r, caller, backend, caller.isTombstone)
+		f.reportBackend(r, caller, backend, caller.isTombstone)
 	}
-	for _, old := range s.sameIn(caller)[1:] {
+	for _, old := range f.sameIn(caller)[1:] {
 		for _, backend := range backendsOf(old) {
-			if !slices.Contains(now, backend) && s.areTogether(old, caller) {
+			if !slices.Contains(now, backend) && f.shareCluster(old, caller) {
 				now = append(now, backend)
-				s.reportBackend(r, caller, backend, !caller.isPrevious)
+				f.reportBackend(r, caller, backend, !caller.isPrevious)
 			}
 		}
 	}
@@ -147,24 +153,24 @@ func (s *subject) reportBackends(r *reporter, caller *manifest) {
 
 // reportBackend reports the first tombstone that takes a caller's backend away too
 // early: at all, or before the caller is applied that does not call it any more.
-func (s *subject) reportBackend(r *reporter, caller *manifest, backend types.NamespacedName, isLast bool) {
-	for _, killer := range s.killers(caller, backend) {
-		where, meet := s.together(caller, killer)
-		if !meet || isLast && before(caller, killer) {
+func (f *outageFinder) reportBackend(r *reporter, caller *manifest, backend types.NamespacedName, isLast bool) {
+	for _, deleter := range f.deletersOf(caller, backend) {
+		where, meet := f.sharedCluster(caller, deleter)
+		if !meet || isLast && before(caller, deleter) {
 			continue
 		}
 		called := "this Service"
 		switch {
-		case killer.groupKind() == kinds.Namespace:
+		case deleter.groupKind() == kinds.Namespace:
 			called = fmt.Sprintf("the Service %s in it", backend)
-		case isWorkload(killer):
+		case isWorkload(deleter):
 			called = fmt.Sprintf("the Service %s, behind which there is nothing else", backend)
 		}
 		var todo string
 		switch {
 		case caller.isPrevious:
 			todo = ", and has been dropped without a tombstone, so that it goes on calling: add one that comes before this"
-		case caller.isTombstone && before(killer, caller):
+		case caller.isTombstone && before(deleter, caller):
 			todo = ", and is only deleted later: let that come first"
 		case caller.isTombstone:
 			todo = ", and may only be deleted later: let that come first"
@@ -175,7 +181,7 @@ func (s *subject) reportBackend(r *reporter, caller *manifest, backend types.Nam
 		default:
 			todo = ": delete that first, or keep this"
 		}
-		r.at(killer, "%s (%s:%d) calls %s%s%s", caller.id, caller.where(), caller.Line, called, on(where), todo)
+		r.at(deleter, "%s (%s:%d) calls %s%s%s", caller.id, caller.where(), caller.Line, called, onCluster(where), todo)
 		return
 	}
 }
@@ -183,9 +189,9 @@ func (s *subject) reportBackend(r *reporter, caller *manifest, backend types.Nam
 // backendsOf are the Services that the API server can't do without because of an object.
 func backendsOf(m *manifest) []types.NamespacedName {
 	object := m.Object()
-	if webhooks, _ := m.get("webhooks").([]any); slices.ContainsFunc(webhooks, isPatient) {
+	if webhooks, _ := m.get("webhooks").([]any); slices.ContainsFunc(webhooks, isOptional) {
 		object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
-		object.Object["webhooks"] = slices.DeleteFunc(slices.Clone(webhooks), isPatient)
+		object.Object["webhooks"] = slices.DeleteFunc(slices.Clone(webhooks), isOptional)
 	}
 	found := kinds.CalledServices(object)
 	if name := m.text("spec", "conversion", "webhook", "clientConfig", "service", "name"); name != "" {
@@ -198,31 +204,31 @@ func backendsOf(m *manifest) []types.NamespacedName {
 // isWebhooks says whether an object configures admission webhooks.
 func isWebhooks(m *manifest) bool { return slices.Contains(callers[:2], m.groupKind()) }
 
-// isPatient says whether the API server goes on when a webhook does not answer.
-func isPatient(webhook any) bool {
+// isOptional says whether the API server goes on when a webhook does not answer.
+func isOptional(webhook any) bool {
 	fields, _ := webhook.(map[string]any)
 	return fields["failurePolicy"] == "Ignore"
 }
 
-// killers are the tombstones that leave a Service without anybody to answer: its own,
+// deletersOf returns the tombstones that leave a Service without a backend: its own,
 // that of its Namespace, and that of the last workload behind it on the clusters of
-// whoever calls it.
-func (s *subject) killers(caller *manifest, service types.NamespacedName) []*manifest {
-	id := payload.ID{Kind: "Service", Namespace: service.Namespace, Name: service.Name}
+// the caller.
+func (f *outageFinder) deletersOf(caller *manifest, service types.NamespacedName) []*manifest {
+	id := kinds.ID{Kind: "Service", Namespace: service.Namespace, Name: service.Name}
 	var found []*manifest
-	for _, m := range slices.Concat(s.namespaces(service.Namespace), s.byID[id]) {
+	for _, m := range slices.Concat(f.namespaces(service.Namespace), f.byID[id]) {
 		if m.isTombstone {
 			found = append(found, m)
 		}
 	}
 	var serving, deleted []*manifest
-	for _, definition := range s.allOf(id) {
-		for _, m := range s.near(definition) {
+	for _, definition := range f.allOf(id) {
+		for _, m := range f.workloadsOf(definition) {
 			switch {
-			case !s.selects(definition, m):
+			case !f.selects(definition, m):
 			case m.isTombstone:
 				deleted = append(deleted, m)
-			case s.areTogether(m, caller):
+			case f.shareCluster(m, caller):
 				serving = append(serving, m)
 			}
 		}
@@ -236,20 +242,20 @@ func (s *subject) killers(caller *manifest, service types.NamespacedName) []*man
 // A podLabel is one that pods of a namespace have.
 type podLabel struct{ namespace, key, value string }
 
-// near are the workloads that have that label of a Service's selector which fewest have:
+// workloadsOf returns the workloads that have that label of a Service's selector which fewest have:
 // others can't be selected.
-func (s *subject) near(service *manifest) []*manifest {
-	if s.labelled == nil {
-		s.labelled = map[podLabel][]*manifest{}
-		for _, m := range s.manifests {
-			s.addLabels(m)
+func (f *outageFinder) workloadsOf(service *manifest) []*manifest {
+	if f.labelled == nil {
+		f.labelled = map[podLabel][]*manifest{}
+		for _, m := range f.manifests {
+			f.addLabels(m)
 		}
 	}
 	selector, _, _ := unstructured.NestedStringMap(service.Object().Object, "spec", "selector")
 	var fewest []*manifest
 	isFirst := true
 	for key, value := range selector {
-		if found := s.labelled[podLabel{service.id.Namespace, key, value}]; isFirst || len(found) < len(fewest) {
+		if found := f.labelled[podLabel{service.id.Namespace, key, value}]; isFirst || len(found) < len(fewest) {
 			fewest, isFirst = found, false
 		}
 	}
@@ -258,33 +264,33 @@ func (s *subject) near(service *manifest) []*manifest {
 
 // addLabels finds a workload by the labels of its pods, those of the previous payload
 // too.
-func (s *subject) addLabels(m *manifest) {
+func (f *outageFinder) addLabels(m *manifest) {
 	if !isWorkload(m) {
 		return
 	}
 	seen := map[podLabel]bool{}
-	for _, same := range s.sameIn(m) {
+	for _, same := range f.sameIn(m) {
 		pods, _, _ := unstructured.NestedStringMap(same.Object().Object, "spec", "template", "metadata", "labels")
 		for key, value := range pods {
 			if label := (podLabel{m.id.Namespace, key, value}); !seen[label] {
 				seen[label] = true
-				s.labelled[label] = append(s.labelled[label], m)
+				f.labelled[label] = append(f.labelled[label], m)
 			}
 		}
 	}
 }
 
 // allOf are the manifests of an object, in the previous payload too.
-func (s *subject) allOf(id payload.ID) []*manifest {
-	if s.previous == nil {
-		return s.byID[id]
+func (f *outageFinder) allOf(id kinds.ID) []*manifest {
+	if f.previous == nil {
+		return f.byID[id]
 	}
-	return slices.Concat(s.byID[id], s.previous.byID[id])
+	return slices.Concat(f.byID[id], f.previous.byID[id])
 }
 
 // selects says whether a Service leads to the pods of a workload.
-func (s *subject) selects(service, m *manifest) bool {
-	return isWorkload(m) && slices.ContainsFunc(s.sameIn(m), func(same *manifest) bool {
+func (f *outageFinder) selects(service, m *manifest) bool {
+	return isWorkload(m) && slices.ContainsFunc(f.sameIn(m), func(same *manifest) bool {
 		return graph.Selects(service.Object(), same.Object())
 	})
 }
@@ -315,11 +321,11 @@ func checkProtectedNamespace(s *subject, r *reporter) error {
 
 func checkDeleteInsideDeleted(s *subject, r *reporter) error {
 	for _, m := range s.tombstones {
-		holders := s.holdersThatGo(m)
-		if len(holders) == 0 || !s.areTogether(m, m) {
+		holders := s.deletedNamespaces(m)
+		if len(holders) == 0 || !s.shareCluster(m, m) {
 			continue
 		}
-		if _, needed := s.without(m, holders); !needed { // for clusters that keep the Namespace
+		if _, needed := s.clusterWithout(m, holders); !needed { // for clusters that keep the Namespace
 			r.at(m, "%s:%d deletes its Namespace, and this with it: it can go", holders[0].Path, holders[0].Line)
 		}
 	}
@@ -329,8 +335,8 @@ func checkDeleteInsideDeleted(s *subject, r *reporter) error {
 func checkDeleteAfterDefinition(s *subject, r *reporter) error {
 	seen := map[*manifest]bool{} // there may be a tombstone for each variant of the definition
 	for _, definition := range s.tombstones {
-		for _, m := range s.resourcesOf(definition) {
-			if !m.isTombstone || seen[m] || !s.areTogether(m, definition) || before(m, definition) {
+		for _, m := range s.outages.resourcesOf(definition) {
+			if !m.isTombstone || seen[m] || !s.shareCluster(m, definition) || before(m, definition) {
 				continue
 			}
 			seen[m] = true

@@ -17,222 +17,220 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// These rules hold objects against their schemas, with the API server's own code. That
-// is slow, so it is done in parallel, and only once for what is alike.
+// These rules validate objects against their schemas, with the API server's own code. That
+// is slow, so it is done in parallel, and only once for definitions that are alike.
 
-// A judgement is what a schema says of manifests.
-type judgement struct {
+// A schemaCheck is one validation, and the manifests that its problems are reported for.
+type schemaCheck struct {
 	manifests []*manifest
-	about     question
-	weight    int // how long it takes, more or less
-	ask       func() []crd.Problem
-	problems  []crd.Problem
+	size      int // of the definition: the larger, the slower
+	run       func() []crd.SchemaProblem
+	problems  []crd.SchemaProblem
 }
 
-// judgements are those of a payload.
-type judgements struct {
-	definitions, resources []*judgement
+// schemaChecker validates a payload's CustomResourceDefinitions and custom resources. What it
+// has found out serves all rules.
+type schemaChecker struct {
+	*subject
+	isDone                 bool
+	definitions, resources []*schemaCheck
+
+	alike       map[*manifest]*manifest        // see firstLike
+	validators  map[*manifest]*schemaValidator // see validatorsOf
+	overLimit   func() map[*manifest]bool      // definitions beyond maxRules
+	resourceSum int                            // custom resources that are validated
 }
 
-// judge asks for all judgements that rules want, in parallel. It begins with what takes
-// longest, so that nobody is left alone with it in the end.
-func (s *subject) judge() (*judgements, error) {
-	if s.judged != nil {
-		return s.judged, nil
+func newSchemaChecker(s *subject) *schemaChecker {
+	c := &schemaChecker{subject: s, alike: map[*manifest]*manifest{}, validators: map[*manifest]*schemaValidator{}}
+	c.overLimit = sync.OnceValue(c.findOverLimit)
+	return c
+}
+
+// check runs all checks that enabled rules need, the slowest first.
+func (c *schemaChecker) check() error {
+	if c.isDone {
+		return nil
 	}
-	found := &judgements{}
-	if s.wants("definition") || s.wants("unknown-field") {
-		found.definitions = s.definitionsToJudge()
+	c.isDone = true
+	if c.isEnabled("definition") || c.isEnabled("unknown-field") {
+		c.definitions = c.definitionChecks()
 	}
-	if s.wants("custom-resource") || s.wants("unknown-field") {
-		found.resources = s.resourcesToJudge()
+	if c.isEnabled("custom-resource") || c.isEnabled("unknown-field") {
+		c.resources = c.resourceChecks()
 	}
-	all := slices.Concat(found.definitions, found.resources)
-	slices.SortStableFunc(all, func(a, b *judgement) int { return b.weight - a.weight })
-	group, inGroup := errgroup.WithContext(s.ctx)
+	all := slices.Concat(c.definitions, c.resources)
+	slices.SortStableFunc(all, func(a, b *schemaCheck) int { return b.size - a.size })
+	group, ctx := errgroup.WithContext(c.ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for _, j := range all {
+	for _, check := range all {
 		group.Go(func() error {
-			if inGroup.Err() == nil {
-				j.problems = s.memory.answer(s.ctx, j.about, j.ask)
+			if ctx.Err() == nil {
+				check.problems = check.run()
 			}
-			return inGroup.Err()
+			return ctx.Err()
 		})
 	}
-	s.judged = found
-	return found, group.Wait()
+	return group.Wait()
 }
 
-// wants says whether a rule is to look.
-func (s *subject) wants(id string) bool {
+func (c *schemaChecker) isEnabled(id string) bool {
 	rule, _ := FindRule(id)
-	return s.config.severity(rule) != Off
+	return c.config.severity(rule) != Off
 }
 
-// Limits of what is judged, so that a payload can't take all time: OpenShift's have 2,700 rules, and a few
+// Limits of what is validated, so that a payload can't take all time: OpenShift's have 2,700 rules, and a few
 // hundred custom resources that cost next to nothing.
 const (
 	maxRules = 12_000     // CEL rules of definitions
 	maxCosts = 20_000_000 // of the rules of all custom resources, in the API server's units; each has an equal part
 )
 
-// isBeyond reports whether a definition is one too many for maxRules.
-func (s *subject) isBeyond(definition *manifest) bool {
-	if s.beyond != nil {
-		return s.beyond[definition]
-	}
-	s.beyond = map[*manifest]bool{}
+// findOverLimit returns the definitions whose rules come after the first maxRules.
+func (c *schemaChecker) findOverLimit() map[*manifest]bool {
+	found := map[*manifest]bool{}
 	rules := 0
-	for _, m := range s.byKind[kinds.CustomResourceDefinition] {
-		if first := s.firstLike(m); first == m && !m.isTombstone {
+	for _, m := range c.byKind[kinds.CustomResourceDefinition] {
+		if c.firstLike(m) == m && !m.isTombstone {
 			rules += crd.CountRules(m.Object().Object)
-			s.beyond[m] = rules > maxRules
+			found[m] = rules > maxRules
 		}
-	}
-	return s.beyond[definition]
-}
-
-// definitionsToJudge leaves out what the previous payload has already in the same
-// words.
-func (s *subject) definitionsToJudge() []*judgement {
-	var found []*judgement
-	alike := map[*manifest]*judgement{}
-	for _, m := range s.byKind[kinds.CustomResourceDefinition] {
-		if m.isTombstone || s.isOld(m) || !s.isAskedFor(m) || m.kind.Version != "v1" { // removed-api tells of others
-			continue
-		}
-		first := s.firstLike(m)
-		isBeyond := s.isBeyond(first)
-		if alike[first] == nil {
-			alike[first] = &judgement{about: question{definition: first.Sum()}, weight: len(m.Text()), ask: func() []crd.Problem {
-				if isBeyond {
-					return []crd.Problem{{Message: fmt.Sprintf("its schema is not checked: definitions of the release have more than %d CEL rules", maxRules)}}
-				}
-				return crd.CheckDefinition(s.ctx, first.Object().Object)
-			}}
-			found = append(found, alike[first])
-		}
-		alike[first].manifests = append(alike[first].manifests, m)
 	}
 	return found
 }
 
-// isOld says whether the previous payload has the very same manifest.
-func (s *subject) isOld(m *manifest) bool {
-	return s.previous != nil && slices.ContainsFunc(s.previous.byID[m.id], func(old *manifest) bool { return m.SameTextAs(old.Manifest) })
+// definitionChecks leaves out definitions that the previous payload has with the same text.
+func (c *schemaChecker) definitionChecks() []*schemaCheck {
+	var found []*schemaCheck
+	byFirst := map[*manifest]*schemaCheck{}
+	for _, m := range c.byKind[kinds.CustomResourceDefinition] {
+		if m.isTombstone || c.isOld(m) || !c.change.concerns(m) || m.kind.Version != "v1" { // removed-api reports other versions
+			continue
+		}
+		first := c.firstLike(m)
+		if byFirst[first] == nil {
+			isOverLimit := c.overLimit()[first]
+			byFirst[first] = &schemaCheck{size: len(m.Text()), run: func() []crd.SchemaProblem {
+				if isOverLimit {
+					return []crd.SchemaProblem{{Message: fmt.Sprintf("its schema is not checked: definitions of the release have more than %d CEL rules", maxRules)}}
+				}
+				return crd.CheckDefinition(c.ctx, first.Object().Object)
+			}}
+			found = append(found, byFirst[first])
+		}
+		byFirst[first].manifests = append(byFirst[first].manifests, m)
+	}
+	return found
 }
 
-// firstLike is the first manifest of an object that differs from another in nothing
-// but for which clusters it is: half of a real release's CustomResourceDefinitions are
+// isOld reports whether the previous payload has a manifest with the same text.
+func (c *schemaChecker) isOld(m *manifest) bool {
+	return c.previous != nil && slices.ContainsFunc(c.previous.byID[m.id], func(old *manifest) bool { return m.SameTextAs(old.Manifest) })
+}
+
+// firstLike returns the first manifest of an object that differs from another in nothing
+// but the clusters it is for: half of a real release's CustomResourceDefinitions are
 // copies of others.
-func (s *subject) firstLike(m *manifest) *manifest {
-	if first, known := s.alike[m]; known { // they are large, and asked for by each custom resource
+func (c *schemaChecker) firstLike(m *manifest) *manifest {
+	if first, known := c.alike[m]; known { // the comparison is slow, and each custom resource asks for it
 		return first
 	}
-	s.alike[m] = m
-	for _, other := range s.byID[m.id] {
+	c.alike[m] = m
+	for _, other := range c.byID[m.id] {
 		if other == m || !other.isTombstone && isLike(other, m) {
-			s.alike[m] = other
+			c.alike[m] = other
 			break
 		}
 	}
-	return s.alike[m]
+	return c.alike[m]
 }
 
 func isLike(a, b *manifest) bool {
 	if a.kind != b.kind || !reflect.DeepEqual(a.get("spec"), b.get("spec")) || !reflect.DeepEqual(a.get("status"), b.get("status")) {
 		return false
 	}
-	isForOthers := func(key, _ string) bool {
+	choosesClusters := func(key, _ string) bool {
 		domain, _, _ := strings.Cut(key, "/")
 		return strings.HasSuffix(domain, "openshift.io")
 	}
 	left, right := maps.Clone(a.annotations), maps.Clone(b.annotations)
-	maps.DeleteFunc(left, isForOthers)
-	maps.DeleteFunc(right, isForOthers)
+	maps.DeleteFunc(left, choosesClusters)
+	maps.DeleteFunc(right, choosesClusters)
 	return maps.Equal(left, right)
 }
 
-// A definition is a CustomResourceDefinition that checks custom resources, made ready
-// when the first of them asks.
-type definition struct {
+// A schemaValidator is a CustomResourceDefinition that validates custom resources, compiled for the
+// first of them.
+type schemaValidator struct {
 	manifest *manifest
-	prepare  func() *crd.Definition // nil for a bad one, which is told by itself
+	compiled func() *crd.Definition // nil for an invalid definition, which a rule of its own reports
 }
 
-// definitionsOf are the CustomResourceDefinitions that clusters have beside a custom
-// resource, if they serve its version.
-func (s *subject) definitionsOf(m *manifest) []*definition {
-	var found []*definition
-	for _, d := range s.defines[m.groupKind()] {
-		if d.isTombstone || !slices.Contains(servedVersions(d), m.kind.Version) || !s.areTogether(d, m) {
+// validatorsOf returns the CustomResourceDefinitions that serve the version of a custom resource on
+// the clusters that have it.
+func (c *schemaChecker) validatorsOf(m *manifest) []*schemaValidator {
+	var found []*schemaValidator
+	for _, d := range c.defines[m.groupKind()] {
+		if d.isTombstone || !slices.Contains(servedVersions(d), m.kind.Version) || !c.shareCluster(d, m) {
 			continue
 		}
-		first := s.firstLike(d)
-		isBeyond := s.isBeyond(first)
-		if s.prepared[first] == nil {
-			s.prepared[first] = &definition{first, sync.OnceValue(func() *crd.Definition {
-				made, err := crd.NewDefinition(first.Object().Object)
-				if err != nil || isBeyond {
+		first := c.firstLike(d)
+		if c.validators[first] == nil {
+			isOverLimit := c.overLimit()[first]
+			c.validators[first] = &schemaValidator{first, sync.OnceValue(func() *crd.Definition {
+				compiled, err := crd.NewDefinition(first.Object().Object)
+				if err != nil || isOverLimit {
 					return nil
 				}
-				made.Limit(int64(maxCosts / max(1, s.customResources)))
-				return made
+				compiled.Limit(int64(maxCosts / max(1, c.resourceSum)))
+				return compiled
 			})}
 		}
-		if !slices.Contains(found, s.prepared[first]) {
-			found = append(found, s.prepared[first])
+		if !slices.Contains(found, c.validators[first]) {
+			found = append(found, c.validators[first])
 		}
 	}
 	return found
 }
 
 // constraintsKind is the one custom resource whose missing fields OpenShift's API server
-// fills in before it looks at them.
+// fills in before it validates.
 var constraintsKind = schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
 
-func (s *subject) resourcesToJudge() []*judgement {
-	var found []*judgement
-	for _, m := range s.normal {
-		for _, d := range s.definitionsOf(m) {
-			if !s.isAskedFor(m) && !s.isAskedFor(d.manifest) {
-				continue
+func (c *schemaChecker) resourceChecks() []*schemaCheck {
+	var found []*schemaCheck
+	for _, m := range c.normal {
+		for _, v := range c.validatorsOf(m) {
+			if c.change.concerns(m) || c.change.concerns(v.manifest) {
+				found = append(found, &schemaCheck{manifests: []*manifest{m}, size: len(v.manifest.Text()), run: func() []crd.SchemaProblem { return c.validate(v, m) }})
 			}
-			found = append(found, &judgement{
-				manifests: []*manifest{m}, about: question{d.manifest.Sum(), m.Sum()}, weight: len(d.manifest.Text()),
-				ask: func() []crd.Problem { return s.check(d, m) },
-			})
 		}
 	}
-	s.customResources = len(found)
+	c.resourceSum = len(found)
 	return found
 }
 
-func (s *subject) check(d *definition, m *manifest) []crd.Problem {
-	definition := d.prepare()
+func (c *schemaChecker) validate(v *schemaValidator, m *manifest) []crd.SchemaProblem {
+	definition := v.compiled()
 	if definition == nil {
 		return nil
 	}
-	problems := definition.Check(s.ctx, m.Object().Object)
+	problems := definition.Check(c.ctx, m.Object().Object)
 	if m.groupKind() == constraintsKind {
-		problems = slices.DeleteFunc(problems, func(p crd.Problem) bool { return p.Missing })
+		problems = slices.DeleteFunc(problems, func(p crd.SchemaProblem) bool { return p.Missing })
 	}
 	return problems
 }
 
 func checkDefinition(s *subject, r *reporter) error {
-	judged, err := s.judge()
-	if err == nil {
-		r.judgements(judged.definitions, func(p crd.Problem) bool { return !p.Unknown })
-	}
+	err := s.schemas.check()
+	r.schemaProblems(s.schemas.definitions, func(p crd.SchemaProblem) bool { return !p.Unknown })
 	return err
 }
 
 func checkCustomResource(s *subject, r *reporter) error {
-	judged, err := s.judge()
-	if err == nil {
-		r.judgements(judged.resources, func(p crd.Problem) bool { return !p.Unknown })
-	}
+	err := s.schemas.check()
+	r.schemaProblems(s.schemas.resources, func(p crd.SchemaProblem) bool { return !p.Unknown })
 	return err
 }
 
@@ -240,25 +238,23 @@ func checkUnknownField(s *subject, r *reporter) error {
 	if err := problemsOf(payload.UnknownField)(s, r); err != nil {
 		return err
 	}
-	judged, err := s.judge()
-	if err == nil {
-		r.judgements(slices.Concat(judged.definitions, judged.resources), func(p crd.Problem) bool { return p.Unknown })
-	}
+	err := s.schemas.check()
+	r.schemaProblems(slices.Concat(s.schemas.definitions, s.schemas.resources), func(p crd.SchemaProblem) bool { return p.Unknown })
 	return err
 }
 
-// judgements reports what was judged. Variants of a definition that say the same of a
-// manifest do so once.
-func (r *reporter) judgements(judged []*judgement, isMeant func(crd.Problem) bool) {
-	type said struct {
+// schemaProblems reports those problems of checks that are wanted. Variants of a definition that
+// say the same of a manifest are reported once.
+func (r *reporter) schemaProblems(checks []*schemaCheck, isWanted func(crd.SchemaProblem) bool) {
+	type report struct {
 		manifest *manifest
 		message  string
 	}
-	seen := map[said]bool{}
-	for _, j := range judged {
-		for _, problem := range j.problems {
-			for _, m := range j.manifests {
-				if what := (said{m, problem.Message}); isMeant(problem) && !seen[what] {
+	seen := map[report]bool{}
+	for _, check := range checks {
+		for _, problem := range check.problems {
+			for _, m := range check.manifests {
+				if what := (report{m, problem.Message}); isWanted(problem) && !seen[what] {
 					seen[what] = true
 					r.field(m, problem.Path, "%s", problem.Message)
 				}
@@ -267,20 +263,19 @@ func (r *reporter) judgements(judged []*judgement, isMeant func(crd.Problem) boo
 	}
 }
 
-// reportTransitions reports what the rules of a CustomResourceDefinition forbid to
-// change.
-func (s *subject) reportTransitions(r *reporter, old, m *manifest) {
+// reportTransitions reports changes that a CustomResourceDefinition's transition rules forbid.
+func (c *schemaChecker) reportTransitions(r *reporter, old, m *manifest) {
 	if old.kind.Version != m.kind.Version {
 		return
 	}
-	for _, d := range s.definitionsOf(m) {
-		definition := d.prepare()
+	for _, v := range c.validatorsOf(m) {
+		definition := v.compiled()
 		if definition == nil {
 			continue
 		}
-		known := definition.Check(s.ctx, m.Object().Object)
-		for _, problem := range definition.CheckUpdate(s.ctx, old.Object().Object, m.Object().Object) {
-			isNew := !slices.ContainsFunc(known, func(p crd.Problem) bool { return p.Message == problem.Message })
+		known := definition.Check(c.ctx, m.Object().Object)
+		for _, problem := range definition.CheckUpdate(c.ctx, old.Object().Object, m.Object().Object) {
+			isNew := !slices.ContainsFunc(known, func(p crd.SchemaProblem) bool { return p.Message == problem.Message })
 			if isNew && !problem.Unknown {
 				r.field(m, problem.Path, "%s (it was otherwise in %s:%d): take the change back", problem.Message, old.where(), old.Line)
 			}

@@ -18,7 +18,7 @@ import (
 // A manifest is one of a payload, with what rules ask for again and again.
 type manifest struct {
 	*payload.Manifest
-	id          payload.ID
+	id          kinds.ID
 	kind        schema.GroupVersionKind
 	annotations map[string]string
 	isTombstone bool
@@ -61,11 +61,11 @@ type index struct {
 	manifests  []*manifest
 	normal     []*manifest
 	tombstones []*manifest
-	byID       map[payload.ID][]*manifest
+	byID       map[kinds.ID][]*manifest
 	byKind     map[schema.GroupKind][]*manifest
-	inside     map[string][]*manifest            // by namespace
-	excluded   map[payload.ID]*payload.Exclusion // what filters have left out
-	defines    map[schema.GroupKind][]*manifest  // CustomResourceDefinitions by what they define
+	inside     map[string][]*manifest           // by namespace
+	excluded   map[kinds.ID]*payload.Exclusion  // what filters have left out
+	defines    map[schema.GroupKind][]*manifest // CustomResourceDefinitions by what they define
 }
 
 // The kinds that rules know by name.
@@ -76,8 +76,8 @@ var (
 
 func newIndex(p *payload.Payload, isPrevious bool) *index {
 	x := &index{
-		Payload: p, byID: map[payload.ID][]*manifest{}, byKind: map[schema.GroupKind][]*manifest{},
-		inside: map[string][]*manifest{}, excluded: map[payload.ID]*payload.Exclusion{}, defines: map[schema.GroupKind][]*manifest{},
+		Payload: p, byID: map[kinds.ID][]*manifest{}, byKind: map[schema.GroupKind][]*manifest{},
+		inside: map[string][]*manifest{}, excluded: map[kinds.ID]*payload.Exclusion{}, defines: map[schema.GroupKind][]*manifest{},
 	}
 	for i, m := range p.Manifests {
 		entry := newManifest(m)
@@ -144,7 +144,7 @@ func before(a, b *manifest) bool {
 
 // namespaces are the Namespace objects of a name.
 func (x *index) namespaces(name string) []*manifest {
-	return x.byID[payload.ID{Kind: "Namespace", Name: name}]
+	return x.byID[kinds.ID{Kind: "Namespace", Name: name}]
 }
 
 // A subject is what is linted.
@@ -154,37 +154,31 @@ type subject struct {
 	problems []payload.Problem
 	previous *index // nil if there is none
 	config   Config
-	change   *Change // see Input
-	memory   *Memory
+	change   *ComponentChange // see Input
+	schemas  *schemaChecker
+	outages  *outageFinder
 	update   *plan.Plan // from the previous payload; nil if there is none
-	met      map[[2]string]meeting
-	plurals  map[string][]schema.GroupKind // see kindsByPlural
-	alike    map[*manifest]*manifest       // see firstLike
-	prepared map[*manifest]*definition     // see definitionsOf
-	beyond   map[*manifest]bool            // see isBeyond
-	labelled map[podLabel][]*manifest      // see near
-	bindings map[payload.ID][]*manifest    // see bindingsOf
-	judged   *judgements                   // see judge
-	profiles bool                          // whether any manifest names a cluster profile
-
-	customResources int // that are held against definitions
+	overlaps map[[2]string]overlap
+	bindings map[kinds.ID][]*manifest // see bindingsOf
+	profiles bool                     // whether any manifest names a cluster profile
 }
 
-// A meeting is whether manifests of some annotations are on one cluster, and on which.
-type meeting struct {
+// An overlap says whether two sets of annotations choose a common cluster, and which.
+type overlap struct {
 	where payload.Filter
 	found bool
 }
 
 func newSubject(ctx context.Context, input Input) *subject {
 	s := &subject{
-		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config, change: input.Change, memory: input.Memory,
-		met: map[[2]string]meeting{}, prepared: map[*manifest]*definition{}, alike: map[*manifest]*manifest{},
+		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config, change: input.Change,
+		overlaps: map[[2]string]overlap{},
 	}
 	if input.Previous != nil {
 		s.previous = newIndex(input.Previous, true)
 		s.update = plan.Compare(input.Previous, input.Payload)
 	}
+	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
 	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
 	return s
 }
@@ -201,8 +195,8 @@ func (m *manifest) hasProfile() bool {
 	return false
 }
 
-// lacks says whether there is not what a rule needs.
-func (s *subject) lacks(n need) bool {
+// isMissing reports whether the input lacks what a rule needs.
+func (s *subject) isMissing(n need) bool {
 	switch n {
 	case needsPrevious:
 		return s.previous == nil
@@ -215,43 +209,43 @@ func (s *subject) lacks(n need) bool {
 	}
 }
 
-// together says whether two manifests are applied to the same cluster, and to which.
-func (s *subject) together(a, b *manifest) (payload.Filter, bool) {
-	if areApart(a, b) {
+// sharedCluster returns a cluster to which two manifests are both applied, if there is one.
+func (s *subject) sharedCluster(a, b *manifest) (payload.Filter, bool) {
+	if haveOtherProfiles(a, b) {
 		return payload.Filter{}, false
 	}
 	key := [2]string{a.chosenBy(), b.chosenBy()}
-	met, known := s.met[key]
-	if !known {
-		met.where, met.found = s.Filter.Together(a.Manifest, b.Manifest)
-		s.met[key] = met
+	found, isKnown := s.overlaps[key]
+	if !isKnown {
+		found.where, found.found = s.Filter.CommonCluster(a.Manifest, b.Manifest)
+		s.overlaps[key] = found
 	}
-	return met.where, met.found
+	return found.where, found.found
 }
 
-// areApart says whether two manifests are for different profiles, which is quick to find
-// out: an object may have thousands of variants.
-func areApart(a, b *manifest) bool {
+// haveOtherProfiles reports whether two manifests are for different profiles. It is quick: an object may have
+// thousands of variants.
+func haveOtherProfiles(a, b *manifest) bool {
 	if len(a.profiles) == 0 || len(b.profiles) == 0 {
 		return false
 	}
 	return !slices.ContainsFunc(a.profiles, func(profile string) bool { return slices.Contains(b.profiles, profile) })
 }
 
-// without finds a cluster that has a manifest, and none of some others.
-func (s *subject) without(m *manifest, others []*manifest) (payload.Filter, bool) {
+// clusterWithout returns a cluster that has a manifest, and none of some others.
+func (s *subject) clusterWithout(m *manifest, others []*manifest) (payload.Filter, bool) {
 	var near []*payload.Manifest
 	for _, other := range others {
-		if !areApart(m, other) {
+		if !haveOtherProfiles(m, other) {
 			near = append(near, other.Manifest)
 		}
 	}
-	return s.Filter.Without(m.Manifest, near)
+	return s.Filter.ClusterWithout(m.Manifest, near)
 }
 
-// areTogether is together for those who don't ask where.
-func (s *subject) areTogether(a, b *manifest) bool {
-	_, found := s.together(a, b)
+// shareCluster reports whether two manifests are applied to the same cluster.
+func (s *subject) shareCluster(a, b *manifest) bool {
+	_, found := s.sharedCluster(a, b)
 	return found
 }
 
@@ -271,8 +265,8 @@ func (m *manifest) chosenBy() string {
 	return *m.choices
 }
 
-// on says for which clusters something is so; "" for all of them.
-func on(where payload.Filter) string {
+// onCluster names the clusters that a finding is for; "" for all of them.
+func onCluster(where payload.Filter) string {
 	if text := where.String(); text != "" {
 		return " (on a cluster with " + text + ")"
 	}

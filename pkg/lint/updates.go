@@ -18,27 +18,27 @@ import (
 
 // absent are the objects of the previous payload that this one says nothing of, and
 // what becomes of them.
-func (s *subject) absent(action plan.Action, report func(*manifest, plan.Entry)) {
+func (s *subject) absent(action plan.PlannedAction, report func(*manifest, plan.ObjectPlan)) {
 	if s.update == nil {
 		return
 	}
 	for _, entry := range s.update.Absent {
 		if entry.Action == action {
-			report(s.previous.byID[payload.ID(entry.Object)][0], entry)
+			report(s.previous.byID[kinds.ID(entry.ObjectID)][0], entry)
 		}
 	}
 }
 
-// dropped are those that stay in clusters, with nobody who looks after them.
-func (s *subject) dropped() []*manifest {
+// droppedObjects returns the objects that stay in clusters although no release has them any more.
+func (s *subject) droppedObjects() []*manifest {
 	var found []*manifest
-	s.absent(plan.Dropped, func(m *manifest, _ plan.Entry) { found = append(found, m) })
+	s.absent(plan.Dropped, func(m *manifest, _ plan.ObjectPlan) { found = append(found, m) })
 	return found
 }
 
 func checkDropped(s *subject, r *reporter) error {
 	const todo = `keep its manifest with the annotation %s: "true" (runlevel plan prints it)`
-	s.absent(plan.Dropped, func(m *manifest, entry plan.Entry) {
+	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
 		switch {
 		case entry.RenamedTo != nil: // is told by a rule of its own
 		case entry.Tombstone == "": // a tombstone would do harm
@@ -47,17 +47,17 @@ func checkDropped(s *subject, r *reporter) error {
 			r.at(m, "it is gone, and stays in clusters: "+todo, payload.DeleteAnnotation)
 		}
 	})
-	s.absent(plan.TakenAlong, func(m *manifest, entry plan.Entry) {
-		takers := tombstonesOf(s.byID[payload.ID(*entry.With)])
-		if where, stays := s.without(m, takers); stays && len(takers) > 0 {
-			r.at(m, "it is gone, and stays in clusters that keep %s%s: "+todo, entry.With, on(where), payload.DeleteAnnotation)
+	s.absent(plan.TakenAlong, func(m *manifest, entry plan.ObjectPlan) {
+		takers := tombstonesOf(s.byID[kinds.ID(*entry.With)])
+		if where, stays := s.clusterWithout(m, takers); stays && len(takers) > 0 {
+			r.at(m, "it is gone, and stays in clusters that keep %s%s: "+todo, entry.With, onCluster(where), payload.DeleteAnnotation)
 		}
 	})
 	return nil
 }
 
 func checkRenamed(s *subject, r *reporter) error {
-	s.absent(plan.Dropped, func(m *manifest, entry plan.Entry) {
+	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
 		if entry.RenamedTo != nil {
 			r.at(m, `%s seems to have taken its place, and it stays in clusters beside that: add a manifest for the old one with the annotation %s: "true"`, entry.RenamedTo, payload.DeleteAnnotation)
 		}
@@ -73,23 +73,23 @@ func checkNarrowed(s *subject, r *reporter) error {
 		if len(now) == 0 || slices.ContainsFunc(now, func(m *manifest) bool { return m.chosenBy() == old.chosenBy() }) {
 			continue
 		}
-		others := slices.Concat(now, s.holdersThatGo(old), s.definitionsThatGo(old))
-		if where, found := s.without(old, others); found {
-			r.at(now[0], "%s:%d had it%s, and nothing has it there any more, so it stays: let it be for those clusters too, or add a tombstone for them", old.where(), old.Line, on(where))
+		others := slices.Concat(now, s.deletedNamespaces(old), s.deletedDefinitions(old))
+		if where, found := s.clusterWithout(old, others); found {
+			r.at(now[0], "%s:%d had it%s, and nothing has it there any more, so it stays: let it be for those clusters too, or add a tombstone for them", old.where(), old.Line, onCluster(where))
 		}
 	}
-	s.absent(plan.LeftOut, func(old *manifest, entry plan.Entry) {
-		if left := s.excluded[payload.ID(entry.Object)]; left != nil && !old.isTombstone {
+	s.absent(plan.LeftOut, func(old *manifest, entry plan.ObjectPlan) {
+		if left := s.excluded[kinds.ID(entry.ObjectID)]; left != nil && !old.isTombstone {
 			r.at(newManifest(left.Manifest), "%s:%d had it, and here it is left out (%s), so it stays: let it be for those clusters too, or add a tombstone for them", old.where(), old.Line, left.Why())
 		}
 	})
 	return nil
 }
 
-// definitionsThatGo are the tombstones of an object's CustomResourceDefinition.
-func (s *subject) definitionsThatGo(m *manifest) []*manifest {
+// deletedDefinitions are the tombstones of an object's CustomResourceDefinition.
+func (s *subject) deletedDefinitions(m *manifest) []*manifest {
 	plural, _ := meta.UnsafeGuessKindToResource(m.kind)
-	id := payload.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: plural.GroupResource().String()}
+	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: plural.GroupResource().String()}
 	return tombstonesOf(slices.Concat(s.defines[m.groupKind()], s.byID[id]))
 }
 
@@ -147,7 +147,7 @@ func checkStaleDelete(s *subject, r *reporter) error {
 	}
 	for _, t := range s.tombstones {
 		before := tombstonesOf(s.previous.byID[t.id])
-		if _, isNew := s.without(t, before); len(before) > 0 && !isNew {
+		if _, isNew := s.clusterWithout(t, before); len(before) > 0 && !isNew {
 			r.field(t, annotation(payload.DeleteAnnotation), "%s had this tombstone already, so clusters of %s are rid of the object: drop it in %s", s.previous.Version, s.previous.Version, s.Version)
 		}
 	}
@@ -157,8 +157,8 @@ func checkStaleDelete(s *subject, r *reporter) error {
 func checkRevived(s *subject, r *reporter) error {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
-			if where, meet := s.together(old, m); meet && old.isTombstone {
-				r.at(m, "%s:%d deletes it%s: where that is not done yet, the object is still going while it is to come back; give it another name, or let a release without either come between", old.where(), old.Line, on(where))
+			if where, meet := s.sharedCluster(old, m); meet && old.isTombstone {
+				r.at(m, "%s:%d deletes it%s: where that is not done yet, the object is still going while it is to come back; give it another name, or let a release without either come between", old.where(), old.Line, onCluster(where))
 				break
 			}
 		}
@@ -170,7 +170,7 @@ func checkRevived(s *subject, r *reporter) error {
 func (s *subject) pairs(report func(old, m *manifest)) {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
-			if !old.isTombstone && !m.SameTextAs(old.Manifest) && s.areTogether(old, m) {
+			if !old.isTombstone && !m.SameTextAs(old.Manifest) && s.shareCluster(old, m) {
 				report(old, m)
 			}
 		}
@@ -182,15 +182,15 @@ const (
 	createOnly = "release.openshift.io/create-only"
 )
 
-// isKept says whether a change of an object is never made, or made by deleting it.
-func (m *manifest) isKept() bool {
+// isNeverChanged reports whether an apply makes no change of an object, or makes it by deleting the object.
+func (m *manifest) isNeverChanged() bool {
 	return strings.EqualFold(m.annotations[createOnly], "true") || m.annotations[recreate] == "true" && !mustNotBeRecreated(m)
 }
 
 func checkImmutableChanged(s *subject, r *reporter) error {
 	seen := map[change]bool{} // variants of before may say the same
 	s.pairs(func(old, m *manifest) {
-		if m.groupKind() == jobKind || m.isKept() {
+		if m.groupKind() == jobKind || m.isNeverChanged() {
 			return
 		}
 		todo := fmt.Sprintf(`take it back, give the object another name and delete this one, or annotate it %s: "true"`, recreate)
@@ -203,7 +203,7 @@ func checkImmutableChanged(s *subject, r *reporter) error {
 				r.field(m, refused.Path.Keys(), "%s differs from %s:%d, and the API server lets nobody change it: %s", refused.Path, old.where(), old.Line, todo)
 			}
 		}
-		s.reportTransitions(r, old, m)
+		s.schemas.reportTransitions(r, old, m)
 	})
 	return nil
 }
@@ -214,14 +214,14 @@ type change struct {
 	where    string
 }
 
-func refused(old, m *manifest) []fields.Change {
+func refused(old, m *manifest) []fields.Difference {
 	before, after := old.Object().Object, m.Object().Object
 	return fields.Immutable(before, after, fields.Diff(before, after))
 }
 
 func checkJobChanged(s *subject, r *reporter) error {
 	s.pairs(func(old, m *manifest) {
-		if m.groupKind() != jobKind || m.isKept() {
+		if m.groupKind() != jobKind || m.isNeverChanged() {
 			return
 		}
 		if changes := refused(old, m); len(changes) > 0 {

@@ -9,19 +9,18 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // These rules are about workloads, what they need to run, and what they operate.
 
 // account is the ServiceAccount of a workload.
-func account(m *manifest) payload.ID {
+func account(m *manifest) kinds.ID {
 	pod := []string{"spec", "template", "spec"}
 	if m.kind.Kind == "CronJob" {
 		pod = append([]string{"spec", "jobTemplate"}, pod...)
 	}
 	name := cmp.Or(m.text(append(pod, "serviceAccountName")...), m.text(append(pod, "serviceAccount")...), "default")
-	return payload.ID{Kind: "ServiceAccount", Namespace: m.id.Namespace, Name: name}
+	return kinds.ID{Kind: "ServiceAccount", Namespace: m.id.Namespace, Name: name}
 }
 
 func checkAccountDeleted(s *subject, r *reporter) error {
@@ -30,8 +29,8 @@ func checkAccountDeleted(s *subject, r *reporter) error {
 			continue
 		}
 		for _, a := range s.byID[account(m)] {
-			if where, meet := s.together(m, a); meet && a.isTombstone {
-				r.at(a, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete the workload first", m.id, m.Path, m.Line, on(where))
+			if where, meet := s.sharedCluster(m, a); meet && a.isTombstone {
+				r.at(a, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete the workload first", m.id, m.Path, m.Line, onCluster(where))
 			}
 		}
 	}
@@ -50,7 +49,7 @@ func checkRBACDeletedFirst(s *subject, r *reporter) error {
 	if len(allowing) == 0 {
 		return nil
 	}
-	going := s.workloadsThatGo()
+	going := s.deletedWorkloads()
 	for _, t := range allowing {
 		if binding := s.stillBinding(t); binding != nil {
 			r.at(t, "%s (%s:%d) binds it, and is not deleted: keep this, or delete that too", binding.id, binding.Path, binding.Line)
@@ -59,7 +58,7 @@ func checkRBACDeletedFirst(s *subject, r *reporter) error {
 		reported := false
 		for _, allowed := range s.allowedBy(t) {
 			for _, w := range going[allowed] {
-				if reported = s.areTogether(t, w.last) && before(t, w.last); reported {
+				if reported = s.shareCluster(t, w.last) && before(t, w.last); reported {
 					r.at(t, "%s needs it, and is only deleted later, by %s:%d: delete that first", w.id, w.last.Path, w.last.Line)
 					break
 				}
@@ -72,18 +71,18 @@ func checkRBACDeletedFirst(s *subject, r *reporter) error {
 	return nil
 }
 
-// A goingWorkload is one that an update deletes, and the tombstone that does it.
-type goingWorkload struct {
+// A deletedWorkload is one that an update deletes, and the tombstone that does it.
+type deletedWorkload struct {
 	*manifest
 	last *manifest
 }
 
-// workloadsThatGo finds them by their ServiceAccounts: those with a tombstone, and
+// deletedWorkloads finds them by their ServiceAccounts: those with a tombstone, and
 // those of the previous payload that a Namespace takes along.
-func (s *subject) workloadsThatGo() map[payload.ID][]goingWorkload {
-	found := map[payload.ID][]goingWorkload{}
+func (s *subject) deletedWorkloads() map[kinds.ID][]deletedWorkload {
+	found := map[kinds.ID][]deletedWorkload{}
 	add := func(m, last *manifest) {
-		found[account(m)] = append(found[account(m)], goingWorkload{m, last})
+		found[account(m)] = append(found[account(m)], deletedWorkload{m, last})
 	}
 	for _, t := range s.tombstones {
 		if isWorkload(t) {
@@ -119,15 +118,15 @@ func isRole(m *manifest) bool {
 
 // allowedBy are the ServiceAccounts that something gives rights to: a binding, what it
 // binds, or the ServiceAccount itself.
-func (s *subject) allowedBy(m *manifest) []payload.ID {
+func (s *subject) allowedBy(m *manifest) []kinds.ID {
 	if m.groupKind() == accountKind {
-		return []payload.ID{m.id}
+		return []kinds.ID{m.id}
 	}
 	bindings := s.sameIn(m)
 	if isRole(m) {
 		bindings = s.bindingsOf(m)
 	}
-	var found []payload.ID
+	var found []kinds.ID
 	for _, same := range bindings {
 		subjects, _ := same.get("subjects").([]any)
 		for _, subject := range subjects {
@@ -135,7 +134,7 @@ func (s *subject) allowedBy(m *manifest) []payload.ID {
 			name, _ := fields["name"].(string)
 			namespace, _ := fields["namespace"].(string)
 			if fields["kind"] == "ServiceAccount" && name != "" {
-				id := payload.ID{Kind: "ServiceAccount", Namespace: namespace, Name: name}
+				id := kinds.ID{Kind: "ServiceAccount", Namespace: namespace, Name: name}
 				if !slices.Contains(found, id) {
 					found = append(found, id)
 				}
@@ -148,7 +147,7 @@ func (s *subject) allowedBy(m *manifest) []payload.ID {
 // bindingsOf are those of a role, in the previous payload too.
 func (s *subject) bindingsOf(role *manifest) []*manifest {
 	if s.bindings == nil {
-		s.bindings = map[payload.ID][]*manifest{}
+		s.bindings = map[kinds.ID][]*manifest{}
 		for _, x := range []*index{s.index, s.previous} {
 			if x != nil {
 				s.addBindings(x)
@@ -165,7 +164,7 @@ func (s *subject) stillBinding(tombstone *manifest) *manifest {
 		return nil
 	}
 	for _, binding := range s.bindingsOf(tombstone) {
-		if !binding.isPrevious && !binding.isTombstone && s.areTogether(binding, tombstone) {
+		if !binding.isPrevious && !binding.isTombstone && s.shareCluster(binding, tombstone) {
 			return binding
 		}
 	}
@@ -175,7 +174,7 @@ func (s *subject) stillBinding(tombstone *manifest) *manifest {
 // addBindings finds the bindings of a payload by the roles they name.
 func (s *subject) addBindings(x *index) {
 	for _, m := range slices.Concat(x.byKind[roleBindingKind], x.byKind[clusterRoleBindingKind]) {
-		role := payload.ID{Group: m.kind.Group, Kind: m.text("roleRef", "kind"), Name: m.text("roleRef", "name")}
+		role := kinds.ID{Group: m.kind.Group, Kind: m.text("roleRef", "kind"), Name: m.text("roleRef", "name")}
 		if role.Kind == "Role" {
 			role.Namespace = m.id.Namespace
 		}
@@ -184,7 +183,7 @@ func (s *subject) addBindings(x *index) {
 }
 
 // checkOperatorDeletedFirst looks for tombstones of operators that come before those
-// of what they operate, which then has nobody to clean up after it.
+// of their operands, whose finalizers then stay.
 func checkOperatorDeletedFirst(s *subject, r *reporter) error {
 	operands := map[string][]*manifest{}
 	for _, t := range s.tombstones {
@@ -198,7 +197,7 @@ func checkOperatorDeletedFirst(s *subject, r *reporter) error {
 		}
 		component := graph.ParseName(t.File()).Component
 		for _, operand := range operands[component] {
-			if operand != t && s.areTogether(operand, t) && before(t, operand) {
+			if operand != t && s.shareCluster(operand, t) && before(t, operand) {
 				r.at(t, "it seems to operate %s, which is only deleted later, by %s:%d: delete that first, and this in a later release, or nobody cleans up", operand.id, operand.Path, operand.Line)
 				break
 			}

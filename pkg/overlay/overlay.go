@@ -1,22 +1,23 @@
-// Package overlay is a file system with some files put into it, and some taken away,
-// while what is under it stays as it is. So a release can be read as it will be, before
-// anything is written, or where nothing may be.
+// Package overlay is a file system with files that replace, or hide, those of another one, which stays as it
+// is. So a release can be read as a change would make it, before anything is written.
 //
-// However it is asked, it tells the same: opened, read and listed files are those that
-// are there now. It makes no folders: files are put into those that are there already.
+// Files can only be put into folders that exist.
 //
 // On is the call to start from.
 package overlay
 
 import (
 	"bytes"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/tools/txtar"
 )
 
-// FS is a file system over another one. Once it is read, it must not be changed any more.
+// FS is a file system over another one. It must not be changed after it was first read.
 type FS struct {
 	under fs.FS
 	files map[string][]byte
@@ -26,18 +27,17 @@ type FS struct {
 var (
 	_ fs.ReadFileFS = (*FS)(nil)
 	_ fs.ReadDirFS  = (*FS)(nil)
-	_ fs.StatFS     = (*FS)(nil)
 )
 
-// On is a file system that is still the same as what is under it.
+// On returns an overlay that has no changes yet.
 func On(under fs.FS) *FS {
 	return &FS{under: under, files: map[string][]byte{}, gone: map[string]bool{}}
 }
 
-// Put puts a file into a folder, in the place of the one that is called so, if any.
+// Put puts a file into a folder, in the place of the one of that name, if any.
 func (o *FS) Put(name string, text []byte) { o.files[name] = text }
 
-// Remove takes a file away.
+// Remove hides a file.
 func (o *FS) Remove(name string) {
 	delete(o.files, name)
 	o.gone[name] = true
@@ -46,10 +46,10 @@ func (o *FS) Remove(name string) {
 // Open opens a file or folder.
 func (o *FS) Open(name string) (fs.File, error) {
 	if text, isPut := o.files[name]; isPut {
-		return &openFile{Reader: bytes.NewReader(text), info: infoOf(name, text)}, nil
+		return openText(name, text)
 	}
 	if o.gone[name] {
-		return nil, notThere("open", name)
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	file, err := o.under.Open(name)
 	if err != nil {
@@ -58,7 +58,16 @@ func (o *FS) Open(name string) (fs.File, error) {
 	if info, err := file.Stat(); err != nil || !info.IsDir() {
 		return file, nil
 	}
-	return &openFolder{File: file, list: func() ([]fs.DirEntry, error) { return o.ReadDir(name) }}, nil
+	return &folder{File: file, overlay: o, name: name}, nil
+}
+
+// openText returns an open file with a text.
+func openText(name string, text []byte) (fs.File, error) {
+	files, err := txtar.FS(&txtar.Archive{Files: []txtar.File{{Name: path.Base(name), Data: text}}})
+	if err != nil {
+		return nil, err
+	}
+	return files.Open(path.Base(name))
 }
 
 // ReadFile reads a file.
@@ -67,7 +76,7 @@ func (o *FS) ReadFile(name string) ([]byte, error) {
 		return bytes.Clone(text), nil
 	}
 	if o.gone[name] {
-		return nil, notThere("open", name)
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	return fs.ReadFile(o.under, name)
 }
@@ -83,26 +92,43 @@ func (o *FS) ReadDir(name string) ([]fs.DirEntry, error) {
 		_, isPut := o.files[file]
 		return isPut || o.gone[file]
 	})
-	for file, text := range o.files {
+	for file := range o.files {
 		if path.Dir(file) == name {
-			entries = append(entries, fs.FileInfoToDirEntry(infoOf(file, text)))
+			info, err := fs.Stat(o, file)
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, fs.FileInfoToDirEntry(info))
 		}
 	}
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return entries, nil
 }
 
-// Stat is about a file or folder.
-func (o *FS) Stat(name string) (fs.FileInfo, error) {
-	if text, isPut := o.files[name]; isPut {
-		return infoOf(name, text), nil
-	}
-	if o.gone[name] {
-		return nil, notThere("stat", name)
-	}
-	return fs.Stat(o.under, name)
+// A folder is an open folder of an overlay. Its entries are listed when it is first asked for them.
+type folder struct {
+	fs.File
+	overlay  *FS
+	name     string
+	isListed bool
+	left     []fs.DirEntry
 }
 
-func notThere(call, name string) error {
-	return &fs.PathError{Op: call, Path: name, Err: fs.ErrNotExist}
+// ReadDir returns the next entries: at most count of them, or all that are left.
+func (f *folder) ReadDir(count int) (_ []fs.DirEntry, err error) {
+	if !f.isListed {
+		if f.left, err = f.overlay.ReadDir(f.name); err != nil {
+			return nil, err
+		}
+		f.isListed = true
+	}
+	if count > 0 && len(f.left) == 0 {
+		return nil, io.EOF
+	}
+	if count <= 0 || count > len(f.left) {
+		count = len(f.left)
+	}
+	listed := f.left[:count]
+	f.left = f.left[count:]
+	return listed, nil
 }

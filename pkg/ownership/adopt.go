@@ -21,8 +21,8 @@ import (
 // writes more often than that is worth a pause, which is the caller's to make.
 const attempts = 5
 
-// Managers are those whose fields are taken over unless somebody says more.
-func Managers() []string {
+// DefaultManagers are those whose fields are taken over unless somebody says more.
+func DefaultManagers() []string {
 	return []string{"kubectl-client-side-apply", "kubectl-create", "helm", "kapp", "cluster-version-operator"}
 }
 
@@ -43,14 +43,14 @@ func Adopt(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live me
 			return live, nil, err
 		}
 		var head metav1.Object
-		head, conflict = c.Amend(ctx, in, live.GetNamespace(), live.GetName(), patch)
+		head, conflict = c.Patch(ctx, in, live.GetNamespace(), live.GetName(), patch)
 		if conflict == nil {
 			return head, found(live.GetManagedFields(), from), nil
 		}
 		if !apierrors.IsConflict(conflict) {
 			return live, nil, conflict
 		}
-		head, err = c.Head(ctx, in, live.GetNamespace(), live.GetName())
+		head, err = c.GetMetadata(ctx, in, live.GetNamespace(), live.GetName())
 		if err != nil {
 			return live, nil, err
 		}

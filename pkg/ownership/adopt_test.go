@@ -47,12 +47,12 @@ var comings = map[string]func(b bed, manager string) *unstructured.Unstructured{
 
 // A field that the manifest no longer has leaves the object, whoever had it first.
 func TestWhatTheManifestDropsLeavesTheObject(t *testing.T) {
-	for _, manager := range append(ownership.Managers(), "kubectl") {
+	for _, manager := range append(ownership.DefaultManagers(), "kubectl") {
 		for name, come := range comings {
 			t.Run(manager+" "+name, func(t *testing.T) {
 				t.Parallel()
 				b := newBed(t)
-				from := append(ownership.Managers(), "kubectl")
+				from := append(ownership.DefaultManagers(), "kubectl")
 				adopted := b.adopt(come(b, manager), from, manager)
 				for _, owner := range owners(adopted) {
 					if owner != "runlevel Apply" && owner != "somebody Update" {
@@ -89,7 +89,7 @@ func TestMarksOfOtherToolsLeaveTheObject(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.adopt(live, ownership.Managers(), manager)
+			b.adopt(live, ownership.DefaultManagers(), manager)
 			if is := b.apply(lean); len(is.GetLabels())+len(is.GetAnnotations()) > 0 {
 				t.Errorf("labels %v and annotations %v are still there", is.GetLabels(), is.GetAnnotations())
 			}
@@ -107,7 +107,7 @@ func TestSeveralManagersAtOnce(t *testing.T) {
 	b.merge("bob", live, `{data: {e: x}}`)
 	b.serverSide("helm", `{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {f: x}}`)
 	live = b.serverSide("kubectl", `{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {g: x}}`)
-	b.adopt(live, append(ownership.Managers(), "kubectl"), "helm", "kapp", "kubectl", "kubectl-create")
+	b.adopt(live, append(ownership.DefaultManagers(), "kubectl"), "helm", "kapp", "kubectl", "kubectl-create")
 	is := b.apply(lean)
 	if got := keys(is, "data"); !slices.Equal(got, []string{"a", "e"}) {
 		t.Errorf("the data are %q", got)
@@ -132,11 +132,11 @@ func TestWhoIsNotListedKeepsItsFields(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
 	live := b.create("bob", config)
-	if is := b.adopt(live, ownership.Managers()); is.GetResourceVersion() != live.GetResourceVersion() {
+	if is := b.adopt(live, ownership.DefaultManagers()); is.GetResourceVersion() != live.GetResourceVersion() {
 		t.Error("the object was written")
 	}
 	live = b.merge("helm", b.apply(lean), `{data: {c: x}}`)
-	if is := b.adopt(live, ownership.Managers()); is.GetResourceVersion() != live.GetResourceVersion() {
+	if is := b.adopt(live, ownership.DefaultManagers()); is.GetResourceVersion() != live.GetResourceVersion() {
 		t.Error("the object was written, although we have applied it")
 	}
 	if got := keys(b.apply(lean), "data"); !slices.Equal(got, []string{"a", "b", "c"}) {
@@ -160,7 +160,7 @@ func TestControllersKeepTheirFieldsOfADeployment(t *testing.T) {
 	})
 	live = b.get(live)
 	before := owners(live)
-	is := b.adopt(live, ownership.Managers(), "helm")
+	is := b.adopt(live, ownership.DefaultManagers(), "helm")
 	want := slices.Clone(before)
 	want[slices.Index(want, "helm Update")] = "runlevel Apply"
 	slices.Sort(want)
@@ -190,7 +190,7 @@ func TestStatusIsNobodysToTake(t *testing.T) {
 		return slices.DeleteFunc(is.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Subresource == "" })
 	}
 	want := status(live)
-	b.adopt(live, ownership.Managers(), "helm")
+	b.adopt(live, ownership.DefaultManagers(), "helm")
 	is := b.apply(`{apiVersion: v1, kind: Service, metadata: {name: shop, namespace: NS}, spec: {type: LoadBalancer, ports: [{port: 80}]}}`)
 	if diff := cmp.Diff(want, status(is)); diff != "" || len(want) != 1 || len(is.GetLabels()) > 0 {
 		t.Errorf("labels %v; entries (-want +got):\n%s", is.GetLabels(), diff)
@@ -217,7 +217,7 @@ func TestEntryThatSaysLittle(t *testing.T) {
 	applied.Operation, applied.FieldsV1 = metav1.ManagedFieldsOperationApply, metav1.NewFieldsV1(`{"f:data":{"f:a":{}}}`)
 	live := &metav1.ObjectMeta{Namespace: "shop", Name: "config", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{applied, entry}}
 	before := live.DeepCopy()
-	if _, found, err := ownership.Adopt(t.Context(), c, in, live, ownership.Managers()); err != nil || !slices.Equal(found, []string{"helm"}) {
+	if _, found, err := ownership.Adopt(t.Context(), c, in, live, ownership.DefaultManagers()); err != nil || !slices.Equal(found, []string{"helm"}) {
 		t.Errorf("it took fields over from %q: %v", found, err)
 	}
 	want := `[{"op":"replace","path":"/metadata/managedFields","value":[{"manager":"runlevel","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}]},` +
@@ -268,7 +268,7 @@ func TestInjectedCertificatesStay(t *testing.T) {
 				t.Fatal(err)
 			}
 			live = b.merge("cainjector", live, string(body))
-			b.adopt(live, ownership.Managers(), "helm")
+			b.adopt(live, ownership.DefaultManagers(), "helm")
 			is := b.apply(row.ours)
 			if row.client(is)["caBundle"] != bundle || len(is.GetLabels()) > 0 {
 				t.Errorf("caBundle %q, labels %v", row.client(is)["caBundle"], is.GetLabels())
@@ -346,7 +346,7 @@ func TestEntriesOfOtherVersions(t *testing.T) {
 			row.writes(b)
 			b = b.through(func(string) {}) // with a fresh look at what is served
 			cap := `{apiVersion: NS.example.com/v1, kind: Cap, metadata: {name: cap, namespace: NS}, spec: {a: z}}`
-			is := b.adopt(b.get(b.parse(cap)), ownership.Managers(), row.found...)
+			is := b.adopt(b.get(b.parse(cap)), ownership.DefaultManagers(), row.found...)
 			at := slices.IndexFunc(is.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == cluster.FieldManager })
 			if at < 0 || row.version != "" && is.GetManagedFields()[at].APIVersion != b.namespace+".example.com/"+row.version {
 				t.Errorf("our entry is not of %s: %v", row.version, is.GetManagedFields())
@@ -368,7 +368,7 @@ func TestFieldThatHasAnotherNameInAnotherVersion(t *testing.T) {
 	const head = `kind: HorizontalPodAutoscaler, metadata: {name: shop, namespace: NS}, spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: none}, maxReplicas: 5`
 	b.create("helm", `{apiVersion: autoscaling/v1, `+head+`, minReplicas: 2, targetCPUUtilizationPercentage: 50}}`)
 	live := b.merge("kapp", b.get(b.parse(`{apiVersion: autoscaling/v2, `+head+`}}`)), `{spec: {behavior: {scaleDown: {stabilizationWindowSeconds: 7}}}}`)
-	b.adopt(live, ownership.Managers(), "helm", "kapp")
+	b.adopt(live, ownership.DefaultManagers(), "helm", "kapp")
 	is := b.apply(`{apiVersion: autoscaling/v2, ` + head + `}}`)
 	if diff := cmp.Diff([]string{"maxReplicas", "metrics", "minReplicas", "scaleTargetRef"}, keys(is, "spec")); diff != "" || is.Object["spec"].(map[string]any)["minReplicas"] != int64(1) {
 		t.Errorf("the spec is %v (-want +got):\n%s", is.Object["spec"], diff)
@@ -387,7 +387,7 @@ func TestAnotherWriterInBetween(t *testing.T) {
 			b.merge("bob", live, map[int]string{1: `{data: {b: theirs}}`, 2: `{data: {c: theirs}}`}[writes])
 		}
 	})
-	racing.adopt(live, ownership.Managers(), "helm")
+	racing.adopt(live, ownership.DefaultManagers(), "helm")
 	is := b.apply(lean)
 	if diff := cmp.Diff(map[string]any{"a": "z", "b": "theirs", "c": "theirs"}, is.Object["data"]); diff != "" || writes != 2 {
 		t.Errorf("after %d writes the data are (-want +got):\n%s", writes, diff)
@@ -436,7 +436,7 @@ func TestWhatElseMayHappenInBetween(t *testing.T) {
 					row.happens(b, live)
 				}
 			})
-			_, found, err := ownership.Adopt(t.Context(), racing.Cluster, b.in(live), live, ownership.Managers())
+			_, found, err := ownership.Adopt(t.Context(), racing.Cluster, b.in(live), live, ownership.DefaultManagers())
 			if !row.wants(err) || len(found) > 0 {
 				t.Errorf("it took fields over from %q, and says %v", found, err)
 			}

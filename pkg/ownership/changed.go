@@ -71,7 +71,7 @@ func claimsOn(live *unstructured.Unstructured, isScaled func() bool) []claim {
 		}
 		own, yields := fieldpath.NewSet(), fieldpath.NewSet()
 		set.Difference(applied).Leaves().Iterate(func(field fieldpath.Path) {
-			loss := Loss{Field: printable.Line(strings.TrimPrefix(field.String(), "."))}
+			loss := Conflict{Field: printable.Line(strings.TrimPrefix(field.String(), "."))}
 			if IsShared(live, loss) || Yields(live, loss, field.Equals(path) && isScaled()) {
 				yields.Insert(field.Copy())
 			} else {

@@ -128,7 +128,7 @@ func isBlank(bundle string) bool {
 
 // Yields says whether a field is left to whoever else has set it: certificates that
 // somebody keeps up to date, and how many replicas there are of what an autoscaler scales.
-func Yields(object *unstructured.Unstructured, lost Loss, isScaled bool) bool {
+func Yields(object *unstructured.Unstructured, lost Conflict, isScaled bool) bool {
 	if isScaled && lost.Field == strings.Join(replicas, ".") {
 		return true
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/fields"
 )
 
-// Leave takes those fields out of an object that would leave it if some managers' fields
+// DryRunAdopt takes those fields out of an object that would leave it if some managers' fields
 // were taken over before the apply, for dry runs, which can't take over anything. The
 // object is the answer to a dry run of the apply, with its managedFields, and live is what
 // is there. It returns the paths of what it took out, in order, as the server writes them.
 //
 // It does what the server does, as far as that can be done without the kind's schema. The
 // server then sets defaults: see Settle.
-func Leave(would *unstructured.Unstructured, live metav1.Object, from []string) []string {
+func DryRunAdopt(would *unstructured.Unstructured, live metav1.Object, from []string) []string {
 	if slices.ContainsFunc(live.GetManagedFields(), isOurs) {
 		return nil
 	}
@@ -90,18 +90,18 @@ func steps(set *fieldpath.Set) []fieldpath.PathElement {
 	return slices.Collect(all.All())
 }
 
-// Settle asks the server what it would make of an object that Leave has left: defaults come
+// DryRunDefaults asks the server what it would make of an object that Leave has left: defaults come
 // back that the adopted managers only owned because they made the object, and what can't be
 // changed is refused, as it would be in the end.
 //
 // One refusal it does not foresee: an apply that says {} of a mapping in a custom resource,
 // and takes away all that was in it, makes null of it, which the kind's schema may forbid.
-func Settle(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured, left []string) (*unstructured.Unstructured, error) {
+func DryRunDefaults(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured, left []string) (*unstructured.Unstructured, error) {
 	patch, err := replacement(object, left)
 	if err != nil {
 		return nil, err
 	}
-	settled, err := c.TryAmend(ctx, in, object.GetNamespace(), object.GetName(), patch)
+	settled, err := c.DryRunPatch(ctx, in, object.GetNamespace(), object.GetName(), patch)
 	return settled.Object, err
 }
 

@@ -173,17 +173,17 @@ func TestWhatLeavesIsWhatTheServerTakesAway(t *testing.T) {
 				live = b.merge(visit.manager, live, visit.patch)
 			}
 			ours := b.parse(row.ours)
-			would, err := b.Apply(t.Context(), b.in(ours), ours, cluster.Forced|cluster.Dry)
+			would, err := b.Apply(t.Context(), b.in(ours), ours, cluster.Force|cluster.DryRun)
 			if err != nil {
 				t.Fatal(err)
 			}
-			left := ownership.Leave(would.Object, live, from)
-			settled, err := ownership.Settle(t.Context(), b.Cluster, b.in(ours), would.Object, left)
+			left := ownership.DryRunAdopt(would.Object, live, from)
+			settled, err := ownership.DryRunDefaults(t.Context(), b.Cluster, b.in(ours), would.Object, left)
 			if says := fmt.Sprint(err); (err != nil) != row.foreseen || !strings.Contains(says, row.fails) && row.foreseen {
 				t.Fatalf("it says %v, want %q", err, row.fails)
 			}
 			b.adopt(live, from, "helm")
-			applied, err := b.Apply(t.Context(), b.in(ours), ours, cluster.Forced)
+			applied, err := b.Apply(t.Context(), b.in(ours), ours, cluster.Force)
 			if row.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), row.fails) {
 					t.Errorf("to apply it says %v, want %q", err, row.fails)
@@ -210,11 +210,11 @@ func TestNothingLeavesWhatWeHaveApplied(t *testing.T) {
 	b := newBed(t)
 	b.apply(lean)
 	live := b.merge("helm", b.parse(lean), `{data: {b: x}}`)
-	would, err := b.Apply(t.Context(), b.in(live), b.parse(lean), cluster.Forced|cluster.Dry)
+	would, err := b.Apply(t.Context(), b.in(live), b.parse(lean), cluster.Force|cluster.DryRun)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left := ownership.Leave(would.Object, live, ownership.Managers()); left != nil || !slices.Equal(keys(would.Object, "data"), []string{"a", "b"}) {
+	if left := ownership.DryRunAdopt(would.Object, live, ownership.DefaultManagers()); left != nil || !slices.Equal(keys(would.Object, "data"), []string{"a", "b"}) {
 		t.Errorf("%q leave it, and there are %q", left, keys(would.Object, "data"))
 	}
 }

@@ -15,30 +15,30 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// A Loss is a field that another manager had set and that we set since.
-type Loss struct {
+// A Conflict is a field that another manager had set and that we set since.
+type Conflict struct {
 	Manager string `json:"manager"`
 	Field   string `json:"field"`
 }
 
-// Losses are the fields over which a server-side apply without force failed, in order; nil
+// Conflicts are the fields over which a server-side apply without force failed, in order; nil
 // if it failed for any other reason.
-func Losses(err error) []Loss {
+func Conflicts(err error) []Conflict {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return nil
 	}
-	var losses []Loss
+	var losses []Conflict
 	for _, cause := range status.Status().Details.Causes {
 		if cause.Type == metav1.CauseTypeFieldManagerConflict {
-			losses = append(losses, Loss{Manager: managerIn(cause.Message), Field: printable.Line(strings.TrimPrefix(cause.Field, "."))})
+			losses = append(losses, Conflict{Manager: managerIn(cause.Message), Field: printable.Line(strings.TrimPrefix(cause.Field, "."))})
 		}
 	}
 	slices.SortFunc(losses, inOrder)
 	return slices.Compact(losses)
 }
 
-func inOrder(a, b Loss) int {
+func inOrder(a, b Conflict) int {
 	return cmp.Or(cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.Field, b.Field))
 }
 

@@ -41,14 +41,14 @@ func TestLossesNameWhoAndWhat(t *testing.T) {
 	b.merge("hpa-controller", live, `{spec: {replicas: 3}}`, "scale")
 	b.merge(`bob "the builder"`, live, `{metadata: {labels: {example.com/a: theirs}}}`)
 	b.serverSide("ann", deployment("theirs", "3", "theirs"))
-	want := []ownership.Loss{
+	want := []ownership.Conflict{
 		{"ann", "metadata.labels.example.com/a"},
 		{"ann", "spec.replicas"},
 		{"ann", `spec.template.spec.containers[name="shop"].image`},
 		{`bob "the builder"`, "metadata.labels.example.com/a"},
 		{"hpa-controller/scale", "spec.replicas"},
 	}
-	if diff := cmp.Diff(want, ownership.Losses(fmt.Errorf("try it: %w", b.apart(deployment("ours", "1", "ours"))))); diff != "" {
+	if diff := cmp.Diff(want, ownership.Conflicts(fmt.Errorf("try it: %w", b.apart(deployment("ours", "1", "ours"))))); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
 	}
 }
@@ -62,7 +62,7 @@ func TestWhatIsNoLoss(t *testing.T) {
 		"an object that is not so":  apierrors.NewInvalid(schema.GroupKind{Kind: "Hat"}, "hat", nil),
 		"an answer without details": &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409}},
 	} {
-		if got := ownership.Losses(err); got != nil {
+		if got := ownership.Conflicts(err); got != nil {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -80,8 +80,8 @@ func TestLossesOfAnOddServer(t *testing.T) {
 		cause("somebody has\nit", "d"),
 		{Type: metav1.CauseTypeFieldValueInvalid, Message: `conflict with "c"`, Field: ".e"},
 	}, "conflicts")
-	want := []ownership.Loss{{"a/status", "c"}, {`b\x1b[31m`, `a\n.b`}, {`somebody has\nit`, "d"}}
-	if diff := cmp.Diff(want, ownership.Losses(err)); diff != "" {
+	want := []ownership.Conflict{{"a/status", "c"}, {`b\x1b[31m`, `a\n.b`}, {`somebody has\nit`, "d"}}
+	if diff := cmp.Diff(want, ownership.Conflicts(err)); diff != "" {
 		t.Errorf("losses (-want +got):\n%s", diff)
 	}
 }

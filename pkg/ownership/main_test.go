@@ -139,7 +139,7 @@ func (b bed) serverSide(manager, text string) *unstructured.Unstructured {
 func (b bed) apply(text string) *unstructured.Unstructured {
 	b.Helper()
 	object := b.parse(text)
-	applied, err := b.Apply(b.Context(), b.in(object), object, cluster.Forced)
+	applied, err := b.Apply(b.Context(), b.in(object), object, cluster.Force)
 	if err != nil {
 		b.Fatal(err)
 	}

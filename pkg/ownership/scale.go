@@ -24,11 +24,11 @@ var replicas = []string{"spec", "replicas"}
 // path is that field's.
 var path = fieldpath.MakePathOrDie("spec", "replicas")
 
-// A Scaled is what autoscalers scale, by autoscaler.
-type Scaled map[kinds.ID]kinds.ID
+// A ScaleTargets is what autoscalers scale, by autoscaler.
+type ScaleTargets map[kinds.ID]kinds.ID
 
 // Has says whether any of them scales an object.
-func (s Scaled) Has(id kinds.ID) bool {
+func (s ScaleTargets) Has(id kinds.ID) bool {
 	for _, target := range s {
 		if target == id {
 			return true
@@ -38,7 +38,7 @@ func (s Scaled) Has(id kinds.ID) bool {
 }
 
 // Add takes in an autoscaler, as it is to be or as it is.
-func (s Scaled) Add(autoscaler *unstructured.Unstructured) {
+func (s ScaleTargets) Add(autoscaler *unstructured.Unstructured) {
 	target, _, _ := unstructured.NestedStringMap(autoscaler.Object, "spec", "scaleTargetRef")
 	kind := schema.FromAPIVersionAndKind(target["apiVersion"], target["kind"])
 	s[autoscalerID(autoscaler.GetNamespace(), autoscaler.GetName())] = kinds.ID{
@@ -47,7 +47,7 @@ func (s Scaled) Add(autoscaler *unstructured.Unstructured) {
 }
 
 // Remove forgets an autoscaler that is to go.
-func (s Scaled) Remove(autoscaler *unstructured.Unstructured) {
+func (s ScaleTargets) Remove(autoscaler *unstructured.Unstructured) {
 	delete(s, autoscalerID(autoscaler.GetNamespace(), autoscaler.GetName()))
 }
 
@@ -55,11 +55,11 @@ func autoscalerID(namespace, name string) kinds.ID {
 	return kinds.ID{Group: AutoscalerKind.Group, Kind: AutoscalerKind.Kind, Namespace: namespace, Name: name}
 }
 
-// FindScaled asks the cluster what autoscalers scale: in the whole of it if that is
+// FindScaleTargets asks the cluster what autoscalers scale: in the whole of it if that is
 // allowed, and else in some namespaces. What it was allowed to see is returned with the
 // error if it was not allowed to see all.
-func FindScaled(ctx context.Context, c *cluster.Cluster, namespaces []string) (Scaled, error) {
-	scaled := Scaled{}
+func FindScaleTargets(ctx context.Context, c *cluster.Cluster, namespaces []string) (ScaleTargets, error) {
+	scaled := ScaleTargets{}
 	in, err := c.FindKind(ctx, AutoscalerKind)
 	if errors.Is(err, cluster.ErrNotServed) {
 		return scaled, nil
@@ -83,7 +83,7 @@ func FindScaled(ctx context.Context, c *cluster.Cluster, namespaces []string) (S
 }
 
 // find takes in the autoscalers of a namespace that are to stay.
-func (s Scaled) find(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) error {
+func (s ScaleTargets) find(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) error {
 	list, err := c.Objects.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ import (
 const shared = "imagePullSecrets"
 
 // IsShared says whether a field is a list that others add to.
-func IsShared(object *unstructured.Unstructured, lost Loss) bool {
+func IsShared(object *unstructured.Unstructured, lost Conflict) bool {
 	return lost.Field == shared && object.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "ServiceAccount"}
 }
 
@@ -49,7 +49,7 @@ func Share(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object 
 	if err != nil {
 		return fmt.Errorf("add to the %s of %s %s: %w", shared, in.Kind, object.GetName(), err)
 	}
-	_, err = c.Amend(ctx, in, object.GetNamespace(), object.GetName(), body)
+	_, err = c.Patch(ctx, in, object.GetNamespace(), object.GetName(), body)
 	return err
 }
 

@@ -10,12 +10,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// Taken are the fields that were not ours any more before an apply, and are after it, each with
+// Regained are the fields that were not ours any more before an apply, and are after it, each with
 // whoever has them instead. If nobody has, they were removed: most likely by the last one who
 // wrote since we did. Whoever has only removed fields leaves no name.
-func Taken(before, after []metav1.ManagedFieldsEntry) []Loss {
+func Regained(before, after []metav1.ManagedFieldsEntry) []Conflict {
 	others, last := read(before), lastOther(before)
-	var losses []Loss
+	var losses []Conflict
 	ours(after).Difference(ours(before)).Leaves().Iterate(func(path fieldpath.Path) {
 		field := printable.Line(strings.TrimPrefix(path.String(), "."))
 		owners := ownersOf(others, path)
@@ -23,7 +23,7 @@ func Taken(before, after []metav1.ManagedFieldsEntry) []Loss {
 			owners = []string{last}
 		}
 		for _, owner := range owners {
-			losses = append(losses, Loss{Manager: owner, Field: field})
+			losses = append(losses, Conflict{Manager: owner, Field: field})
 		}
 	})
 	slices.SortFunc(losses, inOrder)

@@ -3,15 +3,16 @@ package payload
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 )
 
-// A budget counts what the files of a release have of what is limited for all of them together.
-// They are read in parallel.
+// A budget counts documents, bytes, separators and values against the limits of a release, whose files are read
+// in parallel.
 type budget struct {
-	documents, bytes, marks, values atomic.Int64
+	mu   sync.Mutex
+	used cost
 
 	parsing *semaphore.Weighted // the separators of documents that are parsed at the same time
 }
@@ -39,32 +40,27 @@ func (d *decoded) cost(index int) cost {
 	return cost{documents: min(index, 1), bytes: max(0, d.size.bytes-len(d.text.text)), values: d.size.values}
 }
 
-func (c *cost) add(more cost) {
-	c.documents += more.documents
-	c.bytes += more.bytes
-	c.marks += more.marks
-	c.values += more.values
-}
-
-// take takes a cost out of the budget, and returns whether the release is within it.
+// take takes a cost out of the budget, and reports whether the release is within it.
 func (b *budget) take(c cost) bool {
-	b.documents.Add(int64(c.documents))
-	b.bytes.Add(int64(c.bytes))
-	b.marks.Add(int64(c.marks))
-	b.values.Add(int64(c.values))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used.documents += c.documents
+	b.used.bytes += c.bytes
+	b.used.marks += c.marks
+	b.used.values += c.values
 	return b.exceeded() == ""
 }
 
-// exceeded says what a release has too much of; "" if there is nothing.
+// exceeded returns the limit that a release is over; "" if there is none.
 func (b *budget) exceeded() string {
 	switch {
-	case b.documents.Load() > maxDocuments:
+	case b.used.documents > maxDocuments:
 		return fmt.Sprintf("%d documents", maxDocuments)
-	case b.bytes.Load() > maxReleaseText:
+	case b.used.bytes > maxReleaseText:
 		return "24 MiB when they are rendered and their aliases are written out"
-	case b.marks.Load() > maxReleaseSize*marksPerValue:
+	case b.used.marks > maxReleaseSize*marksPerValue:
 		return fmt.Sprintf(`%d characters that separate values, such as "," and ":" and line breaks`, maxReleaseSize*marksPerValue)
-	case b.values.Load() > maxReleaseSize:
+	case b.used.values > maxReleaseSize:
 		return fmt.Sprintf("%d values", maxReleaseSize)
 	default:
 		return ""

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // ParseCapabilities reads a list such as "v4.14,Console,MyOwn": a baseline set of
@@ -59,7 +61,7 @@ func CapabilityBaselines() []string {
 // managed once is never left alone silently. Both payloads must have been read
 // with the cluster's filter, and the same capabilities.
 func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
-	applied := map[ID]bool{}
+	applied := map[kinds.ID]bool{}
 	for _, m := range from.Manifests {
 		applied[m.ID()] = true
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // A document is what was read, before it is known to be a manifest.
@@ -47,7 +49,7 @@ func (d *document) manifest() (*Manifest, []Problem) {
 		problems = append(problems, d.problem(WrongDelete, []string{"metadata", "annotations", DeleteAnnotation},
 			`annotation %s is %q, and only "true" deletes: write "true", or drop the annotation`, DeleteAnnotation, value))
 	}
-	for _, repeated := range d.twice {
+	for _, repeated := range d.repeated {
 		problem := m.problem(RepeatedKey, "the key %q stands twice in the same mapping: the last one counts", repeated.key)
 		problem.Line, problem.Column = d.text.fileLine(repeated.line), repeated.column
 		problems = append(problems, problem)
@@ -130,7 +132,7 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	strict, isUnknown := runtime.AsStrictDecodingError(err)
 	if !isUnknown {
 		var problems []Problem
-		for _, wrong := range misfits(m) {
+		for _, wrong := range typeMismatches(m) {
 			problem := m.problem(WrongType, "the API server will refuse it: %s%s", nameOf(wrong.path), wrong.why)
 			problem.Line, problem.Column = d.at(wrong.path)
 			problems = append(problems, problem)
@@ -167,7 +169,7 @@ func (d *document) object() string {
 	if name == "" {
 		return kind
 	}
-	return strings.TrimSpace(ID{Kind: kind, Namespace: namespace, Name: name}.String())
+	return strings.TrimSpace(kinds.ID{Kind: kind, Namespace: namespace, Name: name}.String())
 }
 
 // at finds where a field stands. The text is read once more for it, which is only

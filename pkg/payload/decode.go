@@ -22,11 +22,11 @@ import (
 
 // A decoded document is its value and what was odd about it.
 type decoded struct {
-	value any
-	size  size
-	text  chunk // that it was read from
-	line  int   // of its first node in that text; 0 when not known
-	twice []repeatedKey
+	value    any
+	size     size
+	text     chunk // that it was read from
+	line     int   // of its first node in that text; 0 when not known
+	repeated []repeatedKey
 }
 
 // A repeatedKey is a key that a mapping has twice. The last one counts.
@@ -65,7 +65,7 @@ func decode(text []byte) (decoded, error) {
 	if !isPeculiar(text) {
 		value, ordinary = c.convert(root)
 	}
-	d := decoded{value: value, line: root.Line, twice: c.twice}
+	d := decoded{value: value, line: root.Line, repeated: c.repeated}
 	if !ordinary {
 		d, err = decodeCarefully(text, root, nil)
 	}
@@ -132,7 +132,7 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 		return decoded{value: value, size: size}, err
 	}
 	if err == nil {
-		return decoded{value: value, line: root.Line, twice: repeatedKeys(root)}, nil
+		return decoded{value: value, line: root.Line, repeated: repeatedKeys(root)}, nil
 	}
 	if cause == nil {
 		cause = err
@@ -175,9 +175,9 @@ func repeatedKeys(node *yaml3.Node) []repeatedKey {
 
 // A converter makes values of nodes.
 type converter struct {
-	tags  *tagFinder
-	twice []repeatedKey
-	odd   int // numbers that Kubernetes' library was asked about
+	tags     *tagFinder
+	repeated []repeatedKey
+	odd      int // numbers that Kubernetes' library was asked about
 }
 
 // maxOdd is how many numbers are asked about one by one, which costs as much as a short document.
@@ -224,7 +224,7 @@ func (c *converter) mapping(node *yaml3.Node) (any, bool) {
 			return nil, false
 		}
 		if _, twice := fields[key]; twice {
-			c.twice = append(c.twice, repeatedKey{key: key, line: node.Content[i].Line, column: node.Content[i].Column})
+			c.repeated = append(c.repeated, repeatedKey{key: key, line: node.Content[i].Line, column: node.Content[i].Column})
 		}
 		fields[key] = value
 	}

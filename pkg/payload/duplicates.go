@@ -9,6 +9,8 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/manifest"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 const (
@@ -26,7 +28,7 @@ const maxSame = 20
 // duplicates finds objects that a payload has more than once, though they have
 // passed the filter. Each is one problem, at the first place.
 func duplicates(manifests []*Manifest, filter Filter) []Problem {
-	places := make(map[ID][]*Manifest, len(manifests))
+	places := make(map[kinds.ID][]*Manifest, len(manifests))
 	for _, m := range manifests {
 		places[m.ID()] = append(places[m.ID()], m)
 	}
@@ -58,7 +60,7 @@ func advice(same []*Manifest, filter Filter) string {
 	if deletes && creates {
 		return "one deletes what another creates, without end: keep one of them"
 	}
-	for _, choice := range choices(same, filter) {
+	for _, choice := range flagChoices(same, filter) {
 		if slices.ContainsFunc(choice.filters, func(f Filter) bool { return leavesOne(f, same) }) {
 			var each []string
 			for _, m := range same {
@@ -81,21 +83,21 @@ func leavesOne(f Filter, same []*Manifest) bool {
 	return in == 1
 }
 
-// A choice is a flag and what may be chosen with it.
-type choice struct {
+// A flagChoice is a flag, and the filters that it can select.
+type flagChoice struct {
 	flag    string
 	values  func(*Manifest) []string // that a manifest has for it
 	filters []Filter
 }
 
-// choices are the flags that are not in use, each with all that the manifests name.
-func choices(same []*Manifest, filter Filter) []choice {
-	var all []choice
+// flagChoices returns the flags that are not in use, each with the values that the manifests name.
+func flagChoices(same []*Manifest, filter Filter) []flagChoice {
+	var all []flagChoice
 	add := func(isSet bool, flag string, values func(*Manifest) []string, filters func(value string) []Filter) {
 		if isSet {
 			return
 		}
-		c := choice{flag: flag, values: values}
+		c := flagChoice{flag: flag, values: values}
 		for _, m := range same {
 			for _, value := range values(m) {
 				c.filters = append(c.filters, filters(value)...)

@@ -34,7 +34,7 @@ type Filter struct {
 	Capabilities *configv1.ClusterVersionCapabilitiesStatus
 	// AllowUnknownCapabilities takes what names a capability that is not known.
 	AllowUnknownCapabilities bool
-	// Overrides leave out objects that somebody else manages.
+	// Overrides leave out objects that an administrator manages.
 	Overrides []configv1.ComponentOverride
 }
 
@@ -70,7 +70,7 @@ func (f Filter) exclusion(m *Manifest) (*Exclusion, error) {
 	if why == nil {
 		return nil, nil
 	}
-	for _, single := range f.singly() {
+	for _, single := range f.single() {
 		if why := single.filter.include(subject); why != nil {
 			return &Exclusion{Manifest: m, Filter: single.name, Reason: why.Error()}, nil
 		}
@@ -136,8 +136,8 @@ type singleFilter struct {
 	filter Filter
 }
 
-// singly takes a filter apart, to find out which one left a manifest out.
-func (f Filter) singly() []singleFilter {
+// single returns each part of a filter as a filter of its own, to find the one that excludes a manifest.
+func (f Filter) single() []singleFilter {
 	return []singleFilter{
 		{ByExclude, Filter{Exclude: f.Exclude}},
 		{ByFeatureSet, Filter{FeatureSet: f.FeatureSet}},
@@ -149,9 +149,9 @@ func (f Filter) singly() []singleFilter {
 	}
 }
 
-// Named returns the names that annotations of manifests give to a filter, sorted: the profiles that
+// FilterNames returns the names that annotations of manifests give to a filter, sorted: the profiles that
 // they are for, for example. Manifests that the filter leaves out count, too.
-func (p *Payload) Named(filter FilterName) []string {
+func (p *Payload) FilterNames(filter FilterName) []string {
 	var names []string
 	for _, m := range p.All() {
 		switch filter {

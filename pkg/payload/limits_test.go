@@ -117,23 +117,6 @@ func TestAReleaseIsBounded(t *testing.T) {
 	}
 }
 
-// What is taken over from an earlier payload counts as much as what is read.
-func TestWhatIsReusedCounts(t *testing.T) {
-	contents := map[string]string{}
-	for i := range 4 {
-		contents[fmt.Sprintf("%d.yaml", i)] = strings.Replace(thing, "name: a", fmt.Sprintf("name: a%d", i), 1) + "spec: [" + strings.Repeat("a,", 240_000) + "]\n"
-	}
-	before, problems := parse(t, files(t, contents), payload.Options{KeepText: true})
-	if len(problems) > 0 {
-		t.Fatal(lines(problems))
-	}
-	contents["9.yaml"] = strings.Replace(contents["0.yaml"], "a0", "a9", 1)
-	_, problems = parse(t, files(t, contents), payload.Options{KeepText: true, Reuse: before})
-	if len(problems) != 1 || !strings.Contains(problems[0].String(), "its manifests have more than 1000000 values") {
-		t.Error(lines(problems))
-	}
-}
-
 func TestImagesDoNotGrowAFileBeyondItsLimit(t *testing.T) {
 	image := "registry.example/web@sha256:" + strings.Repeat("a", 900)
 	_, problems := parse(t, files(t, map[string]string{

@@ -25,15 +25,12 @@ type Manifest struct {
 
 	place  int // of its file among the files of the release
 	object *unstructured.Unstructured
-	id     ID
+	id     kinds.ID
 	sum    [sha256.Size]byte // of its text, with its template rendered and its images substituted
 	text   chunk             // if it was to be kept
 
 	isShifted bool // its template has other lines than what it was rendered to
 }
-
-// An ID says which object a manifest is about, whatever its version.
-type ID = kinds.ID
 
 // File is the name of the manifest's file, which says its level and component.
 func (m *Manifest) File() string { return path.Base(m.Path) }
@@ -43,16 +40,16 @@ func (m *Manifest) Object() *unstructured.Unstructured { return m.object }
 
 // ID says which object this is. A namespace where there can be none says nothing: API
 // servers drop it.
-func (m *Manifest) ID() ID { return m.id }
+func (m *Manifest) ID() kinds.ID { return m.id }
 
 // manifestOf is the manifest of an object.
 func manifestOf(object *unstructured.Unstructured) *Manifest {
 	return &Manifest{object: object, id: idOf(object)}
 }
 
-func idOf(object *unstructured.Unstructured) ID {
+func idOf(object *unstructured.Unstructured) kinds.ID {
 	kind := object.GroupVersionKind()
-	id := ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 	if id.Namespace != "" && kinds.ScopeOf(kind.GroupKind()) == kinds.Cluster {
 		id.Namespace = ""
 	}
@@ -77,8 +74,7 @@ func (m *Manifest) Text() []byte { return m.text.text }
 // TextLine is the line of the file where the text begins, which may be with comments.
 func (m *Manifest) TextLine() int { return m.text.line }
 
-// LinesAreRendered says that lines are those of the text that a template was rendered
-// to, which are others than those of the file.
+// LinesAreRendered reports that lines are those of the rendered template, which differ from those of the file.
 func (m *Manifest) LinesAreRendered() bool { return m.isShifted }
 
 // Places finds the lines of the manifest's fields, and needs its text for it.

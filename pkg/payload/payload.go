@@ -26,8 +26,8 @@ const DefaultName = "default"
 
 // A Payload is a release's files, loaded. It must not be changed.
 type Payload struct {
-	Name     string            // "default", unless it was named; "" for a plain folder that nobody named
-	Version  string            // "" when the release does not say and nobody said it
+	Name     string            // "default", unless it was named; "" for a plain folder that was not named
+	Version  string            // "" when neither the release nor the options say it
 	Metadata Metadata          // empty for a plain folder of manifests
 	Images   map[string]string // pull specs by name, of image-references
 	Filter   Filter            // what chose the manifests
@@ -38,8 +38,6 @@ type Payload struct {
 	Ignored   []string    // files beside them that were not
 	Hash      string      // of all that takes part: the same files give the same hash
 	Content   string      // the hash of the files and images themselves, whatever is filtered out or rendered
-
-	contents map[string]*content // of files by their paths, if texts are kept
 }
 
 // hashContent returns the hash of the files of a release as they are, and of its images.
@@ -56,11 +54,11 @@ func hashContent(files []*manifestFile, images map[string]string) string {
 
 // A File is one with manifests, or one that ought to have some.
 type File struct {
-	Path      string
-	Documents int    // that hold something
-	Empty     []int  // the lines where documents begin that hold nothing
-	Head      []byte // comments before the first "---", if texts are kept
-	CutLine   int    // the last line, if it does not end with a line break and there are manifests; 0 if it does
+	Path        string
+	Documents   int    // that hold something
+	Empty       []int  // the lines where documents begin that hold nothing
+	Comments    []byte // comments before the first "---", if texts are kept
+	UnendedLine int    // the last line, if it does not end with a line break and there are manifests; 0 if it does
 }
 
 // Options say how to read a release.
@@ -76,11 +74,8 @@ type Options struct {
 	// component's, before it is released: its own image-references says which images
 	// stand in its manifests for which of the release.
 	Release *References
-	// KeepText keeps the text of manifests, for those who ask for lines later.
+	// KeepText keeps the text of manifests, which gives fields their lines.
 	KeepText bool
-	// Reuse is a payload that has many of the same files, and was read with KeepText:
-	// what came of those files is taken from it.
-	Reuse *Payload
 }
 
 // Load reads a release that can be applied. If anything is wrong with it, the
@@ -99,7 +94,7 @@ func Load(ctx context.Context, files fs.FS, options Options) (*Payload, []Proble
 // Parse reads what can be read of a release, and returns all problems beside it.
 // The error is for a context that ended, never for what the files hold.
 func Parse(ctx context.Context, files fs.FS, options Options) (*Payload, []Problem, error) {
-	r := &reader{files: files, options: options, budget: newBudget(), payload: &Payload{Name: options.Name, Version: options.Version, contents: map[string]*content{}}}
+	r := &reader{files: files, options: options, budget: newBudget(), payload: &Payload{Name: options.Name, Version: options.Version}}
 	if err := r.read(ctx); err != nil {
 		return nil, nil, err
 	}

@@ -20,7 +20,7 @@ type Cause string
 // The causes of problems.
 const (
 	Unreadable   Cause = "Unreadable"   // the file or document can't be read at all
-	Unidentified Cause = "Unidentified" // it is no manifest: nobody can know which object is meant
+	Unidentified Cause = "Unidentified" // it is no manifest: it does not say which object is meant
 	Malformed    Cause = "Malformed"    // it can be read, and is no valid manifest
 	WrongDelete  Cause = "WrongDelete"  // the delete annotation has a value that means nothing
 	Duplicate    Cause = "Duplicate"    // the payload has the same object twice
@@ -32,8 +32,8 @@ const (
 	RepeatedKey  Cause = "RepeatedKey"  // a mapping has a key twice
 	UnknownField Cause = "UnknownField" // Kubernetes' own kind has no such field
 	WrongType    Cause = "WrongType"    // the API server will refuse what a field holds
-	Unrecognized Cause = "Unrecognized" // it is left out for a name that nobody knows
-	Imageless    Cause = "Imageless"    // a template has the release's own image, which nobody knows yet
+	Unrecognized Cause = "Unrecognized" // it is left out for an unknown name
+	Imageless    Cause = "Imageless"    // a template has the release's own image, which is not known yet
 	Suspicious   Cause = "Suspicious"   // anything else
 )
 
@@ -67,8 +67,8 @@ func (p Problem) Anywhere() Problem {
 // lineOfFile is how messages name a line of another file.
 var lineOfFile = regexp.MustCompile(`:\d+`)
 
-// WithoutLines is a message that is still the same when somebody writes a comment into
-// another file that it names.
+// WithoutLines returns a message without line numbers, so that it stays the same when lines are added to a file
+// that it names.
 func WithoutLines(message string) string { return lineOfFile.ReplaceAllString(message, "") }
 
 // String is the problem in one line: file, line, document, object, message.
@@ -119,34 +119,16 @@ func byPlace(a, b Problem) int {
 	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Document, b.Document))
 }
 
-// unlisted counts the problems beyond what is listed.
-type unlisted struct{ errors, warnings int }
-
-func (u *unlisted) count(p Problem) {
-	if p.IsWarning() {
-		u.warnings++
-	} else {
-		u.errors++
-	}
-}
-
-func (u *unlisted) join(others unlisted) {
-	u.errors += others.errors
-	u.warnings += others.warnings
-}
-
 // listSome sorts the problems, and keeps no more than the limit.
 func (r *reader) listSome() {
 	slices.SortStableFunc(r.problems, byPlace)
-	for _, p := range r.problems[min(len(r.problems), maxProblems):] {
-		r.unlisted.count(p)
-	}
-	r.problems = r.problems[:min(len(r.problems), maxProblems)]
-	if count := r.unlisted.errors + r.unlisted.warnings; count > 0 {
+	listed := min(len(r.problems), maxProblems)
+	rest := r.problems[listed:]
+	if count := len(rest) + r.unlisted; count > 0 {
 		more := Problem{File: ".", Cause: Suspicious, Message: fmt.Sprintf("%d more problems are not listed: correct these first", count)}
-		if r.unlisted.errors > 0 {
+		if slices.ContainsFunc(rest, func(p Problem) bool { return !p.IsWarning() }) {
 			more.Cause = Malformed
 		}
-		r.report(more)
+		r.problems = append(r.problems[:listed:listed], more)
 	}
 }

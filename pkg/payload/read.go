@@ -28,7 +28,7 @@ type reader struct {
 	options  Options
 	payload  *Payload
 	problems []Problem
-	unlisted unlisted // problems of files beyond the limit
+	unlisted int // warnings of files beyond the limit
 	budget   *budget
 
 	imagesPath string // of image-references
@@ -40,28 +40,19 @@ func (r *reader) report(p ...Problem) { r.problems = append(r.problems, p...) }
 
 // A manifestFile is one to read, and what came of it.
 type manifestFile struct {
-	path       string
-	place      int // among the files of the release
-	isTemplate bool
-	keepText   bool
-	sum        [sha256.Size]byte // of its text, as it is
-	cutLine    int               // see File
-	problems   []Problem         // of getting at its text
-	content
-}
-
-// A content is what came of a text: that of a file, with its template rendered and its
-// images substituted.
-type content struct {
-	cost      cost
-	text      []byte // if it was to be kept
-	isShifted bool   // rendering has changed how many lines there are
-	head      []byte // comments before the first document
-	documents int    // that were found so far
-	empty     []int  // lines of documents that hold nothing
-	manifests []*Manifest
-	mistakes  []Problem
-	unlisted  unlisted // problems beyond the limit
+	path        string
+	place       int // among the files of the release
+	isTemplate  bool
+	keepText    bool
+	sum         [sha256.Size]byte // of its text, as it is
+	unendedLine int               // see File
+	isShifted   bool              // rendering has changed how many lines there are
+	comments    []byte            // comments before the first document
+	documents   int               // that were found so far
+	empty       []int             // lines of documents that hold nothing
+	manifests   []*Manifest
+	problems    []Problem
+	unlisted    int // warnings beyond the limit
 }
 
 // read reads the release.
@@ -84,11 +75,7 @@ func (r *reader) read(ctx context.Context) error {
 	for _, file := range found {
 		r.payload.Files = append(r.payload.Files, file.summary())
 		r.report(file.problems...)
-		r.report(file.mistakes...)
-		r.unlisted.join(file.unlisted)
-		if r.options.KeepText {
-			r.payload.contents[file.path] = &file.content
-		}
+		r.unlisted += file.unlisted
 		for _, m := range file.manifests {
 			exclusion, err := r.payload.Filter.exclusion(m)
 			switch {
@@ -181,9 +168,9 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 
 // summary is what is kept of a file.
 func (f *manifestFile) summary() File {
-	file := File{Path: f.path, Documents: f.documents, Empty: f.empty, Head: f.head}
+	file := File{Path: f.path, Documents: f.documents, Empty: f.empty, Comments: f.comments}
 	if len(f.manifests) > 0 {
-		file.CutLine = f.cutLine
+		file.UnendedLine = f.unendedLine
 	}
 	return file
 }
@@ -211,23 +198,14 @@ func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 		file.problems = append(file.problems, unreadable(file.path, 0, 0, err))
 		return
 	}
-	if r.reuse(file, text) {
-		r.budget.take(file.cost)
-		return
-	}
-	if file.keepText {
-		file.text = text
-	}
 	chunks, wrong := split(text)
-	file.cost = costOf(text, chunks)
-	isWithin := r.budget.take(file.cost)
+	isWithin := r.budget.take(costOf(text, chunks))
 	for _, chunk := range chunks {
 		if ctx.Err() != nil || !isWithin {
 			return // which the caller reports
 		}
 		documents, err := r.budget.decode(ctx, chunk)
 		for i, d := range documents {
-			file.cost.add(d.cost(i))
 			isWithin = r.budget.take(d.cost(i))
 			file.add(d)
 		}
@@ -241,27 +219,6 @@ func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 	}
 }
 
-// reuse takes what came of a file of the same text, if an earlier payload has one.
-func (r *reader) reuse(file *manifestFile, text []byte) bool {
-	if r.options.Reuse == nil || !file.keepText {
-		return false
-	}
-	known := r.options.Reuse.contents[file.path]
-	if known == nil || known.isShifted != file.isShifted || known.text == nil || !bytes.Equal(known.text, text) {
-		return false
-	}
-	file.content = *known
-	file.manifests = slices.Clone(known.manifests)
-	for i, m := range file.manifests {
-		if m.place != file.place {
-			moved := *m
-			moved.place = file.place
-			file.manifests[i] = &moved
-		}
-	}
-	return true
-}
-
 // readText reads the text of a file, with its images substituted and rendered if it
 // is a template.
 func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, error) {
@@ -271,7 +228,7 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	}
 	file.sum = sha256.Sum256(text)
 	if end := bytes.TrimRight(text, "\r\n"); len(end) == len(text) {
-		file.cutLine = 1 + bytes.Count(text, []byte("\n"))
+		file.unendedLine = 1 + bytes.Count(text, []byte("\n"))
 	}
 	text, err = r.rewrite(file, text)
 	if err != nil || !file.isTemplate {
@@ -309,7 +266,7 @@ func (f *manifestFile) add(d decoded) {
 		if d.text.line > 1 && !isSource(d.text.text) {
 			f.empty = append(f.empty, d.text.line)
 		} else if f.keepText {
-			f.head = d.text.text
+			f.comments = d.text.text
 		}
 		return
 	}
@@ -337,16 +294,16 @@ func isSource(text []byte) bool {
 	return bytes.HasPrefix(text, []byte("# Source: ")) && !bytes.Contains(text, []byte("\n"))
 }
 
-func (f *content) report(problems ...Problem) {
+func (f *manifestFile) report(problems ...Problem) {
 	for _, p := range problems {
 		if f.isShifted && p.Line > 0 {
 			p.Message += LineNote
 		}
-		if len(f.mistakes) == maxProblems {
-			f.unlisted.count(p)
+		if len(f.problems) >= maxProblems && p.IsWarning() {
+			f.unlisted++
 			continue
 		}
-		f.mistakes = append(f.mistakes, p)
+		f.problems = append(f.problems, p)
 	}
 }
 

@@ -156,7 +156,7 @@ func NewRewriting(release, component *References) (*Rewriting, error) {
 	for _, parts := range said {
 		for part, value := range parts {
 			if other, twice := r.parts[part]; twice && other != value {
-				value = "" // nobody knows which is meant
+				value = "" // it is ambiguous
 			}
 			r.parts[part] = value
 		}
@@ -174,12 +174,12 @@ func NewRewriting(release, component *References) (*Rewriting, error) {
 // that of a part.
 var versionPlaceholder = regexp.MustCompile(`(\W|^)0\.0\.1-snapshot(?:-([a-z0-9-]+)|(\W)|$)`)
 
-// UnknownPart says that nobody knows the version of a part.
+// UnknownPart is the message about a part whose version is unknown.
 func UnknownPart(part string) string {
 	return fmt.Sprintf("0.0.1-snapshot-%s stands for the version of %q, which the release does not say, or says twice", part, part)
 }
 
-// Apply rewrites a text. Unknown are parts whose version it asks for, and nobody says. The error
+// Apply rewrites a text. Unknown are the parts in it whose versions are unknown. The error
 // is for a text that becomes longer than a file may be.
 func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string, err error) {
 	if text, err = r.images.apply(text); err != nil {

@@ -22,11 +22,11 @@ func (c *comparer) isAbsent(m *payload.Manifest) bool {
 }
 
 // absent says what becomes of an object that the new release does not apply.
-func (c *comparer) absent(m *payload.Manifest, gone *goner) Entry {
+func (c *comparer) absent(m *payload.Manifest, gone *cascade) ObjectPlan {
 	id := m.ID()
-	e := Entry{Object: Object(id), Old: place(m)}
+	e := ObjectPlan{ObjectID: ObjectID(id), Old: place(m)}
 	left := c.to.out[stored(m)]
-	taker, isTaken := gone.takers[id]
+	taker, isTaken := gone.parents[id]
 	switch {
 	case m.IsTombstone() && left != nil:
 		e.Action, e.Why = Retired, "the old release deletes it, and in the new one it is left out by "+left.Why()
@@ -45,7 +45,7 @@ func (c *comparer) absent(m *payload.Manifest, gone *goner) Entry {
 		case held == nil:
 			e.Tombstone = tombstone(m)
 			if cover != nil {
-				namespace := Object(cover.ID())
+				namespace := ObjectID(cover.ID())
 				e.CoveredBy = &namespace
 				e.Why += "; a tombstone of " + namespace.String() + " would take it along"
 			}
@@ -56,8 +56,8 @@ func (c *comparer) absent(m *payload.Manifest, gone *goner) Entry {
 	return e
 }
 
-// held is something that the new release applies, and that is in a Namespace or of a
-// CustomResourceDefinition; nil if there is nothing.
+// held returns an object that the new release applies in a Namespace, or of the kind of a
+// CustomResourceDefinition; nil if there is none.
 func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
 	switch m.GroupVersionKind().GroupKind() {
 	case kinds.Namespace:
@@ -70,10 +70,10 @@ func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
 	return nil
 }
 
-// cover is the Namespace of an object whose tombstone deletes the object as well, wherever
-// it was made; nil if there is none.
+// cover returns the dropped Namespace of an object, whose tombstone would delete the object as well; nil if there
+// is none.
 func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
-	id := payload.ID{Kind: kinds.Namespace.Kind, Name: m.ID().Namespace}
+	id := kinds.ID{Kind: kinds.Namespace.Kind, Name: m.ID().Namespace}
 	namespace := c.from.in[id]
 	if m.ID().Namespace == "" || namespace == nil || namespace.IsTombstone() || !c.isAbsent(namespace) || c.to.out[id] != nil {
 		return nil // it has none, or it stays, or its tombstone is not printed
@@ -84,31 +84,30 @@ func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
 	return namespace
 }
 
-// A taker is what takes an object along when it goes.
-type taker struct {
-	how    string // what it is to the object
-	object Object
+// A parent is an object whose deletion deletes another one.
+type parent struct {
+	how    string // itself or owner
+	object ObjectID
 }
 
-// What a taker may be to an object.
+// How a parent is related to an object.
 const (
-	itself = "its"       // Namespace or CustomResourceDefinition
+	itself = "its"       // its Namespace or CustomResourceDefinition
 	owner  = "its owner" // of whatever kind
 )
 
-// A goner finds out what goes when tombstones are applied: what they delete, all that
-// is in a Namespace that goes, all objects of a CustomResourceDefinition that goes,
-// and what is owned by nothing but what goes.
-type goner struct {
-	takers     map[payload.ID]taker // of those objects of the old release that are taken along
-	namespaces map[string]Object    // that go
-	kinds      map[schema.GroupKind]Object
-	gone       map[payload.ID]bool // all of it
+// A cascade finds what is deleted when tombstones are applied: their objects, all objects in a deleted Namespace
+// or of a deleted CustomResourceDefinition, and those whose owners are all deleted.
+type cascade struct {
+	parents    map[kinds.ID]parent // of those objects of the old release that are taken along
+	namespaces map[string]ObjectID // that go
+	kinds      map[schema.GroupKind]ObjectID
+	gone       map[kinds.ID]bool // all of it
 
 	candidates  []candidate
 	inNamespace map[string][]int // places in candidates
 	ofKind      map[schema.GroupKind][]int
-	ownedBy     map[payload.ID][]int
+	ownedBy     map[kinds.ID][]int
 	going       []*payload.Manifest // in the order in which that is found out
 }
 
@@ -118,11 +117,11 @@ type candidate struct {
 	owners   int // that stay, as far as is known
 }
 
-// whatGoes finds what of the old release is deleted with the tombstones of the new one.
-func (c *comparer) whatGoes(old, steps []*payload.Manifest) *goner {
-	g := &goner{
-		takers: map[payload.ID]taker{}, namespaces: map[string]Object{}, kinds: map[schema.GroupKind]Object{}, gone: map[payload.ID]bool{},
-		inNamespace: map[string][]int{}, ofKind: map[schema.GroupKind][]int{}, ownedBy: map[payload.ID][]int{},
+// cascadeOf returns what of the old release is deleted by the tombstones of the new one.
+func (c *comparer) cascadeOf(old, steps []*payload.Manifest) *cascade {
+	g := &cascade{
+		parents: map[kinds.ID]parent{}, namespaces: map[string]ObjectID{}, kinds: map[schema.GroupKind]ObjectID{}, gone: map[kinds.ID]bool{},
+		inNamespace: map[string][]int{}, ofKind: map[schema.GroupKind][]int{}, ownedBy: map[kinds.ID][]int{},
 	}
 	for _, m := range old {
 		if c.isAbsent(m) && !m.IsTombstone() {
@@ -139,13 +138,13 @@ func (c *comparer) whatGoes(old, steps []*payload.Manifest) *goner {
 		}
 	}
 	for at := 0; at < len(g.going); at++ { // it grows as it goes
-		g.goes(g.going[at])
+		g.delete(g.going[at])
 	}
 	return g
 }
 
 // add adds a candidate.
-func (g *goner) add(m *payload.Manifest) {
+func (g *cascade) add(m *payload.Manifest) {
 	id, at := m.ID(), len(g.candidates)
 	owners := ownersOf(m)
 	g.candidates = append(g.candidates, candidate{manifest: m, owners: len(owners)})
@@ -163,22 +162,22 @@ func (g *goner) add(m *payload.Manifest) {
 	}
 }
 
-// goes takes along what depends on an object.
-func (g *goner) goes(m *payload.Manifest) {
+// delete deletes an object, and what depends on it.
+func (g *cascade) delete(m *payload.Manifest) {
 	id := m.ID()
-	object := Object(id)
+	object := ObjectID(id)
 	g.gone[id] = true
 	switch m.GroupVersionKind().GroupKind() {
 	case kinds.Namespace:
 		g.namespaces[id.Name] = object
 		for _, at := range g.inNamespace[id.Name] {
-			g.take(at, taker{itself, object})
+			g.deleteWith(at, parent{itself, object})
 		}
 	case kinds.CustomResourceDefinition:
 		if kind, known := definedKind(m.Object().Object); known {
 			g.kinds[kind] = object
 			for _, at := range g.ofKind[kind] {
-				g.take(at, taker{itself, object})
+				g.deleteWith(at, parent{itself, object})
 			}
 		}
 	}
@@ -186,23 +185,23 @@ func (g *goner) goes(m *payload.Manifest) {
 	delete(g.ownedBy, id) // each owner goes once
 	for _, at := range dependents {
 		if g.candidates[at].owners--; g.candidates[at].owners == 0 {
-			g.take(at, taker{owner, object})
+			g.deleteWith(at, parent{owner, object})
 		}
 	}
 }
 
-// take takes an object along, once.
-func (g *goner) take(at int, by taker) {
+// deleteWith deletes an object because of its parent, once.
+func (g *cascade) deleteWith(at int, by parent) {
 	m := g.candidates[at].manifest
-	if _, known := g.takers[m.ID()]; known {
+	if _, known := g.parents[m.ID()]; known {
 		return
 	}
-	g.takers[m.ID()] = by
+	g.parents[m.ID()] = by
 	g.going = append(g.going, m)
 }
 
-// deletes says whether an object goes with what is deleted, and with what.
-func (g *goner) deletes(m *payload.Manifest) (Object, bool) {
+// parentOf returns the object whose deletion deletes another one, if there is one.
+func (g *cascade) parentOf(m *payload.Manifest) (ObjectID, bool) {
 	if namespace, found := g.namespaces[m.ID().Namespace]; found {
 		return namespace, true
 	}
@@ -215,13 +214,13 @@ func (g *goner) deletes(m *payload.Manifest) (Object, bool) {
 			owners[i].Namespace = ""
 		}
 		if !g.gone[owners[i]] {
-			return Object{}, false
+			return ObjectID{}, false
 		}
 	}
 	if len(owners) == 0 {
-		return Object{}, false
+		return ObjectID{}, false
 	}
-	return Object(owners[0]), true
+	return ObjectID(owners[0]), true
 }
 
 // definedKind is the kind that a CustomResourceDefinition defines, if it says so: a
@@ -233,11 +232,11 @@ func definedKind(object map[string]any) (schema.GroupKind, bool) {
 }
 
 // ownersOf are the owners of an object, as if they were in its namespace.
-func ownersOf(m *payload.Manifest) []payload.ID {
-	var owners []payload.ID
+func ownersOf(m *payload.Manifest) []kinds.ID {
+	var owners []kinds.ID
 	for _, reference := range m.Object().GetOwnerReferences() {
 		kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
-		owners = append(owners, payload.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.ID().Namespace, Name: reference.Name})
+		owners = append(owners, kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.ID().Namespace, Name: reference.Name})
 	}
 	return owners
 }

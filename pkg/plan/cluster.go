@@ -10,73 +10,73 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Sight is what was seen of a cluster, by whoever has asked it.
-type Sight struct {
-	Mode    string     // of the apply that was looked at: install, update, reconcile
-	Seen    []Seen     // one for each manifest of the release
-	Orphans []LeftOver // what earlier releases have left behind
-	Pending []LeftOver // what earlier releases delete, and is there still
-	Gate    []Finding
+// A ClusterPreview is the result of a preview of an apply, from which ForCluster makes a plan.
+type ClusterPreview struct {
+	Mode    string           // of the apply that was looked at: install, update, reconcile
+	Objects []ObjectPreview  // one for each manifest of the release
+	Orphans []LeftoverObject // what earlier releases have left behind
+	Pending []LeftoverObject // what earlier releases delete, and is there still
+	Gate    []GateFinding
 	Notes   []string // on what could not be found out
 }
 
-// A Seen is what would come of one manifest.
-type Seen struct {
+// An ObjectPreview is what an apply of one manifest would do.
+type ObjectPreview struct {
 	Manifest *payload.Manifest
-	Action   Action
+	Action   PlannedAction
 	Why      string
-	// Live is the object as it is, and Would what it would be. Nil where there is none, or
+	// Live is the object as it is, and Planned as it would be after the apply. Nil where there is none, or
 	// nothing changes.
-	Live, Would map[string]any
-	// Said says that nobody has asked the server: Would is no more than the manifest says.
-	Said bool
-	// Unchecked is why nobody has, if that is so.
+	Live, Planned map[string]any
+	// FromManifest says that Planned is the manifest: the server was not asked by a dry run.
+	FromManifest bool
+	// Unchecked is why the server was not asked.
 	Unchecked string
 	// Recreated says that the object would be deleted and made anew.
 	Recreated bool
 	// Adopted are managers whose fields would become the release's, and Losing those who
 	// have set fields that the release sets otherwise.
 	Adopted, Losing []string
-	// Owners says who else owns a field of the object as it is. Nil if nobody knows.
-	Owners func(fields.Path) []string
-	Toll   *kinds.Tally // what goes with the object, if it goes
+	// Owners returns the other managers that own a field of the live object. Nil if they are not known.
+	Owners     func(fields.Path) []string
+	TakesAlong *kinds.ObjectCounts // what goes with the object, if it goes
 }
 
-// A LeftOver is an object of an earlier release.
-type LeftOver struct {
-	Object
-	Why       string
-	Tombstone string       // that would delete it
-	Toll      *kinds.Tally // what goes with it
+// A LeftoverObject is an object of an earlier release.
+type LeftoverObject struct {
+	ObjectID
+	Why        string
+	Tombstone  string              // that would delete it
+	TakesAlong *kinds.ObjectCounts // what goes with it
 }
 
-// A Finding is what the gate has against an update.
-type Finding struct {
+// A GateFinding is what the gate has against an update.
+type GateFinding struct {
 	Check   string `json:"check"`
 	Blocks  bool   `json:"blocks"`
 	Message string `json:"message"`
 	Lifts   string `json:"lifts,omitempty"` // who or what makes it go away
 }
 
-// A Cluster is what a plan of one says beside what becomes of objects.
-type Cluster struct {
-	Mode  string    `json:"mode"`
-	Gate  []Finding `json:"gate,omitempty"`
-	Notes []string  `json:"notes,omitempty"` // on what could not be found out
+// A ClusterInfo is what a plan of one says beside what becomes of objects.
+type ClusterInfo struct {
+	Mode  string        `json:"mode"`
+	Gate  []GateFinding `json:"gate,omitempty"`
+	Notes []string      `json:"notes,omitempty"` // on what could not be found out
 }
 
-// OfCluster says what an apply of a payload would do to a cluster where another version is,
-// from what was seen of it. What was there before is From: without a version, if nothing was.
-func OfCluster(from Release, to *payload.Payload, sight Sight) *Plan {
+// ForCluster returns the plan of an apply of a payload to a cluster, from the preview of that apply. From is the
+// release that the cluster has, without a version if it has none.
+func ForCluster(from ReleaseID, to *payload.Payload, sight ClusterPreview) *Plan {
 	steps := inOrder(to.Manifests)
-	seen := map[*payload.Manifest]Seen{}
-	for _, one := range sight.Seen {
+	seen := map[*payload.Manifest]ObjectPreview{}
+	for _, one := range sight.Objects {
 		seen[one.Manifest] = one
 	}
 	p := &Plan{
 		From: from, To: release(to), Update: kindOf(from.Version, to.Version),
-		Cluster: &Cluster{Mode: sight.Mode, Gate: sight.Gate, Notes: sight.Notes},
-		Counts:  map[Action]int{}, Warnings: []Warning{}, Steps: make([]Entry, 0, len(steps)), Absent: []Entry{},
+		Cluster: &ClusterInfo{Mode: sight.Mode, Gate: sight.Gate, Notes: sight.Notes},
+		Counts:  map[PlannedAction]int{}, Warnings: []UpdateWarning{}, Steps: make([]ObjectPlan, 0, len(steps)), Absent: []ObjectPlan{},
 	}
 	for _, m := range steps {
 		if one, isKnown := seen[m]; isKnown {
@@ -91,37 +91,37 @@ func OfCluster(from Release, to *payload.Payload, sight Sight) *Plan {
 	}
 	p.count()
 	c := newComparer(&payload.Payload{}, to, steps)
-	gone := c.whatGoes(nil, steps)
-	for _, one := range sight.Seen {
-		gone.learn(one)
+	gone := c.cascadeOf(nil, steps)
+	for _, one := range sight.Objects {
+		gone.addDefinedKind(one)
 	}
 	p.warn(c.contradictions(steps, gone))
 	return p
 }
 
-// learn tells of a definition that goes what its kind is, which a tombstone need not say: its name
-// is that of the objects that go with it.
-func (g *goner) learn(s Seen) {
+// addDefinedKind adds the kind of a deleted definition, which its tombstone need not name: it is known from the
+// objects that are deleted with it.
+func (g *cascade) addDefinedKind(s ObjectPreview) {
 	id := s.Manifest.ID()
-	if !s.Manifest.IsTombstone() || s.Manifest.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition || s.Toll == nil {
+	if !s.Manifest.IsTombstone() || s.Manifest.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition || s.TakesAlong == nil {
 		return
 	}
-	for _, count := range s.Toll.Kinds {
+	for _, count := range s.TakesAlong.Kinds {
 		if id.Name == count.Resource+"."+count.Group {
-			g.kinds[schema.GroupKind{Group: count.Group, Kind: count.Kind}] = Object(id)
+			g.kinds[schema.GroupKind{Group: count.Group, Kind: count.Kind}] = ObjectID(id)
 		}
 	}
 }
 
-func (l LeftOver) entry(action Action) Entry {
-	return Entry{Object: l.Object, Action: action, Why: l.Why, Tombstone: l.Tombstone, TakesAlong: l.Toll}
+func (l LeftoverObject) entry(action PlannedAction) ObjectPlan {
+	return ObjectPlan{ObjectID: l.ObjectID, Action: action, Why: l.Why, Tombstone: l.Tombstone, TakesAlong: l.TakesAlong}
 }
 
 // entry is what becomes of the object.
-func (s Seen) entry() Entry {
-	e := Entry{
-		Object: Object(s.Manifest.ID()), Action: s.Action, Why: s.Why, New: place(s.Manifest),
-		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, TakesAlong: s.Toll,
+func (s ObjectPreview) entry() ObjectPlan {
+	e := ObjectPlan{
+		ObjectID: ObjectID(s.Manifest.ID()), Action: s.Action, Why: s.Why, New: place(s.Manifest),
+		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, TakesAlong: s.TakesAlong,
 	}
 	switch {
 	case e.Action == Created && e.Why == e.Unchecked:
@@ -129,7 +129,7 @@ func (s Seen) entry() Entry {
 	case e.Recreated:
 		e.Why = "it is deleted and made anew: " + e.Why
 	}
-	live, would := fields.WithoutServers(s.Live), fields.WithoutServers(s.Would)
+	live, would := fields.WithoutServers(s.Live), fields.WithoutServers(s.Planned)
 	switch {
 	case would == nil:
 	case live == nil:
@@ -139,7 +139,7 @@ func (s Seen) entry() Entry {
 		if e.Action == Changed && e.Why == "" && len(e.Changes) == 0 && len(e.Adopted) == 0 {
 			e.Why = "all fields stay as they are, and only become the release's"
 		}
-		if s.Manifest.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition && !s.Said {
+		if s.Manifest.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition && !s.FromManifest {
 			e.Definition = compareDefinitions(live, would)
 		}
 	}
@@ -147,13 +147,13 @@ func (s Seen) entry() Entry {
 }
 
 // changes are the fields that would differ, and who has set them.
-func (s Seen) changes(live, would map[string]any) []Change {
-	var changes []Change
+func (s ObjectPreview) changes(live, would map[string]any) []FieldChange {
+	var changes []FieldChange
 	for _, field := range fields.Diff(live, would) {
-		if s.Said && field.New == nil {
+		if s.FromManifest && field.New == nil {
 			continue // which a manifest need not say
 		}
-		change := Change{Change: field}
+		change := FieldChange{Difference: field}
 		if s.Owners != nil {
 			change.Owners = s.Owners(field.Path)
 		}
@@ -167,8 +167,8 @@ func (s Seen) changes(live, would map[string]any) []Change {
 	return changes
 }
 
-// IsDone says that an apply would do something about the object in a cluster, or try to.
-func (e Entry) IsDone() bool {
+// NeedsApply reports whether an apply would change the object in a cluster, or try to.
+func (e ObjectPlan) NeedsApply() bool {
 	switch e.Action {
 	case Created, Changed, Deleted, Rejected, Unchecked:
 		return true
@@ -177,11 +177,11 @@ func (e Entry) IsDone() bool {
 	}
 }
 
-// Differing is the plan of a cluster without what an apply leaves as it is.
-func (p *Plan) Differing() *Plan {
+// WithoutUnchanged returns the plan of a cluster without the objects that an apply leaves as they are.
+func (p *Plan) WithoutUnchanged() *Plan {
 	less := *p
-	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e Entry) bool { return !e.IsDone() })
-	less.Absent, less.Counts, less.Warnings = []Entry{}, map[Action]int{}, []Warning{}
+	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool { return !e.NeedsApply() })
+	less.Absent, less.Counts, less.Warnings = []ObjectPlan{}, map[PlannedAction]int{}, []UpdateWarning{}
 	less.count()
 	less.warn(nil)
 	return &less

@@ -29,11 +29,11 @@ const clusterRelease = `
 `
 
 // seen makes what was seen of the object of a kind, and lets a test say more.
-func seen(t *testing.T, release *payload.Payload, kind string, action plan.Action, more func(*plan.Seen)) plan.Seen {
+func seen(t *testing.T, release *payload.Payload, kind string, action plan.PlannedAction, more func(*plan.ObjectPreview)) plan.ObjectPreview {
 	t.Helper()
 	for _, m := range release.Manifests {
 		if m.ID().Kind == kind {
-			one := plan.Seen{Manifest: m, Action: action}
+			one := plan.ObjectPreview{Manifest: m, Action: action}
 			if more != nil {
 				more(&one)
 			}
@@ -41,7 +41,7 @@ func seen(t *testing.T, release *payload.Payload, kind string, action plan.Actio
 		}
 	}
 	t.Fatal("there is no", kind)
-	return plan.Seen{}
+	return plan.ObjectPreview{}
 }
 
 func object(t *testing.T, text string) map[string]any {
@@ -71,34 +71,36 @@ func TestFieldsOfACluster(t *testing.T) {
 	const live = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, uid: a, resourceVersion: "1", generation: 1, creationTimestamp: x, managedFields: [{manager: a}]}, data: {colour: red, size: s}}`
 	const would = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, uid: b, resourceVersion: "2", generation: 2, creationTimestamp: y, managedFields: [{manager: b}]}, data: {colour: blue}}`
 	for name, c := range map[string]struct {
-		seen plan.Seen
+		seen plan.ObjectPreview
 		want []string
 	}{
 		"nobody's": {
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) { s.Live, s.Would = object(t, live), object(t, would) }),
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) { s.Live, s.Planned = object(t, live), object(t, would) }),
 			[]string{"data.colour", "data.size"},
 		},
 		"who loses": {
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) {
-				s.Live, s.Would, s.Losing = object(t, live), object(t, would), []string{"bob"}
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+				s.Live, s.Planned, s.Losing = object(t, live), object(t, would), []string{"bob"}
 				s.Owners = owners(map[string][]string{"data.colour": {"ann", "bob"}, "data.size": {"ann"}})
 			}),
 			[]string{"data.colour of ann, bob, lost by bob", "data.size of ann"},
 		},
 		"who is adopted from": {
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) {
-				s.Live, s.Would, s.Adopted = object(t, live), object(t, would), []string{"helm"}
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+				s.Live, s.Planned, s.Adopted = object(t, live), object(t, would), []string{"helm"}
 				s.Owners = owners(map[string][]string{"data.size": {"helm"}})
 			}),
 			[]string{"data.colour", "data.size of helm, lost by helm"},
 		},
 		"as it is only said": {
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) { s.Live, s.Would, s.Said = object(t, live), object(t, would), true }),
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+				s.Live, s.Planned, s.FromManifest = object(t, live), object(t, would), true
+			}),
 			[]string{"data.colour"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := plan.OfCluster(plan.Release{}, release, plan.Sight{Seen: []plan.Seen{c.seen}})
+			p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{c.seen}})
 			var got []string
 			for _, change := range p.Steps[0].Changes {
 				said := change.Path.String()
@@ -122,11 +124,11 @@ func TestOnlyWhoseItIsChanges(t *testing.T) {
 	release := releaseOfCluster(t)
 	const live = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop, managedFields: [{manager: a}]}, data: {colour: blue}}`
 	for adopted, want := range map[string]string{"": "all fields stay as they are, and only become the release's", "helm": ""} {
-		one := seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) {
-			s.Live, s.Would = object(t, live), object(t, live)
+		one := seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+			s.Live, s.Planned = object(t, live), object(t, live)
 			s.Adopted = strings.Fields(adopted)
 		})
-		p := plan.OfCluster(plan.Release{}, release, plan.Sight{Seen: []plan.Seen{one}})
+		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{one}})
 		if got := p.Steps[0].Why; got != want {
 			t.Errorf("adopted from %q: it says %q, want %q", adopted, got, want)
 		}
@@ -136,29 +138,29 @@ func TestOnlyWhoseItIsChanges(t *testing.T) {
 // Everything that a plan of a cluster can say.
 func TestPlanOfACluster(t *testing.T) {
 	release := releaseOfCluster(t)
-	toll := kinds.NewTally([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 3}})
-	sight := plan.Sight{
+	toll := kinds.NewObjectCounts([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 3}})
+	sight := plan.ClusterPreview{
 		Mode: "update",
-		Seen: []plan.Seen{
-			seen(t, release, "Hat", plan.Created, func(s *plan.Seen) {
-				s.Why, s.Unchecked, s.Said, s.Would = "it is new", "it is new", true, object(t, `{kind: Hat, metadata: {name: hat, uid: x}}`)
+		Objects: []plan.ObjectPreview{
+			seen(t, release, "Hat", plan.Created, func(s *plan.ObjectPreview) {
+				s.Why, s.Unchecked, s.FromManifest, s.Planned = "it is new", "it is new", true, object(t, `{kind: Hat, metadata: {name: hat, uid: x}}`)
 			}),
-			seen(t, release, "ConfigMap", plan.Rejected, func(s *plan.Seen) { s.Why = "a policy denies it" }),
-			seen(t, release, "Secret", plan.Created, func(s *plan.Seen) {
-				s.Would = object(t, `{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: cGw0bnRlZA==}}`)
+			seen(t, release, "ConfigMap", plan.Rejected, func(s *plan.ObjectPreview) { s.Why = "a policy denies it" }),
+			seen(t, release, "Secret", plan.Created, func(s *plan.ObjectPreview) {
+				s.Planned = object(t, `{apiVersion: v1, kind: Secret, metadata: {name: key}, data: {password: cGw0bnRlZA==}}`)
 			}),
-			seen(t, release, "Namespace", plan.Deleted, func(s *plan.Seen) { s.Toll = &toll }),
-			seen(t, release, "CustomResourceDefinition", plan.Changed, func(s *plan.Seen) {
+			seen(t, release, "Namespace", plan.Deleted, func(s *plan.ObjectPreview) { s.TakesAlong = &toll }),
+			seen(t, release, "CustomResourceDefinition", plan.Changed, func(s *plan.ObjectPreview) {
 				s.Live = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}, {name: v1beta1, served: true}]}}`)
-				s.Would = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}]}}`)
+				s.Planned = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}]}}`)
 			}),
 		},
-		Orphans: []plan.LeftOver{{Object: plan.Object{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", Toll: &toll}},
-		Pending: []plan.LeftOver{{Object: plan.Object{Kind: "ConfigMap", Namespace: "shop", Name: "stuck"}, Why: "a finalizer holds it"}},
-		Gate:    []plan.Finding{{Check: "Rights", Blocks: true, Message: "no"}},
+		Orphans: []plan.LeftoverObject{{ObjectID: plan.ObjectID{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", TakesAlong: &toll}},
+		Pending: []plan.LeftoverObject{{ObjectID: plan.ObjectID{Kind: "ConfigMap", Namespace: "shop", Name: "stuck"}, Why: "a finalizer holds it"}},
+		Gate:    []plan.GateFinding{{Check: "Rights", Blocks: true, Message: "no"}},
 		Notes:   []string{"not all is known"},
 	}
-	p := plan.OfCluster(plan.Release{Name: "shop", Version: "1.0.0"}, release, sight)
+	p := plan.ForCluster(plan.ReleaseID{Name: "shop", Version: "1.0.0"}, release, sight)
 	got := print(p)
 	want := `minor update from 1.0.0 to 1.1.0
   1 refused
@@ -216,9 +218,9 @@ func TestKubectlsCopyIsNoWarning(t *testing.T) {
 		{`{metadata: {annotations: {` + copied + `, a: b}}, data: {colour: blue}}`, bare, "metadata.annotations (kubectl)"},
 		{`{metadata: {annotations: {` + copied + `, a: b}}, data: {colour: blue}}`, emptied, "metadata.annotations.a (kubectl)"},
 	} {
-		p := plan.OfCluster(plan.Release{}, release, plan.Sight{Seen: []plan.Seen{
-			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.Seen) {
-				s.Live, s.Would, s.Adopted = object(t, c.live), object(t, c.would), []string{"kubectl"}
+		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{
+			seen(t, release, "ConfigMap", plan.Changed, func(s *plan.ObjectPreview) {
+				s.Live, s.Planned, s.Adopted = object(t, c.live), object(t, c.would), []string{"kubectl"}
 				s.Owners = func(fields.Path) []string { return []string{"kubectl"} }
 			}),
 		}})
@@ -239,9 +241,9 @@ func TestWhatADefinitionTakesAlongContradicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	toll := kinds.NewTally([]kinds.Count{{Group: "example.com", Kind: "Hat", Resource: "hats", Objects: 1}, {Kind: "Pod", Resource: "pods", Objects: 1}})
-	p := plan.OfCluster(plan.Release{}, release, plan.Sight{Seen: []plan.Seen{
-		seen(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.Seen) { s.Toll = &toll }), seen(t, release, "Hat", plan.Unchanged, nil),
+	toll := kinds.NewObjectCounts([]kinds.Count{{Group: "example.com", Kind: "Hat", Resource: "hats", Objects: 1}, {Kind: "Pod", Resource: "pods", Objects: 1}})
+	p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{Objects: []plan.ObjectPreview{
+		seen(t, release, "CustomResourceDefinition", plan.Deleted, func(s *plan.ObjectPreview) { s.TakesAlong = &toll }), seen(t, release, "Hat", plan.Unchanged, nil),
 	}})
 	if got := print(p); !strings.Contains(got, "\nContradiction: Hat shop/hat: the same release deletes CustomResourceDefinition hats.example.com, and with it this object\n") {
 		t.Errorf("no contradiction in\n%s", got)
@@ -251,15 +253,15 @@ func TestWhatADefinitionTakesAlongContradicts(t *testing.T) {
 // Only what an apply would do is a difference: not what is left behind, or kept.
 func TestWhatIsADifferenceToACluster(t *testing.T) {
 	release := releaseOfCluster(t)
-	for action, differs := range map[plan.Action]bool{
+	for action, differs := range map[plan.PlannedAction]bool{
 		plan.Created: true, plan.Changed: true, plan.Deleted: true, plan.Rejected: true, plan.Unchecked: true,
 		plan.Unchanged: false, plan.Kept: false, plan.Pending: false, plan.Left: false, plan.NotThere: false,
 	} {
-		p := plan.OfCluster(plan.Release{}, release, plan.Sight{
-			Seen:    []plan.Seen{seen(t, release, "ConfigMap", action, nil), seen(t, release, "Hat", plan.Unchanged, nil)},
-			Orphans: []plan.LeftOver{{Object: plan.Object{Kind: "ConfigMap", Name: "left"}}},
+		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{
+			Objects: []plan.ObjectPreview{seen(t, release, "ConfigMap", action, nil), seen(t, release, "Hat", plan.Unchanged, nil)},
+			Orphans: []plan.LeftoverObject{{ObjectID: plan.ObjectID{Kind: "ConfigMap", Name: "left"}}},
 		})
-		less := p.Differing()
+		less := p.WithoutUnchanged()
 		if p.IsEmpty() == differs || (len(less.Steps) == 1) != differs || len(less.Absent) > 0 || len(less.Counts) != len(less.Steps) {
 			t.Errorf("%s: empty: %v; what differs: %+v", action, p.IsEmpty(), less)
 		}

@@ -32,12 +32,12 @@ func Compare(from, to *payload.Payload) *Plan {
 	c := newComparer(from, to, steps)
 	p := &Plan{
 		From: release(from), To: release(to), Update: kindOf(from.Version, to.Version),
-		Counts: map[Action]int{}, Warnings: []Warning{}, Steps: make([]Entry, 0, len(to.Manifests)), Absent: []Entry{},
+		Counts: map[PlannedAction]int{}, Warnings: []UpdateWarning{}, Steps: make([]ObjectPlan, 0, len(to.Manifests)), Absent: []ObjectPlan{},
 	}
 	for _, m := range steps {
 		p.Steps = append(p.Steps, c.step(m))
 	}
-	gone := c.whatGoes(from.Manifests, steps)
+	gone := c.cascadeOf(from.Manifests, steps)
 	for _, m := range from.Manifests {
 		if c.isAbsent(m) {
 			p.Absent = append(p.Absent, c.absent(m, gone))
@@ -49,20 +49,20 @@ func Compare(from, to *payload.Payload) *Plan {
 	return p
 }
 
-func release(p *payload.Payload) Release {
-	return Release{Name: p.Name, Version: p.Version, Hash: p.Hash}
+func release(p *payload.Payload) ReleaseID {
+	return ReleaseID{Name: p.Name, Version: p.Version, Hash: p.Hash}
 }
 
 // An inventory finds the manifests of a payload by their objects.
 type inventory struct {
-	in  map[payload.ID]*payload.Manifest  // where there are several, the last one that is no tombstone
-	out map[payload.ID]*payload.Exclusion // the first one: variants are left out for the same reason
+	in  map[kinds.ID]*payload.Manifest  // where there are several, the last one that is no tombstone
+	out map[kinds.ID]*payload.Exclusion // the first one: variants are left out for the same reason
 }
 
 func newInventory(p *payload.Payload) inventory {
 	found := inventory{
-		in:  make(map[payload.ID]*payload.Manifest, len(p.Manifests)),
-		out: make(map[payload.ID]*payload.Exclusion, len(p.Excluded)),
+		in:  make(map[kinds.ID]*payload.Manifest, len(p.Manifests)),
+		out: make(map[kinds.ID]*payload.Exclusion, len(p.Excluded)),
 	}
 	for _, m := range p.Manifests {
 		id := stored(m)
@@ -101,9 +101,9 @@ func newComparer(from, to *payload.Payload, steps []*payload.Manifest) *comparer
 }
 
 // step says what one manifest of the new release does.
-func (c *comparer) step(m *payload.Manifest) Entry {
+func (c *comparer) step(m *payload.Manifest) ObjectPlan {
 	id := stored(m)
-	e := Entry{Object: Object(m.ID()), New: place(m)}
+	e := ObjectPlan{ObjectID: ObjectID(m.ID()), New: place(m)}
 	old := c.from.in[id]
 	if old != nil {
 		e.Old = place(old)
@@ -122,7 +122,7 @@ func (c *comparer) step(m *payload.Manifest) Entry {
 }
 
 // deletion says what a tombstone does.
-func (c *comparer) deletion(id payload.ID, old *payload.Manifest) (Action, string) {
+func (c *comparer) deletion(id kinds.ID, old *payload.Manifest) (PlannedAction, string) {
 	left := c.from.out[id]
 	switch {
 	case old != nil && old.IsTombstone():
@@ -137,7 +137,7 @@ func (c *comparer) deletion(id payload.ID, old *payload.Manifest) (Action, strin
 }
 
 // creation says why an object is new.
-func (c *comparer) creation(id payload.ID) (Action, string) {
+func (c *comparer) creation(id kinds.ID) (PlannedAction, string) {
 	left := c.from.out[id]
 	if left == nil || left.Manifest.IsTombstone() {
 		return Created, ""
@@ -146,7 +146,7 @@ func (c *comparer) creation(id payload.ID) (Action, string) {
 }
 
 // compare finds the fields that differ.
-func (e *Entry) compare(old, m *payload.Manifest) {
+func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 	e.Action = Unchanged
 	if m.SameTextAs(old) {
 		return
@@ -158,10 +158,10 @@ func (e *Entry) compare(old, m *payload.Manifest) {
 	}
 	e.Action = Changed
 	e.CreateOnly = isCreateOnly(m)
-	e.Changes = make([]Change, len(changes))
+	e.Changes = make([]FieldChange, len(changes))
 	isRefused := false
 	for i, change := range changes {
-		e.Changes[i].Change = change
+		e.Changes[i].Difference = change
 		if !e.CreateOnly && len(fields.Immutable(before, after, changes[i:i+1])) > 0 {
 			e.Changes[i].Refused, isRefused = true, true
 		}
@@ -182,7 +182,7 @@ func (e *Entry) compare(old, m *payload.Manifest) {
 }
 
 // recreate deletes an object and makes it anew, unless too much would go with it.
-func (e *Entry) recreate(kind schema.GroupKind) {
+func (e *ObjectPlan) recreate(kind schema.GroupKind) {
 	switch kind {
 	case kinds.CustomResourceDefinition, kinds.Namespace, claimKind:
 		e.because(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", recreateAnnotation, kind.Kind))
@@ -196,16 +196,16 @@ func (e *Entry) recreate(kind schema.GroupKind) {
 }
 
 // because adds a reason.
-func (e *Entry) because(why string) {
+func (e *ObjectPlan) because(why string) {
 	if e.Why != "" {
 		e.Why += "; "
 	}
 	e.Why += why
 }
 
-func place(m *payload.Manifest) *Place {
+func place(m *payload.Manifest) *Position {
 	name := graph.ParseName(m.File())
-	return &Place{File: m.Path, Line: m.Line, Document: m.Document, Level: name.Level, Component: name.Component}
+	return &Position{File: m.Path, Line: m.Line, Document: m.Document, Level: name.Level, Component: name.Component}
 }
 
 // isCreateOnly reads the annotation as the cluster-version operator does.

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A Definition is what changes for the objects of a CustomResourceDefinition.
-type Definition struct {
+// A DefinitionChange is what changes for the objects of a CustomResourceDefinition.
+type DefinitionChange struct {
 	Removed  []string `json:"removedVersions,omitempty"`
-	Unserved []string `json:"unservedVersions,omitempty"` // they are there, and nobody can use them any more
+	Unserved []string `json:"unservedVersions,omitempty"` // they exist, and are no longer served
 	Storage  *Storage `json:"storage,omitempty"`
 	// RemovedFields are in no schema any more: their values are lost.
 	RemovedFields []Field `json:"removedFields,omitempty"`
@@ -35,15 +35,15 @@ type Field struct {
 }
 
 // IsStored says whether objects were stored in a version.
-func (d *Definition) IsStored(version string) bool {
+func (d *DefinitionChange) IsStored(version string) bool {
 	return d.Storage != nil && d.Storage.Old == version
 }
 
 // compareDefinitions looks at what the objects of a definition will notice; nil if
 // there is nothing.
-func compareDefinitions(before, after map[string]any) *Definition {
+func compareDefinitions(before, after map[string]any) *DefinitionChange {
 	old, next := versionsOf(before), versionsOf(after)
-	d := &Definition{}
+	d := &DefinitionChange{}
 	for _, name := range old.names {
 		was, is := old.byName[name], next.byName[name]
 		switch {
@@ -59,7 +59,7 @@ func compareDefinitions(before, after map[string]any) *Definition {
 	if old.storage != "" && next.storage != "" && old.storage != next.storage {
 		d.Storage = &Storage{Old: old.storage, New: next.storage}
 	}
-	if reflect.DeepEqual(d, &Definition{}) {
+	if reflect.DeepEqual(d, &DefinitionChange{}) {
 		return nil
 	}
 	return d
@@ -107,7 +107,7 @@ func schemaOf(version map[string]any) map[string]any {
 
 // A schemaWalk goes through two schemas of a version side by side.
 type schemaWalk struct {
-	definition *Definition
+	definition *DefinitionChange
 	version    string
 	prunes     bool // fields that are in no schema are lost
 }

@@ -2,21 +2,21 @@ package plan
 
 import "k8s.io/apimachinery/pkg/util/version"
 
-// A Kind is what an update is, by the versions of its two releases.
-type Kind string
+// An UpdateKind is what an update is, by the versions of its two releases.
+type UpdateKind string
 
 // The kinds of updates.
 const (
-	Patch     Kind = "patch"
-	Minor     Kind = "minor"
-	Major     Kind = "major"
-	Same      Kind = "same"
-	Downgrade Kind = "downgrade"
-	Unknown   Kind = "unknown" // one of the releases has no version
+	Patch     UpdateKind = "patch"
+	Minor     UpdateKind = "minor"
+	Major     UpdateKind = "major"
+	Same      UpdateKind = "same"
+	Downgrade UpdateKind = "downgrade"
+	Unknown   UpdateKind = "unknown" // one of the releases has no version
 )
 
 // kindOf judges two versions.
-func kindOf(from, to string) Kind {
+func kindOf(from, to string) UpdateKind {
 	old, err := version.ParseSemantic(from)
 	if err != nil {
 		return Unknown

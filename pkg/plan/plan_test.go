@@ -101,7 +101,7 @@ func print(p *plan.Plan) string {
 		}
 	}
 	for _, warning := range p.Warnings {
-		fmt.Fprintf(&out, "%s: %s: %s\n", warning.Reason, warning.Object, warning.Message)
+		fmt.Fprintf(&out, "%s: %s: %s\n", warning.Reason, warning.ObjectID, warning.Message)
 	}
 	out.WriteString("steps\n")
 	printEntries(&out, p.Steps)
@@ -110,17 +110,17 @@ func print(p *plan.Plan) string {
 	return out.String()
 }
 
-func version(r plan.Release) string {
+func version(r plan.ReleaseID) string {
 	if r.Version == "" {
 		return "?"
 	}
 	return r.Version
 }
 
-func printEntries(out *strings.Builder, entries []plan.Entry) {
+func printEntries(out *strings.Builder, entries []plan.ObjectPlan) {
 	for _, e := range entries {
 		place := e.Place()
-		fmt.Fprintf(out, "  %s/%s %s %s", place.Level, place.Component, e.Action, e.Object)
+		fmt.Fprintf(out, "  %s/%s %s %s", place.Level, place.Component, e.Action, e.ObjectID)
 		if e.Why != "" {
 			fmt.Fprintf(out, ": %s", e.Why)
 		}

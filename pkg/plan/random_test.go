@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/plan"
 )
@@ -26,22 +27,22 @@ func TestRandomReleases(t *testing.T) {
 		if len(p.Steps) != len(next.Manifests) {
 			t.Fatalf("round %d: %d steps for %d manifests", round, len(p.Steps), len(next.Manifests))
 		}
-		told := map[plan.Object]bool{}
+		told := map[plan.ObjectID]bool{}
 		total := 0
-		for _, entries := range [][]plan.Entry{p.Steps, p.Absent} {
+		for _, entries := range [][]plan.ObjectPlan{p.Steps, p.Absent} {
 			for _, e := range entries {
-				told[e.Object] = true
+				told[e.ObjectID] = true
 				total++
 				if e.Action == plan.TakenAlong && !told[*e.With] && !isAmong(*e.With, p) {
-					t.Fatalf("round %d: %s is taken along by %s, which does not go", round, e.Object, e.With)
+					t.Fatalf("round %d: %s is taken along by %s, which does not go", round, e.ObjectID, e.With)
 				}
 				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped && (e.Tombstone == "") != strings.Contains(e.Why, "along: ") {
-					t.Fatalf("round %d: %s is %s, and its tombstone is %q", round, e.Object, e.Action, e.Tombstone)
+					t.Fatalf("round %d: %s is %s, and its tombstone is %q", round, e.ObjectID, e.Action, e.Tombstone)
 				}
 			}
 		}
 		for _, m := range old.Manifests {
-			if !told[plan.Object(m.ID())] {
+			if !told[plan.ObjectID(m.ID())] {
 				t.Fatalf("round %d: nothing is said of %s", round, m.ID())
 			}
 		}
@@ -60,10 +61,10 @@ func TestRandomReleases(t *testing.T) {
 }
 
 // isAmong says whether an object goes.
-func isAmong(o plan.Object, p *plan.Plan) bool {
-	for _, entries := range [][]plan.Entry{p.Steps, p.Absent} {
+func isAmong(o plan.ObjectID, p *plan.Plan) bool {
+	for _, entries := range [][]plan.ObjectPlan{p.Steps, p.Absent} {
 		for _, e := range entries {
-			if e.Object == o {
+			if e.ObjectID == o {
 				return strings.HasPrefix(string(e.Action), "deleted") || e.Action == plan.TakenAlong || e.Action == plan.NothingToDelete
 			}
 		}
@@ -73,7 +74,7 @@ func isAmong(o plan.Object, p *plan.Plan) bool {
 
 // isBroken says whether a release has an object twice.
 func isBroken(p *payload.Payload) bool {
-	seen := map[payload.ID]bool{}
+	seen := map[kinds.ID]bool{}
 	for _, m := range p.Manifests {
 		if seen[m.ID()] {
 			return true
@@ -160,7 +161,7 @@ func parse(t *testing.T, texts map[string]string) *payload.Payload {
 }
 
 func TestKindsOfUpdates(t *testing.T) {
-	for versions, want := range map[[2]string]plan.Kind{
+	for versions, want := range map[[2]string]plan.UpdateKind{
 		{"1.2.3", "1.2.4"}:       plan.Patch,
 		{"1.2.3-rc.1", "1.2.3"}:  plan.Patch,
 		{"1.2.3", "1.3.0"}:       plan.Minor,

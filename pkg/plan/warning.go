@@ -11,10 +11,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A Warning is what a person must see before the update.
-type Warning struct {
-	Reason Reason `json:"reason"`
-	Object `json:"object"`
+// An UpdateWarning is what a person must see before the update.
+type UpdateWarning struct {
+	Reason   Reason `json:"reason"`
+	ObjectID `json:"object"`
 	// Message is a sentence about the object, which it does not name.
 	Message string `json:"message"`
 }
@@ -31,13 +31,13 @@ const (
 	FieldNarrowed     Reason = "FieldNarrowed"     // by its schema: another type, or fewer values
 	Contradiction     Reason = "Contradiction"     // it is applied, and deleted with something else
 	TakesAlong        Reason = "TakesAlong"        // what is deleted has much in it
-	Orphan            Reason = "Orphan"            // it stays, and nobody looks after it
+	Orphan            Reason = "Orphan"            // it stays, and no release applies it any more
 	Overwritten       Reason = "Overwritten"       // what others have set
 	Recreation        Reason = "Recreation"        // it is gone for a while
 	Revival           Reason = "Revival"           // what was deleted comes back
 	NothingThere      Reason = "NothingThere"      // a tombstone for something that there never was
 	ChangeNotMade     Reason = "ChangeNotMade"     // it is create-only
-	NewStorageVersion Reason = "NewStorageVersion" // stored objects stay as they are until somebody writes them
+	NewStorageVersion Reason = "NewStorageVersion" // stored objects stay as they are until they are next written
 	NotChecked        Reason = "NotChecked"        // the cluster could not be asked
 )
 
@@ -51,7 +51,7 @@ func Reasons() []Reason {
 
 // count counts the actions.
 func (p *Plan) count() {
-	for _, entries := range [][]Entry{p.Steps, p.Absent} {
+	for _, entries := range [][]ObjectPlan{p.Steps, p.Absent} {
 		for _, e := range entries {
 			p.Counts[e.Action]++
 		}
@@ -59,9 +59,9 @@ func (p *Plan) count() {
 }
 
 // warn collects the warnings.
-func (p *Plan) warn(contradictions []Warning) {
+func (p *Plan) warn(contradictions []UpdateWarning) {
 	p.Warnings = append(p.Warnings, contradictions...)
-	for _, entries := range [][]Entry{p.Steps, p.Absent} {
+	for _, entries := range [][]ObjectPlan{p.Steps, p.Absent} {
 		for _, e := range entries {
 			p.Warnings = append(p.Warnings, e.warnings()...)
 		}
@@ -70,25 +70,25 @@ func (p *Plan) warn(contradictions []Warning) {
 	for i, reason := range Reasons() {
 		rank[reason] = i
 	}
-	slices.SortStableFunc(p.Warnings, func(a, b Warning) int { return rank[a.Reason] - rank[b.Reason] })
+	slices.SortStableFunc(p.Warnings, func(a, b UpdateWarning) int { return rank[a.Reason] - rank[b.Reason] })
 }
 
 // contradictions are manifests of the new release that go with what it deletes.
-func (c *comparer) contradictions(steps []*payload.Manifest, gone *goner) []Warning {
-	var found []Warning
+func (c *comparer) contradictions(steps []*payload.Manifest, gone *cascade) []UpdateWarning {
+	var found []UpdateWarning
 	for _, m := range steps {
-		if by, goes := gone.deletes(m); goes && !m.IsTombstone() {
-			found = append(found, Warning{Contradiction, Object(m.ID()), "the same release deletes " + by.String() + ", and with it this object"})
+		if by, goes := gone.parentOf(m); goes && !m.IsTombstone() {
+			found = append(found, UpdateWarning{Contradiction, ObjectID(m.ID()), "the same release deletes " + by.String() + ", and with it this object"})
 		}
 	}
 	return found
 }
 
 // warnings are those about one object.
-func (e Entry) warnings() []Warning {
-	var found []Warning
+func (e ObjectPlan) warnings() []UpdateWarning {
+	var found []UpdateWarning
 	add := func(reason Reason, format string, args ...any) {
-		found = append(found, Warning{reason, e.Object, fmt.Sprintf(format, args...)})
+		found = append(found, UpdateWarning{reason, e.ObjectID, fmt.Sprintf(format, args...)})
 	}
 	switch e.Action {
 	case Dropped:
@@ -121,7 +121,7 @@ func (e Entry) warnings() []Warning {
 }
 
 // warnOfCluster tells of what only a cluster knows.
-func (e Entry) warnOfCluster(add func(reason Reason, format string, args ...any)) {
+func (e ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ...any)) {
 	switch e.Action {
 	case Rejected:
 		add(Refused, "%s", e.Why)
@@ -144,8 +144,8 @@ func (e Entry) warnOfCluster(add func(reason Reason, format string, args ...any)
 }
 
 // isCopy says whether a change only takes away the copy that kubectl keeps of its manifest, as of
-// each object that it has applied. Nobody misses it.
-func isCopy(change Change) bool {
+// each object that it has applied.
+func isCopy(change FieldChange) bool {
 	const copied = "kubectl.kubernetes.io/last-applied-configuration"
 	annotations, _ := change.Old.(map[string]any)
 	_, hasCopy := annotations[copied]
@@ -153,10 +153,12 @@ func isCopy(change Change) bool {
 	return change.New == nil && (isAlone || change.Path.String() == fmt.Sprintf("metadata.annotations[%q]", copied))
 }
 
-func (e Entry) is(kind schema.GroupKind) bool { return e.Group == kind.Group && e.Kind == kind.Kind }
+func (e ObjectPlan) is(kind schema.GroupKind) bool {
+	return e.Group == kind.Group && e.Kind == kind.Kind
+}
 
 // warn tells of what the objects of a definition will notice.
-func (d *Definition) warn(add func(reason Reason, format string, args ...any)) {
+func (d *DefinitionChange) warn(add func(reason Reason, format string, args ...any)) {
 	for _, version := range d.Removed {
 		add(VersionRemoved, "version %s is removed%s", version, d.ifStored(version))
 	}
@@ -178,7 +180,7 @@ func (d *Definition) warn(add func(reason Reason, format string, args ...any)) {
 }
 
 // ifStored says what a version was that is removed.
-func (d *Definition) ifStored(version string) string {
+func (d *DefinitionChange) ifStored(version string) string {
 	if !d.IsStored(version) {
 		return ""
 	}
@@ -188,7 +190,7 @@ func (d *Definition) ifStored(version string) string {
 // maxListed is how many paths a sentence names.
 const maxListed = 5
 
-func (d *Definition) list(fields []Field) string {
+func (d *DefinitionChange) list(fields []Field) string {
 	var names []string
 	for _, field := range fields {
 		names = append(names, field.Path+" ("+field.Version+")")
@@ -196,7 +198,7 @@ func (d *Definition) list(fields []Field) string {
 	return listed(names)
 }
 
-func (d *Definition) narrowings() string {
+func (d *DefinitionChange) narrowings() string {
 	var said []string
 	for _, field := range d.NarrowedFields {
 		said = append(said, fmt.Sprintf("%s (%s: %s)", field.Path, field.Version, field.How))
@@ -204,7 +206,7 @@ func (d *Definition) narrowings() string {
 	return listed(said)
 }
 
-func paths(changes []Change) string {
+func paths(changes []FieldChange) string {
 	var names []string
 	for _, change := range changes {
 		names = append(names, change.Path.String())

@@ -14,15 +14,13 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 // createOnly is what manifests say whose objects are made and never changed.
 const createOnly = "release.openshift.io/create-only"
-
-// recordPrefix begins the names of records and of their locks.
-const recordPrefix = "runlevel-release-"
 
 // What is needed beside the kinds of manifests.
 var (
@@ -66,13 +64,13 @@ func (n *needs) add(m *payload.Manifest, resource schema.GroupResource, namespac
 
 // needs are the rights that the update takes: on the record and the lock, on what is
 // applied and deleted, and on what is watched until it is ready.
-func (q Question) needs(places []place, newNamespace bool) []*need {
+func (q GatherInput) needs(places []place, newNamespace bool) []*need {
 	n := &needs{at: map[string]*need{}}
 	if newNamespace {
 		n.add(nil, namespaces, "", "", "create")
 	}
 	for _, resource := range []schema.GroupResource{configMaps, leases} {
-		n.add(nil, resource, q.Namespace, recordPrefix+q.Record.Release, "get", "update")
+		n.add(nil, resource, q.Namespace, lock.Name(q.Record.Release), "get", "update")
 		n.add(nil, resource, q.Namespace, "", "create")
 	}
 	for _, p := range places {
@@ -100,7 +98,7 @@ func (q Question) needs(places []place, newNamespace bool) []*need {
 
 // needCalled adds what tells whether the Services that the API server calls for an object
 // are served.
-func (q Question) needCalled(n *needs, m *payload.Manifest) {
+func (q GatherInput) needCalled(n *needs, m *payload.Manifest) {
 	if q.Standard == ready.Upstream {
 		return
 	}
@@ -112,7 +110,7 @@ func (q Question) needCalled(n *needs, m *payload.Manifest) {
 
 // missing are the needs that are not granted. Whoever may do everything is asked about
 // once.
-func (q Question) missing(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
+func (q GatherInput) missing(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
 	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
 	if all, err := may(ctx, c, everything); all || err != nil {
 		return nil, err
@@ -140,7 +138,7 @@ func (q Question) missing(ctx context.Context, c *cluster.Cluster, places []plac
 }
 
 // hasNoNamespace says whether the namespace of the record is surely not there yet.
-func (q Question) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool {
+func (q GatherInput) hasNoNamespace(ctx context.Context, c *cluster.Cluster) bool {
 	if q.Record.Newest() != nil {
 		return false
 	}

@@ -15,7 +15,7 @@ import (
 
 // judgeDeletes is PendingDelete: one finding for the deletes that the same holds up. What is left of
 // one minor version is to be gone before the next begins; patches may be what mends it, so they go on.
-func judgeDeletes(f *Facts) []Finding {
+func judgeDeletes(f *Facts) []CheckFinding {
 	h := f.hop()
 	var pending, back []Delete
 	for _, asked := range f.Deletes {
@@ -29,7 +29,7 @@ func judgeDeletes(f *Facts) []Finding {
 			pending = append(pending, asked)
 		}
 	}
-	var found []Finding
+	var found []CheckFinding
 	for _, alike := range grouped(pending, Delete.cause) {
 		found = append(found, f.judgePending(alike, h))
 	}
@@ -56,7 +56,7 @@ func (f *Facts) deletes(id kinds.ID) bool {
 
 // judgePending is about objects that are not gone, for one cause. The one that was asked for first
 // stands for all.
-func (f *Facts) judgePending(alike []Delete, h hop) Finding {
+func (f *Facts) judgePending(alike []Delete, h hop) CheckFinding {
 	slices.SortStableFunc(alike, func(a, b Delete) int { return a.since().Compare(b.since()) })
 	asked, count := alike[0], len(alike)
 	who := either(count, "is", "are") + " to be deleted"
@@ -121,7 +121,7 @@ func holders(finalizers []string) string {
 
 // judgeReappeared is about an object that is there again, under another UID. If it is the
 // payload that wants it back, there is nothing to say.
-func (f *Facts) judgeReappeared(asked Delete) []Finding {
+func (f *Facts) judgeReappeared(asked Delete) []CheckFinding {
 	if f.has(asked.ID) {
 		return nil
 	}
@@ -129,13 +129,13 @@ func (f *Facts) judgeReappeared(asked Delete) []Finding {
 	if f.deletes(asked.ID) {
 		what = "this update deletes it again"
 	}
-	return []Finding{warns("whoever made it", "%s was deleted, and is there again, made by %s: %s",
+	return []CheckFinding{warns("whoever made it", "%s was deleted, and is there again, made by %s: %s",
 		asked.ID, asked.Seen.MadeBy, what).since(asked.Asked.Time).about(asked.ID)}
 }
 
 // judgeTombstones is StaleTombstone. A delete that is not done is still worth its
 // tombstone, and so is that of an object which came back.
-func judgeTombstones(f *Facts) []Finding {
+func judgeTombstones(f *Facts) []CheckFinding {
 	applied := f.Record.Applied()
 	if applied == nil {
 		return nil
@@ -150,16 +150,12 @@ func judgeTombstones(f *Facts) []Finding {
 			stale = append(stale, m)
 		}
 	}
-	switch len(stale) {
-	case 0:
+	if len(stale) == 0 {
 		return nil
-	case 1:
-		return []Finding{warns("dropping it from the release", "%s: the tombstone of %s was in %s already, and does nothing any more",
-			files(stale), name(ids(stale)), h.from).at(stale...)}
-	default:
-		return []Finding{warns("dropping them from the release", "%s: the tombstones of %s were in %s already, and do nothing any more",
-			files(stale), name(ids(stale)), h.from).at(stale...)}
 	}
+	it, were, do := either(len(stale), "it", "them"), either(len(stale), "tombstone of %s was", "tombstones of %s were"), either(len(stale), "does", "do")
+	return []CheckFinding{warns("dropping "+it+" from the release", "%s: the "+were+" in %s already, and "+do+" nothing any more",
+		files(stale), name(ids(stale)), h.from).at(stale...)}
 }
 
 // isOpen says whether a delete may have something to do.

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
-	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
@@ -25,7 +25,7 @@ func examples(t *testing.T) []*precondition.Facts {
 			"0000_10_web_c.yaml": strings.ReplaceAll(cron, "NAME", "c"), "0000_10_web_gone.yaml": configMap("gone", gone),
 		}),
 		Record: history("4.5.3"), User: "system:serviceaccount:web:ci",
-		Held: &record.Held{Holder: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now},
+		Held: &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now},
 		Deletes: []precondition.Delete{asked(tombstone.Observation{
 			State: tombstone.Terminating, UID: "1", Asked: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"},
 		})},
@@ -37,7 +37,7 @@ func examples(t *testing.T) []*precondition.Facts {
 		State: tombstone.Terminating, UID: "2", Since: now.Add(-5 * time.Minute), Remains: []string{"ConfigMap left, held by finalizer example.com/x, which backup has set"},
 	}}}
 	minor.Claims = []precondition.Claim{{Manifest: manifests[0], Release: "db"}}
-	minor.Unserved = []precondition.Unserved{{Manifest: manifests[1], Has: "v1"}, {Manifest: manifests[2], Has: "v1"}}
+	minor.Unserved = []precondition.UnservedManifest{{Manifest: manifests[1], Has: "v1"}, {Manifest: manifests[2], Has: "v1"}}
 	for _, verb := range []string{"get", "create", "patch"} {
 		minor.Missing = append(minor.Missing, precondition.Right{Verb: verb, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "web", Manifests: manifests[:1]})
 	}
@@ -58,7 +58,7 @@ func TestTheDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found []precondition.Finding
+	var found []precondition.CheckFinding
 	for _, f := range examples(t) {
 		f.Now = now
 		found = append(found, precondition.Evaluate(f)...)
@@ -79,7 +79,7 @@ func TestTheDocumentation(t *testing.T) {
 			t.Errorf("docs/gate.md says nothing of %s", check.Name)
 		}
 	}
-	if names := precondition.Names(found); len(names) != len(precondition.Checks()) {
+	if names := precondition.CheckNames(found); len(names) != len(precondition.Checks()) {
 		t.Errorf("only %v have an example", slices.Sorted(slices.Values(names)))
 	}
 }

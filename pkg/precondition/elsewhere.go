@@ -10,17 +10,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/printable"
-	"github.com/runlevel/runlevel/pkg/record"
 )
 
 // elsewhere returns the namespaces that have a record of the release, if the one that was asked for
 // has none. A user who may not list them all is not told.
-func (q Question) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, error) {
+func (q GatherInput) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, error) {
 	if q.Record.Newest() != nil {
 		return nil, nil
 	}
-	records, err := c.Client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{LabelSelector: record.Label + "=" + q.Record.Release})
+	records, err := c.Client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{LabelSelector: lock.Label + "=" + q.Record.Release})
 	if apierrors.IsForbidden(err) {
 		return nil, nil
 	}
@@ -29,7 +29,7 @@ func (q Question) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, 
 	}
 	var found []string
 	for _, one := range records.Items {
-		if one.Namespace != q.Namespace && one.Name == recordPrefix+q.Record.Release {
+		if one.Namespace != q.Namespace && one.Name == lock.Name(q.Record.Release) {
 			found = append(found, one.Namespace)
 		}
 	}
@@ -39,11 +39,11 @@ func (q Question) elsewhere(ctx context.Context, c *cluster.Cluster) ([]string, 
 
 // judgeElsewhere is RecordElsewhere: in another namespace nothing is known of what was applied, of
 // deletes that are pending and of who holds the lock.
-func judgeElsewhere(f *Facts) []Finding {
+func judgeElsewhere(f *Facts) []CheckFinding {
 	if len(f.Elsewhere) == 0 {
 		return nil
 	}
 	where := printable.Line(strings.Join(f.Elsewhere, ", "))
-	return []Finding{blocks("--record-namespace "+printable.Line(f.Elsewhere[0])+", or deleting that record", "the record of release %s is in namespace %s, and here is none",
+	return []CheckFinding{blocks("keeping the record in namespace "+printable.Line(f.Elsewhere[0])+", or by deleting that one", "the record of release %s is in namespace %s, and here is none",
 		printable.Line(f.Record.Release), where)}
 }

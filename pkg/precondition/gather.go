@@ -9,6 +9,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/reason"
@@ -19,20 +21,20 @@ import (
 // atOnce bounds how much is asked for at a time.
 const atOnce = 16
 
-// A Question is what is about to be done.
-type Question struct {
+// A GatherInput is what is about to be done.
+type GatherInput struct {
 	Payload   *payload.Payload
 	Before    *inventory.Inventory // of the kinds of the payload; nil asks for nobody's objects
 	Record    *record.Record       // of the release, as it was loaded; it says the release's name
 	Namespace string               // where that record is
 	Standard  ready.Standard       // how objects are awaited; ready.Full, if it is empty
-	// Store says who holds the lock. Nil asks nobody.
-	Store *record.Store
+	// Lock is asked for its holder, unless it is nil.
+	Lock *lock.Lock
 }
 
 // Gather asks for all facts that the checks need. What can't be asked for is a fact, too;
 // an error means that nothing can be said at all.
-func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error) {
+func Gather(ctx context.Context, c *cluster.Cluster, q GatherInput) (*Facts, error) {
 	// Everything else depends on knowing the kinds. This one is always there.
 	if _, err := c.FindKind(ctx, kinds.Namespace); err != nil {
 		return nil, err
@@ -48,7 +50,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error)
 	places := q.locate(ctx, c)
 	f.Held = held
 	f.Unserved, f.Homeless = unserved(places), homeless(places)
-	f.Deletes = Observe(ctx, c, Pending(q.Record, q.Before))
+	f.Deletes = ObserveDeletes(ctx, c, Pending(q.Record, q.Before))
 	f.Terminating = q.terminating(ctx, c, places, f.Deletes)
 	f.There, f.Claims = q.there(), q.claims(ctx, c, places)
 	f.Missing, f.RightsErr = q.missing(ctx, c, places)
@@ -63,12 +65,12 @@ func Gather(ctx context.Context, c *cluster.Cluster, q Question) (*Facts, error)
 }
 
 // held says who holds the lock. That we may not look is told with the other rights.
-func (q Question) held(ctx context.Context) (*record.Held, error) {
-	if q.Store == nil {
+func (q GatherInput) held(ctx context.Context) (*lock.Holder, error) {
+	if q.Lock == nil {
 		return nil, nil
 	}
-	held, err := q.Store.Holding(ctx)
-	if reason.Of(err) == record.ReasonDenied {
+	held, err := q.Lock.Holder(ctx)
+	if reason.Of(err) == lock.ReasonDenied {
 		return nil, nil
 	}
 	return held, err
@@ -85,7 +87,7 @@ func Pending(known *record.Record, before *inventory.Inventory) []record.Tombsto
 	for _, one := range pending {
 		goes[one.ID] = true
 	}
-	var terminating []inventory.Head
+	var terminating []objectmeta.LiveMetadata
 	for _, head := range before.Of(known.Release) {
 		if head.Terminating && !goes[head.ID] {
 			terminating = append(terminating, head)
@@ -104,23 +106,30 @@ func Pending(known *record.Record, before *inventory.Inventory) []record.Tombsto
 	return pending
 }
 
-// Observe looks at the objects whose delete was asked for.
-func Observe(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) []Delete {
+// ObserveDeletes looks at the objects whose delete was asked for.
+func ObserveDeletes(ctx context.Context, c *cluster.Cluster, asked []record.Tombstone) []Delete {
 	deletes := make([]Delete, len(asked))
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i, one := range asked {
-		group.Go(func() error {
-			deletes[i] = Delete{Tombstone: one, Seen: tombstone.Observe(ctx, c, one.ID, one.UID)}
-			return nil
-		})
-	}
-	_ = group.Wait() // which has no errors: what can't be seen is Unknown
+	concurrently(len(asked), func(i int) {
+		deletes[i] = Delete{Tombstone: asked[i], Seen: tombstone.Observe(ctx, c, asked[i].ID, asked[i].UID)}
+	})
 	return deletes
 }
 
+// concurrently calls do with each index below n, some at a time.
+func concurrently(n int, do func(i int)) {
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i := range n {
+		group.Go(func() error {
+			do(i)
+			return nil
+		})
+	}
+	_ = group.Wait() // which has no errors
+}
+
 // there are the objects of tombstones that are there: an install has deleted none.
-func (q Question) there() []kinds.ID {
+func (q GatherInput) there() []kinds.ID {
 	if q.Before == nil {
 		return nil
 	}
@@ -134,27 +143,20 @@ func (q Question) there() []kinds.ID {
 }
 
 // claims finds the objects that other releases have.
-func (q Question) claims(ctx context.Context, c *cluster.Cluster, places []place) []Claim {
+func (q GatherInput) claims(ctx context.Context, c *cluster.Cluster, places []place) []Claim {
 	if q.Before == nil {
 		return nil
 	}
 	owners := make([]string, len(places))
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i, at := range places {
-		if !at.isServed {
-			continue
-		}
-		if q.Before.Covers(at.id()) {
-			owners[i], _ = q.Before.Owner(at.id(), q.Record.Release)
-			continue
-		}
-		group.Go(func() error {
+	concurrently(len(places), func(i int) {
+		switch at := places[i]; {
+		case !at.isServed:
+		case q.Before.Covers(at.id()):
+			owners[i], _ = q.Before.OwnerOf(at.id(), q.Record.Release)
+		default:
 			owners[i] = q.owner(ctx, c, at)
-			return nil
-		})
-	}
-	_ = group.Wait()
+		}
+	})
 	var claims []Claim
 	for i, owner := range owners {
 		if owner != "" {
@@ -166,12 +168,12 @@ func (q Question) claims(ctx context.Context, c *cluster.Cluster, places []place
 
 // owner asks for one object of a kind that could not be listed. What can't be asked for
 // is found out when it is applied: nothing is ever applied without knowing.
-func (q Question) owner(ctx context.Context, c *cluster.Cluster, at place) string {
+func (q GatherInput) owner(ctx context.Context, c *cluster.Cluster, at place) string {
 	id := at.id()
-	object, err := c.Head(ctx, at.resource, id.Namespace, id.Name)
+	object, err := c.GetMetadata(ctx, at.resource, id.Namespace, id.Name)
 	if err != nil {
 		return ""
 	}
-	owner, _ := inventory.HeadOf(at.resource, object).Owner(q.Record.Release)
+	owner, _ := objectmeta.Of(at.resource, object).OtherOwner(q.Record.Release)
 	return owner
 }

@@ -12,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -26,7 +28,7 @@ func manifest(apiVersion, kind, name, annotation string) string {
 
 func TestKindsOfACluster(t *testing.T) {
 	namespace := testbed.Namespace(t)
-	f := gather(t, admin(t), precondition.Question{Payload: in(t, namespace, map[string]string{
+	f := gather(t, testbed.Connect(t), precondition.GatherInput{Payload: in(t, namespace, map[string]string{
 		"0000_10_web_00_definition.yaml": everything["0000_10_web_00_definition.yaml"],
 		"0000_10_web_01_service.yaml": `
 apiVersion: apiregistration.k8s.io/v1
@@ -68,7 +70,7 @@ Blocks NoNamespace: 0000_10_web_12_j.yaml and 1 more manifest: ConfigMap homeles
 // What the cluster serves now and the release's definition does not counts as the release
 // has it; and what came to be served since the last look is seen.
 func TestAReleasesDefinitionCounts(t *testing.T) {
-	c, namespace := admin(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	if _, err := c.FindKind(t.Context(), schema.GroupKind{Kind: "Pod"}); err != nil { // the last look
 		t.Fatal(err)
 	}
@@ -84,7 +86,7 @@ spec:
   - {name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}
   - {name: v1, served: SERVED, storage: false, schema: {openAPIV3Schema: {type: object}}}
 `
-	other := admin(t)
+	other := testbed.Connect(t)
 	made := apply(t, other, strings.ReplaceAll(definition, "SERVED", "true"))
 	definitions, err := other.FindKind(t.Context(), made.GroupVersionKind().GroupKind())
 	if err != nil {
@@ -97,18 +99,18 @@ spec:
 		return err == nil
 	})
 	gauge := map[string]string{"0000_10_web_gauge.yaml": manifest("counts.example.com/v1", "Gauge", "g", "")}
-	if got := shown(precondition.Evaluate(gather(t, c, precondition.Question{Payload: in(t, namespace, gauge)}))); got != "" {
+	if got := shown(precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, gauge)}))); got != "" {
 		t.Errorf("as the cluster serves it: %s", got)
 	}
 	gauge["0000_10_web_00_definition.yaml"] = strings.ReplaceAll(definition, "SERVED", "false")
-	got := shown(precondition.Evaluate(gather(t, c, precondition.Question{Payload: in(t, namespace, gauge)})))
+	got := shown(precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, gauge)})))
 	if want := "the release defines no Gauge in counts.example.com/v1, only in counts.example.com/v2"; !strings.Contains(got, want) {
 		t.Errorf("as the release will: %s", got)
 	}
 }
 
 func TestAKindThatCannotBeAskedFor(t *testing.T) {
-	c, namespace := admin(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	down := apply(t, c, strings.ReplaceAll(`
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService
@@ -125,7 +127,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1, versionPri
 		_, err := c.FindKind(ctx, schema.GroupKind{Group: "down.example.com", Kind: "Thing"})
 		return !errors.Is(err, cluster.ErrNotServed)
 	})
-	f := gather(t, c, precondition.Question{Payload: in(t, namespace, map[string]string{
+	f := gather(t, c, precondition.GatherInput{Payload: in(t, namespace, map[string]string{
 		"0000_10_web_a.yaml": manifest("down.example.com/v1", "Thing", "a", ""), "0000_10_web_b.yaml": manifest("v1", "ConfigMap", "b", ""),
 	})})
 	got := shown(precondition.Evaluate(f))
@@ -135,7 +137,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1, versionPri
 }
 
 func TestAPendingDelete(t *testing.T) {
-	c, namespace := admin(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	config := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: old, namespace: " + namespace + ", finalizers: [FINALIZER]}\n"
 	made := apply(t, c, strings.ReplaceAll(config, "FINALIZER", "example.com/x"))
 	in, err := c.Find(t.Context(), made.GroupVersionKind())
@@ -146,10 +148,10 @@ func TestAPendingDelete(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := history("4.5.3")
-	known.Ask(record.Tombstone{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "old"}, UID: made.GetUID(), Version: "4.5.3"})
-	known.Ask(record.Tombstone{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "gone"}, UID: "1", Version: "4.5.3"})
-	judge := func() []precondition.Finding {
-		return precondition.Evaluate(gather(t, c, precondition.Question{Payload: release(t, "4.6.0", nil), Record: known}))
+	known.RequestDelete(record.Tombstone{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "old"}, UID: made.GetUID(), Version: "4.5.3"})
+	known.RequestDelete(record.Tombstone{ID: kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: "gone"}, UID: "1", Version: "4.5.3"})
+	judge := func() []precondition.CheckFinding {
+		return precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil), Record: known}))
 	}
 	err = precondition.Refuse(judge())
 	if err == nil || strings.Contains(err.Error(), "\n") {
@@ -172,7 +174,7 @@ func TestAPendingDelete(t *testing.T) {
 }
 
 func TestObjectsOfAnotherReleaseOnACluster(t *testing.T) {
-	c, namespace := admin(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	labelled := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME, namespace: " + namespace + ", labels: {runlevel.dev/release: RELEASE}}\n"
 	for name, of := range map[string]string{"theirs": "db", "to-go": "db", "ours": "web"} {
 		apply(t, c, strings.NewReplacer("NAME", name, "RELEASE", of).Replace(labelled))
@@ -195,9 +197,9 @@ func TestObjectsOfAnotherReleaseOnACluster(t *testing.T) {
 Blocks ForeignObject: 0000_10_web_a.yaml: ConfigMap HERE/theirs is of release db, and can't be applied by this one; lifted by dropping it here, or by release db no longer having it | ConfigMap HERE/theirs | 0000_10_web_a.yaml
 Blocks ForeignObject: 0000_10_web_e.yaml: ConfigMap HERE/to-go is of release db, and can't be deleted by this one; lifted by dropping it here, or by release db no longer having it | ConfigMap HERE/to-go | 0000_10_web_e.yaml`)
 	// Who may not list the objects of a whole cluster is told the same.
-	narrow := connect(t, account(t, namespace, rule("", "configmaps", "get", "create", "update", "patch", "delete"), rule("coordination.k8s.io", "leases", "get", "create", "update")))
+	narrow := sandboxtest.Connect(t, account(t, namespace, rule("", "configmaps", "get", "create", "update", "patch", "delete"), rule("coordination.k8s.io", "leases", "get", "create", "update")))
 	for name, c := range map[string]*cluster.Cluster{"an admin": c, "who may not list": narrow} {
-		f := gather(t, c, precondition.Question{Payload: rel, Namespace: namespace})
+		f := gather(t, c, precondition.GatherInput{Payload: rel, Namespace: namespace})
 		if diff := cmp.Diff(wanted, strings.ReplaceAll(shown(precondition.Evaluate(f)), namespace, "HERE")); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -205,41 +207,42 @@ Blocks ForeignObject: 0000_10_web_e.yaml: ConfigMap HERE/to-go is of release db,
 }
 
 func TestAnApplyThatRuns(t *testing.T) {
-	c, namespace := admin(t), testbed.Namespace(t)
-	store := record.NewStore(c.Client, namespace, "web")
-	store.Now = c.Now
-	question := precondition.Question{Payload: release(t, "4.6.0", nil), Namespace: namespace, Store: record.NewStore(c.Client, namespace, "web")}
-	err := store.Locked(t.Context(), record.Lock{Holder: "ana@host:7"}, func(context.Context, *record.Hold) error {
-		err := precondition.Refuse(precondition.Evaluate(gather(t, c, question)))
-		if err == nil || !strings.HasPrefix(err.Error(), "ApplyRunning: ana@host:7 has been applying the release since 20") {
-			t.Errorf("beside another: %v", err)
-		}
-		question.Store = nil // as the one who applies does
-		return precondition.Refuse(precondition.Evaluate(gather(t, c, question)))
-	})
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
+	of := &lock.Lock{Client: c.Client, Namespace: namespace, Release: "web", Now: c.Now}
+	question := precondition.GatherInput{Payload: release(t, "4.6.0", nil), Namespace: namespace, Lock: of}
+	hold, err := of.Acquire(t.Context(), lock.Options{Holder: "ana@host:7"})
 	if err != nil {
+		t.Fatal(err)
+	}
+	err = precondition.Refuse(precondition.Evaluate(gather(t, c, question)))
+	if err == nil || !strings.HasPrefix(err.Error(), "ApplyRunning: ana@host:7 has been applying the release since 20") {
+		t.Errorf("beside another: %v", err)
+	}
+	question.Lock = nil // as the process that applies does
+	err = precondition.Refuse(precondition.Evaluate(gather(t, c, question)))
+	if err = hold.Release(err); err != nil {
 		t.Errorf("in its own: %v", err)
 	}
-	question.Store = store
+	question.Lock = of
 	if err := precondition.Refuse(precondition.Evaluate(gather(t, c, question))); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 }
 
 func TestAnEndedContextIsNoFact(t *testing.T) {
-	c := admin(t)
-	f := gather(t, c, precondition.Question{Payload: release(t, "4.6.0", nil)}) // all kinds are known by now
+	c := testbed.Connect(t)
+	f := gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil)}) // all kinds are known by now
 	ended, end := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	end(enough)
-	if _, err := precondition.Gather(ended, c, precondition.Question{Payload: f.Payload, Record: f.Record, Namespace: "runlevel"}); !errors.Is(err, enough) {
+	if _, err := precondition.Gather(ended, c, precondition.GatherInput{Payload: f.Payload, Record: f.Record, Namespace: "runlevel"}); !errors.Is(err, enough) {
 		t.Errorf("%v, want %v", err, enough)
 	}
 }
 
 // TestATerminatingNamespaceWithoutTheRightToListThem is about an account that may only get Namespaces.
 func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
-	c, namespace := admin(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	apply(t, c, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/x]}\n")
 	configMaps, err := c.FindKind(t.Context(), schema.GroupKind{Kind: "ConfigMap"})
 	if err != nil {
@@ -252,10 +255,10 @@ func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	home := testbed.Namespace(t)
-	narrow := connect(t, accountOfCluster(t, home, rule("", "namespaces", "get")))
+	narrow := sandboxtest.Connect(t, accountOfCluster(t, home, rule("", "namespaces", "get")))
 	of := in(t, namespace, map[string]string{"0000_10_web_a.yaml": manifest("v1", "ConfigMap", "a", "")})
 	for name, c := range map[string]*cluster.Cluster{"an admin": c, "who may only get": narrow} {
-		findings := shown(precondition.Evaluate(gather(t, c, precondition.Question{Payload: of, Namespace: home})))
+		findings := shown(precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: of, Namespace: home})))
 		if want := "TerminatingObject: Namespace " + namespace + ", which 0000_10_web_a.yaml needs, is terminating for "; !strings.Contains(findings, want) {
 			t.Errorf("%s: %s\nwant it to say %q", name, findings, want)
 		}

@@ -42,7 +42,7 @@ func (f *Facts) hop() hop {
 }
 
 // start is the last update that was completed, or else the last one that was begun.
-func (f *Facts) start() *record.Entry {
+func (f *Facts) start() *record.HistoryEntry {
 	if applied := f.Record.Applied(); applied != nil {
 		return applied
 	}
@@ -50,7 +50,7 @@ func (f *Facts) start() *record.Entry {
 }
 
 // hopFrom is the update from what an entry of the history says.
-func (f *Facts) hopFrom(e *record.Entry) hop {
+func (f *Facts) hopFrom(e *record.HistoryEntry) hop {
 	from, to := parse(e.Version), parse(f.Payload.Version)
 	switch {
 	case from == nil || to == nil:

@@ -28,24 +28,13 @@ var testbed = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 
 func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 
-func connect(t *testing.T, config *rest.Config) *cluster.Cluster {
-	t.Helper()
-	c, err := cluster.Connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func admin(t *testing.T) *cluster.Cluster { return connect(t, testbed.Sandbox(t).Config) }
-
 // gather fills in what a question leaves out, and asks it.
-func gather(t *testing.T, c *cluster.Cluster, q precondition.Question) *precondition.Facts {
+func gather(t *testing.T, c *cluster.Cluster, q precondition.GatherInput) *precondition.Facts {
 	t.Helper()
-	var of []inventory.Place
+	var of []inventory.ListScope
 	for _, m := range q.Payload.Manifests {
 		if id := m.ID(); id.Group != "down.example.com" { // of which nobody can take one
-			of = append(of, inventory.Place{Kind: id.GroupKind(), Namespace: id.Namespace})
+			of = append(of, inventory.ListScope{Kind: id.GroupKind(), Namespace: id.Namespace})
 		}
 	}
 	var err error
@@ -116,7 +105,7 @@ func accountOfCluster(t *testing.T, namespace string, may ...rbacv1.PolicyRule) 
 // knownRights waits until the server knows what an account may do.
 func knownRights(t *testing.T, config *rest.Config, namespace string, may []rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	awaitRights(t, connect(t, config), namespace, may)
+	awaitRights(t, sandboxtest.Connect(t, config), namespace, may)
 	return config
 }
 
@@ -155,7 +144,7 @@ func apply(t *testing.T, c *cluster.Cluster, text string) *unstructured.Unstruct
 	if err != nil {
 		t.Fatal(err)
 	}
-	applied, err := c.Apply(t.Context(), in, object, cluster.Forced)
+	applied, err := c.Apply(t.Context(), in, object, cluster.Force)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,12 @@ import (
 )
 
 // judgeClaims is ForeignObject: one finding for each other release.
-func judgeClaims(f *Facts) []Finding {
+func judgeClaims(f *Facts) []CheckFinding {
 	type cause struct {
 		release string
 		deletes bool
 	}
-	var found []Finding
+	var found []CheckFinding
 	for _, claims := range grouped(f.Claims, func(c Claim) cause { return cause{c.Release, c.Manifest.IsTombstone()} }) {
 		var manifests []*payload.Manifest
 		for _, claim := range claims {
@@ -30,7 +30,7 @@ func judgeClaims(f *Facts) []Finding {
 		other := printable.Line(claims[0].Release)
 		lifts := "dropping it here, or by release " + other + " no longer having it"
 		if len(claims) > 1 {
-			lifts = "--name " + other + ", if they are the same release, or by dropping them here, or by release " + other + " no longer having them"
+			lifts = "applying them as release " + other + ", if it is the same one, or by dropping them here, or by release " + other + " no longer having them"
 		}
 		found = append(found, blocks(lifts, "%s: %s %s of release %s, and %s by this one",
 			files(manifests), name(ids(manifests)), either(len(claims), "is", "are"), other, does).at(manifests...))
@@ -39,19 +39,19 @@ func judgeClaims(f *Facts) []Finding {
 }
 
 // judgeNamespaces is NoNamespace, one finding for all. There is no namespace that a release is for.
-func judgeNamespaces(f *Facts) []Finding {
+func judgeNamespaces(f *Facts) []CheckFinding {
 	if len(f.Homeless) == 0 {
 		return nil
 	}
 	what := either(len(f.Homeless), "is in no namespace, and objects of its kind are in one", "are in no namespace, and objects of their kinds are in one")
-	return []Finding{blocks("writing metadata.namespace", "%s: %s %s", files(f.Homeless), name(ids(f.Homeless)), what).at(f.Homeless...)}
+	return []CheckFinding{blocks("writing metadata.namespace", "%s: %s %s", files(f.Homeless), name(ids(f.Homeless)), what).at(f.Homeless...)}
 }
 
 // judgeKinds is UnservedKinds: one finding for each kind; for all of a group and version, if the
 // cluster can't say what it serves of them.
-func judgeKinds(f *Facts) []Finding {
-	var found []Finding
-	for _, alike := range grouped(f.Unserved, func(u Unserved) schema.GroupVersionKind {
+func judgeKinds(f *Facts) []CheckFinding {
+	var found []CheckFinding
+	for _, alike := range grouped(f.Unserved, func(u UnservedManifest) schema.GroupVersionKind {
 		kind := u.Manifest.GroupVersionKind()
 		if u.Err != nil {
 			kind.Kind = ""
@@ -68,7 +68,7 @@ func judgeKinds(f *Facts) []Finding {
 }
 
 // judgeKind is about one kind in one version.
-func judgeKind(kind schema.GroupVersionKind, why Unserved, manifests []*payload.Manifest) Finding {
+func judgeKind(kind schema.GroupVersionKind, why UnservedManifest, manifests []*payload.Manifest) CheckFinding {
 	name := printable.Line(fmt.Sprintf("%s in %s", kind.Kind, kind.GroupVersion()))
 	if slices.ContainsFunc(manifests, func(m *payload.Manifest) bool { return m.GroupVersionKind() != kind }) {
 		name = printable.Line(fmt.Sprintf("%s and other kinds in %s", kind.Kind, kind.GroupVersion()))

@@ -41,7 +41,7 @@ func TestOneCauseIsOneFinding(t *testing.T) {
 		}
 	}
 	expect(t, f, `
-Blocks ForeignObject: 0000_10_web_a.yaml and 2 more manifests: CronJob web/a and 2 more are of release db, and can't be applied by this one; lifted by --name db, if they are the same release, or by dropping them here, or by release db no longer having them | CronJob web/a | 0000_10_web_a.yaml
+Blocks ForeignObject: 0000_10_web_a.yaml and 2 more manifests: CronJob web/a and 2 more are of release db, and can't be applied by this one; lifted by applying them as release db, if it is the same one, or by dropping them here, or by release db no longer having them | CronJob web/a | 0000_10_web_a.yaml
 Blocks NoNamespace: 0000_10_web_a.yaml and 2 more manifests: CronJob web/a and 2 more are in no namespace, and objects of their kinds are in one; lifted by writing metadata.namespace | CronJob web/a | 0000_10_web_a.yaml
 Blocks MissingRights: this account may not get secrets, services in namespaces a, b, which 0000_10_web_a.yaml needs; lifted by whoever may grant it, with a Role in each namespace, or a ClusterRole | CronJob web/a | 0000_10_web_a.yaml`)
 	if found := precondition.Evaluate(f); len(found[0].Objects) != 3 || found[0].Objects[2].Name != "c" {
@@ -52,14 +52,14 @@ Blocks MissingRights: this account may not get secrets, services in namespaces a
 func TestKindsThatAreNotServed(t *testing.T) {
 	manifests := crons(t)
 	for name, test := range map[string]struct {
-		unserved precondition.Unserved
+		unserved precondition.UnservedManifest
 		count    int
 		wanted   string
 	}{
-		"gone for good":   {precondition.Unserved{}, 1, "Blocks UnservedKinds: 0000_10_web_a.yaml: the cluster does not serve CronJob in batch/v1beta1, nor any other version of it; lifted by a cluster of another version of Kubernetes, or dropping it here"},
-		"other version":   {precondition.Unserved{Has: "v1"}, 2, "Blocks UnservedKinds: 0000_10_web_a.yaml and 1 more manifest: the cluster does not serve CronJob in batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead"},
-		"ours has others": {precondition.Unserved{Has: "v1", InOurs: true}, 1, "Blocks UnservedKinds: 0000_10_web_a.yaml: the release defines no CronJob in batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead, or serving v1beta1 too"},
-		"not known":       {precondition.Unserved{Err: errors.New("no\nanswer")}, 3, `Warns UnservedKinds: 0000_10_web_a.yaml and 2 more manifests: it is not known whether the cluster serves CronJob in batch/v1beta1: no\nanswer; lifted by whoever serves batch/v1beta1`},
+		"gone for good":   {precondition.UnservedManifest{}, 1, "Blocks UnservedKinds: 0000_10_web_a.yaml: the cluster does not serve CronJob in batch/v1beta1, nor any other version of it; lifted by a cluster of another version of Kubernetes, or dropping it here"},
+		"other version":   {precondition.UnservedManifest{Has: "v1"}, 2, "Blocks UnservedKinds: 0000_10_web_a.yaml and 1 more manifest: the cluster does not serve CronJob in batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead"},
+		"ours has others": {precondition.UnservedManifest{Has: "v1", InOurs: true}, 1, "Blocks UnservedKinds: 0000_10_web_a.yaml: the release defines no CronJob in batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead, or serving v1beta1 too"},
+		"not known":       {precondition.UnservedManifest{Err: errors.New("no\nanswer")}, 3, `Warns UnservedKinds: 0000_10_web_a.yaml and 2 more manifests: it is not known whether the cluster serves CronJob in batch/v1beta1: no\nanswer; lifted by whoever serves batch/v1beta1`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &precondition.Facts{}

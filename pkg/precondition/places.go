@@ -16,9 +16,9 @@ import (
 // A place is where the object of a manifest is, or is going to be.
 type place struct {
 	manifest *payload.Manifest
-	resource cluster.Resource // empty if it is not known
-	isServed bool             // now, by the cluster
-	unserved *Unserved        // why it has no place; nil if it has one, or needs none
+	resource cluster.Resource  // empty if it is not known
+	isServed bool              // now, by the cluster
+	unserved *UnservedManifest // why it has no place; nil if it has one, or needs none
 }
 
 // id is the object, without a namespace where there can be none.
@@ -31,7 +31,7 @@ func (p place) id() kinds.ID {
 }
 
 // locate finds the places of all manifests.
-func (q Question) locate(ctx context.Context, c *cluster.Cluster) []place {
+func (q GatherInput) locate(ctx context.Context, c *cluster.Cluster) []place {
 	ours := definitionsOf(q.Payload)
 	places := ours.locateAll(ctx, c, q.Payload.Manifests)
 	if slices.ContainsFunc(places, func(p place) bool { return p.unserved != nil }) {
@@ -41,8 +41,8 @@ func (q Question) locate(ctx context.Context, c *cluster.Cluster) []place {
 	return places
 }
 
-func unserved(places []place) []Unserved {
-	var found []Unserved
+func unserved(places []place) []UnservedManifest {
+	var found []UnservedManifest
 	for _, p := range places {
 		if p.unserved != nil {
 			found = append(found, *p.unserved)
@@ -75,7 +75,7 @@ func definitionsOf(p *payload.Payload) definitions {
 		switch kind := m.GroupVersionKind().GroupKind(); {
 		case m.IsTombstone():
 		case kind == kinds.CustomResourceDefinition:
-			kind, resources := cluster.Defined(m.Object())
+			kind, resources := cluster.DefinedKind(m.Object())
 			ours.kinds[kind] = append(ours.kinds[kind], resources...)
 		case kind == kinds.APIService:
 			ours.versions[schema.GroupVersion{Group: text(m.Object(), "spec", "group"), Version: text(m.Object(), "spec", "version")}] = true
@@ -110,7 +110,7 @@ func (d definitions) locate(ctx context.Context, c *cluster.Cluster, m *payload.
 	if defined := d.kinds[kind.GroupKind()]; len(defined) > 0 {
 		at := slices.IndexFunc(defined, func(r cluster.Resource) bool { return r.Version == kind.Version })
 		if at < 0 {
-			p.unserved = &Unserved{Manifest: m, Has: defined[0].Version, InOurs: true}
+			p.unserved = &UnservedManifest{Manifest: m, Has: defined[0].Version, InOurs: true}
 		} else if !p.isServed {
 			p.resource = defined[at]
 		}
@@ -119,9 +119,9 @@ func (d definitions) locate(ctx context.Context, c *cluster.Cluster, m *payload.
 	switch {
 	case err == nil, d.versions[kind.GroupVersion()]:
 	case !errors.Is(err, cluster.ErrNotServed):
-		p.unserved = &Unserved{Manifest: m, Err: err}
+		p.unserved = &UnservedManifest{Manifest: m, Err: err}
 	default:
-		p.unserved = &Unserved{Manifest: m}
+		p.unserved = &UnservedManifest{Manifest: m}
 		if other, err := c.FindKind(ctx, kind.GroupKind()); err == nil {
 			p.unserved.Has = other.Version
 		}

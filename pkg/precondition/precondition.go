@@ -1,9 +1,8 @@
-// Package precondition is the gate of an update: it says before anything is written what
-// speaks against it. Gather asks the cluster for the facts, once; what they mean is said by
-// a list of small checks, which ask nobody and look at no clock.
+// Package precondition is the gate of an update: before anything is written, it finds what speaks against the update.
+// Gather asks the cluster for the facts, once. A list of small checks judges them, without requests and clocks.
 //
-// It applies nothing and overrides nothing: whoever calls it decides what becomes of what
-// blocks, and writes down what was overridden.
+// It applies nothing and overrides nothing: the caller decides what becomes of findings that block, and records
+// which were overridden.
 //
 // Gather and Evaluate are the calls to start from; Refuse makes an error of what blocks.
 package precondition
@@ -17,27 +16,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// ReasonFailed is that of an update which the gate stops, in the words of the
-// cluster-version operator.
+// ReasonFailed is the reason of an update that the gate stops, as the cluster-version operator calls it.
 const ReasonFailed = "UpgradePreconditionCheckFailed"
 
-// Facts are what the checks judge.
+// Facts are what the checks judge, as Gather has found it.
 type Facts struct {
 	Now      time.Time           // by the server's clock
 	Payload  *payload.Payload    // what is asked for
 	Record   *record.Record      // of its release
-	Held     *record.Held        // an apply of the release that runs; nil if none does
+	Held     *lock.Holder        // an apply of the release that runs; nil if none does
 	Deletes  []Delete            // that were asked for, and were not seen done
 	There    []kinds.ID          // objects of tombstones that a release still has
 	Claims   []Claim             // on objects that other releases have
 	Homeless []*payload.Manifest // of a kind that is in namespaces, and in none
-	Unserved []Unserved          // manifests whose kind is not there, or not known to be
+	Unserved []UnservedManifest  // manifests whose kind is not there, or not known to be
 
 	Terminating []Terminating // objects that the update needs, and that are being deleted
 	Elsewhere   []string      // namespaces that have a record of the release, if the one that was asked for has none
@@ -47,17 +46,17 @@ type Facts struct {
 	RightsErr error   // why rights could not be asked for
 }
 
-// A Delete is one that was asked for, and what became of it.
+// A Delete is a delete that a release has requested, and its state.
 type Delete struct {
 	record.Tombstone
 	Seen tombstone.Observation
 }
 
-// WasSent says whether the delete was asked for, as far as is known: an object that is on its way
-// out counts, whoever asked for that. Before its turn in an update, a delete is only noted.
+// WasSent returns whether the delete was sent, as far as is known: a terminating object counts, whoever requested its
+// delete. Before its turn in an update, a delete is only recorded.
 func (d Delete) WasSent() bool { return d.Sent || d.Seen.State != tombstone.Present }
 
-// Describe says to people how it stands, in one line.
+// Describe returns the state for people, in one line.
 func (d Delete) Describe(now time.Time) string {
 	if d.WasSent() {
 		return d.Seen.Describe(now)
@@ -65,13 +64,13 @@ func (d Delete) Describe(now time.Time) string {
 	return "still there, and its delete was not asked for yet"
 }
 
-// A Claim is a manifest whose object another release has.
+// A Claim is a manifest whose object is one of another release.
 type Claim struct {
 	Manifest *payload.Manifest
 	Release  string // the other
 }
 
-// A Right is one that is needed.
+// A Right is a right that the update needs.
 type Right struct {
 	Verb      string
 	Resource  schema.GroupResource
@@ -80,41 +79,41 @@ type Right struct {
 	Manifests []*payload.Manifest
 }
 
-// An Unserved manifest is one whose kind and version are neither served nor defined by the
+// An UnservedManifest manifest is one whose kind and version are neither served nor defined by the
 // payload.
-type Unserved struct {
+type UnservedManifest struct {
 	Manifest *payload.Manifest
 	Has      string // a version in which the kind is there; "" if it is in none
 	InOurs   bool   // it is the payload that has that version
 	Err      error  // why nobody knows whether it is served; nil if it surely is not
 }
 
-// A Severity says what a finding does to an update.
-type Severity string
+// A GateSeverity is what a finding does to an update.
+type GateSeverity string
 
 // The severities.
 const (
-	Blocks Severity = "Blocks" // unless it is forced, the update does not begin
-	Warns  Severity = "Warns"  // it goes on
+	Blocks GateSeverity = "Blocks" // unless it is forced, the update does not begin
+	Warns  GateSeverity = "Warns"  // it goes on
 )
 
-// A Finding is something that speaks against an update.
-type Finding struct {
-	Check    string     `json:"check"` // the name of the one that found it
-	Severity Severity   `json:"severity"`
-	Message  string     `json:"message"`         // what it is, in one line
-	Since    *time.Time `json:"since,omitempty"` // when it began, if that is known
-	Lifts    string     `json:"lifts"`           // who or what makes it go away
-	Object   *kinds.ID  `json:"object,omitempty"`
-	Objects  []kinds.ID `json:"objects,omitempty"` // all that it is about, if there are several
-	File     string     `json:"file,omitempty"`
+// A CheckFinding is something that speaks against an update.
+type CheckFinding struct {
+	Check    string       `json:"check"` // the name of the one that found it
+	Severity GateSeverity `json:"severity"`
+	Message  string       `json:"message"`         // what it is, in one line
+	Since    *time.Time   `json:"since,omitempty"` // when it began, if that is known
+	Lifts    string       `json:"lifts"`           // who or what makes it go away
+	Object   *kinds.ID    `json:"object,omitempty"`
+	Objects  []kinds.ID   `json:"objects,omitempty"` // all that it is about, if there are several
+	File     string       `json:"file,omitempty"`
 }
 
-// String is the finding in one line.
-func (f Finding) String() string { return f.Check + ": " + f.Message + "; lifted by " + f.Lifts }
+// String returns the finding in one line.
+func (f CheckFinding) String() string { return f.Check + ": " + f.Message + "; lifted by " + f.Lifts }
 
-// Text is the finding for people: what it does and is, and below it who lifts it.
-func (f Finding) Text() string {
+// Text returns the finding for people: what it does and is, and in a second line what lifts it.
+func (f CheckFinding) Text() string {
 	word := "warning of"
 	if f.Severity == Blocks {
 		word = "blocked by"
@@ -126,11 +125,11 @@ func (f Finding) Text() string {
 	return text
 }
 
-// A Check is one thing to look at.
+// A Check finds one kind of reason against an update.
 type Check struct {
 	Name  string // CamelCase: what findings and records call it
 	Short string // what it finds
-	Judge func(*Facts) []Finding
+	Judge func(*Facts) []CheckFinding
 }
 
 // The names of the checks.
@@ -149,7 +148,7 @@ const (
 	StaleTombstone    = "StaleTombstone"
 )
 
-// Checks are all there are, in the order in which they are shown.
+// Checks returns all checks, in the order in which their findings are shown.
 func Checks() []Check {
 	return []Check{
 		{ApplyRunning, "somebody else is applying the release", judgeLock},
@@ -167,9 +166,9 @@ func Checks() []Check {
 	}
 }
 
-// Evaluate is what all checks find.
-func Evaluate(f *Facts) []Finding {
-	var all []Finding
+// Evaluate returns what all checks find.
+func Evaluate(f *Facts) []CheckFinding {
+	var all []CheckFinding
 	for _, check := range Checks() {
 		for _, finding := range check.Judge(f) {
 			finding.Check = check.Name
@@ -179,14 +178,13 @@ func Evaluate(f *Facts) []Finding {
 	return all
 }
 
-// Blocking are those findings that stop an update.
-func Blocking(findings []Finding) []Finding {
-	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.Severity != Blocks })
+// Blocking returns those findings that stop an update.
+func Blocking(findings []CheckFinding) []CheckFinding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f CheckFinding) bool { return f.Severity != Blocks })
 }
 
-// Names are those of the checks that found something, each once: what to write down of
-// findings that were overridden.
-func Names(findings []Finding) []string {
+// CheckNames returns the names of the checks that found something, each once, to record which were overridden.
+func CheckNames(findings []CheckFinding) []string {
 	var names []string
 	for _, finding := range findings {
 		if !slices.Contains(names, finding.Check) {
@@ -196,9 +194,8 @@ func Names(findings []Finding) []string {
 	return names
 }
 
-// Refuse is the error of an update that is stopped, with a line for each finding that
-// blocks; nil if none does.
-func Refuse(findings []Finding) error {
+// Refuse returns the error of an update that is stopped, with a line for each finding that blocks; nil if none does.
+func Refuse(findings []CheckFinding) error {
 	var lines []string
 	for _, finding := range Blocking(findings) {
 		lines = append(lines, finding.String())
@@ -209,22 +206,22 @@ func Refuse(findings []Finding) error {
 	return &reason.Error{Reason: ReasonFailed, Message: strings.Join(lines, "\n")}
 }
 
-func blocks(lifts, format string, args ...any) Finding {
-	return Finding{Severity: Blocks, Message: fmt.Sprintf(format, args...), Lifts: lifts}
+func blocks(lifts, format string, args ...any) CheckFinding {
+	return CheckFinding{Severity: Blocks, Message: fmt.Sprintf(format, args...), Lifts: lifts}
 }
 
-func warns(lifts, format string, args ...any) Finding {
-	return Finding{Severity: Warns, Message: fmt.Sprintf(format, args...), Lifts: lifts}
+func warns(lifts, format string, args ...any) CheckFinding {
+	return CheckFinding{Severity: Warns, Message: fmt.Sprintf(format, args...), Lifts: lifts}
 }
 
 // at adds the manifests that a finding is about.
-func (f Finding) at(manifests ...*payload.Manifest) Finding {
+func (f CheckFinding) at(manifests ...*payload.Manifest) CheckFinding {
 	f.File = manifests[0].Path
 	return f.about(ids(manifests)...)
 }
 
 // about adds the objects that a finding is about.
-func (f Finding) about(objects ...kinds.ID) Finding {
+func (f CheckFinding) about(objects ...kinds.ID) CheckFinding {
 	f.Object = &objects[0]
 	if len(objects) > 1 {
 		f.Objects = objects
@@ -233,7 +230,7 @@ func (f Finding) about(objects ...kinds.ID) Finding {
 }
 
 // since adds when it began.
-func (f Finding) since(when time.Time) Finding {
+func (f CheckFinding) since(when time.Time) CheckFinding {
 	if !when.IsZero() {
 		f.Since = &when
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/reason"
@@ -55,7 +56,7 @@ func history(versions ...string) *record.Record {
 	r := &record.Record{Release: "web"}
 	for i, version := range versions {
 		done := ago(time.Duration(i+1) * 24 * time.Hour)
-		e := record.Entry{State: record.Completed, Version: version, Started: ago(time.Duration(i+1)*24*time.Hour + time.Hour), Completed: &done}
+		e := record.HistoryEntry{State: record.Completed, Version: version, Started: ago(time.Duration(i+1)*24*time.Hour + time.Hour), Completed: &done}
 		if begun, isBegun := strings.CutSuffix(version, "..."); isBegun {
 			e.State, e.Version, e.Completed = record.Partial, begun, nil
 		}
@@ -70,7 +71,7 @@ func asked(seen tombstone.Observation) precondition.Delete {
 }
 
 // shown is what findings say, line by line: all there is of each.
-func shown(findings []precondition.Finding) string {
+func shown(findings []precondition.CheckFinding) string {
 	var lines []string
 	for _, f := range findings {
 		line := fmt.Sprintf("%s %s", f.Severity, f)
@@ -265,32 +266,32 @@ func TestReleasesDoNotGoBack(t *testing.T) {
 
 func TestAVersionHasTheSameFiles(t *testing.T) {
 	same := release(t, "4.6.0", nil).Content
-	entry := func(state record.State, version, content string) record.Entry {
+	entry := func(state record.UpdateState, version, content string) record.HistoryEntry {
 		done := ago(time.Hour)
-		return record.Entry{State: state, Version: version, Content: content, Source: "./web\n", Started: ago(2 * time.Hour), Completed: &done}
+		return record.HistoryEntry{State: state, Version: version, Content: content, Source: "./web\n", Started: ago(2 * time.Hour), Completed: &done}
 	}
 	const blocked = `Blocks ChangedContent: the files of 4.6.0 are not those that were applied as 4.6.0 at 2026-05-04T11:00:00Z from ./web\n` +
 		"; lifted by a new version for the new files, or by the files that were applied | since 2026-05-04T11:00:00Z"
 	for name, test := range map[string]struct {
-		history []record.Entry
+		history []record.HistoryEntry
 		wanted  string
 	}{
-		"others":                       {[]record.Entry{entry(record.Completed, "4.6.0", "other")}, blocked},
-		"the same":                     {[]record.Entry{entry(record.Completed, "4.6.0", same)}, ""},
-		"not known":                    {[]record.Entry{entry(record.Completed, "4.6.0", "")}, ""},
-		"of another version":           {[]record.Entry{entry(record.Completed, "4.5.9", "other")}, ""},
-		"only begun":                   {[]record.Entry{entry(record.Partial, "4.6.0", "other")}, ""},
-		"begun after another version":  {[]record.Entry{entry(record.Partial, "4.6.0", "other"), entry(record.Completed, "4.5.9", "old")}, ""},
-		"forced, and not completed":    {[]record.Entry{entry(record.Partial, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
-		"others forced, not completed": {[]record.Entry{entry(record.Partial, "4.6.0", "third"), entry(record.Completed, "4.6.0", "other")}, blocked},
-		"forced, and completed":        {[]record.Entry{entry(record.Completed, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
+		"others":                       {[]record.HistoryEntry{entry(record.Completed, "4.6.0", "other")}, blocked},
+		"the same":                     {[]record.HistoryEntry{entry(record.Completed, "4.6.0", same)}, ""},
+		"not known":                    {[]record.HistoryEntry{entry(record.Completed, "4.6.0", "")}, ""},
+		"of another version":           {[]record.HistoryEntry{entry(record.Completed, "4.5.9", "other")}, ""},
+		"only begun":                   {[]record.HistoryEntry{entry(record.Partial, "4.6.0", "other")}, ""},
+		"begun after another version":  {[]record.HistoryEntry{entry(record.Partial, "4.6.0", "other"), entry(record.Completed, "4.5.9", "old")}, ""},
+		"forced, and not completed":    {[]record.HistoryEntry{entry(record.Partial, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
+		"others forced, not completed": {[]record.HistoryEntry{entry(record.Partial, "4.6.0", "third"), entry(record.Completed, "4.6.0", "other")}, blocked},
+		"forced, and completed":        {[]record.HistoryEntry{entry(record.Completed, "4.6.0", same), entry(record.Completed, "4.6.0", "other")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{Payload: release(t, "4.6.0", nil), Record: &record.Record{Release: "web", History: test.history}}, test.wanted)
 		})
 	}
 	t.Run("without a version", func(t *testing.T) {
-		expect(t, &precondition.Facts{Payload: release(t, "", nil), Record: &record.Record{Release: "web", History: []record.Entry{entry(record.Completed, "", "other")}}}, "")
+		expect(t, &precondition.Facts{Payload: release(t, "", nil), Record: &record.Record{Release: "web", History: []record.HistoryEntry{entry(record.Completed, "", "other")}}}, "")
 	})
 }
 
@@ -351,11 +352,11 @@ func TestSomebodyElseApplies(t *testing.T) {
 		silent time.Duration
 		wanted string
 	}{
-		"alive": {3 * time.Second, "Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z (10m ago); lifted by its end, which --wait-lock waits for | since 2026-05-04T11:50:00Z"},
+		"alive": {3 * time.Second, "Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z (10m ago); lifted by its end | since 2026-05-04T11:50:00Z"},
 		"dead":  {40 * time.Second, "Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has given no sign of life for 40s, longer than its lock lasts; lifted by the next apply, which takes the lock over | since 2026-05-04T11:50:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expect(t, &precondition.Facts{Held: &record.Held{Holder: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-test.silent), Outlast: 30 * time.Second}}, test.wanted)
+			expect(t, &precondition.Facts{Held: &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-test.silent), Duration: 30 * time.Second}}, test.wanted)
 		})
 	}
 }
@@ -376,10 +377,10 @@ PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 0s, he
 	if diff := cmp.Diff(wanted, err.Error()); diff != "" {
 		t.Error(diff)
 	}
-	if names := precondition.Names(precondition.Blocking(findings)); !slices.Equal(names, []string{"GiantHop", "PendingDelete"}) {
+	if names := precondition.CheckNames(precondition.Blocking(findings)); !slices.Equal(names, []string{"GiantHop", "PendingDelete"}) {
 		t.Errorf("overridden: %v", names)
 	}
-	if err := precondition.Refuse(slices.DeleteFunc(findings, func(f precondition.Finding) bool { return f.Severity == precondition.Blocks })); err != nil {
+	if err := precondition.Refuse(slices.DeleteFunc(findings, func(f precondition.CheckFinding) bool { return f.Severity == precondition.Blocks })); err != nil {
 		t.Errorf("what only warns refuses: %v", err)
 	}
 }

@@ -21,10 +21,10 @@ type lack struct {
 
 // judgeRights is MissingRights: one finding for the same verbs, whether it is on several resources of
 // a namespace or in several namespaces.
-func judgeRights(f *Facts) []Finding {
+func judgeRights(f *Facts) []CheckFinding {
 	user := printable.Line(cmp.Or(f.User, "this account"))
 	if f.RightsErr != nil {
-		return []Finding{warns("an answer of the cluster", "it is not known whether %s has the rights that are needed: %s", user, printable.Line(f.RightsErr.Error()))}
+		return []CheckFinding{warns("an answer of the cluster", "it is not known whether %s has the rights that are needed: %s", user, printable.Line(f.RightsErr.Error()))}
 	}
 	var lacks []lack
 	for _, right := range f.Missing {
@@ -35,7 +35,7 @@ func judgeRights(f *Facts) []Finding {
 	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.resources, l.namespaces, l.ofRecord) })
 	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.verbs, l.namespaces, l.ofRecord) })
 	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.verbs, l.resources, l.namespaces[0] == "", l.ofRecord) })
-	var found []Finding
+	var found []CheckFinding
 	for _, one := range lacks {
 		found = append(found, one.judge(user, f.Record.Release))
 	}
@@ -67,11 +67,11 @@ func union[T comparable](a, b []T) []T {
 	return all
 }
 
-func (l lack) judge(user, release string) Finding {
+func (l lack) judge(user, release string) CheckFinding {
 	where, by := "", "a ClusterRole"
 	switch first := l.namespaces[0]; {
 	case len(l.namespaces) > 1:
-		where, by = " in namespaces "+few(l.namespaces), "a Role in each namespace, or a ClusterRole"
+		where, by = " in namespaces "+printable.Few(l.namespaces, 5), "a Role in each namespace, or a ClusterRole"
 	case first != "":
 		where, by = " in namespace "+first, "a Role in namespace "+first
 	}
@@ -85,13 +85,4 @@ func (l lack) judge(user, release string) Finding {
 		finding = finding.at(l.manifests...)
 	}
 	return finding
-}
-
-// few are the first of some names, and how many more there are.
-func few(names []string) string {
-	const most = 5
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

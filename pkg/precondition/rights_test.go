@@ -12,6 +12,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/ready"
@@ -66,7 +68,7 @@ func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 
 // rights are the findings about rights, with HERE for the namespace.
 func rights(f *precondition.Facts, namespace string) string {
-	findings := slices.DeleteFunc(precondition.Evaluate(f), func(f precondition.Finding) bool { return f.Check != precondition.MissingRights })
+	findings := slices.DeleteFunc(precondition.Evaluate(f), func(f precondition.CheckFinding) bool { return f.Check != precondition.MissingRights })
 	return strings.ReplaceAll(shown(findings), namespace, "HERE")
 }
 
@@ -75,7 +77,7 @@ func TestAllMissingRightsAreToldAtOnce(t *testing.T) {
 	named := rule("", "secrets", "get", "delete")
 	named.ResourceNames = []string{"old"}
 	config, requests := counting(account(t, namespace, rule("", "configmaps", "get", "create", "patch"), rule("apps", "deployments", "get", "create", "patch", "list"), named))
-	f := gather(t, connect(t, config), precondition.Question{Payload: in(t, namespace, everything), Namespace: namespace, Store: record.NewStore(connect(t, config).Client, namespace, "web")})
+	f := gather(t, sandboxtest.Connect(t, config), precondition.GatherInput{Payload: in(t, namespace, everything), Namespace: namespace, Lock: &lock.Lock{Client: sandboxtest.Connect(t, config).Client, Namespace: namespace, Release: "web"}})
 
 	const user, role, clusterRole = "Blocks MissingRights: system:serviceaccount:HERE:ci may not ", "; lifted by whoever may grant it, with a Role in namespace HERE", "; lifted by whoever may grant it, with a ClusterRole"
 	wanted := strings.Join([]string{
@@ -96,13 +98,13 @@ func TestAllMissingRightsAreToldAtOnce(t *testing.T) {
 
 func TestRolesInOneNamespaceGiveNoRightsInAnother(t *testing.T) {
 	namespace, other := testbed.Namespace(t), testbed.Namespace(t)
-	c := connect(t, account(t, namespace, rule("", "configmaps", "*"), rule("coordination.k8s.io", "leases", "*")))
+	c := sandboxtest.Connect(t, account(t, namespace, rule("", "configmaps", "*"), rule("coordination.k8s.io", "leases", "*")))
 	config := map[string]string{"0000_10_web_a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: HERE}\n"}
-	if got := rights(gather(t, c, precondition.Question{Payload: in(t, namespace, config), Namespace: namespace}), namespace); got != "" {
+	if got := rights(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, config), Namespace: namespace}), namespace); got != "" {
 		t.Errorf("in its namespace: %s", got)
 	}
 	config["0000_10_web_b.yaml"] = strings.ReplaceAll(config["0000_10_web_a.yaml"], "name: a", "name: b")
-	got := rights(gather(t, c, precondition.Question{Payload: in(t, other, config), Namespace: other}), other)
+	got := rights(gather(t, c, precondition.GatherInput{Payload: in(t, other, config), Namespace: other}), other)
 	for _, want := range []string{
 		":ci may not get, update, create configmaps, leases.coordination.k8s.io in namespace HERE, which the record of release web needs",
 		":ci may not get, create, patch configmaps in namespace HERE, which 0000_10_web_a.yaml and 1 more manifest need",
@@ -118,15 +120,15 @@ func TestTheRecordsNamespaceMayHaveToBeMade(t *testing.T) {
 	namespace := testbed.Namespace(t)
 	sees := rule("", "namespaces", "get")
 	sees.ResourceNames = []string{"nowhere-yet", namespace}
-	c := connect(t, accountOfCluster(t, namespace, sees))
+	c := sandboxtest.Connect(t, accountOfCluster(t, namespace, sees))
 	const want = "may not create namespaces, which the record of release web needs; lifted by whoever may grant it, with a ClusterRole"
 	for where, isMissing := range map[string]bool{namespace: false, "nowhere-yet": true} {
-		f := gather(t, c, precondition.Question{Payload: release(t, "4.6.0", nil), Namespace: where})
+		f := gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil), Namespace: where})
 		if got := rights(f, namespace); strings.Contains(got, want) != isMissing {
 			t.Errorf("%s: %s", where, got)
 		}
 	}
-	f := gather(t, c, precondition.Question{Payload: release(t, "4.6.0", nil), Record: history("4.5.3"), Namespace: "nowhere-yet"})
+	f := gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil), Record: history("4.5.3"), Namespace: "nowhere-yet"})
 	if got := rights(f, namespace); strings.Contains(got, want) {
 		t.Errorf("of a release that has a record: %s", got)
 	}
@@ -138,7 +140,7 @@ func TestRightsByName(t *testing.T) {
 	if err := record.NewStore(testbed.Client(t), namespace, "web").Save(t.Context(), history("4.5.3")); err != nil {
 		t.Fatal(err)
 	}
-	kept, err := testbed.Client(t).CoreV1().ConfigMaps(namespace).List(t.Context(), listOf(record.Label))
+	kept, err := testbed.Client(t).CoreV1().ConfigMaps(namespace).List(t.Context(), listOf(lock.Label))
 	if err != nil || len(kept.Items) != 1 {
 		t.Fatalf("%d records, %v", len(kept.Items), err)
 	}
@@ -146,9 +148,9 @@ func TestRightsByName(t *testing.T) {
 	own.ResourceNames, ours.ResourceNames = []string{kept.Items[0].Name}, []string{"a"}
 	lock := rule("coordination.k8s.io", "leases", "get", "update")
 	lock.ResourceNames = own.ResourceNames
-	c := connect(t, account(t, namespace, own, ours, lock))
+	c := sandboxtest.Connect(t, account(t, namespace, own, ours, lock))
 	config := map[string]string{"0000_10_web_a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: HERE}\n"}
-	got := rights(gather(t, c, precondition.Question{Payload: in(t, namespace, config), Namespace: namespace}), namespace)
+	got := rights(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, config), Namespace: namespace}), namespace)
 	// Whoever makes a record or a lock can't be given the right by name.
 	if want := "may not create configmaps, leases.coordination.k8s.io in namespace HERE, which the record"; !strings.Contains(got, want) {
 		t.Errorf("want %q in\n%s", want, got)
@@ -162,7 +164,7 @@ func TestRightsByName(t *testing.T) {
 func TestAClusterAdminIsAskedAboutOnce(t *testing.T) {
 	config, requests := counting(testbed.Sandbox(t).Config)
 	namespace := testbed.Namespace(t)
-	if got := rights(gather(t, connect(t, config), precondition.Question{Payload: in(t, namespace, everything)}), namespace); got != "" {
+	if got := rights(gather(t, sandboxtest.Connect(t, config), precondition.GatherInput{Payload: in(t, namespace, everything)}), namespace); got != "" {
 		t.Error(got)
 	}
 	if diff := cmp.Diff(map[string]int{"selfsubjectaccessreviews": 1}, requests); diff != "" {
@@ -173,10 +175,10 @@ func TestAClusterAdminIsAskedAboutOnce(t *testing.T) {
 // The cluster-version operator's way awaits less, and so needs fewer rights.
 func TestRightsToAwait(t *testing.T) {
 	namespace := testbed.Namespace(t)
-	c := connect(t, account(t, namespace, rule("", "configmaps", "get", "create", "update", "patch"), rule("coordination.k8s.io", "leases", "get", "create", "update"), rule("rights.example.com", "gadgets", "get", "create", "patch")))
+	c := sandboxtest.Connect(t, account(t, namespace, rule("", "configmaps", "get", "create", "update", "patch"), rule("coordination.k8s.io", "leases", "get", "create", "update"), rule("rights.example.com", "gadgets", "get", "create", "patch")))
 	gadget := map[string]string{"0000_10_web_03_gadget.yaml": everything["0000_10_web_03_gadget.yaml"], "0000_10_web_00_definition.yaml": everything["0000_10_web_00_definition.yaml"]}
 	for standard, wanted := range map[ready.Standard]bool{ready.Full: true, ready.Upstream: false} {
-		got := rights(gather(t, c, precondition.Question{Payload: in(t, namespace, gadget), Namespace: namespace, Standard: standard}), namespace)
+		got := rights(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, gadget), Namespace: namespace, Standard: standard}), namespace)
 		if strings.Contains(got, "may not list, watch gadgets.rights.example.com in namespace HERE") != wanted {
 			t.Errorf("%s: %s", standard, got)
 		}
@@ -197,7 +199,7 @@ func TestRightsThatCannotBeAskedFor(t *testing.T) {
 	config := rest.CopyConfig(testbed.Sandbox(t).Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return broken{next} })
 	namespace := testbed.Namespace(t)
-	got := rights(gather(t, connect(t, config), precondition.Question{Payload: in(t, namespace, everything)}), namespace)
+	got := rights(gather(t, sandboxtest.Connect(t, config), precondition.GatherInput{Payload: in(t, namespace, everything)}), namespace)
 	if !strings.HasPrefix(got, "Warns MissingRights: it is not known whether this account has the rights that are needed: ") || strings.Contains(got, "\n") {
 		t.Error(got)
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -29,7 +28,7 @@ type Terminating struct {
 
 // terminating returns the objects that the update needs and that are being deleted: Namespaces
 // first. Objects in one of those, and instances of a terminating definition, are left out.
-func (q Question) terminating(ctx context.Context, c *cluster.Cluster, places []place, deletes []Delete) []Terminating {
+func (q GatherInput) terminating(ctx context.Context, c *cluster.Cluster, places []place, deletes []Delete) []Terminating {
 	found := observeTerminating(ctx, c, q.terminatingNamespaces(ctx, c, places))
 	namespaces, definitions := map[string]bool{}, map[schema.GroupKind]bool{}
 	for _, one := range found {
@@ -42,7 +41,7 @@ func (q Question) terminating(ctx context.Context, c *cluster.Cluster, places []
 			continue
 		}
 		if id.GroupKind() == kinds.CustomResourceDefinition {
-			kind, _ := cluster.Defined(p.manifest.Object())
+			kind, _ := cluster.DefinedKind(p.manifest.Object())
 			definitions[kind] = true
 		}
 		others = append(others, Terminating{ID: id, Manifests: []*payload.Manifest{p.manifest}})
@@ -54,15 +53,9 @@ func (q Question) terminating(ctx context.Context, c *cluster.Cluster, places []
 // observeTerminating looks at the first mostTerminating objects, and drops those that are gone
 // by now or can't be read.
 func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminating) []Terminating {
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i := range all[:min(mostTerminating, len(all))] {
-		group.Go(func() error {
-			all[i].Seen = tombstone.Observe(ctx, c, all[i].ID, "")
-			return nil
-		})
-	}
-	_ = group.Wait()
+	concurrently(min(mostTerminating, len(all)), func(i int) {
+		all[i].Seen = tombstone.Observe(ctx, c, all[i].ID, "")
+	})
 	return slices.DeleteFunc(all, func(one Terminating) bool {
 		return one.Seen.State != "" && one.Seen.State != tombstone.Terminating
 	})
@@ -70,7 +63,7 @@ func observeTerminating(ctx context.Context, c *cluster.Cluster, all []Terminati
 
 // isTerminating says whether an object had a deletionTimestamp when the deletes were looked at, or
 // in the inventory.
-func (q Question) isTerminating(id kinds.ID, deletes []Delete) bool {
+func (q GatherInput) isTerminating(id kinds.ID, deletes []Delete) bool {
 	if slices.ContainsFunc(deletes, func(one Delete) bool { return one.ID == id && one.Seen.State == tombstone.Terminating }) {
 		return true
 	}
@@ -84,7 +77,7 @@ func (q Question) isTerminating(id kinds.ID, deletes []Delete) bool {
 // terminatingNamespaces returns the Namespaces of manifests and of the record that are being
 // deleted: one list returns all terminating ones of the cluster. Without the right to list them,
 // the first mostTerminating Namespaces are returned whatever they are, to be looked at one by one.
-func (q Question) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []Terminating {
+func (q GatherInput) terminatingNamespaces(ctx context.Context, c *cluster.Cluster, places []place) []Terminating {
 	needed := map[string][]*payload.Manifest{q.Namespace: nil}
 	for _, p := range places {
 		id := p.id()
@@ -117,8 +110,8 @@ func (q Question) terminatingNamespaces(ctx context.Context, c *cluster.Cluster,
 
 // judgeTerminating is TerminatingObject. It blocks if a finalizer holds the object; otherwise the
 // object will be gone soon, and an apply waits for that.
-func judgeTerminating(f *Facts) []Finding {
-	var found []Finding
+func judgeTerminating(f *Facts) []CheckFinding {
+	var found []CheckFinding
 	var seen, more []Terminating
 	for _, one := range f.Terminating {
 		if one.Seen.State == "" {
@@ -142,7 +135,7 @@ func (t Terminating) cause() string {
 }
 
 // judgeAlikeTerminating is about objects that the same holds, if anything does.
-func (f *Facts) judgeAlikeTerminating(alike []Terminating) Finding {
+func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
 	slices.SortStableFunc(alike, func(a, b Terminating) int { return a.Seen.Since.Compare(b.Seen.Since) })
 	one, count := alike[0], len(alike)
 	var objects []kinds.ID

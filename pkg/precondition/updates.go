@@ -12,23 +12,23 @@ import (
 
 // judgeLock is ApplyRunning. That somebody died while holding the lock stops nobody: the
 // next apply takes it over.
-func judgeLock(f *Facts) []Finding {
+func judgeLock(f *Facts) []CheckFinding {
 	if f.Held == nil {
 		return nil
 	}
-	holder, began := printable.Line(f.Held.Holder), f.Held.Since.UTC().Format(time.RFC3339)
+	holder, began := printable.Line(f.Held.Name), f.Held.Since.UTC().Format(time.RFC3339)
 	if f.Held.IsDead(f.Now) {
-		return []Finding{warns("the next apply, which takes the lock over", "%s began to apply the release at %s, and has given no sign of life for %s, longer than its lock lasts",
+		return []CheckFinding{warns("the next apply, which takes the lock over", "%s began to apply the release at %s, and has given no sign of life for %s, longer than its lock lasts",
 			holder, began, age(f.Now.Sub(f.Held.Renewed))).since(f.Held.Since)}
 	}
-	return []Finding{blocks("its end, which --wait-lock waits for", "%s has been applying the release since %s (%s ago)",
+	return []CheckFinding{blocks("its end", "%s has been applying the release since %s (%s ago)",
 		holder, began, age(f.Now.Sub(f.Held.Since))).since(f.Held.Since)}
 }
 
 func age(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
 
 // judgeAge is OlderVersion.
-func judgeAge(f *Facts) []Finding {
+func judgeAge(f *Facts) []CheckFinding {
 	newest := f.Record.Newest()
 	if newest == nil {
 		return nil
@@ -41,13 +41,13 @@ func judgeAge(f *Facts) []Finding {
 	if newest.State == record.Completed && newest.Completed != nil {
 		how, when = "was applied", newest.Completed.Time
 	}
-	return []Finding{blocks(fmt.Sprintf("an update to %s or newer", from), "%s is older than %s, which %s at %s: releases don't go back",
+	return []CheckFinding{blocks(fmt.Sprintf("an update to %s or newer", from), "%s is older than %s, which %s at %s: releases don't go back",
 		to, from, how, when.UTC().Format(time.RFC3339)).since(when)}
 }
 
 // judgeContent is ChangedContent. A version that was begun with these files, because nothing was
 // completed yet or because it was forced, may be gone on with.
-func judgeContent(f *Facts) []Finding {
+func judgeContent(f *Facts) []CheckFinding {
 	applied, newest := f.Record.Applied(), f.Record.Newest()
 	isKnown := applied != nil && applied.Version != "" && applied.Content != ""
 	if !isKnown || applied.Version != f.Payload.Version || applied.Content == f.Payload.Content {
@@ -64,12 +64,12 @@ func judgeContent(f *Facts) []Finding {
 	if applied.Source != "" {
 		text += " from " + applied.Source
 	}
-	return []Finding{blocks("a new version for the new files, or by the files that were applied", "%s", printable.Line(text)).since(when)}
+	return []CheckFinding{blocks("a new version for the new files, or by the files that were applied", "%s", printable.Line(text)).since(when)}
 }
 
 // judgeHop is GiantHop. A new major version is entered by its first minor one, from
 // whichever the last was.
-func judgeHop(f *Facts) []Finding {
+func judgeHop(f *Facts) []CheckFinding {
 	if f.Record.Newest() == nil {
 		return nil
 	}
@@ -84,5 +84,5 @@ func judgeHop(f *Facts) []Finding {
 	if first := parse(next + ".0"); h.to.Major() == first.Major() && h.to.Minor() <= first.Minor() {
 		return nil
 	}
-	return []Finding{blocks("an update to "+next+" first", "%s skips %s", h, next)}
+	return []CheckFinding{blocks("an update to "+next+" first", "%s skips %s", h, next)}
 }

@@ -34,6 +34,14 @@ func Line(text string) string {
 	return out.String()
 }
 
+// Error returns an error with its text in one line, as Line returns it.
+func Error(err error) error { return lineError{err} }
+
+type lineError struct{ error }
+
+func (e lineError) Error() string { return Line(strings.TrimSpace(e.error.Error())) }
+func (e lineError) Unwrap() error { return e.error }
+
 func isHidden(r rune) bool { return !unicode.IsPrint(r) }
 
 // JSON returns a JSON text with what does things to terminals, or to how lines read, written as \u202e for
@@ -71,4 +79,13 @@ func Count(n int, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Few returns the first of some names, and how many more there are.
+func Few(names []string, most int) string {
+	text := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -19,7 +19,7 @@ func BenchmarkCheck(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				ready.Check(object, ready.Full, ready.Around{})
+				ready.Check(object, ready.Full, ready.Related{})
 			}
 		})
 	}

@@ -187,7 +187,7 @@ func (d Dependencies) unfit(pod *corev1.Pod) string {
 	}
 	text := ""
 	for _, what := range slices.Sorted(maps.Keys(nodes)) {
-		text += "; " + what + ": " + few(nodes[what])
+		text += "; " + what + ": " + printable.Few(nodes[what], 3)
 	}
 	return text
 }
@@ -231,7 +231,7 @@ func (d Dependencies) withoutClass(claim *corev1.PersistentVolumeClaim) string {
 	}
 	there := "there are none"
 	if len(names) > 0 {
-		there = "there are " + few(names)
+		there = "there are " + printable.Few(names, 3)
 	}
 	switch {
 	case d.Classes == nil || name != nil && *name == "": // which asks for a volume without a class
@@ -265,15 +265,5 @@ func dependency(object, message string) finding {
 	if !strings.HasPrefix(object, "PersistentVolumeClaim ") {
 		alike = object
 	}
-	return finding{Trouble: Trouble{Object: printable.Line(object), Message: sentence(message)}, rank: depends, alike: alike}
-}
-
-// few are the first of some names, and the number of the others.
-func few(names []string) string {
-	const most = 3
-	text := strings.Join(names[:min(most, len(names))], ", ")
-	if more := len(names) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return finding{PodProblem: PodProblem{Object: printable.Line(object), Message: sentence(message)}, rank: depends, alike: alike}
 }

@@ -28,7 +28,7 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		object := &unstructured.Unstructured{Object: fields}
-		around := ready.Around{Manifest: object}
+		around := ready.Related{Manifest: object}
 		for _, standard := range []ready.Standard{ready.Full, ready.Upstream} {
 			verdict := ready.Check(object, standard, around)
 			switch verdict.State {
@@ -71,7 +71,7 @@ func FuzzTroubles(f *testing.F) {
 			return
 		}
 		_ = json.Unmarshal(second, &event)
-		for _, trouble := range ready.Troubles([]corev1.Pod{pod}, []corev1.Event{event}, ready.Dependencies{}) {
+		for _, trouble := range ready.PodProblems([]corev1.Pod{pod}, []corev1.Event{event}, ready.Dependencies{}) {
 			if trouble.Message == "" || strings.ContainsAny(trouble.Message, "\n\r\x1b") {
 				t.Errorf("no message of one line: %+v", trouble)
 			}

@@ -86,8 +86,8 @@ func (p *podView) add(rank rank, format string, args ...any) *finding {
 func (p *podView) addFor(container string, rank rank, format string, args ...any) *finding {
 	message := sentence(fmt.Sprintf(format, args...))
 	p.found = append(p.found, finding{
-		Trouble: Trouble{Object: "Pod " + p.pod.Namespace + "/" + p.pod.Name, Container: container, Message: message},
-		rank:    rank, alike: strings.ReplaceAll(message, p.pod.Name, ""),
+		PodProblem: PodProblem{Object: "Pod " + p.pod.Namespace + "/" + p.pod.Name, Container: container, Message: message},
+		rank:       rank, alike: strings.ReplaceAll(message, p.pod.Name, ""),
 	})
 	return &p.found[len(p.found)-1]
 }
@@ -214,12 +214,11 @@ func (p *podView) withoutValues(message string) string {
 	return message
 }
 
-// podCondition is a condition of a pod, without anything if it is not there.
+// podCondition returns a condition of a pod; an empty one if there is none.
 func podCondition(status *corev1.PodStatus, kind corev1.PodConditionType) corev1.PodCondition {
-	for _, c := range status.Conditions {
-		if c.Type == kind {
-			return c
-		}
+	at := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if at < 0 {
+		return corev1.PodCondition{}
 	}
-	return corev1.PodCondition{}
+	return status.Conditions[at]
 }

@@ -33,26 +33,26 @@ const (
 	Upstream Standard = "upstream" // the cluster-version operator would go on: it awaits no rollout
 )
 
-// A State is what is known of an object's readiness.
-type State string
+// A ReadyState is what is known of an object's readiness.
+type ReadyState string
 
 // The states.
 const (
-	Ready   State = "ready"
-	Waiting State = "waiting"
-	Failed  State = "failed" // waiting longer will not help
+	Ready   ReadyState = "ready"
+	Waiting ReadyState = "waiting"
+	Failed  ReadyState = "failed" // waiting longer will not help
 )
 
 // A Verdict is what is said of one object.
 type Verdict struct {
-	State   State
+	State   ReadyState
 	Message string        // what it waits for, or why it failed: one line in lower case; empty when it is ready
 	Reason  string        // the cluster-version operator's, where that has one
 	Effect  reason.Effect // the same
 }
 
-// Around is what a verdict needs to know beside the object itself.
-type Around struct {
+// Related is what a verdict needs to know beside the object itself.
+type Related struct {
 	// Manifest is the object as the release has it. Its status says which versions a
 	// ClusterOperator is to report.
 	Manifest *unstructured.Unstructured
@@ -67,7 +67,7 @@ type Around struct {
 }
 
 // A rule judges the objects of a kind.
-type rule func(object live, around Around) Verdict
+type rule func(object live, around Related) Verdict
 
 // full are the kinds that Full has rules for. Other kinds of Kubernetes are ready at
 // once, a PersistentVolumeClaim too: it may have to wait for a pod, which comes later.
@@ -89,7 +89,7 @@ var full = map[schema.GroupKind]rule{
 
 // Check says whether an object is ready: as it was last seen on the cluster, or nil if
 // it was not.
-func Check(object *unstructured.Unstructured, standard Standard, around Around) Verdict {
+func Check(object *unstructured.Unstructured, standard Standard, around Related) Verdict {
 	if object == nil || object.Object == nil {
 		return waiting("it is not there yet")
 	}

@@ -13,7 +13,7 @@ func TestWhatIsNotThereIsAwaited(t *testing.T) {
 	for _, object := range []*unstructured.Unstructured{nil, {}} {
 		for _, standard := range []ready.Standard{ready.Full, ready.Upstream} {
 			want := ready.Verdict{State: ready.Waiting, Message: "it is not there yet"}
-			if got := ready.Check(object, standard, ready.Around{}); got != want {
+			if got := ready.Check(object, standard, ready.Related{}); got != want {
 				t.Errorf("%+v, want %+v", got, want)
 			}
 		}
@@ -82,7 +82,7 @@ status: {phase: Issued, used: 3, share: 0.5, conditions: [{type: Ready, status: 
 			object := readObject(t, []byte(status))
 			object.SetAnnotations(map[string]string{ready.Annotation: test.expression})
 			for range 2 { // compiled, and met again
-				if got := show(ready.Check(object, ready.Full, ready.Around{})); got != test.want {
+				if got := show(ready.Check(object, ready.Full, ready.Related{})); got != test.want {
 					t.Errorf("%s\nwant %s", got, test.want)
 				}
 			}
@@ -106,7 +106,7 @@ func TestCostlyExpressionsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			object.SetAnnotations(map[string]string{ready.Annotation: expression})
 			want := ready.Verdict{State: ready.Waiting, Message: expression + " can't be evaluated: it would take too long"}
-			if got := ready.Check(object, ready.Full, ready.Around{}); got != want {
+			if got := ready.Check(object, ready.Full, ready.Related{}); got != want {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -119,11 +119,11 @@ func TestValuesOfSecretsAreNotTold(t *testing.T) {
 	for _, expression := range []string{`ip(self.stringData.token) == ip("127.0.0.1")`, `{"a": true}[self.stringData.token]`} {
 		object.SetAnnotations(map[string]string{ready.Annotation: expression})
 		object.SetKind("Certificate")
-		if got := ready.Check(object, ready.Full, ready.Around{}); !strings.Contains(got.Message, "hunter2") {
+		if got := ready.Check(object, ready.Full, ready.Related{}); !strings.Contains(got.Message, "hunter2") {
 			t.Errorf("not a Secret, and it does not tell the error: %+v", got)
 		}
 		object.SetKind("Secret")
-		if got := ready.Check(object, ready.Full, ready.Around{}); got.State != ready.Waiting || strings.Contains(got.Message, "hunter2") {
+		if got := ready.Check(object, ready.Full, ready.Related{}); got.State != ready.Waiting || strings.Contains(got.Message, "hunter2") {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -143,7 +143,7 @@ func TestMessagesAreOneShortLine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conditions := object.Object["status"].(map[string]any)["conditions"].([]any)
 			conditions[0].(map[string]any)["message"] = test.message
-			if got := ready.Check(object, ready.Full, ready.Around{}).Message; got != test.want {
+			if got := ready.Check(object, ready.Full, ready.Related{}).Message; got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})

@@ -116,7 +116,7 @@ func TestVerdictsOfARollout(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if verdict := ready.Check(changed, ready.Full, ready.Around{}); verdict.State != ready.Waiting {
+			if verdict := ready.Check(changed, ready.Full, ready.Related{}); verdict.State != ready.Waiting {
 				t.Errorf("just changed, it is %+v", verdict)
 			}
 			awaitVerdict(t, client, "web", is(ready.Ready), nil)
@@ -134,9 +134,9 @@ func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
 	tests := map[string]struct {
 		resource schema.GroupVersionResource
 		object   string
-		state    ready.State
+		state    ready.ReadyState
 		says     string
-		upstream ready.State
+		upstream ready.ReadyState
 	}{
 		"a Job that fails": {
 			jobs, job(told("pod", "fail")), ready.Failed, "BackoffLimitExceeded: job has reached the specified backoff limit", ready.Failed,
@@ -161,7 +161,7 @@ func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := ready.Check(seen, ready.Upstream, ready.Around{}); got.State != test.upstream {
+			if got := ready.Check(seen, ready.Upstream, ready.Related{}); got.State != test.upstream {
 				t.Errorf("by upstream's standard it is %+v", got)
 			}
 		})
@@ -218,7 +218,7 @@ func TestVerdictsOfWhatExtendsTheAPI(t *testing.T) {
 	made := create(t, ofDefinitions, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: verdicts.ready.example.com},
 		spec: {group: ready.example.com, scope: Cluster, names: {plural: verdicts, kind: Verdict},
 			versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`)
-	if verdict := ready.Check(made, ready.Upstream, ready.Around{}); verdict.State != ready.Waiting {
+	if verdict := ready.Check(made, ready.Upstream, ready.Related{}); verdict.State != ready.Waiting {
 		t.Errorf("a definition that was just made is %+v", verdict)
 	}
 	awaitVerdict(t, ofDefinitions, "verdicts.ready.example.com", is(ready.Ready), nil)
@@ -274,11 +274,11 @@ func create(t *testing.T, client dynamic.ResourceInterface, parts string) *unstr
 	return made
 }
 
-func is(state ready.State) func(ready.Verdict) bool {
+func is(state ready.ReadyState) func(ready.Verdict) bool {
 	return func(v ready.Verdict) bool { return v.State == state }
 }
 
-func says(state ready.State, text string) func(ready.Verdict) bool {
+func says(state ready.ReadyState, text string) func(ready.Verdict) bool {
 	return func(v ready.Verdict) bool { return v.State == state && strings.Contains(v.Message, text) }
 }
 
@@ -291,7 +291,7 @@ func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, w
 	defer cancel()
 	var said []string
 	_, err := sandbox.Await(ctx, client, name, func(object *unstructured.Unstructured) bool {
-		verdict := ready.Check(object, ready.Full, ready.Around{})
+		verdict := ready.Check(object, ready.Full, ready.Related{})
 		said = append(said, verdict.Message)
 		if object == nil && begin != nil {
 			begin()
@@ -321,7 +321,7 @@ func awaitTrouble(t *testing.T, namespace, says string) string {
 			return false, err
 		}
 		last = nil
-		for _, trouble := range ready.Troubles(pods.Items, events.Items, ready.Dependencies{}) {
+		for _, trouble := range ready.PodProblems(pods.Items, events.Items, ready.Dependencies{}) {
 			last = append(last, showTrouble(trouble))
 			if strings.Contains(showTrouble(trouble), says) {
 				found = showTrouble(trouble)

@@ -14,7 +14,7 @@ import (
 
 // checkDefinition looks at names too: a definition that changes them is served under the
 // old ones for as long as another has the new ones.
-func checkDefinition(o live, _ Around) Verdict {
+func checkDefinition(o live, _ Related) Verdict {
 	names, established := o.condition("NamesAccepted"), o.condition("Established")
 	switch {
 	case names.isFalse():
@@ -26,7 +26,7 @@ func checkDefinition(o live, _ Around) Verdict {
 	}
 }
 
-func checkNamespace(o live, _ Around) Verdict {
+func checkNamespace(o live, _ Related) Verdict {
 	switch phase := o.text("status", "phase"); phase {
 	case "Active":
 		return ready()
@@ -38,7 +38,7 @@ func checkNamespace(o live, _ Around) Verdict {
 }
 
 // checkAPIService takes one that the API server answers itself as it is.
-func checkAPIService(o live, _ Around) Verdict {
+func checkAPIService(o live, _ Related) Verdict {
 	isLocal := len(kinds.CalledServices(&unstructured.Unstructured{Object: o})) == 0
 	available := o.condition("Available")
 	if isLocal || available.isTrue() {
@@ -49,7 +49,7 @@ func checkAPIService(o live, _ Around) Verdict {
 
 // checkWebhooks asks for Services only: what else the API server calls is outside the
 // cluster, and nobody there knows of it.
-func checkWebhooks(o live, around Around) Verdict {
+func checkWebhooks(o live, around Related) Verdict {
 	var silent []string
 	for _, service := range kinds.CalledServices(&unstructured.Unstructured{Object: o}) {
 		if !around.Serving[service] {

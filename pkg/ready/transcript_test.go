@@ -84,7 +84,7 @@ func TestTroubles(t *testing.T) {
 				}
 			}
 			var got strings.Builder
-			for _, trouble := range ready.Troubles(pods, events, on) {
+			for _, trouble := range ready.PodProblems(pods, events, on) {
 				fmt.Fprintln(&got, showTrouble(trouble))
 			}
 			compare(t, name, archive, got.String())
@@ -104,7 +104,7 @@ func show(v ready.Verdict) string {
 	return text
 }
 
-func showTrouble(trouble ready.Trouble) string {
+func showTrouble(trouble ready.PodProblem) string {
 	text := trouble.Object + ": " + trouble.Message
 	switch {
 	case trouble.Previous:
@@ -115,9 +115,9 @@ func showTrouble(trouble ready.Trouble) string {
 	return text
 }
 
-func readAround(t testing.TB, archive *txtar.Archive) ready.Around {
+func readAround(t testing.TB, archive *txtar.Archive) ready.Related {
 	t.Helper()
-	var around ready.Around
+	var around ready.Related
 	for _, file := range archive.Files {
 		switch file.Name {
 		case "manifest.yaml":

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// A Trouble is why a workload's pods do not come up.
-type Trouble struct {
+// A PodProblem is why a workload's pods do not come up.
+type PodProblem struct {
 	Object    string // "Pod namespace/name", or what can't make its pods: "ReplicaSet namespace/name"
 	Container string // of a pod, if it is about one
 	Message   string // in one line and lower case, as in a Verdict
@@ -27,12 +27,12 @@ type Trouble struct {
 // mostTroubles are as many as somebody reads. More are seldom more than one.
 const mostTroubles = 4
 
-// Troubles says why pods of one namespace do not come up, the most telling first. The events are
+// PodProblems says why pods of one namespace do not come up, the most telling first. The events are
 // those of these pods, of their claims, and of what makes them, a ReplicaSet or a Job: a quota
 // stops pods that are not there. Pods that are alike are told of once.
 //
 // No values of environment variables are in what it says.
-func Troubles(pods []corev1.Pod, events []corev1.Event, on Dependencies) []Trouble {
+func PodProblems(pods []corev1.Pod, events []corev1.Event, on Dependencies) []PodProblem {
 	newest := newestEvents(events)
 	found, isTold := on.troublesOfNodes(pods)
 	found = slices.Concat(found, on.troublesOfClaims(newest), on.troublesOfSecrets(pods), troublesOfMakers(newest))
@@ -53,9 +53,9 @@ func Troubles(pods []corev1.Pod, events []corev1.Event, on Dependencies) []Troub
 	if len(found) > mostTroubles {
 		found = found[:mostTroubles]
 	}
-	told := make([]Trouble, len(found))
+	told := make([]PodProblem, len(found))
 	for i, f := range found {
-		told[i] = f.Trouble
+		told[i] = f.PodProblem
 		if f.pods > 1 {
 			told[i].Message += fmt.Sprintf(" (%d %slike this)", f.pods, map[bool]string{true: "pods "}[f.rank != depends])
 		}
@@ -79,7 +79,7 @@ const (
 
 // A finding is a trouble of one pod, until those that are alike are made one.
 type finding struct {
-	Trouble
+	PodProblem
 	rank  rank
 	alike string // is the same for the same trouble of other pods
 	pods  int
@@ -161,8 +161,8 @@ func troublesOfMakers(newest map[occasion]*corev1.Event) []finding {
 		}
 		message := "can't make pods: " + sentence(strings.TrimPrefix(strings.TrimPrefix(event.Message, "(combined from similar events): "), "Error creating: "))
 		found = append(found, finding{
-			Trouble: Trouble{Object: fmt.Sprintf("%s %s/%s", about.kind, about.namespace, about.name), Message: sentence(message)},
-			rank:    unmade, alike: about.name,
+			PodProblem: PodProblem{Object: fmt.Sprintf("%s %s/%s", about.kind, about.namespace, about.name), Message: sentence(message)},
+			rank:       unmade, alike: about.name,
 		})
 	}
 	return found

@@ -32,7 +32,7 @@ var upstream = map[schema.GroupKind]rule{
 	kinds.CustomResourceDefinition:                          checkDefinitionUpstream,
 }
 
-func checkUpstream(kind schema.GroupKind, o live, around Around) Verdict {
+func checkUpstream(kind schema.GroupKind, o live, around Related) Verdict {
 	judge, isKnown := upstream[kind]
 	isOperator := kind.Kind == "ClusterOperator"
 	if !isKnown || around.Installing && !isOperator {
@@ -41,7 +41,7 @@ func checkUpstream(kind schema.GroupKind, o live, around Around) Verdict {
 	return judge(o, around)
 }
 
-func checkDeploymentUpstream(o live, _ Around) Verdict {
+func checkDeploymentUpstream(o live, _ Related) Verdict {
 	progress, available := o.condition("Progressing"), o.condition("Available")
 	isLate := progress.isFalse() && progress.reason == "ProgressDeadlineExceeded"
 	switch failure := o.condition("ReplicaFailure"); {
@@ -60,31 +60,31 @@ func checkDeploymentUpstream(o live, _ Around) Verdict {
 	}
 }
 
-func checkDaemonSetUpstream(o live, _ Around) Verdict {
+func checkDaemonSetUpstream(o live, _ Related) Verdict {
 	if o.text("metadata", "deletionTimestamp") != "" {
 		return waiting(beingDeleted)
 	}
 	return ready()
 }
 
-func checkJobUpstream(o live, _ Around) Verdict {
+func checkJobUpstream(o live, _ Related) Verdict {
 	if failure, isFailed := failureOfJob(o); isFailed {
 		return failed("%s", failure)
 	}
 	return ready()
 }
 
-func checkDefinitionUpstream(o live, _ Around) Verdict {
+func checkDefinitionUpstream(o live, _ Related) Verdict {
 	if o.condition("Established").isTrue() {
 		return ready()
 	}
-	return checkDefinition(o, Around{})
+	return checkDefinition(o, Related{})
 }
 
 // checkClusterOperator is the one rule that both standards have: what such an object is
 // for is to tell the cluster-version operator how its component is. Whether it says that
 // it is progressing does not matter.
-func checkClusterOperator(o live, around Around) Verdict {
+func checkClusterOperator(o live, around Related) Verdict {
 	var expected []live
 	if around.Manifest != nil {
 		expected = live(around.Manifest.Object).list("status", "versions")

@@ -15,7 +15,7 @@ import (
 
 var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 
-func checkDeployment(o live, _ Around) Verdict {
+func checkDeployment(o live, _ Related) Verdict {
 	missing := missingOfDeployment(o)
 	switch progress := o.condition("Progressing"); {
 	case isUnknownToController(o):
@@ -48,7 +48,7 @@ func missingOfDeployment(o live) string {
 	}
 }
 
-func checkReplicaSet(o live, _ Around) Verdict {
+func checkReplicaSet(o live, _ Related) Verdict {
 	missing := missingReplicas(wanted(o), o.number(0, "status", "replicas"), o.number(0, "status", "availableReplicas"))
 	switch {
 	case isUnknownToController(o):
@@ -60,7 +60,7 @@ func checkReplicaSet(o live, _ Around) Verdict {
 	}
 }
 
-func checkStatefulSet(o live, _ Around) Verdict {
+func checkStatefulSet(o live, _ Related) Verdict {
 	if isUnknownToController(o) {
 		return waiting(notSeen)
 	}
@@ -80,7 +80,7 @@ func checkStatefulSet(o live, _ Around) Verdict {
 	return ready()
 }
 
-func checkDaemonSet(o live, _ Around) Verdict {
+func checkDaemonSet(o live, _ Related) Verdict {
 	want := o.number(0, "status", "desiredNumberScheduled")
 	updated, available := o.number(0, "status", "updatedNumberScheduled"), o.number(0, "status", "numberAvailable")
 	isOnDelete := o.text("spec", "updateStrategy", "type") == "OnDelete"
@@ -96,7 +96,7 @@ func checkDaemonSet(o live, _ Around) Verdict {
 	}
 }
 
-func checkJob(o live, _ Around) Verdict {
+func checkJob(o live, _ Related) Verdict {
 	if o.condition("Complete").isTrue() {
 		return ready()
 	}
@@ -130,7 +130,7 @@ func failureOfJob(o live) (string, bool) {
 	return "", false
 }
 
-func checkPod(o live, _ Around) Verdict {
+func checkPod(o live, _ Related) Verdict {
 	itself := condition{reason: o.text("status", "reason"), message: o.text("status", "message")}
 	isReady, phase := o.condition("Ready"), o.text("status", "phase")
 	switch scheduled := o.condition("PodScheduled"); {

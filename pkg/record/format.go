@@ -1,17 +1,12 @@
 package record
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"sort"
-	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -33,6 +28,11 @@ const maxShown = 300
 type document struct {
 	Format int `json:"format"`
 	Record
+}
+
+// A header is what all formats have.
+type header struct {
+	Format int `json:"format"`
 }
 
 // A place is where a record is written.
@@ -70,11 +70,9 @@ func (p place) broken(what string) error {
 
 // decodeText reads a record that is written somewhere.
 func decodeText(text, release string, at place) (*Record, error) {
-	var head struct {
-		Format int `json:"format"`
-	}
+	var head header
 	if err := json.Unmarshal([]byte(text), &head); err != nil {
-		return nil, at.broken(placed(text, err))
+		return nil, at.broken(": " + strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if head.Format > format {
 		return nil, &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf(
@@ -82,7 +80,7 @@ func decodeText(text, release string, at place) (*Record, error) {
 	}
 	var read document
 	if err := json.Unmarshal([]byte(text), &read); err != nil {
-		return nil, at.broken(placed(text, err))
+		return nil, at.broken(": " + strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if wrong := read.wrong(release); wrong != "" {
 		return nil, at.broken(": " + wrong)
@@ -106,33 +104,6 @@ func (d *document) wrong(release string) string {
 	return ""
 }
 
-// placed says where JSON is wrong, and how.
-func placed(text string, err error) string {
-	var syntax *json.SyntaxError
-	var mistyped *json.UnmarshalTypeError
-	var untimely *time.ParseError
-	switch {
-	case errors.As(err, &syntax):
-		return position(text, syntax.Offset) + err.Error()
-	case errors.As(err, &mistyped):
-		what := cmp.Or(strings.TrimPrefix(mistyped.Field, "Record."), "the record")
-		kind, _, _ := strings.Cut(mistyped.Value, " ")
-		return position(text, mistyped.Offset) + fmt.Sprintf("%s can't be of type %s", what, kind)
-	case errors.As(err, &untimely): // which does not know where it is
-		at := strings.Index(text, strconv.Quote(untimely.Value))
-		return position(text, int64(at)+1) + fmt.Sprintf("%q is no time, such as %s", untimely.Value, time.RFC3339[:19]+"Z")
-	default:
-		return ": " + err.Error()
-	}
-}
-
-// position is the line and column of the character before an offset.
-func position(text string, offset int64) string {
-	before := text[:max(0, min(int(offset)-1, len(text)))]
-	line, column := strings.Count(before, "\n")+1, len(before)-strings.LastIndex(before, "\n")
-	return fmt.Sprintf(", line %d, column %d: ", line, column)
-}
-
 // room is how much of a ConfigMap nobody else has taken.
 func room(config *corev1.ConfigMap) int {
 	room := maxSize
@@ -149,46 +120,53 @@ func room(config *corev1.ConfigMap) int {
 	return room
 }
 
-// encode writes a record for a ConfigMap, with the fields that are in there already and
-// that this program does not know. If it is too big, or leaves no room for fingerprints, it
-// goes without durations; if that is not enough, without how the run stands, and then old entries
-// lose their tombstones and failures, the oldest ones first, as many as must.
-func encode(r *Record, config *corev1.ConfigMap) (string, error) {
-	room, unknown := room(config), unknownFields(config.Data[key])
-	text, err := marshal(r, unknown)
-	if err == nil && len(r.Durations) > 0 && len(text)+len(r.Fingerprints) > room {
-		lean := *r
-		lean.Durations = nil
-		r = &lean
-		text, err = marshal(r, unknown)
-	}
-	if err != nil || len(text) <= room {
-		return text, err
-	}
-	lean := *r
-	lean.Run = nil
-	if text, err = marshal(&lean, unknown); err != nil || len(text) <= room {
-		return text, err
-	}
-	return shrink(&lean, unknown, room)
+// reductions are what is given up, one after the other, until a record fits into a ConfigMap.
+var reductions = []func(*Record){
+	func(r *Record) { r.Durations = nil },
+	func(r *Record) { r.Run = nil },
+	func(r *Record) { r.Fingerprints = nil },
+	func(r *Record) { r.History = shortened(r.History, 10) },
+	func(r *Record) { r.History = shortened(r.History, 0) },
 }
 
-// shrink writes a record with as few changes as make it fit.
-func shrink(r *Record, unknown map[string]json.RawMessage, room int) (string, error) {
-	least, err := marshal(r.without(len(r.History)), unknown)
-	if err != nil {
-		return "", err
+// fit encodes a record, with as many reductions as it needs to fit into some room with its fingerprints.
+func fit(r Record, room int, reductions []func(*Record), encode func(Record) (string, error)) (Record, string, error) {
+	text, err := encode(r)
+	for _, reduce := range reductions {
+		if err != nil || len(text)+len(r.Fingerprints) <= room {
+			break
+		}
+		reduce(&r)
+		text, err = encode(r)
 	}
-	if len(least) > room {
-		return "", &reason.Error{Reason: ReasonTooBig, Message: fmt.Sprintf(
+	return r, text, err
+}
+
+// encode returns the text and the fingerprints of a record for a ConfigMap, with those fields of the ConfigMap's
+// record that this program does not know.
+func encode(r *Record, config *corev1.ConfigMap) (string, []byte, error) {
+	room, unknown := room(config), unknownFields(config.Data[key])
+	lean, text, err := fit(*r, room, reductions, func(r Record) (string, error) { return marshal(r, unknown) })
+	if err == nil && len(text) > room {
+		err = &reason.Error{Reason: ReasonTooBig, Message: fmt.Sprintf(
 			"record of release %q: it needs %d bytes, and a ConfigMap has room for %d: %s",
-			r.Release, len(least), room, r.counts())}
+			r.Release, len(text), room, r.counts())}
 	}
-	shed := sort.Search(len(r.History), func(shed int) bool {
-		text, _ := marshal(r.without(shed), unknown) // it could be written a moment ago
-		return len(text) <= room
-	})
-	return marshal(r.without(shed), unknown)
+	return text, lean.Fingerprints, err
+}
+
+// shortened returns a history in which only the first entries have tombstones, and they and the newest have failures.
+func shortened(history []HistoryEntry, whole int) []HistoryEntry {
+	history = slices.Clone(history)
+	for i := min(whole, len(history)); i < len(history); i++ {
+		history[i].Tombstones = nil
+		if end := history[i].End; end != nil && i > 0 {
+			short := *end
+			short.Failures, short.More = nil, end.More+len(end.Failures)
+			history[i].End = &short
+		}
+	}
+	return history
 }
 
 // counts says how much of what there is.
@@ -199,24 +177,9 @@ func (r *Record) counts() string {
 	}, ", ")
 }
 
-// without is the record whose oldest entries have no tombstones and, but for the newest, no failures.
-func (r *Record) without(shed int) *Record {
-	lean := *r
-	lean.History = slices.Clone(r.History)
-	for i := len(lean.History) - shed; i < len(lean.History); i++ {
-		lean.History[i].Tombstones = nil
-		if end := lean.History[i].End; end != nil && i > 0 {
-			short := *end
-			short.Failures, short.More = nil, end.More+len(end.Failures)
-			lean.History[i].End = &short
-		}
-	}
-	return &lean
-}
-
 // marshal writes one field or element per line, so that people can read it and compare.
-func marshal(r *Record, unknown map[string]json.RawMessage) (string, error) {
-	text, err := json.MarshalIndent(document{Format: format, Record: *r}, "", " ")
+func marshal(r Record, unknown map[string]json.RawMessage) (string, error) {
+	text, err := json.MarshalIndent(document{Format: format, Record: r}, "", " ")
 	if err != nil || len(unknown) == 0 {
 		return string(text), err
 	}

@@ -1,13 +1,12 @@
 // Package record keeps what was applied to a cluster: one small object per release, with
 // its history, the deletes that were asked for, the kinds that it ever had, the Jobs that
 // are done, and how the run of an apply stands. It stands in a ConfigMap, so that it outlives
-// whoever applies. A Lease of the same name says who does that now.
+// the process that applies. The Lease of the same name is package lock's, and has a copy of it.
 //
 // A Record is a plain value, for one goroutine at a time. What is in it tells what
 // somebody meant to do, never how an object is: that is read from the object.
 //
-// NewStore is the call to start from: Store.Locked takes the lock, Load and Save are for
-// the record, and List reads those of all releases.
+// NewStore is the call to start from, for Load and Save. List reads the records of all releases.
 package record
 
 import (
@@ -15,6 +14,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -22,13 +22,14 @@ import (
 
 // A Record is what is known of one release on a cluster.
 type Record struct {
-	Release    string      `json:"release"`
-	History    []Entry     `json:"history,omitempty"`    // newest first
-	Tombstones []Tombstone `json:"tombstones,omitempty"` // whose delete was asked for, until the object is seen gone; across versions
-	Kinds      []Kind      `json:"kinds,omitempty"`      // ever applied: where orphans are looked for; sorted, each once
-	Jobs       []Job       `json:"jobs,omitempty"`       // that finished, so that one which its TTL removed is not run again
-	Waits      []Wait      `json:"waits,omitempty"`      // what the applier waits for now
-	Run        *Run        `json:"run,omitempty"`        // how it stands, or the last that did not end well stood
+	Release    string         `json:"release"`
+	History    []HistoryEntry `json:"history,omitempty"`    // newest first
+	Tombstones []Tombstone    `json:"tombstones,omitempty"` // whose delete was asked for, until the object is seen gone; across versions
+	Left       []Leftover     `json:"left,omitempty"`       // that installs have left to be deleted by the next apply
+	Kinds      []AppliedKind  `json:"kinds,omitempty"`      // ever applied: where orphans are looked for; sorted, each once
+	Jobs       []Job          `json:"jobs,omitempty"`       // that finished, so that one which its TTL removed is not run again
+	Waits      []ObjectWait   `json:"waits,omitempty"`      // what the applier waits for now
+	Run        *Run           `json:"run,omitempty"`        // how it stands, or the last that did not end well stood
 
 	// Durations are of the last run of each mode. They are the first that is given up where
 	// there is no room.
@@ -39,18 +40,18 @@ type Record struct {
 	Fingerprints []byte `json:"-"`
 }
 
-// A State says how far an update came.
-type State string
+// An UpdateState says how far an update came.
+type UpdateState string
 
 // The states, in the words of ClusterVersion.
 const (
-	Partial   State = "Partial"   // it was begun
-	Completed State = "Completed" // all of it was applied
+	Partial   UpdateState = "Partial"   // it was begun
+	Completed UpdateState = "Completed" // all of it was applied
 )
 
-// An Entry is one update in the history.
-type Entry struct {
-	State      State        `json:"state"`
+// An HistoryEntry is one update in the history.
+type HistoryEntry struct {
+	State      UpdateState  `json:"state"`
 	Version    string       `json:"version,omitempty"`
 	Hash       string       `json:"hash,omitempty"`    // of the payload
 	Content    string       `json:"content,omitempty"` // the hash of the release's files, whatever was left out; old entries have none
@@ -66,15 +67,15 @@ type Entry struct {
 // An End is when and why a run ended that has not completed its update. A run that was killed, or
 // has lost its lock, leaves none.
 type End struct {
-	Time     metav1.Time `json:"time"`
-	Reason   string      `json:"reason,omitempty"` // in the words of the cluster-version operator
-	Message  string      `json:"message"`
-	Failures []Failure   `json:"failures,omitempty"` // the first of them; old entries may have lost them
-	More     int         `json:"more,omitempty"`     // failures that are left out
+	Time     metav1.Time     `json:"time"`
+	Reason   string          `json:"reason,omitempty"` // in the words of the cluster-version operator
+	Message  string          `json:"message"`
+	Failures []ObjectFailure `json:"failures,omitempty"` // the first of them; old entries may have lost them
+	More     int             `json:"more,omitempty"`     // failures that are left out
 }
 
-// A Failure is an object that was not applied, or was not ready.
-type Failure struct {
+// An ObjectFailure is an object that was not applied, or was not ready.
+type ObjectFailure struct {
 	kinds.ID `json:",inline"`
 	File     string `json:"file,omitempty"`
 	Reason   string `json:"reason,omitempty"`
@@ -91,8 +92,14 @@ type Tombstone struct {
 	Sent     bool        `json:"sent,omitempty"`   // the DELETE was sent; of an apply that was killed, that may not be known
 }
 
-// A Kind is a kind of objects, whatever its version.
-type Kind struct {
+// An AppliedKind is a kind of objects, whatever its version.
+// A Leftover is the object of a tombstone that an install has found, and not deleted.
+type Leftover struct {
+	kinds.ID `json:",inline"`
+	UID      types.UID `json:"uid"`
+}
+
+type AppliedKind struct {
 	Group string `json:"group,omitempty"`
 	Kind  string `json:"kind"`
 }
@@ -104,8 +111,8 @@ type Job struct {
 	Sum      string    `json:"sum,omitempty"` // of its manifest
 }
 
-// A Wait is something that the applier waits for.
-type Wait struct {
+// An ObjectWait is something that the applier waits for.
+type ObjectWait struct {
 	kinds.ID `json:",inline"`
 	For      string      `json:"for"`
 	Since    metav1.Time `json:"since"`
@@ -119,8 +126,11 @@ const maxHistory = 100
 
 // Begin notes that an update begins. One that was begun already, and not completed, goes
 // on: it keeps the time when it started, and the gates that were overridden then.
-func (r *Record) Begin(e Entry) {
+func (r *Record) Begin(e HistoryEntry) {
 	e.State, e.Completed, e.End = Partial, nil, nil
+	if e.Mode == updates { // which deletes all that its version has tombstones of
+		r.Left = nil
+	}
 	if newest := r.Newest(); newest != nil && newest.State == Partial && newest.Hash == e.Hash && newest.Version == e.Version && e.Hash != "" {
 		e.Started = newest.Started
 		e.Forced = joined(newest.Forced, e.Forced)
@@ -153,7 +163,7 @@ func (r *Record) prune() {
 	}
 }
 
-func isCompleted(e Entry) bool { return e.State == Completed }
+func isCompleted(e HistoryEntry) bool { return e.State == Completed }
 
 // Complete notes that all of the newest update was applied.
 func (r *Record) Complete(now metav1.Time) {
@@ -170,7 +180,7 @@ func (r *Record) Stop(end End) {
 }
 
 // Newest is the last update that was begun, completed or not; nil if there was none.
-func (r *Record) Newest() *Entry {
+func (r *Record) Newest() *HistoryEntry {
 	if len(r.History) == 0 {
 		return nil
 	}
@@ -178,7 +188,7 @@ func (r *Record) Newest() *Entry {
 }
 
 // Applied is the last update that was completed; nil if none ever was.
-func (r *Record) Applied() *Entry {
+func (r *Record) Applied() *HistoryEntry {
 	at := slices.IndexFunc(r.History, isCompleted)
 	if at < 0 {
 		return nil
@@ -188,13 +198,14 @@ func (r *Record) Applied() *Entry {
 
 // HasUpdated says whether an update of the release was ever begun, and so something was there before.
 func (r *Record) HasUpdated() bool {
-	return slices.ContainsFunc(r.History, func(e Entry) bool { return e.Mode == updates })
+	return slices.ContainsFunc(r.History, func(e HistoryEntry) bool { return e.Mode == updates })
 }
 
-// Ask notes that a delete is asked for. Who asks again, for the same object, changes
+// RequestDelete notes that a delete is asked for. Who asks again, for the same object, changes
 // nothing: the time of the first request stays. An object that was not seen then gets its
 // UID, and one with another UID takes the place of the one before, which must be gone.
-func (r *Record) Ask(t Tombstone) {
+func (r *Record) RequestDelete(t Tombstone) {
+	r.Left = slices.DeleteFunc(r.Left, func(left Leftover) bool { return left.ID == t.ID })
 	at := slices.IndexFunc(r.Tombstones, func(known Tombstone) bool { return known.ID == t.ID })
 	switch {
 	case at < 0:
@@ -207,8 +218,19 @@ func (r *Record) Ask(t Tombstone) {
 	}
 }
 
-// Send notes that the DELETE of an object is sent.
-func (r *Record) Send(id kinds.ID, uid types.UID) {
+// Leave notes that an install has found the object of a tombstone, in place of an earlier object of that name.
+func (r *Record) Leave(l Leftover) {
+	r.Left = slices.DeleteFunc(r.Left, func(known Leftover) bool { return known.ID == l.ID })
+	r.Left = append(r.Left, l)
+}
+
+// WasLeft reports whether an install has left the object with a UID to be deleted by the next apply.
+func (r *Record) WasLeft(id kinds.ID, uid types.UID) bool {
+	return slices.Contains(r.Left, Leftover{ID: id, UID: uid})
+}
+
+// NoteSent notes that the DELETE of an object is sent.
+func (r *Record) NoteSent(id kinds.ID, uid types.UID) {
 	for i := range r.Tombstones {
 		if one := &r.Tombstones[i]; one.ID == id && one.UID == uid {
 			one.Sent = true
@@ -216,17 +238,26 @@ func (r *Record) Send(id kinds.ID, uid types.UID) {
 	}
 }
 
-// Forget notes that an object which was to be deleted is gone. The UID is the one that
+// ForgetDelete notes that an object which was to be deleted is gone. The UID is the one that
 // Ask was given: an object that came in its place is not meant.
-func (r *Record) Forget(id kinds.ID, uid types.UID) {
+func (r *Record) ForgetDelete(id kinds.ID, uid types.UID) {
 	r.Tombstones = slices.DeleteFunc(r.Tombstones, func(known Tombstone) bool { return known.ID == id && known.UID == uid })
 }
 
 // AddKinds notes kinds that are applied.
-func (r *Record) AddKinds(kinds ...Kind) {
+func (r *Record) AddKinds(kinds ...AppliedKind) {
 	r.Kinds = append(r.Kinds, kinds...)
-	slices.SortFunc(r.Kinds, func(a, b Kind) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
+	slices.SortFunc(r.Kinds, func(a, b AppliedKind) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
 	r.Kinds = slices.Compact(r.Kinds)
+}
+
+// GroupKinds returns the kinds that were ever applied.
+func (r *Record) GroupKinds() []schema.GroupKind {
+	var all []schema.GroupKind
+	for _, kind := range r.Kinds {
+		all = append(all, schema.GroupKind{Group: kind.Group, Kind: kind.Kind})
+	}
+	return all
 }
 
 // RememberJob notes that a Job finished, in place of an earlier one of that name.

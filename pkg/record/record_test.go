@@ -25,14 +25,14 @@ func TestUpdateThatWasBegunGoesOn(t *testing.T) {
 		t.Errorf("before all, newest is %v, applied %v", r.Newest(), r.Applied())
 	}
 	r.Complete(at(0)) // of nothing
-	r.Begin(record.Entry{Version: "1", Hash: "a", Mode: "Install", Started: at(1)})
+	r.Begin(record.HistoryEntry{Version: "1", Hash: "a", Mode: "Install", Started: at(1)})
 	r.Complete(at(2))
 	r.Complete(at(3)) // again: it says when it was first complete
-	r.Begin(record.Entry{Version: "2", Hash: "b", Mode: "Update", Started: at(4), Forced: []string{"disk", "age"}})
-	r.Begin(record.Entry{Version: "2", Hash: "b", Source: "elsewhere", Mode: "Update", Started: at(5), Forced: []string{"moon", "disk"}})
+	r.Begin(record.HistoryEntry{Version: "2", Hash: "b", Mode: "Update", Started: at(4), Forced: []string{"disk", "age"}})
+	r.Begin(record.HistoryEntry{Version: "2", Hash: "b", Source: "elsewhere", Mode: "Update", Started: at(5), Forced: []string{"moon", "disk"}})
 
 	completed := at(2)
-	want := []record.Entry{
+	want := []record.HistoryEntry{
 		{State: record.Partial, Version: "2", Hash: "b", Source: "elsewhere", Mode: "Update", Started: at(4), Forced: []string{"disk", "age", "moon"}},
 		{State: record.Completed, Version: "1", Hash: "a", Mode: "Install", Started: at(1), Completed: &completed},
 	}
@@ -42,13 +42,13 @@ func TestUpdateThatWasBegunGoesOn(t *testing.T) {
 	if newest, applied := r.Newest(), r.Applied(); newest.Version != "2" || applied.Version != "1" {
 		t.Errorf("newest is %v, applied %v", newest, applied)
 	}
-	r.Begin(record.Entry{Version: "3", Hash: "c"}) // another, before that is complete
+	r.Begin(record.HistoryEntry{Version: "3", Hash: "c"}) // another, before that is complete
 	r.Complete(at(6))
-	r.Begin(record.Entry{Version: "3", Hash: "c"}) // the same once more, after it is complete
-	r.Begin(record.Entry{Version: "4"})
-	r.Begin(record.Entry{Version: "5"}) // whose hashes nobody knows
-	r.Begin(record.Entry{Version: "6", Hash: "d"})
-	r.Begin(record.Entry{Version: "7", Hash: "d"}) // the same files, as another version
+	r.Begin(record.HistoryEntry{Version: "3", Hash: "c"}) // the same once more, after it is complete
+	r.Begin(record.HistoryEntry{Version: "4"})
+	r.Begin(record.HistoryEntry{Version: "5"}) // whose hashes nobody knows
+	r.Begin(record.HistoryEntry{Version: "6", Hash: "d"})
+	r.Begin(record.HistoryEntry{Version: "7", Hash: "d"}) // the same files, as another version
 	if got, want := versions(r), []string{"7", "6", "5", "4", "3", "3", "2", "1"}; !slices.Equal(got, want) {
 		t.Errorf("versions are %v, want %v", got, want)
 	}
@@ -77,7 +77,7 @@ func TestHistoryKeepsTheFirstAndTheOneThatWorks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &record.Record{Release: "web"}
 			for version := range 120 {
-				r.Begin(record.Entry{Version: fmt.Sprint(version), Hash: fmt.Sprint(version)})
+				r.Begin(record.HistoryEntry{Version: fmt.Sprint(version), Hash: fmt.Sprint(version)})
 				if version == test.completed {
 					r.Complete(at(0))
 				}
@@ -103,28 +103,28 @@ func TestDeleteIsAskedForUntilTheObjectIsGone(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	r.Ask(record.Tombstone{ID: job, Version: "1", Asked: at(1)})
-	r.Ask(record.Tombstone{ID: job, UID: "first", Version: "2", Asked: at(2)})
-	r.Ask(record.Tombstone{ID: job, UID: "first", Version: "3", Asked: at(3)})
-	r.Ask(record.Tombstone{ID: job, Version: "3", Asked: at(3)})
+	r.RequestDelete(record.Tombstone{ID: job, Version: "1", Asked: at(1)})
+	r.RequestDelete(record.Tombstone{ID: job, UID: "first", Version: "2", Asked: at(2)})
+	r.RequestDelete(record.Tombstone{ID: job, UID: "first", Version: "3", Asked: at(3)})
+	r.RequestDelete(record.Tombstone{ID: job, Version: "3", Asked: at(3)})
 	expect("asked again", record.Tombstone{ID: job, UID: "first", Version: "1", Asked: at(1)})
 
-	r.Ask(record.Tombstone{ID: impostor, UID: "other", Asked: at(4)})
-	r.Ask(record.Tombstone{ID: job, UID: "second", Version: "4", Asked: at(4)})
-	r.Forget(job, "first")
+	r.RequestDelete(record.Tombstone{ID: impostor, UID: "other", Asked: at(4)})
+	r.RequestDelete(record.Tombstone{ID: job, UID: "second", Version: "4", Asked: at(4)})
+	r.ForgetDelete(job, "first")
 	expect("came back", record.Tombstone{ID: job, UID: "second", Version: "4", Asked: at(4)}, record.Tombstone{ID: impostor, UID: "other", Asked: at(4)})
 
-	r.Forget(job, "second")
+	r.ForgetDelete(job, "second")
 	expect("gone", record.Tombstone{ID: impostor, UID: "other", Asked: at(4)})
-	r.Forget(impostor, "other")
+	r.ForgetDelete(impostor, "other")
 	expect("all gone")
 }
 
 func TestJobsAndKindsAreRememberedOnce(t *testing.T) {
 	r := &record.Record{Release: "web"}
-	r.AddKinds(record.Kind{Kind: "Service"}, record.Kind{Group: "apps", Kind: "Deployment"}, record.Kind{Kind: "ConfigMap"})
-	r.AddKinds(record.Kind{Group: "apps", Kind: "DaemonSet"}, record.Kind{Kind: "Service"})
-	want := []record.Kind{{Kind: "ConfigMap"}, {Kind: "Service"}, {Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "Deployment"}}
+	r.AddKinds(record.AppliedKind{Kind: "Service"}, record.AppliedKind{Group: "apps", Kind: "Deployment"}, record.AppliedKind{Kind: "ConfigMap"})
+	r.AddKinds(record.AppliedKind{Group: "apps", Kind: "DaemonSet"}, record.AppliedKind{Kind: "Service"})
+	want := []record.AppliedKind{{Kind: "ConfigMap"}, {Kind: "Service"}, {Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "Deployment"}}
 	if diff := cmp.Diff(want, r.Kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}

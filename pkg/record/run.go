@@ -19,17 +19,17 @@ type Run struct {
 	Told    metav1.Time `json:"told"`           // by the server's clock
 	Ended   bool        `json:"ended,omitempty"`
 	Error   string      `json:"error,omitempty"` // of one that has ended: why it is not all done
-	Nodes   []Node      `json:"nodes,omitempty"` // that are not done, in the order of the graph
+	Nodes   []RunNode   `json:"nodes,omitempty"` // that are not done, in the order of the graph
 	More    int         `json:"more,omitempty"`  // steps that are left out
 }
 
-// A Node is a piece of the graph that is not done.
-type Node struct {
-	Name  string `json:"name"`            // such as "level 50, shop"
-	State string `json:"state"`           // as package graph calls it
-	After []int  `json:"after,omitempty"` // places in Run.Nodes of those that it waits for, or of the first of them
-	More  int    `json:"more,omitempty"`  // others that it waits for
-	Steps []Step `json:"steps,omitempty"`
+// A RunNode is a piece of the graph that is not done.
+type RunNode struct {
+	Name  string    `json:"name"`            // such as "level 50, shop"
+	State string    `json:"state"`           // as package graph calls it
+	After []int     `json:"after,omitempty"` // places in Run.Nodes of those that it waits for, or of the first of them
+	More  int       `json:"more,omitempty"`  // others that it waits for
+	Steps []RunStep `json:"steps,omitempty"`
 }
 
 // A StepState says where a step stands that is not done.
@@ -43,8 +43,8 @@ const (
 	Failed   StepState = "failed"   // for good
 )
 
-// A Step is a manifest that is not done.
-type Step struct {
+// A RunStep is a manifest that is not done.
+type RunStep struct {
 	kinds.ID `json:",inline"`
 	File     string       `json:"file,omitempty"`
 	State    StepState    `json:"state"`
@@ -56,13 +56,13 @@ type Step struct {
 }
 
 // Find is where a step stands that does something to an object.
-func (r *Run) Find(id kinds.ID) (node int, step Step, found bool) {
+func (r *Run) Find(id kinds.ID) (node int, step RunStep, found bool) {
 	for i := range r.Nodes {
-		if at := slices.IndexFunc(r.Nodes[i].Steps, func(s Step) bool { return s.ID == id }); at >= 0 {
+		if at := slices.IndexFunc(r.Nodes[i].Steps, func(s RunStep) bool { return s.ID == id }); at >= 0 {
 			return i, r.Nodes[i].Steps[at], true
 		}
 	}
-	return 0, Step{}, false
+	return 0, RunStep{}, false
 }
 
 // unsteady is how much a moment may differ from itself: it is a clock's reading less the

@@ -14,8 +14,8 @@ import (
 // running is how an apply stands that waits for one object.
 func running(told metav1.Time, since time.Time, wait string) *record.Run {
 	moment := metav1.NewTime(since)
-	return &record.Run{Version: "1", Told: told, Nodes: []record.Node{
-		{Name: "level 10, db", State: "running", Steps: []record.Step{{
+	return &record.Run{Version: "1", Told: told, Nodes: []record.RunNode{
+		{Name: "level 10, db", State: "running", Steps: []record.RunStep{{
 			ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "db"}, State: record.Waiting, For: wait, Since: &moment,
 		}}},
 		{Name: "level 20, web", State: "blocked", After: []int{0}},
@@ -50,7 +50,7 @@ func TestRunIsGivenUpWhereThereIsNoRoom(t *testing.T) {
 	r := full()
 	r.Run = running(at(1), at(0).Time, "1 of 3")
 	for i := range 8000 {
-		r.Run.Nodes[0].Steps = append(r.Run.Nodes[0].Steps, record.Step{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("config-map-with-a-long-name-%d", i)}, State: record.Blocked})
+		r.Run.Nodes[0].Steps = append(r.Run.Nodes[0].Steps, record.RunStep{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("config-map-with-a-long-name-%d", i)}, State: record.Blocked})
 	}
 	save(t, s, r)
 	got := load(t, s)

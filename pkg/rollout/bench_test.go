@@ -190,7 +190,7 @@ func applyBare(ctx context.Context, c *cluster.Cluster, object *unstructured.Uns
 		c.Learn(object)
 	}
 	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		_, err := c.Apply(ctx, in, object, cluster.Forced)
+		_, err := c.Apply(ctx, in, object, cluster.Force)
 		return err == nil, ignoreNotFound(err)
 	})
 }

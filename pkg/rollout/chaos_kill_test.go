@@ -22,10 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/keep"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
@@ -178,10 +177,7 @@ func (m mortal) run(ctx context.Context) error {
 	o := options()
 	o.Lock.Duration = mortalLock
 	if m.Keeps {
-		o.Keep = func(ctx context.Context, c *cluster.Cluster, options apply.Options) rollout.Keeper {
-			return keep.Start(ctx, c, release, keep.Options{Apply: options.Objects()})
-		}
-		o.Told = func(*rollout.Outcome) { fmt.Println() }
+		o.Keep, o.OnOutcome = &keep.Options{}, func(*rollout.Outcome) { fmt.Println() }
 	}
 	return rollout.Run(ctx, c, release, o).Err
 }
@@ -342,7 +338,7 @@ func stateOf(t *testing.T, release string) string {
 			t.Fatal(err)
 		}
 		for _, object := range found.Items {
-			if resource.Namespaced || object.GetLabels()[inventory.Label] == release {
+			if resource.Namespaced || object.GetLabels()[objectmeta.ReleaseLabel] == release {
 				texts = append(texts, lasting(t, object))
 			}
 		}

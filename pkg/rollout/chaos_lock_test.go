@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -56,7 +56,7 @@ func (s *stopper) begin(t *testing.T, name, text string) <-chan *rollout.Outcome
 	t.Helper()
 	c, release := connectAs(t, name, hook(s.look).wrap), load(t, name, "1.0.0", text)
 	o := options()
-	o.Lock = record.Lock{Holder: "first", Duration: 10 * time.Second}
+	o.Lock = lock.Options{Holder: "first", Duration: 10 * time.Second}
 	ended := make(chan *rollout.Outcome, 1)
 	go func() { ended <- rollout.Run(t.Context(), c, release, o) }()
 	select {
@@ -75,10 +75,10 @@ func TestTwoAppliersAtOnce(t *testing.T) {
 
 	c, release := connectAs(t, name+"-second"), load(t, name, "1.0.0", text)
 	o := options()
-	o.Lock = record.Lock{Holder: "second", Duration: 10 * time.Second}
+	o.Lock = lock.Options{Holder: "second", Duration: 10 * time.Second}
 	outcome := rollout.Run(t.Context(), c, release, o)
-	var held *record.HeldError
-	if !errors.As(outcome.Err, &held) || held.Held.Holder != "first" || held.Held.Since.IsZero() || outcome.Report != nil {
+	var held *lock.HeldError
+	if !errors.As(outcome.Err, &held) || held.Holder.Name != "first" || held.Holder.Since.IsZero() || outcome.Report != nil {
 		t.Fatalf("the second one: %v, %+v", outcome.Err, outcome.Report)
 	}
 	if text := outcome.Err.Error(); !strings.Contains(text, "is being applied by first since 20") {
@@ -88,11 +88,11 @@ func TestTwoAppliersAtOnce(t *testing.T) {
 		t.Errorf("the second one has written: %v", written)
 	}
 
-	waits, third := make(chan record.Held, 1), make(chan *rollout.Outcome, 1)
-	o.Lock = record.Lock{Holder: "third", Duration: 10 * time.Second, Wait: true, Say: func(held record.Held) { waits <- held }}
+	waits, third := make(chan lock.Holder, 1), make(chan *rollout.Outcome, 1)
+	o.Lock = lock.Options{Holder: "third", Duration: 10 * time.Second, Wait: true, OnHeld: func(held lock.Holder) { waits <- held }}
 	go func() { third <- rollout.Run(t.Context(), c, release, o) }()
-	if by := <-waits; by.Holder != "first" {
-		t.Errorf("the third one waits for %q", by.Holder)
+	if by := <-waits; by.Name != "first" {
+		t.Errorf("the third one waits for %q", by.Name)
 	}
 	close(s.open)
 	if outcome := <-first; outcome.Err != nil || counts(outcome)[object.Created] != 21 {
@@ -134,7 +134,7 @@ spec:
     spec: {containers: [{name: web, image: registry.example/web}]}
 `)
 	o := options()
-	o.Lock, o.Apply.TellWaits = record.Lock{Holder: "first", Duration: 10 * time.Second}, 100*time.Millisecond
+	o.Lock, o.Apply.TellWaits = lock.Options{Holder: "first", Duration: 10 * time.Second}, 100*time.Millisecond
 	ended := make(chan *rollout.Outcome, 1)
 	c := connectAs(t, name)
 	go func() { ended <- rollout.Run(t.Context(), c, release, o) }()
@@ -164,7 +164,7 @@ func TestWhoLosesTheLockAfterAnInterruptionEnds(t *testing.T) {
 		<-request.Context().Done() // no answer ever comes
 		return context.Cause(request.Context())
 	}).roll(ctx, "1.0.0", settings, func(options *rollout.Options) {
-		options.Namespace, options.Lock = records, record.Lock{Holder: "first", Duration: 10 * time.Second}
+		options.Namespace, options.Lock = records, lock.Options{Holder: "first", Duration: 10 * time.Second}
 	})
 	if !errors.Is(outcome.Err, context.Canceled) || done(outcome) != "failed settings" {
 		t.Errorf("%s: %v", done(outcome), outcome.Err)
@@ -174,7 +174,7 @@ func TestWhoLosesTheLockAfterAnInterruptionEnds(t *testing.T) {
 // checkStolen looks at the outcome of who lost the lock.
 func checkStolen(t *testing.T, outcome *rollout.Outcome) {
 	t.Helper()
-	if !errors.Is(outcome.Err, record.ErrLost) || !strings.Contains(outcome.Err.Error(), "thief has taken it") {
+	if !errors.Is(outcome.Err, lock.ErrLost) || !strings.Contains(outcome.Err.Error(), "thief has taken it") {
 		t.Errorf("the outcome does not say who took the lock: %v", outcome.Err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -217,7 +217,7 @@ func TestWhatNeverGoesHoldsUpNothing(t *testing.T) {
 	for _, wanted := range []string{"example.com/never", "example.com/in-it"} {
 		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 			var text strings.Builder
-			for _, one := range precondition.Observe(ctx, c, known.Tombstones) {
+			for _, one := range precondition.ObserveDeletes(ctx, c, known.Tombstones) {
 				fmt.Fprintln(&text, one.Seen.Describe(c.Now()))
 			}
 			return strings.Contains(text.String(), wanted), nil
@@ -226,7 +226,7 @@ func TestWhatNeverGoesHoldsUpNothing(t *testing.T) {
 			t.Errorf("nobody is told what holds it: %s", wanted)
 		}
 	}
-	if refused := rollout.Look(t.Context(), c, load(t, name, "1.2.0", after), options()); len(precondition.Blocking(refused.Findings)) != 2 {
+	if refused := rollout.Inspect(t.Context(), c, load(t, name, "1.2.0", after), options()); len(precondition.Blocking(refused.Findings)) != 2 {
 		t.Errorf("the next minor version: %v", refused.Findings)
 	}
 }
@@ -268,7 +268,7 @@ func TestFiveThousandObjects(t *testing.T) {
 		if run.mode == graph.Reconcile && len(alone(all)) > 0 {
 			t.Errorf("the second time it asks for %q", alone(all))
 		}
-		made, err := c.Client.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{LabelSelector: inventory.Label + "=" + name})
+		made, err := c.Client.CoreV1().ConfigMaps(name).List(t.Context(), metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + name})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -80,7 +80,7 @@ func TestWhoComesLateDoesNotCompleteWhatOthersBegan(t *testing.T) {
 		if err != nil || known.Newest().Version == "2.0.0" {
 			return err
 		}
-		known.Begin(record.Entry{Version: "2.0.0", Hash: "others"})
+		known.Begin(record.HistoryEntry{Version: "2.0.0", Hash: "others"})
 		return store.Save(t.Context(), known)
 	}).roll(t.Context(), "1.0.0", settings)
 	if newest := r.record().Newest(); newest.Version != "2.0.0" || newest.State != record.Partial {
@@ -139,8 +139,8 @@ func TestATerminatingObjectHoldsBackWithoutARecord(t *testing.T) {
 	if err := c.Client.CoordinationV1().Leases(records).Delete(t.Context(), "runlevel-release-"+name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	look := rollout.Look(t.Context(), c, load(t, name, "1.2.0", fleet), options())
-	if !slices.ContainsFunc(look.Findings, func(f precondition.Finding) bool { return f.Check == precondition.PendingDelete }) {
+	look := rollout.Inspect(t.Context(), c, load(t, name, "1.2.0", fleet), options())
+	if !slices.ContainsFunc(look.Findings, func(f precondition.CheckFinding) bool { return f.Check == precondition.PendingDelete }) {
 		t.Errorf("without a record and its copy, the gate finds %v", look.Findings)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -97,7 +97,7 @@ func TestAPIServerStaysAwayForLongerThanTheLock(t *testing.T) {
 	o := options()
 	o.Lock.Duration = 3 * time.Second
 	outcome := rollout.Run(t.Context(), c, release, o)
-	if !errors.Is(outcome.Err, record.ErrLost) || !strings.Contains(outcome.Err.Error(), "could not be renewed for 2s") {
+	if !errors.Is(outcome.Err, lock.ErrLost) || !strings.Contains(outcome.Err.Error(), "could not be renewed for 2s") {
 		t.Errorf("while the server is away: %v", outcome.Err)
 	}
 	if err := s.Resume(t.Context(), sandbox.APIServer); err != nil {

@@ -14,7 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -107,8 +107,13 @@ func takers() []taker {
 	begin := func(t *testing.T, release string, o rollout.Options, passes int64) *stopper {
 		s := newStopper(passes)
 		c, newer := connectAs(t, release+"-taker", hook(s.look).wrap), load(t, release, "1.1.1", versioned("1.1.1", sleeperParts))
-		go func() { rollout.Run(t.Context(), c, newer, o) }()
-		<-s.kept
+		ended := make(chan *rollout.Outcome, 1)
+		go func() { ended <- rollout.Run(t.Context(), c, newer, o) }()
+		select {
+		case <-s.kept:
+		case outcome := <-ended:
+			t.Fatal("the taker ended before it was stopped:", outcome.Err)
+		}
 		return s
 	}
 	return []taker{
@@ -125,7 +130,7 @@ func takers() []taker {
 			return ""
 		}},
 		{"has crashed", func(t *testing.T, release string, o rollout.Options) string {
-			o.Lock.Duration = time.Second
+			o.Lock.Duration = mortalLock
 			s := begin(t, release, o, sleeperParts/2) // and never writes again, not even its Lease
 			t.Cleanup(func() { close(s.open) })
 			return ""
@@ -200,7 +205,7 @@ func TestWhoSleptAloneGoesOn(t *testing.T) {
 			if newest := history(t, connectAs(t, "looker"), release); isDone != strings.HasPrefix(newest, "Completed update 1.1.0") {
 				t.Errorf("it has done its work: %t, and the record says %s\n%s", isDone, newest, s.said)
 			}
-			if !isDone && !strings.Contains(s.said.String(), record.ErrLost.Message) {
+			if !isDone && !strings.Contains(s.said.String(), lock.ErrLost.Message) {
 				t.Errorf("it gave up, and not for its lock:\n%s", s.said)
 			}
 		})
@@ -209,7 +214,7 @@ func TestWhoSleptAloneGoesOn(t *testing.T) {
 
 func waitsForLock() rollout.Options {
 	o := options()
-	o.Lock = record.Lock{Wait: true, Duration: time.Minute}
+	o.Lock = lock.Options{Wait: true, Duration: time.Minute}
 	return o
 }
 

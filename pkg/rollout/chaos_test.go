@@ -29,8 +29,8 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -104,7 +104,7 @@ func load(t testing.TB, name, version, text string) *payload.Payload {
 
 // options are those of a run that has time.
 func options() rollout.Options {
-	return rollout.Options{Namespace: records, Apply: apply.Options{Timeout: patience}, Lock: record.Lock{Wait: true}}
+	return rollout.Options{Namespace: records, Apply: apply.Options{Timeout: patience}, Lock: lock.Options{Wait: true}}
 }
 
 // mustRun runs a release that can be applied.

@@ -20,8 +20,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
@@ -156,13 +156,13 @@ func headsOf(t *testing.T, c *cluster.Cluster, release *payload.Payload) map[kin
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := c.Metadata.Resource(resource.GroupVersionResource).List(t.Context(), metav1.ListOptions{LabelSelector: inventory.Label + "=" + release.Name})
+		found, err := c.Metadata.Resource(resource.GroupVersionResource).List(t.Context(), metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + release.Name})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range found.Items {
 			object := &found.Items[i]
-			one := inventory.HeadOf(resource, object)
+			one := objectmeta.Of(resource, object)
 			now := head{uid: one.UID, generation: one.Generation, ours: one.Entry.Since}
 			isOthers := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager != cluster.FieldManager }
 			if !slices.ContainsFunc(object.GetManagedFields(), isOthers) {
@@ -197,7 +197,7 @@ func standIn(t *testing.T, c *cluster.Cluster, release *payload.Payload) {
 			namespaces[id.Name] = true
 		}
 	}
-	for _, finding := range rollout.Look(t.Context(), c, release, options()).Findings {
+	for _, finding := range rollout.Inspect(t.Context(), c, release, options()).Findings {
 		if finding.Check != "UnservedKinds" || finding.Object == nil || seen[finding.Object.Group+finding.Object.Kind] {
 			continue
 		}

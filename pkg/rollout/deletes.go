@@ -14,13 +14,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// toBury are the objects of tombstones that are there, with their UIDs: the record has
-// them before the first of them is deleted. Those of other releases are not asked for, and
-// where that is not known yet, it is left to who deletes them.
-func (r *rollout) toBury(ctx context.Context, tombstones []kinds.ID, now metav1.Time) []record.Tombstone {
+// deletesToRecord returns the tombstoned objects that exist, with their UIDs, so that the record has them before the
+// first DELETE. Objects of other releases are left out, and so are kinds that could not be listed: their deletes are
+// recorded one by one.
+func (r *rollout) deletesToRecord(ctx context.Context, tombstones []kinds.ID, now metav1.Time) []record.Tombstone {
 	var asked []record.Tombstone
 	for _, id := range tombstones {
-		_, isOthers := r.before.Owner(id, r.payload.Name)
+		_, isOthers := r.before.OwnerOf(id, r.payload.Name)
 		if isOthers || !r.before.Covers(id) {
 			continue
 		}
@@ -31,7 +31,7 @@ func (r *rollout) toBury(ctx context.Context, tombstones []kinds.ID, now metav1.
 		asked = append(asked, one)
 	}
 	var there []record.Tombstone
-	for _, one := range precondition.Observe(ctx, r.cluster, asked) {
+	for _, one := range precondition.ObserveDeletes(ctx, r.cluster, asked) {
 		if one.Seen.State != tombstone.Absent {
 			one.IsBack = one.Seen.State == tombstone.Reappeared || r.journal.HasDeleted(one.ID)
 			one.UID = one.Seen.UID
@@ -41,58 +41,57 @@ func (r *rollout) toBury(ctx context.Context, tombstones []kinds.ID, now metav1.
 	return there
 }
 
-// isUnasked says whether a delete of the payload has not reached its object, although an
-// update asked for it: the update is not over then.
-func (r *rollout) isUnasked() bool {
+// hasUnsentDeletes returns whether an update has recorded a delete of the payload that was never sent: the update is
+// not over then.
+func (r *rollout) hasUnsentDeletes() bool {
 	return slices.ContainsFunc(r.outcome.Deletes, func(one precondition.Delete) bool {
-		return one.Seen.State == tombstone.Present && r.carries(one.ID, true)
+		return one.Seen.State == tombstone.Present && r.hasManifest(one.ID, true)
 	})
 }
 
-// isOver says whether there is nothing left of a delete: the object is gone, or the payload
-// has it again and nothing is about to end the one that is there.
-func (r *rollout) isOver(one precondition.Delete) bool {
+// isFinished returns whether a delete is finished: the object is gone, or it exists, is not terminating, and the
+// payload has it again.
+func (r *rollout) isFinished(one precondition.Delete) bool {
 	switch one.Seen.State {
 	case tombstone.Absent:
 		return true
 	case tombstone.Reappeared, tombstone.Present:
-		return r.carries(one.ID, false)
+		return r.hasManifest(one.ID, false)
 	default:
 		return false
 	}
 }
 
-// isNotPending says whether a delete is not to be told of as pending: it is over, or the payload
-// has it and did not come to it, so that it is not done like all that comes after a failure.
+// isNotPending returns whether a delete is not to be reported as pending: it is finished, or this apply was to send it
+// and has not come to it.
 func (r *rollout) isNotPending(one precondition.Delete) bool {
-	return r.isOver(one) || !one.WasSent() && r.carries(one.ID, true)
+	return r.isFinished(one) || !one.WasSent() && r.hasManifest(one.ID, true)
 }
 
-// carries says whether the payload has an object, or the tombstone of it.
-func (r *rollout) carries(id kinds.ID, isTombstone bool) bool {
+// hasManifest returns whether the payload has an object, or its tombstone.
+func (r *rollout) hasManifest(id kinds.ID, isTombstone bool) bool {
 	return slices.ContainsFunc(r.payload.Manifests, func(m *payload.Manifest) bool {
 		return m.IsTombstone() == isTombstone && m.ID() == id
 	})
 }
 
-// announceGone tells of deletes that are done by now, whatever version asked for them.
-func (r *rollout) announceGone(ctx context.Context) {
+// recordGone writes a Kubernetes event for each object that is gone by now, whatever version has deleted it.
+func (r *rollout) recordGone(ctx context.Context) {
 	for _, one := range r.outcome.Deletes {
-		if !r.isOver(one) || one.UID == "" || one.Seen.State == tombstone.Present {
-			continue // nobody ever saw it, or it has never gone
+		if !r.isFinished(one) || one.UID == "" || one.Seen.State == tombstone.Present {
+			continue // it was never seen, or was never gone
 		}
-		news := tombstone.News{ID: one.ID, UID: one.UID, What: tombstone.Gone, Message: "it is gone"}
-		if err := news.Announce(ctx, r.cluster); err != nil {
+		if err := r.cluster.RecordEvent(ctx, tombstone.Event(one.ID, one.UID, tombstone.ReasonDeleted, "it is gone")); err != nil {
 			klog.FromContext(ctx).V(1).Info("an event could not be written", "object", one.ID.String(), "err", err)
 		}
 	}
 }
 
-// forgetGone takes out of the record what was seen to be gone, or is to stay.
-func (r *rollout) forgetGone(known *record.Record) {
+// forgetFinished removes finished deletes from the record.
+func (r *rollout) forgetFinished(known *record.Record) {
 	for _, one := range r.outcome.Deletes {
-		if r.isOver(one) {
-			known.Forget(one.ID, one.UID)
+		if r.isFinished(one) {
+			known.ForgetDelete(one.ID, one.UID)
 		}
 	}
 }

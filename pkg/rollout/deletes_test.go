@@ -12,9 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
@@ -131,7 +130,7 @@ func TestAnUpdateThatIsKilledAsksAgain(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r.through(func(request *http.Request) error {
 		if request.Method == http.MethodDelete && strings.HasSuffix(request.URL.Path, "/b") {
-			cancel(record.ErrLost) // after which nothing is written, as after a kill
+			cancel(lock.ErrLost) // after which nothing is written, as after a kill
 			return errors.New("killed")
 		}
 		return nil
@@ -237,21 +236,25 @@ func TestAnOlderVersionHasToBeForced(t *testing.T) {
 	}
 }
 
-func TestAnInstallLeavesWhatTheNextUpdateDeletes(t *testing.T) {
+func TestAnInstallLeavesWhatTheNextApplyDeletes(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
 	r.bring("a")
 	if outcome := r.must("1.0.0", neither); outcome.Mode != graph.Install || done(outcome) != "left a, absent b" {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
 	}
-	if outcome := r.must("1.0.0", neither); outcome.Mode != graph.Reconcile || outcome.Report.Changes[0].Action != object.Left {
+	if outcome := r.must("1.0.0", neither); outcome.Mode != graph.Reconcile || done(outcome) != "deleted a, absent b" {
+		t.Errorf("%s: %s", outcome.Mode, done(outcome))
+	}
+	if got := r.events("a"); !slices.Equal(got, []string{"DeleteRequested", "Deleted"}) {
+		t.Errorf("the events are %q", got)
+	}
+	r.bring("a") // as a controller may that owns it
+	if outcome := r.must("1.0.0", neither); outcome.Mode != graph.Reconcile || done(outcome) != "left a, absent b" {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
 	}
 	if outcome := r.must("1.0.1", neither); done(outcome) != "deleted a, absent b" {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))
-	}
-	if got := r.events("a"); !slices.Equal(got, []string{"DeleteRequested", "Deleted"}) {
-		t.Errorf("it is told of %q", got)
 	}
 }
 
@@ -264,7 +267,7 @@ func TestGoingBackWithdrawsADelete(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r.through(func(request *http.Request) error {
 		if request.Method == http.MethodDelete && strings.HasSuffix(request.URL.Path, "/b") {
-			cancel(record.ErrLost)
+			cancel(lock.ErrLost)
 			return errors.New("killed")
 		}
 		return nil

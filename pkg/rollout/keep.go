@@ -5,28 +5,23 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/fingerprint"
+	"github.com/runlevel/runlevel/pkg/keep"
 )
 
-// A Keeper keeps in place what is applied.
-type Keeper interface {
-	// Take takes over an object that the apply is done with.
-	Take(object.Change)
-	// Wait returns when nothing is kept any more, since its context has ended.
-	Wait() error
-}
-
-// keep applies the payload, and keeps in place what is applied: each object from the moment on that
-// the apply is done with it.
-func (r *rollout) keep(ctx context.Context) error {
+// applyAndKeep applies the payload, and keeps each object in place from the moment on that the apply is done
+// with it. The outcome is told when all is ready, and before that, once, when it is not ready in time.
+func (r *rollout) applyAndKeep(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	options := r.applyOptions()
-	options.Fingerprints = inventory.ReadFingerprints(nil)
-	keeper := r.options.Keep(ctx, r.cluster, options)
-	options.Done, options.Late = keeper.Take, func(report *apply.Report) {
+	options, keeping := r.applyOptions(), *r.options.Keep
+	options.Fingerprints = fingerprint.Read(nil)
+	keeping.Apply = options.Objects()
+	keeper := keep.Start(ctx, r.cluster, r.payload, keeping)
+	r.onKeep(keeper)
+	options.Done, options.NotReady = keeper.Take, func(report *apply.Report) {
 		r.tell(r.finish(ctx, report))
+		keeper.Announce()
 		r.isLate = true
 	}
 	err := r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, options))
@@ -36,11 +31,16 @@ func (r *rollout) keep(ctx context.Context) error {
 		return err
 	}
 	r.tell(nil)
+	if !r.isLate {
+		keeper.Announce()
+	}
 	return keeper.Wait()
 }
 
 // tell tells the outcome until now.
 func (r *rollout) tell(err error) {
 	r.outcome.Err, r.outcome.Took = err, time.Since(r.began)
-	r.options.Told(r.outcome)
+	if r.options.OnOutcome != nil {
+		r.options.OnOutcome(r.outcome)
+	}
 }

@@ -12,16 +12,16 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // An Orphan is an object that an earlier payload of the release applied, and that this one
 // neither has nor deletes.
-type Orphan struct{ inventory.Head }
+type Orphan struct{ objectmeta.LiveMetadata }
 
-// Tombstone is the manifest that would delete it. Names are written as YAML wants them:
-// some look like numbers.
+// Tombstone returns the manifest that would delete the object.
 func (o Orphan) Tombstone() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "apiVersion: %s\nkind: %s\nmetadata:\n", o.Resource.GroupVersion(), o.ID.Kind)
@@ -40,15 +40,15 @@ func scalar(text string) string {
 	return strings.TrimSuffix(string(written), "\n")
 }
 
-// orphans returns the objects that were ours before, are there still, and are in the payload no more. What goes
-// along with a Namespace or a definition is none.
+// orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. An object
+// that goes with its Namespace or definition is no orphan.
 func (r *rollout) orphans(ctx context.Context) []Orphan {
-	inPayload, goes := r.inPayload(ctx), r.goes()
-	var dropped []inventory.Head
+	inPayload, deleted := r.inPayload(ctx), r.deleted()
+	var dropped []objectmeta.LiveMetadata
 	for _, head := range r.before.Of(r.payload.Name) {
 		namespace := kinds.ID{Kind: kinds.Namespace.Kind, Name: head.ID.Namespace}
 		definition := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: head.Resource.Resource + "." + head.Resource.Group}
-		if !inPayload[head.ID] && !goes[namespace] && !goes[definition] && !head.Terminating {
+		if !inPayload[head.ID] && !deleted[namespace] && !deleted[definition] && !head.Terminating {
 			dropped = append(dropped, head)
 		}
 	}
@@ -62,17 +62,17 @@ func (r *rollout) orphans(ctx context.Context) []Orphan {
 	return orphans
 }
 
-// mostAsked is how many objects are asked for one by one: more are listed by their kinds.
+// mostAsked is how many objects are read one by one; if there are more, their kinds are listed.
 const mostAsked = 3
 
-// listAgain lists the kinds of objects that were ours before the run; nil if they are few, or can't be listed.
-func (r *rollout) listAgain(ctx context.Context, heads []inventory.Head) *inventory.Inventory {
+// listAgain lists the kinds of objects anew; nil if they are few, or can't be listed.
+func (r *rollout) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *inventory.Inventory {
 	if len(heads) <= mostAsked {
 		return nil
 	}
-	var places []inventory.Place
+	var places []inventory.ListScope
 	for _, head := range heads {
-		places = append(places, inventory.Place{Kind: head.Resource.GroupKind(), Namespace: head.ID.Namespace})
+		places = append(places, inventory.ListScope{Kind: head.Resource.GroupKind(), Namespace: head.ID.Namespace})
 	}
 	listed, err := inventory.Take(ctx, r.cluster, places, func(release string, _ kinds.ID) bool { return release == r.payload.Name })
 	if err != nil {
@@ -81,8 +81,7 @@ func (r *rollout) listAgain(ctx context.Context, heads []inventory.Head) *invent
 	return listed
 }
 
-// inPayload are the objects that the payload has, or has tombstones of, and those that it
-// leaves to somebody else: to delete them is not for us to propose.
+// inPayload returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged.
 func (r *rollout) inPayload(ctx context.Context) map[kinds.ID]bool {
 	manifests := slices.Clone(r.payload.Manifests)
 	for _, one := range r.payload.Excluded {
@@ -94,16 +93,16 @@ func (r *rollout) inPayload(ctx context.Context) map[kinds.ID]bool {
 	for _, manifest := range manifests {
 		id := manifest.ID()
 		if resource, err := r.cluster.FindKind(ctx, id.GroupKind()); err == nil && !resource.Namespaced {
-			id.Namespace = "" // which manifests may say all the same
+			id.Namespace = "" // a manifest may have one all the same
 		}
 		all[id] = true
 	}
 	return all
 }
 
-// goes are the objects that the payload deletes, and those that are terminating since an
-// earlier one did.
-func (r *rollout) goes() map[kinds.ID]bool {
+// deleted returns the objects that the payload deletes, and those that are terminating since an earlier payload
+// deleted them.
+func (r *rollout) deleted() map[kinds.ID]bool {
 	all := map[kinds.ID]bool{}
 	for _, manifest := range r.payload.Manifests {
 		all[manifest.ID()] = manifest.IsTombstone()
@@ -116,21 +115,20 @@ func (r *rollout) goes() map[kinds.ID]bool {
 	return all
 }
 
-// isLeft reports whether an object that was ours before the run is there still. What can't be asked for is
-// taken to be.
-func (r *rollout) isLeft(ctx context.Context, listed *inventory.Inventory, head inventory.Head) bool {
+// isLeft reports whether an object still exists and is the release's. If it can't be read, it is assumed to.
+func (r *rollout) isLeft(ctx context.Context, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
 	if listed != nil && listed.Covers(head.ID) {
 		now, isThere := listed.Find(head.ID)
 		return isThere && r.isSame(head, now)
 	}
-	object, err := r.cluster.Head(ctx, head.Resource, head.ID.Namespace, head.ID.Name)
+	object, err := r.cluster.GetMetadata(ctx, head.Resource, head.ID.Namespace, head.ID.Name)
 	if err != nil {
 		return !apierrors.IsNotFound(err)
 	}
-	return r.isSame(head, inventory.HeadOf(head.Resource, object))
+	return r.isSame(head, objectmeta.Of(head.Resource, object))
 }
 
-// isSame reports whether an object is the one that was ours before, and still is.
-func (r *rollout) isSame(before, now inventory.Head) bool {
+// isSame reports whether an object is still the same one, and the release's.
+func (r *rollout) isSame(before, now objectmeta.LiveMetadata) bool {
 	return now.UID == before.UID && !now.Terminating && now.IsOf(r.payload.Name)
 }

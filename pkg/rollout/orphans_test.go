@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -95,7 +95,7 @@ func (r release) strangers() {
 	}
 	copied, controlled := configMap("copied"), configMap("controlled")
 	controlled.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true)}}
-	copied.Labels, controlled.Labels = map[string]string{inventory.Label: r.name}, map[string]string{inventory.Label: r.name}
+	copied.Labels, controlled.Labels = map[string]string{objectmeta.ReleaseLabel: r.name}, map[string]string{objectmeta.ReleaseLabel: r.name}
 	if _, err := configs.Create(r.Context(), copied, metav1.CreateOptions{FieldManager: "bob"}); err != nil {
 		r.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func (r release) strangers() {
 		r.Fatal(err)
 	}
 	err = wait.PollUntilContextTimeout(r.Context(), patience/1200, patience, true, func(ctx context.Context) (bool, error) {
-		slices, err := test.Client(r).DiscoveryV1().EndpointSlices(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web," + inventory.Label})
+		slices, err := test.Client(r).DiscoveryV1().EndpointSlices(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web," + objectmeta.ReleaseLabel})
 		return err == nil && len(slices.Items) > 0, err
 	})
 	if err != nil {

@@ -109,10 +109,10 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 func awaitRights(t *testing.T, user release) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		looked := rollout.Look(ctx, user.connect(), user.load("1.0.0", boutique), rollout.Options{Namespace: user.namespace})
+		looked := rollout.Inspect(ctx, user.connect(), user.load("1.0.0", boutique), rollout.Options{Namespace: user.namespace})
 		return looked.Err == nil && len(looked.Findings) == 0, nil
 	})
 	if err != nil {
-		t.Fatal(err, rollout.Look(t.Context(), user.connect(), user.load("1.0.0", boutique), rollout.Options{Namespace: user.namespace}).Findings)
+		t.Fatal(err, rollout.Inspect(t.Context(), user.connect(), user.load("1.0.0", boutique), rollout.Options{Namespace: user.namespace}).Findings)
 	}
 }

@@ -111,7 +111,7 @@ func TestAPreviewIsRefusedByTheGate(t *testing.T) {
 	r.begin("1.1.0", withoutSettings)
 	const why = precondition.PendingDelete
 	saw := r.preview("1.2.0", prices)
-	if got := precondition.Names(precondition.Blocking(saw.Findings)); !slices.Equal(got, []string{why}) || saw.Err == nil || len(saw.Forced) > 0 {
+	if got := precondition.CheckNames(precondition.Blocking(saw.Findings)); !slices.Equal(got, []string{why}) || saw.Err == nil || len(saw.Forced) > 0 {
 		t.Errorf("%v, %v, forced %v", got, saw.Err, saw.Forced)
 	}
 	if want := "update, before \"1.1.0\"; created prices\npending settings\n"; told(saw) != want {

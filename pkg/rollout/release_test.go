@@ -131,7 +131,7 @@ func (r release) events(name string) []string {
 func done(outcome *rollout.Outcome) string {
 	var text []string
 	for _, change := range outcome.Report.Changes {
-		text = append(text, fmt.Sprintf("%s %s", change.Action, change.Manifest.ID().Name))
+		text = append(text, fmt.Sprintf("%s %s", change.Action, change.ID.Name))
 	}
 	return strings.Join(text, ", ")
 }

@@ -1,11 +1,9 @@
-// Package rollout is the story of one apply, from a loaded payload to an outcome: take the
-// lock, find out what is there, judge whether it may, order, apply, and note what came of
-// it. The command line and the operator both call it.
+// Package rollout applies payloads to a cluster, under the lock of their release: it inspects the cluster, asks the
+// gate, applies, keeps in place what is applied, and records the result. The command line and the operator both call
+// it. Each part is a package of its own; the result is an Outcome, from which everything else is reported.
 //
-// It does little itself: each part is a package of its own, and the outcome is a value
-// from which all else is told.
-//
-// Run is the call to start from. Preview finds out what it would do, and Look only what it
+// Hold is the call to start from: it returns a Session, which holds the lock of a release and applies its
+// payloads (session.go). Run does so for a single one. Preview finds out what Run would do, and Inspect only what it
 // would find; both change nothing.
 package rollout
 
@@ -18,15 +16,15 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/keep"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -34,7 +32,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// DefaultNamespace is where records are, unless somebody wants them elsewhere.
+// DefaultNamespace is the namespace of records and locks, unless Options name another one.
 const DefaultNamespace = "runlevel-system"
 
 // Options say how to roll out. Apply.Mode is found out when it is empty.
@@ -42,39 +40,42 @@ type Options struct {
 	Namespace string // of the record and the lock; DefaultNamespace if it is empty
 	Source    string // where the payload is from, for the history
 	Force     bool   // go on although a gate says no
-	Lock      record.Lock
+	Lock      lock.Options
 	Apply     apply.Options
-	// Begins is told what is about to be done, before anything is written. An error of it ends it
-	// there.
-	Begins func(*Outcome) error
-	// Keep begins to keep in place what is applied: it is called under the lock before the apply,
-	// with the connection and the options of it. The rollout then ends only with its context, unless
-	// an object can't be applied. Nil keeps nothing.
-	Keep func(ctx context.Context, c *cluster.Cluster, options apply.Options) Keeper
-	// Told is told the outcome of what is kept in place: when all is ready, and before that, once,
-	// when it is not ready in time.
-	Told func(*Outcome)
+	// OnBegin is called before anything is written. An error ends the apply.
+	OnBegin func(*Outcome) error
+	// Keep says how to keep in place what is applied, until the context ends; nil ends when all is applied. Its
+	// Apply is that of the rollout.
+	Keep *keep.Options
+	// OnOutcome is called with the outcome of an apply that is kept in place: when all is ready, and before that,
+	// once, when not all is ready in time.
+	OnOutcome func(*Outcome)
+	// OnInterrupted is called when a Session stops to keep a payload in place because the API server gives no
+	// answer, with the reason. The session goes on when the API server answers.
+	OnInterrupted func(error)
+
+	onlySame bool // refuse to apply anything but what was begun last
 }
 
-// An Outcome is what came of it.
+// An Outcome is the result of an apply, a preview or an inspection.
 type Outcome struct {
-	Release  string
-	Version  string
-	Previous string // the version that was applied before, if any was
-	Mode     graph.Mode
-	Findings []precondition.Finding // of the gate
-	Forced   []string               // gates that were overridden
-	Report   *apply.Report          // nil if nothing was begun
-	Deletes  []precondition.Delete  // that are pending at the end
-	Orphans  []Orphan
-	Notes    []string // on what could not be found out
-	Took     time.Duration
-	Earlier  record.Durations // of the last run of this mode that was completed
-	IsSame   bool             // what was begun last was the same version, with the same content
-	Err      error            // why it is not all done
+	Release   string
+	Version   string
+	Previous  string // the version that was applied before; empty if there was none
+	Mode      graph.Mode
+	Findings  []precondition.CheckFinding // of the gate
+	Forced    []string                    // checks of the gate that were overridden
+	Report    *apply.Report               // nil if the apply was not begun
+	Deletes   []precondition.Delete       // those that are pending at the end
+	Orphans   []Orphan
+	Notes     []string // what could not be found out
+	Took      time.Duration
+	Durations record.Durations // of the last completed apply of this mode
+	IsSame    bool             // the apply that was begun last was of the same version and content
+	Err       error            // why not everything is done
 }
 
-// A rollout is one run.
+// A rollout is the apply of one payload.
 type rollout struct {
 	cluster *cluster.Cluster
 	payload *payload.Payload
@@ -82,59 +83,63 @@ type rollout struct {
 	store   *record.Store
 	journal *object.Journal
 	record  *record.Record
-	before  *inventory.Inventory
+	before  *inventory.Inventory // what the cluster had
 	outcome *Outcome
 	began   time.Time
-	isLate  bool // not all was ready in time
+	isLate  bool               // not everything was ready in time
+	onKeep  func(*keep.Keeper) // is called with what keeps the payload in place
 }
 
-// Run applies a payload to a cluster.
+// Run applies a payload to a cluster, in a session of its own.
 func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
-	r := newRollout(c, release, options)
-	r.outcome.Err = r.store.Locked(ctx, options.Lock, r.locked)
-	return r.outcome
+	session, err := Hold(ctx, c, release.Name, options.Namespace, options.Lock)
+	if err != nil {
+		return &Outcome{Release: release.Name, Version: release.Version, Err: err}
+	}
+	outcome := session.Apply(ctx, release, options)
+	outcome.Err = session.Release(outcome.Err)
+	return outcome
 }
 
-// locked is what is done under the lock: from here on, each write asks whether it counts.
-func (r *rollout) locked(ctx context.Context, lock *record.Hold) error {
-	r.began = time.Now() // waiting for another applier is not our time
-	fenced, err := r.cluster.Fenced(lock.Check)
+// applyUnder applies the payload under a lock, which is checked before each write.
+func (r *rollout) applyUnder(ctx context.Context, hold *lock.Hold) error {
+	r.began = time.Now() // without the time that it took to acquire the lock
+	fenced, err := r.cluster.Fenced(hold.Check)
 	if err != nil {
 		return err
 	}
 	r.connect(fenced)
-	r.options.Apply.Lock = lock
+	r.options.Apply.Lock = hold
 	err = r.run(ctx)
-	if r.outcome.Took == 0 { // else it was told
+	if r.outcome.Took == 0 { // else the outcome was reported already
 		r.outcome.Took = time.Since(r.began)
 	}
 	return err
 }
 
-// Look finds out what Run would find, and what the gate says. It changes nothing.
-func Look(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
+// Inspect returns what Run would find on the cluster, and the findings of the gate. It changes nothing.
+func Inspect(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
 	r := newRollout(c, release, options)
-	r.outcome.Err = r.look(ctx, r.store)
+	r.outcome.Err = r.inspect(ctx, r.lock())
 	return r.outcome
 }
 
-// Preview finds out what Run would do, and changes nothing. What the gate says is part of the
-// outcome, whether it refuses or not.
+// Preview returns what Run would do, and changes nothing. It goes on although the gate refuses the apply.
 func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
 	began := time.Now()
 	r := newRollout(c, release, options)
 	defer func() { r.outcome.Took = time.Since(began) }()
-	if r.outcome.Err = r.look(ctx, r.store); r.outcome.Err != nil {
+	if r.outcome.Err = r.inspect(ctx, r.lock()); r.outcome.Err != nil {
 		return r.outcome
 	}
 	var refused error
 	if blocking := precondition.Blocking(r.outcome.Findings); len(blocking) > 0 && !options.Force {
 		refused = precondition.Refuse(blocking)
 	} else {
-		r.outcome.Forced = precondition.Names(blocking)
+		r.outcome.Forced = precondition.CheckNames(blocking)
 	}
-	if options.Begins != nil {
-		refused = errors.Join(refused, options.Begins(r.outcome))
+	if options.OnBegin != nil {
+		refused = errors.Join(refused, options.OnBegin(r.outcome))
 	}
 	r.outcome.Report = apply.Preview(ctx, c, release, r.before, r.applyOptions())
 	r.outcome.Orphans = r.orphans(ctx)
@@ -152,25 +157,32 @@ func newRollout(c *cluster.Cluster, release *payload.Payload, options Options) *
 	return r
 }
 
-// connect goes on with a connection to the cluster. The record is read and written by it, too.
+// lock returns the lock of the release.
+func (r *rollout) lock() *lock.Lock {
+	return &lock.Lock{Client: r.cluster.Client, Namespace: r.options.Namespace, Release: r.payload.Name, Now: r.cluster.Now}
+}
+
+// connect makes the rollout use a connection, for the record, too.
 func (r *rollout) connect(c *cluster.Cluster) {
 	r.cluster = c
 	r.store = record.NewStore(c.Client, r.options.Namespace, r.payload.Name)
-	r.store.Now = c.Now // else whoever reads the lock would count its age with another clock
 }
 
-// run does what there is to do.
+// run inspects the cluster, asks the gate, and applies the payload.
 func (r *rollout) run(ctx context.Context) error {
-	if err := r.look(ctx, nil); err != nil {
+	if err := r.inspect(ctx, nil); err != nil {
 		return err
+	}
+	if r.options.onlySame && !r.outcome.IsSame {
+		return fmt.Errorf("release %s is not kept in place any more: while the cluster did not answer, something else was applied", r.outcome.Release)
 	}
 	blocking := precondition.Blocking(r.outcome.Findings)
 	if len(blocking) > 0 && !r.options.Force {
 		return precondition.Refuse(blocking)
 	}
-	r.outcome.Forced = precondition.Names(blocking)
-	if r.options.Begins != nil {
-		if err := r.options.Begins(r.outcome); err != nil {
+	r.outcome.Forced = precondition.CheckNames(blocking)
+	if r.options.OnBegin != nil {
+		if err := r.options.OnBegin(r.outcome); err != nil {
 			return err
 		}
 	}
@@ -178,88 +190,87 @@ func (r *rollout) run(ctx context.Context) error {
 		return err
 	}
 	if r.options.Keep != nil {
-		return r.keep(ctx)
+		return r.applyAndKeep(ctx)
 	}
 	return r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, r.applyOptions()))
 }
 
-// finish takes in what came of an apply, and notes it.
+// finish notes the report of an apply in the record, if the lock is still held.
 func (r *rollout) finish(ctx context.Context, report *apply.Report) error {
 	r.outcome.Report = report
 	held, stop := r.options.Apply.Lock.Requests(ctx)
 	defer stop()
-	if held.Err() == nil && !errors.Is(r.outcome.Report.Err, record.ErrLost) { // whose context ends a moment later
+	if held.Err() == nil && !errors.Is(r.outcome.Report.Err, lock.ErrLost) { // the context of a lost lock ends a moment later
 		return errors.Join(r.outcome.Report.Err, r.end(held))
 	}
-	if r.outcome.Report.Err == nil { // all is done, and the record can't say so: it is somebody else's now
+	if r.outcome.Report.Err == nil { // everything is done, but the record is another process's now
 		return context.Cause(held)
 	}
 	return r.outcome.Report.Err
 }
 
-// applyOptions are those of an apply, with what was found out.
+// applyOptions returns the options of the apply, with the mode that was found.
 func (r *rollout) applyOptions() apply.Options {
 	options := r.options.Apply
 	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode, r.journal
 	return options
 }
 
-// look finds out how things stand, and asks the gate. It is given the store to ask it who
-// holds the lock, if we don't.
-func (r *rollout) look(ctx context.Context, store *record.Store) error {
+// inspect reads the record and the objects of the release, and asks the gate. Free is the lock, if this process does
+// not hold it: the gate then looks for its holder.
+func (r *rollout) inspect(ctx context.Context, free *lock.Lock) error {
 	known, _, err := r.store.Load(ctx)
-	if store != nil && reason.Of(err) == record.ReasonDenied {
+	if free != nil && reason.Of(err) == record.ReasonDenied {
 		r.outcome.Notes = append(r.outcome.Notes, "what was applied before: this user may not read the record of the release, so the mode is a guess, and so is what is left behind")
-		known, err = &record.Record{Release: r.payload.Name}, nil // the gate will say which right is missing
+		known, err = &record.Record{Release: r.payload.Name}, nil // the gate names the right that is missing
 	}
 	if err != nil {
 		return err
 	}
 	r.record, r.journal = known, object.NewJournal(r.store, known)
-	if r.before, err = inventory.Take(ctx, r.cluster, r.places(), r.matters()); err != nil {
+	if r.before, err = inventory.Take(ctx, r.cluster, r.listScopes(), r.isRelevant()); err != nil {
 		return err
 	}
 	if applied := known.Applied(); applied != nil {
 		r.outcome.Previous = applied.Version
 	}
-	facts, err := precondition.Gather(ctx, r.cluster, precondition.Question{
-		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, Standard: r.options.Apply.Standard, Store: store,
+	facts, err := precondition.Gather(ctx, r.cluster, precondition.GatherInput{
+		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, Standard: r.options.Apply.Standard, Lock: free,
 	})
 	if err != nil {
 		return err
 	}
 	r.outcome.Findings, r.outcome.Deletes = precondition.Evaluate(facts), facts.Deletes
-	r.outcome.Mode = r.mode()
-	r.outcome.Earlier = known.Durations[string(r.outcome.Mode)]
+	r.outcome.Mode = r.findMode()
+	r.outcome.Durations = known.Durations[string(r.outcome.Mode)]
 	if loss := r.store.Loss(); loss != "" {
 		r.outcome.Notes = append(r.outcome.Notes, loss)
 	}
 	newest := known.Newest()
 	r.outcome.IsSame = newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
-	r.outcome.Notes = append(r.outcome.Notes, r.notKnown()...)
+	r.outcome.Notes = append(r.outcome.Notes, r.unlistedNotes()...)
 	return nil
 }
 
-// places are where objects of the payload are looked for, and of the kinds that releases
-// before it had.
-func (r *rollout) places() []inventory.Place {
-	var all []inventory.Place
+// listScopes returns where to list objects: the kinds of the payload, and those of the releases before it.
+func (r *rollout) listScopes() []inventory.ListScope {
+	var all []inventory.ListScope
 	for _, manifest := range r.payload.Manifests {
 		id := manifest.ID()
-		all = append(all, inventory.Place{Kind: id.GroupKind(), Namespace: id.Namespace})
+		all = append(all, inventory.ListScope{Kind: id.GroupKind(), Namespace: id.Namespace})
 	}
-	for _, kind := range r.record.Kinds {
-		all = append(all, inventory.Place{Kind: schema.GroupKind{Group: kind.Group, Kind: kind.Kind}})
+	for _, kind := range r.record.GroupKinds() {
+		all = append(all, inventory.ListScope{Kind: kind})
 	}
 	return all
 }
 
-// matters says which objects of releases we need to know: ours, those of others that the payload
-// has too, and definitions, since objects of ours may be of what others define.
-func (r *rollout) matters() func(release string, id kinds.ID) bool {
+// isRelevant returns a filter of the objects that the inventory keeps: those of this release, those of other
+// releases that the payload has, too, and definitions, since other releases may define kinds of the payload.
+func (r *rollout) isRelevant() func(release string, id kinds.ID) bool {
 	named := map[kinds.ID]bool{}
 	anywhere := func(id kinds.ID) kinds.ID {
-		id.Namespace = "" // which a manifest of something cluster-wide may have
+		id.Namespace = "" // a manifest of a cluster-scoped object may have one
 		return id
 	}
 	for _, manifest := range r.payload.Manifests {
@@ -270,12 +281,12 @@ func (r *rollout) matters() func(release string, id kinds.ID) bool {
 	}
 }
 
-// notKnown says of which kinds not all objects are known: of those forbidden in one line.
-func (r *rollout) notKnown() []string {
+// unlistedNotes names the kinds that could not be listed: those that are forbidden in one line.
+func (r *rollout) unlistedNotes() []string {
 	var notes []string
 	var forbidden []string
-	for _, kind := range r.before.AllUnlisted() {
-		if why := r.before.Unlisted(kind); !apierrors.IsForbidden(why) {
+	for _, kind := range r.before.UnlistedKinds() {
+		if why := r.before.ListError(kind); !apierrors.IsForbidden(why) {
 			notes = append(notes, fmt.Sprintf("objects of kind %s can't be listed, so none of them is known to be an orphan: %s", kind, printable.Line(why.Error())))
 		} else {
 			forbidden = append(forbidden, kind.String())
@@ -287,11 +298,10 @@ func (r *rollout) notKnown() []string {
 	return notes
 }
 
-// mode is what there is to do: an install until one was completed, a reconcile of what was
-// completed last, and else an update. An update that was killed goes on as one, also if what it
-// has updated is not known any more, and so does one whose deletes were not all asked for. Where
-// the record is lost, objects tell that there was one.
-func (r *rollout) mode() graph.Mode {
+// findMode returns the mode that follows from the record: install until an install was completed, reconcile for the
+// payload that was completed last, otherwise update. An update that was killed, or whose deletes were not all sent,
+// goes on as an update. If the record is lost, the objects of the release show that there was one.
+func (r *rollout) findMode() graph.Mode {
 	newest := r.record.Newest()
 	switch {
 	case r.options.Apply.Mode != "":
@@ -300,90 +310,9 @@ func (r *rollout) mode() graph.Mode {
 		return graph.Update
 	case r.record.Applied() == nil && !r.record.HasUpdated():
 		return graph.Install
-	case newest.State == record.Completed && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version && !r.isUnasked():
+	case newest.State == record.Completed && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version && !r.hasUnsentDeletes():
 		return graph.Reconcile
 	default:
 		return graph.Update
 	}
-}
-
-// begin notes what is about to be done: from now on the cluster knows it, whatever becomes
-// of us. What is to be deleted is noted with it, so that this is one write.
-func (r *rollout) begin(ctx context.Context) error {
-	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
-	entry := record.Entry{
-		Version: r.payload.Version, Hash: r.payload.Hash, Content: r.payload.Content, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now, Forced: r.outcome.Forced,
-	}
-	var has []record.Kind
-	for _, manifest := range r.payload.Manifests {
-		id := manifest.ID()
-		if manifest.IsTombstone() {
-			entry.Tombstones = append(entry.Tombstones, id)
-		} else {
-			has = append(has, record.Kind{Group: id.Group, Kind: id.Kind})
-		}
-	}
-	r.announceGone(ctx)
-	var asked []record.Tombstone
-	if r.outcome.Mode == graph.Update {
-		asked = r.toBury(ctx, entry.Tombstones, now)
-	}
-	return r.journal.Note(ctx, func(known *record.Record) {
-		r.forgetGone(known)
-		known.Run = nil // that of the one before
-		if r.outcome.Mode != graph.Reconcile {
-			known.Begin(entry)
-		}
-		known.AddKinds(has...)
-		for _, one := range asked {
-			known.Ask(one)
-		}
-	})
-}
-
-// end notes what came of it.
-func (r *rollout) end(ctx context.Context) error {
-	var pending []record.Tombstone
-	r.journal.Read(func(known *record.Record) { pending = precondition.Pending(known, r.before) })
-	r.outcome.Deletes = precondition.Observe(ctx, r.cluster, pending)
-	r.outcome.Orphans = r.orphans(ctx)
-	r.announceGone(ctx)
-	before := r.store.Loss()
-	defer func() {
-		r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isNotPending)
-		if loss := r.store.Loss(); loss != before {
-			r.outcome.Notes = append(r.outcome.Notes, loss)
-		}
-	}()
-	return r.journal.Note(ctx, func(known *record.Record) {
-		r.forgetGone(known)
-		known.Run = r.outcome.Report.Left
-		if known.Run == nil || known.Run.Ended {
-			known.Waits = nil
-		}
-		if found := r.outcome.Report.Fingerprints; found != nil { // else nothing was begun
-			known.Fingerprints = found.Update(known.Fingerprints)
-		}
-		newest := known.Newest() // which may be somebody else's, if they have taken the lock just now
-		isOurs := newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
-		if isOurs && (r.outcome.Report.Err != nil || r.options.Apply.NoWait) {
-			known.Stop(r.stopped())
-		}
-		if !isOurs || r.outcome.Report.Err != nil || r.options.Apply.NoWait {
-			return
-		}
-		if r.outcome.Mode != graph.Reconcile {
-			known.Complete(metav1.NewTime(r.cluster.Now().Truncate(time.Second)))
-		}
-		if r.hasWritten() && !r.isLate { // else the record would be written for this alone
-			known.Remember(string(r.outcome.Mode), time.Since(r.began), r.outcome.Report.Took)
-		}
-	})
-}
-
-// hasWritten says whether the run has changed anything on the cluster.
-func (r *rollout) hasWritten() bool {
-	return r.outcome.Mode != graph.Reconcile || slices.ContainsFunc(r.outcome.Report.Changes, func(change object.Change) bool {
-		return change.Action == object.Created || change.Action == object.Configured || change.Action == object.Recreated
-	})
 }

@@ -82,7 +82,7 @@ func TestModeFollowsFromTheRecord(t *testing.T) {
 func TestLookWritesNothing(t *testing.T) {
 	r := newRelease(t)
 	c := r.connect()
-	outcome := rollout.Look(t.Context(), c, r.load("1.0.0", settings), rollout.Options{Namespace: r.namespace + "-records"})
+	outcome := rollout.Inspect(t.Context(), c, r.load("1.0.0", settings), rollout.Options{Namespace: r.namespace + "-records"})
 	if outcome.Err != nil || outcome.Mode != graph.Install || outcome.Report != nil {
 		t.Errorf("%+v", outcome)
 	}
@@ -114,7 +114,7 @@ func TestPendingDeleteIsKnownToWhoeverComesNext(t *testing.T) {
 	}
 
 	outcome = r.roll(t.Context(), "1.2.0", prices)
-	if got := precondition.Names(precondition.Blocking(outcome.Findings)); outcome.Report != nil || !slices.Equal(got, []string{precondition.PendingDelete}) {
+	if got := precondition.CheckNames(precondition.Blocking(outcome.Findings)); outcome.Report != nil || !slices.Equal(got, []string{precondition.PendingDelete}) {
 		t.Errorf("the next minor version: %v, %v", got, outcome.Err)
 	}
 	if outcome = r.roll(t.Context(), "1.1.1", prices); outcome.Err != nil || len(outcome.Deletes) != 1 {
@@ -143,7 +143,7 @@ func TestEarlierDurationsAreKnown(t *testing.T) {
 	r := newRelease(t)
 	begins := func(earlier *record.Durations) func(*rollout.Options) {
 		return func(options *rollout.Options) {
-			options.Begins = func(o *rollout.Outcome) error { *earlier = o.Earlier; return nil }
+			options.OnBegin = func(o *rollout.Outcome) error { *earlier = o.Durations; return nil }
 		}
 	}
 	var install, first, second, reconcile record.Durations

@@ -28,12 +28,12 @@ const (
 // unpacks unless it's told otherwise.
 const maxWindow = 128 * mib
 
-var errNoArchive = verdict{text: "is no tar, tar.gz or tar.zst archive"}
+var errNoArchive = phrase{text: "is no tar, tar.gz or tar.zst archive"}
 
 func openArchive(ctx context.Context, path string, limits Limits) (*Release, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, innermost(err)
+		return nil, withoutPath(err)
 	}
 	defer file.Close()
 	files, err := readArchive(interruptible(ctx, file), limits)
@@ -57,7 +57,7 @@ func readArchive(from io.Reader, limits Limits) (fs.FS, error) {
 	case len(first) < tarBlock || !bytes.HasPrefix(first[ustarOffset:], []byte(ustarMagic)):
 		return nil, errNoArchive
 	}
-	tail := &tail{from: counted}
+	tail := &lastBlock{from: counted}
 	entries := newTree(&budget{limits: limits}, false)
 	if err := entries.read(tail); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func readArchive(from io.Reader, limits Limits) (fs.FS, error) {
 	}
 	root := entries.top()
 	if entries.isLayout(root) {
-		return nil, verdict{text: "holds an OCI image layout: unpack it first"}
+		return nil, phrase{text: "holds an OCI image layout: unpack it first"}
 	}
 	return entries.files(root, limits)
 }
@@ -119,20 +119,20 @@ func corrupt(err error) error {
 	}
 }
 
-// A tail remembers the last block that went through it. A tar ends with blocks of
+// A lastBlock is a reader that keeps the last block read. A tar ends with blocks of
 // zeros; one that was cut between two files otherwise looks complete.
-type tail struct {
+type lastBlock struct {
 	from io.Reader
 	last []byte
 }
 
-func (t *tail) Read(p []byte) (int, error) {
+func (t *lastBlock) Read(p []byte) (int, error) {
 	n, err := t.from.Read(p)
 	t.last = append(t.last, p[max(0, n-tarBlock):n]...)
 	t.last = append(t.last[:0], t.last[max(0, len(t.last)-tarBlock):]...)
 	return n, err
 }
 
-func (t *tail) isZero() bool {
+func (t *lastBlock) isZero() bool {
 	return len(bytes.Trim(t.last, "\x00")) == 0
 }

@@ -41,7 +41,7 @@ func (s dripStore) blob(ctx context.Context, _ v1.Descriptor) (io.ReadCloser, er
 	if err != nil {
 		return nil, err
 	}
-	response, err := (&http.Client{Transport: bounded{s.drip}}).Do(request)
+	response, err := (&http.Client{Transport: limitedTransport{s.drip}}).Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func TestALayerThatComesTooSlowly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				take := &taker{store: dripStore{drip: test.drip}, budget: &budget{limits: Limits{}.orDefaults()}}
+				take := &extractor{store: dripStore{drip: test.drip}, budget: &budget{limits: Limits{}.orDefaults()}}
 				digest := v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}
 				_, err := take.layer(t.Context(), v1.Descriptor{Digest: digest, Size: 1 << 20})
 				if err == nil || !strings.HasPrefix(err.Error(), "layer "+digest.String()+": "+test.want) {

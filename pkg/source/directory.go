@@ -15,7 +15,7 @@ import (
 func openDirectory(path string, limits Limits) (*Release, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		return nil, innermost(err)
+		return nil, withoutPath(err)
 	}
 	files := &directory{root: root.FS(), limits: limits, sizes: map[string]int64{}}
 	return &Release{FS: files, Kind: Directory, close: root.Close}, nil
@@ -117,7 +117,7 @@ func (d *directory) stat(name string) (fs.FileInfo, error) {
 		return nil, errors.New("is neither a file nor a folder")
 	}
 	if target, notLink := fs.ReadLink(d.root, name); notLink == nil {
-		return nil, fmt.Errorf("link to %q: %w", target, innermost(err))
+		return nil, fmt.Errorf("link to %q: %w", target, withoutPath(err))
 	}
 	return nil, err
 }
@@ -220,5 +220,5 @@ func (f *boundedFolder) resolved(entry fs.DirEntry) fs.DirEntry {
 }
 
 func pathError(op, name string, err error) error {
-	return &fs.PathError{Op: op, Path: name, Err: innermost(err)}
+	return &fs.PathError{Op: op, Path: name, Err: withoutPath(err)}
 }

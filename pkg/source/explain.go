@@ -26,7 +26,7 @@ func explain(registry, missing string, err error) error {
 	if text == "" {
 		return withoutURL(err)
 	}
-	return &cleaned{text: text, err: err}
+	return &rephrased{text: text, err: err}
 }
 
 func explainStatus(registry, missing string, err error) string {
@@ -60,7 +60,7 @@ func explainConnection(registry string, err error) string {
 		otherHost   x509.HostnameError
 		invalid     *tls.CertificateVerificationError
 		onlyHTTP    plainHTTP
-		unending    endless
+		unending    limitError
 		timeout     net.Error
 	)
 	switch {

@@ -12,16 +12,16 @@ import (
 	"github.com/runlevel/runlevel/pkg/reason"
 )
 
-// A verdict is an error whose text goes on where the name of the release ends, as in
-// "x.zip is no tar archive". Others stand behind a colon.
-type verdict struct {
+// A phrase is an error whose text continues the name of the release, as in
+// "x.zip is no tar archive". The text of other errors follows a colon.
+type phrase struct {
 	subject string // how to write that name, if not as it was given
 	text    string
 	err     error
 }
 
-func (v verdict) Error() string { return v.text }
-func (v verdict) Unwrap() error { return v.err }
+func (v phrase) Error() string { return v.text }
+func (v phrase) Unwrap() error { return v.err }
 
 // failure is how err leaves the package.
 func failure(ctx context.Context, ref string, err error) error {
@@ -32,7 +32,7 @@ func failure(ctx context.Context, ref string, err error) error {
 	if strings.ContainsFunc(ref, unicode.IsControl) {
 		subject = strconv.Quote(ref)
 	}
-	var says verdict
+	var says phrase
 	if errors.As(err, &says) {
 		joint = ""
 		if says.subject != "" {
@@ -42,14 +42,14 @@ func failure(ctx context.Context, ref string, err error) error {
 	return &reason.Error{Reason: RetrievalFailed, Err: fmt.Errorf("%s%s %w", subject, joint, oneLine(err))}
 }
 
-// cleaned is an error under a better text.
-type cleaned struct {
+// rephrased is an error with another text.
+type rephrased struct {
 	text string
 	err  error
 }
 
-func (c *cleaned) Error() string { return c.text }
-func (c *cleaned) Unwrap() error { return c.err }
+func (c *rephrased) Error() string { return c.text }
+func (c *rephrased) Unwrap() error { return c.err }
 
 // maxMessage is how much of an error is shown: a registry may say what it likes.
 const maxMessage = 2000
@@ -64,11 +64,11 @@ func oneLine(err error) error {
 	if text == err.Error() {
 		return err
 	}
-	return &cleaned{text: text, err: err}
+	return &rephrased{text: text, err: err}
 }
 
-// shown is a name out of an archive as it's safe to show.
-func shown(name string) string {
+// quoted returns a name of an archive in quotes, shortened and escaped.
+func quoted(name string) string {
 	const enough = 100
 	if len(name) > enough {
 		return strconv.Quote(name[:enough]) + "…"
@@ -76,8 +76,8 @@ func shown(name string) string {
 	return strconv.Quote(name)
 }
 
-// innermost is what went wrong with a path, without the path: our messages have it.
-func innermost(err error) error {
+// withoutPath returns the cause of a path error: our messages name the path.
+func withoutPath(err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
 		return of.Err

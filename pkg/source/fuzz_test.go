@@ -30,7 +30,7 @@ func FuzzArchive(f *testing.F) {
 			return
 		}
 		for name := range layer.nodes {
-			if !fs.ValidPath(name) || name != "." && !inPayload(name) {
+			if !fs.ValidPath(name) || name != "." && !isOfRelease(name) {
 				t.Errorf("a layer yields %q", name)
 			}
 		}

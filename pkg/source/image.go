@@ -39,9 +39,8 @@ const (
 	maxNesting  = 4       // indexes in indexes
 )
 
-// inPayload says whether an entry of an image is of the release, or takes something
-// away from it.
-func inPayload(name string) bool {
+// isOfRelease reports whether an entry of an image is a file of the release, or a whiteout of one.
+func isOfRelease(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	switch strings.TrimPrefix(top, whiteout) {
 	case manifestsDir, releaseManifestsDir:
@@ -58,15 +57,15 @@ type store interface {
 	blob(context.Context, v1.Descriptor) (io.ReadCloser, error)
 }
 
-// A taker takes the payload out of an image.
-type taker struct {
+// An extractor reads the release's files from an image.
+type extractor struct {
 	store    store
 	platform v1.Platform
 	budget   *budget
 }
 
 // image finds the manifest of the one image that a descriptor stands for.
-func (t *taker) image(ctx context.Context, described v1.Descriptor) (*v1.Manifest, error) {
+func (t *extractor) image(ctx context.Context, described v1.Descriptor) (*v1.Manifest, error) {
 	for range maxNesting {
 		raw, err := t.store.manifest(ctx, described)
 		if err != nil {
@@ -120,7 +119,7 @@ func choosePlatform(among []v1.Descriptor, wanted v1.Platform) (v1.Descriptor, e
 }
 
 // files takes the payload out of the layers of an image.
-func (t *taker) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, error) {
+func (t *extractor) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, error) {
 	var layers []v1.Layer
 	for _, described := range manifest.Layers {
 		kept, err := t.layer(ctx, described)
@@ -151,13 +150,13 @@ func (t *taker) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, error)
 		return nil, fmt.Errorf("put layers together: %w", err)
 	}
 	if !payload.hasFolder(manifestsDir) && !payload.hasFolder(releaseManifestsDir) {
-		return nil, verdict{text: fmt.Sprintf("is no release image: it has neither %s/ nor %s/", manifestsDir, releaseManifestsDir)}
+		return nil, phrase{text: fmt.Sprintf("is no release image: it has neither %s/ nor %s/", manifestsDir, releaseManifestsDir)}
 	}
 	return payload.files(".", t.budget.limits)
 }
 
 // layer reads a whole layer and keeps what is of the payload.
-func (t *taker) layer(ctx context.Context, described v1.Descriptor) (*tree, error) {
+func (t *extractor) layer(ctx context.Context, described v1.Descriptor) (*tree, error) {
 	kept, err := t.readLayer(ctx, described)
 	if err != nil {
 		return nil, fmt.Errorf("layer %s: %w", described.Digest, err)
@@ -165,7 +164,7 @@ func (t *taker) layer(ctx context.Context, described v1.Descriptor) (*tree, erro
 	return kept, nil
 }
 
-func (t *taker) readLayer(ctx context.Context, described v1.Descriptor) (*tree, error) {
+func (t *extractor) readLayer(ctx context.Context, described v1.Descriptor) (*tree, error) {
 	// A stream may be long and unpack to nothing at all, so that counts as well.
 	if described.Size > t.budget.limits.Unpacked {
 		return nil, overLimit(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size, inBytes(t.budget.limits.Unpacked)))
@@ -175,7 +174,7 @@ func (t *taker) readLayer(ctx context.Context, described v1.Descriptor) (*tree, 
 		return nil, err
 	}
 	defer from.Close()
-	checked, err := newChecked(interruptible(ctx, from), described)
+	checked, err := newDigestReader(interruptible(ctx, from), described)
 	if err != nil {
 		return nil, err
 	}
@@ -185,13 +184,13 @@ func (t *taker) readLayer(ctx context.Context, described v1.Descriptor) (*tree, 
 		return nil, err
 	}
 	// A wrong digest comes first: it explains whatever else is wrong.
-	if wrong := checked.finish(); wrong != nil {
+	if wrong := checked.verify(); wrong != nil {
 		return nil, wrong
 	}
 	return kept, err
 }
 
-func (t *taker) unpack(from io.Reader, kept *tree) error {
+func (t *extractor) unpack(from io.Reader, kept *tree) error {
 	unpacked, done, err := decompress(from)
 	if err != nil {
 		return err

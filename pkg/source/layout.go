@@ -21,7 +21,7 @@ const refName = "org.opencontainers.image.ref.name"
 // A layoutStore is the folder of an OCI image layout.
 type layoutStore string
 
-func openLayout(ctx context.Context, found place, take *taker) (*Release, error) {
+func openLayout(ctx context.Context, found location, take *extractor) (*Release, error) {
 	layout := layoutStore(found.path)
 	raw, err := layout.readAll("index.json")
 	if err != nil {
@@ -120,11 +120,11 @@ func (l layoutStore) checkConfig(ctx context.Context, described v1.Descriptor) e
 	if described.Size > maxManifest {
 		return overLimit("it has more than " + inBytes(maxManifest) + ", which is the limit")
 	}
-	checked, err := newChecked(interruptible(ctx, from), described)
+	checked, err := newDigestReader(interruptible(ctx, from), described)
 	if err != nil {
 		return err
 	}
-	return checked.finish()
+	return checked.verify()
 }
 
 func (l layoutStore) manifest(_ context.Context, described v1.Descriptor) ([]byte, error) {
@@ -147,7 +147,7 @@ func (l layoutStore) readAll(name string) ([]byte, error) {
 	defer file.Close()
 	raw, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
 	if err != nil {
-		return nil, innermost(err)
+		return nil, withoutPath(err)
 	}
 	if len(raw) > maxManifest {
 		return nil, overLimit("it has more than " + inBytes(maxManifest) + ", which is the limit")
@@ -162,15 +162,15 @@ func (l layoutStore) open(name string) (*os.File, error) {
 	info, err := os.Stat(full)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &cleaned{text: "the layout doesn't have it", err: err}
+		return nil, &rephrased{text: "the layout doesn't have it", err: err}
 	case err != nil:
-		return nil, innermost(err)
+		return nil, withoutPath(err)
 	case !info.Mode().IsRegular():
 		return nil, errors.New("is no file")
 	}
 	file, err := os.Open(full)
 	if err != nil {
-		return nil, innermost(err)
+		return nil, withoutPath(err)
 	}
 	return file, nil
 }

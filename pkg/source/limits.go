@@ -74,7 +74,7 @@ func (b *budget) entry(name string) error {
 // file counts the content of one file.
 func (b *budget) file(name string, size int64) error {
 	if size > b.limits.File {
-		return overLimit(fmt.Sprintf("%s has %d bytes: the limit for one file is %s", shown(name), size, inBytes(b.limits.File)))
+		return overLimit(fmt.Sprintf("%s has %d bytes: the limit for one file is %s", quoted(name), size, inBytes(b.limits.File)))
 	}
 	return b.add(size)
 }

@@ -16,9 +16,9 @@ import (
 const maxHops = 40
 
 // files makes a file system of what is in the folder root, with every link replaced
-// by what it leads to: nobody after us has to follow one.
+// by its target, so that no reader has to follow links.
 func (t *tree) files(root string, limits Limits) (fs.FS, error) {
-	unlinked := &unlinking{
+	unlinked := &linkResolver{
 		tree:     t,
 		children: map[string][]string{},
 		budget:   &budget{limits: limits},
@@ -39,8 +39,8 @@ func (t *tree) files(root string, limits Limits) (fs.FS, error) {
 	return txtar.FS(&txtar.Archive{Files: unlinked.files})
 }
 
-// unlinking is a tree on its way to one without links.
-type unlinking struct {
+// linkResolver is a tree on its way to one without links.
+type linkResolver struct {
 	tree     *tree
 	children map[string][]string
 	budget   *budget // links to folders can make very much of very little
@@ -49,9 +49,9 @@ type unlinking struct {
 }
 
 // add adds what is in the tree under name, at the place as.
-func (u *unlinking) add(as, name string) error {
+func (u *linkResolver) add(as, name string) error {
 	if len(as) > maxName {
-		return fmt.Errorf("links make a name of more than %d bytes: %s", maxName, shown(as))
+		return fmt.Errorf("links make a name of more than %d bytes: %s", maxName, quoted(as))
 	}
 	found := u.tree.nodes[name]
 	switch found.kind {
@@ -61,7 +61,7 @@ func (u *unlinking) add(as, name string) error {
 			err = errCircular
 		}
 		if err != nil {
-			return fmt.Errorf("link %s to %s: %w", shown(name), shown(found.target), err)
+			return fmt.Errorf("link %s to %s: %w", quoted(name), quoted(found.target), err)
 		}
 		return u.add(as, target)
 	case tar.TypeDir:
@@ -78,9 +78,9 @@ func (u *unlinking) add(as, name string) error {
 	}
 }
 
-func (u *unlinking) addFolder(as, name string) error {
+func (u *linkResolver) addFolder(as, name string) error {
 	if u.within[name] {
-		return fmt.Errorf("folder %s: %w", shown(name), errCircular)
+		return fmt.Errorf("folder %s: %w", quoted(name), errCircular)
 	}
 	u.within[name] = true
 	defer delete(u.within, name)

@@ -12,30 +12,30 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// A place is where a release is.
-type place struct {
-	kind   Kind
+// A location is where a release is.
+type location struct {
+	kind   Format
 	path   string         // of what is on disk
 	choice string         // of the images of a layout: ":tag", "@digest" or nothing
 	image  name.Reference // of an image in a registry
 }
 
 // locate says where ref is. It looks at the disk and never at the network.
-func locate(ref string, insecure bool) (place, error) {
+func locate(ref string, insecure bool) (location, error) {
 	info, err := os.Stat(ref)
 	switch {
 	case err == nil:
 		return onDisk(ref, info)
 	case errors.Is(err, fs.ErrPermission):
-		return place{}, innermost(err)
+		return location{}, withoutPath(err)
 	}
 	for i, c := range ref {
 		if (c == ':' || c == '@') && isLayout(ref[:i]) {
-			return place{kind: Layout, path: ref[:i], choice: ref[i:]}, nil
+			return location{kind: Layout, path: ref[:i], choice: ref[i:]}, nil
 		}
 	}
 	if strings.HasPrefix(ref, ".") || strings.HasPrefix(ref, "/") || strings.HasPrefix(ref, "~") || filepath.IsAbs(ref) {
-		return place{}, &cleaned{text: "no such file or folder", err: fs.ErrNotExist}
+		return location{}, &rephrased{text: "no such file or folder", err: fs.ErrNotExist}
 	}
 	// A registry, and a tag or digest, must be spelt out: a mistyped folder is no
 	// reason to ask some default registry for it.
@@ -45,24 +45,24 @@ func locate(ref string, insecure bool) (place, error) {
 	}
 	image, err := name.ParseReference(ref, options...)
 	if err != nil {
-		return place{}, verdict{subject: strconv.Quote(ref), text: "is neither a file or folder here nor an image reference: " +
+		return location{}, phrase{subject: strconv.Quote(ref), text: "is neither a file or folder here nor an image reference: " +
 			"an image needs its registry and a tag or digest, as in registry.example/repo:tag"}
 	}
-	return place{kind: Image, image: image}, nil
+	return location{kind: Image, image: image}, nil
 }
 
-func onDisk(path string, info fs.FileInfo) (place, error) {
+func onDisk(path string, info fs.FileInfo) (location, error) {
 	switch {
 	case info.IsDir() && isLayout(path):
-		return place{kind: Layout, path: path}, nil
+		return location{kind: Layout, path: path}, nil
 	case info.IsDir():
-		return place{kind: Directory, path: path}, nil
+		return location{kind: Directory, path: path}, nil
 	case info.Mode().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
-		return place{}, verdict{text: "is a single file: name the folder that it is in, whose manifests make a release"}
+		return location{}, phrase{text: "is a single file: name the folder that it is in, whose manifests make a release"}
 	case info.Mode().IsRegular():
-		return place{kind: Archive, path: path}, nil
+		return location{kind: Archive, path: path}, nil
 	default:
-		return place{}, verdict{text: "is neither a file nor a folder"}
+		return location{}, phrase{text: "is neither a file nor a folder"}
 	}
 }
 

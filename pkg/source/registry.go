@@ -24,7 +24,7 @@ type registryStore struct {
 	asked  *remote.Descriptor // what the reference stands for
 }
 
-func openImage(ctx context.Context, ref name.Reference, take *taker, insecure bool) (*Release, error) {
+func openImage(ctx context.Context, ref name.Reference, take *extractor, insecure bool) (*Release, error) {
 	base, err := connections(insecure)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func openImage(ctx context.Context, ref name.Reference, take *taker, insecure bo
 		transport = onlyTLS{base}
 	}
 	puller, err := remote.NewPuller(
-		remote.WithTransport(bounded{transport}),
+		remote.WithTransport(limitedTransport{transport}),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithUserAgent("runlevel"),
 		// The library sleeps through an interrupt, so it sleeps briefly.

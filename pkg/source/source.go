@@ -2,7 +2,7 @@
 // folder in the cluster version operator's shape or a plain one of manifests, a tar
 // archive, an OCI image layout on disk, or an image in a registry.
 //
-// What comes out is one read-only fs.FS. Whoever made the release isn't trusted: its
+// The result is one read-only fs.FS. The content of a release isn't trusted: its
 // size and number of files are bounded, names and links stay inside, and what has a
 // digest is compared with it. The package doesn't know what a manifest is, keeps
 // nothing on disk and writes nowhere.
@@ -23,15 +23,15 @@ import (
 // RetrievalFailed is the reason of every error of Open.
 const RetrievalFailed = "UpdatePayloadRetrievalFailed"
 
-// A Kind is what a release is read from.
-type Kind string
+// A Format is what a release is read from.
+type Format string
 
 // The kinds there are.
 const (
-	Directory Kind = "directory"
-	Archive   Kind = "archive"
-	Layout    Kind = "layout"
-	Image     Kind = "image"
+	Directory Format = "directory"
+	Archive   Format = "archive"
+	Layout    Format = "layout"
+	Image     Format = "image"
 )
 
 // Options say how to open a release. The zero value will do.
@@ -49,7 +49,7 @@ type Options struct {
 // A Release is an open release.
 type Release struct {
 	FS   fs.FS // its files, safe for use by several at once
-	Kind Kind
+	Kind Format
 
 	// Image is repository@sha256:… of an image in a registry, and Digest its digest
 	// alone, which that of a layout has as well. Of several platforms' images it's
@@ -92,7 +92,7 @@ func open(ctx context.Context, ref string, options Options) (*Release, error) {
 		return nil, err
 	}
 	limits := options.Limits.orDefaults()
-	take := &taker{platform: platform, budget: &budget{limits: limits}}
+	take := &extractor{platform: platform, budget: &budget{limits: limits}}
 	switch found.kind {
 	case Directory:
 		return openDirectory(found.path, limits)

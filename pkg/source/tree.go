@@ -56,9 +56,9 @@ func (t *tree) entry(header *tar.Header, content io.Reader) error {
 	}
 	name, err := t.name(header.Name)
 	if err != nil {
-		return fmt.Errorf("entry %s: %w", shown(header.Name), err)
+		return fmt.Errorf("entry %s: %w", quoted(header.Name), err)
 	}
-	if t.ofImage && !inPayload(name) {
+	if t.ofImage && !isOfRelease(name) {
 		return nil
 	}
 	added, err := t.node(name, header, content)
@@ -66,7 +66,7 @@ func (t *tree) entry(header *tar.Header, content io.Reader) error {
 		err = t.add(name, added)
 	}
 	if err != nil && !isOverLimit(err) {
-		return fmt.Errorf("entry %s: %w", shown(header.Name), err)
+		return fmt.Errorf("entry %s: %w", quoted(header.Name), err)
 	}
 	return err
 }
@@ -97,11 +97,11 @@ func (t *tree) node(name string, header *tar.Header, content io.Reader) (*node, 
 	case tar.TypeLink:
 		target, err := t.name(header.Linkname)
 		if err != nil {
-			return nil, fmt.Errorf("hard link to %s: %w", shown(header.Linkname), err)
+			return nil, fmt.Errorf("hard link to %s: %w", quoted(header.Linkname), err)
 		}
 		linked := t.nodes[target]
 		if linked == nil || linked.kind == tar.TypeDir {
-			return nil, fmt.Errorf("hard link to %s, which is no file that comes before it", shown(header.Linkname))
+			return nil, fmt.Errorf("hard link to %s, which is no file that comes before it", quoted(header.Linkname))
 		}
 		return linked, nil
 	default:
@@ -134,7 +134,7 @@ func (t *tree) name(given string) (string, error) {
 		return "", errors.New("its name is absolute")
 	case slices.Contains(strings.Split(given, "/"), ".."):
 		return "", errors.New("its name has \"..\" in it")
-	case t.ofImage && !inPayload(name):
+	case t.ofImage && !isOfRelease(name):
 		return name, nil // an operating system has many an odd name
 	case strings.ContainsAny(given, "\\\x00"):
 		return "", errors.New("its name has a backslash or zero byte in it")
@@ -158,7 +158,7 @@ func (t *tree) add(name string, added *node) error {
 	for parent := path.Dir(name); ; parent = path.Dir(parent) {
 		if there := t.nodes[parent]; there != nil {
 			if there.kind != tar.TypeDir {
-				return fmt.Errorf("it's in %s, which is no folder", shown(parent))
+				return fmt.Errorf("it's in %s, which is no folder", quoted(parent))
 			}
 			break
 		}
@@ -191,7 +191,7 @@ func (t *tree) top() string {
 		}
 		top = name
 	}
-	if inPayload(top) || t.nodes[top].kind != tar.TypeDir {
+	if isOfRelease(top) || t.nodes[top].kind != tar.TypeDir {
 		return "."
 	}
 	return top

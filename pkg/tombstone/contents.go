@@ -6,7 +6,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -42,7 +41,7 @@ func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition st
 	}
 	var all contents
 	for _, one := range named[:min(mostKinds, len(named))] {
-		of, err := c.Called(ctx, one[1], &one[2])
+		of, err := c.FindByName(ctx, one[1], &one[2])
 		if err != nil {
 			return all, err
 		}
@@ -99,16 +98,12 @@ func few(in cluster.Resource, names []string) string {
 	if len(names) == 1 {
 		return printable.Line(in.Kind) + " " + names[0]
 	}
-	text := fmt.Sprintf("%d %s: %s", len(names), printable.Line(kinds.Plural(in.Kind, in.Resource)), strings.Join(names[:min(mostNames, len(names))], ", "))
-	if more := len(names) - mostNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return fmt.Sprintf("%d %s: %s", len(names), printable.Line(kinds.Plural(in.Kind, in.Resource)), printable.Few(names, mostNames))
 }
 
 // heldText names the finalizers of an object, and who has set them; empty if there are none.
 func heldText(head metav1.Object) string {
-	text, setters := "", SettersOf(head)
+	text, setters := "", FinalizerSetters(head)
 	for _, finalizer := range head.GetFinalizers() {
 		text += ", held by finalizer " + printable.Line(finalizer)
 		if setter := setters[finalizer]; setter != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// removers say of Kubernetes' own finalizers who takes them off, and when.
+// removers are the controllers that remove Kubernetes' own finalizers, and when they do.
 var removers = map[string]string{
 	metav1.FinalizerDeleteDependents:                          "the garbage collector takes it off when all that the object owns is gone",
 	metav1.FinalizerOrphanDependents:                          "the garbage collector takes it off when nothing is owned by the object any more",
@@ -20,17 +20,16 @@ var removers = map[string]string{
 	"snapshot.storage.kubernetes.io/pvc-as-source-protection": "the snapshot controller takes it off when no snapshot is made of the claim",
 }
 
-// RemoverOf says who takes a finalizer off.
-func RemoverOf(finalizer string) string {
+// FinalizerRemover returns which controller removes a finalizer, and when.
+func FinalizerRemover(finalizer string) string {
 	if remover := removers[finalizer]; remover != "" {
 		return remover
 	}
 	return "whoever works for it takes it off"
 }
 
-// SettersOf are the field managers that have set the finalizers of an object, by finalizer, as
-// managedFields tell.
-func SettersOf(object metav1.Object) map[string]string {
+// FinalizerSetters returns the field managers that have set the finalizers of an object, by finalizer.
+func FinalizerSetters(object metav1.Object) map[string]string {
 	setters := map[string]string{}
 	for _, entry := range object.GetManagedFields() {
 		if entry.FieldsV1 == nil {

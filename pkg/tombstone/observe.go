@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// Observe looks at an object. Asked is the UID of the one whose end was asked for, empty
-// if none was ever seen.
+// Observe returns the state of an object. Asked is the UID of the object whose delete was requested; "" if it was
+// never seen.
 func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, asked types.UID) Observation {
 	seen := Observation{Asked: asked}
 	resource, head, err := find(ctx, c, object)
@@ -38,8 +38,8 @@ func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, asked typ
 	return seen
 }
 
-// find reads the head of an object. That its kind was served a moment ago may be wrong by
-// now, and so may the version in which it was.
+// find reads the metadata of an object. What is known of its kind may be outdated, so the kind is looked up again
+// where nothing is served.
 func find(ctx context.Context, c *cluster.Cluster, object kinds.ID) (cluster.Resource, *metav1.PartialObjectMetadata, error) {
 	resource, head, err := findOnce(ctx, c, object)
 	if isNoSuchResource(err) {
@@ -57,18 +57,17 @@ func findOnce(ctx context.Context, c *cluster.Cluster, object kinds.ID) (cluster
 	if resource.Namespaced && object.Namespace == "" {
 		return resource, nil, fmt.Errorf("objects of kind %s are in a namespace, and none is said", object.GroupKind())
 	}
-	head, err := c.Head(ctx, resource, object.Namespace, object.Name)
+	head, err := c.GetMetadata(ctx, resource, object.Namespace, object.Name)
 	return resource, head, err
 }
 
-// isNoSuchResource tells an answer that nothing is served at a path from one that there is
-// no object: only the latter is the server's word on the object.
+// isNoSuchResource returns whether the server serves nothing at the path, so that its answer says nothing of the
+// object.
 func isNoSuchResource(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// askedAt is when the end of an object was asked for: its deletionTimestamp is when its
-// grace period ends.
+// askedAt returns when the delete of an object was requested: its deletionTimestamp is when its grace period ends.
 func askedAt(head *metav1.PartialObjectMetadata) time.Time {
 	var grace time.Duration
 	if seconds := head.DeletionGracePeriodSeconds; seconds != nil {
@@ -77,8 +76,8 @@ func askedAt(head *metav1.PartialObjectMetadata) time.Time {
 	return head.DeletionTimestamp.Add(-grace)
 }
 
-// maker names who made an object, and when. The oldest of those who wrote to it is the
-// one; of several in the same second, the one who wrote all of it and not just a status.
+// maker returns the field manager that created an object, and when. It is the manager of the oldest entry; of several
+// in the same second, of one that is not for a subresource.
 func maker(head *metav1.PartialObjectMetadata) string {
 	var oldest *metav1.ManagedFieldsEntry
 	for i := range head.ManagedFields {

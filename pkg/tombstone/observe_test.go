@@ -18,7 +18,6 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
-	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
@@ -28,7 +27,7 @@ var testbed = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes})
 func TestMain(m *testing.M) { os.Exit(testbed.Run(m)) }
 
 func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	object := config(namespace, "held")
 	if got := tombstone.Observe(t.Context(), c, object, ""); got.State != tombstone.Absent {
 		t.Errorf("before it was made: %+v", got)
@@ -58,7 +57,7 @@ func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
 	}
 	// Another process, which has never seen it, says the same.
 	wanted.Asked = ""
-	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), connect(t), object, "")); diff != "" {
+	if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), testbed.Connect(t), object, "")); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}
 
@@ -69,7 +68,7 @@ func TestAnObjectFromItsBeginningToItsEnd(t *testing.T) {
 }
 
 func TestAnObjectMadeAnewSaysByWhom(t *testing.T) {
-	c := connect(t)
+	c := testbed.Connect(t)
 	for name, test := range map[string]struct {
 		data   map[string]string
 		wanted string
@@ -102,7 +101,7 @@ func TestAnObjectMadeAnewSaysByWhom(t *testing.T) {
 }
 
 func TestTheOldestOfManyManagersHasMadeIt(t *testing.T) {
-	c := connectAs(t, answering(t, http.StatusOK, `{
+	c := sandboxtest.Connect(t, answering(t, http.StatusOK, `{
 		"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
 		"metadata": {"name": "phoenix", "namespace": "default", "uid": "second", "creationTimestamp": "2026-11-20T10:00:00Z", "managedFields": [
 			{"manager": "an-applier", "operation": "Apply", "time": "2026-11-20T12:00:00Z"},
@@ -118,7 +117,7 @@ func TestTheOldestOfManyManagersHasMadeIt(t *testing.T) {
 
 // A pod's deletionTimestamp is when its grace period ends.
 func TestAGracePeriodDoesNotCountAsTheFuture(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	pods := c.Client.CoreV1().Pods(namespace)
 	pod, err := pods.Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "slow"},
@@ -138,7 +137,7 @@ func TestAGracePeriodDoesNotCountAsTheFuture(t *testing.T) {
 }
 
 func TestTheSameNameInAnotherGroupIsAnotherObject(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	first, second := widget("first.example.com", namespace, "w"), widget("second.example.com", namespace, "w")
 	for _, object := range []kinds.ID{first, second} {
 		define(t, c, object.Group, "v1")
@@ -155,12 +154,12 @@ func TestTheSameNameInAnotherGroupIsAnotherObject(t *testing.T) {
 
 // A 404 says that nothing is served at that path, not that the object is gone.
 func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	object := widget("moving.example.com", namespace, "w")
 	define(t, c, object.Group, "v1alpha1")
 	made := bring(t, c, object)
 
-	define(t, connect(t), object.Group, "v1") // by somebody else: v1alpha1 is served no more
+	define(t, testbed.Connect(t), object.Group, "v1") // by somebody else: v1alpha1 is served no more
 	eventually(t, func(ctx context.Context) error {
 		switch got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State {
 		case tombstone.Present:
@@ -178,11 +177,11 @@ func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
 }
 
 func TestAnObjectIsGoneWithItsKind(t *testing.T) {
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	object := widget("fading.example.com", namespace, "w")
 	definition := define(t, c, object.Group, "v1")
 	made := bring(t, c, object)
-	remove(t, connect(t), definition)
+	remove(t, testbed.Connect(t), definition)
 	eventually(t, func(ctx context.Context) error {
 		if got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State != tombstone.Absent {
 			return fmt.Errorf("its kind is gone, and it is found to be %+v", got)
@@ -193,7 +192,7 @@ func TestAnObjectIsGoneWithItsKind(t *testing.T) {
 
 func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 	namespace := testbed.Namespace(t)
-	admin := connect(t)
+	admin := testbed.Connect(t)
 	bring(t, admin, config(namespace, "there"))
 	for name, test := range map[string]struct {
 		config *rest.Config
@@ -209,7 +208,7 @@ func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 		"no server at all":  {&rest.Config{Host: "http://localhost:1"}, config(namespace, "there"), "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := tombstone.Observe(t.Context(), connectAs(t, test.config), test.object, "")
+			got := tombstone.Observe(t.Context(), sandboxtest.Connect(t, test.config), test.object, "")
 			if got.State != tombstone.Unknown || !got.IsPending() || !strings.Contains(got.Why, test.wanted) || strings.Contains(got.Why, "\n") {
 				t.Errorf("%+v\nwant a reason with %s", got, test.wanted)
 			}
@@ -235,17 +234,3 @@ func answering(t *testing.T, status int, body string) *rest.Config {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
-
-func connect(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	return connectAs(t, testbed.Sandbox(t).Config)
-}
-
-func connectAs(t *testing.T, config *rest.Config) *cluster.Cluster {
-	t.Helper()
-	c, err := cluster.Connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}

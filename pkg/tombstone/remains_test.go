@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/tombstone"
@@ -40,7 +41,7 @@ func remaining(t *testing.T, c *cluster.Cluster, object kinds.ID, parts ...strin
 
 func TestANamespaceSaysWhatIsLeftInIt(t *testing.T) {
 	t.Parallel()
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	held := config(namespace, "held")
 	bring(t, c, held, "example.com/hold")
 	if got := tombstone.Observe(t.Context(), c, namespaceOf(namespace), ""); got.State != tombstone.Present || got.Remains != nil {
@@ -74,7 +75,7 @@ func TestANamespaceSaysWhatIsLeftInIt(t *testing.T) {
 // deleted first, and its conditions say that nothing is left.
 func TestANamespaceNamesPods(t *testing.T) {
 	t.Parallel()
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	pod := kinds.ID{Kind: "Pod", Namespace: namespace, Name: "held"}
 	in := find(t, c, pod)
 	if _, err := c.In(in, namespace).Create(t.Context(), parse(t, `
@@ -93,7 +94,7 @@ spec: {containers: [{name: a, image: a}]}`), metav1.CreateOptions{FieldManager: 
 
 func TestANamespaceGroupsWhatIsLeftInIt(t *testing.T) {
 	t.Parallel()
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		bring(t, c, config(namespace, name), "example.com/hold")
 	}
@@ -108,7 +109,7 @@ func TestANamespaceGroupsWhatIsLeftInIt(t *testing.T) {
 // TestANamespaceThatMayNotBeLookedInto is told with the numbers of its conditions.
 func TestANamespaceThatMayNotBeLookedInto(t *testing.T) {
 	t.Parallel()
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	bring(t, c, config(namespace, "held"), "example.com/hold")
 	rbac, reader, meta := testbed.Client(t).RbacV1(), rest.CopyConfig(testbed.Sandbox(t).Config), metav1.ObjectMeta{Name: "namespace-reader"}
 	reader.Impersonate.UserName = meta.Name
@@ -122,14 +123,14 @@ func TestANamespaceThatMayNotBeLookedInto(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(t, c, namespaceOf(namespace))
-	got := remaining(t, connectAs(t, reader), namespaceOf(namespace), "configmaps. has 1 resource instances", "example.com/hold in 1 resource instances")
+	got := remaining(t, sandboxtest.Connect(t, reader), namespaceOf(namespace), "configmaps. has 1 resource instances", "example.com/hold in 1 resource instances")
 	if !got.IsHeld() {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestANamespaceSaysThatAnAPIIsDown(t *testing.T) {
-	c, namespace, home := connect(t), testbed.Namespace(t), testbed.Namespace(t)
+	c, namespace, home := testbed.Connect(t), testbed.Namespace(t), testbed.Namespace(t)
 	listener, err := net.Listen("tcp", "localhost:0")
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +174,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1000, version
 
 func TestADefinitionCountsItsInstances(t *testing.T) {
 	t.Parallel()
-	c, namespace := connect(t), testbed.Namespace(t)
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	definition := define(t, c, "counted.example.com", "v1")
 	var widgets []kinds.ID
 	for _, name := range []string{"a", "b", "c"} {

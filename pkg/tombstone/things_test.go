@@ -49,7 +49,7 @@ func bring(t *testing.T, c *cluster.Cluster, object kinds.ID, finalizers ...stri
 	manifest.SetNamespace(object.Namespace)
 	manifest.SetName(object.Name)
 	manifest.SetFinalizers(finalizers)
-	applied, err := c.Apply(t.Context(), in, manifest, cluster.Forced)
+	applied, err := c.Apply(t.Context(), in, manifest, cluster.Force)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func bring(t *testing.T, c *cluster.Cluster, object kinds.ID, finalizers ...stri
 func remove(t *testing.T, c *cluster.Cluster, object kinds.ID) {
 	t.Helper()
 	in := find(t, c, object)
-	head, err := c.Head(t.Context(), in, object.Namespace, object.Name)
+	head, err := c.GetMetadata(t.Context(), in, object.Namespace, object.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ spec:
   - {name: v1, served: %t, storage: true, schema: &any {openAPIV3Schema: {type: object}}}
   - {name: v1alpha1, served: %t, storage: false, schema: *any}`, object.Name, group, served == "v1", served == "v1alpha1"))
 	in := find(t, c, object)
-	if _, err := c.Apply(t.Context(), in, manifest, cluster.Forced); err != nil {
+	if _, err := c.Apply(t.Context(), in, manifest, cluster.Force); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // the test's own context has ended by now

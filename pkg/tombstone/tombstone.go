@@ -1,14 +1,11 @@
-// Package tombstone says what became of an object that is to go: whether it is gone, is
-// terminating and held by what, is still there, or was made anew. It reads that from the
-// live object every time and remembers nothing, so that it says the same after a restart.
+// Package tombstone observes an object that is to be deleted: whether it is gone, is terminating and held by what,
+// is still there, or was created again. The state is read from the live object each time and never remembered, so
+// that it is the same after a restart.
 //
-// It deletes nothing, and does not know what was asked of whom: the caller brings the UID
-// of the object whose end was asked for. What can't be asked for is not taken for gone.
+// It deletes nothing. The caller passes the UID of the object whose delete was requested. An object that can't be
+// read is not taken for gone. The same kind and name in another API group is another object.
 //
-// An object is meant in whatever version, but of one group: the same kind and name in another
-// group is another object.
-//
-// Observe is the call to start from; Changes says when to look again.
+// Observe is the call to start from; Watch says when to observe again.
 package tombstone
 
 import (
@@ -22,42 +19,42 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// A State is what became of an object.
-type State string
+// A DeleteState is the state of an object that is to be deleted.
+type DeleteState string
 
-// The states. Whatever is not known to be another is Unknown.
+// The states of a delete.
 const (
-	Absent      State = "absent"      // gone, or its kind is surely gone
-	Terminating State = "terminating" // its end was asked for, by us or by somebody else
-	Present     State = "present"     // there, and not on its way out
-	Reappeared  State = "reappeared"  // there under another UID than the one whose end was asked for
-	Unknown     State = "unknown"     // can't be asked
+	Absent      DeleteState = "absent"      // the object is gone, or its kind is
+	Terminating DeleteState = "terminating" // it has a deletionTimestamp, whoever requested the delete
+	Present     DeleteState = "present"     // it is there, and not terminating
+	Reappeared  DeleteState = "reappeared"  // there is an object with another UID than the one whose delete was requested
+	Unknown     DeleteState = "unknown"     // the object can't be read
 )
 
-// Contents says what becomes of the objects that are left in a terminating one.
+// Contents says what becomes of the objects in a terminating Namespace or CustomResourceDefinition.
 type Contents string
 
 // The Contents.
 const (
-	Held    Contents = ""        // somebody has to remove what remains, if anything does
+	Held    Contents = ""        // a user or a controller has to remove what remains, if anything does
 	Ending  Contents = "ending"  // what remains goes by itself
 	Unclear Contents = "unclear" // it is not known what remains
 )
 
-// An Observation is an object as it was found.
+// An Observation is the state of an object at a moment.
 type Observation struct {
-	State      State
+	State      DeleteState
 	UID        types.UID // of the object that is there now
-	Asked      types.UID // of the one whose end was asked for, if one was ever seen
-	Since      time.Time // when the end of a terminating one was asked for
-	Finalizers []string  // which hold a terminating one
+	Asked      types.UID // of the object whose delete was requested, if it was ever seen
+	Since      time.Time // when the delete of a terminating object was requested
+	Finalizers []string  // which hold a terminating object
 	Remains    []string  // what a terminating Namespace or definition still has in it
 	Contents   Contents  // what becomes of that
-	MadeBy     string    // who made one that is present or has reappeared, and when
+	MadeBy     string    // the field manager that created an object that is present or has reappeared, and when
 	Why        string    // why the state is unknown, in one line
 }
 
-// IsPending says whether a delete that was asked for may still be under way.
+// IsPending returns whether a delete that was requested may not be done.
 func (o Observation) IsPending() bool {
 	switch o.State {
 	case Absent, Reappeared:
@@ -69,8 +66,8 @@ func (o Observation) IsPending() bool {
 	}
 }
 
-// IsHeld says whether a terminating object stays until somebody acts: takes off a finalizer other
-// than those of the garbage collector, or removes what is left in the object.
+// IsHeld returns whether a terminating object stays until a user or a controller acts: removes a finalizer other than
+// those of the garbage collector, or what is left in the object.
 func (o Observation) IsHeld() bool {
 	isAwaited := func(finalizer string) bool {
 		return finalizer != metav1.FinalizerDeleteDependents && finalizer != metav1.FinalizerOrphanDependents
@@ -78,7 +75,7 @@ func (o Observation) IsHeld() bool {
 	return slices.ContainsFunc(o.Finalizers, isAwaited) || len(o.Remains) > 0 && o.Contents == Held
 }
 
-// Describe says it to people in one line.
+// Describe returns the state for people, in one line.
 func (o Observation) Describe(now time.Time) string {
 	switch o.State {
 	case Absent:
@@ -98,8 +95,8 @@ func (o Observation) Describe(now time.Time) string {
 	}
 }
 
-// DescribeSince is Describe with the moment at which an object began to terminate instead of its
-// age: a text that is the same as long as nothing changes.
+// DescribeSince is like Describe, with the moment at which an object began to terminate instead of its age: the text
+// is the same as long as nothing changes.
 func (o Observation) DescribeSince() string {
 	if o.State != Terminating {
 		return o.Describe(o.Since)

@@ -5,21 +5,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/fingerprint"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// A Writer is a field manager that has changed an object.
-type Writer = ownership.Writer
-
 // A Drift is how an object differs from what the release has applied, as its metadata tells.
 type Drift struct {
-	Writers     []Writer // who has changed fields of the release, the newest first; none if that can't be told
-	IsReplaced  bool     // it was deleted, and another one was made, which the release has never applied
-	IsUnlabeled bool     // the label of the release was removed
+	Writers     []ownership.Writer // who has changed fields of the release, the newest first; none if that can't be told
+	IsReplaced  bool               // it was deleted, and another one was made, which the release has never applied
+	IsUnlabeled bool               // the label of the release was removed
 }
 
 // drift compares the object with what the record says of it: how the last apply left our entry in
@@ -29,18 +27,18 @@ func (g *gatherer) drift(ctx context.Context) {
 	if f.Record == nil {
 		return
 	}
-	applied := inventory.ReadFingerprints(f.Record.Fingerprints)
+	applied := fingerprint.Read(f.Record.Fingerprints)
 	f.IsNamed, f.IsKnown = applied.Has(g.Object), applied.WasApplied(g.Object)
 	switch {
 	case f.Live == nil || f.Seen.State == tombstone.Terminating || !f.IsKnown:
 		return
-	case g.head.IsNew() && !applied.WasLeft(g.head):
+	case g.head.IsNeverApplied() && !applied.IsSameObject(g.head):
 		f.Drift = &Drift{IsReplaced: true}
 		return
 	case g.head.Release != "" && g.head.Release != f.Record.Release || !g.head.Entry.Since.Before(g.noted()):
 		return // it was applied since, and the record does not know yet
 	}
-	wasOurs := func(fields []byte) bool { return applied.WasLeftWith(g.Object, fields) }
+	wasOurs := func(fields []byte) bool { return applied.HadFields(g.Object, fields) }
 	writers, isChanged := ownership.Changed(f.Live, func() bool { return g.isScaled(ctx) }, wasOurs)
 	if isUnlabeled := g.head.Release == ""; isUnlabeled || isChanged {
 		f.Drift = &Drift{Writers: writers, IsUnlabeled: isUnlabeled}
@@ -63,7 +61,7 @@ func (g *gatherer) noted() time.Time {
 
 // isScaled says whether an autoscaler scales the object. Replicas are left to it.
 func (g *gatherer) isScaled(ctx context.Context) bool {
-	scaled, err := ownership.FindScaled(ctx, g.cluster, []string{g.Object.Namespace})
+	scaled, err := ownership.FindScaleTargets(ctx, g.cluster, []string{g.Object.Namespace})
 	if err != nil {
 		g.unknown("list horizontalpodautoscalers", err)
 	}
@@ -71,7 +69,7 @@ func (g *gatherer) isScaled(ctx context.Context) bool {
 }
 
 // tellDrift is about an object that differs from what was applied.
-func tellDrift(f *Facts, a *Answer) {
+func tellDrift(f *ObjectFacts, a *Answer) {
 	if f.Drift == nil || a.State != Changed && a.State != NotReady {
 		return
 	}
@@ -95,19 +93,19 @@ func tellDrift(f *Facts, a *Answer) {
 		a.say(nil, "fields of it were removed since, by a manager that left no name: see runlevel diff")
 	}
 	if f.Drift.IsUnlabeled {
-		a.say(nil, "its label %s=%s was removed: an apply sets it again", inventory.Label, f.Record.Release)
+		a.say(nil, "its label %s=%s was removed: an apply sets it again", objectmeta.ReleaseLabel, f.Record.Release)
 	}
 }
 
 // tellMissing is about an object that was applied, and is not there.
-func tellMissing(f *Facts, a *Answer) {
+func tellMissing(f *ObjectFacts, a *Answer) {
 	if _, _, isLeft := f.step(); a.State != Absent || !f.IsKnown || isLeft {
 		return
 	}
 	next := "apply it again"
 	switch isHeld := f.Held != nil && !f.Held.IsDead(f.Now); {
 	case isHeld && f.Held.Keeps():
-		next = printable.Line(f.Held.Holder) + " makes it again"
+		next = printable.Line(f.Held.Name) + " makes it again"
 	case isHeld:
 		next = "the apply that runs does not make it again, but the next one does"
 	}

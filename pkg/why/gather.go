@@ -13,14 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/diagnosis"
+	"github.com/runlevel/runlevel/pkg/fingerprint"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
-	"github.com/runlevel/runlevel/pkg/trouble"
 )
 
 // How much is asked about pods: of so many objects that hold up others, and of each no longer
@@ -33,16 +35,16 @@ const (
 // A gatherer finds out the facts.
 type gatherer struct {
 	cluster *cluster.Cluster
-	trouble *trouble.Asker
-	Question
-	facts    *Facts
-	manifest *payload.Manifest // of the object; nil if nobody has said
-	head     inventory.Head    // of the object, if it is there
+	trouble *diagnosis.Diagnoser
+	ObjectQuery
+	facts    *ObjectFacts
+	manifest *payload.Manifest       // of the object; nil if nobody has said
+	head     objectmeta.LiveMetadata // of the object, if it is there
 }
 
 // Gather asks for all that the answer needs. What can't be asked for is a fact, too.
-func Gather(ctx context.Context, c *cluster.Cluster, q Question) *Facts {
-	g := &gatherer{cluster: c, trouble: &trouble.Asker{Cluster: c}, Question: q, facts: &Facts{Object: q.Object, Deletes: q.Deletes, Pending: map[kinds.ID][]string{}}}
+func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery) *ObjectFacts {
+	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: q, facts: &ObjectFacts{Object: q.Object, Deletes: q.Deletes, Pending: map[kinds.ID][]string{}}}
 	g.plan()
 	g.asked()
 	g.object(ctx)
@@ -91,11 +93,11 @@ func (g *gatherer) object(ctx context.Context) {
 		return
 	}
 	g.facts.Live = live
-	g.head = inventory.HeadOf(in, live)
+	g.head = objectmeta.Of(in, live)
 	if g.head.IsOf(g.head.Release) && g.head.Release != "" {
 		g.facts.Owner, g.facts.Applied = g.head.Release, g.head.Entry.Since
 	}
-	g.facts.Holders = tombstone.SettersOf(live)
+	g.facts.Holders = tombstone.FinalizerSetters(live)
 }
 
 // record finds the release that has the object, and who applies it.
@@ -107,7 +109,7 @@ func (g *gatherer) record(ctx context.Context) {
 		g.facts.Others = len(g.Records) // any may be the one
 		return
 	}
-	held, err := record.NewStore(g.cluster.Client, g.Namespace, g.facts.Record.Release).Holding(ctx)
+	held, err := lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: g.facts.Record.Release}.Holder(ctx)
 	if err != nil {
 		g.unknown("get leases in namespace "+g.Namespace, err)
 	}
@@ -131,7 +133,7 @@ func (g *gatherer) pick() *record.Record {
 	if of := first(func(r *record.Record) bool { return r.Release == g.facts.Owner }); of != nil {
 		return of
 	}
-	hasIt := func(r *record.Record) bool { return inventory.ReadFingerprints(r.Fingerprints).Has(g.Object) }
+	hasIt := func(r *record.Record) bool { return fingerprint.Read(r.Fingerprints).Has(g.Object) }
 	if of := first(hasIt); of != nil {
 		return of
 	}
@@ -156,7 +158,7 @@ func (g *gatherer) judge(ctx context.Context) {
 	if g.facts.Live == nil {
 		return
 	}
-	around := ready.Around{Serving: g.serving(ctx)}
+	around := ready.Related{Serving: g.serving(ctx)}
 	if g.manifest != nil {
 		around.Manifest = g.manifest.Object()
 	}
@@ -164,7 +166,7 @@ func (g *gatherer) judge(ctx context.Context) {
 	_, step, isLeft := g.facts.step()
 	isOperator := g.Object.Group == "config.openshift.io" && g.Object.Kind == "ClusterOperator"
 	if isOperator && around.Manifest == nil { // only whoever has its manifest knows what it is to report
-		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Around{Manifest: anyVersion})
+		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Related{Manifest: anyVersion})
 		if isLeft && step.State == record.Waiting && g.facts.Verdict.State == ready.Ready {
 			g.facts.Verdict = ready.Verdict{State: ready.Waiting, Message: step.For, Reason: step.Reason}
 		}
@@ -181,7 +183,7 @@ var anyVersion = &unstructured.Unstructured{Object: map[string]any{"status": map
 func (g *gatherer) pods(ctx context.Context, of *unstructured.Unstructured) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
-	lines, err := g.trouble.Of(ctx, of)
+	lines, err := g.trouble.Explain(ctx, of)
 	g.noteAll(err)
 	return lines
 }
@@ -197,10 +199,10 @@ func (g *gatherer) noteAll(err error) {
 }
 
 // call says why nobody has answered the API server, if a step has failed for that.
-func (g *gatherer) call(ctx context.Context, step record.Step) []string {
+func (g *gatherer) call(ctx context.Context, step record.RunStep) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
-	lines, err := g.trouble.OfCall(ctx, step.GroupKind(), step.For)
+	lines, err := g.trouble.ExplainCall(ctx, step.GroupKind(), step.For)
 	g.noteAll(err)
 	return lines
 }
@@ -210,14 +212,11 @@ func (g *gatherer) call(ctx context.Context, step record.Step) []string {
 func (g *gatherer) serving(ctx context.Context) map[types.NamespacedName]bool {
 	serving := map[types.NamespacedName]bool{}
 	for _, service := range kinds.CalledServices(g.facts.Live) {
-		slices, err := g.cluster.Client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=" + service.Name})
+		endpoints, err := diagnosis.ReadyEndpoints(ctx, g.cluster.Client, service)
 		if err != nil {
 			g.unknown("list endpointslices in namespace "+service.Namespace, err)
-			continue
 		}
-		for i := range slices.Items {
-			serving[service] = serving[service] || kinds.ReadyEndpoints(&slices.Items[i]) > 0
-		}
+		serving[service] = endpoints > 0
 	}
 	return serving
 }
@@ -228,14 +227,14 @@ func (g *gatherer) surroundings(ctx context.Context) {
 		return
 	}
 	if _, err := g.cluster.FindKind(ctx, g.Object.GroupKind()); errors.Is(err, cluster.ErrNotServed) {
-		g.facts.Unserved = &Unserved{}
+		g.facts.Unserved = &UnservedKind{}
 		definition, err := g.cluster.Definition(ctx, g.Object.GroupKind())
 		if err != nil {
 			g.unknown("list customresourcedefinitions", err)
 		}
 		if definition != nil {
 			g.facts.Unserved.Definition = definition.GetName()
-			g.facts.Unserved.Verdict = ready.Check(definition, ready.Full, ready.Around{})
+			g.facts.Unserved.Verdict = ready.Check(definition, ready.Full, ready.Related{})
 		}
 	}
 	if g.Object.Namespace == "" {
@@ -278,7 +277,7 @@ func (g *gatherer) holdings(ctx context.Context) {
 				g.unknown("get "+step.ID.String(), err)
 				continue
 			}
-			if trouble.Knows(live) {
+			if diagnosis.CanExplain(live) {
 				g.facts.Pending[step.ID] = g.pods(ctx, live)
 			}
 		}
@@ -287,12 +286,7 @@ func (g *gatherer) holdings(ctx context.Context) {
 
 // unknown notes that something could not be found out.
 func (g *gatherer) unknown(what string, err error) {
-	if apierrors.IsForbidden(err) {
-		what = "this user may not " + what
-	} else {
-		what += ": " + printable.Line(err.Error())
-	}
-	g.note(what)
+	g.note(printable.Line(diagnosis.NotAsked(what, err).Error()))
 }
 
 func (g *gatherer) note(what string) {

@@ -17,7 +17,7 @@ import (
 )
 
 // A tell adds what it has to say to an answer, if that has to do with how the object stands.
-type tell func(*Facts, *Answer)
+type tell func(*ObjectFacts, *Answer)
 
 // What may be said: of an object by itself, from the outside in; and of its release.
 var (
@@ -26,10 +26,10 @@ var (
 )
 
 // Judge says how an object stands, and why.
-func Judge(f *Facts) *Answer { return judge(f, slices.Concat(ofObject, ofRelease)) }
+func Judge(f *ObjectFacts) *Answer { return judge(f, slices.Concat(ofObject, ofRelease)) }
 
-func judge(f *Facts, tells []tell) *Answer {
-	a := &Answer{Object: f.Object, State: f.state(), Says: []Sentence{}, Unknown: f.Unknown, Release: f.Owner}
+func judge(f *ObjectFacts, tells []tell) *Answer {
+	a := &Answer{Object: f.Object, State: f.state(), Sentences: []Sentence{}, Unknown: f.Unknown, Release: f.Owner}
 	a.Done = a.State == Ready || a.State == Gone
 	node, step, isLeft := f.step()
 	if isLeft || f.Asked != nil || (f.Owner != "" || f.IsNamed) && f.Record != nil { // else it may be of another release
@@ -49,7 +49,7 @@ func judge(f *Facts, tells []tell) *Answer {
 }
 
 // state says how the object stands.
-func (f *Facts) state() State {
+func (f *ObjectFacts) state() ObjectState {
 	_, step, isLeft := f.step()
 	switch {
 	case f.Seen.State == tombstone.Unknown && f.Unserved == nil:
@@ -78,7 +78,7 @@ func (f *Facts) state() State {
 }
 
 // isUnapplied says whether the question names a version of a release that nobody has applied.
-func (f *Facts) isUnapplied() bool {
+func (f *ObjectFacts) isUnapplied() bool {
 	switch {
 	case f.Plan == nil || f.Plan.File == "" || f.IsUnread:
 		return false
@@ -91,7 +91,7 @@ func (f *Facts) isUnapplied() bool {
 
 // isUntold says whether an apply that is not done may have the object still to come: it has
 // not told of it, and has not changed it since it began.
-func (f *Facts) isUntold() bool {
+func (f *ObjectFacts) isUntold() bool {
 	if f.Record == nil || f.Record.Newest() == nil {
 		return false
 	}
@@ -106,7 +106,7 @@ func (f *Facts) isUntold() bool {
 
 // isToGo says whether the object is to be gone: by what the question names, by what the run
 // is about to do, or by a delete that is pending.
-func (f *Facts) isToGo() bool {
+func (f *ObjectFacts) isToGo() bool {
 	if f.Plan != nil && f.Plan.File != "" {
 		return f.Plan.Deletes
 	}
@@ -117,7 +117,7 @@ func (f *Facts) isToGo() bool {
 }
 
 // step is where the run of the release stands with the object, if it is not done with it.
-func (f *Facts) step() (node int, step record.Step, found bool) {
+func (f *ObjectFacts) step() (node int, step record.RunStep, found bool) {
 	if f.Record == nil || f.Record.Run == nil {
 		return 0, step, false
 	}
@@ -125,12 +125,12 @@ func (f *Facts) step() (node int, step record.Step, found bool) {
 	if node, step, found = run.Find(f.Object); found || run.More == 0 || f.Plan == nil || f.Plan.Node == "" {
 		return node, step, found
 	}
-	node = slices.IndexFunc(run.Nodes, func(n record.Node) bool { return n.Name == f.Plan.Node })
-	return max(node, 0), record.Step{ID: f.Object, File: f.Plan.File, State: record.Blocked, Deletes: f.Plan.Deletes}, node >= 0
+	node = slices.IndexFunc(run.Nodes, func(n record.RunNode) bool { return n.Name == f.Plan.Node })
+	return max(node, 0), record.RunStep{ID: f.Object, File: f.Plan.File, State: record.Blocked, Deletes: f.Plan.Deletes}, node >= 0
 }
 
 // version is the one that was applied last, or is.
-func (f *Facts) version() string {
+func (f *ObjectFacts) version() string {
 	if f.Record.Run != nil {
 		return f.Record.Run.Version
 	}
@@ -142,14 +142,16 @@ func (f *Facts) version() string {
 
 // say adds a sentence.
 func (a *Answer) say(details []string, format string, args ...any) {
-	a.Says = append(a.Says, Sentence{Text: fmt.Sprintf(format, args...), Details: details})
+	a.Sentences = append(a.Sentences, Sentence{Text: fmt.Sprintf(format, args...), Details: details})
 }
 
 // age is how long something has lasted.
-func (f *Facts) age(since time.Time) string { return duration.HumanDuration(max(f.Now.Sub(since), 0)) }
+func (f *ObjectFacts) age(since time.Time) string {
+	return duration.HumanDuration(max(f.Now.Sub(since), 0))
+}
 
 // tellUnseen is about an object of which nobody can say how it stands.
-func tellUnseen(f *Facts, a *Answer) {
+func tellUnseen(f *ObjectFacts, a *Answer) {
 	switch {
 	case a.State != Unknown:
 	case f.Live != nil:
@@ -160,7 +162,7 @@ func tellUnseen(f *Facts, a *Answer) {
 }
 
 // tellNotReady is about an object that is there.
-func tellNotReady(f *Facts, a *Answer) {
+func tellNotReady(f *ObjectFacts, a *Answer) {
 	if a.State != NotReady {
 		return
 	}
@@ -178,7 +180,7 @@ func tellNotReady(f *Facts, a *Answer) {
 }
 
 // tellEnd is about an object that is on its way out.
-func tellEnd(f *Facts, a *Answer) {
+func tellEnd(f *ObjectFacts, a *Answer) {
 	if a.State != Terminating {
 		return
 	}
@@ -196,10 +198,10 @@ func tellEnd(f *Facts, a *Answer) {
 }
 
 // heldBy says of each finalizer who has to take it off.
-func (f *Facts) heldBy() []string {
+func (f *ObjectFacts) heldBy() []string {
 	var lines []string
 	for _, finalizer := range f.Seen.Finalizers {
-		by := tombstone.RemoverOf(finalizer)
+		by := tombstone.FinalizerRemover(finalizer)
 		if holder := f.Holders[finalizer]; holder != "" {
 			by = "set by " + holder + "; " + by
 		}
@@ -209,7 +211,7 @@ func (f *Facts) heldBy() []string {
 }
 
 // tellKept is about an object that is to be gone, and whose end nobody has asked for.
-func tellKept(f *Facts, a *Answer) {
+func tellKept(f *ObjectFacts, a *Answer) {
 	_, _, isLeft := f.step()
 	switch {
 	case a.State == Gone && f.Asked != nil:
@@ -225,7 +227,7 @@ func tellKept(f *Facts, a *Answer) {
 }
 
 // tellUnserved is about an object whose kind the cluster does not have.
-func tellUnserved(f *Facts, a *Answer) {
+func tellUnserved(f *ObjectFacts, a *Answer) {
 	if f.Unserved == nil || a.Done {
 		return
 	}
@@ -243,7 +245,7 @@ func tellUnserved(f *Facts, a *Answer) {
 }
 
 // coming names the definition that the run has still to make for the object's kind.
-func (f *Facts) coming() string {
+func (f *ObjectFacts) coming() string {
 	if f.Record == nil || f.Record.Run == nil {
 		return ""
 	}
@@ -259,7 +261,7 @@ func (f *Facts) coming() string {
 }
 
 // tellHome is about an object whose namespace is not there, or is going.
-func tellHome(f *Facts, a *Answer) {
+func tellHome(f *ObjectFacts, a *Answer) {
 	if f.Home == nil || a.Done {
 		return
 	}
@@ -272,7 +274,7 @@ func tellHome(f *Facts, a *Answer) {
 
 // tellNeeds is about where the object stands in the release that is named, and what it can't be
 // without.
-func tellNeeds(f *Facts, a *Answer) {
+func tellNeeds(f *ObjectFacts, a *Answer) {
 	if f.Plan == nil || a.Done {
 		return
 	}
@@ -295,7 +297,7 @@ func tellNeeds(f *Facts, a *Answer) {
 }
 
 // tellGate is about what would stop the release.
-func tellGate(f *Facts, a *Answer) {
+func tellGate(f *ObjectFacts, a *Answer) {
 	if len(f.Gate) == 0 || a.Done {
 		return
 	}
@@ -307,7 +309,7 @@ func tellGate(f *Facts, a *Answer) {
 }
 
 // tellOwner says whose the object is.
-func tellOwner(f *Facts, a *Answer) {
+func tellOwner(f *ObjectFacts, a *Answer) {
 	switch {
 	case f.Live == nil:
 	case f.Owner == "" && f.Drift != nil: // which has been said

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -26,12 +27,12 @@ var (
 func ago(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(-d))) }
 
 // absent are the facts of an object that is not there, and may have a record.
-func absent(of *record.Record) *why.Facts {
-	return &why.Facts{Now: now, Object: web, Seen: tombstone.Observation{State: tombstone.Absent}, Record: of, IsHeldKnown: true}
+func absent(of *record.Record) *why.ObjectFacts {
+	return &why.ObjectFacts{Now: now, Object: web, Seen: tombstone.Observation{State: tombstone.Absent}, Record: of, IsHeldKnown: true}
 }
 
 // there are the facts of an object that is there.
-func there(verdict ready.Verdict, of *record.Record) *why.Facts {
+func there(verdict ready.Verdict, of *record.Record) *why.ObjectFacts {
 	f := absent(of)
 	f.Seen.State, f.Live, f.Verdict = tombstone.Present, &unstructured.Unstructured{Object: map[string]any{}}, verdict
 	f.Owner, f.Applied = "shop", now.Add(-time.Minute)
@@ -39,22 +40,22 @@ func there(verdict ready.Verdict, of *record.Record) *why.Facts {
 }
 
 // held are facts of a release that somebody applies, or did until some time ago.
-func held(f *why.Facts, silent time.Duration) *why.Facts {
-	f.Held = &record.Held{Holder: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-silent), Outlast: 30 * time.Second}
+func held(f *why.ObjectFacts, silent time.Duration) *why.ObjectFacts {
+	f.Held = &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-silent), Duration: 30 * time.Second}
 	return f
 }
 
 // during is the record of a release while it is applied, or after.
-func during(nodes ...record.Node) *record.Record {
+func during(nodes ...record.RunNode) *record.Record {
 	return &record.Record{
-		Release: "shop", History: []record.Entry{{State: record.Partial, Version: "2", Started: *ago(time.Hour)}},
+		Release: "shop", History: []record.HistoryEntry{{State: record.Partial, Version: "2", Started: *ago(time.Hour)}},
 		Run: &record.Run{Version: "2", Mode: "update", Told: *ago(5 * time.Second), Nodes: nodes},
 	}
 }
 
 // completed is the record of a release that was applied.
 func completed() *record.Record {
-	return &record.Record{Release: "shop", History: []record.Entry{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
+	return &record.Record{Release: "shop", History: []record.HistoryEntry{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
 }
 
 // begun is the record of a release of which an update has begun, and told nothing.
@@ -65,19 +66,19 @@ func begun() *record.Record {
 }
 
 // node is a piece of a graph, with one step or none.
-func node(name, state string, after []int, steps ...record.Step) record.Node {
-	return record.Node{Name: name, State: state, After: after, Steps: steps}
+func node(name, state string, after []int, steps ...record.RunStep) record.RunNode {
+	return record.RunNode{Name: name, State: state, After: after, Steps: steps}
 }
 
 // awaits is a step whose turn comes when another object is ready.
-func awaits(other kinds.ID) record.Step {
+func awaits(other kinds.ID) record.RunStep {
 	one := step(web, record.Blocked, "")
 	one.Awaits = &other
 	return one
 }
 
-func step(id kinds.ID, state record.StepState, waits string) record.Step {
-	one := record.Step{ID: id, State: state, For: waits}
+func step(id kinds.ID, state record.StepState, waits string) record.RunStep {
+	one := record.RunStep{ID: id, State: state, For: waits}
 	if state == record.Waiting || state == record.Retrying {
 		one.Since = ago(3 * time.Minute)
 	}
@@ -94,15 +95,15 @@ var (
 )
 
 // with changes facts.
-func with(f *why.Facts, change func(*why.Facts)) *why.Facts {
+func with(f *why.ObjectFacts, change func(*why.ObjectFacts)) *why.ObjectFacts {
 	change(f)
 	return f
 }
 
 func TestAnswers(t *testing.T) {
 	tests := map[string]struct {
-		facts *why.Facts
-		state why.State
+		facts *why.ObjectFacts
+		state why.ObjectState
 		says  string
 	}{
 		"ready": {there(isReady, completed()), why.Ready, "it is of release shop, which changed it last 60s ago"},
@@ -111,7 +112,7 @@ func TestAnswers(t *testing.T) {
 			"it is of release shop, which changed it last 60s ago",
 		},
 		"blocked by a node that is blocked": {
-			held(with(absent(blocked), func(f *why.Facts) { f.Pending = map[kinds.ID][]string{db: {"Pod shop/db-0: it has no node"}} }), 0), why.Absent,
+			held(with(absent(blocked), func(f *why.ObjectFacts) { f.Pending = map[kinds.ID][]string{db: {"Pod shop/db-0: it has no node"}} }), 0), why.Absent,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
   Pod shop/db-0: it has no node
@@ -132,7 +133,7 @@ nobody applies release shop 2 now: the last apply ended 5s ago, and not all was 
 		},
 		"many nodes before": {
 			held(absent(during(node("level 1, a", "running", nil), node("level 1, b", "running", nil), node("level 1, c", "running", nil), node("level 1, d", "running", nil), node("level 1, e", "running", nil),
-				record.Node{Name: "level 2, web", State: "blocked", After: []int{0, 1, 2, 3, 4}, More: 7, Steps: []record.Step{step(web, record.Blocked, "")}})), 0), why.Absent,
+				record.RunNode{Name: "level 2, web", State: "blocked", After: []int{0, 1, 2, 3, 4}, More: 7, Steps: []record.RunStep{step(web, record.Blocked, "")}})), 0), why.Absent,
 			`its turn, level 2, web, comes after level 1, a; level 1, b; level 1, c and 9 more
 level 1, a is being applied
 level 1, b is being applied
@@ -152,7 +153,7 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 nobody applies release shop 2 now: the last apply ended without a word, and told how it stands 5s ago; apply it again`,
 		},
 		"not ready": {
-			held(with(there(notReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "old news")))), func(f *why.Facts) { f.Pods = []string{"Pod shop/web-0: it crashes"} }), 0), why.NotReady,
+			held(with(there(notReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "old news")))), func(f *why.ObjectFacts) { f.Pods = []string{"Pod shop/web-0: it crashes"} }), 0), why.NotReady,
 			`it waits: 0 of 1 replicas are available, for 3m
   Pod shop/web-0: it crashes
 release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago
@@ -168,29 +169,31 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 it is of release shop, which changed it last 60s ago`,
 		},
 		"gone, and not by the release": {absent(completed()), why.Absent, "release shop 2 was completed 60m ago: somebody has deleted it since, or the release does not have it"},
-		"nobody knows":                 {absent(nil), why.Absent, "no release is known here that is to have it: nobody has applied one, or its record is in another namespace (--record-namespace)"},
+		"nobody knows":                 {absent(nil), why.Absent, "no release is known here that is to have it: nobody has applied one, or its record is in another namespace"},
 		"one of several": {
-			with(absent(nil), func(f *why.Facts) { f.Others = 3 }), why.Absent,
-			"none of the 3 releases here is known to have it: say which one is to, with --name or SOURCE",
+			with(absent(nil), func(f *why.ObjectFacts) { f.Others = 3 }), why.Absent,
+			"none of the 3 releases here is known to have it: name the one that is to",
 		},
 		"of another release": {
-			with(there(isReady, nil), func(f *why.Facts) { f.Plan = &why.Plan{Release: "db", File: "a.yaml"} }), why.Outdated,
+			with(there(isReady, nil), func(f *why.ObjectFacts) { f.Plan = &why.ReleasePlace{Release: "db", File: "a.yaml"} }), why.Outdated,
 			"it is in a.yaml\nnobody has applied release db yet\nit is of release shop, not of db",
 		},
 		"of a version that nobody has applied": {
-			with(there(isReady, completed()), func(f *why.Facts) {
-				f.Plan = &why.Plan{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
+			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+				f.Plan = &why.ReleasePlace{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
 			}), why.Outdated,
 			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
 nobody has applied this version of release shop yet: the last is 2, completed 60m ago
 it is of release shop, which changed it last 60s ago`,
 		},
 		"of a version that is applied": {
-			with(there(isReady, completed()), func(f *why.Facts) { f.Plan = &why.Plan{Release: "shop", File: "a.yaml", IsRecorded: true} }), why.Ready,
+			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+				f.Plan = &why.ReleasePlace{Release: "shop", File: "a.yaml", IsRecorded: true}
+			}), why.Ready,
 			"it is of release shop, which changed it last 60s ago",
 		},
 		"of a version of which nobody may read whether it is applied": {
-			with(there(isReady, nil), func(f *why.Facts) { f.Plan, f.IsUnread = &why.Plan{Release: "db", File: "a.yaml"}, true }), why.Ready,
+			with(there(isReady, nil), func(f *why.ObjectFacts) { f.Plan, f.IsUnread = &why.ReleasePlace{Release: "db", File: "a.yaml"}, true }), why.Ready,
 			"it is of release shop, not of db",
 		},
 		"in an install, what it needs is of another node": {
@@ -200,11 +203,11 @@ level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are availabl
 release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
 		},
 		"to be deleted, and gone": {
-			with(absent(completed()), func(f *why.Facts) { f.Asked = &record.Tombstone{ID: web, Version: "2", Asked: *ago(time.Hour)} }), why.Gone,
+			with(absent(completed()), func(f *why.ObjectFacts) { f.Asked = &record.Tombstone{ID: web, Version: "2", Asked: *ago(time.Hour)} }), why.Gone,
 			"version 2 has asked for its end 60m ago",
 		},
 		"terminating": {
-			with(there(isReady, completed()), func(f *why.Facts) {
+			with(there(isReady, completed()), func(f *why.ObjectFacts) {
 				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Finalizers: []string{"a/b", "c/d"}}
 				f.Asked, f.Holders = &record.Tombstone{ID: web, Version: "2"}, map[string]string{"a/b": "ana"}
 			}), why.Terminating,
@@ -215,15 +218,15 @@ nobody applies release shop 2 now: it was completed 60m ago
 it is of release shop, which changed it last 60s ago`,
 		},
 		"its delete was asked for, and then the release wants it back": {
-			held(with(absent(blocked), func(f *why.Facts) { f.Asked = &record.Tombstone{ID: web, Version: "1"} }), 0), why.Absent,
+			held(with(absent(blocked), func(f *why.ObjectFacts) { f.Asked = &record.Tombstone{ID: web, Version: "1"} }), 0), why.Absent,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
 release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
 		},
 		"the gate": {
-			with(absent(completed()), func(f *why.Facts) {
-				f.Plan = &why.Plan{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
-				f.Gate = []precondition.Finding{{Check: "OlderVersion", Message: "it is older", Lifts: "nobody"}}
+			with(absent(completed()), func(f *why.ObjectFacts) {
+				f.Plan = &why.ReleasePlace{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
+				f.Gate = []precondition.CheckFinding{{Check: "OlderVersion", Message: "it is older", Lifts: "nobody"}}
 			}), why.Absent,
 			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
 an apply of the release would be refused
@@ -231,18 +234,18 @@ an apply of the release would be refused
 nobody has applied this version of release shop yet: the last is 2, completed 60m ago`,
 		},
 		"a kind that is not served, in a namespace that goes": {
-			with(absent(nil), func(f *why.Facts) {
-				f.Unserved = &why.Unserved{Definition: "deployments.apps", Verdict: ready.Verdict{State: ready.Waiting, Message: "it is not established"}}
+			with(absent(nil), func(f *why.ObjectFacts) {
+				f.Unserved = &why.UnservedKind{Definition: "deployments.apps", Verdict: ready.Verdict{State: ready.Waiting, Message: "it is not established"}}
 				f.Home = &tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Remains: []string{"1 Pod"}}
 			}), why.Absent,
 			`the cluster does not serve kind Deployment.apps yet: CustomResourceDefinition deployments.apps waits: it is not established
 nothing can be made in namespace shop: it is terminating for 60s (1 Pod)
-no release is known here that is to have it: nobody has applied one, or its record is in another namespace (--record-namespace)`,
+no release is known here that is to have it: nobody has applied one, or its record is in another namespace`,
 		},
 		"a kind that the run has not come to": {
 			held(with(absent(during(node("level 10, a", "running", nil), node("level 20, crd", "blocked", []int{0},
-				record.Step{ID: kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "deployments.apps"}, File: "0000_20_crd_10.yaml", State: record.Blocked}))),
-				func(f *why.Facts) { f.Unserved = &why.Unserved{} }), 0), why.Absent,
+				record.RunStep{ID: kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "deployments.apps"}, File: "0000_20_crd_10.yaml", State: record.Blocked}))),
+				func(f *why.ObjectFacts) { f.Unserved = &why.UnservedKind{} }), 0), why.Absent,
 			`the cluster has no kind Deployment.apps: the release brings it, in CustomResourceDefinition deployments.apps (level 20, crd), and has not done so yet
 release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
 		},
@@ -250,7 +253,7 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 			held(absent(begun()), 0), why.Absent, "release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands",
 		},
 		"there as it was, perhaps, when an apply has just begun": {
-			held(with(there(isReady, begun()), func(f *why.Facts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Unknown,
+			held(with(there(isReady, begun()), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Unknown,
 			`it is there and ready, maybe as it was before: the apply has not told whether it has come to it
 release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands
 it is of release shop, which changed it last 120m ago`,
@@ -259,13 +262,13 @@ it is of release shop, which changed it last 120m ago`,
 			held(there(isReady, begun()), 0), why.Ready, "it is of release shop, which changed it last 60s ago",
 		},
 		"there as it was, perhaps, when an apply of much was killed": {
-			held(with(there(isReady, with2(during(node("level 10, db", "running", nil)), func(r *record.Run) { r.More = 7 })), func(f *why.Facts) { f.Applied = now.Add(-2 * time.Hour) }), time.Minute), why.Unknown,
+			held(with(there(isReady, with2(during(node("level 10, db", "running", nil)), func(r *record.Run) { r.More = 7 })), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), time.Minute), why.Unknown,
 			`it is there and ready, maybe as it was before: the apply has not told whether it has come to it
 whoever applied release shop 2, ana@host:7, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again
 it is of release shop, which changed it last 120m ago`,
 		},
 		"not changed by an apply that is done with it": {
-			held(with(there(isReady, during(node("level 10, db", "running", nil))), func(f *why.Facts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Ready,
+			held(with(there(isReady, during(node("level 10, db", "running", nil))), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Ready,
 			"it is of release shop, which changed it last 120m ago",
 		},
 		"not ready, of a release that is kept in place": {
@@ -274,9 +277,9 @@ it is of release shop, which changed it last 120m ago`,
 release shop 2 was completed 60m ago; ana@host:7 has held its lock for 10m, and applies it or keeps it in place
 it is of release shop, which changed it last 60s ago`,
 		},
-		"nobody knows, for nobody may read records": {with(absent(nil), func(f *why.Facts) { f.IsUnread = true }), why.Absent, ""},
+		"nobody knows, for nobody may read records": {with(absent(nil), func(f *why.ObjectFacts) { f.IsUnread = true }), why.Absent, ""},
 		"nobody may look": {
-			with(absent(completed()), func(f *why.Facts) {
+			with(absent(completed()), func(f *why.ObjectFacts) {
 				f.Seen = tombstone.Observation{State: tombstone.Unknown, Why: "forbidden"}
 				f.IsHeldKnown = false
 			}), why.Unknown,
@@ -290,7 +293,7 @@ it is of release shop, which changed it last 60s ago`,
 				t.Errorf("it is %s, done %t, want %s", answer.State, answer.Done, test.state)
 			}
 			var lines []string
-			for _, said := range answer.Says {
+			for _, said := range answer.Sentences {
 				lines = append(lines, said.Text)
 				for _, detail := range said.Details {
 					lines = append(lines, "  "+detail)

@@ -15,7 +15,7 @@ func (g *gatherer) plan() {
 	if g.Release == nil {
 		return
 	}
-	g.facts.Plan = &Plan{Release: g.Release.Name, Version: g.Release.Version}
+	g.facts.Plan = &ReleasePlace{Release: g.Release.Name, Version: g.Release.Version}
 	tasks := g.Release.Manifests
 	at := slices.IndexFunc(tasks, func(m *payload.Manifest) bool { return m.ID() == g.Object && !m.IsTombstone() })
 	if at < 0 {

@@ -14,7 +14,7 @@ import (
 const mostRoots = 5
 
 // roots are the nodes that an object waits for in the end: those that run, or have failed.
-func (f *Facts) roots() []int {
+func (f *ObjectFacts) roots() []int {
 	start, step, found := f.step()
 	if !found || step.State != record.Blocked {
 		return nil
@@ -42,10 +42,10 @@ func (f *Facts) roots() []int {
 }
 
 // isTried says whether the run is at a step, or has failed at it.
-func isTried(step record.Step) bool { return step.State != record.Blocked }
+func isTried(step record.RunStep) bool { return step.State != record.Blocked }
 
 // awaited are the other nodes that have what the steps of a node can't begin without.
-func (f *Facts) awaited(node int) []int {
+func (f *ObjectFacts) awaited(node int) []int {
 	var others []int
 	for _, step := range f.Record.Run.Nodes[node].Steps {
 		if step.Awaits == nil || isTried(step) {
@@ -59,7 +59,7 @@ func (f *Facts) awaited(node int) []int {
 }
 
 // tellStep is about an object that the run tries to apply, or has failed to.
-func tellStep(f *Facts, a *Answer) {
+func tellStep(f *ObjectFacts, a *Answer) {
 	_, step, found := f.step()
 	if !found || a.Done || a.State == NotReady {
 		return
@@ -83,7 +83,7 @@ func tellStep(f *Facts, a *Answer) {
 }
 
 // lasting is for how long a step stands as it does.
-func (f *Facts) lasting(step record.Step) string {
+func (f *ObjectFacts) lasting(step record.RunStep) string {
 	if step.Since == nil {
 		return ""
 	}
@@ -91,7 +91,7 @@ func (f *Facts) lasting(step record.Step) string {
 }
 
 // tellTurn is about an object that the run has not come to.
-func tellTurn(f *Facts, a *Answer) {
+func tellTurn(f *ObjectFacts, a *Answer) {
 	start, step, found := f.step()
 	if !found || a.Done || step.State != record.Blocked {
 		return
@@ -124,7 +124,7 @@ func inNode(name string) string {
 }
 
 // earlier are the levels that come first in a node that has several.
-func (f *Facts) earlier(node record.Node, own string) []string {
+func (f *ObjectFacts) earlier(node record.RunNode, own string) []string {
 	var names []string
 	for _, step := range node.Steps {
 		if name := nodeOf(step.File); step.State != record.Blocked && name != own && name != "" && !slices.Contains(names, name) {
@@ -135,7 +135,7 @@ func (f *Facts) earlier(node record.Node, own string) []string {
 }
 
 // names are those of nodes, each once. A place where there is none is left aside.
-func (f *Facts) names(places []int) []string {
+func (f *ObjectFacts) names(places []int) []string {
 	var names []string
 	for _, place := range places {
 		if place < 0 || place >= len(f.Record.Run.Nodes) {
@@ -149,7 +149,7 @@ func (f *Facts) names(places []int) []string {
 }
 
 // path names the nodes that one waits for, and those that they wait for in the end.
-func (f *Facts) path(node record.Node, roots []int) string {
+func (f *ObjectFacts) path(node record.RunNode, roots []int) string {
 	text := few(f.names(node.After), node.More)
 	isDirect := func(root int) bool { return slices.Contains(node.After, root) }
 	if indirect := slices.DeleteFunc(slices.Clone(roots), isDirect); len(indirect) > 0 {
@@ -159,8 +159,8 @@ func (f *Facts) path(node record.Node, roots []int) string {
 }
 
 // tellRoot says what a node is at.
-func (f *Facts) tellRoot(node record.Node, a *Answer) {
-	said := len(a.Says)
+func (f *ObjectFacts) tellRoot(node record.RunNode, a *Answer) {
+	said := len(a.Sentences)
 	for _, step := range node.Steps {
 		if step.State == record.Blocked {
 			continue
@@ -180,7 +180,7 @@ func (f *Facts) tellRoot(node record.Node, a *Answer) {
 			a.say(hold.Why, "%s waits for %s%s: %s", where, step.ID, f.lasting(step), step.For)
 		}
 	}
-	if len(a.Says) > said {
+	if len(a.Sentences) > said {
 		return
 	}
 	if node.State == string(graph.Failed) {
@@ -191,7 +191,7 @@ func (f *Facts) tellRoot(node record.Node, a *Answer) {
 }
 
 // tellRun says who applies the release, or when somebody last did.
-func tellRun(f *Facts, a *Answer) {
+func tellRun(f *ObjectFacts, a *Answer) {
 	switch {
 	case a.Done:
 	case f.Record == nil:
@@ -199,47 +199,47 @@ func tellRun(f *Facts, a *Answer) {
 	case !f.IsHeldKnown:
 		a.say(nil, "whether somebody applies release %s now is not known", f.title())
 	case f.Held != nil && f.Held.IsDead(f.Now):
-		a.say(nil, "whoever applied release %s, %s, has died: the last sign of life was %s ago%s; apply it again", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Renewed), f.told("; all this was told %s ago"))
+		a.say(nil, "whoever applied release %s, %s, has died: the last sign of life was %s ago%s; apply it again", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.told("; all this was told %s ago"))
 	case f.Held != nil && f.Held.Keeps() && f.isCompleted():
-		a.say(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Holder))
+		a.say(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name))
 	case f.Held != nil && f.Held.Keeps() && f.Record.Run != nil && f.Record.Run.Error != "":
-		a.say(nil, "release %s is not completed (%s): %s keeps in place what is applied, and goes on waiting%s", f.title(), printable.Line(f.Record.Run.Error), printable.Line(f.Held.Holder), f.told("; it told how it stands %s ago"))
+		a.say(nil, "release %s is not completed (%s): %s keeps in place what is applied, and goes on waiting%s", f.title(), printable.Line(f.Record.Run.Error), printable.Line(f.Held.Name), f.told("; it told how it stands %s ago"))
 	case f.Held != nil && f.isCompleted():
-		a.say(nil, "release %s was %s; %s has held its lock for %s, and applies it or keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Holder), f.age(f.Held.Since))
+		a.say(nil, "release %s was %s; %s has held its lock for %s, and applies it or keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name), f.age(f.Held.Since))
 	case f.Held != nil:
-		a.say(nil, "release %s is being applied by %s, for %s%s", f.title(), printable.Line(f.Held.Holder), f.age(f.Held.Since), cmp.Or(f.told("; it told how it stands %s ago"), "; it has not told yet how it stands"))
+		a.say(nil, "release %s is being applied by %s, for %s%s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Since), cmp.Or(f.told("; it told how it stands %s ago"), "; it has not told yet how it stands"))
 	default:
 		f.tellLast(a)
 	}
 }
 
 // isCompleted says whether all was applied, and nothing has been told since.
-func (f *Facts) isCompleted() bool {
+func (f *ObjectFacts) isCompleted() bool {
 	newest := f.Record.Newest()
 	return f.Record.Run == nil && newest != nil && newest.State == record.Completed
 }
 
 // tellNoRecord is about an object of no release that has a record.
-func (f *Facts) tellNoRecord(a *Answer) {
+func (f *ObjectFacts) tellNoRecord(a *Answer) {
 	switch {
 	case f.IsUnread:
 	case f.Plan != nil && f.Plan.Release != "" && f.Plan.Release != f.Owner:
 		a.say(nil, "nobody has applied release %s yet", f.Plan.Release)
 	case f.Owner != "":
 	case f.Others > 0:
-		a.say(nil, "none of the %s here is known to have it: say which one is to, with --name or SOURCE", printable.Count(f.Others, "release"))
+		a.say(nil, "none of the %s here is known to have it: name the one that is to", printable.Count(f.Others, "release"))
 	default:
-		a.say(nil, "no release is known here that is to have it: nobody has applied one, or its record is in another namespace (--record-namespace)")
+		a.say(nil, "no release is known here that is to have it: nobody has applied one, or its record is in another namespace")
 	}
 }
 
 // isLive says whether somebody applies the release now, as far as is known.
-func (f *Facts) isLive() bool {
+func (f *ObjectFacts) isLive() bool {
 	return !f.IsHeldKnown || f.Held != nil && !f.Held.IsDead(f.Now)
 }
 
 // again says that something is tried again, or was by somebody who has ended.
-func (f *Facts) again() string {
+func (f *ObjectFacts) again() string {
 	if f.isLive() {
 		return "is tried again and again"
 	}
@@ -247,7 +247,7 @@ func (f *Facts) again() string {
 }
 
 // title names the release that is applied, and its version.
-func (f *Facts) title() string {
+func (f *ObjectFacts) title() string {
 	if version := f.version(); version != "" {
 		return f.Record.Release + " " + printable.Line(version)
 	}
@@ -255,7 +255,7 @@ func (f *Facts) title() string {
 }
 
 // told is when the run last told how it stands, in words that have a place for that.
-func (f *Facts) told(words string) string {
+func (f *ObjectFacts) told(words string) string {
 	if f.Record.Run == nil {
 		return ""
 	}
@@ -263,7 +263,7 @@ func (f *Facts) told(words string) string {
 }
 
 // tellLast is about a release that nobody applies now.
-func (f *Facts) tellLast(a *Answer) {
+func (f *ObjectFacts) tellLast(a *Answer) {
 	run, newest := f.Record.Run, f.Record.Newest()
 	switch {
 	case run != nil && run.Ended:
@@ -284,7 +284,7 @@ func (f *Facts) tellLast(a *Answer) {
 }
 
 // ended says how far an update came, and when.
-func (f *Facts) ended(entry record.Entry) string {
+func (f *ObjectFacts) ended(entry record.HistoryEntry) string {
 	if entry.Completed != nil {
 		return "completed " + f.age(entry.Completed.Time) + " ago"
 	}

@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/fingerprint"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -24,22 +25,22 @@ import (
 // atOnce bounds how many objects are asked for at a time.
 const atOnce = 16
 
-// A Whole says how a release stands as a whole.
-type Whole struct {
-	Release string        `json:"release"`
-	Version string        `json:"version,omitempty"`
-	Done    bool          `json:"done"` // all that is known of it is as it is to be
-	Counts  map[State]int `json:"counts,omitempty"`
-	Says    []Sentence    `json:"says"`    // who applies it, or when somebody last did
-	Objects []*Answer     `json:"objects"` // that are not as they are to be, the worst first
-	Unknown []string      `json:"unknown,omitempty"`
+// A ReleaseAnswer says how a release stands as a whole.
+type ReleaseAnswer struct {
+	Release   string              `json:"release"`
+	Version   string              `json:"version,omitempty"`
+	Done      bool                `json:"done"` // all that is known of it is as it is to be
+	Counts    map[ObjectState]int `json:"counts,omitempty"`
+	Sentences []Sentence          `json:"says"`    // who applies it, or when somebody last did
+	Objects   []*Answer           `json:"objects"` // that are not as they are to be, the worst first
+	Unknown   []string            `json:"unknown,omitempty"`
 }
 
-// OfRelease says how the release of a record stands: which of its objects are not as they are to
+// ExplainRelease says how the release of a record stands: which of its objects are not as they are to
 // be, as far as the record and the objects on the cluster tell. What was deleted since it was
 // applied only its files could tell.
-func OfRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *Whole {
-	g := &gatherer{cluster: c, Question: Question{Records: []*record.Record{of}, Namespace: namespace}, facts: &Facts{Record: of}}
+func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *ReleaseAnswer {
+	g := &gatherer{cluster: c, ObjectQuery: ObjectQuery{Records: []*record.Record{of}, Namespace: namespace}, facts: &ObjectFacts{Record: of}}
 	g.record(ctx)
 	suspects := g.suspects(ctx)
 	answers := make([]*Answer, len(suspects))
@@ -47,7 +48,7 @@ func OfRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, names
 	group.SetLimit(atOnce)
 	for i, id := range suspects {
 		group.Go(func() error {
-			facts := Gather(ctx, c, Question{Object: id, Records: g.Records, Namespace: namespace})
+			facts := Gather(ctx, c, ObjectQuery{Object: id, Records: g.Records, Namespace: namespace})
 			answers[i] = judge(facts, ofObject)
 			return nil
 		})
@@ -58,11 +59,11 @@ func OfRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, names
 }
 
 // whole sums up the answers on single objects, and adds those that the run has not come to.
-func (f *Facts) whole(answers []*Answer) *Whole {
-	w := &Whole{Release: f.Record.Release, Version: f.version(), Counts: map[State]int{}, Says: []Sentence{}, Unknown: f.Unknown}
-	w.Says = append(w.Says, f.aboutRun()...)
+func (f *ObjectFacts) whole(answers []*Answer) *ReleaseAnswer {
+	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Sentences: []Sentence{}, Unknown: f.Unknown}
+	w.Sentences = append(w.Sentences, f.aboutRun()...)
 	if f.Record.Run != nil && f.Record.Run.More > 0 {
-		w.Says = append(w.Says, Sentence{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Record.Run.More)})
+		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Record.Run.More)})
 	}
 	for _, answer := range answers {
 		for _, what := range answer.Unknown { // of which many have the same
@@ -88,7 +89,7 @@ func (f *Facts) whole(answers []*Answer) *Whole {
 
 // aboutRun says who applies the release, or when somebody last did. The errors of that are told of
 // the objects that have them.
-func (f *Facts) aboutRun() []Sentence {
+func (f *ObjectFacts) aboutRun() []Sentence {
 	facts, of := *f, *f.Record
 	if of.Run != nil {
 		run := *of.Run
@@ -98,12 +99,12 @@ func (f *Facts) aboutRun() []Sentence {
 	facts.Record = &of
 	about := &Answer{}
 	tellRun(&facts, about)
-	return about.Says
+	return about.Sentences
 }
 
 // rank orders answers: what has failed, then what is waited for, then deletes that are pending, then
 // the rest.
-func (f *Facts) rank(a *Answer) int {
+func (f *ObjectFacts) rank(a *Answer) int {
 	hasFailed := false
 	if f.Record.Run != nil {
 		_, step, found := f.Record.Run.Find(a.Object)
@@ -136,7 +137,7 @@ func compareSince(a, b *time.Time) int {
 }
 
 // notBegun are the objects that the run has not come to.
-func (f *Facts) notBegun() []*Answer {
+func (f *ObjectFacts) notBegun() []*Answer {
 	if f.Record.Run == nil {
 		return nil
 	}
@@ -145,7 +146,7 @@ func (f *Facts) notBegun() []*Answer {
 		for _, step := range node.Steps {
 			if step.State == record.Blocked {
 				answers = append(answers, &Answer{
-					Object: step.ID, State: Blocked, Says: []Sentence{}, Release: f.Record.Release, Version: f.version(),
+					Object: step.ID, State: Blocked, Sentences: []Sentence{}, Release: f.Record.Release, Version: f.version(),
 					File: step.File, Node: cmp.Or(nodeOf(step.File), node.Name), After: f.names(node.After),
 				})
 			}
@@ -180,26 +181,22 @@ func (g *gatherer) suspects(ctx context.Context) []kinds.ID {
 // stray are the objects of the release on the cluster that are terminating, not ready, or changed.
 func (g *gatherer) stray(ctx context.Context) []kinds.ID {
 	release := g.facts.Record.Release
-	var places []inventory.Place
-	for _, kind := range g.facts.Record.Kinds {
-		places = append(places, inventory.Place{Kind: schema.GroupKind{Group: kind.Group, Kind: kind.Kind}})
-	}
-	there, err := inventory.Take(ctx, g.cluster, places, func(of string, _ kinds.ID) bool { return of == release })
+	there, err := inventory.TakeRelease(ctx, g.cluster, release, g.facts.Record.GroupKinds())
 	if err != nil {
 		g.unknown("list the objects of the release", err)
 		return nil
 	}
-	for _, kind := range there.AllUnlisted() {
-		g.unknown("list "+kind.String()+" in the whole cluster", there.Unlisted(kind))
+	for _, kind := range there.UnlistedKinds() {
+		g.unknown("list "+kind.String()+" in the whole cluster", there.ListError(kind))
 	}
-	applied := inventory.ReadFingerprints(g.facts.Record.Fingerprints)
+	applied := fingerprint.Read(g.facts.Record.Fingerprints)
 	var mu sync.Mutex
 	var found []kinds.ID
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, head := range there.Of(release) {
 		group.Go(func() error {
-			isChanged := applied.WasApplied(head.ID) && !applied.IsAsLeft(head)
+			isChanged := applied.WasApplied(head.ID) && !applied.IsUnchanged(head)
 			if head.Terminating || isChanged || !g.isReady(ctx, head) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -213,15 +210,15 @@ func (g *gatherer) stray(ctx context.Context) []kinds.ID {
 }
 
 // isReady says whether an object is surely ready. Its body is only asked for if it may not be.
-func (g *gatherer) isReady(ctx context.Context, head inventory.Head) bool {
+func (g *gatherer) isReady(ctx context.Context, head objectmeta.LiveMetadata) bool {
 	kind := head.ID.GroupKind()
 	isCalling := kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io" // which depends on Services, too
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(kind.WithVersion(head.Resource.Version))
-	object.SetAnnotations(head.Metadata().GetAnnotations())
+	object.SetAnnotations(head.Object().GetAnnotations())
 	if !ready.Awaits(object, ready.Full) {
 		return !isCalling
 	}
 	live, err := g.cluster.In(head.Resource, head.ID.Namespace).Get(ctx, head.ID.Name, metav1.GetOptions{})
-	return err == nil && ready.Check(live, ready.Full, ready.Around{}).State == ready.Ready
+	return err == nil && ready.Check(live, ready.Full, ready.Related{}).State == ready.Ready
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/ready"
@@ -23,8 +25,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// A Question is about one object.
-type Question struct {
+// An ObjectQuery is about one object.
+type ObjectQuery struct {
 	Object    kinds.ID
 	Deletes   bool             // who asks says that it is to be gone
 	Records   []*record.Record // of the releases that may have it
@@ -32,8 +34,8 @@ type Question struct {
 	Release   *payload.Payload // the release that is to have it; nil if nobody says
 }
 
-// Facts are what Judge judges.
-type Facts struct {
+// ObjectFacts are what Judge judges.
+type ObjectFacts struct {
 	Now     time.Time // by the server's clock
 	Object  kinds.ID
 	Deletes bool // who asks says that it is to be gone
@@ -43,7 +45,7 @@ type Facts struct {
 	Verdict  ready.Verdict              // on it
 	Pods     []string                   // what keeps its pods
 	Holders  map[string]string          // by finalizer: the field manager that has set it
-	Unserved *Unserved                  // if its kind is not served
+	Unserved *UnservedKind              // if its kind is not served
 	Home     *tombstone.Observation     // its namespace, if that is not simply there
 
 	Owner   string    // the release that it is of
@@ -53,27 +55,27 @@ type Facts struct {
 	Drift   *Drift    // how it differs from what was applied; nil if it does not, or nothing is known of it
 
 	Record      *record.Record        // of the release that has it, or is to; nil if there is none
-	Held        *record.Held          // who applies that release; nil if nobody does
+	Held        *lock.Holder          // who applies that release; nil if nobody does
 	IsHeldKnown bool                  // that could be asked
 	IsUnread    bool                  // records could not be read
 	Others      int                   // how many releases there are, if it is not known which one is to have it
 	Asked       *record.Tombstone     // its delete, if one is pending
 	Pending     map[kinds.ID][]string // what keeps the pods of what the run waits for
 
-	Plan *Plan                  // its place in the release that the question named
-	Gate []precondition.Finding // what would stop that release
+	Plan *ReleasePlace               // its place in the release that the question named
+	Gate []precondition.CheckFinding // what would stop that release
 
 	Unknown []string // what could not be found out
 }
 
-// Unserved is a kind that the cluster does not serve.
-type Unserved struct {
+// UnservedKind is a kind that the cluster does not serve.
+type UnservedKind struct {
 	Definition string // that has it; "" if there is none
 	Verdict    ready.Verdict
 }
 
-// A Plan is what the files of a release say of an object.
-type Plan struct {
+// A ReleasePlace is what the files of a release say of an object.
+type ReleasePlace struct {
 	Release, Version string
 	File             string // "" if the release does not have it
 	Node             string
@@ -91,43 +93,43 @@ type Need struct {
 	Why    string   `json:"why"`
 }
 
-// A State is how the object stands.
-type State string
+// An ObjectState is how the object stands.
+type ObjectState string
 
 // The states.
 const (
-	Ready       State = "ready"
-	Gone        State = "gone"        // as it is to be
-	Absent      State = "absent"      // and it is to be there
-	NotReady    State = "not ready"   // it is there
-	Outdated    State = "outdated"    // it is there as it was, and the apply has not come to it, or can't do it
-	Changed     State = "changed"     // it is there and ready, and is not as it was applied
-	Terminating State = "terminating" // it is on its way out
-	Kept        State = "kept"        // it is there, and is to be gone
-	Blocked     State = "blocked"     // the apply has not come to it; only told of a release as a whole
-	Unknown     State = "unknown"
+	Ready       ObjectState = "ready"
+	Gone        ObjectState = "gone"        // as it is to be
+	Absent      ObjectState = "absent"      // and it is to be there
+	NotReady    ObjectState = "not ready"   // it is there
+	Outdated    ObjectState = "outdated"    // it is there as it was, and the apply has not come to it, or can't do it
+	Changed     ObjectState = "changed"     // it is there and ready, and is not as it was applied
+	Terminating ObjectState = "terminating" // it is on its way out
+	Kept        ObjectState = "kept"        // it is there, and is to be gone
+	Blocked     ObjectState = "blocked"     // the apply has not come to it; only told of a release as a whole
+	Unknown     ObjectState = "unknown"
 )
 
 // An Answer says how an object stands, and why.
 type Answer struct {
-	Object     kinds.ID   `json:"object"`
-	State      State      `json:"state"`
-	Done       bool       `json:"done"` // it is as it is to be: ready, or gone
-	Says       []Sentence `json:"says"` // the most important first
-	Release    string     `json:"release,omitempty"`
-	Version    string     `json:"version,omitempty"`
-	File       string     `json:"file,omitempty"`
-	Node       string     `json:"node,omitempty"`
-	For        string     `json:"for,omitempty"`    // what it waits for, or the error of its apply
-	Reason     string     `json:"reason,omitempty"` // of that
-	Since      *time.Time `json:"since,omitempty"`
-	After      []string   `json:"after,omitempty"` // the nodes that are to be done before
-	Holds      []Holding  `json:"holds,omitempty"` // what those wait for in the end
-	Needs      []Need     `json:"needs,omitempty"`
-	Changed    []Writer   `json:"changed,omitempty"` // who has changed it since it was applied, the newest first
-	Finalizers []string   `json:"finalizers,omitempty"`
-	Remains    []string   `json:"remains,omitempty"` // what is left in it
-	Unknown    []string   `json:"unknown,omitempty"` // what could not be found out
+	Object     kinds.ID           `json:"object"`
+	State      ObjectState        `json:"state"`
+	Done       bool               `json:"done"` // it is as it is to be: ready, or gone
+	Sentences  []Sentence         `json:"says"` // the most important first
+	Release    string             `json:"release,omitempty"`
+	Version    string             `json:"version,omitempty"`
+	File       string             `json:"file,omitempty"`
+	Node       string             `json:"node,omitempty"`
+	For        string             `json:"for,omitempty"`    // what it waits for, or the error of its apply
+	Reason     string             `json:"reason,omitempty"` // of that
+	Since      *time.Time         `json:"since,omitempty"`
+	After      []string           `json:"after,omitempty"` // the nodes that are to be done before
+	Holds      []Holding          `json:"holds,omitempty"` // what those wait for in the end
+	Needs      []Need             `json:"needs,omitempty"`
+	Changed    []ownership.Writer `json:"changed,omitempty"` // who has changed it since it was applied, the newest first
+	Finalizers []string           `json:"finalizers,omitempty"`
+	Remains    []string           `json:"remains,omitempty"` // what is left in it
+	Unknown    []string           `json:"unknown,omitempty"` // what could not be found out
 }
 
 // A Sentence is one thing that is said, with what else there is to know of it.

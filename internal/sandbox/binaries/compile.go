@@ -29,7 +29,10 @@ func compile(ctx context.Context, dir, output string, m *module, progress io.Wri
 		return err
 	}
 	args := append([]string{"build", "-v", "-o", output}, m.buildFlags()...)
-	if err := builder.run(ctx, nil, builder.meter.compiling(stale), append(args, ".")...); err != nil {
+	// The go command prints the path of each package that it compiles; all else has a blank or a colon in it.
+	isPackage := func(line string) bool { return !strings.ContainsAny(line, " :") }
+	count := builder.meter.begin(fmt.Sprintf("compiling: %%d of %d packages", stale), isPackage)
+	if err := builder.run(ctx, nil, count, append(args, ".")...); err != nil {
 		return err
 	}
 	builder.meter.done()
@@ -48,7 +51,7 @@ type builder struct {
 func (b *builder) stalePackages(ctx context.Context, m *module) (int, error) {
 	var names bytes.Buffer
 	args := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, m.buildFlags()...)
-	if err := b.run(ctx, &names, b.meter.downloading(), append(args, ".")...); err != nil {
+	if err := b.run(ctx, &names, b.meter.begin("downloading modules: %d", func(line string) bool { return strings.HasPrefix(line, "go: downloading ") }), append(args, ".")...); err != nil {
 		return 0, err
 	}
 	return len(strings.Fields(names.String())), nil
@@ -78,7 +81,7 @@ func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line stri
 			said = append(said, lines.Text())
 		}
 	}
-	_, _ = io.Copy(io.Discard, stderr) // after a line too long, so that nobody blocks
+	_, _ = io.Copy(io.Discard, stderr) // after a line too long, so that the command does not block
 	if err := cmd.Wait(); err != nil {
 		return failure(ctx, args[0], err, said)
 	}

@@ -89,8 +89,8 @@ func (s *store) takeTurn(ctx context.Context, progress io.Writer) (*flock.Flock,
 }
 
 // build makes the programs in a draft and puts it in place when it is whole. It
-// also removes drafts of builds that were killed; whoever holds the lock knows
-// that nobody works on them.
+// also removes drafts of builds that were killed; the lock says
+// that no process works on them.
 func (s *store) build(ctx context.Context, final string, progress io.Writer) (err error) {
 	left, _ := filepath.Glob(filepath.Join(s.dir, drafts+"*"))
 	for _, dir := range left {

@@ -12,7 +12,7 @@ import (
 
 // Account makes a service account that may do some things in its namespace, and returns
 // how to connect as it. It may take a moment until the server has taken notice of rights.
-func (c *Cluster) Account(t testing.TB, namespace, name string, may ...rbacv1.PolicyRule) *rest.Config {
+func (c *SharedSandbox) Account(t testing.TB, namespace, name string, may ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	accounts := c.Client(t).CoreV1().ServiceAccounts(namespace)
 	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
@@ -31,7 +31,7 @@ func (c *Cluster) Account(t testing.TB, namespace, name string, may ...rbacv1.Po
 }
 
 // allow gives an account a role in its namespace.
-func (c *Cluster) allow(t testing.TB, namespace, name string, may []rbacv1.PolicyRule) {
+func (c *SharedSandbox) allow(t testing.TB, namespace, name string, may []rbacv1.PolicyRule) {
 	t.Helper()
 	meta, rbac := metav1.ObjectMeta{Name: name}, c.Client(t).RbacV1()
 	if _, err := rbac.Roles(namespace).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: may}, metav1.CreateOptions{}); err != nil {

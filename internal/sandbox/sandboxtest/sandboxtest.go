@@ -41,8 +41,8 @@ import (
 // busy machine.
 const patience = 2 * time.Minute
 
-// A Cluster is a sandbox that starts when the first test needs it.
-type Cluster struct {
+// A SharedSandbox is a sandbox that starts when the first test needs it.
+type SharedSandbox struct {
 	start func() (*sandbox.Sandbox, error)
 
 	mu      sync.Mutex
@@ -50,9 +50,9 @@ type Cluster struct {
 }
 
 // New describes the sandbox of a package's tests. It starts nothing yet.
-func New(o sandbox.Options) *Cluster {
+func New(o sandbox.Options) *SharedSandbox {
 	o.Progress = os.Stderr
-	c := &Cluster{}
+	c := &SharedSandbox{}
 	c.start = sync.OnceValues(func() (*sandbox.Sandbox, error) {
 		s, err := sandbox.Start(context.Background(), o)
 		c.mu.Lock()
@@ -64,7 +64,7 @@ func New(o sandbox.Options) *Cluster {
 }
 
 // Run runs the tests of a package, for its TestMain, and stops the sandbox.
-func (c *Cluster) Run(m *testing.M) int {
+func (c *SharedSandbox) Run(m *testing.M) int {
 	code := m.Run()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +79,7 @@ func (c *Cluster) Run(m *testing.M) int {
 }
 
 // Sandbox returns the sandbox, started if it was not.
-func (c *Cluster) Sandbox(t testing.TB) *sandbox.Sandbox {
+func (c *SharedSandbox) Sandbox(t testing.TB) *sandbox.Sandbox {
 	t.Helper()
 	s, err := c.start()
 	if err != nil {
@@ -89,13 +89,13 @@ func (c *Cluster) Sandbox(t testing.TB) *sandbox.Sandbox {
 }
 
 // Client returns the admin's client.
-func (c *Cluster) Client(t testing.TB) kubernetes.Interface {
+func (c *SharedSandbox) Client(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	return kubernetes.NewForConfigOrDie(c.Sandbox(t).Config)
 }
 
 // Namespace makes a namespace for one test, and has it deleted afterwards.
-func (c *Cluster) Namespace(t testing.TB) string {
+func (c *SharedSandbox) Namespace(t testing.TB) string {
 	t.Helper()
 	namespaces := c.Client(t).CoreV1().Namespaces()
 	made, err := namespaces.Create(t.Context(), &corev1.Namespace{
@@ -114,7 +114,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 // Await watches one object, by its key "namespace/name" or "name", until it is as
 // wanted, and returns it; wanted gets nil while there is none. If that never
 // happens, the test fails and shows the object as it was last.
-func Await[T any](t testing.TB, c *Cluster, resource schema.GroupVersionResource, key string, wanted func(*T) bool) *T {
+func Await[T any](t testing.TB, c *SharedSandbox, resource schema.GroupVersionResource, key string, wanted func(*T) bool) *T {
 	t.Helper()
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // A service is one that the API server calls for some of our objects.
 type service struct {
 	serving    map[string]bool // endpoint slices by name that have a ready endpoint
-	isExternal bool            // it leads out of the cluster: nobody knows whether something is there
+	isExternal bool            // it leads out of the cluster: whether something serves it is not known
 	watches    []*watch
 }
 
@@ -27,27 +27,41 @@ func slicesOf(name types.NamespacedName) watchKey {
 	}
 }
 
-// watchService watches where a Service leads to.
-func (t *Tracker) watchService(name types.NamespacedName) {
-	if t.services[name] != nil {
+// services are those that the API server calls for objects of the release.
+type services struct {
+	tracker *Tracker
+	known   map[types.NamespacedName]*service
+}
+
+// watch watches where a Service leads to.
+func (s *services) watch(name types.NamespacedName) {
+	if s.known[name] != nil {
 		return
 	}
 	called := &service{serving: map[string]bool{}}
-	t.services[name] = called
+	s.known[name] = called
 	itself := watchKey{resource: servicesResource, namespace: name.Namespace, fieldsOnly: named(name.Name)}
-	called.watches = []*watch{t.start(slicesOf(name), slicesHandler{t, called}), t.start(itself, serviceHandler{t, called})}
+	called.watches = []*watch{s.tracker.start(slicesOf(name), slicesHandler{s.tracker, called}), s.tracker.start(itself, serviceHandler{s.tracker, called})}
 }
 
-// serving says of some Services whether anything serves them.
-func (t *Tracker) serving(names []types.NamespacedName) map[types.NamespacedName]bool {
+// serving reports of some Services whether anything serves them.
+func (s *services) serving(names []types.NamespacedName) map[types.NamespacedName]bool {
 	serving := map[types.NamespacedName]bool{}
 	for _, name := range names {
-		serving[name] = t.services[name].isExternal || len(t.services[name].serving) > 0
+		serving[name] = s.known[name].isExternal || len(s.known[name].serving) > 0
 	}
 	return serving
 }
 
-// rejudge looks again at the objects that a Service matters to, after it has changed.
+// watches returns the watches on some Services.
+func (s *services) watches(names []types.NamespacedName) (all []*watch) {
+	for _, name := range names {
+		all = append(all, s.known[name].watches...)
+	}
+	return all
+}
+
+// rejudge judges the objects again that call Services, after one of those has changed.
 func (t *Tracker) rejudge(change func()) {
 	t.do(func() {
 		change()
@@ -104,7 +118,7 @@ func (s serviceHandler) listed(services []*unstructured.Unstructured, _ string) 
 	s.seen(services[0], true)
 }
 
-// hasReadyEndpoint says whether a slice leads to anything.
+// hasReadyEndpoint reports whether a slice leads to anything.
 func hasReadyEndpoint(slice *unstructured.Unstructured) bool {
 	var endpoints discoveryv1.EndpointSlice
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(slice.Object, &endpoints) != nil {

@@ -36,19 +36,18 @@ const (
 
 // A tracked object is one whose readiness matters.
 type tracked struct {
-	manifest  *payload.Manifest
-	resource  cluster.Resource
-	state     state
-	live      *unstructured.Unstructured // as it was last seen, as far as it is needed; nil when it was not
-	isTrimmed bool                       // only its metadata is left, and the verdict stays as it is until it is seen again
-	version   string                     // of the resource, when it was last seen, or was missing
-	verdict   ready.Verdict
-	since     time.Time              // when it was first not ready, by this machine's clock
-	isDone    bool                   // a Job that has succeeded: that it is removed then changes nothing
-	stalled   string                 // since when its rollout was given up, before it was applied
-	calls     []types.NamespacedName // Services
-	watch     *watch
-	waiters   []*waiter
+	manifest *payload.Manifest
+	resource cluster.Resource
+	state    state
+	live     *unstructured.Unstructured // as it was last seen; nil when it was not
+	version  string                     // of the resource, when it was last seen, or was missing
+	verdict  ready.Verdict
+	since    time.Time              // when it was first not ready, by this machine's clock
+	isDone   bool                   // a Job that has succeeded: that it is removed then changes nothing
+	stalled  string                 // since when its rollout was given up, before it was applied
+	calls    []types.NamespacedName // Services
+	watch    *watch
+	waiters  []*waiter
 }
 
 func (o *tracked) export() Object {
@@ -63,9 +62,9 @@ func (o *tracked) assume() {
 	}
 }
 
-// begin watches an object that is waited for, if it is not watched yet. A trusted one is ready as long as
+// startWatching watches an object that is waited for, if it is not watched yet. A trusted one is ready as long as
 // nothing has changed: then that may matter to any other object, but to those that stay as they are.
-func (t *Tracker) begin(o *tracked) {
+func (t *Tracker) startWatching(o *tracked) {
 	switch {
 	case o.watch != nil || o.state == trusted && (!t.hasChanges || staysReady(o)):
 	case o.state == applied || o.state == unconfirmed:
@@ -75,7 +74,7 @@ func (t *Tracker) begin(o *tracked) {
 		t.watchObject(o, o.live != nil && t.isUnlabelled(o.live))
 	default:
 		if o.assume(); o.state == seen {
-			t.meet(o, o.live)
+			t.observeFirst(o, o.live)
 		} else {
 			t.judge(o)
 		}
@@ -91,14 +90,14 @@ func isAlwaysWatched(o *tracked) bool {
 }
 
 // staysReady reports whether an object that is ready stays so for as long as it is not written. All that is in
-// a Namespace, or of a definition, waits for it: to watch those anew keeps thousands waiting.
+// a Namespace, or of a definition, waits for it: to watch those again would keep thousands waiting.
 func staysReady(o *tracked) bool {
 	kind := o.resource.GroupKind()
 	return kind == kinds.Namespace || kind == kinds.CustomResourceDefinition
 }
 
-// meet takes in an object that is seen for the first time since it was applied, or assumed.
-func (t *Tracker) meet(o *tracked, live *unstructured.Unstructured) {
+// observeFirst takes in an object that is seen for the first time since it was applied, or assumed.
+func (t *Tracker) observeFirst(o *tracked, live *unstructured.Unstructured) {
 	if o.state == unseen {
 		o.state = seen
 	}
@@ -107,50 +106,57 @@ func (t *Tracker) meet(o *tracked, live *unstructured.Unstructured) {
 		o.calls = kinds.CalledServices(live)
 	}
 	for _, called := range o.calls {
-		t.watchService(called)
+		t.services.watch(called)
 	}
-	t.see(o, live)
+	t.observe(o, live)
 	if o.stalled != "" {
 		t.extendDeadline(o, live)
 	}
 }
 
-// see takes in an object as it is now. What is older than what is known already is left aside: watches may
+// observe takes in an object as it is now. What is older than what is known already is left aside: watches may
 // begin with the past, and there may be two.
-func (t *Tracker) see(o *tracked, live *unstructured.Unstructured) {
+func (t *Tracker) observe(o *tracked, live *unstructured.Unstructured) {
 	if o.state == unseen {
 		o.since = time.Now() // it was not waited for until now
-		t.meet(o, live)
+		t.observeFirst(o, live)
 		return
 	}
 	since, isFirst := o.since, o.state == unconfirmed
 	if isFirst {
-		o.state, o.since = applied, time.Now() // if it is ready, nobody had to wait for it
+		o.state, o.since = applied, time.Now() // if it is ready, it was not waited for
 	}
 	if !isOlder(live.GetResourceVersion(), o.version) {
-		o.live, o.version, o.isTrimmed = live, live.GetResourceVersion(), false
+		o.live, o.version = live, live.GetResourceVersion()
 	}
 	t.judge(o)
 	if isFirst && o.verdict.State != ready.Ready {
 		o.since = since
 	}
-	t.trim(o)
+	if o.resource.GroupKind() == kinds.CustomResourceDefinition && o.live != nil && o.verdict.State == ready.Ready {
+		o.live = withoutSpec(o.live)
+	}
 }
 
-// miss takes in that an object is not there.
-func (t *Tracker) miss(o *tracked, version string) {
+// observeAbsence takes in that an object is not there.
+func (t *Tracker) observeAbsence(o *tracked, version string) {
 	if (o.live != nil || o.state == unseen) && !isOlder(version, o.version) {
 		if o.state == unseen {
 			o.state = seen
 		}
-		o.live, o.version, o.isTrimmed = nil, version, false
+		o.live, o.version = nil, version
+		hasFailed := o.verdict.State == ready.Failed // a Job that has failed is not run again when it is removed
 		t.judge(o)
+		if !o.isDone && !hasFailed {
+			id := o.manifest.ID()
+			t.calls = append(t.calls, func() { t.handler.Missing(id) })
+		}
 	}
 }
 
 // judge asks whether an object is ready, and calls those who wait.
 func (t *Tracker) judge(o *tracked) {
-	if o.state == expected || o.isTrimmed {
+	if o.state == expected {
 		return
 	}
 	before := o.verdict
@@ -166,14 +172,14 @@ func (t *Tracker) judge(o *tracked) {
 	if was == is {
 		return
 	}
-	for _, w := range append([]*waiter(nil), o.waiters...) { // which settle may shorten
+	for _, w := range append([]*waiter(nil), o.waiters...) { // which check may shorten
 		w.count(was, -1)
 		w.count(is, 1)
-		t.settle(w)
+		w.check(t)
 	}
 }
 
-// verdict is what there is to say of an object.
+// verdict returns how an object stands.
 func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	switch {
 	case o.isDone:
@@ -181,10 +187,10 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	case o.state == unseen:
 		return ready.Verdict{State: ready.Waiting, Message: "nothing is known yet of how it stands"}
 	case o.live == nil:
-		return ready.Verdict{State: ready.Waiting, Message: "somebody has deleted it after it was applied"}
+		return ready.Verdict{State: ready.Waiting, Message: "it was deleted after it was applied"}
 	}
-	verdict := ready.Check(o.live, t.options.Standard, ready.Around{
-		Manifest: o.manifest.Object(), Serving: t.serving(o.calls), Installing: t.options.Installing,
+	verdict := ready.Check(o.live, t.options.Standard, ready.Related{
+		Manifest: o.manifest.Object(), Serving: t.services.serving(o.calls), Installing: t.options.Installing,
 	})
 	_, isMarked := o.live.GetAnnotations()[ready.Annotation]
 	if ready.HasSucceeded(o.live) && (verdict.State == ready.Ready || !isMarked) {
@@ -206,4 +212,39 @@ func (t *Tracker) becameReady(o *tracked) {
 	if o.live != nil && kinds.Extends(o.resource.GroupKind()) { // a Job that is done may not be there
 		t.handler.Extended(o.live)
 	}
+}
+
+// stalledSince returns since when a rollout has exceeded its progress deadline, if it has. A Deployment says so until
+// its controller has seen some progress, which may be long after the object was changed.
+func stalledSince(object *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
+	list, _ := conditions.([]any)
+	for _, item := range list {
+		condition, _ := item.(map[string]any)
+		if condition["type"] == "Progressing" && condition["reason"] == "ProgressDeadlineExceeded" {
+			since, _ := condition["lastTransitionTime"].(string)
+			return since
+		}
+	}
+	return ""
+}
+
+// extendDeadline ignores a ProgressDeadlineExceeded that is older than this run, until the deadline has passed once
+// more: what the rollout lacked may have come since.
+func (t *Tracker) extendDeadline(o *tracked, object *unstructured.Unstructured) {
+	const usual = 600 // what Kubernetes takes where nothing is said
+	seconds, found, _ := unstructured.NestedInt64(object.Object, "spec", "progressDeadlineSeconds")
+	if !found {
+		seconds = usual
+	}
+	given := o.stalled
+	timer := time.AfterFunc(time.Duration(seconds)*time.Second, func() {
+		t.do(func() {
+			if o.stalled == given && o.live != nil && t.ctx.Err() == nil {
+				o.stalled = ""
+				t.judge(o)
+			}
+		})
+	})
+	t.timers = append(t.timers, timer)
 }

@@ -6,8 +6,7 @@
 // decided by package ready.
 //
 // New is the call to start from. What is known of an object, and how that changes, is in state.go; watches are
-// in watch.go, and those of the Services that the API server calls in services.go; trim.go says what is
-// kept of an object, and deadline.go what becomes of a rollout that was given up before it was applied.
+// in watch.go, and those of the Services that the API server calls in services.go.
 package await
 
 import (
@@ -21,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/reason"
@@ -46,6 +45,8 @@ type Handler struct {
 	Finished func(job *payload.Manifest, uid types.UID)
 	// Invisible is told of an object that can't be watched. The verdict says why.
 	Invisible func(Object)
+	// Missing is told of an object, as its manifest names it, that was deleted after it was applied.
+	Missing func(kinds.ID)
 }
 
 func (h Handler) withDefaults() Handler {
@@ -61,6 +62,9 @@ func (h Handler) withDefaults() Handler {
 	if h.Invisible == nil {
 		h.Invisible = func(Object) {}
 	}
+	if h.Missing == nil {
+		h.Missing = func(kinds.ID) {}
+	}
 	return h
 }
 
@@ -68,7 +72,7 @@ func (h Handler) withDefaults() Handler {
 type Object struct {
 	Manifest *payload.Manifest
 	Resource cluster.Resource
-	Live     *unstructured.Unstructured // as it was last seen, or what is kept of it; nil if it was not
+	Live     *unstructured.Unstructured // as it was last seen, without what readiness does not depend on; nil if it was not
 	Verdict  ready.Verdict
 	Since    time.Time // when it was first not ready, by this machine's clock
 	// CallsServices says that it is ready only while Services are that the API server calls for it.
@@ -86,10 +90,10 @@ type Tracker struct {
 
 	mu                sync.Mutex
 	objects           map[kinds.ID]*tracked // by what they are on the cluster
-	known             map[*payload.Manifest]*tracked
+	known             map[kinds.ID]*tracked // as manifests name them
 	watches           map[watchKey]*watch
 	narrow            map[schema.GroupVersionResource]bool // those that may only be watched namespace by namespace
-	services          map[types.NamespacedName]*service
+	services          services
 	timers            []*time.Timer
 	hasChanges        bool     // something was changed since: see Changed
 	toleratesFailures bool     // see TolerateFailures
@@ -101,11 +105,13 @@ type Tracker struct {
 func New(ctx context.Context, c *cluster.Cluster, options Options, handler Handler) *Tracker {
 	ctx, stop := context.WithCancel(ctx)
 	handler = handler.withDefaults()
-	return &Tracker{
+	t := &Tracker{
 		ctx: ctx, stop: stop, cluster: c, options: options, handler: handler,
-		objects: map[kinds.ID]*tracked{}, known: map[*payload.Manifest]*tracked{}, watches: map[watchKey]*watch{},
-		narrow: map[schema.GroupVersionResource]bool{}, services: map[types.NamespacedName]*service{},
+		objects: map[kinds.ID]*tracked{}, known: map[kinds.ID]*tracked{}, watches: map[watchKey]*watch{},
+		narrow: map[schema.GroupVersionResource]bool{},
 	}
+	t.services = services{t, map[types.NamespacedName]*service{}}
+	return t
 }
 
 // Close ends all watches, and those that begin because another one has just reported something.
@@ -139,10 +145,10 @@ func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
 		return
 	}
 	t.do(func() {
-		o := t.known[m]
+		o := t.known[m.ID()]
 		if o == nil {
 			o = &tracked{manifest: m, since: time.Now()}
-			t.known[m] = o
+			t.known[m.ID()] = o
 		}
 		id := m.ID()
 		if !resource.Namespaced {
@@ -156,12 +162,12 @@ func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
 // Applied notes that an object was applied, as the server has returned it.
 func (t *Tracker) Applied(m *payload.Manifest, live *unstructured.Unstructured) {
 	t.do(func() {
-		o := t.known[m]
+		o := t.known[m.ID()]
 		if o == nil {
 			return
 		}
 		o.state, o.isDone = applied, false
-		t.meet(o, trimmedCopy(live))
+		t.observeFirst(o, trimmedCopy(live))
 		if o.watch != nil || isAlwaysWatched(o) {
 			t.watchObject(o, t.isUnlabelled(live))
 		}
@@ -172,7 +178,7 @@ func (t *Tracker) Applied(m *payload.Manifest, live *unstructured.Unstructured) 
 // taken for ready; how another one stands, its watch will tell.
 func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 	t.do(func() {
-		o := t.known[m]
+		o := t.known[m.ID()]
 		if o == nil {
 			return
 		}
@@ -184,7 +190,7 @@ func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 		o.assume()
 		t.judge(o)
 		if isAlwaysWatched(o) {
-			t.begin(o)
+			t.startWatching(o)
 		}
 	})
 }
@@ -195,42 +201,24 @@ func (t *Tracker) Changed() { t.do(func() { t.hasChanges = true }) }
 // TolerateFailures makes objects that have failed count as not ready yet.
 func (t *Tracker) TolerateFailures() { t.do(func() { t.toleratesFailures = true }) }
 
-// Notify calls a function once, when the objects of manifests are all ready at the same time, or when some of
+// Notify calls a function once, when some objects are all ready at the same time, or when some of
 // them have failed, which it is given. It may be called at once. The function that is returned ends that.
-func (t *Tracker) Notify(manifests []*payload.Manifest, call func(failed []Object)) (cancel func()) {
+func (t *Tracker) Notify(ids []kinds.ID, call func(failed []Object)) (cancel func()) {
 	w := &waiter{call: call}
 	var objects []*tracked
 	t.do(func() {
-		for _, m := range manifests {
-			if o := t.known[m]; o != nil && o.state != expected {
-				t.begin(o)
+		for _, id := range ids {
+			if o := t.known[id]; o != nil && o.state != expected {
+				t.startWatching(o)
 				objects = append(objects, o)
 				o.waiters = append(o.waiters, w)
 				w.count(t.counts(o.verdict), 1)
 			}
 		}
 		w.objects = objects
-		t.settle(w)
+		w.check(t)
 	})
-	return func() { t.do(func() { t.drop(w) }) }
-}
-
-// Wait is Notify for callers that have nothing else to do.
-func (t *Tracker) Wait(ctx context.Context, manifests []*payload.Manifest) (failed []Object, err error) {
-	ended := make(chan []Object, 1)
-	cancel := t.Notify(manifests, func(failed []Object) { ended <- failed })
-	defer cancel()
-	select {
-	case failed := <-ended:
-		return failed, nil
-	case <-ctx.Done():
-	}
-	select {
-	case failed := <-ended: // it came in time
-		return failed, nil
-	default:
-		return nil, context.Cause(ctx)
-	}
+	return func() { t.do(w.drop) }
 }
 
 // A waiter waits for some objects.
@@ -240,7 +228,7 @@ type waiter struct {
 	call            func(failed []Object) // nil once it was called
 }
 
-func (w *waiter) count(state ready.State, by int) {
+func (w *waiter) count(state ready.ReadyState, by int) {
 	switch state {
 	case ready.Waiting:
 		w.waiting += by
@@ -249,8 +237,8 @@ func (w *waiter) count(state ready.State, by int) {
 	}
 }
 
-// settle calls a waiter if there is nothing to wait for any more.
-func (t *Tracker) settle(w *waiter) {
+// check calls a waiter if there is nothing to wait for any more.
+func (w *waiter) check(t *Tracker) {
 	if w.call == nil || w.failed == 0 && w.waiting > 0 {
 		return
 	}
@@ -262,11 +250,11 @@ func (t *Tracker) settle(w *waiter) {
 	}
 	call := w.call
 	t.calls = append(t.calls, func() { call(failed) })
-	t.drop(w)
+	w.drop()
 }
 
-// drop forgets a waiter.
-func (t *Tracker) drop(w *waiter) {
+// drop makes a waiter one that waits no more.
+func (w *waiter) drop() {
 	w.call = nil
 	for _, o := range w.objects {
 		o.waiters = slices.DeleteFunc(o.waiters, func(other *waiter) bool { return other == w })
@@ -294,38 +282,38 @@ func (t *Tracker) Waiting() []Object {
 	var waiting []Object
 	for _, o := range t.objects {
 		if o.state != expected && o.watch != nil && o.verdict.State != ready.Ready {
-			waiting = append(waiting, t.shown(o))
+			waiting = append(waiting, t.reported(o))
 		}
 	}
 	slices.SortFunc(waiting, func(a, b Object) int { return payload.InOrder(a.Manifest, b.Manifest) })
 	return waiting
 }
 
-// IsWaiting reports whether the object of a manifest is tracked, and not ready.
-func (t *Tracker) IsWaiting(m *payload.Manifest) bool {
+// IsWaiting reports whether an object is tracked, and not ready.
+func (t *Tracker) IsWaiting(id kinds.ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o := t.known[m]
+	o := t.known[id]
 	return o != nil && o.state != expected && o.verdict.State != ready.Ready
 }
 
-// shown is an object as it is reported: the reason that it can't be seen replaces what it was waited for.
-func (t *Tracker) shown(o *tracked) Object {
-	shown := o.export()
-	if blind := t.blindness(o); blind != "" && o.verdict.State == ready.Waiting {
-		shown.Verdict.Message = blind
+// reported returns an object as it is reported. If it can't be watched, the reason for that replaces what it waits for.
+func (t *Tracker) reported(o *tracked) Object {
+	reported := o.export()
+	if why := t.whyUnwatched(o); why != "" && o.verdict.State == ready.Waiting {
+		reported.Verdict.Message = why
 	}
-	return shown
+	return reported
 }
 
 // isUnlabelled reports whether an object has not the label of the release.
 func (t *Tracker) isUnlabelled(object *unstructured.Unstructured) bool {
-	return object.GetLabels()[inventory.Label] != t.options.Release
+	return object.GetLabels()[objectmeta.ReleaseLabel] != t.options.Release
 }
 
-// counts is what a verdict is to a waiter. The cluster-version operator only reports a degraded operator while
+// counts returns what a verdict is to a waiter. The cluster-version operator only reports a degraded operator while
 // it installs, and goes on: by its standard, so do we.
-func (t *Tracker) counts(verdict ready.Verdict) ready.State {
+func (t *Tracker) counts(verdict ready.Verdict) ready.ReadyState {
 	if t.toleratesFailures && verdict.State == ready.Failed {
 		return ready.Waiting
 	}

@@ -1,7 +1,6 @@
 package await
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -66,7 +66,7 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 	const before, now, after = 5, 7, 9
 	for name, c := range map[string]struct {
 		see  func(tr *Tracker, m *payload.Manifest, s objectHandler)
-		want ready.State
+		want ready.ReadyState
 	}{
 		"ready before the answer is here": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
 			s.seen(deployment(m, after, 1), true)
@@ -105,20 +105,20 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 		}, ready.Waiting},
 		"ready, and an older state comes late": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
 			tr.Applied(m, deployment(m, before, 0))
-			tr.do(func() { tr.begin(tr.known[m]) })
+			tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 			s.seen(deployment(m, after, 1), true)
 			s.seen(deployment(m, now, 0), true)
 		}, ready.Ready},
 		"ready, and then it breaks": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
 			tr.Applied(m, deployment(m, before, 0))
-			tr.do(func() { tr.begin(tr.known[m]) })
+			tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 			s.seen(deployment(m, now, 1), true)
 			s.seen(deployment(m, after, 0), true)
 		}, ready.Waiting},
 		"ready before anybody waits": {func(tr *Tracker, m *payload.Manifest, s objectHandler) {
 			tr.Applied(m, deployment(m, before, 0))
 			s.seen(deployment(m, now, 1), true)
-			tr.do(func() { tr.begin(tr.known[m]) })
+			tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 		}, ready.Ready},
 		"refused, though it is there": {func(_ *Tracker, m *payload.Manifest, s objectHandler) {
 			s.seen(deployment(m, now, 1), true)
@@ -127,8 +127,8 @@ func TestWhatIsSeenOfAnObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tr, manifests, s := fleet(t, 1)
 			c.see(tr, manifests[0], s)
-			var got ready.State
-			tr.do(func() { got = tr.known[manifests[0]].verdict.State })
+			var got ready.ReadyState
+			tr.do(func() { got = tr.known[manifests[0].ID()].verdict.State })
 			if got != c.want {
 				t.Errorf("it is %q, want %q", got, c.want)
 			}
@@ -144,36 +144,13 @@ func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
 	tr.handler.Ready = func(_ *payload.Manifest, waited time.Duration) { told = append(told, waited) }
 	tr.Applied(m, deployment(m, 5, 0))
 	tr.do(func() {
-		tr.known[m].since = time.Now().Add(-time.Hour)
-		tr.begin(tr.known[m])
+		tr.known[m.ID()].since = time.Now().Add(-time.Hour)
+		tr.startWatching(tr.known[m.ID()])
 	})
 	s.seen(deployment(m, 7, 1), true)
 	if len(told) != 1 || told[0] > time.Minute {
 		t.Errorf("it is ready after %v", told)
 	}
-}
-
-// Bodies are most of what objects weigh: they are held while somebody waits, and no longer.
-func TestBodiesAreHeldWhileSomebodyWaits(t *testing.T) {
-	tr, manifests, s := fleet(t, 1)
-	m := manifests[0]
-	holds := func(when string, want bool) {
-		t.Helper()
-		tr.do(func() {
-			if _, isHeld := tr.known[m].live.Object["status"]; isHeld != want {
-				t.Errorf("%s: its body is held: %t", when, isHeld)
-			}
-		})
-	}
-	tr.Applied(m, deployment(m, 5, 0))
-	holds("nobody waits", false)
-	tr.do(func() { tr.begin(tr.known[m]) })
-	s.seen(deployment(m, 6, 0), true)
-	holds("somebody waits", true)
-	s.seen(deployment(m, 7, 1), true)
-	holds("it is ready", false)
-	s.seen(deployment(m, 8, 0), true)
-	holds("it is broken", true)
 }
 
 // A rollout that was given up before gets its own deadline anew, also if nobody waits yet.
@@ -189,12 +166,10 @@ func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
 		return object
 	}
 	tr.Applied(m, givenUp(5))
-	tr.do(func() { tr.begin(tr.known[m]) })
+	tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 	s.seen(givenUp(7), true)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if failed, err := tr.Wait(ctx, manifests); len(failed) != 1 {
-		t.Errorf("%d have failed: %v", len(failed), err)
+	if failed := wait(tr, manifests); len(failed) != 1 {
+		t.Errorf("%d have failed", len(failed))
 	}
 }
 
@@ -202,10 +177,10 @@ func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
 // expected long after that.
 func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 	tr, manifests, s := fleet(t, 5)
-	states := func() (states []ready.State) {
+	states := func() (states []ready.ReadyState) {
 		tr.do(func() {
 			for _, m := range manifests {
-				states = append(states, tr.known[m].verdict.State)
+				states = append(states, tr.known[m.ID()].verdict.State)
 			}
 		})
 		return states
@@ -213,7 +188,7 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 	first, later := manifests[0], manifests[1:]
 	tr.do(func() {
 		for _, m := range later {
-			delete(tr.known, m)
+			delete(tr.known, m.ID())
 			delete(tr.objects, m.ID())
 		}
 	})
@@ -229,23 +204,34 @@ func TestWhatWasSeenBeforeItWasExpected(t *testing.T) {
 		tr.Expect(m, deployments)
 		await(tr, m)
 	}
-	if diff := cmp.Diff([]ready.State{ready.Ready, ready.Ready, ready.Waiting, ready.Waiting, ready.Waiting}, states()); diff != "" {
+	if diff := cmp.Diff([]ready.ReadyState{ready.Ready, ready.Ready, ready.Waiting, ready.Waiting, ready.Waiting}, states()); diff != "" {
 		t.Error(diff)
 	}
 	for i, m := range manifests {
 		wantAlone := i >= 3 // which the watch does not show
 		tr.do(func() {
-			if isAlone := tr.known[m].watch.key.labels == ""; isAlone != wantAlone {
+			if isAlone := tr.known[m.ID()].watch.key.labels == ""; isAlone != wantAlone {
 				t.Errorf("%s has a watch of its own: %v", m.ID(), isAlone)
 			}
 		})
 	}
 }
 
+// wait waits until objects are ready, or some have failed.
+func wait(tr *Tracker, manifests []*payload.Manifest) []Object {
+	var ids []kinds.ID
+	for _, m := range manifests {
+		ids = append(ids, m.ID())
+	}
+	ended := make(chan []Object, 1)
+	tr.Notify(ids, func(failed []Object) { ended <- failed })
+	return <-ended
+}
+
 // await waits for an object that needs no apply.
 func await(tr *Tracker, m *payload.Manifest) {
 	tr.Assume(m, false)
-	tr.do(func() { tr.begin(tr.known[m]) })
+	tr.do(func() { tr.startWatching(tr.known[m.ID()]) })
 }
 
 // BenchmarkAwait shows how the cost of waiting grows: that of an object must stay the same.
@@ -259,17 +245,12 @@ func BenchmarkAwait(b *testing.B) {
 					tr.Applied(m, deployment(m, i+1, 0))
 				}
 				b.StartTimer()
-				done := make(chan error)
-				go func() {
-					_, err := tr.Wait(context.WithoutCancel(b.Context()), manifests)
-					done <- err
-				}()
+				done := make(chan []Object)
+				go func() { done <- wait(tr, manifests) }()
 				for i, m := range manifests {
 					s.seen(deployment(m, count+i+1, 1), true)
 				}
-				if err := <-done; err != nil {
-					b.Fatal(err)
-				}
+				<-done
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(count), "ns/object")
 		})

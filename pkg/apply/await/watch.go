@@ -3,6 +3,8 @@ package await
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/printable"
-	"github.com/runlevel/runlevel/pkg/vigil"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/resourcewatch"
 )
 
 // A watchKey is what one watch is about.
@@ -40,7 +43,7 @@ type watch struct {
 	err      error                                   // why nothing is seen with it
 	isTold   bool                                    // of that
 	isListed bool                                    // it has shown all that there is
-	early    map[kinds.ID]*unstructured.Unstructured // what it has shown, and nobody has expected yet
+	early    map[kinds.ID]*unstructured.Unstructured // what it has shown of objects that are not expected yet
 }
 
 // A watchHandler is told what a watch sees.
@@ -52,7 +55,7 @@ type watchHandler interface {
 }
 
 // isOlder reports whether a version of a resource is older than another one.
-func isOlder(version, than string) bool { return vigil.IsOlder(version, than) }
+func isOlder(version, than string) bool { return resourcewatch.IsOlder(version, than) }
 
 // longestPause is how long a watch that broke may wait before it is begun again.
 const longestPause = time.Second
@@ -66,21 +69,21 @@ func (t *Tracker) start(key watchKey, handler watchHandler) *watch {
 	s := &watch{tracker: t, key: key, handler: handler, stop: stop, early: map[kinds.ID]*unstructured.Unstructured{}}
 	t.watches[key] = s
 	objects := t.cluster.Objects.Resource(key.resource).Namespace(key.namespace)
-	from := vigil.Source[*unstructured.UnstructuredList]{
+	from := resourcewatch.ListerWatcher[*unstructured.UnstructuredList]{
 		List: objects.List, Watch: objects.Watch, Client: t.cluster.Objects, Labels: key.labels, Fields: key.fieldsOnly, Trim: trimAny,
 	}
-	t.running.Go(func() { vigil.Keep(ctx, from, s, longestPause, func(err error) { t.broke(s, err) }) })
+	t.running.Go(func() { resourcewatch.Run(ctx, from, s, longestPause, func(err error) { t.broke(s, err) }) })
 	return s
 }
 
-// Seen passes on what a watch sees.
-func (s *watch) Seen(object *unstructured.Unstructured, exists bool) {
+// OnChange passes on what a watch sees.
+func (s *watch) OnChange(object *unstructured.Unstructured, exists bool) {
 	trim(object)
 	s.handler.seen(object, exists)
 }
 
-// Listed passes on all that there is.
-func (s *watch) Listed(objects []*unstructured.Unstructured, version string) {
+// OnList passes on all that there is.
+func (s *watch) OnList(objects []*unstructured.Unstructured, version string) {
 	s.tracker.do(func() { s.err = nil })
 	s.handler.listed(objects, version)
 }
@@ -99,7 +102,7 @@ func (t *Tracker) watchObject(o *tracked, alone bool) {
 	if o.resource.Namespaced {
 		namespace = o.manifest.Object().GetNamespace()
 	}
-	key := watchKey{resource: o.resource.GroupVersionResource, labels: inventory.Label + "=" + t.options.Release}
+	key := watchKey{resource: o.resource.GroupVersionResource, labels: objectmeta.ReleaseLabel + "=" + t.options.Release}
 	switch {
 	case alone:
 		key.labels, key.namespace, key.fieldsOnly = "", namespace, named(o.manifest.Object().GetName())
@@ -123,7 +126,7 @@ func (t *Tracker) catchUp(o *tracked) {
 	switch {
 	case o.state != unseen:
 	case isThere:
-		t.see(o, object)
+		t.observe(o, object)
 	case o.watch.isListed && o.watch.key.labels != "":
 		t.watchObject(o, true)
 	}
@@ -160,10 +163,10 @@ func (h objectHandler) seen(object *unstructured.Unstructured, exists bool) {
 		case o == nil:
 			h.forget(object)
 		case !exists && h.key.labels == "":
-			h.tracker.miss(o, object.GetResourceVersion())
-		case !exists && isOlder(object.GetResourceVersion(), o.version): // another one, before it was made anew
+			h.tracker.observeAbsence(o, object.GetResourceVersion())
+		case !exists && isOlder(object.GetResourceVersion(), o.version): // another one of its name, before this one
 		default:
-			h.tracker.see(o, object)
+			h.tracker.observe(o, object)
 			if !exists && o.state != expected && !o.isDone {
 				h.tracker.watchObject(o, true)
 			}
@@ -194,7 +197,7 @@ func (h objectHandler) listed(objects []*unstructured.Unstructured, version stri
 		for _, object := range objects {
 			if o := h.find(object); o != nil {
 				there[o] = true
-				h.tracker.see(o, object)
+				h.tracker.observe(o, object)
 			} else {
 				h.keep(object)
 			}
@@ -206,7 +209,7 @@ func (h objectHandler) listed(objects []*unstructured.Unstructured, version stri
 			switch {
 			case there[o] || isOlder(version, o.version):
 			case h.key.labels == "":
-				h.tracker.miss(o, version)
+				h.tracker.observeAbsence(o, version)
 			case (o.live != nil || o.state == unseen) && !o.isDone:
 				h.tracker.watchObject(o, true)
 			}
@@ -214,8 +217,8 @@ func (h objectHandler) listed(objects []*unstructured.Unstructured, version stri
 	})
 }
 
-// broke says what becomes of a watch that has an error. Those that heal, the watch heals
-// itself. One that is forbidden in the whole cluster may be allowed where the objects are.
+// broke takes in an error of a watch. The watch itself tries again. One that is forbidden in the whole cluster may be
+// allowed in the namespaces of the objects.
 func (t *Tracker) broke(s *watch, err error) {
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) {
 		return
@@ -225,26 +228,26 @@ func (t *Tracker) broke(s *watch, err error) {
 		s.err, s.isTold = err, s.isTold || isNew
 		for _, o := range t.objects {
 			switch {
-			case o.watch != s && !t.callsThrough(o, s):
+			case o.watch != s && !slices.Contains(t.services.watches(o.calls), s):
 			case o.watch == s && apierrors.IsForbidden(err) && s.key.namespace == "" && o.resource.Namespaced:
 				t.narrow[s.key.resource] = true
 				s.stop()
 				t.watchObject(o, false)
 			case isNew && o.state != expected:
-				invisible := t.shown(o)
+				invisible := t.reported(o)
 				t.calls = append(t.calls, func() { t.handler.Invisible(invisible) })
 			}
 		}
 	})
 }
 
-// blindness says why nobody knows how an object stands; nothing if that is known.
-func (t *Tracker) blindness(o *tracked) string {
+// whyUnwatched returns why an object, or a Service that it calls, can't be watched; nothing if it can.
+func (t *Tracker) whyUnwatched(o *tracked) string {
 	if o.watch != nil && o.watch.err != nil {
 		return cantSee("it", o.watch)
 	}
 	for _, name := range o.calls {
-		for _, s := range t.services[name].watches {
+		for _, s := range t.services.known[name].watches {
 			if s.err != nil {
 				return cantSee("Service "+name.String(), s)
 			}
@@ -265,14 +268,30 @@ func cantSee(what string, s *watch) string {
 	return fmt.Sprintf("nobody can say how %s stands, since it may not be watched: allow this user to list and watch %s %s", what, s.key.resource.GroupResource(), where)
 }
 
-// callsThrough says whether a watch is on a Service that an object needs.
-func (t *Tracker) callsThrough(o *tracked, s *watch) bool {
-	for _, name := range o.calls {
-		for _, other := range t.services[name].watches {
-			if other == s {
-				return true
-			}
+// trimmedCopy returns an object without what readiness does not depend on: its managed fields, and the template of its
+// pods, unless an expression of the release says when it is ready. The object that is given stays whole.
+func trimmedCopy(object *unstructured.Unstructured) *unstructured.Unstructured {
+	kept := &unstructured.Unstructured{Object: maps.Clone(object.Object)}
+	for _, field := range []string{"metadata", "spec"} {
+		if fields, isMapping := kept.Object[field].(map[string]any); isMapping {
+			kept.Object[field] = maps.Clone(fields)
 		}
 	}
-	return false
+	trim(kept)
+	return kept
+}
+
+// trim is trimmedCopy in place.
+func trim(object *unstructured.Unstructured) {
+	object.SetManagedFields(nil)
+	if _, isMarked := object.GetAnnotations()[ready.Annotation]; !isMarked {
+		unstructured.RemoveNestedField(object.Object, "spec", "template")
+	}
+}
+
+// withoutSpec returns an object without its spec, which is most of a large definition.
+func withoutSpec(object *unstructured.Unstructured) *unstructured.Unstructured {
+	kept := &unstructured.Unstructured{Object: maps.Clone(object.Object)}
+	delete(kept.Object, "spec")
+	return kept
 }

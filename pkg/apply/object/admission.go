@@ -4,96 +4,89 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// obeys says whether an object has what was sent to make it so. Admission may have made
-// something else of it, and leaves no trace when it is gone. What the server only writes in
-// another way, a time for example, counts as something else, too: that costs a request.
-func obeys(live, sent *unstructured.Unstructured) bool {
+// mutated returns the fields of an object that are not as they were sent: admission, a mutating policy or a webhook,
+// has changed them, and leaves no trace when it is gone. Of the metadata only labels and annotations count, and the
+// status does not, which controllers write. A field ends in "?" that the server may only have written in its own way:
+// it has another type, is absent, or is a list.
+func mutated(live, sent *unstructured.Unstructured) []string {
+	var found []string
 	for field, value := range sent.Object {
 		switch field {
-		case "apiVersion", "kind", "status": // the status is for others to say
-		case "metadata": // which our entry and its fingerprint are about
+		case "apiVersion", "kind", "status":
+		case "metadata":
+			for _, part := range []string{"labels", "annotations"} {
+				there, _, _ := unstructured.NestedFieldNoCopy(live.Object, field, part)
+				wanted, _, _ := unstructured.NestedFieldNoCopy(sent.Object, field, part)
+				found = append(found, differences("."+field+"."+part, there, wanted)...)
+			}
 		default:
-			if !holds(live.Object[field], value) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// mutated returns the fields that have another value than the one that was sent: admission, a mutating
-// policy or a webhook, has changed them. Fields of list items, and values that a server may only write
-// in its own way, are left out.
-func mutated(path string, live, sent map[string]any) []string {
-	var found []string
-	for name, wanted := range sent {
-		at := path + "." + name
-		switch wanted := wanted.(type) {
-		case map[string]any:
-			if there, isMapping := live[name].(map[string]any); isMapping && at != ".status" {
-				found = append(found, mutated(at, there, wanted)...)
-			}
-		case string:
-			if there, isText := live[name].(string); isText && there != wanted && !isSameText(there, wanted) {
-				found = append(found, at)
-			}
-		case bool, int64, float64:
-			if there := live[name]; there != nil && reflect.TypeOf(number(there)) == reflect.TypeOf(number(wanted)) && number(there) != number(wanted) {
-				found = append(found, at)
-			}
+			found = append(found, differences("."+field, live.Object[field], value)...)
 		}
 	}
 	slices.Sort(found)
 	return found
 }
 
-// isSameText says whether a server has only written a quantity, a duration or a time in its own way.
-func isSameText(there, wanted string) bool {
-	if is, err := time.ParseDuration(there); err == nil {
-		want, err := time.ParseDuration(wanted)
-		return err == nil && is == want
-	}
-	if is, err := time.Parse(time.RFC3339, there); err == nil {
-		want, err := time.Parse(time.RFC3339, wanted)
-		return err == nil && is.Equal(want)
-	}
-	return isSameQuantity(there, wanted)
-}
-
-// holds says whether a value has all that another one has. Lists may have more items, in
-// another order; and servers leave out what is false, zero or empty.
-func holds(there, wanted any) bool {
-	switch wanted := wanted.(type) {
-	case nil:
-		return true
+// differences returns the fields in which a value has not all that was sent. Lists may have more items, in another
+// order, and servers leave out what is false, zero or empty.
+func differences(path string, there, sent any) []string {
+	var found []string
+	switch sent := sent.(type) {
 	case map[string]any:
 		fields, isMapping := there.(map[string]any)
-		if !isMapping {
-			return there == nil && len(wanted) == 0
+		if !isMapping && (there != nil || len(sent) > 0) {
+			return []string{path + "?"}
 		}
-		for name, value := range wanted {
-			if !holds(fields[name], value) {
-				return false
-			}
+		for name, value := range sent {
+			found = append(found, differences(path+"."+name, fields[name], value)...)
 		}
-		return true
 	case []any:
 		items, isList := there.([]any)
-		return (isList || there == nil) && !slices.ContainsFunc(wanted, func(item any) bool {
-			return !slices.ContainsFunc(items, func(other any) bool { return holds(other, item) })
-		})
+		isMissing := func(item any) bool {
+			return !slices.ContainsFunc(items, func(other any) bool { return len(differences("", other, item)) == 0 })
+		}
+		if !isList && there != nil || slices.ContainsFunc(sent, isMissing) {
+			return []string{path + "?"}
+		}
 	default:
-		return number(there) == number(wanted) || there == nil && reflect.ValueOf(wanted).IsZero() || isSameQuantity(there, wanted)
+		if isSameValue(there, sent) {
+			return nil
+		}
+		if reflect.TypeOf(number(there)) != reflect.TypeOf(number(sent)) {
+			path += "?"
+		}
+		return []string{path}
 	}
+	return found
 }
 
-// number is a value as it is compared: whole numbers are read as either kind.
+// isSameValue reports whether a value is the one that was sent, written in another way at most.
+func isSameValue(there, sent any) bool {
+	if sent == nil || number(there) == number(sent) || there == nil && reflect.ValueOf(sent).IsZero() {
+		return true
+	}
+	is, want := fmt.Sprint(there), fmt.Sprint(sent)
+	if one, err := resource.ParseQuantity(is); err == nil {
+		other, err := resource.ParseQuantity(want)
+		return err == nil && one.Cmp(other) == 0
+	}
+	if one, err := time.ParseDuration(is); err == nil {
+		other, err := time.ParseDuration(want)
+		return err == nil && one == other
+	}
+	one, err := time.Parse(time.RFC3339, is)
+	other, otherErr := time.Parse(time.RFC3339, want)
+	return err == nil && otherErr == nil && one.Equal(other)
+}
+
+// number returns a value as it is compared: whole numbers are read as either kind.
 func number(value any) any {
 	if whole, isWhole := value.(int64); isWhole {
 		return float64(whole)
@@ -101,12 +94,15 @@ func number(value any) any {
 	return value
 }
 
-// isSameQuantity says whether a server has only written a quantity in its own way.
-func isSameQuantity(there, wanted any) bool {
-	is, err := resource.ParseQuantity(fmt.Sprint(there))
-	if err != nil {
-		return false
+// warnOfAdmission warns of fields that admission has changed: no apply can change them back, so each would find them
+// again.
+func (w writer) warnOfAdmission(o *target, sent, now *unstructured.Unstructured) {
+	if holdsSecrets(o.Manifest) {
+		return
 	}
-	want, err := resource.ParseQuantity(fmt.Sprint(wanted))
-	return err == nil && is.Cmp(want) == 0
+	for _, field := range mutated(now, sent) {
+		if !strings.HasSuffix(field, "?") {
+			w.handler.Warned(o.Manifest, []string{"admission makes " + field + " something else than the manifest says: a mutating policy or webhook does that"})
+		}
+	}
 }

@@ -2,7 +2,7 @@
 // them, previews that, and repairs them. There is one code path for every kind.
 //
 // It knows nothing of an order, waits for nothing and tries nothing again: what a failure means for another try
-// is in heal.go.
+// is in failures.go.
 //
 // An Applier is where to start: Apply, in apply.go, looks at what is known of an object and decides what to do;
 // target.go and delete.go do it, with scaled.go, unknown.go and immutable.go for what servers do not take as it
@@ -23,26 +23,27 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/fingerprint"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
-	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // What manifests may say of how they are applied.
 const (
 	// CreateOnlyAnnotation makes an object that is not there, and never touches it again.
 	CreateOnlyAnnotation = "release.openshift.io/create-only"
-	// RecreateAnnotation allows to delete an object and make it anew, where it has to
+	// RecreateAnnotation allows to delete an object and make it again, where it has to
 	// change and can't.
 	RecreateAnnotation = "runlevel.dev/recreate"
 )
 
-// LookCounts is how long what was seen of the cluster before the first apply says how it is. What a
-// long update comes to later is applied, whatever was seen.
+// LookCounts is how long what was seen of the cluster before the first apply counts. Objects that a long update comes
+// to later are applied, whatever was seen.
 const LookCounts = 30 * time.Second
 
 // Options say how to apply.
@@ -59,15 +60,15 @@ type Options struct {
 	AdoptFrom []string
 	// Manifests are those of the release.
 	Manifests []*payload.Manifest
-	// LookCounts is how long what was seen before says how it is.
+	// LookCounts is how long what was seen before counts.
 	LookCounts time.Duration
 	Journal    *Journal
-	Lock       *record.Hold // of a Repairer
+	Lock       *lock.Hold // of a Repairer
 	// Fingerprints are where those of applied objects go.
-	Fingerprints *inventory.Fingerprints
+	Fingerprints *fingerprint.Cache
 }
 
-// A Handler is told what an Applier meets.
+// A Handler is called with what an Applier finds.
 type Handler struct {
 	Readiness Readiness
 	Warned    func(m *payload.Manifest, warnings []string) // by the server
@@ -94,9 +95,8 @@ func (ignored) Applied(*payload.Manifest, *unstructured.Unstructured) {}
 // An Applier applies objects of one release. It may be used by many at once, but not for the same object.
 type Applier struct {
 	*knowledge
-	handler Handler
-
-	isRepairing bool // it is a Repairer's, which lives long
+	writer  writer
+	deleter deleter
 }
 
 // knowledge is what is known of objects: from before, and since.
@@ -104,12 +104,14 @@ type knowledge struct {
 	requests     context.Context
 	cluster      *cluster.Cluster
 	options      Options
+	handler      Handler
 	before       *inventory.Inventory
 	definitions  *definitions
 	scaling      *scaling
-	known        *inventory.Fingerprints // from before
-	fingerprints *inventory.Fingerprints
+	known        *fingerprint.Cache // from before
+	fingerprints *fingerprint.Cache
 	written      sync.Map // by group whose definition was written: when, or when it became ready
+	isRepairing  bool     // the Applier is a Repairer's, which lives long
 }
 
 // New returns an Applier. The context is that of all requests, and before what the cluster had until then.
@@ -123,24 +125,29 @@ func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, o
 	if handler.Adopted == nil {
 		handler.Adopted = func(*payload.Manifest, []string) {}
 	}
-	return &Applier{handler: handler, knowledge: &knowledge{
-		requests: ctx, cluster: c, options: options, before: before, definitions: newDefinitions(ctx, c, before), scaling: &scaling{manifests: options.Manifests},
+	k := &knowledge{
+		requests: ctx, cluster: c, options: options, handler: handler, before: before, definitions: newDefinitions(ctx, c, before),
 		known: options.Journal.fingerprints(), fingerprints: options.Fingerprints,
-	}}
-}
-
-// Expect notes that the release has an object, for those who ask the record.
-func (k *knowledge) Expect(m *payload.Manifest) {
-	switch {
-	case m.IsTombstone():
-	case isCreateOnly(m): // how an apply has left it does not matter any more
-		k.fingerprints.Expect(k.fingerprints, m.ID())
-	default:
-		k.fingerprints.Expect(k.known, m.ID())
 	}
+	k.scaling = &scaling{knowledge: k}
+	return &Applier{knowledge: k, writer: writer{k}, deleter: deleter{k}}
 }
 
-// IsThere asks the cluster for the object of a manifest.
+// Begin notes which objects the release has, for those who ask the record, and looks which of them are scaled.
+func (a *Applier) Begin() {
+	for _, m := range a.options.Manifests {
+		switch {
+		case m.IsTombstone():
+		case isCreateOnly(m): // how an apply has left it does not matter any more
+			a.fingerprints.AddExpected(a.fingerprints, m.ID())
+		default:
+			a.fingerprints.AddExpected(a.known, m.ID())
+		}
+	}
+	a.scaling.find()
+}
+
+// IsThere reports whether the cluster has the object of a manifest.
 func (k *knowledge) IsThere(m *payload.Manifest) (bool, error) {
 	if _, found := k.before.Find(m.ID()); found {
 		return true, nil
@@ -152,21 +159,17 @@ func (k *knowledge) IsThere(m *payload.Manifest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = k.cluster.Head(k.requests, resource, "", m.Object().GetName())
+	_, err = k.cluster.GetMetadata(k.requests, resource, "", m.Object().GetName())
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// IsFoundation says whether other objects can't be without those of a kind.
-func IsFoundation(kind schema.GroupKind) bool {
+// IsPrerequisite reports whether other objects can't be without those of a kind.
+func IsPrerequisite(kind schema.GroupKind) bool {
 	return kind == kinds.CustomResourceDefinition || kind == kinds.Namespace
 }
-
-// Wrote notes that the definition or the APIService of a manifest was written: what is refused for it
-// may heal.
-func (k *knowledge) Wrote(m *payload.Manifest) { k.written.Store(servedGroup(m.Object()), time.Now()) }
 
 // Extended notes that a definition or an APIService is ready.
 func (k *knowledge) Extended(live *unstructured.Unstructured) {
@@ -181,55 +184,41 @@ func (k *knowledge) Extended(live *unstructured.Unstructured) {
 	}
 }
 
-// NoteReady notes that an object was ready, and how it was then.
+// NoteReady notes in which version an object was ready.
 func (k *knowledge) NoteReady(m *payload.Manifest, resource cluster.Resource, live *unstructured.Unstructured) {
 	if text, isKnown := k.text(m, resource); isKnown {
 		k.fingerprints.AddReady(live, text, k.standard())
 	}
 }
 
-// KeepFingerprint keeps that of an object that was not applied. It says nothing of how the object is now, but
-// as what it was applied, so it does not matter how long ago it was seen.
+// KeepFingerprint keeps the fingerprint of an object that was not applied. It says as what the object was applied
+// before, and not how it is now, so it does not matter how long ago the object was seen.
 func (k *knowledge) KeepFingerprint(m *payload.Manifest) {
 	head, isThere := k.before.Find(m.ID())
 	if !isThere {
 		return
 	}
 	if text, isKnown := k.text(m, head.Resource); isKnown {
-		k.fingerprints.Move(k.known, head, text, func() bool { return true })
+		k.fingerprints.CarryOver(k.known, head, text, func() bool { return true })
 	}
 }
 
-// servedGroup is the API group that a definition or an APIService brings.
+// servedGroup returns the API group that a definition or an APIService brings.
 func servedGroup(object *unstructured.Unstructured) string {
 	group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 	return group
 }
 
-// AnnounceLosses tells of fields that others had set otherwise where they will look.
-func (a *Applier) AnnounceLosses(change Change) {
-	id := change.Manifest.ID()
-	a.unwritten(id, a.cluster.Announce(a.requests, cluster.News{
-		ID: id, UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
-		Message: "release " + a.options.Release + " says otherwise, and has set again: " + LossesInWords(change.Lost),
-	}))
-}
-
-// announce writes an event of Kubernetes about an object that is to go.
-func (a *Applier) announce(id kinds.ID, uid types.UID, what tombstone.What, message string) {
-	a.unwritten(id, (tombstone.News{ID: id, UID: uid, What: what, Message: message}).Announce(a.requests, a.cluster))
-}
-
-// unwritten notes an event of Kubernetes that can't be written, which is no failure.
-func (a *Applier) unwritten(id kinds.ID, err error) {
+// logUnwritten logs that an event of Kubernetes can't be written, which is no failure.
+func (k *knowledge) logUnwritten(id kinds.ID, err error) {
 	if err != nil {
-		klog.FromContext(a.requests).V(1).Info("an event could not be written", "object", id.String(), "err", err)
+		klog.FromContext(k.requests).V(1).Info("an event could not be written", "object", id.String(), "err", err)
 	}
 }
 
 // RememberJob notes in the record that a Job has run to its end.
-func (a *Applier) RememberJob(job *payload.Manifest, uid types.UID) error {
-	return a.options.Journal.Note(a.requests, func(known *record.Record) {
+func (k *knowledge) RememberJob(job *payload.Manifest, uid types.UID) error {
+	return k.options.Journal.Note(k.requests, func(known *record.Record) {
 		known.RememberJob(record.Job{ID: job.ID(), UID: uid, Sum: sumOf(job)})
 	})
 }

@@ -3,6 +3,7 @@ package object
 import (
 	"errors"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,43 +11,56 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// inNoNamespace is about an object that can't be anywhere.
+// inNoNamespace is the failure of a namespaced object whose manifest names no namespace.
 var inNoNamespace = refusal{ResourceInvalid, "it is in no namespace: write metadata.namespace"}
 
-// hasFinished is why a Job is kept as it is, which is no more.
+// hasFinished is the message of a Job that has run to its end, and is gone.
 const hasFinished = "it has finished before, and is not run again"
 
-// Apply does what a manifest asks for, once.
-func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
-	if m.IsTombstone() {
-		return a.bury(m)
-	}
-	return a.put(m)
-}
+// Delete deletes the object of a tombstone, in an update, and waits for nothing.
+func (a *Applier) Delete(m *payload.Manifest) (Change, error) { return a.deleter.Delete(m) }
 
-// put makes the object of a manifest what the manifest says.
-func (a *Applier) put(m *payload.Manifest) (Change, error) {
+// Apply makes the object of a manifest what the manifest says.
+func (a *Applier) Apply(m *payload.Manifest) (Change, error) { return a.put(m, a.head) }
+
+// Reapply is Apply for an object that has changed since the cluster was looked at.
+func (a *Applier) Reapply(m *payload.Manifest) (Change, error) { return a.put(m, a.headNow) }
+
+// put applies an object whose metadata a function looks up.
+func (a *Applier) put(m *payload.Manifest, find func(cluster.Resource, kinds.ID) (objectmeta.LiveMetadata, bool, error)) (Change, error) {
 	resource, err := a.place(m)
 	if err != nil {
 		return Change{}, err
 	}
-	head, isThere, err := a.head(resource, m.ID())
+	head, isThere, err := find(resource, m.ID())
 	if err != nil {
 		return Change{}, err
 	}
 	o := &target{Manifest: m, resource: resource, head: head, isThere: isThere}
 	change, err := a.putKnown(o)
+	if err != nil {
+		return Change{}, err
+	}
+	if kinds.Extends(m.GroupVersionKind().GroupKind()) && change.Action.HasChanged() {
+		a.written.Store(servedGroup(m.Object()), time.Now())
+	}
+	if len(change.Lost) > 0 {
+		a.logUnwritten(m.ID(), a.cluster.RecordEvent(a.requests, cluster.ObjectEvent{
+			ID: m.ID(), UID: change.UID, Reason: "FieldsOverruled", IsWarning: true,
+			Message: "release " + a.options.Release + " says otherwise, and has set again: " + LossesInWords(change.Lost),
+		}))
+	}
 	change.Version = o.version()
-	return change, err
+	return change, nil
 }
 
-// place says where the object of a manifest is.
+// place returns the resource of a manifest's object.
 func (k *knowledge) place(m *payload.Manifest) (cluster.Resource, error) {
 	resource, err := k.find(m.GroupVersionKind())
 	if err == nil && resource.Namespaced && m.Object().GetNamespace() == "" {
@@ -55,7 +69,7 @@ func (k *knowledge) place(m *payload.Manifest) (cluster.Resource, error) {
 	return resource, err
 }
 
-// putKnown is put for an object that was looked at.
+// putKnown is put for an object whose metadata is known.
 func (a *Applier) putKnown(o *target) (Change, error) {
 	f, err := a.gather(o, true)
 	if err != nil {
@@ -79,8 +93,8 @@ func (a *Applier) putKnown(o *target) (Change, error) {
 	}
 }
 
-// kept is what came of an object that was not written.
-func kept(what decision, head inventory.Head) Change {
+// kept returns what came of an object that was not written.
+func kept(what decision, head objectmeta.LiveMetadata) Change {
 	switch what {
 	case skip:
 		return Change{Action: Unchanged, UID: head.UID}
@@ -92,15 +106,15 @@ func kept(what decision, head inventory.Head) Change {
 }
 
 // otherOwner returns the other release that has an object; "" if none has.
-func (k *knowledge) otherOwner(head inventory.Head) string {
-	if owner, isOthers := head.Owner(k.options.Release); isOthers {
+func (k *knowledge) otherOwner(head objectmeta.LiveMetadata) string {
+	if owner, isOthers := head.OtherOwner(k.options.Release); isOthers {
 		return owner
 	}
 	return ""
 }
 
 // refuseOwned refuses to touch what another release has.
-func (k *knowledge) refuseOwned(head inventory.Head) error {
+func (k *knowledge) refuseOwned(head objectmeta.LiveMetadata) error {
 	if owner := k.otherOwner(head); owner != "" {
 		return ownedBy(owner)
 	}
@@ -111,8 +125,7 @@ func ownedBy(owner string) error {
 	return refusal{ResourceConflict, "it is of release " + owner + ": only one release may have an object"}
 }
 
-// find says where the object is. Kinds that came up since the last look are looked for
-// once more.
+// find returns the resource of a kind. A kind that came up since discovery is looked for once more.
 func (k *knowledge) find(kind schema.GroupVersionKind) (cluster.Resource, error) {
 	resource, err := k.cluster.Find(k.requests, kind)
 	if errors.Is(err, cluster.ErrNotServed) && k.hasWritten(kind.Group) || errors.As(err, new(*cluster.UnknownKind)) {
@@ -122,9 +135,9 @@ func (k *knowledge) find(kind schema.GroupVersionKind) (cluster.Resource, error)
 	return resource, err
 }
 
-// head is what is known of an object from before. It is only asked for where it could not
+// head returns the metadata of an object as it was before the run. The server is only asked where the object could not
 // be listed.
-func (k *knowledge) head(resource cluster.Resource, id kinds.ID) (inventory.Head, bool, error) {
+func (k *knowledge) head(resource cluster.Resource, id kinds.ID) (objectmeta.LiveMetadata, bool, error) {
 	if !resource.Namespaced {
 		id.Namespace = "" // which manifests may say all the same
 	}
@@ -134,44 +147,44 @@ func (k *knowledge) head(resource cluster.Resource, id kinds.ID) (inventory.Head
 	return k.headNow(resource, id)
 }
 
-// headNow asks for an object.
-func (k *knowledge) headNow(resource cluster.Resource, id kinds.ID) (inventory.Head, bool, error) {
-	object, err := k.cluster.Head(k.requests, resource, id.Namespace, id.Name)
+// headNow asks the server for the metadata of an object.
+func (k *knowledge) headNow(resource cluster.Resource, id kinds.ID) (objectmeta.LiveMetadata, bool, error) {
+	object, err := k.cluster.GetMetadata(k.requests, resource, id.Namespace, id.Name)
 	if apierrors.IsNotFound(err) {
-		return inventory.Head{}, false, nil
+		return objectmeta.LiveMetadata{}, false, nil
 	}
 	if err != nil {
-		return inventory.Head{}, false, err
+		return objectmeta.LiveMetadata{}, false, err
 	}
-	return inventory.HeadOf(resource, object), true, nil
+	return objectmeta.Of(resource, object), true, nil
 }
 
-// isAbsent says whether an object is not there. Where all that we have applied is known,
-// nobody is asked.
+// isAbsent reports whether an object is not there. Where all that we have applied is known,
+// the server is not asked.
 func (k *knowledge) isAbsent(resource cluster.Resource, id kinds.ID) (bool, error) {
 	if k.before.Covers(id) {
 		return true, nil
 	}
-	_, err := k.cluster.Head(k.requests, resource, id.Namespace, id.Name)
+	_, err := k.cluster.GetMetadata(k.requests, resource, id.Namespace, id.Name)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
 	return false, err
 }
 
-// isCreateOnly says whether an object is only ever made. The value may be in any case, as
+// isCreateOnly reports whether an object is only ever made. The value may be in any case, as
 // upstream has it.
 func isCreateOnly(m *payload.Manifest) bool {
 	return strings.EqualFold(m.Object().GetAnnotations()[CreateOnlyAnnotation], "true")
 }
 
-// wasThere is why an object is kept that is only ever made.
+// wasThere is the message of a create-only object that is kept.
 const wasThere = "it is create-only, and was there"
 
-// create makes an object, if it is not there. One that was there when the run began may
-// have gone since, and another one may have come.
+// create makes a create-only object, if it is not there. An object that was there when the run began may be gone, and
+// one may have been made since.
 func (a *Applier) create(o *target) (Change, error) {
-	draft := ownership.Draft(o.Object(), inventory.Label, a.options.Release)
+	draft := ownership.Draft(o.Object(), objectmeta.ReleaseLabel, a.options.Release)
 	if !o.isThere {
 		made, err := a.cluster.Create(a.requests, o.resource, draft)
 		a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, made.Warnings))
@@ -190,17 +203,17 @@ func (a *Applier) create(o *target) (Change, error) {
 		o.isThere = false
 		return a.create(o)
 	case apierrors.IsNotFound(err):
-		return Change{}, leaving{"it was in the way when it was to be made, and is gone: it can be made now"}
+		return Change{}, terminating{"it was in the way when it was to be made, and is gone: it can be made now"}
 	case err != nil:
 		return Change{}, err
 	case live.GetDeletionTimestamp() != nil:
-		return Change{}, a.leaving(o.Manifest, live.GetUID())
+		return Change{}, a.deleter.terminating(o.Manifest, live.GetUID())
 	}
 	a.settled(o, live)
 	return Change{Action: Kept, UID: live.GetUID(), Message: wasThere}, nil
 }
 
-// settled takes in an object as it is once it has been dealt with.
+// settled takes in an object as the apply has left it.
 func (a *Applier) settled(o *target, now *unstructured.Unstructured) {
 	o.now = now
 	a.handler.Readiness.Applied(o.Manifest, now)

@@ -25,14 +25,14 @@ const (
 	Created    Action = "created"
 	Configured Action = "configured" // it was there, and is not as it was
 	Unchanged  Action = "unchanged"
-	Recreated  Action = "recreated" // deleted and made anew
+	Recreated  Action = "recreated" // deleted and made again
 	Kept       Action = "kept"      // it is not to be touched: create-only, or a Job that has finished
 
 	Deleted    Action = "deleted"    // it is gone, by us
 	Pending    Action = "pending"    // its end was asked for, and it is still there
 	Absent     Action = "absent"     // it was not there
-	Reappeared Action = "reappeared" // it is there again, and not deleted again in this mode
-	Left       Action = "left"       // it is there, and this mode deletes nothing
+	Reappeared Action = "reappeared" // it is there again, and not deleted again by this run
+	Left       Action = "left"       // it is there, and this run does not delete it
 
 	Failed  Action = "failed"
 	NotDone Action = "not done" // it was never its turn
@@ -40,18 +40,36 @@ const (
 	NotChecked Action = "not checkable" // of previews only: Message says why
 )
 
-// A Change is what came of one manifest.
-type Change struct {
-	Manifest *payload.Manifest
-	Action   Action
-	UID      types.UID // of the object, if it is there
-	Version  string    // its resourceVersion, as the run left it
-	Message  string    // more about it: what holds a delete, why an object was kept
-	Err      *Failure  // of what failed
+// HasChanged reports whether an action may have changed something that other objects need.
+func (a Action) HasChanged() bool {
+	return a == Created || a == Configured || a == Recreated || a == Deleted || a == Pending
+}
 
-	Look    *Look            // of a preview; nil where nothing would change
-	Adopted []string         // managers whose fields have become ours
-	Lost    []ownership.Loss // fields that others had set otherwise
+// A StepID names a step of a run: the object that it is about, and where the release asks for it.
+type StepID struct {
+	ID   kinds.ID
+	Path string // of the file
+	Line int
+	Node string // the level and the component, as the name of the file says
+}
+
+// StepOf returns the name of the step that a manifest asks for.
+func StepOf(m *payload.Manifest) StepID {
+	return StepID{ID: m.ID(), Path: m.Path, Line: m.Line, Node: graph.ParseName(m.File()).Words()}
+}
+
+// A Change is what came of one step.
+type Change struct {
+	StepID
+	Action  Action
+	UID     types.UID // of the object, if it is there
+	Version string    // its resourceVersion, as the run left it
+	Message string    // more about it: what holds a delete, why an object was kept
+	Err     *Failure  // of what failed
+
+	Look    *Look                // of a preview; nil where nothing would change
+	Adopted []string             // managers whose fields have become ours
+	Lost    []ownership.Conflict // fields that others had set otherwise
 }
 
 // A Look is what a preview has seen of an object that would change.
@@ -64,12 +82,9 @@ type Look struct {
 	Unchecked string
 }
 
-// A Failure is why something could not be done.
+// A Failure is why a step could not be done. It is a reason.Error for errors.As, reason.Of and reason.EffectOf.
 type Failure struct {
-	ID     kinds.ID
-	Path   string // of the manifest
-	Line   int
-	Node   string // the level and component
+	StepID
 	Reason string // upstream's, such as UpdatePayloadResourceInvalid
 	Effect reason.Effect
 	Err    error
@@ -80,7 +95,7 @@ type Failure struct {
 
 func (f *Failure) Error() string { return f.Text(0) }
 
-// Text is the failure, and that more objects have failed for the same cause.
+// Text returns the failure in words, and that more objects have failed for the same cause.
 func (f *Failure) Text(more int) string {
 	where := fmt.Sprintf("%s:%d", f.Path, f.Line)
 	if f.Node != "" {
@@ -95,16 +110,29 @@ func (f *Failure) Text(more int) string {
 	return strings.Join(append(lines, f.Why...), "\n  ")
 }
 
-// Cause is what failures have in common that are the same but for the names of their objects.
+// Cause returns what failures have in common that are the same but for the names of their objects.
 func (f *Failure) Cause() string {
 	return strings.Join(append([]string{f.Reason, f.ID.Without(oneLine(f.Err))}, f.Why...), "\n")
 }
 
-func (f *Failure) Unwrap() error { return f.Err }
+// Unwrap returns the cause as a reason.Error.
+func (f *Failure) Unwrap() error {
+	return &reason.Error{Reason: f.Reason, Effect: f.Effect, Err: f.Err}
+}
 
-// NewFailure says of an error where it is from.
+// NewFailure returns the failure of what a manifest asks for, without what the error may quote of a Secret.
 func NewFailure(m *payload.Manifest, err error) *Failure {
-	failure := &Failure{ID: m.ID(), Path: m.Path, Line: m.Line, Node: NodeName(m), Effect: reason.EffectOf(err), Err: masked(m, err)}
+	failure := FailureOf(StepOf(m), err)
+	failure.Err = masked(m, err)
+	if tooLarge(err) {
+		failure.Err = fmt.Errorf("it is too large: %w", failure.Err) // what etcd says is only for those who know it
+	}
+	return failure
+}
+
+// FailureOf returns the failure of a step.
+func FailureOf(step StepID, err error) *Failure {
+	failure := &Failure{StepID: step, Effect: reason.EffectOf(err), Err: err}
 	var ours refusal
 	switch {
 	case errors.As(err, &ours):
@@ -112,22 +140,16 @@ func NewFailure(m *payload.Manifest, err error) *Failure {
 	case reason.Of(err) != "":
 		failure.Reason = reason.Of(err)
 	default:
-		failure.Reason = remedyFor(err).reason
-	}
-	if tooLarge(err) {
-		failure.Err = fmt.Errorf("it is too large: %w", failure.Err) // for what etcd says is only for those who know it
+		failure.Reason = causeOf(err).reason
 	}
 	return failure
 }
 
-// NodeName is the level and the component of a manifest, as its file says.
-func NodeName(m *payload.Manifest) string { return graph.ParseName(m.File()).Words() }
-
-// oneLine is an error in a line.
+// oneLine returns an error in a line.
 func oneLine(err error) string { return printable.Line(err.Error()) }
 
-// LossesInWords names fields, each with whoever had set it.
-func LossesInWords(lost []ownership.Loss) string {
+// LossesInWords names fields, each with the manager that had set it.
+func LossesInWords(lost []ownership.Conflict) string {
 	const most = 5
 	var words []string
 	for i, loss := range lost {

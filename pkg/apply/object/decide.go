@@ -3,13 +3,12 @@ package object
 import (
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// What is done about a manifest is decided here, of facts and without requests, for whoever applies, previews or
-// repairs.
+// What is done about a manifest is decided here, of facts and without requests, for Appliers, Previewers and Repairers
+// alike.
 
 // A decision is what is to be done about an object.
 type decision string
@@ -74,7 +73,7 @@ const (
 	refuseDeletion deletion = "refuse"       // another release has it
 	awaitGone      deletion = "await gone"   // it is terminating
 	deleteNow      deletion = "delete"       // its end is asked for
-	leaveRemade    deletion = "leave remade" // it was deleted, and made anew
+	leaveRemade    deletion = "leave remade" // it was deleted, and made again
 	leaveUnreached deletion = "leave unreached"
 	leaveForUpdate deletion = "leave for the next update"
 )
@@ -84,11 +83,12 @@ type deletionFacts struct {
 	seen       tombstone.Observation
 	asked      record.Tombstone // the delete that the record knows of
 	hasDeleted bool             // the version that was applied last has deleted it
+	wasLeft    bool             // an install has left it to be deleted by the next apply
 	owner      string           // the other release that has it
 	mode       graph.Mode
 }
 
-// isRemade reports whether the object was deleted before, and made anew.
+// isRemade reports whether the object was deleted before, and made again.
 func (f deletionFacts) isRemade() bool {
 	return f.seen.State == tombstone.Reappeared || f.asked.IsBack || f.hasDeleted
 }
@@ -105,7 +105,7 @@ func decideDeletion(f deletionFacts) deletion {
 		return refuseDeletion
 	case f.seen.State == tombstone.Terminating:
 		return awaitGone
-	case f.mode == graph.Update:
+	case f.mode == graph.Update || f.mode == graph.Reconcile && f.wasLeft:
 		return deleteNow
 	case f.isRemade():
 		return leaveRemade
@@ -114,25 +114,4 @@ func decideDeletion(f deletionFacts) deletion {
 	default:
 		return leaveForUpdate
 	}
-}
-
-// gatherDeletion finds out the facts of the object of a tombstone.
-func (a *Applier) gatherDeletion(m *payload.Manifest) (f deletionFacts, err error) {
-	id := m.ID()
-	f.asked, _ = a.options.Journal.asked(id)
-	f.mode, f.hasDeleted = a.options.Mode, a.options.Journal.HasDeleted(id)
-	f.seen = tombstone.Observe(a.requests, a.cluster, id, f.asked.UID)
-	if f.seen.State == tombstone.Absent || f.seen.State == tombstone.Unknown {
-		return f, nil
-	}
-	resource, err := a.cluster.FindKind(a.requests, id.GroupKind())
-	if err != nil {
-		return f, err
-	}
-	head, _, err := a.head(resource, id)
-	f.owner = a.otherOwner(head)
-	if f.owner != "" {
-		return f, nil
-	}
-	return f, err
 }

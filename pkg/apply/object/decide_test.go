@@ -33,7 +33,7 @@ func TestDecide(t *testing.T) {
 func TestDecideDeletion(t *testing.T) {
 	asked, sent := record.Tombstone{UID: "1"}, record.Tombstone{UID: "1", Sent: true}
 	for name, c := range map[string]struct {
-		state      tombstone.State
+		state      tombstone.DeleteState
 		asked      record.Tombstone
 		hasDeleted bool
 		owner      string

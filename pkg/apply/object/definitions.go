@@ -13,83 +13,73 @@ import (
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
-// definitions tell versions of CustomResourceDefinitions apart, as far as custom resources
-// may notice.
+// definitions tell versions of CustomResourceDefinitions apart, as far as custom resources may notice.
 type definitions struct {
 	ctx     context.Context
 	cluster *cluster.Cluster
 	before  *inventory.Inventory
 
 	mu    sync.Mutex
-	known map[string]func() definition // by name
+	known map[string]definition // by name
 }
 
 // A definition is what is known of one.
 type definition struct {
-	version   string
-	isKnown   bool
-	isUnasked bool // the server has not answered, and may do so when it is asked again
+	version string
+	isKnown bool // else the user may not read it
 }
 
 func newDefinitions(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory) *definitions {
-	return &definitions{ctx: ctx, cluster: c, before: before, known: map[string]func() definition{}}
+	return &definitions{ctx: ctx, cluster: c, before: before, known: map[string]definition{}}
 }
 
-// note takes in an object that was applied, if it is a definition, and says whether it is
-// another than the one that was known.
+// note takes in an object that was applied, if it is a definition, and reports whether it is another than the one that
+// was known.
 func (d *definitions) note(id kinds.ID, object metav1.Object) (isNew bool) {
 	if id.GroupKind() != kinds.CustomResourceDefinition {
 		return false
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	version := versionOf(object)
-	if find := d.known[id.Name]; find != nil {
-		known := find()
-		isNew = known.isKnown && known.version != version
-	}
-	d.known[id.Name] = func() definition { return definition{version: version, isKnown: true} }
-	return isNew
+	before, version := d.known[id.Name], versionOf(object)
+	d.known[id.Name] = definition{version, true}
+	return before.isKnown && before.version != version
 }
 
-// versionOf is the version of the definition of a resource; nothing if it has none. It is
-// only asked for once, and where it was not listed. Who may not read it, for example, does
-// not know it.
+// versionOf returns the version of the definition of a resource; nothing if it has none. The server is only asked where
+// definitions were not listed, and once, unless it gives no answer.
 func (d *definitions) versionOf(resource cluster.Resource) (version string, isKnown bool) {
 	if kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown {
 		return "", true
 	}
 	name := resource.Resource + "." + resource.Group
 	d.mu.Lock()
-	find := d.known[name]
-	if find == nil {
-		find = sync.OnceValue(func() definition { return d.find(name) })
-		d.known[name] = find
-	}
-	d.mu.Unlock()
-	found := find()
-	if found.isUnasked {
-		d.mu.Lock()
-		delete(d.known, name)
-		d.mu.Unlock()
+	defer d.mu.Unlock()
+	found, wasAsked := d.known[name]
+	if !wasAsked {
+		var isAnswered bool
+		if found, isAnswered = d.find(name); isAnswered {
+			d.known[name] = found
+		}
 	}
 	return found.version, found.isKnown
 }
 
-func (d *definitions) find(name string) definition {
+// find looks a definition up, and reports whether the server has answered.
+func (d *definitions) find(name string) (found definition, isAnswered bool) {
 	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: name}
-	if head, found := d.before.Find(id); found {
-		return definition{version: versionOf(head.Metadata()), isKnown: true}
+	if head, isListed := d.before.Find(id); isListed {
+		return definition{versionOf(head.Object()), true}, true
 	}
 	resource, err := d.cluster.FindKind(d.ctx, kinds.CustomResourceDefinition)
 	if err != nil {
-		return definition{isUnasked: true}
+		return definition{}, false
 	}
-	object, err := d.cluster.Head(d.ctx, resource, "", name)
+	object, err := d.cluster.GetMetadata(d.ctx, resource, "", name)
 	if err != nil {
-		return definition{isKnown: apierrors.IsNotFound(err), isUnasked: !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)}
+		return definition{isKnown: apierrors.IsNotFound(err)}, apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 	}
-	return definition{version: versionOf(object), isKnown: true}
+	return definition{versionOf(object), true}, true
 }
 
 func versionOf(definition metav1.Object) string {

@@ -6,6 +6,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // howServersSayFixed are the words with which API servers refuse to change a field that
@@ -16,7 +21,7 @@ var howServersSayFixed = []string{
 	"updates to provisioner are forbidden", "updates to parameters are forbidden",
 }
 
-// immutableFields are those that a server refused to change; none if it refused for
+// immutableFields returns the fields that a server refused to change; none if it refused for
 // something else.
 func immutableFields(err error) []string {
 	if !apierrors.IsInvalid(err) {
@@ -30,7 +35,7 @@ func immutableFields(err error) []string {
 	for _, cause := range details.Causes {
 		isFixed := slices.ContainsFunc(howServersSayFixed, func(words string) bool { return strings.Contains(cause.Message, words) })
 		if !isFixed {
-			return nil // making it anew would not mend that
+			return nil // to make the object again would not help
 		}
 		if !slices.Contains(fixed, cause.Field) {
 			fixed = append(fixed, cause.Field)
@@ -39,7 +44,7 @@ func immutableFields(err error) []string {
 	return fixed
 }
 
-// cannotChange says which fields stand in the way.
+// cannotChange returns which fields can't be changed.
 func cannotChange(fixed []string) string {
 	if len(fixed) == 1 {
 		return fixed[0] + " can't be changed"
@@ -47,7 +52,7 @@ func cannotChange(fixed []string) string {
 	return strings.Join(fixed, ", ") + " can't be changed"
 }
 
-// wayOut is what to do about fields that can't be changed.
+// wayOut returns what to do about fields that can't be changed.
 func wayOut(kind schema.GroupKind) string {
 	if isPrecious(kind) {
 		return "keep the fields as they were, or give the object another name"
@@ -56,7 +61,50 @@ func wayOut(kind schema.GroupKind) string {
 		RecreateAnnotation + `: "true"`
 }
 
-// isPrecious says of kinds whose objects hold others, or data, that would be lost.
+// isPrecious reports whether objects of a kind hold others, or data, that would be lost.
 func isPrecious(kind schema.GroupKind) bool {
-	return IsFoundation(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	return IsPrerequisite(kind) || kind == schema.GroupKind{Kind: "PersistentVolumeClaim"}
+}
+
+// mayRecreate returns why an object that can't be changed must not be deleted and made again either: which fields can't
+// be changed, and what to do.
+func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string) error {
+	switch {
+	case m.Object().GetAnnotations()[RecreateAnnotation] != "true":
+		return refusal{ResourceInvalid, cannotChange(fixed) + ": " + wayOut(resource.GroupKind())}
+	case isPrecious(resource.GroupKind()):
+		return refusal{ResourceInvalid, cannotChange(fixed) + ", and to make a " + resource.Kind + " anew would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
+	}
+	return nil
+}
+
+// recreate deletes an object that can't be changed and makes it again, if its manifest allows it.
+func (a *Applier) recreate(o *target, fixed []string) (Change, error) {
+	m, resource := o.Manifest, o.resource
+	if err := mayRecreate(resource, m, fixed); err != nil {
+		return Change{}, err
+	}
+	live, err := a.cluster.GetMetadata(a.requests, resource, m.ID().Namespace, m.ID().Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return Change{}, err
+	}
+	if err == nil {
+		if err := a.scaling.keep(o); err != nil {
+			return Change{}, err
+		}
+		if _, err := a.deleter.delete(m.ID(), live.UID); err != nil {
+			return Change{}, err
+		}
+		if seen := tombstone.Observe(a.requests, a.cluster, m.ID(), live.UID); seen.State != tombstone.Absent && seen.State != tombstone.Reappeared {
+			return Change{}, a.deleter.terminating(m, live.UID)
+		}
+	}
+	o.isThere = false
+	applied, err := a.apply(o, cluster.Force)
+	if err != nil {
+		return Change{}, err
+	}
+	change := a.applied(o, applied, objectmeta.Of(o.resource, applied.Object), Recreated)
+	change.Message = cannotChange(fixed)
+	return change, nil
 }

@@ -9,15 +9,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/pkg/fingerprint"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// A Journal is the record of a release while somebody works on it. It may be used by many
-// at once.
+// A Journal is the record of a release during a run. It may be used by many goroutines.
 type Journal struct {
 	store *record.Store
 
@@ -30,9 +29,8 @@ func NewJournal(store *record.Store, known *record.Record) *Journal {
 	return &Journal{store: store, record: known}
 }
 
-// Note changes the record, and returns when the cluster has it. Whoever holds the lock of
-// the release is the only one to write it; somebody may have edited it by hand all the
-// same, and what they wrote stays.
+// Note changes the record, and returns when the cluster has it. Only the holder of the release's lock writes the record.
+// An administrator may have edited it by hand all the same, and those changes stay.
 func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -47,6 +45,9 @@ func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
 		if err != nil {
 			return err // what we know stays: the next note may meet a record that can be read
 		}
+		for _, left := range j.record.Left { // which leave has noted since the last write
+			theirs.Leave(left)
+		}
 		j.record = theirs
 	}
 }
@@ -56,15 +57,22 @@ func (j *Journal) Note(ctx context.Context, change func(*record.Record)) error {
 func (j *Journal) forget(id kinds.ID, uid types.UID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.record.Forget(id, uid)
+	j.record.ForgetDelete(id, uid)
 }
 
-// send notes that the delete of an object is sent. The next note writes it: whoever is killed before has
-// an object that is on its way out, or that no delete has reached.
+// send notes that the delete of an object is sent. The next note writes it: of a run that is killed before, the
+// object is terminating, or no delete has reached it.
 func (j *Journal) send(id kinds.ID, uid types.UID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.record.Send(id, uid)
+	j.record.NoteSent(id, uid)
+}
+
+// leave notes that an install has found an object that is to be deleted. The next note writes it.
+func (j *Journal) leave(id kinds.ID, uid types.UID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.record.Leave(record.Leftover{ID: id, UID: uid})
 }
 
 // Read looks at the record, which must not be changed or kept.
@@ -74,13 +82,13 @@ func (j *Journal) Read(look func(*record.Record)) {
 	look(j.record)
 }
 
-// fingerprints are those of what was applied before.
-func (j *Journal) fingerprints() (known *inventory.Fingerprints) {
-	j.Read(func(r *record.Record) { known = inventory.ReadFingerprints(r.Fingerprints) })
+// fingerprints returns those of what was applied before.
+func (j *Journal) fingerprints() (known *fingerprint.Cache) {
+	j.Read(func(r *record.Record) { known = fingerprint.Read(r.Fingerprints) })
 	return known
 }
 
-// hasFinished says whether the Job of a manifest, as it is now, has run to its end.
+// hasFinished reports whether the Job of a manifest, as it is now, has run to its end.
 func (j *Journal) hasFinished(m *payload.Manifest) (finished bool) {
 	j.Read(func(r *record.Record) {
 		job, found := r.FindJob(m.ID())
@@ -89,7 +97,7 @@ func (j *Journal) hasFinished(m *payload.Manifest) (finished bool) {
 	return finished
 }
 
-// asked is the delete of an object that is noted, if one is.
+// asked returns the delete of an object that is noted, if one is.
 func (j *Journal) asked(id kinds.ID) (asked record.Tombstone, isAsked bool) {
 	j.Read(func(r *record.Record) {
 		if at := slices.IndexFunc(r.Tombstones, func(one record.Tombstone) bool { return one.ID == id }); at >= 0 {
@@ -99,7 +107,7 @@ func (j *Journal) asked(id kinds.ID) (asked record.Tombstone, isAsked bool) {
 	return asked, isAsked
 }
 
-// HasDeleted says whether the version that was applied last has deleted an object, and has
+// HasDeleted reports whether the version that was applied last has deleted an object, and has
 // seen it go. An install carries tombstones, too, and deletes nothing.
 func (j *Journal) HasDeleted(id kinds.ID) (hasDeleted bool) {
 	_, isPending := j.asked(id)
@@ -110,7 +118,7 @@ func (j *Journal) HasDeleted(id kinds.ID) (hasDeleted bool) {
 	return hasDeleted
 }
 
-// sumOf tells a manifest from an earlier one of the same object.
+// sumOf returns a checksum of a manifest.
 func sumOf(m *payload.Manifest) string {
 	sum := m.Sum()
 	return hex.EncodeToString(sum[:])

@@ -35,7 +35,7 @@ func masked(m *payload.Manifest, err error) error {
 	if said.Reason != "" {
 		text += " " + string(said.Reason)
 	}
-	text += " (" + remedyFor(err).name + ")"
+	text += " (" + causeOf(err).name + ")"
 	if len(parts) > 0 {
 		text += ", for " + strings.Join(parts, ", ")
 	}
@@ -45,7 +45,7 @@ func masked(m *payload.Manifest, err error) error {
 // misfit is how a server says where a value is not of the type that it is to have.
 var misfit = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): expected ([a-z]+)\b`)
 
-// holdsSecrets says whether a manifest is a Secret, or has some in it.
+// holdsSecrets reports whether a manifest is a Secret, or has some in it.
 func holdsSecrets(m *payload.Manifest) bool {
 	object := m.Object().Object
 	return !reflect.DeepEqual(fields.Mask(object), object)
@@ -61,11 +61,11 @@ func maskedWarnings(m *payload.Manifest, warnings []string) []string {
 
 // maskedLosses are fields that others had set otherwise, without what the path of one may
 // quote of a Secret: an item of a list goes by its value.
-func maskedLosses(m *payload.Manifest, lost []ownership.Loss) []ownership.Loss {
+func maskedLosses(m *payload.Manifest, lost []ownership.Conflict) []ownership.Conflict {
 	if !holdsSecrets(m) {
 		return lost
 	}
-	var shown []ownership.Loss
+	var shown []ownership.Conflict
 	for _, loss := range lost {
 		if path, _, hasItem := strings.Cut(loss.Field, "["); hasItem {
 			loss.Field = path + "[***]"

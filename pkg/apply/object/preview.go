@@ -1,50 +1,108 @@
 package object
 
 import (
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/diagnosis"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/trouble"
+	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// A Previewer says what an Applier would do, by dry runs on the server. What depends on what is not there yet is
-// said not to be checked, or held against the definition that the payload itself brings.
+// A Previewer finds out what an Applier would do, by dry runs on the server. An object that depends on others which are
+// not there yet is reported as not checked, or checked against the definition that the payload itself brings.
 type Previewer struct {
 	*Applier
 	payload *payload.Payload
 	coming  map[schema.GroupKind]*comingDefinition // by the kinds that they define
-	asker   trouble.Asker
+	asker   diagnosis.Diagnoser
 }
 
 // NewPreviewer returns one for the manifests of a payload.
 func NewPreviewer(a *Applier, release *payload.Payload) *Previewer {
-	p := &Previewer{Applier: a, payload: release, asker: trouble.Asker{Cluster: a.cluster}}
+	p := &Previewer{Applier: a, payload: release, asker: diagnosis.Diagnoser{Cluster: a.cluster}}
 	p.coming = p.comingDefinitions()
 	return p
 }
 
-// Preview says what would come of a manifest.
+// Preview returns what would come of a manifest.
 func (p *Previewer) Preview(m *payload.Manifest) (Change, error) {
 	if m.IsTombstone() {
-		return p.insist(func() (Change, error) { return p.tombstone(m) })
+		return p.withRetries(func() (Change, error) { return p.tombstone(m) })
 	}
 	for _, definition := range p.coming {
 		if definition.manifest == m {
-			return definition.foresee() // which those that are held against it may have asked for before
+			return definition.preview() // which custom resources may have asked for before
 		}
 	}
-	return p.insist(func() (Change, error) { return p.object(m) })
+	return p.withRetries(func() (Change, error) { return p.object(m) })
 }
 
-// insist tries again what has failed because too much is asked for at a time, or because
-// nobody could be asked just then.
-func (p *Previewer) insist(try func() (Change, error)) (Change, error) {
+// withRetries tries a preview again that has failed because the server is overloaded, or does not answer.
+func (p *Previewer) withRetries(try func() (Change, error)) (Change, error) {
 	const tries = 4
 	pause := Backoff()
 	for attempt := 1; ; attempt++ {
 		change, err := try()
-		if err == nil || attempt == tries || !IsNoAnswer(err) || !Pause(p.requests, max(pause.Step(), WantedPause(err))) {
+		if err == nil || attempt == tries || !cluster.IsNoAnswer(err) || !Pause(p.requests, max(pause.Step(), WantedPause(err))) {
 			return change, err
 		}
 	}
+}
+
+// tombstone returns what would come of the object of a tombstone.
+func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
+	f, err := p.deleter.gather(m)
+	if err != nil {
+		return Change{}, err
+	}
+	switch what := decideDeletion(f); what {
+	case nothingThere, noteGone:
+		return Change{Action: Absent}, nil
+	case askLater:
+		return Change{Action: NotChecked, Message: f.seen.Describe(p.cluster.Now())}, nil
+	case refuseDeletion:
+		return Change{}, ownedByOnly(f.owner)
+	case awaitGone:
+		return Change{Action: Pending, UID: f.seen.UID, Message: f.seen.Describe(p.cluster.Now())}, nil
+	case deleteNow:
+		return p.tryDelete(m.ID(), f.seen)
+	default:
+		return left(what, f), nil
+	}
+}
+
+// tryDelete asks the server whether an object may be deleted. An aggregated API is not asked: it might delete the object
+// all the same.
+func (p *Previewer) tryDelete(id kinds.ID, seen tombstone.Observation) (Change, error) {
+	change := Change{Action: Deleted, UID: seen.UID}
+	resource, err := p.cluster.FindKind(p.requests, id.GroupKind())
+	if err != nil {
+		return Change{}, err
+	}
+	if kinds.ScopeOf(id.GroupKind()) == kinds.Unknown && !p.isCustom(resource) {
+		return change, nil
+	}
+	head, err := p.cluster.GetMetadata(p.requests, resource, id.Namespace, id.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return Change{Action: Absent}, nil
+	case err != nil:
+		return Change{}, err
+	}
+	if len(head.Finalizers) > 0 {
+		change.Message = "it is terminating then, until it is let go by " + strings.Join(head.Finalizers, ", ")
+	}
+	err = p.cluster.DryRunDelete(p.requests, resource, id.Namespace, id.Name, seen.UID)
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // gone, or another one, since
+		return change, nil
+	case err != nil && says(noDryRun)(err):
+		return Change{Action: NotChecked, UID: seen.UID, Message: webhookWithoutDryRun}, nil
+	}
+	return change, err
 }

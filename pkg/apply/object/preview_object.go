@@ -12,12 +12,12 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/fields"
-	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// object says what would come of an object. It goes the way of put.
+// object returns what would come of an object, by the same decision as put.
 func (p *Previewer) object(m *payload.Manifest) (Change, error) {
 	resource, err := p.find(m.GroupVersionKind())
 	switch {
@@ -45,12 +45,12 @@ func (p *Previewer) object(m *payload.Manifest) (Change, error) {
 	case skip, keepDone, keep:
 		return kept(what, head), nil
 	}
-	return p.attempt(m, resource)
+	return p.compareLive(m, resource)
 }
 
-// attempt compares an object as it is with what the server would make of it. If somebody
-// writes in between, it begins again, for a while.
-func (p *Previewer) attempt(m *payload.Manifest, resource cluster.Resource) (Change, error) {
+// compareLive compares an object as it is with what the server would make of it. If the object is written in between,
+// it is compared again, for a while.
+func (p *Previewer) compareLive(m *payload.Manifest, resource cluster.Resource) (Change, error) {
 	const tries = 3
 	for try := 1; ; try++ {
 		live, err := p.cluster.In(resource, m.Object().GetNamespace()).Get(p.requests, m.Object().GetName(), metav1.GetOptions{})
@@ -61,7 +61,7 @@ func (p *Previewer) attempt(m *payload.Manifest, resource cluster.Resource) (Cha
 		if err != nil {
 			live = nil
 		} else {
-			o.head, o.isThere = inventory.HeadOf(resource, live), true
+			o.head, o.isThere = objectmeta.Of(resource, live), true
 		}
 		change, err := p.compare(o, live)
 		if err != nil || try == tries || isSameState(live, change.Look) {
@@ -70,7 +70,7 @@ func (p *Previewer) attempt(m *payload.Manifest, resource cluster.Resource) (Cha
 	}
 }
 
-// isSameState says whether what was read is what the server has answered about.
+// isSameState reports whether what was read is what the server has answered about.
 func isSameState(live *unstructured.Unstructured, look *Look) bool {
 	if live == nil || look == nil || look.Unchecked != "" {
 		return true
@@ -78,35 +78,35 @@ func isSameState(live *unstructured.Unstructured, look *Look) bool {
 	return live.GetResourceVersion() == look.Would.GetResourceVersion()
 }
 
-// compare says what would come of an object that is there, or is not if live is nil.
+// compare returns what would come of an object that is there, or is not if live is nil.
 func (p *Previewer) compare(o *target, live *unstructured.Unstructured) (Change, error) {
 	if live == nil {
-		return p.made(o)
+		return p.creation(o)
 	}
 	if err := p.refuseOwned(o.head); err != nil { // which may have no label that can be listed
 		return Change{}, err
 	}
 	switch {
 	case o.head.Terminating:
-		return Change{Action: NotChecked, UID: o.head.UID, Message: p.leaving(o.Manifest, o.head.UID).Error()}, nil
+		return Change{Action: NotChecked, UID: o.head.UID, Message: p.deleter.terminating(o.Manifest, o.head.UID).Error()}, nil
 	case isCreateOnly(o.Manifest):
 		return Change{Action: Kept, UID: o.head.UID, Message: wasThere}, nil
 	}
-	return p.changed(o, live)
+	return p.update(o, live)
 }
 
-// made says what would come of an object that is not there.
-func (p *Previewer) made(o *target) (Change, error) {
-	var would cluster.Applied
+// creation returns what would come of an object that is not there.
+func (p *Previewer) creation(o *target) (Change, error) {
+	var would cluster.WriteResult
 	var err error
 	if isCreateOnly(o.Manifest) {
-		would, err = p.cluster.TryCreate(p.requests, o.resource, p.said(o.Manifest, nil))
+		would, err = p.cluster.DryRunCreate(p.requests, o.resource, p.desired(o.Manifest, nil))
 		p.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, would.Warnings))
 	} else {
-		would, err = p.tryApply(o, nil, cluster.Forced)
+		would, err = p.tryApply(o, nil, cluster.Force)
 	}
 	if err == nil {
-		err = p.alsoBy(p.definitionOf(o.Manifest), o.Manifest, nil, nil)
+		err = p.validateChanged(p.definitionOf(o.Manifest), o.Manifest, nil, nil)
 	}
 	if err != nil {
 		return p.refused(o, nil, err)
@@ -114,17 +114,17 @@ func (p *Previewer) made(o *target) (Change, error) {
 	return storable(Change{Action: Created, Look: &Look{Would: would.Object}}), nil
 }
 
-// changed says what would come of an object that is there.
-func (p *Previewer) changed(o *target, live *unstructured.Unstructured) (Change, error) {
+// update returns what would come of an object that is there.
+func (p *Previewer) update(o *target, live *unstructured.Unstructured) (Change, error) {
 	would, adopted, err := p.wouldBe(o, live)
 	if err == nil {
-		err = p.alsoBy(p.definitionOf(o.Manifest), o.Manifest, live, would)
+		err = p.validateChanged(p.definitionOf(o.Manifest), o.Manifest, live, would)
 	}
 	if err != nil {
 		return p.refused(o, live, err)
 	}
 	change := Change{Action: Configured, UID: o.head.UID, Adopted: adopted, Lost: o.lost, Look: &Look{Live: live, Would: would}}
-	isOurs := len(adopted) > 0 || o.head.Entry.Same(inventory.HeadOf(o.resource, would).Entry)
+	isOurs := len(adopted) > 0 || o.head.Entry.Same(objectmeta.Of(o.resource, would).Entry)
 	if isOurs && isSame(live, would) {
 		change.Action, change.Look = Unchanged, nil // there may be a great many
 		return change, nil
@@ -132,8 +132,7 @@ func (p *Previewer) changed(o *target, live *unstructured.Unstructured) (Change,
 	return storable(change), nil
 }
 
-// storable doubts a change that makes an object too large for etcd, which no dry run comes
-// to.
+// storable makes a change not checked that makes an object too large for etcd, which no dry run comes to.
 func storable(change Change) Change {
 	const limit = 3 << 19 // bytes, unless it is told otherwise
 	if body, err := json.Marshal(change.Look.Would); err == nil && len(body) > limit {
@@ -143,58 +142,56 @@ func storable(change Change) Change {
 	return change
 }
 
-// wouldBe is what the server would make of an object that is there, and the managers whose
-// fields would be taken over before. A dry run can't take over anything: of what it answers,
-// the fields are taken out that would go then.
+// wouldBe returns what the server would make of an object that is there, and the managers whose fields would be adopted
+// before. A dry run can't adopt anything: the fields that would go with that are taken out of its answer.
 func (p *Previewer) wouldBe(o *target, live *unstructured.Unstructured) (would *unstructured.Unstructured, adopted []string, err error) {
-	isNew := o.head.IsNew()
+	isNew := o.head.IsNeverApplied()
 	if isNew {
 		adopted = ownership.Adoptable(live, p.options.AdoptFrom)
 		o.adopts = adopted
 	}
-	applied, err := p.tryApply(o, live, cluster.Plainly)
+	applied, err := p.tryApply(o, live, cluster.NoForce)
 	if err != nil || !isNew {
 		return applied.Object, adopted, err
 	}
-	left := ownership.Leave(applied.Object, live, p.options.AdoptFrom)
+	left := ownership.DryRunAdopt(applied.Object, live, p.options.AdoptFrom)
 	if len(left) == 0 {
 		return applied.Object, adopted, nil
 	}
-	would, err = ownership.Settle(p.requests, p.cluster, o.resource, applied.Object, left)
+	would, err = ownership.DryRunDefaults(p.requests, p.cluster, o.resource, applied.Object, left)
 	return would, adopted, err
 }
 
 // tryApply asks the server what an apply would make of an object.
-func (p *Previewer) tryApply(o *target, live *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
-	draft := p.said(o.Manifest, nil)
+func (p *Previewer) tryApply(o *target, live *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+	draft := p.desired(o.Manifest, nil)
 	if live != nil {
-		isScaled, err := p.isScaled(o.Manifest, live)
+		isScaled, err := p.scaling.isScaled(o.Manifest, live)
 		if err != nil {
-			return cluster.Applied{}, err
+			return cluster.WriteResult{}, err
 		}
 		if isScaled {
 			ownership.LeaveReplicas(draft, ownership.Adopted(live, p.options.AdoptFrom))
 		}
 	}
-	applied, err := p.dry(o, draft, how|cluster.Dry)
+	applied, err := p.dry(o, draft, how|cluster.DryRun)
 	if err == nil && len(o.added) > 0 {
 		ownership.Shared(applied.Object, o.added)
 	}
 	return applied, err
 }
 
-// dry is a dry run. A field that is new in its definition is not left out because the cluster
-// does not know it yet.
-func (p *Previewer) dry(o *target, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
+// dry sends a dry run. A field that is new in its definition is not dropped because the cluster does not know it yet.
+func (p *Previewer) dry(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	if !p.definitionOf(o.Manifest).isChanged() {
-		return p.applyDraft(o, draft, how)
+		return p.writer.apply(o, draft, how)
 	}
-	applied, err := p.write(o, draft, how)
+	applied, err := p.writer.write(o, draft, how)
 	p.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
 	return applied, err
 }
 
-// isSame says whether two states of an object differ in nothing but what is the server's.
+// isSame reports whether two states of an object differ in nothing but what is the server's.
 func isSame(a, b *unstructured.Unstructured) bool {
 	return reflect.DeepEqual(fields.WithoutServers(a.Object), fields.WithoutServers(b.Object))
 }

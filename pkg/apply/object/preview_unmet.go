@@ -12,20 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// refused says what it means that the server, or the definition of the payload, does not
-// take an object.
+// refused returns what it means that the server, or the definition of the payload, does not take an object.
 func (p *Previewer) refused(o *target, live *unstructured.Unstructured, err error) (Change, error) {
 	if fixed := immutableFields(err); len(fixed) > 0 && live != nil {
 		if err := mayRecreate(o.resource, o.Manifest, fixed); err != nil {
 			return Change{}, err
 		}
-		look := &Look{Live: live, Would: p.said(o.Manifest, nil), Unchecked: "it would be deleted, and only then made anew"}
+		look := &Look{Live: live, Would: p.desired(o.Manifest, nil), Unchecked: "it would be deleted, and only then made again"}
 		p.keepReplicas(o, look)
 		return Change{Action: Recreated, UID: o.head.UID, Message: cannotChange(fixed), Look: look}, nil
 	}
@@ -33,8 +32,8 @@ func (p *Previewer) refused(o *target, live *unstructured.Unstructured, err erro
 	if unmet.why == "" {
 		return Change{}, err
 	}
-	would := p.said(o.Manifest, live)
-	if err := p.hold(p.definitionOf(o.Manifest), o.Manifest, live, would); err != nil {
+	would := p.desired(o.Manifest, live)
+	if err := p.validate(p.definitionOf(o.Manifest), o.Manifest, live, would); err != nil {
 		return Change{}, err
 	}
 	change := Change{Action: NotChecked, UID: o.head.UID, Message: unmet.why, Look: &Look{Live: live, Would: would, Unchecked: unmet.why}}
@@ -54,13 +53,13 @@ type unmet struct {
 	comes bool   // with this release: then the object is expected to be as the release says
 }
 
-// noDryRun is how servers say that somebody whom they must ask can't be asked for dry runs.
+// noDryRun is how servers say that a webhook which they have to call can't be called for dry runs.
 const (
 	noDryRun             = "does not support dry run"
 	webhookWithoutDryRun = "a webhook that would be called does not support dry runs"
 )
 
-// unmetBy says what an object lacks that the server refuses, if that is all that is wrong.
+// unmetBy returns what an object lacks that the server refuses, if that is all that is wrong.
 func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 	definition := p.definitionOf(m)
 	if needed := p.lacks(m, err); needed != nil {
@@ -73,50 +72,50 @@ func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 		return unmet{"the cluster has another version of its definition: it was held against that of this release", true}
 	case isNoNamespace(err):
 		return unmet{"namespace " + m.Object().GetNamespace() + " is neither there nor in this release: an apply would wait for it", false}
-	case mayHeal(err):
+	case isTransient(err):
 		return unmet{"the server does not take it now, and an apply would try again: " + p.explained(m, err), false}
 	}
 	return unmet{}
 }
 
-// explainFor is how long it is asked why nobody has answered the API server.
+// explainFor is how long it may take to find out why a webhook or another server has not answered the API server.
 const explainFor = 5 * time.Second
 
-// explained is an error in a line, with why nobody has answered the API server if that is all that is wrong.
+// explained returns an error in a line, with why a webhook or another server has not answered the API server.
 func (p *Previewer) explained(m *payload.Manifest, err error) string {
 	ctx, cancel := context.WithTimeout(p.requests, explainFor)
 	defer cancel()
-	why, _ := p.asker.OfCall(ctx, m.GroupVersionKind().GroupKind(), oneLine(err))
+	why, _ := p.asker.ExplainCall(ctx, m.GroupVersionKind().GroupKind(), oneLine(err))
 	return strings.Join(append([]string{oneLine(masked(m, err))}, why...), "; ")
 }
 
-// mayHeal says of a refusal whether it is about how things stand in the cluster, and not
-// about the object. That nobody could be asked is none.
-func mayHeal(err error) bool {
-	remedy := remedyFor(err)
+// isTransient reports whether a refusal is about the state of the cluster, and not about the object. That the server
+// gave no answer is no refusal.
+func isTransient(err error) bool {
+	cause := causeOf(err)
 	switch {
-	case remedy.heals != byItself:
+	case cause.retry != later:
 		return false
-	case remedy.reason == ClusterError:
+	case cause.reason == ClusterError:
 		return says("failed calling webhook")(err)
 	default:
-		return remedy.reason == ResourceForbidden || remedy.reason == ResourceConflict || remedy.reason == ResourceTypeMissing
+		return cause.reason == ResourceForbidden || cause.reason == ResourceConflict || cause.reason == ResourceTypeMissing
 	}
 }
 
-// isServersInvalid says whether the server finds fault with an object itself.
+// isServersInvalid reports whether the server finds fault with an object itself.
 func isServersInvalid(err error) bool {
 	return !errors.As(err, new(refusal)) && (apierrors.IsInvalid(err) || len(unknownFields(err)) > 0 || isBadRequest(err))
 }
 
-// missing is how admission says that an object needs another one, by its kind.
+// missing are the words of admission for an object that needs another one, by the kind of that.
 var missing = map[schema.GroupKind]*regexp.Regexp{
 	{Kind: "ServiceAccount"}:                            regexp.MustCompile(`error looking up service account [^/ ]+/([^: ]+):`),
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: regexp.MustCompile(`no PriorityClass with name (\S+) was found`),
 	{Group: "node.k8s.io", Kind: "RuntimeClass"}:        regexp.MustCompile(`RuntimeClass "([^"]+)" not found`),
 }
 
-// lacks is the manifest of an object that a server misses; nil if the payload has none.
+// lacks returns the manifest of an object that a server misses; nil if the payload has none.
 func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 	for kind, text := range missing {
 		if found := text.FindStringSubmatch(err.Error()); found != nil && apierrors.IsForbidden(err) {
@@ -137,7 +136,7 @@ func (p *Previewer) lacks(m *payload.Manifest, err error) *payload.Manifest {
 	})
 }
 
-// brings is the manifest of an object that another one may need, by its name.
+// brings returns the manifest of an object that another one may need, by its name.
 func (p *Previewer) brings(needs *payload.Manifest, name string, isKind func(schema.GroupKind) bool) *payload.Manifest {
 	for _, m := range p.payload.Manifests {
 		isNear := m.Object().GetNamespace() == "" || m.Object().GetNamespace() == needs.Object().GetNamespace()
@@ -148,20 +147,20 @@ func (p *Previewer) brings(needs *payload.Manifest, name string, isKind func(sch
 	return nil
 }
 
-// withoutKind is about an object of a kind that is not served, or not in this version.
+// withoutKind returns what would come of an object of a kind that is not served, or not in this version.
 func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) {
 	why := p.kindComes(m)
 	if why == "" {
 		return Change{}, err
 	}
 	definition := p.definitionOf(m)
-	if err := p.hold(definition, m, nil, nil); err != nil {
+	if err := p.validate(definition, m, nil, nil); err != nil {
 		return Change{}, err
 	}
 	if definition.isNamespaced() && m.Object().GetNamespace() == "" {
 		return Change{}, inNoNamespace
 	}
-	change := Change{Action: Created, Message: why, Look: &Look{Would: p.said(m, nil), Unchecked: why}}
+	change := Change{Action: Created, Message: why, Look: &Look{Would: p.desired(m, nil), Unchecked: why}}
 	resource, err := p.cluster.FindKind(p.requests, m.GroupVersionKind().GroupKind())
 	if err != nil { // no version of it is there, and so no object
 		return change, nil
@@ -176,7 +175,7 @@ func (p *Previewer) withoutKind(m *payload.Manifest, err error) (Change, error) 
 	return change, err
 }
 
-// kindComes says how a kind comes to be served with this release; "" if it does not.
+// kindComes returns how a kind comes to be served with this release; "" if it does not.
 func (p *Previewer) kindComes(m *payload.Manifest) string {
 	if definition := p.definitionOf(m); definition != nil {
 		return definition.manifest.ID().String() + " is new, too: it was held against that"
@@ -193,17 +192,17 @@ func (p *Previewer) kindComes(m *payload.Manifest) string {
 	return ""
 }
 
-// said is an object as the release says, over what there is of it.
-func (p *Previewer) said(m *payload.Manifest, live *unstructured.Unstructured) *unstructured.Unstructured {
-	draft := ownership.Draft(m.Object(), inventory.Label, p.options.Release)
+// desired returns an object as the release wants it, over what there is of it.
+func (p *Previewer) desired(m *payload.Manifest, live *unstructured.Unstructured) *unstructured.Unstructured {
+	draft := ownership.Draft(m.Object(), objectmeta.ReleaseLabel, p.options.Release)
 	if live == nil {
 		return draft
 	}
 	return &unstructured.Unstructured{Object: over(live.Object, draft.Object)}
 }
 
-// keepReplicas makes an object that nobody was asked about as many as there are, if an
-// autoscaler says how many.
+// keepReplicas gives an object that the server could not be asked about the replicas that it has, if an autoscaler sets
+// them.
 func (p *Previewer) keepReplicas(o *target, look *Look) {
 	if look.Live == nil || !p.scaling.has(o.ID()) {
 		return
@@ -213,7 +212,7 @@ func (p *Previewer) keepReplicas(o *target, look *Look) {
 	}
 }
 
-// over lays the fields of one object over those of another. Lists are as a whole.
+// over returns the fields of one object over those of another. Lists are replaced.
 func over(below, above map[string]any) map[string]any {
 	both := maps.Clone(below)
 	for key, value := range above {

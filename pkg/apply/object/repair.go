@@ -10,6 +10,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
@@ -30,11 +31,11 @@ func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 	a := New(requests, c, &inventory.Inventory{}, options, Handler{})
 	a.isRepairing = true
 	a.fingerprints.KeepNewest()
-	a.FindScaled()
+	a.scaling.find()
 	return &Repairer{a, cut}
 }
 
-// Learn looks at what all objects of a kind have in common, so that judging one asks nobody.
+// Learn looks at what all objects of a kind have in common, so that IsUntouched sends no requests.
 func (r *Repairer) Learn(resource cluster.Resource) {
 	r.applier.definitions.versionOf(resource)
 	r.applier.isCustom(resource)
@@ -43,14 +44,13 @@ func (r *Repairer) Learn(resource cluster.Resource) {
 // Close ends the requests that are on their way.
 func (r *Repairer) Close() { r.close() }
 
-// Place says where the object of a manifest is.
+// Place returns the resource of a manifest's object.
 func (r *Repairer) Place(manifest *payload.Manifest) (cluster.Resource, error) {
 	return r.applier.place(manifest)
 }
 
-// IsUntouched says whether nobody can have changed what is ours of an object since it was
-// applied.
-func (r *Repairer) IsUntouched(manifest *payload.Manifest, head inventory.Head) bool {
+// IsUntouched reports whether the release's fields of an object can't have changed since it was applied.
+func (r *Repairer) IsUntouched(manifest *payload.Manifest, head objectmeta.LiveMetadata) bool {
 	a := r.applier
 	if head.Release != a.options.Release || !head.IsApplied || head.Terminating {
 		return false
@@ -60,26 +60,25 @@ func (r *Repairer) IsUntouched(manifest *payload.Manifest, head inventory.Head) 
 		return false
 	}
 	countsChanges := func() bool { return a.countsChanges(head.Resource) }
-	return isCreateOnly(manifest) || a.fingerprints.Move(a.fingerprints, head, text, countsChanges)
+	return isCreateOnly(manifest) || a.fingerprints.CarryOver(a.fingerprints, head, text, countsChanges)
 }
 
 // Redefine takes in a definition as it is now, and says whether it is another than before: then
 // nothing is known of its objects. That it is to go, changes nothing of them yet.
-func (r *Repairer) Redefine(definition inventory.Head) bool {
-	return !definition.Terminating && definition.ID.GroupKind() == kinds.CustomResourceDefinition && r.applier.definitions.note(definition.ID, definition.Metadata())
+func (r *Repairer) Redefine(definition objectmeta.LiveMetadata) bool {
+	return !definition.Terminating && definition.ID.GroupKind() == kinds.CustomResourceDefinition && r.applier.definitions.note(definition.ID, definition.Object())
 }
 
 // Repaired is what came of an object.
 type Repaired struct {
 	Change
-	Before, Now inventory.Head // as it was, and as it is; empty if it was not there, or is not
-	IsLooked    bool           // else nobody could say how it was
+	Before, Now objectmeta.LiveMetadata // as it was, and as it is; empty if it was not there, or is not
+	IsLooked    bool                    // else how it was is not known
 }
 
-// Repair makes an object again what its manifest says. How it is, it asks for if that is not
-// known. The failure names the object, and says nothing that is secret; how the object was, is
-// said with it.
-func (r *Repairer) Repair(manifest *payload.Manifest, known *inventory.Head) (Repaired, error) {
+// Repair makes an object again what its manifest says. If its metadata is not known, the server is asked for it. The
+// failure names the object, and says nothing that is secret; how the object was is returned with it.
+func (r *Repairer) Repair(manifest *payload.Manifest, known *objectmeta.LiveMetadata) (Repaired, error) {
 	a := r.applier
 	o, isLooked := &target{Manifest: manifest}, false
 	change, err := func() (change Change, err error) {
@@ -100,10 +99,10 @@ func (r *Repairer) Repair(manifest *payload.Manifest, known *inventory.Head) (Re
 	if err != nil {
 		return Repaired{Before: o.head, IsLooked: isLooked}, NewFailure(manifest, err)
 	}
-	change.Manifest = manifest
+	change.StepID = StepOf(manifest)
 	repaired := Repaired{Change: change, Before: o.head, Now: o.head, IsLooked: true}
 	if o.now != nil {
-		repaired.Now = inventory.HeadOf(o.resource, o.now)
+		repaired.Now = objectmeta.Of(o.resource, o.now)
 		repaired.Lost = a.taken(o, repaired)
 	}
 	isSame := repaired.Before.UID == repaired.Now.UID && repaired.Before.Entry.Same(repaired.Now.Entry)
@@ -113,7 +112,7 @@ func (r *Repairer) Repair(manifest *payload.Manifest, known *inventory.Head) (Re
 	return repaired, nil
 }
 
-// IsUnfinished says whether a manifest is of a Job that is not known to have run to its end.
+// IsUnfinished reports whether a manifest is of a Job that is not known to have run to its end.
 func (r *Repairer) IsUnfinished(manifest *payload.Manifest) bool {
 	return manifest.GroupVersionKind().GroupKind() == kinds.Job && !r.applier.options.Journal.hasFinished(manifest)
 }
@@ -131,18 +130,18 @@ func (r *Repairer) NoteFinished(job *payload.Manifest) error {
 		return nil
 	case err != nil:
 		return err
-	case !ready.HasSucceeded(object) || object.GetLabels()[inventory.Label] != a.options.Release:
+	case !ready.HasSucceeded(object) || object.GetLabels()[objectmeta.ReleaseLabel] != a.options.Release:
 		return nil
 	}
 	return a.RememberJob(job, object.GetUID())
 }
 
-// taken are the fields that others had set otherwise, or, if the server had no quarrel with
-// that, those that were not ours any more.
-func (a *Applier) taken(o *target, repaired Repaired) []ownership.Loss {
-	before := repaired.Before.Metadata()
+// taken returns the fields that others had set otherwise, or, if the server has found no conflict, those that were not
+// the release's any more.
+func (a *Applier) taken(o *target, repaired Repaired) []ownership.Conflict {
+	before := repaired.Before.Object()
 	if len(repaired.Lost) > 0 || before == nil || repaired.Before.UID != repaired.Now.UID {
 		return repaired.Lost
 	}
-	return maskedLosses(o.Manifest, ownership.Taken(before.GetManagedFields(), repaired.Now.Metadata().GetManagedFields()))
+	return maskedLosses(o.Manifest, ownership.Regained(before.GetManagedFields(), repaired.Now.Object().GetManagedFields()))
 }

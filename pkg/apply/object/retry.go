@@ -7,49 +7,43 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// inThisRunFor is how long a failure may come from servers that have not seen yet what
-// this run has written.
-const inThisRunFor = time.Minute
+// newFor is how long a failure may come from servers that have not seen yet what this run has written.
+const newFor = time.Minute
 
-// atFirstFor is the same for a failure that is most likely one for good: servers see a changed
+// justAfterFor is the same for a failure that is most likely one for good: servers see a changed
 // definition after a moment.
-const atFirstFor = 5 * time.Second
+const justAfterFor = 5 * time.Second
 
-// Heals says whether a failure may go away by itself.
-func (k *knowledge) Heals(m *payload.Manifest, err error) bool {
-	switch remedyFor(err).heals {
-	case byItself:
+// IsRetryable reports whether another try may succeed.
+func (k *knowledge) IsRetryable(m *payload.Manifest, err error) bool {
+	switch causeOf(err).retry {
+	case later:
 		return true
-	case inThisRun:
+	case whileNew:
 		return k.hasWritten(m.GroupVersionKind().Group)
-	case atFirst:
-		return k.hasWrittenWithin(atFirstFor, m.GroupVersionKind().Group)
+	case justAfter:
+		return k.hasWrittenWithin(justAfterFor, m.GroupVersionKind().Group)
 	default:
 		return false
 	}
 }
 
-// WantedPause is how long the server wants to be left alone.
+// WantedPause returns how long the server wants to be left alone after a failure.
 func WantedPause(err error) time.Duration {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	return time.Duration(seconds) * time.Second
 }
 
-// hasWritten says whether this run has just written the definition, or the APIService, of
-// a group.
-func (k *knowledge) hasWritten(group string) bool { return k.hasWrittenWithin(inThisRunFor, group) }
+// hasWritten reports whether this run has just written the definition, or the APIService, of a group.
+func (k *knowledge) hasWritten(group string) bool { return k.hasWrittenWithin(newFor, group) }
 
 func (k *knowledge) hasWrittenWithin(recently time.Duration, group string) bool {
 	written, found := k.written.Load(group)
 	return found && time.Since(written.(time.Time)) < recently
-}
-
-// IsNoAnswer is for a server that has too much to do, or is not there.
-func IsNoAnswer(err error) bool {
-	return isConnection(err) || remedyFor(err).reason == ClusterOverloaded
 }
 
 // Pause waits, unless the context ends before. It reports whether it has waited.
@@ -64,7 +58,27 @@ func Pause(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// Backoff is how long to wait after a failure: half a second, then longer and longer.
+// Backoff returns the pauses after failures: half a second, then longer and longer.
 func Backoff() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 15 * time.Second}
+}
+
+// lastAnswers is how long answers are waited for at the end. API servers give up after a minute: what has not
+// come then, never will.
+const lastAnswers = 70 * time.Second
+
+// Requests returns the context of requests that are sent until another one ends: they may arrive for a while
+// after, unless the lock is lost.
+func Requests(ctx context.Context, hold *lock.Hold) (context.Context, context.CancelFunc) {
+	requests, cut := hold.Requests(ctx) // else another applier writes
+	context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(lastAnswers)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cut()
+		case <-requests.Done():
+		}
+	})
+	return requests, cut
 }

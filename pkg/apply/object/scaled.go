@@ -15,123 +15,112 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A scaling is what autoscalers scale, those of the cluster and those that the payload
-// brings. Nobody is asked for it before it matters for an object.
+// A scaling is which objects autoscalers scale, those of the cluster and those that the payload brings. The server is
+// not asked for it before it matters for an object.
 type scaling struct {
-	manifests []*payload.Manifest
-
+	*knowledge
 	asking sync.Mutex // so that the server is asked once
 
 	mu        sync.Mutex
-	scaled    ownership.Scaled   // nil until it was asked for
-	asked     time.Time          // when
-	forbidden error              // why not all of it is known
-	counts    map[kinds.ID]int64 // of objects that were deleted to be made anew
+	scaled    ownership.ScaleTargets // nil until it was asked for
+	asked     time.Time              // when
+	forbidden error                  // why not all of it is known
+	counts    map[kinds.ID]int64     // replicas of objects that were deleted to be made again
 }
 
-// has says whether an object is known to be scaled.
+// has reports whether an object is known to be scaled.
 func (s *scaling) has(id kinds.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.scaled.Has(id)
 }
 
-// FindScaled finds out which objects are scaled, if it matters for any that was seen before
-// the run. If that fails, it is tried again when it is their turn.
-func (a *Applier) FindScaled() {
-	for _, m := range a.scaling.manifests {
-		head, _ := a.before.Find(m.ID())
+// find finds out which objects are scaled, if that matters for any that was seen before the run. A failure is met
+// again when the object is applied.
+func (s *scaling) find() {
+	for _, m := range s.options.Manifests {
+		head, _ := s.before.Find(m.ID())
 		if m.IsTombstone() {
 			continue
 		}
-		if _, err := a.isScaled(m, head.Metadata()); err != nil {
+		if _, err := s.isScaled(m, head.Object()); err != nil {
 			return
 		}
 	}
 }
 
-// isScaled says whether an autoscaler scales an object, as far as that matters for it.
-func (a *Applier) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
+// isScaled reports whether an autoscaler scales an object, as far as that matters for it.
+func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error) {
 	if !ownership.Concerns(m.Object(), live) {
 		return false, nil
 	}
-	isScaled, forbidden, err := a.scaling.ask(a, m.ID())
+	if err := s.ask(); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	isScaled, forbidden := s.scaled.Has(m.ID()), s.forbidden
+	s.mu.Unlock()
 	if forbidden != nil && !isScaled {
-		a.handler.Warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
+		s.handler.Warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
 	}
-	return isScaled, err
+	return isScaled, nil
 }
 
-// ask says whether an object is scaled, and why not all of that is known.
-func (s *scaling) ask(a *Applier, id kinds.ID) (isScaled bool, forbidden, err error) {
-	s.asking.Lock()
-	defer s.asking.Unlock()
-	if s.isUnknown(a.isRepairing) {
-		scaled, err := ownership.FindScaled(a.requests, a.cluster, s.namespaces())
-		if err != nil && !apierrors.IsForbidden(err) {
-			return false, nil, err
-		}
-		s.foresee(scaled, a.options.Mode)
-		s.mu.Lock()
-		s.scaled, s.forbidden, s.asked = scaled, err, time.Now()
-		s.mu.Unlock()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.scaled.Has(id), s.forbidden, nil
-}
-
-// isUnknown says whether the server is to be asked: by a Repairer, which lives long, again and again.
-func (s *scaling) isUnknown(isMending bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.scaled == nil || isMending && time.Since(s.asked) > scalersCount
-}
-
-// scalersCount is for how long a Repairer knows which autoscalers there are.
+// scalersCount is for how long a Repairer, which lives long, knows which autoscalers there are.
 const scalersCount = time.Second
 
-// namespaces are those of the payload.
-func (s *scaling) namespaces() []string {
-	var all []string
-	for _, m := range s.manifests {
-		if namespace := m.ID().Namespace; namespace != "" && !slices.Contains(all, namespace) {
-			all = append(all, namespace)
+// ask asks the server which objects are scaled, unless that is known.
+func (s *scaling) ask() error {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	s.mu.Lock()
+	isKnown := s.scaled != nil && (!s.isRepairing || time.Since(s.asked) <= scalersCount)
+	s.mu.Unlock()
+	if isKnown {
+		return nil
+	}
+	var namespaces []string
+	for _, m := range s.options.Manifests {
+		if namespace := m.ID().Namespace; namespace != "" && !slices.Contains(namespaces, namespace) {
+			namespaces = append(namespaces, namespace)
 		}
 	}
-	return all
-}
-
-// foresee takes in what the payload does to autoscalers.
-func (s *scaling) foresee(scaled ownership.Scaled, mode graph.Mode) {
-	for _, m := range s.manifests {
+	scaled, err := ownership.FindScaleTargets(s.requests, s.cluster, namespaces)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return err
+	}
+	for _, m := range s.options.Manifests { // what the payload does to autoscalers
 		switch {
 		case m.GroupVersionKind().GroupKind() != ownership.AutoscalerKind:
 		case !m.IsTombstone():
 			scaled.Add(m.Object())
-		case mode == graph.Update: // no other mode deletes
+		case s.options.Mode == graph.Update: // no other mode deletes
 			scaled.Remove(m.Object())
 		}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.scaled, s.forbidden, s.asked = scaled, err, time.Now()
+	return nil
 }
 
-// scale makes a draft say how many there are to be of an object that is scaled. A new one
-// begins with what the manifest says.
-func (a *Applier) scale(o *target, draft *unstructured.Unstructured) error {
-	a.scaling.mu.Lock()
-	count, wasDeleted := a.scaling.counts[o.ID()]
-	a.scaling.mu.Unlock()
+// scale makes a draft say how many replicas an object has that is scaled. A new one begins with what the manifest
+// says.
+func (s *scaling) scale(o *target, draft *unstructured.Unstructured) error {
+	s.mu.Lock()
+	count, wasDeleted := s.counts[o.ID()]
+	s.mu.Unlock()
 	if wasDeleted {
 		ownership.SetReplicas(draft, count)
 	}
 	if !o.isThere || wasDeleted {
 		return nil
 	}
-	if !ownership.AreReplicasOurs(o.head.Metadata()) {
+	if !ownership.AreReplicasOurs(o.head.Object()) {
 		ownership.LeaveReplicas(draft, nil)
 		return nil
 	}
-	live, err := a.cluster.In(o.resource, draft.GetNamespace()).Get(a.requests, draft.GetName(), metav1.GetOptions{})
+	live, err := s.cluster.In(o.resource, draft.GetNamespace()).Get(s.requests, draft.GetName(), metav1.GetOptions{})
 	switch {
 	case err == nil:
 		ownership.LeaveReplicas(draft, live)
@@ -141,12 +130,12 @@ func (a *Applier) scale(o *target, draft *unstructured.Unstructured) error {
 	return nil
 }
 
-// keepScale notes how many there are of an object that is deleted to be made anew.
-func (a *Applier) keepScale(o *target) error {
-	if !a.scaling.has(o.ID()) {
+// keep notes the replicas of an object that is deleted to be made again.
+func (s *scaling) keep(o *target) error {
+	if !s.has(o.ID()) {
 		return nil
 	}
-	live, err := a.cluster.In(o.resource, o.ID().Namespace).Get(a.requests, o.ID().Name, metav1.GetOptions{})
+	live, err := s.cluster.In(o.resource, o.ID().Namespace).Get(s.requests, o.ID().Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -154,16 +143,12 @@ func (a *Applier) keepScale(o *target) error {
 		return err
 	}
 	if count, found := ownership.Replicas(live); found {
-		a.scaling.keep(o.ID(), count)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.counts == nil {
+			s.counts = map[kinds.ID]int64{}
+		}
+		s.counts[o.ID()] = count
 	}
 	return nil
-}
-
-func (s *scaling) keep(id kinds.ID, count int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.counts == nil {
-		s.counts = map[kinds.ID]int64{}
-	}
-	s.counts[id] = count
 }

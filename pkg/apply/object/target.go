@@ -2,7 +2,6 @@ package object
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,31 +9,31 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/fingerprint"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
-// An object is one that is to become what its manifest says.
+// A target is an object that is to become what its manifest says.
 type target struct {
 	*payload.Manifest
-	resource cluster.Resource
-	head     inventory.Head // as it was before, if it was there
-	isThere  bool
-	isMade   bool             // by this run, which has not heard of it until it was there
-	isLean   bool             // fields were left out that the cluster does not know
-	lost     []ownership.Loss // fields that others had set otherwise
-	adopts   []string         // managers who would have no fields any more: of previews only
-	added    []any            // to a list that others add to, beside the apply
-	sent     *unstructured.Unstructured
-	now      *unstructured.Unstructured // as it is once it has been dealt with
+	resource  cluster.Resource
+	head      objectmeta.LiveMetadata // as it was before, if it was there
+	isThere   bool
+	isMade    bool                 // by this run, in a request whose answer was lost
+	isPartial bool                 // fields were left out that the cluster does not know
+	lost      []ownership.Conflict // fields that others had set otherwise
+	adopts    []string             // managers who would have no fields any more: of previews only
+	added     []any                // to a list that others add to, beside the apply
+	sent      *unstructured.Unstructured
+	now       *unstructured.Unstructured // as it is once it has been dealt with
 }
 
-// version is the resourceVersion of an object that was dealt with.
+// version returns the resourceVersion of an object that was dealt with.
 func (o *target) version() string {
 	if o.now != nil {
 		return o.now.GetResourceVersion()
@@ -42,58 +41,58 @@ func (o *target) version() string {
 	return o.head.ResourceVersion
 }
 
-// text is what an object is applied from. Its definition is part of that: what the server
-// says of a custom resource changes with it, and leaves no trace in the object. Where the
+// text returns what an object is applied from. Its definition is part of that: what the server
+// makes of a custom resource changes with it, and leaves no trace in the object. Where the
 // definition is not known, neither is the text.
-func (k *knowledge) text(m *payload.Manifest, resource cluster.Resource) (text inventory.Text, isKnown bool) {
+func (k *knowledge) text(m *payload.Manifest, resource cluster.Resource) (text fingerprint.AppliedFrom, isKnown bool) {
 	definition, isKnown := k.definitions.versionOf(resource)
-	text = inventory.Text{Sum: m.Sum(), Metadata: m.Object(), Note: definition}
+	text = fingerprint.AppliedFrom{Sum: m.Sum(), Metadata: m.Object(), Note: definition}
 	if k.scaling.has(m.ID()) {
 		text.Note += " scaled"
 	}
 	return text, isKnown
 }
 
-// isUntouched says whether nobody can have changed what is ours of an object since it was
-// applied from the same manifest. One that is only ever made needs to be there, no more.
-func (k *knowledge) isUntouched(m *payload.Manifest, head inventory.Head, isThere bool) bool {
+// isUntouched reports whether the release's fields of an object can't have changed since it was applied from the same
+// manifest.
+func (k *knowledge) isUntouched(m *payload.Manifest, head objectmeta.LiveMetadata, isThere bool) bool {
 	if !isThere || !k.trusts(head) {
 		return false
 	}
 	text, isKnown := k.text(m, head.Resource)
-	isUntouched := isKnown && k.fingerprints.Move(k.known, head, text, func() bool {
+	isUntouched := isKnown && k.fingerprints.CarryOver(k.known, head, text, func() bool {
 		return k.countsChanges(head.Resource)
 	})
 	if isUntouched {
-		k.fingerprints.Leave(head)
+		k.fingerprints.AddApplied(head)
 	}
 	return isUntouched
 }
 
-// wasReady says whether an object was ready, and nobody has written it since.
-func (k *knowledge) wasReady(m *payload.Manifest, head inventory.Head) bool {
+// wasReady reports whether an object was ready, and was not written since.
+func (k *knowledge) wasReady(m *payload.Manifest, head objectmeta.LiveMetadata) bool {
 	text, isKnown := k.text(m, head.Resource)
-	return isKnown && k.fingerprints.MoveReady(k.known, head.Metadata(), text, k.standard())
+	return isKnown && k.fingerprints.CarryOverReady(k.known, head.Object(), text, k.standard())
 }
 
-// standard is what readiness depends on, beside the object: by upstream's, some of it does
+// standard returns what readiness depends on, beside the object: by upstream's, some of it does
 // not matter in an install.
 func (k *knowledge) standard() string {
 	return fmt.Sprint(k.options.Standard, k.options.Standard == ready.Upstream && k.options.Mode == graph.Install)
 }
 
-// countsChanges says whether the generation of a resource's objects tells of each change of
+// countsChanges reports whether the generation of a resource's objects tells of each change of
 // their bodies.
 func (k *knowledge) countsChanges(resource cluster.Resource) bool {
 	return kinds.CountsChanges(resource.GroupKind()) || k.isCustom(resource)
 }
 
-// trusts says whether what was seen of an object before says how it is.
-func (k *knowledge) trusts(head inventory.Head) bool {
+// trusts reports whether what was seen of an object before says how it is.
+func (k *knowledge) trusts(head objectmeta.LiveMetadata) bool {
 	return !k.options.Full && k.before.Age() < k.options.LookCounts && head.Release == k.options.Release && head.IsApplied && !head.Terminating
 }
 
-// isCustom says whether the objects of a resource are custom resources. Those of other
+// isCustom reports whether the objects of a resource are custom resources. Those of other
 // servers may do as they like.
 func (k *knowledge) isCustom(resource cluster.Resource) bool {
 	isCustom, err := k.cluster.IsCustom(k.requests, resource)
@@ -111,29 +110,29 @@ func (a *Applier) set(o *target) (Change, error) {
 		return Change{}, err
 	}
 	if applied.Object.GetDeletionTimestamp() != nil {
-		return Change{}, a.leaving(o.Manifest, applied.Object.GetUID())
+		return Change{}, a.deleter.terminating(o.Manifest, applied.Object.GetUID())
 	}
 	if applied.Created {
 		a.makeKnown(o, applied.Object)
 	}
-	after := inventory.HeadOf(o.resource, applied.Object)
+	after := objectmeta.Of(o.resource, applied.Object)
 	return a.applied(o, applied, after, a.action(o, applied, after, began)), nil
 }
 
-// makeKnown lets the server take notice of a Namespace that was made, before anything comes into it.
+// makeKnown waits until the server has taken notice of a Namespace that was made, before anything comes into it.
 func (a *Applier) makeKnown(o *target, made *unstructured.Unstructured) {
 	if o.resource.GroupKind() == kinds.Namespace {
-		a.cluster.Settle(a.requests, o.resource, made)
+		a.cluster.AwaitCached(a.requests, o.resource, made)
 	}
 }
 
 // applied takes in what came of an object.
-func (a *Applier) applied(o *target, applied cluster.Applied, head inventory.Head, action Action) Change {
+func (a *Applier) applied(o *target, applied cluster.WriteResult, head objectmeta.LiveMetadata, action Action) Change {
 	a.settled(o, applied.Object)
 	a.definitions.note(o.ID(), applied.Object)
 	text, isKnown := a.text(o.Manifest, o.resource)
-	a.fingerprints.Leave(head)
-	isAsSent := !o.isLean && head.Says(o.Object()) && obeys(applied.Object, o.sent)
+	a.fingerprints.AddApplied(head)
+	isAsSent := !o.isPartial && head.HasMetadataOf(o.Object()) && len(mutated(applied.Object, o.sent)) == 0
 	if isKnown && (isAsSent || a.isRepairing) {
 		a.fingerprints.Add(head, text)
 	}
@@ -141,46 +140,46 @@ func (a *Applier) applied(o *target, applied cluster.Applied, head inventory.Hea
 }
 
 // applyFirst applies an object. One that is not known of is made; if it is there all the
-// same, somebody else has made it, and their tool's fields are adopted first: a field that
-// they have set, and that we don't, is to go.
-func (a *Applier) applyFirst(o *target) (cluster.Applied, error) {
+// same, another client has made it, and the fields of its tool are adopted first: a field that
+// the tool has set, and the release does not, is to go.
+func (a *Applier) applyFirst(o *target) (cluster.WriteResult, error) {
 	if !o.isThere {
-		applied, refused := a.apply(o, cluster.OnlyNew|cluster.Forced)
+		applied, refused := a.apply(o, cluster.CreateOnly|cluster.Force)
 		if !apierrors.IsConflict(refused) && !apierrors.IsAlreadyExists(refused) {
 			return applied, refused
 		}
 		var err error
 		if o.head, o.isThere, err = a.headNow(o.resource, o.ID()); err != nil {
-			return cluster.Applied{}, err
+			return cluster.WriteResult{}, err
 		}
-		if !o.isThere { // it is gone, or somebody wrote what is counted with it, such as a quota
-			return cluster.Applied{}, refused
+		if !o.isThere { // it is gone, or what is counted with it was written, such as a quota
+			return cluster.WriteResult{}, refused
 		}
 		if err := a.refuseOwned(o.head); err != nil {
-			return cluster.Applied{}, err
+			return cluster.WriteResult{}, err
 		}
 		o.isMade = o.head.IsOf(a.options.Release) && a.before.Covers(o.ID())
 	}
 	if err := a.adopt(o); err != nil {
-		return cluster.Applied{}, err
+		return cluster.WriteResult{}, err
 	}
-	return a.apply(o, cluster.Plainly)
+	return a.apply(o, cluster.NoForce)
 }
 
 // adopt makes the fields of other tools ours, before we apply an object for the first time.
 func (a *Applier) adopt(o *target) error {
-	if !o.head.IsNew() || o.head.Terminating {
+	if !o.head.IsNeverApplied() || o.head.Terminating {
 		return nil
 	}
-	now, adopted, err := ownership.Adopt(a.requests, a.cluster, o.resource, o.head.Metadata(), a.options.AdoptFrom)
-	if apierrors.IsNotFound(err) { // somebody has just deleted it, and the apply makes it
-		o.head, o.isThere = inventory.Head{}, false
+	now, adopted, err := ownership.Adopt(a.requests, a.cluster, o.resource, o.head.Object(), a.options.AdoptFrom)
+	if apierrors.IsNotFound(err) { // it was just deleted, and the apply makes it
+		o.head, o.isThere = objectmeta.LiveMetadata{}, false
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	o.head = inventory.HeadOf(o.resource, now)
+	o.head = objectmeta.Of(o.resource, now)
 	if len(adopted) > 0 {
 		a.handler.Adopted(o.Manifest, adopted)
 	}
@@ -188,106 +187,30 @@ func (a *Applier) adopt(o *target) error {
 }
 
 // apply applies an object.
-func (a *Applier) apply(o *target, how cluster.How) (cluster.Applied, error) {
+func (a *Applier) apply(o *target, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	draft, err := a.draft(o)
 	if err != nil {
-		return cluster.Applied{}, err
+		return cluster.WriteResult{}, err
 	}
-	return a.applyDraft(o, draft, how)
+	return a.writer.apply(o, draft, how)
 }
 
-// draft is what is said of an object.
+// draft returns what an apply sends.
 func (a *Applier) draft(o *target) (*unstructured.Unstructured, error) {
-	draft := ownership.Draft(o.Object(), inventory.Label, a.options.Release)
+	draft := ownership.Draft(o.Object(), objectmeta.ReleaseLabel, a.options.Release)
 	var live metav1.Object
 	if o.isThere {
-		live = o.head.Metadata()
+		live = o.head.Object()
 	}
-	isScaled, err := a.isScaled(o.Manifest, live)
+	isScaled, err := a.scaling.isScaled(o.Manifest, live)
 	if err != nil || !isScaled {
 		return draft, err
 	}
-	return draft, a.scale(o, draft)
+	return draft, a.scaling.scale(o, draft)
 }
 
-// write applies a draft. What others have set otherwise is set anew, and said; but some
-// fields are left to them.
-func (a *Applier) write(o *target, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
-	o.sent = draft
-	applied, err := a.applySeen(o, draft, how)
-	lost := ownership.Losses(err)
-	if len(lost) == 0 {
-		return applied, err
-	}
-	lost = slices.DeleteFunc(lost, func(loss ownership.Loss) bool { return slices.Contains(o.adopts, loss.Manager) })
-	hasYielded, err := a.yield(o, draft, lost, how)
-	if err != nil {
-		return applied, err
-	}
-	if hasYielded {
-		return a.write(o, draft, how)
-	}
-	if applied, err = a.applySeen(o, draft, how|cluster.Forced); err == nil {
-		o.lost = maskedLosses(o.Manifest, lost)
-	}
-	return applied, err
-}
-
-// applySeen applies a draft to the object that was seen. If that has been written since, it is looked
-// at once more before it is written, so that a request which was held up in a process that slept
-// changes nothing that another applier has done meanwhile.
-func (a *Applier) applySeen(o *target, draft *unstructured.Unstructured, how cluster.How) (cluster.Applied, error) {
-	if !o.isThere || o.head.ResourceVersion == "" || how&cluster.Dry != 0 {
-		return a.cluster.Apply(a.requests, o.resource, draft, how)
-	}
-	applied, err := a.cluster.Apply(a.requests, o.resource, cluster.At(draft, o.head.UID, o.head.ResourceVersion), how)
-	if !apierrors.IsConflict(err) || len(ownership.Losses(err)) > 0 {
-		return applied, err
-	}
-	now, isThere, err := a.headNow(o.resource, o.ID())
-	if err == nil && isThere {
-		err = a.refuseOwned(now)
-	}
-	if err != nil {
-		return cluster.Applied{}, err
-	}
-	return a.cluster.Apply(a.requests, o.resource, draft, how)
-}
-
-// yield takes those fields out of a draft that are left to others, and says whether there
-// were any.
-func (a *Applier) yield(o *target, draft *unstructured.Unstructured, lost []ownership.Loss, how cluster.How) (hasYielded bool, err error) {
-	isScaled := a.scaling.has(o.ID())
-	for _, loss := range lost {
-		switch {
-		case ownership.IsShared(draft, loss):
-			if err := a.share(o, draft, how); err != nil {
-				return false, err
-			}
-			hasYielded = true
-		case ownership.Yields(draft, loss, isScaled) && fields.Remove(draft.Object, "."+loss.Field):
-			hasYielded = true
-		}
-	}
-	return hasYielded, nil
-}
-
-// share adds to a list that others add to, too, and takes it out of a draft. A dry run adds
-// nothing.
-func (a *Applier) share(o *target, draft *unstructured.Unstructured, how cluster.How) error {
-	missing, err := ownership.Unshare(a.requests, a.cluster, o.resource, draft)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	o.added = missing
-	if how&cluster.Dry != 0 {
-		return nil
-	}
-	return ownership.Share(a.requests, a.cluster, o.resource, draft, missing)
-}
-
-// action says what an apply has done that was begun at a time, by the server's clock.
-func (a *Applier) action(o *target, applied cluster.Applied, after inventory.Head, began time.Time) Action {
+// action returns what an apply has done that was begun at a time, by the server's clock.
+func (a *Applier) action(o *target, applied cluster.WriteResult, after objectmeta.LiveMetadata, began time.Time) Action {
 	before := o.head
 	switch {
 	case applied.Created && o.isThere: // when the run began
@@ -301,13 +224,13 @@ func (a *Applier) action(o *target, applied cluster.Applied, after inventory.Hea
 	if before.ResourceVersion == after.ResourceVersion {
 		return Unchanged
 	}
-	// Somebody has written since the look: we, or another one its status, for example. An
+	// It was written since the look: by this apply, or its status by a controller, for example. An
 	// apply that changes anything renews our entry, to the second: where the entry was that
 	// young already, only the generation and the metadata may tell.
 	if !before.Entry.Same(after.Entry) {
 		return Configured
 	}
-	isSame := after.Generation != 0 && before.Generation == after.Generation && before.Says(o.Object()) && a.countsChanges(o.resource)
+	isSame := after.Generation != 0 && before.Generation == after.Generation && before.HasMetadataOf(o.Object()) && a.countsChanges(o.resource)
 	if isSame || began.Sub(after.Entry.Since) > entryDoubt {
 		return Unchanged
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // clusterTitle says what would be done to a cluster.
-func (v View) clusterTitle() string {
+func (v Printer) clusterTitle() string {
 	p := v.Plan
 	title := fmt.Sprintf("%s of release %s", p.Cluster.Mode, p.To.Name)
 	if p.To.Version != "" {
@@ -30,8 +30,8 @@ func (v View) clusterTitle() string {
 	return fmt.Sprintf("%s (%s)", title, updates()[p.Update])
 }
 
-// attention is what must be seen first of a cluster, beside what is about an object.
-func (v View) attention() []string {
+// clusterNotes returns the gate's findings, and what could not be found out about the cluster.
+func (v Printer) clusterNotes() []string {
 	if v.Plan.Cluster == nil {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (v View) attention() []string {
 }
 
 // whyInCluster says what only a cluster knows of an object.
-func whyInCluster(e plan.Entry) []string {
+func whyInCluster(e plan.ObjectPlan) []string {
 	var said []string
 	if e.Unchecked != "" && e.Unchecked != e.Why && !e.Recreated { // which says as much
 		said = append(said, "not checked by the cluster: "+printable.Line(e.Unchecked))
@@ -68,17 +68,17 @@ func whyInCluster(e plan.Entry) []string {
 }
 
 // Diff writes what would change in a cluster, object by object, with all fields.
-func (v View) Diff(out io.Writer) error {
+func (v Printer) Diff(out io.Writer) error {
 	w := bufio.NewWriter(out)
-	for _, line := range v.attention() {
+	for _, line := range v.clusterNotes() {
 		fmt.Fprintln(w, printable.Line(line))
 	}
-	less := v.Plan.Differing()
+	less := v.Plan.WithoutUnchanged()
 	if len(less.Steps) == 0 {
-		fmt.Fprintln(w, v.nothing())
+		fmt.Fprintln(w, v.reasonOfNoChange())
 	}
 	for _, e := range less.Steps {
-		fmt.Fprintf(w, "%s %s (%s:%d)\n", sign(e.Action), e.Object, printable.Line(e.New.File), e.New.Line)
+		fmt.Fprintf(w, "%s %s (%s:%d)\n", sign(e.Action), e.ObjectID, printable.Line(e.New.File), e.New.Line)
 		if why := (&group{}).why(e); why != "" {
 			fmt.Fprintf(w, "    (%s)\n", why)
 		}
@@ -89,7 +89,7 @@ func (v View) Diff(out io.Writer) error {
 }
 
 // writeWhole writes an object that is created, if all is to be shown.
-func (v View) writeWhole(w io.Writer, e plan.Entry) {
+func (v Printer) writeWhole(w io.Writer, e plan.ObjectPlan) {
 	if !v.All || e.Whole == nil {
 		return
 	}

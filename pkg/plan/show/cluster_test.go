@@ -20,15 +20,15 @@ func clusterPlan() *plan.Plan {
 	created := configMap(plan.Created, "web", "created")
 	created.Unchecked, created.Whole = "its Namespace is new", map[string]any{"kind": "ConfigMap", "data": map[string]any{"a": "b\x1b[31m"}}
 	deleted := configMap(plan.Deleted, "web", "deleted")
-	toll := kinds.NewTally([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 2}})
+	toll := kinds.NewObjectCounts([]kinds.Count{{Kind: "Pod", Resource: "pods", Objects: 2}})
 	deleted.TakesAlong = &toll
 	refused := configMap(plan.Rejected, "web", "refused")
 	refused.Why = "a webhook says \x1b[31mno"
-	left := plan.Entry{Object: plan.Object{Kind: "ConfigMap", Name: "left"}, Action: plan.Dropped, Why: "nobody has it", Tombstone: "kind: ConfigMap\n", TakesAlong: &toll}
-	stuck := plan.Entry{Object: plan.Object{Kind: "ConfigMap", Name: "stuck"}, Action: plan.Pending, Why: "held"}
-	p := planOf([]plan.Entry{changed, created, deleted, refused, configMap(plan.Kept, "web", "kept")}, []plan.Entry{left, stuck})
-	p.From, p.To, p.Update = plan.Release{Version: "1.0.0"}, plan.Release{Name: "shop", Version: "1.1.0"}, plan.Minor
-	p.Cluster = &plan.Cluster{Mode: "update", Gate: []plan.Finding{{Check: "Rights", Blocks: true, Message: "none"}, {Check: "Deletes", Message: "some"}}, Notes: []string{"no list"}}
+	left := plan.ObjectPlan{ObjectID: plan.ObjectID{Kind: "ConfigMap", Name: "left"}, Action: plan.Dropped, Why: "nobody has it", Tombstone: "kind: ConfigMap\n", TakesAlong: &toll}
+	stuck := plan.ObjectPlan{ObjectID: plan.ObjectID{Kind: "ConfigMap", Name: "stuck"}, Action: plan.Pending, Why: "held"}
+	p := planOf([]plan.ObjectPlan{changed, created, deleted, refused, configMap(plan.Kept, "web", "kept")}, []plan.ObjectPlan{left, stuck})
+	p.From, p.To, p.Update = plan.ReleaseID{Version: "1.0.0"}, plan.ReleaseID{Name: "shop", Version: "1.1.0"}, plan.Minor
+	p.Cluster = &plan.ClusterInfo{Mode: "update", Gate: []plan.GateFinding{{Check: "Rights", Blocks: true, Message: "none"}, {Check: "Deletes", Message: "some"}}, Notes: []string{"no list"}}
 	return p
 }
 
@@ -60,13 +60,13 @@ in the cluster, and not in the release
         kind: ConfigMap
   - ConfigMap stuck  (held)
 `
-	if diff := cmp.Diff(want, text(t, show.View{Plan: clusterPlan()})); diff != "" {
+	if diff := cmp.Diff(want, text(t, show.Printer{Plan: clusterPlan()})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
 func TestMarkdownOfACluster(t *testing.T) {
-	got := markdown(t, show.View{Plan: clusterPlan()})
+	got := markdown(t, show.Printer{Plan: clusterPlan()})
 	for _, part := range []string{
 		"## Update of release shop 1.1.0 on the cluster, after 1.0.0 (minor)\n",
 		"- the gate would refuse: Rights: none\n",
@@ -81,7 +81,7 @@ func TestMarkdownOfACluster(t *testing.T) {
 }
 
 func TestDiff(t *testing.T) {
-	diff := func(v show.View) string {
+	diff := func(v show.Printer) string {
 		var out strings.Builder
 		if err := v.Diff(&out); err != nil {
 			t.Fatal(err)
@@ -101,27 +101,27 @@ not known: no list
 x ConfigMap refused (0000_10_web_a.yaml:0)
     (a webhook says \x1b[31mno)
 `
-	if diff := cmp.Diff(want, diff(show.View{Plan: clusterPlan()})); diff != "" {
+	if diff := cmp.Diff(want, diff(show.Printer{Plan: clusterPlan()})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	whole := "its Namespace is new)\n    data:\n      a: \"b\\e[31m\"\n    kind: ConfigMap\n- ConfigMap deleted"
-	if got := diff(show.View{Plan: clusterPlan(), All: true}); !strings.Contains(got, whole) {
+	if got := diff(show.Printer{Plan: clusterPlan(), All: true}); !strings.Contains(got, whole) {
 		t.Errorf("%q is not in\n%s", whole, got)
 	}
-	same := planOf([]plan.Entry{configMap(plan.Unchanged, "web", "same")}, nil)
-	same.Cluster = &plan.Cluster{}
-	if got := diff(show.View{Plan: same}); got != "nothing would change: the cluster is as the release says\n" {
+	same := planOf([]plan.ObjectPlan{configMap(plan.Unchanged, "web", "same")}, nil)
+	same.Cluster = &plan.ClusterInfo{}
+	if got := diff(show.Printer{Plan: same}); got != "nothing would change: the cluster is as the release says\n" {
 		t.Error(got)
 	}
-	if got := markdown(t, show.View{Plan: &plan.Plan{Cluster: same.Cluster}}); strings.Contains(got, "|") {
+	if got := markdown(t, show.Printer{Plan: &plan.Plan{Cluster: same.Cluster}}); strings.Contains(got, "|") {
 		t.Errorf("there is a table of nothing in\n%s", got)
 	}
-	var many []plan.Change
+	var many []plan.FieldChange
 	for range 50 {
 		many = append(many, change("data.a", "b", "c"))
 	}
-	same.Steps = []plan.Entry{configMap(plan.Changed, "web", "many", many...)}
-	if got := diff(show.View{Plan: same}); strings.Count(got, "data.a") != 50 {
+	same.Steps = []plan.ObjectPlan{configMap(plan.Changed, "web", "many", many...)}
+	if got := diff(show.Printer{Plan: same}); strings.Count(got, "data.a") != 50 {
 		t.Error(got)
 	}
 }

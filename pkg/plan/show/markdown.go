@@ -21,10 +21,10 @@ const (
 
 // Markdown writes the plan for a pull request: numbers, what needs attention, and the
 // rest to unfold. It has less than 60,000 characters, and says what is cut.
-func (v View) Markdown(out io.Writer) error {
+func (v Printer) Markdown(out io.Writer) error {
 	m := &markdown{}
 	m.add("## %s\n\n", sentence(capital(v.title())))
-	if nothing := v.nothing(); nothing != "" {
+	if nothing := v.reasonOfNoChange(); nothing != "" {
 		m.add("%s.\n\n", sentence(capital(nothing)))
 	}
 	v.markdownCounts(m)
@@ -41,9 +41,8 @@ func (v View) Markdown(out io.Writer) error {
 type markdown struct {
 	text      strings.Builder
 	hasGroups bool
-	// What there was no room for: warnings, the details of objects that are named, and
-	// objects, with the components and the changed fields that are theirs.
-	cutWarnings, cutDetails, cutObjects, cutGroups, cutFields int
+	// What there was no room for: warnings, the details of objects that are named, and objects.
+	cutWarnings, cutDetails, cutObjects int
 }
 
 // cut says what there was no room for; "" if there was for all.
@@ -56,8 +55,7 @@ func (m *markdown) cut() string {
 		said = append(said, "the details of "+printable.Count(m.cutDetails, "object"))
 	}
 	if m.cutObjects > 0 {
-		said = append(said, fmt.Sprintf("%s of %s with %s",
-			printable.Count(m.cutObjects, "more object"), printable.Count(m.cutGroups, "component"), printable.Count(m.cutFields, "changed field")))
+		said = append(said, printable.Count(m.cutObjects, "more object"))
 	}
 	return strings.Join(said, ", ")
 }
@@ -67,7 +65,7 @@ func (m *markdown) add(format string, args ...any) { fmt.Fprintf(&m.text, format
 // fits says whether there is room for so much more.
 func (m *markdown) fits(more int) bool { return m.text.Len()+more <= maxMarkdown }
 
-func (v View) markdownCounts(m *markdown) {
+func (v Printer) markdownCounts(m *markdown) {
 	if len(v.Plan.Counts) == 0 {
 		return
 	}
@@ -79,8 +77,8 @@ func (v View) markdownCounts(m *markdown) {
 	}
 }
 
-func (v View) markdownWarnings(m *markdown) {
-	warnings, beside := v.Plan.Warnings, v.attention()
+func (v Printer) markdownWarnings(m *markdown) {
+	warnings, beside := v.Plan.Warnings, v.clusterNotes()
 	if len(warnings) == 0 && len(beside) == 0 {
 		return
 	}
@@ -90,7 +88,7 @@ func (v View) markdownWarnings(m *markdown) {
 	}
 	told := 0
 	for _, warning := range warnings[:min(len(warnings), maxMarkdownWarnings)] {
-		text := fmt.Sprintf("- %s: %s\n", code(warning.Object.String()), sentence(warning.Message))
+		text := fmt.Sprintf("- %s: %s\n", code(warning.ObjectID.String()), sentence(warning.Message))
 		if !m.fits(len(text)) {
 			break
 		}
@@ -102,7 +100,7 @@ func (v View) markdownWarnings(m *markdown) {
 	}
 }
 
-func (v View) markdownGroups(m *markdown) {
+func (v Printer) markdownGroups(m *markdown) {
 	for _, g := range v.groups() {
 		if len(g.entries) > 0 {
 			v.markdownGroup(m, g)
@@ -111,7 +109,7 @@ func (v View) markdownGroups(m *markdown) {
 }
 
 // markdownGroup writes as much of a group as there is room for.
-func (v View) markdownGroup(m *markdown, g *group) {
+func (v Printer) markdownGroup(m *markdown, g *group) {
 	var body strings.Builder
 	head := fmt.Sprintf("\n<details><summary>%s: %s</summary>\n\n", quoted(g.title), g.markdownSummary())
 	if g.from != "" {
@@ -121,7 +119,6 @@ func (v View) markdownGroup(m *markdown, g *group) {
 		head = "\n### Object by object\n" + head
 	}
 	const tail = "\n</details>\n"
-	cut := 0
 	for i, e := range g.entries {
 		text, named := v.markdownEntry(g, e)
 		room := len(head) + body.Len() + len(tail)
@@ -132,17 +129,10 @@ func (v View) markdownGroup(m *markdown, g *group) {
 			text = named
 		}
 		if !m.fits(room + len(text)) {
-			cut = len(g.entries) - i
+			m.cutObjects += len(g.entries) - i
 			break
 		}
 		body.WriteString(text)
-	}
-	if cut > 0 {
-		m.cutGroups++
-		m.cutObjects += cut
-		for _, e := range g.entries[len(g.entries)-cut:] {
-			m.cutFields += len(e.Changes)
-		}
 	}
 	if body.Len() > 0 {
 		m.hasGroups = true
@@ -152,7 +142,7 @@ func (v View) markdownGroup(m *markdown, g *group) {
 
 // markdownSummary counts what happens in a group.
 func (g *group) markdownSummary() string {
-	counts := map[plan.Action]int{}
+	counts := map[plan.PlannedAction]int{}
 	for _, e := range g.entries {
 		counts[e.Action]++
 	}
@@ -169,15 +159,15 @@ func (g *group) markdownSummary() string {
 }
 
 // markdownEntry writes an object with its details, and without.
-func (v View) markdownEntry(g *group, e plan.Entry) (whole, named string) {
+func (v Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string) {
 	var out strings.Builder
-	fmt.Fprintf(&out, "- **%s** %s", e.Action, code(e.Object.String()))
+	fmt.Fprintf(&out, "- **%s** %s", e.Action, code(e.ObjectID.String()))
 	if why := g.why(e); why != "" {
 		fmt.Fprintf(&out, ": %s", sentence(why))
 	}
 	out.WriteString("\n")
 	named = out.String()
-	changes, descriptions, more := told(e, maxMarkdownFields)
+	changes, descriptions, more := listedChanges(e, maxMarkdownFields)
 	for _, change := range changes {
 		d := differenceOf(e.Kind, change, false)
 		fmt.Fprintf(&out, "  - %s: %s → %s%s\n", code(d.path), code(d.old), code(d.new), sentence(d.remark()))
@@ -185,7 +175,7 @@ func (v View) markdownEntry(g *group, e plan.Entry) (whole, named string) {
 			out.WriteString(fenced("diff", strings.Join(d.lines, "\n"), "    "))
 		}
 	}
-	if rest := rest(descriptions, more); rest != "" {
+	if rest := unlistedCounts(descriptions, more); rest != "" {
 		fmt.Fprintf(&out, "  - %s\n", rest)
 	}
 	if text, file, language := v.tombstone(e); text != "" {
@@ -197,7 +187,7 @@ func (v View) markdownEntry(g *group, e plan.Entry) (whole, named string) {
 
 // code is a text that nothing in it can end.
 func code(text string) string {
-	text = short(text)
+	text = shortLine(text)
 	if text == "" {
 		text = " "
 	}
@@ -237,7 +227,7 @@ func longestRun(text string) int {
 // $dollars$. A space of no width keeps them from it.
 func sentence(text string) string {
 	var out strings.Builder
-	plain := colons.ReplaceAllString(short(text), ":"+noWidth+"$1")
+	plain := colons.ReplaceAllString(shortLine(text), ":"+noWidth+"$1")
 	plain = hashes.ReplaceAllStringFunc(plain, func(hash string) string { return piece.ReplaceAllString(hash, "$0"+noWidth) })
 	for _, r := range plain {
 		switch {
@@ -271,9 +261,9 @@ func quoted(text string) string {
 // maxShort is how long what strangers wrote may be where there is little room.
 const maxShort = 300
 
-// short is a text in a line, cut after it has become fit to be shown: what stands for
+// shortLine is a text in a line, cut after it has become fit to be shown: what stands for
 // one character may be ten.
-func short(text string) string {
+func shortLine(text string) string {
 	return cutTo([]rune(printable.Line(cutTo([]rune(text), maxShort))), maxShort)
 }
 

@@ -1,11 +1,11 @@
 // Package show writes a plan for people: as text for a terminal, as Markdown for a pull
 // request, and the plan of a cluster as a diff.
 //
-// It leaves out what nobody wants to read twice, and says what it leaves out; what
+// It leaves out repetitions, and says what it leaves out; what
 // happens is for package plan to say. Nothing that stands in a manifest can become
 // markup or an escape sequence.
 //
-// A View is the value to start from; Text, Markdown and Diff are its methods.
+// A Printer is the value to start from; Text, Markdown and Diff are its methods.
 package show
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// A View is a plan and what to say about it.
-type View struct {
+// A Printer is a plan and what to say about it.
+type Printer struct {
 	Plan *plan.Plan
 	// From and To are what to call a release that has no version.
 	From, To string
@@ -29,11 +29,11 @@ type View struct {
 	Command string
 	// Home is where a file of a release is written, if that is not its place in the
 	// release.
-	Home func(file string) string
+	PathOf func(file string) string
 }
 
 // title says what is compared.
-func (v View) title() string {
+func (v Printer) title() string {
 	p := v.Plan
 	if p.Cluster != nil {
 		return v.clusterTitle()
@@ -46,14 +46,14 @@ func (v View) title() string {
 }
 
 // updates are the kinds of updates in words.
-func updates() map[plan.Kind]string {
-	return map[plan.Kind]string{
+func updates() map[plan.UpdateKind]string {
+	return map[plan.UpdateKind]string{
 		plan.Patch: "patch", plan.Minor: "minor", plan.Major: "major", plan.Same: "the same version", plan.Downgrade: "a downgrade",
 	}
 }
 
-// nothing says that there is nothing to show, and why; "" if there is something.
-func (v View) nothing() string {
+// reasonOfNoChange returns why nothing changes; "" if something does.
+func (v Printer) reasonOfNoChange() string {
 	p := v.Plan
 	switch {
 	case !p.IsEmpty():
@@ -70,7 +70,7 @@ func (v View) nothing() string {
 }
 
 // sign is what a line begins with.
-func sign(action plan.Action) string {
+func sign(action plan.PlannedAction) string {
 	switch action {
 	case plan.Created, plan.Included, plan.Revived:
 		return "+"
@@ -92,11 +92,11 @@ func sign(action plan.Action) string {
 }
 
 // counted says what an action is, of one object or several.
-func counted(action plan.Action, count int) string {
+func counted(action plan.PlannedAction, count int) string {
 	if one := countedOne[action]; one != "" && count == 1 {
 		return one
 	}
-	return map[plan.Action]string{
+	return map[plan.PlannedAction]string{
 		plan.Created:         "created",
 		plan.Included:        "created, let in by the filters",
 		plan.Revived:         "created again, after they were deleted",
@@ -119,7 +119,7 @@ func counted(action plan.Action, count int) string {
 }
 
 // countedOne is what differs if it is one object.
-var countedOne = map[plan.Action]string{
+var countedOne = map[plan.PlannedAction]string{
 	plan.Revived: "created again, after it was deleted",
 	plan.Dropped: "dropped: it stays in the cluster",
 	plan.LeftOut: "left out by the filters: it stays in the cluster",
@@ -133,24 +133,24 @@ type group struct {
 	title   string
 	from    string // where all of several have come from; "" if they have not
 	isGone  bool   // no manifest of the new release is in it
-	entries []plan.Entry
+	entries []plan.ObjectPlan
 	hidden  int // entries that nothing happens to, and which are not among the others
 }
 
 // groups are in the order in which they begin in the update. What is absent from the new release stands
 // behind the rest of its component, or at the end.
-func (v View) groups() []*group {
+func (v Printer) groups() []*group {
 	var groups []*group
 	known := map[string]*group{}
-	add := func(e plan.Entry, isGone bool) {
+	add := func(e plan.ObjectPlan, isGone bool) {
 		title := heading(e.Place())
 		g := known[title]
 		if g == nil {
-			g = &group{title: title, isGone: isGone && title != noPlace}
+			g = &group{title: title, isGone: isGone && title != notInRelease}
 			known[title] = g
 			groups = append(groups, g)
 		}
-		if e.IsIdle() && !v.All {
+		if e.IsNoop() && !v.All {
 			g.hidden++
 			return
 		}
@@ -188,9 +188,9 @@ func (g *group) origin() string {
 	return from
 }
 
-func heading(p plan.Place) string {
+func heading(p plan.Position) string {
 	if p.File == "" && p.Component == "" {
-		return noPlace
+		return notInRelease
 	}
 	if p.Component == "" {
 		return printable.Line(p.File)
@@ -198,11 +198,11 @@ func heading(p plan.Place) string {
 	return fmt.Sprintf("level %s · %s", p.Level, p.Component)
 }
 
-// noPlace is where the objects stand that only a cluster has.
-const noPlace = "in the cluster, and not in the release"
+// notInRelease is the heading of objects that only the cluster has.
+const notInRelease = "in the cluster, and not in the release"
 
 // why says what is special about an object of a group, in a sentence; "" if nothing is.
-func (g *group) why(e plan.Entry) string {
+func (g *group) why(e plan.ObjectPlan) string {
 	var said []string
 	if e.IsMoved() && g.from == "" {
 		said = append(said, "it comes from "+heading(*e.Old))
@@ -219,9 +219,9 @@ func (g *group) why(e plan.Entry) string {
 	return strings.Join(append(said, whyInCluster(e)...), "; ")
 }
 
-// told are the changes of an entry to list. Descriptions in a CustomResourceDefinition
-// are only counted, and so are those beyond a limit.
-func told(e plan.Entry, limit int) (changes []plan.Change, descriptions, more int) {
+// listedChanges returns the changes of an object that are listed. Descriptions in a CustomResourceDefinition
+// are only counted, and so are changes beyond a limit.
+func listedChanges(e plan.ObjectPlan, limit int) (changes []plan.FieldChange, descriptions, more int) {
 	for _, change := range e.Changes {
 		switch {
 		case e.Kind == definition && isDescription(change) && limit > 0:
@@ -237,7 +237,7 @@ func told(e plan.Entry, limit int) (changes []plan.Change, descriptions, more in
 
 // isDescription says whether a change is one of a description, and not of a field of that
 // name, which is a schema.
-func isDescription(change plan.Change) bool {
+func isDescription(change plan.FieldChange) bool {
 	_, wasSchema := change.Old.(map[string]any)
 	_, isSchema := change.New.(map[string]any)
 	return change.Path[len(change.Path)-1].Key == "description" && !wasSchema && !isSchema
@@ -245,7 +245,7 @@ func isDescription(change plan.Change) bool {
 
 // tombstone is what to put where, to delete an object; "" if there is nothing, or nothing
 // of its own.
-func (v View) tombstone(e plan.Entry) (text, file, language string) {
+func (v Printer) tombstone(e plan.ObjectPlan) (text, file, language string) {
 	if e.CoveredBy != nil || e.Tombstone == "" {
 		return "", "", ""
 	}
@@ -256,14 +256,14 @@ func (v View) tombstone(e plan.Entry) (text, file, language string) {
 	if path.Ext(e.Old.File) == ".json" {
 		language = "json"
 	}
-	if file = e.Old.File; v.Home != nil {
-		file = v.Home(file)
+	if file = e.Old.File; v.PathOf != nil {
+		file = v.PathOf(file)
 	}
 	return e.Tombstone, file, language
 }
 
-// rest says what is not listed; "" if all is.
-func rest(descriptions, more int) string {
+// unlistedCounts says how many changes are not listed; "" if all are.
+func unlistedCounts(descriptions, more int) string {
 	var left []string
 	if descriptions > 0 {
 		left = append(left, printable.Count(descriptions, "description"))

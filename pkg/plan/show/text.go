@@ -17,10 +17,10 @@ const (
 )
 
 // Text writes the plan for a terminal.
-func (v View) Text(out io.Writer) error {
+func (v Printer) Text(out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprintln(w, printable.Line(v.title()))
-	if nothing := v.nothing(); nothing != "" {
+	if nothing := v.reasonOfNoChange(); nothing != "" {
 		fmt.Fprintf(w, "  %s\n", nothing)
 	}
 	v.textCounts(w)
@@ -32,7 +32,7 @@ func (v View) Text(out io.Writer) error {
 }
 
 // textCounts are the numbers, and what the signs mean.
-func (v View) textCounts(w io.Writer) {
+func (v Printer) textCounts(w io.Writer) {
 	for _, action := range plan.Actions() {
 		if count := v.Plan.Counts[action]; count > 0 {
 			fmt.Fprintf(w, "  %s %5d %s\n", sign(action), count, counted(action, count))
@@ -41,8 +41,8 @@ func (v View) textCounts(w io.Writer) {
 }
 
 // textWarnings are what must be seen first.
-func (v View) textWarnings(w io.Writer) {
-	beside := v.attention()
+func (v Printer) textWarnings(w io.Writer) {
+	beside := v.clusterNotes()
 	if len(v.Plan.Warnings) == 0 && len(beside) == 0 {
 		return
 	}
@@ -53,7 +53,7 @@ func (v View) textWarnings(w io.Writer) {
 	shown := map[plan.Reason]int{}
 	for _, warning := range v.Plan.Warnings {
 		if shown[warning.Reason]++; v.All || shown[warning.Reason] <= maxWarnings {
-			fmt.Fprintf(w, "  %s: %s\n", warning.Object, printable.Line(warning.Message))
+			fmt.Fprintf(w, "  %s: %s\n", warning.ObjectID, printable.Line(warning.Message))
 		}
 	}
 	for _, reason := range plan.Reasons() {
@@ -63,7 +63,7 @@ func (v View) textWarnings(w io.Writer) {
 	}
 }
 
-func (v View) textGroup(w io.Writer, g *group) {
+func (v Printer) textGroup(w io.Writer, g *group) {
 	if len(g.entries) == 0 {
 		return
 	}
@@ -87,15 +87,15 @@ func (v View) textGroup(w io.Writer, g *group) {
 	}
 }
 
-func (v View) textEntry(w io.Writer, g *group, e plan.Entry) {
-	fmt.Fprintf(w, "  %s %s", sign(e.Action), e.Object)
+func (v Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
+	fmt.Fprintf(w, "  %s %s", sign(e.Action), e.ObjectID)
 	if why := g.why(e); why != "" {
 		fmt.Fprintf(w, "  (%s)", why)
 	}
 	fmt.Fprintln(w)
-	changes, descriptions, more := told(e, v.limit())
+	changes, descriptions, more := listedChanges(e, v.limit())
 	v.writeChanges(w, "      ", e, changes)
-	if rest := rest(descriptions, more); rest != "" {
+	if rest := unlistedCounts(descriptions, more); rest != "" {
 		fmt.Fprintf(w, "      %s\n", rest)
 	}
 	if text, file, _ := v.tombstone(e); text != "" {
@@ -107,14 +107,14 @@ func (v View) textEntry(w io.Writer, g *group, e plan.Entry) {
 }
 
 // limit is how many fields of an object are shown; 0 if all are.
-func (v View) limit() int {
+func (v Printer) limit() int {
 	if v.All {
 		return 0
 	}
 	return maxFields
 }
 
-func (v View) writeChanges(w io.Writer, indent string, e plan.Entry, changes []plan.Change) {
+func (v Printer) writeChanges(w io.Writer, indent string, e plan.ObjectPlan, changes []plan.FieldChange) {
 	for _, change := range changes {
 		d := differenceOf(e.Kind, change, v.All)
 		fmt.Fprintf(w, "%s%s: %s → %s%s\n", indent, d.path, d.old, d.new, d.remark())

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/rogpeppe/go-internal/diff"
+
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/plan"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -27,18 +29,18 @@ type difference struct {
 
 // differenceOf writes a change of an object of some kind, and cuts what is long unless all of it
 // is wanted.
-func differenceOf(kind string, change plan.Change, all bool) difference {
+func differenceOf(kind string, change plan.FieldChange, all bool) difference {
 	d := difference{path: printable.Line(pathOf(kind, change.Path)), refused: change.Refused, overwrites: strings.Join(change.Overwrites, ", ")}
 	old, isText := change.Old.(string)
 	next, isTextToo := change.New.(string)
 	isPlain := isText && isTextToo // and no number can be taken for one of them
 	if (isPlain || all) && strings.Contains(old+next, "\n") {
-		var before, after []string
+		var before, after string
 		d.old, before = linesOf(change.Old)
 		d.new, after = linesOf(change.New)
 		d.lines = lineDiff(before, after)
 		if !all {
-			d.lines = few(d.lines)
+			d.lines = firstLines(d.lines)
 		}
 		return d
 	}
@@ -47,7 +49,7 @@ func differenceOf(kind string, change plan.Change, all bool) difference {
 		return d
 	}
 	if utf8.RuneCountInString(d.old) > maxValue || utf8.RuneCountInString(d.new) > maxValue {
-		d.old, d.new = around(d.old, d.new)
+		d.old, d.new = cutAroundDifference(d.old, d.new)
 	}
 	return d
 }
@@ -109,21 +111,22 @@ func text(value any, isPlain bool) string {
 	return printable.Line(strings.TrimSpace(out.String()))
 }
 
-// linesOf says how many lines a text has, and which. What is no text is said in a line.
-func linesOf(value any) (string, []string) {
+// linesOf returns how many lines a text has, and the text with its last line ended. Of any other value it
+// returns the value in a line, and no text.
+func linesOf(value any) (summary, lines string) {
 	written, isText := value.(string)
 	if !isText {
-		return text(value, false), nil
+		return text(value, false), ""
 	}
-	return countLines(written), strings.Split(written, "\n")
+	return countLines(written), written + "\n"
 }
 
 func countLines(text string) string {
 	return printable.Count(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line")
 }
 
-// around cuts two values to what is around their first difference.
-func around(old, next string) (string, string) {
+// cutAroundDifference shortens two values to the text around their first difference.
+func cutAroundDifference(old, next string) (string, string) {
 	a, b := []rune(old), []rune(next)
 	same := 0
 	for same < min(len(a), len(b)) && a[same] == b[same] {
@@ -151,14 +154,11 @@ func cut(text []rune, difference int) string {
 	return shown
 }
 
-// What is shown of the lines of a text, and how many are compared one by one.
-const (
-	maxLines    = 12
-	maxCompared = 400
-)
+// maxLines is how many lines of a text are shown.
+const maxLines = 12
 
-// few are the first of the lines that go and come, without the ends of long ones.
-func few(lines []string) []string {
+// firstLines returns the first lines of a difference, each shortened, and how many more there are.
+func firstLines(lines []string) []string {
 	more := len(lines) - maxLines
 	lines = lines[:min(len(lines), maxLines)]
 	for i, line := range lines {
@@ -170,58 +170,14 @@ func few(lines []string) []string {
 	return lines
 }
 
-// lineDiff are the lines that go and come.
-func lineDiff(before, after []string) []string {
-	for len(before) > 0 && len(after) > 0 && before[0] == after[0] {
-		before, after = before[1:], after[1:]
-	}
-	for len(before) > 0 && len(after) > 0 && before[len(before)-1] == after[len(after)-1] {
-		before, after = before[:len(before)-1], after[:len(after)-1]
-	}
+// lineDiff returns the lines that two texts do not share, with "-" or "+" in front.
+func lineDiff(before, after string) []string {
+	const header = 3 // lines of a unified diff before its first hunk
 	var lines []string
-	add := func(sign, line string) {
-		lines = append(lines, sign+" "+printable.Line(line))
-	}
-	if len(before) <= maxCompared && len(after) <= maxCompared {
-		walkLines(before, after, add)
-	} else {
-		for _, line := range before {
-			add("-", line)
-		}
-		for _, line := range after {
-			add("+", line)
+	for i, line := range strings.Split(string(diff.Diff("", []byte(before), "", []byte(after))), "\n") {
+		if i >= header && (strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+")) {
+			lines = append(lines, line[:1]+" "+printable.Line(line[1:]))
 		}
 	}
 	return lines
-}
-
-// walkLines finds the fewest lines that go and come.
-func walkLines(before, after []string, add func(sign, line string)) {
-	// common[i][j] is how many lines before[i:] and after[j:] have in common.
-	common := make([][]int, len(before)+1)
-	for i := range common {
-		common[i] = make([]int, len(after)+1)
-	}
-	for i := len(before) - 1; i >= 0; i-- {
-		for j := len(after) - 1; j >= 0; j-- {
-			if before[i] == after[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			} else {
-				common[i][j] = max(common[i+1][j], common[i][j+1])
-			}
-		}
-	}
-	i, j := 0, 0
-	for i < len(before) || j < len(after) {
-		switch {
-		case i < len(before) && j < len(after) && before[i] == after[j]:
-			i, j = i+1, j+1
-		case j == len(after) || i < len(before) && common[i+1][j] >= common[i][j+1]:
-			add("-", before[i])
-			i++
-		default:
-			add("+", after[j])
-			j++
-		}
-	}
 }

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// intentFlags are the flags of apply, and of the verbs that preview it: what is applied to which cluster, and how.
+type intentFlags struct {
+	release   releaseFlags
+	cluster   clusterFlags
+	mode      choice
+	unknown   choice
+	adoptFrom []string
+}
+
+// addIntentFlags adds them, without those of the release.
+func addIntentFlags(command *cobra.Command, f *intentFlags) {
+	f.mode = choice{allowed: []string{string(graph.Install), string(graph.Update), string(graph.Reconcile)}}
+	f.unknown = choice{value: "refuse", allowed: []string{"refuse", "drop"}}
+	addClusterFlags(command, &f.cluster)
+	addChoice(command, &f.mode, "mode", "install, update or reconcile (default: what follows from the record)")
+	addChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning")
+	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, take over the fields of these managers, too, as NAME[,NAME]: what they have set, and the release does not, leaves it; may be repeated")
+	_ = command.RegisterFlagCompletionFunc("adopt-from", cobra.NoFileCompletions)
+}
+
+// check refuses values that make no sense.
+func (f *intentFlags) check() error {
+	if slices.Contains(f.managers(), "") {
+		return misuse{errors.New(`--adopt-from: it has an empty name: write the managers as "kubectl get -o yaml --show-managed-fields" shows them, NAME[,NAME]`)}
+	}
+	return nil
+}
+
+// managers returns the field managers that --adopt-from names.
+func (f *intentFlags) managers() []string {
+	var all []string
+	for _, names := range f.adoptFrom {
+		for name := range strings.SplitSeq(names, ",") {
+			all = append(all, strings.TrimSpace(name))
+		}
+	}
+	return all
+}
+
+// options returns the options of the apply.
+func (f *intentFlags) options(ref string) rollout.Options {
+	return rollout.Options{
+		Namespace: f.cluster.namespace, Source: ref,
+		Apply: apply.Options{Mode: graph.Mode(f.mode.value), DropUnknownFields: f.unknown.value == "drop", AdoptFrom: f.managers()},
+	}
+}
+
+// preview returns the plan of an apply of a release to the cluster. It changes nothing.
+func (f *intentFlags) preview(ctx context.Context, ref string, progress io.Writer) (*plan.Plan, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	release, c, err := f.cluster.readFor(ctx, &f.release, ref, progress)
+	if err != nil {
+		return nil, err
+	}
+	outcome := rollout.Preview(ctx, c, release, f.options(ref))
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case outcome.Report == nil:
+		return nil, outcome.Err
+	case !isWhole(outcome.Report):
+		return nil, outcome.Report.Err
+	}
+	for _, one := range outcome.Report.Warnings {
+		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(one.Text), printable.Line(listed(one.Files)))
+	}
+	found := outcome.Plan(ctx, c, release)
+	for i := range found.Steps {
+		found.Steps[i].Why = withFlags(found.Steps[i].Why)
+	}
+	return found, ctx.Err()
+}
+
+// isWhole returns whether a preview has looked at each object.
+func isWhole(report *apply.Report) bool {
+	isNotDone := func(change object.Change) bool { return change.Action == object.NotDone }
+	return report.Err == nil || len(report.Changes) > 0 && !slices.ContainsFunc(report.Changes, isNotDone)
+}

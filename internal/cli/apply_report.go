@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/runlevel/runlevel/internal/live"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/ownership"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/reason"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// A reporter reports what an apply does: for people a live view or lines on standard error, and a summary on standard
+// output; or one JSON object for each event on standard output.
+type reporter struct {
+	streams    Streams
+	format     output
+	isQuiet    bool
+	isDry      bool             // a dry run: what would be done is reported
+	now        func() time.Time // by the cluster's clock
+	writeErr   error            // the first error of standard output
+	isFinished bool             // the outcome was reported
+	waits      waitLines        // the waits that were printed
+
+	mu            sync.Mutex // the apply and the repairs report at the same time
+	terminal      *os.File   // of the live view; nil if there is none
+	view          *live.View
+	stopFollowing func() // ends the reading of pending deletes for the view
+}
+
+func newReporter(streams Streams, format output, isQuiet bool, now func() time.Time) *reporter {
+	r := &reporter{streams: streams, format: format, isQuiet: isQuiet, now: now}
+	if format == asText && !isQuiet {
+		r.terminal = terminalOf(streams)
+	}
+	return r
+}
+
+// A startEvent is the first event of the stream.
+type startEvent struct {
+	Time     time.Time                   `json:"time"`
+	Type     string                      `json:"type"` // "start"
+	Release  string                      `json:"release"`
+	Version  string                      `json:"version,omitempty"`
+	Previous string                      `json:"previous,omitempty"`
+	Mode     string                      `json:"mode"`
+	Objects  int                         `json:"objects"`
+	Gate     []precondition.CheckFinding `json:"gate,omitempty"`
+	Forced   []string                    `json:"forced,omitempty"`
+	DryRun   bool                        `json:"dryRun,omitempty"`
+}
+
+// onBegin returns a function that reports what is about to be done.
+func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest) func(*rollout.Outcome) error {
+	objects := len(manifests)
+	return func(o *rollout.Outcome) error {
+		r.isFinished = false // it may begin again after an outage
+		if r.format == asJSON {
+			r.write(startEvent{
+				Time: r.now().UTC(), Type: "start", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
+				Objects: objects, Gate: o.Findings, Forced: o.Forced, DryRun: r.isDry,
+			})
+			return nil
+		}
+		if !r.isQuiet || r.wouldRefuse(o) {
+			r.findings(o)
+		}
+		if r.isQuiet {
+			return nil
+		}
+		if len(o.Forced) > 0 && !r.isDry {
+			fmt.Fprintf(r.streams.Err, "going on all the same, as --force says; the record keeps it: %s\n", strings.Join(o.Forced, ", "))
+		}
+		how := ""
+		if r.isDry {
+			how = "; a dry run, which changes nothing"
+		}
+		fmt.Fprintf(r.streams.Err, "%s of %s, %s%s\n", o.Mode, titleOf(o), printable.Count(objects, "object"), how)
+		if r.terminal != nil && !r.isDry {
+			r.startView(ctx, c, o, manifests)
+		}
+		return nil
+	}
+}
+
+// findings prints the findings of the gate.
+func (r *reporter) findings(o *rollout.Outcome) {
+	for _, found := range o.Findings {
+		fmt.Fprintln(r.streams.Err, gateText(found))
+	}
+}
+
+// titleOf names what is applied.
+func titleOf(o *rollout.Outcome) string {
+	title := "release " + o.Release
+	if o.Version != "" {
+		title += " " + o.Version
+	}
+	if o.Previous != "" && o.Previous != o.Version {
+		title += ", after " + o.Previous
+	}
+	return printable.Line(title)
+}
+
+// onHeld reports which process holds the lock, before the apply waits for it.
+func (r *reporter) onHeld(by lock.Holder) {
+	fmt.Fprintf(r.streams.Err, "the release is being applied by %s since %s: waiting for its turn, or a sign of life\n", printable.Line(by.Name), by.Since.UTC().Format(time.RFC3339))
+}
+
+// event reports an event of the apply.
+func (r *reporter) event(event apply.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	event.Message = withFlags(event.Message)
+	switch {
+	case r.format == asJSON:
+		r.write(dryEvent{event, r.isDry})
+	case r.view != nil:
+		r.view.Event(event)
+		if isPersistent(event) {
+			r.line(r.view, event)
+		}
+	case !r.isQuiet && r.waits.isDue(event) && isWorthALine(event):
+		r.line(r.streams.Err, event)
+	}
+}
+
+// lines returns the writer of lines for people.
+func (r *reporter) lines() io.Writer {
+	if r.view != nil {
+		return r.view
+	}
+	return r.streams.Err
+}
+
+// isWorthALine returns whether an event is printed for people.
+func isWorthALine(event apply.Event) bool {
+	switch event.Type {
+	case apply.Began, apply.Ended:
+		return false
+	default:
+		return event.Action != object.Unchanged && event.Action != object.Absent
+	}
+}
+
+func (r *reporter) write(value any) {
+	line, err := json.Marshal(value)
+	if err != nil {
+		return // all these values can be written
+	}
+	_, _ = r.Write(append(printable.JSON(line), '\n'))
+}
+
+// Write writes to standard output. If that fails, the apply goes on, and the error is reported at the end.
+func (r *reporter) Write(text []byte) (int, error) {
+	n, err := r.streams.Out.Write(text)
+	if err != nil && r.writeErr == nil {
+		r.writeErr = fmt.Errorf("not all of what was done could be told: %w", err)
+	}
+	return n, err
+}
+
+// line prints an event for people.
+func (r *reporter) line(out io.Writer, event apply.Event) {
+	text := printable.Line(live.Line(event))
+	if event.Since != nil {
+		text += ", for " + age(r.now(), *event.Since)
+	}
+	for _, why := range event.Why {
+		text += fmt.Sprintf("\n%-11s   %s", "", printable.Line(why))
+	}
+	fmt.Fprintln(out, text)
+}
+
+// age returns the time between two moments as text, at least 0s.
+func age(now, then time.Time) string {
+	return duration.HumanDuration(max(now.Sub(then), 0))
+}
+
+// An applySummary is the last event of the stream, and the content of the text at the end.
+type applySummary struct {
+	Time      time.Time                   `json:"time"`
+	Type      string                      `json:"type"` // "summary"
+	Release   string                      `json:"release"`
+	Version   string                      `json:"version,omitempty"`
+	Previous  string                      `json:"previous,omitempty"`
+	Mode      string                      `json:"mode,omitempty"`
+	DryRun    bool                        `json:"dryRun,omitempty"`
+	Done      bool                        `json:"done"`
+	Counts    map[object.Action]int       `json:"counts,omitempty"`
+	Failures  []failure                   `json:"failures,omitempty"`
+	Waits     []apply.Wait                `json:"waits,omitempty"`
+	NotDone   []notDone                   `json:"notDone,omitempty"`
+	Deletes   []pendingDelete             `json:"deletes,omitempty"`
+	Orphans   []orphan                    `json:"orphans,omitempty"`
+	Adopted   []adopted                   `json:"adopted,omitempty"`
+	Overruled []overruled                 `json:"overruled,omitempty"`
+	Warnings  []apply.Warning             `json:"warnings,omitempty"`
+	Gate      []precondition.CheckFinding `json:"gate,omitempty"`
+	Notes     []string                    `json:"notes,omitempty"` // what could not be found out
+	Seconds   float64                     `json:"seconds"`
+	Reason    string                      `json:"reason,omitempty"`
+	Error     string                      `json:"error,omitempty"`
+}
+
+type failure struct {
+	Object kinds.ID `json:"object"`
+	File   string   `json:"file"`
+	Line   int      `json:"line"`
+	Node   string   `json:"node,omitempty"`
+	Reason string   `json:"reason"`
+	Error  string   `json:"error"`
+}
+
+type notDone struct {
+	Object kinds.ID `json:"object"`
+	File   string   `json:"file"`
+	Why    string   `json:"why,omitempty"`
+}
+
+type adopted struct {
+	Object kinds.ID `json:"object"`
+	File   string   `json:"file"`
+	From   []string `json:"from"`
+}
+
+type overruled struct {
+	Object kinds.ID             `json:"object"`
+	File   string               `json:"file"`
+	Lost   []ownership.Conflict `json:"lost"`
+}
+
+type orphan struct {
+	Object    kinds.ID `json:"object"`
+	Tombstone string   `json:"tombstone"`
+}
+
+// finishOnce reports the outcome, if it was not reported before.
+func (r *reporter) finishOnce(o *rollout.Outcome) error {
+	if r.isFinished {
+		return errors.Join(o.Err, r.writeErr)
+	}
+	return r.end(o)
+}
+
+// end reports the outcome, and returns the error of the command.
+func (r *reporter) end(o *rollout.Outcome) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isFinished = true
+	r.stopView()
+	s := summarize(o, r.now())
+	s.DryRun = r.isDry
+	if r.format == asJSON {
+		r.write(s)
+	} else if o.Report != nil {
+		s.print(r, r.now())
+	}
+	if r.isDry {
+		return r.finishDry(o)
+	}
+	if reason.Of(o.Err) == precondition.ReasonFailed {
+		return r.refused(o)
+	}
+	return errors.Join(o.Err, r.writeErr)
+}
+
+// refused reports an apply that the gate refuses, as "runlevel gate" does.
+func (r *reporter) refused(o *rollout.Outcome) error {
+	if r.format != asJSON {
+		r.findings(o)
+	}
+	return fmt.Errorf("the gate stops the %s of %s: lift what blocks it, or go on all the same with --force", o.Mode, titleOf(o))
+}

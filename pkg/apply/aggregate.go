@@ -1,0 +1,112 @@
+package apply
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// severity orders effects: the gravest is that of all.
+var severity = []reason.Effect{reason.Report, reason.None, reason.FailAfterInterval, "", reason.Fail}
+
+// operatorReasons begin the reasons of operators that fail.
+const operatorReasons = "ClusterOperator"
+
+// plurals say of several operators what is wrong with all of them.
+var plurals = map[string]string{
+	ready.ReasonNoVersions:   "do not declare which versions they are to report",
+	ready.ReasonNotAvailable: "are not available",
+	ready.ReasonDegraded:     "are degraded",
+	ready.ReasonUpdating:     "are updating versions",
+}
+
+// condense makes one error of several, as the cluster-version operator does: operators
+// with the same trouble are one, and what is still more than one is object.MultipleErrors. It
+// says everything that each of them said; of objects with one cause, for the first of them. What
+// was cut off has no trouble of its own.
+func aggregate(failures []error) error {
+	var others []error
+	operators := map[string][]*object.Failure{}
+	for _, failure := range failures {
+		var one *object.Failure
+		switch {
+		case errors.As(failure, new(object.CutOff)):
+		case errors.As(failure, &one) && strings.HasPrefix(one.Reason, operatorReasons):
+			operators[one.Reason] = append(operators[one.Reason], one)
+		default:
+			others = append(others, failure)
+		}
+	}
+	for _, alike := range operators {
+		others = append(others, together(alike))
+	}
+	slices.SortFunc(others, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	others = slices.CompactFunc(others, func(a, b error) bool { return a.Error() == b.Error() })
+	switch len(others) {
+	case 0:
+		return nil
+	case 1:
+		return others[0]
+	}
+	lines := append([]string{"multiple errors are preventing progress:"}, linesOf(others)...)
+	return &reason.Error{Reason: object.MultipleErrors, Effect: gravest(others), Message: strings.Join(lines, "\n")}
+}
+
+// mostAlike is how many failures with the same cause have a line each.
+const mostAlike = 3
+
+// linesOf has a line for each error, and one for many failures with the same cause.
+func linesOf(errs []error) []string {
+	alike := map[string]int{}
+	for _, err := range errs {
+		if one, isFailure := err.(*object.Failure); isFailure {
+			alike[one.Cause()]++
+		}
+	}
+	var lines []string
+	for _, err := range errs {
+		one, isFailure := err.(*object.Failure)
+		switch {
+		case !isFailure || alike[one.Cause()] > 0 && alike[one.Cause()] <= mostAlike:
+			lines = append(lines, "* "+err.Error())
+		case alike[one.Cause()] > 0: // the first of them
+			lines = append(lines, "* "+one.Text(alike[one.Cause()]-1))
+			alike[one.Cause()] = 0
+		}
+	}
+	return lines
+}
+
+// together is one error for operators that fail for the same reason.
+func together(alike []*object.Failure) error {
+	slices.SortFunc(alike, func(a, b *object.Failure) int { return cmp.Compare(a.ID.Name, b.ID.Name) })
+	alike = slices.CompactFunc(alike, func(a, b *object.Failure) bool { return a.Error() == b.Error() })
+	if len(alike) == 1 {
+		return alike[0]
+	}
+	var names, messages []string
+	var failures []error
+	for _, one := range alike {
+		names, messages, failures = append(names, one.ID.Name), append(messages, one.Error()), append(failures, one)
+	}
+	return &reason.Error{
+		Reason: strings.Replace(alike[0].Reason, operatorReasons, operatorReasons+"s", 1), Effect: gravest(failures),
+		Message: "cluster operators " + strings.Join(slices.Compact(names), ", ") + " " + cmp.Or(plurals[alike[0].Reason], "fail") + ": " + strings.Join(messages, "; "),
+	}
+}
+
+// gravest returns the effect that some failures have together.
+func gravest(failures []error) reason.Effect {
+	worst := reason.Report
+	for _, failure := range failures {
+		if effect := reason.EffectOf(failure); slices.Index(severity, effect) > slices.Index(severity, worst) {
+			worst = effect
+		}
+	}
+	return worst
+}

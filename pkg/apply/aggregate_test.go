@@ -1,0 +1,122 @@
+package apply
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// unreachable is a cluster that is not there.
+var unreachable = &rest.Config{Host: "https://localhost:1"}
+
+// failing is an operator with a failure.
+func failing(name, why string, effect reason.Effect, message string) error {
+	id := kinds.ID{Group: "config.openshift.io", Kind: "ClusterOperator", Name: name}
+	return &object.Failure{
+		StepID: object.StepID{ID: id, Path: name + ".yaml", Line: 1, Node: "level 10, " + name}, Reason: why, Effect: effect,
+		Err: errors.New(id.String() + ": it is " + message),
+	}
+}
+
+// refused is an object that could not be applied.
+func refused(name string) error {
+	return &object.Failure{
+		StepID: object.StepID{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: name}, Path: name + ".yaml", Line: 1},
+		Reason: object.ResourceInvalid, Err: errors.New("it is invalid"),
+	}
+}
+
+var aggregated = map[string]struct {
+	failures []error
+	reason   string
+	effect   reason.Effect
+	want     string
+}{
+	"one failure is itself": {
+		failures: []error{refused("a")}, reason: object.ResourceInvalid,
+		want: "ConfigMap shop/a (a.yaml:1): it is invalid",
+	},
+	"the same twice is one": {
+		failures: []error{refused("a"), refused("a")}, reason: object.ResourceInvalid,
+		want: "ConfigMap shop/a (a.yaml:1): it is invalid",
+	},
+	"several are sorted": {
+		failures: []error{refused("b"), refused("a"), refused("b")}, reason: object.MultipleErrors,
+		want: "multiple errors are preventing progress:\n* ConfigMap shop/a (a.yaml:1): it is invalid\n* ConfigMap shop/b (b.yaml:1): it is invalid",
+	},
+	"many with one cause are told once": {
+		failures: []error{refused("a"), refused("b"), refused("c"), refused("d"), errors.New("else")}, reason: object.MultipleErrors,
+		want: "multiple errors are preventing progress:\n* ConfigMap shop/a and 3 more (a.yaml:1): it is invalid\n* else",
+	},
+	"one operator is itself": {
+		failures: []error{failing("dns", ready.ReasonDegraded, reason.FailAfterInterval, "sick")}, reason: "ClusterOperatorDegraded", effect: reason.FailAfterInterval,
+		want: "ClusterOperator dns (dns.yaml:1, level 10, dns): it is sick",
+	},
+	"operators with the same trouble": {
+		failures: []error{
+			failing("etcd", ready.ReasonNotAvailable, reason.Fail, "away"), failing("dns", ready.ReasonNotAvailable, reason.Fail, "gone"),
+			failing("dns", ready.ReasonNotAvailable, reason.Fail, "gone"),
+		},
+		reason: "ClusterOperatorsNotAvailable", effect: reason.Fail,
+		want: "cluster operators dns, etcd are not available: ClusterOperator dns (dns.yaml:1, level 10, dns): it is gone; " +
+			"ClusterOperator etcd (etcd.yaml:1, level 10, etcd): it is away",
+	},
+	"operators with different troubles": {
+		failures: []error{
+			failing("b", ready.ReasonUpdating, reason.None, "slow"), failing("a", ready.ReasonUpdating, reason.None, "slow"),
+			failing("c", ready.ReasonDegraded, reason.Report, "sick"),
+		},
+		reason: object.MultipleErrors, effect: reason.None,
+		want: "multiple errors are preventing progress:\n* ClusterOperator c (c.yaml:1, level 10, c): it is sick\n" +
+			"* cluster operators a, b are updating versions: ClusterOperator a (a.yaml:1, level 10, a): it is slow; ClusterOperator b (b.yaml:1, level 10, b): it is slow",
+	},
+	"failing after a while is graver than going on": {
+		failures: []error{failing("a", ready.ReasonDegraded, reason.Report, "sick"), failing("b", ready.ReasonDegraded, reason.FailAfterInterval, "ill")},
+		reason:   "ClusterOperatorsDegraded", effect: reason.FailAfterInterval,
+		want: "cluster operators a, b are degraded: ClusterOperator a (a.yaml:1, level 10, a): it is sick; ClusterOperator b (b.yaml:1, level 10, b): it is ill",
+	},
+	"failing at once is gravest": {
+		failures: []error{failing("a", ready.ReasonNoVersions, reason.Fail, "silent"), refused("b"), failing("c", ready.ReasonUpdating, reason.None, "slow")},
+		reason:   object.MultipleErrors, effect: reason.Fail,
+		want: "multiple errors are preventing progress:\n* ClusterOperator a (a.yaml:1, level 10, a): it is silent\n" +
+			"* ClusterOperator c (c.yaml:1, level 10, c): it is slow\n* ConfigMap shop/b (b.yaml:1): it is invalid",
+	},
+	"a failure that says nothing of its effect fails at once": {
+		failures: []error{failing("a", ready.ReasonDegraded, reason.FailAfterInterval, "sick"), refused("b")},
+		reason:   object.MultipleErrors, effect: "",
+		want: "multiple errors are preventing progress:\n* ClusterOperator a (a.yaml:1, level 10, a): it is sick\n* ConfigMap shop/b (b.yaml:1): it is invalid",
+	},
+	"what was cut off is no failure": {
+		failures: []error{&object.Failure{Err: object.CutOff{Cause: errors.New("the lock is lost")}}, refused("a")}, reason: object.ResourceInvalid,
+		want: "ConfigMap shop/a (a.yaml:1): it is invalid",
+	},
+}
+
+func TestAggregate(t *testing.T) {
+	for name, row := range aggregated {
+		t.Run(name, func(t *testing.T) {
+			got := aggregate(row.failures)
+			if diff := cmp.Diff(row.want, got.Error()); diff != "" {
+				t.Error(diff)
+			}
+			why, effect := reason.Of(got), reason.EffectOf(got)
+			var one *object.Failure
+			if errors.As(got, &one) {
+				why, effect = one.Reason, one.Effect
+			}
+			if why != row.reason || effect != row.effect {
+				t.Errorf("the reason is %q, the effect %q; want %q, %q", why, effect, row.reason, row.effect)
+			}
+		})
+	}
+	if got := aggregate([]error{&object.Failure{Err: object.CutOff{Cause: errors.New("the lock is lost")}}}); got != nil {
+		t.Error("only cut off:", got)
+	}
+}

@@ -1,0 +1,96 @@
+package apply
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/apply/object"
+)
+
+// components are the components of levels, by names such as "level 50, web". A node of the graph may hold several
+// levels of one component each, and what objects need cuts a component into several nodes. Users know levels and
+// components, so the events Began and Ended are about those. A part is what one node has of a component.
+type components struct {
+	events *emitter
+
+	mu   sync.Mutex
+	all  map[string]*component
+	took map[string]time.Duration // of those that are done
+}
+
+// A component is how far one component of a level is.
+type component struct {
+	left, running int // parts
+	began         time.Time
+	isRunning     bool          // an event has told that it began
+	outcome       object.Action // what came of it, where it is not all done
+}
+
+func newComponents(o *order, events *emitter) *components {
+	c := &components{events: events, all: map[string]*component{}, took: map[string]time.Duration{}}
+	for _, node := range o.graph.Nodes {
+		for _, end := range o.parts(node.Tasks) {
+			name := o.nodeOf(node.Tasks[end-1])
+			if c.all[name] == nil {
+				c.all[name] = &component{}
+			}
+			c.all[name].left++
+		}
+	}
+	return c
+}
+
+// begin notes that a part begins, and reports the first one of a component.
+func (c *components) begin(name string) {
+	if name == "" {
+		return
+	}
+	c.mu.Lock()
+	one := c.all[name]
+	one.running++
+	isFirst := !one.isRunning
+	if isFirst {
+		one.isRunning, one.outcome = true, ""
+	}
+	if one.began.IsZero() {
+		one.began = time.Now()
+	}
+	c.mu.Unlock()
+	if isFirst {
+		c.events.emit(Event{Type: Began, Node: name})
+	}
+}
+
+// end notes what came of a part, "" if it is done, and reports the end of its component if this was the last one.
+func (c *components) end(name string, outcome object.Action) {
+	if name == "" {
+		return
+	}
+	c.mu.Lock()
+	one := c.all[name]
+	one.running--
+	one.left--
+	if one.outcome != object.Failed && outcome != "" {
+		one.outcome = outcome
+	}
+	isLast := one.running == 0 && (one.left <= 0 || one.outcome != "")
+	whole, took := one.outcome, time.Since(one.began)
+	if isLast {
+		one.isRunning = false
+	}
+	if isLast && whole == "" {
+		c.took[name] = took
+	}
+	c.mu.Unlock()
+	if isLast {
+		c.events.emit(Event{Type: Ended, Node: name, Action: whole, Seconds: took.Round(time.Millisecond).Seconds()})
+	}
+}
+
+// durations returns how long each component took that is done.
+func (c *components) durations() map[string]time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.took)
+}

@@ -1,0 +1,105 @@
+package apply
+
+import (
+	"sync"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/ownership"
+)
+
+// An EventType is what an event is about.
+type EventType string
+
+// The events.
+const (
+	Applied  EventType = "applied"  // an object, or a tombstone: Action says what was done
+	BeReady  EventType = "ready"    // an object that was waited for
+	Waiting  EventType = "waiting"  // for an object, again and again
+	Retrying EventType = "retrying" // after a failure, as another try may succeed
+	Failing  EventType = "failed"   // for good
+	Warned   EventType = "warning"  // by the server, once for each text
+	Began    EventType = "began"    // a node
+	Ended    EventType = "ended"    // a node; Action says what came of it, unless it is all done
+
+	Adopted   EventType = "adopted"   // fields that other tools had set
+	Overruled EventType = "overruled" // fields that others had set otherwise
+)
+
+// An Event is one thing that happened.
+type Event struct {
+	Time    time.Time     `json:"time"`
+	Type    EventType     `json:"type"`
+	Action  object.Action `json:"action,omitempty"`
+	Object  *kinds.ID     `json:"object,omitempty"`
+	File    string        `json:"file,omitempty"`
+	Node    string        `json:"node,omitempty"`
+	Reason  string        `json:"reason,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Since   *time.Time    `json:"since,omitempty"` // by the server's clock
+	Why     []string      `json:"why,omitempty"`   // of a wait, or a failure: what keeps its pods, and their last log lines
+
+	From []string             `json:"from,omitempty"` // whom the fields were adopted from
+	Lost []ownership.Conflict `json:"lost,omitempty"` // by those who had set them otherwise
+
+	Seconds float64 `json:"seconds,omitempty"` // that a node took
+}
+
+// An emitter passes on the events of a run, one after the other.
+type emitter struct {
+	now  func() time.Time // by the server's clock
+	tell func(Event)
+
+	mu    sync.Mutex
+	waits map[object.StepID]bool // waits that were reported, and whose end was not
+}
+
+func newEmitter(now func() time.Time, tell func(Event)) *emitter {
+	return &emitter{now: now, tell: tell, waits: map[object.StepID]bool{}}
+}
+
+// emit passes on an event.
+func (e *emitter) emit(event Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	event.Time = e.now().UTC()
+	e.tell(event)
+}
+
+// about passes on an event about a step.
+func (e *emitter) about(step object.StepID, event Event) {
+	event.Object, event.File, event.Node = &step.ID, step.Path, step.Node
+	e.emit(event)
+}
+
+// waiting reports a wait, unless it has ended since it was looked up.
+func (e *emitter) waiting(wait Wait, hasEnded func(Wait) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if hasEnded(wait) {
+		return
+	}
+	e.waits[wait.step] = true
+	e.tell(Event{
+		Time: e.now().UTC(), Type: Waiting, Object: &wait.ID, File: wait.File, Node: wait.Node,
+		Reason: wait.Reason, Message: wait.For, Since: &wait.Since, Why: wait.Why,
+	})
+}
+
+// minWait is how long a wait must have taken for its end to be reported, if the wait itself was not.
+const minWait = 100 * time.Millisecond
+
+// ready reports that an object is ready that was waited for.
+func (e *emitter) ready(step object.StepID, waited time.Duration) {
+	e.mu.Lock()
+	isReported := e.waits[step]
+	delete(e.waits, step)
+	e.mu.Unlock()
+	switch {
+	case waited >= minWait:
+		e.about(step, Event{Type: BeReady, Message: "after " + waited.Round(minWait).String()})
+	case isReported:
+		e.about(step, Event{Type: BeReady, Message: "after " + waited.Round(time.Millisecond).String()})
+	}
+}

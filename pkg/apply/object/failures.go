@@ -1,0 +1,180 @@
+package object
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+)
+
+// Why an object could not be applied, in the words of the cluster-version operator.
+const (
+	ResourceNotFound    = "UpdatePayloadResourceNotFound"
+	ResourceConflict    = "UpdatePayloadResourceConflict"
+	ClusterDown         = "UpdatePayloadClusterDown"
+	ClusterError        = "UpdatePayloadClusterError"
+	ResourceInvalid     = "UpdatePayloadResourceInvalid"
+	ClusterUnauthorized = "UpdatePayloadClusterUnauthorized"
+	ResourceForbidden   = "UpdatePayloadResourceForbidden"
+	ClusterOverloaded   = "UpdatePayloadClusterOverloaded"
+	ResourceTypeMissing = "UpdatePayloadResourceTypeMissing"
+	PayloadFailed       = "UpdatePayloadFailed"
+	MultipleErrors      = "MultipleErrors"
+	WorkloadFailed      = "WorkloadFailed" // of ours: a Job has failed, a rollout was given up
+)
+
+// A refusal is a failure that this package has found itself, and that another try does not mend.
+type refusal struct{ reason, message string }
+
+func (r refusal) Error() string { return r.message }
+
+// A terminating is the failure of an object that is being deleted: only when it is gone, it can be made again.
+type terminating struct{ message string }
+
+func (t terminating) Error() string { return t.message }
+
+// A CutOff is a request that was given up in its midst, as the lock is lost for example.
+type CutOff struct{ Cause error }
+
+func (c CutOff) Error() string {
+	return "it was cut off, and may be applied or not: " + c.Cause.Error()
+}
+
+func (c CutOff) Unwrap() error { return c.Cause }
+
+// A cause is one row of the table of failures.
+type cause struct {
+	name   string
+	is     func(error) bool
+	reason string
+	retry  retry
+}
+
+// A retry says when another try may succeed.
+type retry string
+
+const (
+	never     retry = "never"
+	later     retry = "later"
+	whileNew  retry = "if this run has written the definition" // which not all of a cluster's servers may know yet
+	justAfter retry = "if this run has just written the definition"
+)
+
+// causes is looked through from the top: the first row that fits, counts. Rows that tell
+// one cause from others with the same code come before those.
+var causes = []cause{
+	{"ours", func(err error) bool { return errors.As(err, new(refusal)) }, "", never},
+	{"kind that is not served", func(err error) bool { return errors.Is(err, cluster.ErrNotServed) }, ResourceTypeMissing, whileNew},
+	{"object that is being deleted", func(err error) bool { return errors.As(err, new(terminating)) }, ResourceConflict, later},
+	{"unknown field", func(err error) bool { return len(unknownFields(err)) > 0 }, ResourceInvalid, whileNew},
+	{"denied by a webhook", says("admission webhook", "denied the request"), ResourceForbidden, never},
+	{"denied by a policy", says("AdmissionPolicy", "denied request"), ResourceForbidden, never},
+	{"webhook that does not answer", says("failed calling webhook"), ClusterError, later},
+	{"quota", both(apierrors.IsForbidden, says("exceeded quota")), ResourceForbidden, later},
+	{"quota that is not computed yet", both(apierrors.IsForbidden, says("status unknown for quota")), ResourceForbidden, later},
+	{"namespace that is being deleted", isInTerminating, ResourceForbidden, later},
+	{"service account that is not there yet", both(apierrors.IsForbidden, says("error looking up service account")), ResourceForbidden, later},
+	{"forbidden", apierrors.IsForbidden, ResourceForbidden, never},
+	{"not logged in", apierrors.IsUnauthorized, ClusterUnauthorized, never},
+	{"too large", tooLarge, ResourceInvalid, never},
+	{"invalid", apierrors.IsInvalid, ResourceInvalid, justAfter}, // by the schema that was, perhaps
+	{"definition that is being deleted", says("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
+	{"malformed", isBadRequest, ResourceInvalid, never},
+	{"somebody else wrote at the same time", apierrors.IsConflict, ResourceConflict, later},
+	{"made by somebody else at the same time", apierrors.IsAlreadyExists, ResourceNotFound, later},
+	{"too many requests", func(err error) bool { return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) }, ClusterOverloaded, later},
+	{"namespace that is not there", isNoNamespace, ResourceNotFound, later}, // an operator may make it, which was applied before
+	{"not found", apierrors.IsNotFound, ResourceNotFound, whileNew},
+	{"server that is not up", func(err error) bool {
+		return apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
+	}, ClusterDown, later},
+	{"kind of a server that is not up", func(err error) bool { return errors.As(err, new(*cluster.UnknownKind)) }, ClusterDown, later},
+	{"connection", cluster.IsNoAnswer, ClusterDown, later},
+	{"server error", func(err error) bool { return status(err).Code >= http.StatusInternalServerError }, ClusterError, later},
+}
+
+// causeOf returns the row that fits a failure. A failure that no row knows is not tried again.
+func causeOf(err error) cause {
+	for _, row := range causes {
+		if row.is(err) {
+			return row
+		}
+	}
+	return cause{name: "unknown", reason: PayloadFailed, retry: never}
+}
+
+// says finds failures that only their texts tell apart.
+func says(parts ...string) func(error) bool {
+	return func(err error) bool {
+		text := err.Error()
+		for _, part := range parts {
+			if !strings.Contains(text, part) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func both(a, b func(error) bool) func(error) bool {
+	return func(err error) bool { return a(err) && b(err) }
+}
+
+// status returns what the server said.
+func status(err error) metav1.Status {
+	var said apierrors.APIStatus
+	if errors.As(err, &said) {
+		return said.Status()
+	}
+	return metav1.Status{}
+}
+
+// isInTerminating reports whether the namespace of an object is being deleted.
+func isInTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// isNoNamespace reports whether the namespace of an object is not there.
+func isNoNamespace(err error) bool {
+	details := status(err).Details
+	return apierrors.IsNotFound(err) && details != nil && details.Kind == "namespaces"
+}
+
+// tooLarge reports whether an object is larger than the API server or etcd takes.
+func tooLarge(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || says("etcdserver: request is too large")(err) || says("trying to send message larger than max")(err)
+}
+
+// isBadRequest reports whether the server can't read an object. An apply whose object is not as its
+// schema wants it is such a request, too, but is answered with 500 and without a reason.
+func isBadRequest(err error) bool {
+	return apierrors.IsBadRequest(err) || apierrors.IsMethodNotSupported(err) ||
+		says("failed to create typed patch object")(err) || says("unable to convert unstructured object")(err)
+}
+
+// IsInterruption reports whether a request was cut off because the run has to end.
+func IsInterruption(err error) bool { return errors.Is(err, context.Canceled) }
+
+// unknownField is how the API server says that a schema lacks a field.
+var unknownField = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): field not declared in schema`)
+
+// unknownFields returns the fields that an apply was refused for since the schema lacks them.
+func unknownFields(err error) []string {
+	if err == nil || !strings.Contains(err.Error(), "field not declared in schema") {
+		return nil
+	}
+	var paths []string
+	for _, found := range unknownField.FindAllStringSubmatch(err.Error(), -1) {
+		paths = append(paths, found[1])
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}

@@ -1,0 +1,140 @@
+package object
+
+import (
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/ownership"
+)
+
+// A writer sends drafts of objects to the server: without the fields that the cluster does not know, if that
+// is allowed, and without those that are left to other managers.
+type writer struct{ *knowledge }
+
+// apply applies a draft, without the fields that the cluster does not know if that is allowed.
+func (w writer) apply(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+	applied, err := w.write(o, draft, how)
+	w.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, applied.Warnings))
+	if err == nil {
+		w.warnOfAdmission(o, draft, applied.Object)
+	}
+	unknown := unknownFields(err)
+	if len(unknown) == 0 || w.hasWritten(o.resource.Group) {
+		return applied, err
+	}
+	if !w.options.DropUnknownFields {
+		return applied, refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(w.allUnknown(o.resource, draft, unknown), ", ") +
+			" of it: correct or remove it, or let such fields be left out (DropUnknownFields)"}
+	}
+	if !removeFields(draft, unknown) {
+		return applied, err
+	}
+	o.isPartial = true
+	for _, path := range unknown {
+		w.handler.Warned(o.Manifest, []string{"the cluster knows no field " + path + ": left out"})
+	}
+	return w.apply(o, draft, how)
+}
+
+// allUnknown adds to some unknown fields those that the server names only once these are
+// gone, for it does not look below a mapping that has some.
+func (w writer) allUnknown(resource cluster.Resource, object *unstructured.Unstructured, unknown []string) []string {
+	all, rest := slices.Clone(unknown), object.DeepCopy()
+	for len(unknown) > 0 && removeFields(rest, unknown) {
+		_, err := w.cluster.Apply(w.requests, resource, rest, cluster.Force|cluster.DryRun)
+		unknown = unknownFields(err)
+		all = append(all, unknown...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// removeFields takes fields out of an object, and reports whether it has found any.
+func removeFields(object *unstructured.Unstructured, paths []string) bool {
+	removed := false
+	for _, path := range paths {
+		removed = fields.Remove(object.Object, path) || removed
+	}
+	return removed
+}
+
+// write applies a draft. Fields that other managers have set otherwise are set again, and reported; but some fields are
+// left to them.
+func (w writer) write(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+	o.sent = draft
+	applied, err := w.applySeen(o, draft, how)
+	lost := ownership.Conflicts(err)
+	if len(lost) == 0 {
+		return applied, err
+	}
+	lost = slices.DeleteFunc(lost, func(loss ownership.Conflict) bool { return slices.Contains(o.adopts, loss.Manager) })
+	hasYielded, err := w.yield(o, draft, lost, how)
+	if err != nil {
+		return applied, err
+	}
+	if hasYielded {
+		return w.write(o, draft, how)
+	}
+	if applied, err = w.applySeen(o, draft, how|cluster.Force); err == nil {
+		o.lost = maskedLosses(o.Manifest, lost)
+	}
+	return applied, err
+}
+
+// applySeen applies a draft to the object that was seen. If that has been written since, it is looked
+// at once more before it is written, so that a request which was held up in a process that slept
+// changes nothing that another applier has done meanwhile.
+func (w writer) applySeen(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+	if !o.isThere || o.head.ResourceVersion == "" || how&cluster.DryRun != 0 {
+		return w.cluster.Apply(w.requests, o.resource, draft, how)
+	}
+	applied, err := w.cluster.Apply(w.requests, o.resource, cluster.AtVersion(draft, o.head.UID, o.head.ResourceVersion), how)
+	if !apierrors.IsConflict(err) || len(ownership.Conflicts(err)) > 0 {
+		return applied, err
+	}
+	now, isThere, err := w.headNow(o.resource, o.ID())
+	if err == nil && isThere {
+		err = w.refuseOwned(now)
+	}
+	if err != nil {
+		return cluster.WriteResult{}, err
+	}
+	return w.cluster.Apply(w.requests, o.resource, draft, how)
+}
+
+// yield takes those fields out of a draft that are left to others, and says whether there
+// were any.
+func (w writer) yield(o *target, draft *unstructured.Unstructured, lost []ownership.Conflict, how cluster.ApplyMode) (hasYielded bool, err error) {
+	isScaled := w.scaling.has(o.ID())
+	for _, loss := range lost {
+		switch {
+		case ownership.IsShared(draft, loss):
+			if err := w.share(o, draft, how); err != nil {
+				return false, err
+			}
+			hasYielded = true
+		case ownership.Yields(draft, loss, isScaled) && fields.Remove(draft.Object, "."+loss.Field):
+			hasYielded = true
+		}
+	}
+	return hasYielded, nil
+}
+
+// share adds to a list that others add to, too, and takes it out of a draft. A dry run adds
+// nothing.
+func (w writer) share(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) error {
+	missing, err := ownership.Unshare(w.requests, w.cluster, o.resource, draft)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	o.added = missing
+	if how&cluster.DryRun != 0 {
+		return nil
+	}
+	return ownership.Share(w.requests, w.cluster, o.resource, draft, missing)
+}

@@ -1,0 +1,207 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// results are what has come of the steps of a run, or of a preview, until now. Each is reported as an event.
+type results struct {
+	events *emitter
+
+	mu       sync.Mutex
+	changes  []object.Change // by step
+	unready  map[object.StepID]*object.Failure
+	retries  map[int]Wait        // by step that has failed, and is tried again
+	warnings map[string][]string // files by text
+	adopted  map[object.StepID][]string
+}
+
+func newResults(events *emitter) *results {
+	return &results{
+		events: events, unready: map[object.StepID]*object.Failure{}, retries: map[int]Wait{},
+		warnings: map[string][]string{}, adopted: map[object.StepID][]string{},
+	}
+}
+
+// handler returns what an Applier tells of what it meets.
+func (r *results) handler(readiness object.Readiness) object.Handler {
+	return object.Handler{Readiness: readiness, Warned: r.warned, Adopted: r.hasAdopted}
+}
+
+// expect makes all steps not done yet.
+func (r *results) expect(steps []step) {
+	for _, step := range steps {
+		r.changes = append(r.changes, object.Change{StepID: step.ID(), Action: object.NotDone})
+	}
+}
+
+// done notes that a step is done, and returns the change with all that is known of it.
+func (r *results) done(i int, change object.Change) object.Change {
+	r.mu.Lock()
+	if adopted := r.adopted[change.StepID]; adopted != nil {
+		change.Adopted = adopted
+	}
+	r.changes[i] = change
+	delete(r.retries, i)
+	r.mu.Unlock()
+	r.events.about(change.StepID, Event{Type: Applied, Action: change.Action, Message: change.Message})
+	if len(change.Lost) > 0 {
+		r.events.about(change.StepID, Event{Type: Overruled, Lost: change.Lost, Message: object.LossesInWords(change.Lost)})
+	}
+	return change
+}
+
+// failed notes that a step will not be done.
+func (r *results) failed(i int, change object.Change) {
+	r.mu.Lock()
+	change.Adopted = r.adopted[change.StepID]
+	r.changes[i] = change
+	delete(r.retries, i)
+	r.mu.Unlock()
+	failure := change.Err
+	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Message: printable.Line(failure.Err.Error())})
+}
+
+// retrying notes that a step has failed, and is tried again. Began is when it was tried first, by the server's clock.
+func (r *results) retrying(i int, failure *object.Failure, attempt int, next time.Duration, began time.Time) {
+	text := printable.Line(failure.Err.Error())
+	r.mu.Lock()
+	r.retries[i] = Wait{
+		ID: failure.ID, File: failure.Path, Node: failure.Node, For: text, Since: began.UTC(),
+		Reason: failure.Reason, IsRetry: true, step: failure.StepID,
+	}
+	r.mu.Unlock()
+	r.events.about(failure.StepID, Event{
+		Type: Retrying, Reason: failure.Reason,
+		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), text),
+	})
+}
+
+// warned notes warnings of the server, and reports each text once.
+func (r *results) warned(m *payload.Manifest, warnings []string) {
+	for _, text := range warnings {
+		r.mu.Lock()
+		files, isKnown := r.warnings[text]
+		if !slices.Contains(files, m.Path) {
+			r.warnings[text] = append(files, m.Path)
+		}
+		r.mu.Unlock()
+		if !isKnown {
+			r.events.about(object.StepOf(m), Event{Type: Warned, Message: printable.Line(text)})
+		}
+	}
+}
+
+// hasAdopted notes whose fields were taken over. That is done once: a later try finds nothing any more.
+func (r *results) hasAdopted(m *payload.Manifest, from []string) {
+	r.mu.Lock()
+	r.adopted[object.StepOf(m)] = from
+	r.mu.Unlock()
+	r.reportAdopted(object.StepOf(m), from)
+}
+
+func (r *results) reportAdopted(step object.StepID, from []string) {
+	r.events.about(step, Event{Type: Adopted, From: from, Message: "from " + printable.Line(strings.Join(from, ", "))})
+}
+
+// isDone reports whether a step was done.
+func (r *results) isDone(i int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return isDone(r.changes[i])
+}
+
+func isDone(change object.Change) bool {
+	return change.Action != object.NotDone && change.Action != object.Failed
+}
+
+// hasFailed reports whether a step has failed for which a condition holds.
+func (r *results) hasFailed(condition func(*object.Failure) bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.changes, func(change object.Change) bool { return change.Err != nil && condition(change.Err) })
+}
+
+// resetFailures makes steps that have failed not done yet.
+func (r *results) resetFailures() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.unready)
+	for i, change := range r.changes {
+		if change.Action == object.Failed {
+			r.changes[i] = object.Change{StepID: change.StepID, Action: object.NotDone}
+		}
+	}
+}
+
+// allWarnings returns the server's warnings, by their texts. The lock is held, or nothing writes any more.
+func (r *results) allWarnings() []Warning {
+	var warnings []Warning
+	for _, text := range slices.Sorted(maps.Keys(r.warnings)) {
+		warnings = append(warnings, Warning{Text: text, Files: r.warnings[text]})
+	}
+	return warnings
+}
+
+// err returns why not all is done: all failures as one error, and why the run has ended early. The lock is held, or
+// nothing writes any more.
+func (r *results) err(ctx context.Context, waits int) error {
+	var failures []error
+	undone := 0
+	for _, change := range r.changes {
+		switch change.Action {
+		case object.Failed:
+			failures = append(failures, change.Err)
+		case object.NotDone:
+			undone++
+		}
+	}
+	for _, failure := range r.unready {
+		failures = append(failures, failure)
+	}
+	failed := aggregate(failures)
+	switch {
+	case failed != nil && ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", whyEnded(ctx), failed)
+	case failed != nil:
+		return failed
+	case ctx.Err() != nil && undone+len(failures)+waits > 0:
+		return fmt.Errorf("%w: %s", whyEnded(ctx), leftOver(undone+len(failures), waits))
+	default:
+		return nil
+	}
+}
+
+// whyEnded returns why a run has ended early: the cause, if it is the timeout or has a reason, as the loss of the lock
+// has. Signals are reported as context.Canceled.
+func whyEnded(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrTimeout) || errors.As(cause, new(*reason.Error)) {
+		return cause
+	}
+	return ctx.Err()
+}
+
+// leftOver says in words what a run has not come to.
+func leftOver(undone, waits int) string {
+	var parts []string
+	if undone > 0 {
+		parts = append(parts, printable.Count(undone, "object")+" not applied")
+	}
+	if waits > 0 {
+		parts = append(parts, printable.Count(waits, "object")+" not ready")
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,13 @@
+package dependents_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+var test = sandboxtest.New(sandbox.Options{})
+
+func TestMain(m *testing.M) { os.Exit(test.Run(m)) }

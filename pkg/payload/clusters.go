@@ -1,0 +1,202 @@
+package payload
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/manifest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// CommonCluster finds a cluster on which two manifests of a release are both applied, as
+// the filter that chooses it, and says whether there is any. Of one manifest it says,
+// given it twice, whether it is applied anywhere. What the filter has chosen already
+// is chosen for all clusters.
+func (f Filter) CommonCluster(a, b *Manifest) (Filter, bool) {
+	gates := append(gatesOf(a, wanted), gatesOf(b, wanted)...)
+	both := subjects([]*Manifest{a, b})
+	for cluster := range f.clusters([]*Manifest{a, b}, nil, gates) {
+		if !slices.ContainsFunc(both, cluster.leavesOut) {
+			return cluster, true
+		}
+	}
+	return Filter{}, false
+}
+
+// ClusterWithout finds a cluster on which a manifest is applied, and none of some others is.
+func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
+	all := append(slices.Clone(others), m)
+	fewest := gatesOf(m, wanted)
+	if slices.ContainsFunc(all, namesGates) {
+		fewest = append([]string{}, fewest...) // none is not the same as not to ask
+	}
+	heads := subjects(all)
+	most := slices.Clone(fewest)
+	for _, other := range others {
+		most = append(most, gatesOf(other, unwanted)...)
+	}
+	for _, gates := range [][]string{fewest, most} {
+		for cluster := range f.clusters([]*Manifest{m}, others, gates) {
+			isIn := func(subject *manifest.Manifest) bool { return !cluster.leavesOut(subject) }
+			if isIn(heads[len(others)]) && !slices.ContainsFunc(heads[:len(others)], isIn) {
+				return cluster, true
+			}
+		}
+	}
+	return Filter{}, false
+}
+
+// clusters yields the clusters that the annotations of some manifests distinguish, with some feature gates
+// enabled, as long as each filter alone includes all manifests that must be included. All capabilities are
+// enabled: a disabled one never makes two manifests apply together.
+func (f Filter) clusters(must, others []*Manifest, gates []string) iter.Seq[Filter] {
+	manifests := slices.Concat(must, others)
+	profiles, sets, excludes, majors := []string{f.Profile}, []string{f.FeatureSet}, []string{f.Exclude}, []uint64{f.MajorVersion}
+	if f.Profile == "" {
+		profiles = orNone(collect(manifests, func(m *Manifest) []string { return annotationsBelow(m, includePrefix) }))
+	}
+	if f.Exclude == "" {
+		excludes = append(excludes, collect(manifests, func(m *Manifest) []string { return annotationsBelow(m, excludePrefix) })...)
+	}
+	if f.FeatureSet == "" {
+		sets = orNone(withOthers(collect(manifests, func(m *Manifest) []string { return annotationList(m, featureSetAnnotation, ",") })))
+	}
+	if f.MajorVersion == 0 {
+		majors = orNone(withNext(collect(manifests, func(m *Manifest) []uint64 { return numbers(annotationList(m, majorVersionAnnotation, ",")) })))
+	}
+	if f.FeatureGates != nil {
+		gates = f.FeatureGates
+	}
+	excludes = accepting(must, excludes, func(exclude string) Filter { return Filter{Exclude: exclude} })
+	profiles = accepting(must, profiles, func(profile string) Filter { return Filter{Profile: profile} })
+	sets = accepting(must, sets, func(set string) Filter { return Filter{FeatureSet: set} })
+	majors = accepting(must, majors, func(major uint64) Filter { return Filter{MajorVersion: major} })
+	return func(yield func(Filter) bool) {
+		for _, exclude := range excludes {
+			for _, profile := range profiles {
+				for _, set := range sets {
+					for _, major := range majors {
+						if !yield(Filter{Exclude: exclude, Profile: profile, FeatureSet: set, FeatureGates: gates, MajorVersion: major}) {
+							return
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// accepting returns those values of one filter that include all of some manifests.
+func accepting[T any](manifests []*Manifest, values []T, filter func(T) Filter) []T {
+	subjects := subjects(manifests)
+	return slices.DeleteFunc(slices.Clone(values), func(value T) bool {
+		return slices.ContainsFunc(subjects, filter(value).leavesOut)
+	})
+}
+
+// subjects returns manifests as library-go's filters want them, with kind and annotations: only overrides need more.
+func subjects(manifests []*Manifest) []*manifest.Manifest {
+	found := make([]*manifest.Manifest, len(manifests))
+	for i, m := range manifests {
+		object := m.object
+		if m.annotations() == nil { // see subject
+			object = &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}}}
+		}
+		found[i] = &manifest.Manifest{GVK: m.GroupVersionKind(), Obj: object}
+	}
+	return found
+}
+
+func (f Filter) leavesOut(subject *manifest.Manifest) bool { return f.include(subject) != nil }
+
+// collect is what manifests name, each once.
+func collect[T comparable](manifests []*Manifest, names func(*Manifest) []T) []T {
+	var found []T
+	for _, m := range manifests {
+		for _, name := range names(m) {
+			if !slices.Contains(found, name) {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
+}
+
+// withOthers adds the feature sets that are not named, if any is.
+func withOthers(sets []string) []string {
+	if len(sets) == 0 {
+		return nil
+	}
+	others := []string{"Default", string(configv1.CustomNoUpgrade), string(configv1.TechPreviewNoUpgrade), string(configv1.DevPreviewNoUpgrade)}
+	return slices.Concat(others[:1], sets, others[1:])
+}
+
+// withNext adds a major version that is not named, if any is.
+func withNext(majors []uint64) []uint64 {
+	if len(majors) == 0 {
+		return nil
+	}
+	return append(majors, slices.Max(majors)+1)
+}
+
+// gatesOf are the feature gates that a manifest names, those that must be on or those
+// that must be off.
+func gatesOf(m *Manifest, which func(gate string) bool) []string {
+	var found []string
+	for _, gate := range annotationList(m, featureGateAnnotation, ",") {
+		if gate = strings.TrimSpace(gate); gate != "" && which(gate) {
+			found = append(found, strings.TrimPrefix(gate, "-"))
+		}
+	}
+	return found
+}
+
+func namesGates(m *Manifest) bool { return m.annotations()[featureGateAnnotation] != "" }
+
+func unwanted(gate string) bool { return strings.HasPrefix(gate, "-") }
+func wanted(gate string) bool   { return !unwanted(gate) }
+
+// numbers are the major versions of a list, wanted or not.
+func numbers(versions []string) []uint64 {
+	var found []uint64
+	for _, version := range versions {
+		if number, err := strconv.ParseUint(strings.TrimPrefix(version, "-"), 10, 64); err == nil {
+			found = append(found, number)
+		}
+	}
+	return found
+}
+
+// orNone are the values of a filter to try: only that of no filter where nobody names
+// any.
+func orNone[T comparable](values []T) []T {
+	if len(values) == 0 {
+		return make([]T, 1)
+	}
+	return values
+}
+
+// String is the filter in the words of the flags: "profile X, feature set Y".
+func (f Filter) String() string {
+	var parts []string
+	add := func(name, value string) {
+		if value != "" {
+			parts = append(parts, name+" "+value)
+		}
+	}
+	add("profile", f.Profile)
+	add("feature set", f.FeatureSet)
+	add("feature gates", strings.Join(f.FeatureGates, ", "))
+	if f.FeatureGates != nil && len(f.FeatureGates) == 0 {
+		parts = append(parts, "no feature gates")
+	}
+	add("exclude", f.Exclude)
+	if f.MajorVersion != 0 {
+		add("major version", fmt.Sprint(f.MajorVersion))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,292 @@
+package progress
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/kinds"
+)
+
+// An Intent is what is to be applied.
+type Intent struct {
+	Title string
+	Items []Item    // in the order of the release
+	Began time.Time // by the clock of the events
+	// InOrder says that a level waits until the one before it is ready, as in an update.
+	InOrder bool
+	// Before is how long it took the last time, and Nodes how long each node took that took a while. Both are
+	// empty if that is not known.
+	Before time.Duration
+	Nodes  map[string]time.Duration
+}
+
+// An Item is a manifest that is to be applied.
+type Item struct {
+	Level, Component string // both empty, if its file names neither
+	File             string
+	ID               kinds.ID
+}
+
+// A Fold takes in the events of an apply. It is not safe for concurrent use.
+type Fold struct {
+	plan   Intent
+	now    time.Time
+	items  map[key]*item
+	levels []*level
+	nodes  map[string]*node
+
+	waits    map[key]*wait
+	failures []apply.Event
+	deletes  []Deleting
+	recent   []apply.Event
+	applied  int // items that were applied, or have failed
+	last     time.Time
+
+	end       time.Time // the estimate; zero if there is none
+	estimated time.Time // when that was made
+}
+
+// A key identifies a manifest in events.
+type key struct {
+	file string
+	id   kinds.ID
+}
+
+type item struct {
+	node      *node
+	isDone    bool // it was applied, or has failed
+	hasFailed bool
+}
+
+type level struct {
+	name  string
+	nodes []*node
+}
+
+// A node is a component of a level.
+type node struct {
+	component, name     string
+	total, done, failed int
+	isRunning, isOver   bool
+	began               time.Time
+}
+
+// A wait is an object that is waited for, and when an event last said so.
+type wait struct {
+	Waited
+	told time.Time
+}
+
+// mostRecent is how many of the latest events are kept.
+const mostRecent = 100
+
+// New begins a fold of an apply that has not begun.
+func New(plan Intent) *Fold {
+	f := &Fold{plan: plan, now: plan.Began, items: map[key]*item{}, nodes: map[string]*node{}, waits: map[key]*wait{}}
+	byName := map[string]*level{}
+	for _, one := range plan.Items {
+		l := byName[one.Level]
+		if l == nil {
+			l = &level{name: one.Level}
+			byName[one.Level] = l
+			f.levels = append(f.levels, l)
+		}
+		name := nodeName(one)
+		n := f.nodes[name]
+		if n == nil {
+			n = &node{component: one.Component, name: name}
+			f.nodes[name] = n
+			l.nodes = append(l.nodes, n)
+		}
+		n.total++
+		f.items[key{one.File, one.ID}] = &item{node: n}
+	}
+	slices.SortStableFunc(f.levels, func(a, b *level) int { return compareLevels(a.name, b.name) })
+	return f
+}
+
+// compareLevels compares the names of levels by their numbers. Files without a level come last.
+func compareLevels(a, b string) int {
+	if (a == "") != (b == "") {
+		return cmp.Compare(len(b), len(a))
+	}
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}
+
+// nodeName returns the name that events give to the node of an item.
+func nodeName(one Item) string {
+	if one.Component == "" {
+		return ""
+	}
+	return "level " + one.Level + ", " + one.Component
+}
+
+// forgetAfter is how long a wait counts that no event repeats. It is longer than it takes to ask pods why they
+// are not ready.
+const forgetAfter = 8 * time.Second
+
+// At moves the time forward.
+func (f *Fold) At(now time.Time) {
+	if now.After(f.now) {
+		f.now = now
+	}
+	maps.DeleteFunc(f.waits, func(_ key, w *wait) bool { return f.now.Sub(w.told) > forgetAfter })
+	f.estimate()
+}
+
+// Event takes in an event.
+func (f *Fold) Event(event apply.Event) {
+	if event.Time.After(f.now) {
+		f.now = event.Time
+	}
+	if event.Type == apply.Began || event.Type == apply.Ended {
+		f.node(event)
+		return
+	}
+	if event.Object == nil {
+		return
+	}
+	of := key{event.File, *event.Object}
+	switch event.Type {
+	case apply.Applied:
+		f.done(of, false)
+		f.deleted(event)
+	case apply.Failing:
+		f.done(of, true)
+		f.failures = append(f.failures, event)
+	case apply.BeReady:
+		f.done(of, false)
+	case apply.Waiting, apply.Retrying:
+		f.wait(of, event)
+	}
+	if isRecent(event) {
+		f.recent = append(f.recent, event)
+		f.recent = f.recent[max(0, len(f.recent)-mostRecent):]
+	}
+}
+
+// isRecent returns whether an event is one of the latest to be shown. Waits, failures and pending deletes have
+// lists of their own.
+func isRecent(event apply.Event) bool {
+	switch event.Action {
+	case object.Unchanged, object.Absent, object.Pending:
+		return false
+	default:
+		return event.Type != apply.Waiting && event.Type != apply.Failing
+	}
+}
+
+// node takes in that a node begins or ends.
+func (f *Fold) node(event apply.Event) {
+	n := f.nodes[event.Node]
+	if n == nil {
+		return
+	}
+	n.isRunning, n.isOver = event.Type == apply.Began, event.Type == apply.Ended && event.Action == ""
+	if n.began.IsZero() {
+		n.began = event.Time
+	}
+}
+
+// done takes in that a manifest was applied, or has failed then or later. Nothing waits for it any more.
+func (f *Fold) done(of key, hasFailed bool) {
+	delete(f.waits, of)
+	one := f.items[of]
+	if one == nil {
+		return
+	}
+	if !one.isDone {
+		one.isDone = true
+		f.applied++
+		f.last = f.now
+		one.node.done++
+	}
+	if hasFailed != one.hasFailed {
+		one.hasFailed = hasFailed
+		one.node.failed += map[bool]int{true: 1, false: -1}[hasFailed]
+	}
+}
+
+// deleted takes in what came of a delete.
+func (f *Fold) deleted(event apply.Event) {
+	state := ""
+	if event.Action == object.Pending {
+		state = event.Message
+	}
+	f.setDelete(*event.Object, state)
+}
+
+// Delete takes in the state of a pending delete; an empty one if the object is gone.
+func (f *Fold) Delete(id kinds.ID, state string) {
+	if wasPending := f.setDelete(id, state); wasPending && state == "" {
+		f.recent = append(f.recent, apply.Event{Time: f.now, Type: apply.Applied, Action: object.Deleted, Object: &id})
+	}
+}
+
+func (f *Fold) setDelete(id kinds.ID, state string) (wasPending bool) {
+	at := slices.IndexFunc(f.deletes, func(one Deleting) bool { return one.Object == id })
+	switch {
+	case at >= 0 && state == "":
+		f.deletes = slices.Delete(f.deletes, at, at+1)
+	case at >= 0:
+		f.deletes[at].State = state
+	case state != "":
+		f.deletes = append(f.deletes, Deleting{id, state})
+	}
+	return at >= 0
+}
+
+// wait takes in a wait. A retry is told once for each attempt: it is a wait since the first one.
+func (f *Fold) wait(of key, event apply.Event) {
+	w := &wait{told: f.now, Waited: Waited{
+		Object: of.id, File: of.file, Node: event.Node, For: event.Message, Since: event.Time, Why: event.Why, Reason: event.Reason,
+	}}
+	before := f.waits[of]
+	switch {
+	case event.Since != nil:
+		w.Since = *event.Since
+	case before != nil:
+		w.Since = before.Since
+	}
+	if one := f.items[of]; one != nil {
+		w.Node, w.Retrying = one.node.name, !one.isDone
+	}
+	f.waits[of] = w
+}
+
+// Progress returns how far the apply is.
+func (f *Fold) Progress() Progress {
+	p := Progress{
+		Title: f.plan.Title, Began: f.plan.Began, Now: f.now, Failures: slices.Clone(f.failures), Deletes: slices.Clone(f.deletes), Recent: slices.Clone(f.recent),
+	}
+	if f.end.After(f.now) {
+		p.Left = f.end.Sub(f.now)
+	}
+	waiting := map[string]int{} // by node
+	for of, w := range f.waits {
+		p.Waits = append(p.Waits, w.Waited)
+		if f.items[of] != nil && !w.Retrying {
+			waiting[w.Node]++
+		}
+	}
+	slices.SortFunc(p.Waits, func(a, b Waited) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Object.String(), b.Object.String()))
+	})
+	for _, l := range f.levels {
+		one := Level{Name: l.name}
+		for _, n := range l.nodes {
+			waits := min(waiting[n.name], n.done-n.failed)
+			counts := StateCounts{Total: n.total, Done: n.done - n.failed - waits, Waiting: waits, Failed: n.failed}
+			one.Components = append(one.Components, Component{n.component, n.name, n.isRunning, n.began, f.plan.Nodes[n.name], counts})
+			one.StateCounts = one.Add(counts)
+		}
+		p.Levels, p.StateCounts = append(p.Levels, one), p.Add(one.StateCounts)
+	}
+	return p
+}

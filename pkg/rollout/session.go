@@ -1,0 +1,212 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/keep"
+	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// ErrSuperseded is the cause with which an apply ends when its session applies something else.
+var ErrSuperseded = &reason.Error{Reason: "Superseded", Message: "another payload is applied instead"}
+
+// errReleased is the cause with which an apply of a released session ends.
+var errReleased = errors.New("the session was released")
+
+// A Session holds the lock of a release, and applies payloads under it: one at a time, each until the next
+// one supersedes it.
+type Session struct {
+	cluster *cluster.Cluster
+	lock    lock.Lock
+	options lock.Options
+	ctx     context.Context // that Hold was called with
+	turn    chan struct{}   // has one element, which the apply that runs takes out
+	hold    *lock.Hold      // nil while the lock is lost; guarded by turn
+	keeper  atomic.Pointer[keep.Keeper]
+
+	mu         sync.Mutex
+	supersede  context.CancelCauseFunc // ends the apply that runs, or waits for its turn; nil if there is none
+	isReleased bool
+}
+
+// Hold acquires the lock of a release, and returns a session, which has to be released. It ends with ctx.
+func Hold(ctx context.Context, c *cluster.Cluster, release, namespace string, options lock.Options) (*Session, error) {
+	namespace = cmp.Or(namespace, DefaultNamespace)
+	if options.Holder == "" {
+		options.Holder = lock.NewHolder() // one for the whole session, which takes the lock again after an outage
+	}
+	s := &Session{
+		cluster: c, lock: lock.Lock{Client: c.Client, Namespace: namespace, Release: release, Now: c.Now}, options: options, ctx: ctx,
+		turn: make(chan struct{}, 1),
+	}
+	s.turn <- struct{}{}
+	return s, s.acquire(ctx)
+}
+
+// acquire acquires the lock, and gives up when ctx ends. The Hold outlives ctx: it ends with the session.
+func (s *Session) acquire(ctx context.Context) error {
+	session, cancel := context.WithCancelCause(s.ctx)
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	hold, err := s.lock.Acquire(session, s.options)
+	if err != nil {
+		stop()
+		cancel(nil)
+		return err
+	}
+	if !stop() { // ctx has just ended
+		return hold.Release(context.Cause(ctx))
+	}
+	s.hold = hold
+	context.AfterFunc(hold.Context(), func() { cancel(nil) })
+	return nil
+}
+
+// Release ends what is applied or kept in place, and frees the lock. It returns the error of what was done, or
+// that the lock was lost meanwhile. The session applies nothing more.
+func (s *Session) Release(err error) error {
+	s.mu.Lock()
+	s.isReleased = true
+	if s.supersede != nil {
+		s.supersede(context.Canceled)
+	}
+	s.mu.Unlock()
+	<-s.turn
+	defer func() { s.turn <- struct{}{} }()
+	if s.hold == nil {
+		return err
+	}
+	err = s.hold.Release(err)
+	s.hold = nil
+	return err
+}
+
+// Apply applies a payload. If an apply of this session runs, or keeps its payload in place, that ends first,
+// with ErrSuperseded.
+//
+// With Options.Keep it returns when ctx ends, when an object can't be applied, or when another process has
+// taken the lock or applied something else. It goes on after an outage of the API server.
+func (s *Session) Apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
+	ctx, end, err := s.begin(ctx)
+	if err != nil {
+		return &Outcome{Release: release.Name, Version: release.Version, Err: err}
+	}
+	defer end()
+	options.Namespace = s.lock.Namespace
+	outcome := s.apply(ctx, release, options)
+	for hasBegun := false; options.Keep != nil; {
+		hasBegun = hasBegun || outcome.Report != nil
+		if !hasBegun || !isOutage(outcome) || ctx.Err() != nil {
+			break
+		}
+		if options.OnInterrupted != nil && outcome.Report != nil { // else it was told already
+			options.OnInterrupted(outcome.Err)
+		}
+		if s.awaitAnswer(ctx) != nil {
+			if cause := context.Cause(ctx); errors.Is(cause, ErrSuperseded) {
+				outcome.Err = fmt.Errorf("%w (%w)", cause, outcome.Err)
+			}
+			break
+		}
+		outcome = s.apply(ctx, release, options.again())
+	}
+	return outcome
+}
+
+// Problems returns the objects that can't be kept in place now: those that fail, and those that another writer changes
+// again and again.
+func (s *Session) Problems() []keep.Event {
+	if keeper := s.keeper.Load(); keeper != nil {
+		return keeper.Problems()
+	}
+	return nil
+}
+
+// begin supersedes the apply that runs, and waits until it has ended. The context that it returns ends when the
+// next one begins, or the session does.
+func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
+	end := func() {
+		stop()
+		cancel(nil)
+	}
+	s.mu.Lock()
+	if s.supersede != nil {
+		s.supersede(ErrSuperseded)
+	}
+	s.supersede = cancel
+	if s.isReleased {
+		cancel(errReleased)
+	}
+	s.mu.Unlock()
+	select {
+	case <-s.turn:
+	case <-ctx.Done():
+		end()
+		return nil, nil, context.Cause(ctx)
+	}
+	return ctx, func() {
+		s.turn <- struct{}{}
+		end()
+	}, nil
+}
+
+// apply applies a payload once, under the lock.
+func (s *Session) apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
+	r := newRollout(s.cluster, release, options)
+	if r.outcome.Err = context.Cause(ctx); r.outcome.Err != nil {
+		return r.outcome
+	}
+	if s.hold == nil {
+		if r.outcome.Err = s.acquire(ctx); r.outcome.Err != nil {
+			return r.outcome
+		}
+	}
+	hold := s.hold
+	held, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(hold.Context(), func() { end(context.Cause(hold.Context())) })()
+	r.onKeep = s.keeper.Store
+	r.outcome.Err = r.applyUnder(held, hold)
+	s.keeper.Store(nil)
+	if lost := hold.Check(context.WithoutCancel(ctx)); lost != nil {
+		r.outcome.Err, s.hold = hold.Release(r.outcome.Err), nil
+	}
+	return r.outcome
+}
+
+// isOutage returns whether an apply ended because the API server gave no answer, for longer than the lock lasts
+// or from the beginning.
+func isOutage(o *Outcome) bool {
+	isNotRenewed := errors.Is(o.Err, lock.ErrLost) && !lock.IsTaken(o.Err)
+	return isNotRenewed || o.Report == nil && cluster.IsOutage(o.Err)
+}
+
+// answersEvery is how often a server is asked whether it is back.
+const answersEvery = time.Second
+
+// awaitAnswer waits until the API server answers a request for the lock.
+func (s *Session) awaitAnswer(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, answersEvery, false, func(ctx context.Context) (bool, error) {
+		_, err := s.lock.Holder(ctx)
+		return !cluster.IsOutage(err), nil
+	})
+}
+
+// again returns the options to go on after an outage. What another process has applied meanwhile stays.
+func (o Options) again() Options {
+	o.Apply.Mode = "" // the one asked for was for the first time
+	o.onlySame = true
+	return o
+}

@@ -1,0 +1,96 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	maxRedirects = 5 // of one request; registries need one, to where blobs are
+	// Slower than minProgress bytes in each stallTime is as good as never.
+	minProgress = 64 * kib
+	stallTime   = 30 * time.Second
+)
+
+// limitedTransport ends requests that a registry could keep going for ever: the registry library
+// follows redirects without a limit, and reads answers however slow or long they are.
+type limitedTransport struct{ next http.RoundTripper }
+
+// A limitError error is why bounded has ended a request.
+type limitError string
+
+func (e limitError) Error() string { return string(e) }
+
+func (b limitedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
+	first, redirects := request, 0
+	for first.Response != nil && first.Response.Request != nil {
+		first, redirects = first.Response.Request, redirects+1
+	}
+	if redirects > maxRedirects {
+		if request.Body != nil {
+			request.Body.Close()
+		}
+		return nil, limitError(fmt.Sprintf("%s redirects more than %d times", first.URL.Host, maxRedirects))
+	}
+	ctx, cancel := context.WithCancelCause(request.Context())
+	response, err := b.next.RoundTrip(request.WithContext(ctx))
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	host := request.URL.Host
+	if !strings.Contains(first.URL.Path, "/blobs/") { // whose size is known and looked at
+		response.Body = &boundedBody{ReadCloser: response.Body, left: maxManifest, host: host}
+	}
+	tooSlow := limitError(fmt.Sprintf("%s sends less than %s in %s: check your network, or try again later", host, inBytes(minProgress), stallTime))
+	response.Body = &stallingBody{response.Body, ctx, cancel, time.AfterFunc(stallTime, func() { cancel(tooSlow) }), 0}
+	return response, nil
+}
+
+// A boundedBody is an answer that has a limit of bytes.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+	host string
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, limitError(fmt.Sprintf("%s answers with more than %s, which is the limit", b.host, inBytes(maxManifest)))
+	}
+	return n, err
+}
+
+// A stallingBody is an answer whose request is canceled when it makes no progress.
+type stallingBody struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	stall  *time.Timer
+	got    int // bytes since the timer was set
+}
+
+func (b *stallingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.got += n; b.got >= minProgress {
+		b.got = 0
+		b.stall.Reset(stallTime)
+	}
+	var why limitError
+	if err != nil && errors.As(context.Cause(b.ctx), &why) {
+		return n, why
+	}
+	return n, err
+}
+
+func (b *stallingBody) Close() error {
+	b.stall.Stop()
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
