@@ -9,14 +9,18 @@ export CGO_ENABLED ?= 0
 MEASURES = . ./floor ./least ./internal/...
 PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
 
+# Tests wait more than they work, so more of them run side by side than there are processors. A machine that is
+# far slower than ours has the time that it needs.
+SUITE = $(GO) test -parallel 4 -timeout 40m $(TESTFLAGS)
+
 build: ## build bin/runlevel
 	@echo "compiling runlevel: some seconds, or some minutes where Go has nothing of it in its cache yet"
 	$(GO) build -v -o bin/ ./cmd/...
 
 test: lint build ## lint, then run all tests on a real control plane (set TESTFLAGS for go test's flags)
 	bin/runlevel sandbox build
-	$(GO) test $(TESTFLAGS) ./...
-	cd bench && $(GO) test $(TESTFLAGS) $(MEASURES)
+	$(SUITE) ./...
+	cd bench && $(SUITE) $(MEASURES)
 
 lint: ## gofmt, vet, staticcheck and the house test
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }

@@ -42,7 +42,7 @@ rules:
 `})
 
 // A patient command gives up after this time, far longer than anything takes.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // A guest is a script on the shared control plane. It acts as a user of its own, by whom
 // the audit log knows its deletes.

@@ -81,7 +81,7 @@ func counted(t *testing.T, ref string) (string, *atomic.Int32) {
 // command runs a command that prints into a pipe. Await reads on to a line, and interrupt
 // ends the command.
 func command(t *testing.T, args []string) (await func(pattern string), interrupt func() (code int, problems string)) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	out, in := io.Pipe()
 	var problems bytes.Buffer
 	ended := make(chan int, 1)

@@ -142,7 +142,7 @@ func TestStopEndsAResumeThatWaits(t *testing.T) {
 	}
 	resumed := make(chan error, 1)
 	go func() { resumed <- s.Resume(t.Context(), sandbox.APIServer) }() // which can't become ready without etcd
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
 		state, err := sandbox.Find(s.Name)
 		return err == nil && slices.ContainsFunc(state.Components, func(c sandbox.ComponentStatus) bool {
 			return c.Name == sandbox.APIServer && c.PID != 0
@@ -169,7 +169,7 @@ func TestStopEndsAResumeThatWaits(t *testing.T) {
 func awaitServiceAccount(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	made := newNamespace(t, client)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	accounts, err := client.CoreV1().ServiceAccounts(made).Watch(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -113,7 +113,7 @@ func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH
 
 // awaitExit waits for the end of a process that is not ours to wait for.
 func awaitExit(ctx context.Context, pid int) error {
-	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 10*time.Second, true,
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 5*time.Minute, true,
 		func(context.Context) (bool, error) {
 			return !alive(pid), nil
 		})

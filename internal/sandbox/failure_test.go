@@ -147,7 +147,7 @@ func awaitDeletion(t *testing.T, client kubernetes.Interface) {
 	if err := client.CoreV1().Namespaces().Delete(t.Context(), made, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().Namespaces().Get(ctx, made, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
@@ -164,7 +164,7 @@ func TestInterruptedStartLeavesNothing(t *testing.T) {
 	}, 0o700))
 	go func() {
 		defer cancel()
-		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
 			content, _ := os.ReadFile(started)
 			return len(content) > 0, nil
 		})

@@ -169,7 +169,7 @@ func waits(status corev1.PodStatus, reason string) bool {
 
 func awaitEvent(t *testing.T, namespace, reason string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	events, err := cluster.Client(t).CoreV1().Events(namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
 	if err != nil {

@@ -55,7 +55,7 @@ func TestWebhookIsReachedByURL(t *testing.T) {
 
 	// It takes a moment until the API server has seen its new configuration.
 	var refusal error
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "secret-"}}
 		_, refusal = client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return refusal != nil, nil
@@ -108,7 +108,7 @@ func TestAggregatedAPIIsReachedByExternalName(t *testing.T) {
 	}
 	defer apiServices.Delete(t.Context(), apiService.GetName(), metav1.DeleteOptions{})
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if _, err := sandbox.Await(ctx, apiServices, apiService.GetName(), sandbox.HasCondition("Available")); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ var within = []string{"manifests", "release-manifests"}
 const interval = 20 * time.Millisecond
 
 // patience is for a machine that has much else to do.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // TestChangesAreSeen does one thing after the other, and waits each time until somebody
 // who was told to look has seen what is there now.

@@ -29,7 +29,7 @@ var test = sandboxtest.New(sandbox.Options{})
 func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 
 // patience is far longer than anything takes that is to succeed.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // connect makes a connection to the control plane.
 func connect(t testing.TB) *cluster.Cluster {

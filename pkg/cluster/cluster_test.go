@@ -301,7 +301,7 @@ func hasCondition(name apiextensionsv1.CustomResourceDefinitionConditionType, st
 func eventually(t *testing.T, wrong func(context.Context) error) {
 	t.Helper()
 	last := errors.New("never asked")
-	_ = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		last = wrong(ctx)
 		return last == nil, nil
 	})

@@ -392,7 +392,7 @@ func isGone(c *cluster.Cluster, id kinds.ID) func(context.Context) error {
 func eventually(t *testing.T, wrong func(context.Context) error) {
 	t.Helper()
 	last := errors.New("never asked")
-	_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		last = wrong(ctx)
 		return last == nil, nil
 	})

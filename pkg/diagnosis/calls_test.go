@@ -23,7 +23,7 @@ func refusal(t *testing.T, namespace, object, text string) (schema.GroupKind, st
 		t.Fatal(err)
 	}
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		c.Refresh()
 		in, err := c.Find(ctx, made.GroupVersionKind())
 		if err == nil {
@@ -42,7 +42,7 @@ func refusal(t *testing.T, namespace, object, text string) (schema.GroupKind, st
 func awaitCall(t *testing.T, kind schema.GroupKind, message string, want ...string) {
 	t.Helper()
 	var lines []string
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		var err error
 		lines, err = (&diagnosis.Diagnoser{Cluster: testbed.Connect(t)}).ExplainCall(ctx, kind, message)
 		return strings.HasPrefix(strings.Join(lines, "\n"), strings.Join(want, "\n")), err

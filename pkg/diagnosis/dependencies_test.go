@@ -65,7 +65,7 @@ spec:
 func await(t *testing.T, object *unstructured.Unstructured, parts ...string) string {
 	t.Helper()
 	var last string
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		lines, err := (&diagnosis.Diagnoser{Cluster: testbed.Connect(t)}).Explain(ctx, object)
 		last = strings.Join(lines, "\n")
 		for _, part := range parts {
@@ -117,7 +117,7 @@ func TestAPullSecretThatDoesNotExistIsNamed(t *testing.T) {
 	}
 	// Without the right to look, the rest is said all the same.
 	config := testbed.Account(t, namespace, "narrow", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "events"}, Verbs: []string{"list"}})
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		lines, err := (&diagnosis.Diagnoser{Cluster: sandboxtest.Connect(t, config)}).Explain(ctx, web)
 		said = strings.Join(lines, "\n")
 		return err != nil && strings.Contains(err.Error(), "this user may not get secrets in namespace "+namespace) && strings.Contains(said, "can't pull image"), nil

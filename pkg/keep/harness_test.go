@@ -47,7 +47,7 @@ rules:
 func TestMain(m *testing.M) { os.Exit(test.Run(m)) }
 
 // patience is far longer than anything takes that is to happen.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // A site is a release that is kept in place, in a namespace of its own and under its name.
 type site struct {

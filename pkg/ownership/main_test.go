@@ -216,7 +216,7 @@ func (b bed) define(text string) {
 func (b bed) gone(object *unstructured.Unstructured) {
 	b.Helper()
 	b = b.through(func(string) {})
-	err := wait.PollUntilContextTimeout(b.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(b.Context(), 20*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		b.Refresh()
 		_, err := b.Find(ctx, object.GroupVersionKind())
 		return errors.Is(err, cluster.ErrNotServed), nil

@@ -127,7 +127,7 @@ func awaitRights(t *testing.T, c *cluster.Cluster, namespace string, may []rbacv
 
 func await(t *testing.T, is func(context.Context) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) { return is(ctx), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) { return is(ctx), nil })
 	if err != nil {
 		t.Fatal("it never came:", err)
 	}

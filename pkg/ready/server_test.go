@@ -287,7 +287,7 @@ func says(state ready.ReadyState, text string) func(ready.Verdict) bool {
 // missed.
 func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, wanted func(ready.Verdict) bool, begin func()) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var said []string
 	_, err := sandbox.Await(ctx, client, name, func(object *unstructured.Unstructured) bool {
@@ -311,7 +311,7 @@ func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, w
 func awaitTrouble(t *testing.T, namespace, says string) string {
 	t.Helper()
 	core, found, last := cluster.Client(t).CoreV1(), "", []string(nil)
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		pods, err := core.Pods(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err

@@ -95,9 +95,9 @@ func TestAPIServerStaysAwayForLongerThanTheLock(t *testing.T) {
 		return nil
 	}).wrap)
 	o := options()
-	o.Lock.Duration = 3 * time.Second
+	o.Lock.Duration = outageLock
 	outcome := rollout.Run(t.Context(), c, release, o)
-	if !errors.Is(outcome.Err, lock.ErrLost) || !strings.Contains(outcome.Err.Error(), "could not be renewed for 2s") {
+	if !errors.Is(outcome.Err, lock.ErrLost) || !strings.Contains(outcome.Err.Error(), "could not be renewed for 4s") {
 		t.Errorf("while the server is away: %v", outcome.Err)
 	}
 	if err := s.Resume(t.Context(), sandbox.APIServer); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -24,6 +25,7 @@ type sleeper struct {
 	process *exec.Cmd
 	said    *strings.Builder
 	stopped chan struct{} // closed when it is stopped
+	ended   chan error    // what its process ended with
 }
 
 // sleepIn starts an update, and stops it when the API server gets its write number k, which is done all
@@ -43,7 +45,7 @@ func sleepIn(t *testing.T, m mortal, k int) *sleeper {
 		},
 		answered: func(*http.Response) bool { return true },
 	}.start(t)
-	m.Server = address
+	m.Server, m.Lock = address, mortalLock
 	job, _ := json.Marshal(m)
 	s.process = exec.CommandContext(t.Context(), os.Args[0])
 	s.process.Env = append(os.Environ(), mortalEnv+"="+string(job))
@@ -55,6 +57,7 @@ func sleepIn(t *testing.T, m mortal, k int) *sleeper {
 	if err := s.process.Start(); err != nil {
 		t.Fatal(err)
 	}
+	s.ended = make(chan error, 1)
 	close(started)
 	if k == 0 {
 		if _, err := says.Read(make([]byte, 1)); err != nil {
@@ -62,7 +65,12 @@ func sleepIn(t *testing.T, m mortal, k int) *sleeper {
 		}
 		s.stop()
 	}
-	<-s.stopped
+	go func() { s.ended <- s.process.Wait() }()
+	select {
+	case <-s.stopped:
+	case err := <-s.ended:
+		t.Fatalf("it ended before it was stopped: %v\n%s", err, s.said)
+	}
 	return s
 }
 
@@ -77,7 +85,7 @@ func (s *sleeper) wake(t *testing.T) (isDone bool) {
 	if err := s.process.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	return s.process.Wait() == nil
+	return <-s.ended == nil
 }
 
 // versioned are ConfigMaps that say of which version they are, in four levels. The first one is deleted by 1.1.0, and the
@@ -145,32 +153,38 @@ const sleeperParts = 20
 // Meanwhile another applier takes the lock. When the sleeper wakes up, it changes nothing of what the
 // other one did, and does not say that its release is applied.
 func TestASleeperDoesNotUndoWhatOthersDid(t *testing.T) {
+	var several sync.WaitGroup // which -parallel does not bound: they wait more than they work
 	for _, taker := range takers() {
 		for k := 1; k <= sleeperParts+1; k += 5 {
-			t.Run(fmt.Sprintf("who takes its lock %s, at write %d", taker.name, k), func(t *testing.T) {
-				t.Parallel()
-				release := fmt.Sprintf("asleep-%s-%d", strings.ReplaceAll(taker.name, " ", "-"), k)
-				mustRun(t, connectAs(t, release+"-before"), load(t, release, "1.0.0", versioned("1.0.0", sleeperParts)))
-				s := sleepIn(t, mortal{Release: release, Text: versioned("1.1.0", sleeperParts)}, k)
-				leaves := taker.do(t, release, waitsForLock())
-				taken, written := takenParts(t, release), len(writesBy(t, release))
-				if s.wake(t) {
-					t.Errorf("it says that its release is applied:\n%s", s.said)
-				}
-				after := takenParts(t, release)
-				for name, version := range taken {
-					if after[name] != version {
-						t.Errorf("it has changed %s, which the other one had written", name)
-					}
-				}
-				if late := writesBy(t, release)[written:]; len(late) > inFlight {
-					t.Errorf("it went on to write, beside what was on its way: %v", late)
-				}
-				if leaves != "" {
-					checkVersions(t, release, leaves, sleeperParts)
-				}
+			several.Go(func() {
+				t.Run(fmt.Sprintf("who takes its lock %s, at write %d", taker.name, k), func(t *testing.T) { takeFromSleeper(t, taker, k) })
 			})
 		}
+	}
+	several.Wait()
+}
+
+// takeFromSleeper stops an update at its write number k until a taker has its lock.
+func takeFromSleeper(t *testing.T, taker taker, k int) {
+	release := fmt.Sprintf("asleep-%s-%d", strings.ReplaceAll(taker.name, " ", "-"), k)
+	mustRun(t, connectAs(t, release+"-before"), load(t, release, "1.0.0", versioned("1.0.0", sleeperParts)))
+	s := sleepIn(t, mortal{Release: release, Text: versioned("1.1.0", sleeperParts)}, k)
+	leaves := taker.do(t, release, waitsForLock())
+	taken, written := takenParts(t, release), len(writesBy(t, release))
+	if s.wake(t) {
+		t.Errorf("it says that its release is applied:\n%s", s.said)
+	}
+	after := takenParts(t, release)
+	for name, version := range taken {
+		if after[name] != version {
+			t.Errorf("it has changed %s, which the other one had written", name)
+		}
+	}
+	if late := writesBy(t, release)[written:]; len(late) > inFlight {
+		t.Errorf("it went on to write, beside what was on its way: %v", late)
+	}
+	if leaves != "" {
+		checkVersions(t, release, leaves, sleeperParts)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// patience is far longer than anything takes that is to succeed.
-	patience = 3 * time.Minute
+	patience = 5 * time.Minute
 	// records is where the records of all these releases are.
 	records = "chaos-records"
 )
@@ -102,9 +102,9 @@ func load(t testing.TB, name, version, text string) *payload.Payload {
 	return release
 }
 
-// options are those of a run that has time.
+// options are those of a run that has time, also to renew its lock.
 func options() rollout.Options {
-	return rollout.Options{Namespace: records, Apply: apply.Options{Timeout: patience}, Lock: lock.Options{Wait: true}}
+	return rollout.Options{Namespace: records, Apply: apply.Options{Timeout: patience}, Lock: lock.Options{Wait: true, Duration: time.Minute}}
 }
 
 // mustRun runs a release that can be applied.

@@ -115,13 +115,17 @@ func (o *outage) look(request *http.Request) error {
 	return nil
 }
 
+// outageLock is how long a lock lasts that an outage is to cost its holder. A busy machine could lose a shorter
+// one without any.
+const outageLock = 6 * time.Second
+
 // TestASessionGoesOnAfterAnOutage: an API server that is away for longer than the lock lasts interrupts a release
 // that is kept in place. What was changed meanwhile is repaired when it answers again.
 func TestASessionGoesOnAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	const name = "outage"
 	var away outage
-	session := hold(t, name, lock.Options{Duration: 2 * time.Second}, away.look)
+	session := hold(t, name, lock.Options{Duration: outageLock}, away.look)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	begun, interrupted := make(chan struct{}, 10), make(chan error, 10)
@@ -165,7 +169,7 @@ func TestASessionYieldsToWhatWasAppliedDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	const name = "outage-other"
 	var away outage
-	session := hold(t, name, lock.Options{Duration: 2 * time.Second, Wait: true}, away.look)
+	session := hold(t, name, lock.Options{Duration: outageLock, Wait: true}, away.look)
 	begun, interrupted := make(chan struct{}, 10), make(chan error, 10)
 	ended := make(chan *rollout.Outcome, 1)
 	go func() {
@@ -190,7 +194,7 @@ func TestAReleasedSessionDoesNotTakeTheLockAgain(t *testing.T) {
 	t.Parallel()
 	const name = "outage-released"
 	var away outage
-	session := hold(t, name, lock.Options{Duration: 2 * time.Second, Wait: true}, away.look)
+	session := hold(t, name, lock.Options{Duration: outageLock, Wait: true}, away.look)
 	begun, interrupted := make(chan struct{}, 10), make(chan error, 10)
 	ended := make(chan *rollout.Outcome, 1)
 	go func() {

@@ -62,7 +62,7 @@ func TestARegistryThatGoesOnForEver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // else a failure would take forever
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // else a failure would take forever
 			defer cancel()
 			want := strings.NewReplacer("HOST", at.host, "DIGEST", digestOf(t, layers[0]), "SIZE", fmt.Sprint(size)).Replace(test.want)
 			checkFailureIn(t, ctx, at.has(t, "repo:1.0", image), source.Options{}, want)

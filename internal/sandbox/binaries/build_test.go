@@ -135,7 +135,7 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 	fakeGo(t, "touch "+called+"\nexec cat /dev/zero > /dev/null")
 	go func() {
 		defer cancel()
-		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
 			_, err := os.Stat(called)
 			return err == nil, nil
 		})

@@ -39,7 +39,7 @@ import (
 
 // patience is how long Await waits: far longer than anything takes, even on a
 // busy machine.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // A SharedSandbox is a sandbox that starts when the first test needs it.
 type SharedSandbox struct {
