@@ -1,0 +1,86 @@
+// Package status computes what a ClusterVersion says of a release: conditions, history and the version, from what the
+// operator has seen at one moment and from the status before. It is pure: it asks nobody, and time is that of what was
+// seen.
+//
+// Next is the call to start from. The types and reasons are those of OpenShift's cluster-version operator, so that oc
+// and other clients can read them.
+package status
+
+import (
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// Seen is what the operator knows at one moment.
+type Seen struct {
+	Now        time.Time
+	Generation int64    // of the ClusterVersion whose spec was read
+	Invalid    []string // what is wrong with its spec; a sentence each
+
+	Overrides []configv1.ComponentOverride // of the spec
+	Operators []configv1.ClusterOperator   // all of the cluster
+
+	// Acceptance is how far the release is that the spec asks for, from its retrieval until it is applied.
+	Acceptance Acceptance
+	// Applied is the release that is applied, or kept in place. It is nil until the first one is.
+	Applied *AppliedRelease
+}
+
+// An AppliedRelease is a release that is being applied, or is kept in place, and how far that is.
+type AppliedRelease struct {
+	Release      configv1.Release
+	Architecture string
+	Hash         string // of its payload
+	Forced       string // the risks that were accepted by force; empty if there were none
+	Verified     bool   // its signature was verified
+	Capabilities configv1.ClusterVersionCapabilitiesStatus
+
+	Mode        graph.Mode
+	Done, Total int  // manifests
+	IsComplete  bool // all of it was applied, and is ready
+	// Problems are what keeps it from being complete, or from being kept in place: what is waited for, and what fails.
+	Problems []Problem
+	// Deletes are those that were asked for, and are not done.
+	Deletes []precondition.Delete
+}
+
+// A Problem is an object that is not as the release wants it, or a failure that has no object.
+type Problem struct {
+	Object  *kinds.ID
+	File    string
+	Message string
+	Reason  string
+	Effect  reason.Effect
+	Since   time.Time // when it began, if that is known
+	IsWait  bool      // it is waited for; otherwise it has failed
+}
+
+// An AcceptancePhase is how far a release is on its way to being applied.
+type AcceptancePhase string
+
+// The phases, in their order. Events are named after them.
+const (
+	Retrieving AcceptancePhase = "RetrievePayload"      // its image is read
+	Loading    AcceptancePhase = "LoadPayload"          // its manifests are read
+	Verifying  AcceptancePhase = "VerifyPayloadVersion" // its version is compared with the one that was asked for
+	Judging    AcceptancePhase = "PreconditionChecks"   // the gate is asked
+	Accepted   AcceptancePhase = "PayloadLoaded"        // it is applied
+)
+
+// An Acceptance is how far the release that is asked for is on its way to being applied.
+type Acceptance struct {
+	Release      configv1.Release // as it was asked for: its version may be empty, and its image
+	Architecture string
+	Phase        AcceptancePhase
+	// Err is why it goes no further. It is tried again. Nil means that the phase runs, or that the release is accepted.
+	Err error
+	// Findings are those of the gate, of a release that was asked for.
+	Findings []precondition.CheckFinding
+	Forced   bool
+}
