@@ -90,7 +90,7 @@ func TestServerSaysHowLongToWait(t *testing.T) {
 
 func TestPauseEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		r := runOf(t, thing)
 		began := time.Now()
@@ -106,7 +106,7 @@ func TestPauseEndsWithTheRun(t *testing.T) {
 
 func TestNoWorkerIsHeldInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		r := runOf(t, thing, strings.ReplaceAll(thing, "hat", "coat")) // one worker, two nodes
 		began := time.Now()
