@@ -11,7 +11,6 @@ import (
 	"github.com/runlevel/runlevel/internal/live"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/progress"
@@ -51,17 +50,8 @@ func (r *reporter) configure(options *apply.Options) {
 
 // startView shows the apply on the terminal until stopView is called.
 func (r *reporter) startView(ctx context.Context, c *cluster.Cluster, o *rollout.Outcome, manifests []*payload.Manifest) {
-	plan := progress.Intent{
-		Title: string(o.Mode) + " of " + titleOf(o), Began: r.now(), InOrder: o.Mode == graph.Update,
-		Before: inSeconds(o.Durations.All), Nodes: map[string]time.Duration{},
-	}
-	for _, m := range manifests {
-		name := graph.ParseName(m.File())
-		plan.Items = append(plan.Items, progress.Item{Level: name.Level, Component: name.Component, File: m.Path, ID: m.ID()})
-	}
-	for name, took := range o.Durations.Nodes {
-		plan.Nodes[name] = inSeconds(took)
-	}
+	plan := progress.IntentOf(o.Mode, manifests, o.Durations)
+	plan.Title, plan.Began = string(o.Mode)+" of "+titleOf(o), r.now()
 	view := live.Start(r.terminal, plan, r.now)
 	for _, one := range pendingDeletes(o.Deletes, r.now()) {
 		if one.Sent {
@@ -81,8 +71,6 @@ func (r *reporter) startView(ctx context.Context, c *cluster.Cluster, o *rollout
 		<-ended
 	}
 }
-
-func inSeconds(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // stopView ends the live view, if there is one.
 func (r *reporter) stopView() {

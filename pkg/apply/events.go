@@ -7,6 +7,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
+	"github.com/runlevel/runlevel/pkg/reason"
 )
 
 // An EventType is what an event is about.
@@ -36,6 +37,7 @@ type Event struct {
 	File    string        `json:"file,omitempty"`
 	Node    string        `json:"node,omitempty"`
 	Reason  string        `json:"reason,omitempty"`
+	Effect  reason.Effect `json:"effect,omitempty"` // of a wait or a failure on the update, in the words of the cluster-version operator
 	Message string        `json:"message,omitempty"`
 	Since   *time.Time    `json:"since,omitempty"` // by the server's clock
 	Why     []string      `json:"why,omitempty"`   // of a wait, or a failure: what keeps its pods, and their last log lines
@@ -83,7 +85,7 @@ func (e *emitter) waiting(wait Wait, hasEnded func(Wait) bool) {
 	e.waits[wait.step] = true
 	e.tell(Event{
 		Time: e.now().UTC(), Type: Waiting, Object: &wait.ID, File: wait.File, Node: wait.Node,
-		Reason: wait.Reason, Message: wait.For, Since: &wait.Since, Why: wait.Why,
+		Reason: wait.Reason, Effect: wait.Effect, Message: wait.For, Since: &wait.Since, Why: wait.Why,
 	})
 }
 

@@ -71,7 +71,7 @@ func (r *results) failed(i int, change object.Change) {
 	delete(r.retries, i)
 	r.mu.Unlock()
 	failure := change.Err
-	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Message: printable.Line(failure.Err.Error())})
+	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error())})
 }
 
 // retrying notes that a step has failed, and is tried again. Began is when it was tried first, by the server's clock.
@@ -84,7 +84,7 @@ func (r *results) retrying(i int, failure *object.Failure, attempt int, next tim
 	}
 	r.mu.Unlock()
 	r.events.about(failure.StepID, Event{
-		Type: Retrying, Reason: failure.Reason,
+		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect,
 		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), text),
 	})
 }

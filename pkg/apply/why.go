@@ -53,7 +53,7 @@ func (e *explainer) failed(ctx context.Context, o await.Object) {
 	e.results.mu.Lock()
 	e.results.unready[step] = failure
 	e.results.mu.Unlock()
-	e.results.events.about(step, Event{Type: Failing, Reason: failure.Reason, Message: printable.Line(failure.Err.Error()), Why: failure.Why})
+	e.results.events.about(step, Event{Type: Failing, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error()), Why: failure.Why})
 }
 
 // explain adds to waits why they are not over. The objects are those of the last waits, which are not ready. Only the

@@ -9,7 +9,10 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
 )
 
 // An Intent is what is to be applied.
@@ -24,6 +27,21 @@ type Intent struct {
 	Before time.Duration
 	Nodes  map[string]time.Duration
 }
+
+// IntentOf returns what is to be applied in a mode, with how long it took the last time.
+func IntentOf(mode graph.Mode, manifests []*payload.Manifest, before record.Durations) Intent {
+	intent := Intent{InOrder: mode == graph.Update, Before: inSeconds(before.All), Nodes: map[string]time.Duration{}}
+	for _, m := range manifests {
+		name := graph.ParseName(m.File())
+		intent.Items = append(intent.Items, Item{Level: name.Level, Component: name.Component, File: m.Path, ID: m.ID()})
+	}
+	for name, took := range before.Nodes {
+		intent.Nodes[name] = inSeconds(took)
+	}
+	return intent
+}
+
+func inSeconds(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // An Item is a manifest that is to be applied.
 type Item struct {
@@ -245,7 +263,7 @@ func (f *Fold) setDelete(id kinds.ID, state string) (wasPending bool) {
 // wait takes in a wait. A retry is told once for each attempt: it is a wait since the first one.
 func (f *Fold) wait(of key, event apply.Event) {
 	w := &wait{told: f.now, Waited: Waited{
-		Object: of.id, File: of.file, Node: event.Node, For: event.Message, Since: event.Time, Why: event.Why, Reason: event.Reason,
+		Object: of.id, File: of.file, Node: event.Node, For: event.Message, Since: event.Time, Why: event.Why, Reason: event.Reason, Effect: event.Effect,
 	}}
 	before := f.waits[of]
 	switch {

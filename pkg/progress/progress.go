@@ -11,6 +11,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/reason"
 )
 
 // A Progress is how far an apply is.
@@ -86,14 +87,15 @@ type Component struct {
 
 // A Waited object is one that is not ready, or one that is applied again after a failure.
 type Waited struct {
-	Object   kinds.ID  `json:"object"`
-	File     string    `json:"file,omitempty"`
-	Node     string    `json:"node,omitempty"`
-	For      string    `json:"for"`
-	Since    time.Time `json:"since"`
-	Why      []string  `json:"why,omitempty"` // of its pods
-	Reason   string    `json:"reason,omitempty"`
-	Retrying bool      `json:"retrying,omitempty"` // it failed, and is applied again
+	Object   kinds.ID      `json:"object"`
+	File     string        `json:"file,omitempty"`
+	Node     string        `json:"node,omitempty"`
+	For      string        `json:"for"`
+	Since    time.Time     `json:"since"`
+	Why      []string      `json:"why,omitempty"` // of its pods
+	Reason   string        `json:"reason,omitempty"`
+	Effect   reason.Effect `json:"effect,omitempty"`   // on the update
+	Retrying bool          `json:"retrying,omitempty"` // it failed, and is applied again
 }
 
 // A Deleting object was asked to go, and is still there.

@@ -123,6 +123,15 @@ func (s *Session) Apply(ctx context.Context, release *payload.Payload, options O
 	return outcome
 }
 
+// Inspect returns what an Apply of a payload would find on the cluster, and the findings of the gate. It changes
+// nothing, and an apply that runs goes on.
+func (s *Session) Inspect(ctx context.Context, release *payload.Payload, options Options) *Outcome {
+	options.Namespace = s.lock.Namespace
+	r := newRollout(s.cluster, release, options)
+	r.outcome.Err = r.inspect(ctx, nil)
+	return r.outcome
+}
+
 // Problems returns the objects that can't be kept in place now: those that fail, and those that another writer changes
 // again and again.
 func (s *Session) Problems() []keep.Event {
