@@ -194,6 +194,7 @@ const mortalLock = 10 * time.Second
 type moment struct {
 	k    int
 	when string
+	lock time.Duration // how long its lock is in the way of others
 }
 
 const (
@@ -223,7 +224,7 @@ func kill(t *testing.T, release string, at moment) (writes int, killed bool) {
 		arrived:  func(request *http.Request) bool { return passes(request, beforeIt, 0) },
 		answered: func(answer *http.Response) bool { return passes(answer.Request, afterIt, 1) },
 	}.start(t)
-	job, _ := json.Marshal(mortal{Server: address, Release: release, Text: fleetTwo, Lock: patience})
+	job, _ := json.Marshal(mortal{Server: address, Release: release, Text: fleetTwo, Lock: at.lock})
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), mortalEnv+"="+string(job))
 	var said strings.Builder
@@ -270,9 +271,9 @@ func TestKilledAtAnyWrite(t *testing.T) {
 	var several errgroup.Group // which -parallel does not bound: they wait more than they work
 	several.SetLimit(4)
 	for k := 1; k <= all; k++ {
-		several.Go(func() error { return killAndCompare(t, moment{k, afterIt}, want, wantDeeds) })
+		several.Go(func() error { return killAndCompare(t, moment{k, afterIt, patience}, want, wantDeeds) })
 		if k%3 == 1 {
-			several.Go(func() error { return killAndCompare(t, moment{k, beforeIt}, want, wantDeeds) })
+			several.Go(func() error { return killAndCompare(t, moment{k, beforeIt, patience}, want, wantDeeds) })
 		}
 	}
 	_ = several.Wait() // the tests have told

@@ -113,7 +113,7 @@ func TestAnUpdateWithoutARecordGoesOnAsOne(t *testing.T) {
 			prepare(t, release)
 			c := connectAs(t, release)
 			lose(t, c, release)
-			if _, killed := kill(t, release, moment{10, afterIt}); !killed {
+			if _, killed := kill(t, release, moment{10, afterIt, mortalLock}); !killed {
 				t.Fatal("it was not killed")
 			}
 			outcome := mustRun(t, c, load(t, release, "1.1.0", fleetTwo))

@@ -174,7 +174,7 @@ func (r *rollout) run(ctx context.Context) error {
 		return err
 	}
 	if r.options.onlySame && !r.outcome.IsSame {
-		return fmt.Errorf("release %s is not kept in place any more: while the cluster did not answer, something else was applied", r.outcome.Release)
+		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
 	}
 	blocking := precondition.Blocking(r.outcome.Findings)
 	if len(blocking) > 0 && !r.options.Force {

@@ -21,6 +21,9 @@ import (
 // ErrSuperseded is the cause with which an apply ends when its session applies something else.
 var ErrSuperseded = &reason.Error{Reason: "Superseded", Message: "another payload is applied instead"}
 
+// ErrYielded ends an apply that goes on after an outage, if another process has applied something else meanwhile.
+var ErrYielded = &reason.Error{Reason: "Yielded", Message: "while the cluster did not answer, something else was applied"}
+
 // errReleased is the cause with which an apply of a released session ends.
 var errReleased = errors.New("the session was released")
 
