@@ -44,6 +44,7 @@ image: ## write an OCI image of runlevel for linux/amd64 and linux/arm64 to bin/
 	cd tools && $(GO) run ./image -o ../bin/image linux/amd64=../bin/linux-amd64/runlevel linux/arm64=../bin/linux-arm64/runlevel
 
 generate: ## write anew what is made from other files
+	$(GO) test ./install -run TestDefinitionsAreThoseOfTheModule -update
 	$(GO) test ./internal/sandbox/binaries -run TestPackedModule -update
 	$(GO) test ./internal/cli -run TestPicturesOfTheDocumentation -update
 	$(GO) test ./pkg/lint -run TestDocumentation -update

@@ -27,7 +27,7 @@ main() {
 source_key() {
   local files
   cd "$GITHUB_ACTION_PATH" || exit 2
-  files=$(find cmd examples internal pkg go.mod go.sum -type f | LC_ALL=C sort)
+  files=$(find cmd examples install internal pkg go.mod go.sum -type f | LC_ALL=C sort)
   printf 'runlevel-%s-%s-' "$(uname -s)" "$(uname -m)"
   {
     printf '%s\n' "$files"

@@ -1,0 +1,163 @@
+package install
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/cluster"
+)
+
+var shared = sandboxtest.New(sandbox.Options{})
+
+func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
+
+const operator = "system:serviceaccount:runlevel-system:runlevel-operator"
+
+// installed applies all objects, and returns the administrator's connection.
+func installed(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	c := shared.Connect(t)
+	for _, object := range Objects() {
+		in, err := c.Find(t.Context(), object.GroupVersionKind())
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := c.Apply(t.Context(), in, object, cluster.Force)
+		if err != nil {
+			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+		for _, warning := range result.Warnings {
+			t.Errorf("%s %s: %s", object.GetKind(), object.GetName(), warning)
+		}
+	}
+	awaitRight(t, c, true)
+	return c
+}
+
+// awaitRight waits until the API server has taken notice of the role for releases, or of its end.
+func awaitRight(t *testing.T, admin *cluster.Cluster, wanted bool) {
+	t.Helper()
+	of := authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: "kube-system"}
+	for mayOperator(t, admin, of) != wanted {
+		runtime.Gosched()
+	}
+}
+
+// The API server compiles the rules of definitions, and says what pod security thinks of a
+// Deployment; its pods are only made where that, the quota and the priority allow it.
+func TestAClusterTakesTheManifests(t *testing.T) {
+	installed(t)
+	for _, definition := range Definitions() {
+		in := apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+		sandboxtest.Await(t, shared, in, definition.GetName(), func(d *apiextensionsv1.CustomResourceDefinition) bool {
+			for _, condition := range d.Status.Conditions {
+				if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	in := appsv1.SchemeGroupVersion.WithResource("deployments")
+	sandboxtest.Await(t, shared, in, "runlevel-system/runlevel-operator", func(d *appsv1.Deployment) bool {
+		return d != nil && d.Status.AvailableReplicas == 1
+	})
+}
+
+// asOperator connects as the operator's service account.
+func asOperator(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	config := rest.CopyConfig(shared.Sandbox(t).Config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: operator, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:runlevel-system", "system:authenticated"},
+	}
+	return sandboxtest.Connect(t, config)
+}
+
+// A release may have roles that give more than the operator has, here a path of the API server.
+func TestTheOperatorMayGiveRightsThatItDoesNotHave(t *testing.T) {
+	installed(t)
+	rights := asOperator(t).Client.RbacV1()
+	meta := metav1.ObjectMeta{Name: "reads-metrics"}
+	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
+	if _, err := rights.ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reads-metrics"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "default"}},
+	}
+	if _, err := rights.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheOperatorMayNotDoWhatNoApplyNeeds(t *testing.T) {
+	admin := installed(t)
+	for _, what := range []authorizationv1.ResourceAttributes{
+		{Verb: "impersonate", Resource: "users"},
+		{Verb: "deletecollection", Resource: "pods"},
+		{Verb: "update", Group: "apps", Resource: "deployments"},
+		{Verb: "approve", Group: "certificates.k8s.io", Resource: "signers"},
+		{Verb: "bind", Group: "certificates.k8s.io", Resource: "signers"},
+	} {
+		if mayOperator(t, admin, what) {
+			t.Errorf("it may %s %s", what.Verb, what.Resource)
+		}
+	}
+}
+
+// An administrator may take away the role for any release, and bind one for his own.
+func TestWithoutTheRoleForReleasesTheOperatorDoesItsOwnWork(t *testing.T) {
+	admin := installed(t)
+	bindings := admin.Client.RbacV1().ClusterRoleBindings()
+	if err := bindings.Delete(t.Context(), "runlevel-operator-apply", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	defer installed(t)
+	awaitRight(t, admin, false)
+	for _, what := range []authorizationv1.ResourceAttributes{
+		{Verb: "update", Group: "config.openshift.io", Resource: "clusterversions", Subresource: "status", Name: "version"},
+		{Verb: "create", Group: "config.openshift.io", Resource: "clusteroperators"},
+		{Verb: "patch", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Name: "clusterversions.config.openshift.io"},
+		{Verb: "update", Resource: "configmaps", Namespace: "runlevel-system", Name: "runlevel-release-default"},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "runlevel-system", Name: "runlevel-release-default"},
+		{Verb: "create", Resource: "events", Namespace: "default"},
+	} {
+		if !mayOperator(t, admin, what) {
+			t.Errorf("it may not %s %s", what.Verb, what.Resource)
+		}
+	}
+	_, err := asOperator(t).Client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "of-a-release"},
+	}, metav1.CreateOptions{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("it made a ConfigMap in another namespace: %v", err)
+	}
+}
+
+// mayOperator asks the API server for a right of the operator.
+func mayOperator(t *testing.T, admin *cluster.Cluster, what authorizationv1.ResourceAttributes) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: operator, Groups: []string{"system:serviceaccounts", "system:authenticated"}, ResourceAttributes: &what,
+	}}
+	answer, err := admin.Client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Status.Allowed
+}

@@ -1,0 +1,190 @@
+package install
+
+import (
+	"flag"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "copy the definitions from the module that has them")
+
+// definitions are the files of definitions, and where the module github.com/openshift/api has them.
+var definitions = map[string]string{
+	"0000_00_runlevel_01_clusteroperators.crd.yaml": "0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
+	"0000_00_runlevel_01_clusterversions.crd.yaml":  "0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
+}
+
+func TestDefinitionsAreThoseOfTheModule(t *testing.T) {
+	found, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := filepath.Join(strings.TrimSpace(string(found)), "config", "v1", "zz_generated.crd-manifests")
+	for file, origin := range definitions {
+		want, err := os.ReadFile(filepath.Join(module, origin))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *update {
+			if err := os.WriteFile(file, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("%s is not the module's (\"make generate\" copies it): (-want +got)\n%s", file, diff)
+		}
+	}
+}
+
+func TestDefinitionsAreTheTwoThatTheOperatorServes(t *testing.T) {
+	want := []string{"clusteroperators.config.openshift.io", "clusterversions.config.openshift.io"}
+	if diff := cmp.Diff(want, names(Definitions())); diff != "" {
+		t.Errorf("definitions (-want +got):\n%s", diff)
+	}
+}
+
+// What comes before what: "kubectl apply" and "runlevel install" go from top to bottom.
+func TestObjectsComeInTheOrderInWhichTheyNeedEachOther(t *testing.T) {
+	var kinds []string
+	for _, object := range Objects() {
+		kinds = append(kinds, object.GetKind())
+	}
+	kinds = slices.Compact(kinds)
+	for _, before := range [][2]string{
+		{"Namespace", "ServiceAccount"}, {"CustomResourceDefinition", "Deployment"},
+		{"ServiceAccount", "ClusterRoleBinding"}, {"ClusterRoleBinding", "Deployment"}, {"NetworkPolicy", "Deployment"},
+	} {
+		first, second := slices.Index(kinds, before[0]), slices.Index(kinds, before[1])
+		if first < 0 || second < first {
+			t.Errorf("%s does not come before %s: %v", before[0], before[1], kinds)
+		}
+	}
+}
+
+// A release that is filtered for the profile of the definitions has to have the rest as well.
+func TestAllObjectsAreOfTheProfileOfTheDefinitions(t *testing.T) {
+	const profile = "include.release.openshift.io/self-managed-high-availability"
+	for _, object := range Objects() {
+		if object.GetAnnotations()[profile] != "true" {
+			t.Errorf("%s %s lacks the annotation %s", object.GetKind(), object.GetName(), profile)
+		}
+	}
+}
+
+func TestObjectsSayWhatTheyArePartOf(t *testing.T) {
+	for _, object := range Objects() {
+		if object.GetKind() != "CustomResourceDefinition" && object.GetLabels()["app.kubernetes.io/part-of"] != "runlevel" {
+			t.Errorf("%s %s lacks the label app.kubernetes.io/part-of", object.GetKind(), object.GetName())
+		}
+	}
+}
+
+// A kustomization is what kustomization.yaml says, as far as it is looked at here.
+type kustomization struct {
+	Resources []string
+	Images    []struct{ Name, NewName, NewTag, Digest string }
+	Patches   []struct{ Patch string }
+}
+
+func TestKustomizationHasEveryFile(t *testing.T) {
+	files, err := fs.Glob(Files(), "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(files, read[kustomization](t, "kustomization.yaml").Resources); diff != "" {
+		t.Errorf("resources of kustomization.yaml (-files +listed):\n%s", diff)
+	}
+}
+
+// Kustomize says nothing of an image that stands nowhere, and neither does a build of a release.
+func TestTheImageIsKnownByOneName(t *testing.T) {
+	container := operatorContainer(t)
+	image, _ := container["image"].(string)
+	repository, _, _ := strings.Cut(image, ":")
+	if listed := read[kustomization](t, "kustomization.yaml").Images; len(listed) != 1 || listed[0].Name != repository {
+		t.Errorf("kustomization.yaml sets the images %v, and the Deployment has %s", listed, image)
+	}
+	references := read[struct {
+		Spec struct {
+			Tags []struct {
+				Name string
+				From struct{ Name string }
+			}
+		}
+	}](t, "image-references")
+	if tags := references.Spec.Tags; len(tags) != 1 || tags[0].Name != "runlevel" || tags[0].From.Name != image {
+		t.Errorf("image-references has %v, and the Deployment %s", tags, image)
+	}
+}
+
+// The patch of kustomization.yaml replaces an argument by its place.
+func TestKustomizationReplacesTheRelease(t *testing.T) {
+	patches := read[kustomization](t, "kustomization.yaml").Patches
+	if len(patches) != 1 {
+		t.Fatalf("%d patches", len(patches))
+	}
+	var operations []struct{ Op, Path, Value string }
+	if err := yaml.Unmarshal([]byte(patches[0].Patch), &operations); err != nil {
+		t.Fatal(err)
+	}
+	args, _, _ := unstructured.NestedStringSlice(operatorContainer(t), "args")
+	if len(operations) != 1 || operations[0].Path != "/spec/template/spec/containers/0/args/0" || !strings.HasPrefix(args[0], "--release-image=") {
+		t.Errorf("the patch %v does not replace the release of the arguments %q", operations, args)
+	}
+}
+
+func TestFilesAreNumbered(t *testing.T) {
+	files, _ := fs.Glob(Files(), "*")
+	for _, file := range files {
+		if !regexp.MustCompile(`^0000_00_runlevel_\d\d_[a-z]+(\.crd)?\.yaml$`).MatchString(file) {
+			t.Errorf("%s", file)
+		}
+	}
+}
+
+// operatorContainer returns the only container of the Deployment.
+func operatorContainer(t *testing.T) map[string]any {
+	t.Helper()
+	objects := Objects()
+	deployment := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })]
+	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		t.Fatalf("%d containers, %v", len(containers), err)
+	}
+	return containers[0].(map[string]any)
+}
+
+func read[T any](t *testing.T, file string) T {
+	t.Helper()
+	var value T
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func names(objects []*unstructured.Unstructured) []string {
+	var names []string
+	for _, object := range objects {
+		names = append(names, object.GetName())
+	}
+	return names
+}
