@@ -85,6 +85,8 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"await-dead":      awaitDead,
 	"await-condition": awaitCondition,
 	"delete":          deleteIt,
+	"own-cluster":     ownCluster,
+	"registry":        serveRegistry,
 }
 
 // enter makes the shared control plane the one of the script.

@@ -33,12 +33,17 @@ type clusterFlags struct {
 }
 
 func addClusterFlags(command *cobra.Command, f *clusterFlags) {
+	addConnectionFlags(command, f)
+	command.Flags().StringVar(&f.namespace, "record-namespace", rollout.DefaultNamespace, "the namespace where the cluster keeps what was applied; made if it is not there")
+	_ = command.RegisterFlagCompletionFunc("record-namespace", cobra.NoFileCompletions)
+}
+
+// addConnectionFlags adds those that say which cluster to talk to.
+func addConnectionFlags(command *cobra.Command, f *clusterFlags) {
 	flags := command.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
 	flags.StringVar(&f.context, "context", "", "the context of it (default: its current one)")
-	flags.StringVar(&f.namespace, "record-namespace", rollout.DefaultNamespace, "the namespace where the cluster keeps what was applied; made if it is not there")
 	_ = command.RegisterFlagCompletionFunc("context", f.completeContexts)
-	_ = command.RegisterFlagCompletionFunc("record-namespace", cobra.NoFileCompletions)
 }
 
 // lock returns the lock of a release.

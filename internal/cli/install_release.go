@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/source"
+)
+
+// ownImage is what a release calls the operator's image in its image-references.
+const ownImage = "runlevel"
+
+// An operatorProgram is what the operator's Deployment is to run.
+type operatorProgram struct {
+	image    string // the operator's
+	release  string // an image by its digest, or a folder of the operator's image
+	argument string // which says so
+}
+
+// program finds out what the Deployment is to run. It pulls the release if that has to tell its digest, or the
+// operator's image.
+func (f *installFlags) program(ctx context.Context, progress io.Writer) (operatorProgram, error) {
+	if f.image != "" {
+		if _, err := parseImage("image", f.image); err != nil {
+			return operatorProgram{}, err
+		}
+	}
+	if path.IsAbs(f.release) {
+		if f.image == "" {
+			return operatorProgram{}, misuse{fmt.Errorf("--release %s is a folder of the operator's image: say with --image which image that is", f.release)}
+		}
+		folder := path.Clean(f.release)
+		return operatorProgram{image: f.image, release: folder, argument: "--payload-dir=" + folder}, nil
+	}
+	asked, err := parseImage("release", f.release)
+	if err != nil {
+		return operatorProgram{}, err
+	}
+	found := operatorProgram{image: f.image, release: f.release}
+	if _, isDigest := asked.(name.Digest); !isDigest || f.image == "" {
+		if err := found.read(ctx, progress); err != nil {
+			return operatorProgram{}, err
+		}
+	}
+	found.argument = "--release-image=" + found.release
+	return found, nil
+}
+
+// parseImage reads the flag of an image, whose registry, and tag or digest, must be spelt out.
+func parseImage(flag, text string) (name.Reference, error) {
+	image, err := name.ParseReference(text, name.StrictValidation)
+	if err == nil {
+		return image, nil
+	}
+	alternative := ""
+	if flag == "release" {
+		alternative = "; a folder of the operator's image needs its absolute path"
+	}
+	return nil, misuse{fmt.Errorf("--%s: %q is no image: it needs its registry, and a tag or digest, as in registry.example/repo:tag%s", flag, text, alternative)}
+}
+
+// read pulls the release, and sets its digest, and the operator's image if no flag has.
+func (p *operatorProgram) read(ctx context.Context, progress io.Writer) (err error) {
+	release, err := source.Open(ctx, p.release, source.Options{Progress: progress})
+	if err != nil {
+		return failed(ctx, err)
+	}
+	defer func() { err = errors.Join(err, release.Close()) }()
+	if release.Kind != source.Image {
+		return misuse{fmt.Errorf("--release: %s is on this machine, where the operator can't read it: push it to a registry", p.release)}
+	}
+	p.release = release.Image
+	if p.image != "" {
+		return nil
+	}
+	p.image = release.Image
+	text, err := fs.ReadFile(release.FS, "release-manifests/image-references")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return unreadable{fmt.Errorf("%s: %w", p.release, err)}
+	}
+	references, err := payload.ParseReferences(text)
+	if err != nil {
+		return unreadable{fmt.Errorf("%s: image-references: %w", p.release, err)}
+	}
+	if own := references.Images[ownImage]; own != "" {
+		p.image = own
+	}
+	return nil
+}
+
+// setIn makes a Deployment of the operator run the program.
+func (p operatorProgram) setIn(deployment *unstructured.Unstructured) error {
+	path := []string{"spec", "template", "spec", "containers"}
+	containers, _, err := unstructured.NestedSlice(deployment.Object, path...)
+	if err != nil || len(containers) != 1 {
+		return errors.Join(errors.New("the operator's Deployment has not one container"), err)
+	}
+	container, _ := containers[0].(map[string]any)
+	container["image"] = p.image
+	args, _ := container["args"].([]any)
+	for i, arg := range args {
+		if text, _ := arg.(string); strings.HasPrefix(text, "--release-image=") {
+			args[i] = p.argument
+		}
+	}
+	return unstructured.SetNestedSlice(deployment.Object, containers, path...)
+}

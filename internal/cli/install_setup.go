@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/runlevel/runlevel/install"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
+	"github.com/runlevel/runlevel/pkg/ready"
+)
+
+var (
+	clusterVersions = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterVersion"}
+	deployments     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	definitions     = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+)
+
+// theOperator is the operator's Deployment.
+var theOperator = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "runlevel-system", Name: "runlevel-operator"}
+
+// theVersion is the ClusterVersion that the operator follows.
+var theVersion = kinds.ID{Group: clusterVersions.Group, Kind: clusterVersions.Kind, Name: "version"}
+
+// An operatorReport says what an install or uninstall of the operator has done, or would do.
+type operatorReport struct {
+	Release string           `json:"release,omitempty"`
+	Image   string           `json:"image,omitempty"`
+	DryRun  bool             `json:"dryRun,omitempty"`
+	Objects []operatorChange `json:"objects"`
+}
+
+// An operatorChange is what became of one object.
+type operatorChange struct {
+	Object  kinds.ID      `json:"object"`
+	Action  object.Action `json:"action"`
+	Message string        `json:"message,omitempty"`
+}
+
+// An operatorSetup installs the operator, or uninstalls it, and reports that.
+type operatorSetup struct {
+	cluster *cluster.Cluster
+	streams Streams
+	format  output
+	report  operatorReport
+}
+
+// note reports what became of an object: as a line for people at once.
+func (s *operatorSetup) note(id kinds.ID, action object.Action, message string) {
+	s.report.Objects = append(s.report.Objects, operatorChange{id, action, message})
+	if s.format != asText {
+		return
+	}
+	if message != "" {
+		message = ": " + message
+	}
+	if s.report.DryRun {
+		message += " (dry run)"
+	}
+	fmt.Fprintf(s.streams.Out, "%-11s %s%s\n", action, id, message)
+}
+
+// printReport prints the report for programs. People have read it already.
+func (s *operatorSetup) printReport() error {
+	return s.format.print(s.streams.Out, s.report, func(io.Writer) error { return nil })
+}
+
+// install applies the manifests with the program in them, and makes the ClusterVersion if there is none.
+func (s *operatorSetup) install(ctx context.Context, program operatorProgram) error {
+	if err := s.checkNotReleased(ctx); err != nil {
+		return err
+	}
+	for _, object := range install.Objects() {
+		if object.GroupVersionKind() == deployments {
+			if err := s.ensureVersion(ctx); err != nil {
+				return err
+			}
+			if err := program.setIn(object); err != nil {
+				return err
+			}
+		}
+		if err := s.apply(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNotReleased refuses to install over an operator that is part of a release, which sets its image.
+func (s *operatorSetup) checkNotReleased(ctx context.Context) error {
+	in, err := s.cluster.Find(ctx, deployments)
+	if err != nil {
+		return err
+	}
+	head, err := s.cluster.GetMetadata(ctx, in, theOperator.Namespace, theOperator.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	if release := head.Labels[objectmeta.ReleaseLabel]; release != "" {
+		return fmt.Errorf("the operator is part of release %s on this cluster, and is updated with it: to begin anew, \"runlevel uninstall --operator\" first", release)
+	}
+	return nil
+}
+
+// apply applies one object, unless a release has it. A definition is established afterwards.
+func (s *operatorSetup) apply(ctx context.Context, wanted *unstructured.Unstructured) error {
+	id := idOf(wanted)
+	in, err := s.cluster.Find(ctx, wanted.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	before, err := s.cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("get %s: %w", id, err)
+	}
+	isThere := err == nil
+	if isThere && before.GetLabels()[objectmeta.ReleaseLabel] != "" {
+		s.note(id, object.Left, "release "+before.GetLabels()[objectmeta.ReleaseLabel]+" has it")
+		return nil
+	}
+	mode := cluster.Force
+	if s.report.DryRun {
+		mode |= cluster.DryRun
+	}
+	result, err := s.cluster.Apply(ctx, in, wanted, mode)
+	switch {
+	case s.report.DryRun && apierrors.IsNotFound(err): // its namespace is not there yet
+		s.note(id, object.Created, "")
+		return nil
+	case err != nil:
+		return fmt.Errorf("apply %s: %w", id, err)
+	}
+	warn(s.streams.Err, result.Warnings)
+	s.note(id, actionOf(before, isThere, result.Object), "")
+	if wanted.GroupVersionKind() == definitions && !s.report.DryRun {
+		return s.establish(ctx, in, id.Name)
+	}
+	return nil
+}
+
+// actionOf says what an apply has done to an object.
+func actionOf(before *unstructured.Unstructured, isThere bool, after *unstructured.Unstructured) object.Action {
+	content := func(o *unstructured.Unstructured) map[string]any {
+		o = o.DeepCopy()
+		o.SetManagedFields(nil)
+		o.SetResourceVersion("")
+		o.SetGeneration(0)
+		unstructured.RemoveNestedField(o.Object, "status")
+		return o.Object
+	}
+	switch {
+	case !isThere:
+		return object.Created
+	case equality.Semantic.DeepEqual(content(before), content(after)):
+		return object.Unchanged
+	default:
+		return object.Configured
+	}
+}
+
+// establish waits until the API server serves the kind of a definition.
+func (s *operatorSetup) establish(ctx context.Context, in cluster.Resource, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, answersWithin, fmt.Errorf("it is not established after %s", answersWithin))
+	defer cancel()
+	definition, err := sandbox.Await(ctx, s.cluster.In(in, ""), name, sandbox.HasCondition("Established"))
+	if err != nil {
+		return fmt.Errorf("CustomResourceDefinition %w", err)
+	}
+	s.cluster.Learn(definition)
+	return nil
+}
+
+// ensureVersion makes the ClusterVersion, if there is none.
+func (s *operatorSetup) ensureVersion(ctx context.Context) error {
+	in, err := s.cluster.Find(ctx, clusterVersions)
+	if s.report.DryRun && errors.Is(err, cluster.ErrNotServed) {
+		s.note(theVersion, object.Created, "")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	version := &unstructured.Unstructured{}
+	version.SetGroupVersionKind(clusterVersions)
+	version.SetName(theVersion.Name)
+	version.Object["spec"] = map[string]any{"clusterID": string(uuid.NewUUID())}
+	create := s.cluster.Create
+	if s.report.DryRun {
+		create = s.cluster.DryRunCreate
+	}
+	_, err = create(ctx, in, version)
+	if apierrors.IsAlreadyExists(err) {
+		return s.noteVersion(ctx, in)
+	}
+	if err != nil {
+		return fmt.Errorf("create %s: %w", theVersion, err)
+	}
+	s.note(theVersion, object.Created, "")
+	return nil
+}
+
+// noteVersion reports a ClusterVersion that is there, and what it asks for: that counts, and not --release.
+func (s *operatorSetup) noteVersion(ctx context.Context, in cluster.Resource) error {
+	version, err := s.cluster.In(in, "").Get(ctx, theVersion.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get %s: %w", theVersion, err)
+	}
+	message := ""
+	if image, _, _ := unstructured.NestedString(version.Object, "spec", "desiredUpdate", "image"); image != "" {
+		message = "it asks for " + image + ", which the operator applies"
+	}
+	s.note(theVersion, object.Unchanged, message)
+	return nil
+}
+
+// awaitOperator waits until the operator's Deployment is rolled out.
+func (s *operatorSetup) awaitOperator(ctx context.Context, timeout time.Duration) error {
+	in, err := s.cluster.Find(ctx, deployments)
+	if err != nil {
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var verdict ready.Verdict
+	_, err = sandbox.Await(waiting, s.cluster.In(in, theOperator.Namespace), theOperator.Name, func(seen *unstructured.Unstructured) bool {
+		verdict = ready.Check(seen, ready.Full, ready.Related{})
+		return verdict.State != ready.Waiting
+	})
+	ask := fmt.Sprintf("\"runlevel why deployment/%s -n %s\" says why", theOperator.Name, theOperator.Namespace)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case waiting.Err() != nil:
+		return fmt.Errorf("%s is not available after %s: %s: %s", theOperator, timeout, verdict.Message, ask)
+	case err != nil:
+		return err
+	case verdict.State == ready.Failed:
+		return fmt.Errorf("%s is not available: %s: %s", theOperator, verdict.Message, ask)
+	}
+	if s.format == asText {
+		fmt.Fprintf(s.streams.Out, "the operator is available: \"oc get clusterversion\" says how far the release is\n")
+	}
+	return nil
+}
+
+// idOf returns the name of an object.
+func idOf(object *unstructured.Unstructured) kinds.ID {
+	gvk := object.GroupVersionKind()
+	return kinds.ID{Group: gvk.Group, Kind: gvk.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+}

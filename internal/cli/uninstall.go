@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/install"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/kinds"
+)
+
+// uninstallFlags are the flags of runlevel uninstall.
+type uninstallFlags struct {
+	cluster  clusterFlags
+	format   output
+	dryRun   dryRun
+	operator bool
+	timeout  time.Duration
+}
+
+const uninstallHelp = `Uninstall the operator: its Deployment, and then its rights, service account, Service and
+NetworkPolicy. It has ended before its rights go.
+
+What it has applied stays, and works on: nobody keeps or updates it any more. ClusterVersion and
+ClusterOperators stay with their definitions, and so does the namespace runlevel-system, with the
+record of the release. So "runlevel install" goes on where this operator stopped, and
+"runlevel apply" works with the same record.
+
+To remove these as well:
+
+  # The objects of the release; namespaces and definitions take along what is in them
+  kinds=$(kubectl api-resources --verbs=list,delete -o name | paste -sd,)
+  kubectl delete "$kinds" --all-namespaces -l runlevel.dev/release=default
+
+  # ClusterVersion, ClusterOperators and their definitions
+  kubectl delete crd clusterversions.config.openshift.io clusteroperators.config.openshift.io
+
+  # The record of the release
+  kubectl delete namespace runlevel-system
+
+Exit codes: 0 when the operator is gone, 1 for a failure, 2 for misuse.`
+
+func newUninstall(streams Streams) *cobra.Command {
+	var f uninstallFlags
+	command := &cobra.Command{
+		Use:   "uninstall --operator",
+		Short: "Uninstall the operator, and leave what it has applied",
+		Long:  uninstallHelp,
+		Example: `  # What would be deleted?
+  runlevel uninstall --operator --dry-run=server
+
+  runlevel uninstall --operator`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return f.run(command.Context(), streams)
+		},
+	}
+	addConnectionFlags(command, &f.cluster)
+	addOutput(command, &f.format)
+	addDryRun(command, &f.dryRun)
+	flags := command.Flags()
+	flags.BoolVar(&f.operator, "operator", false, "uninstall the operator: nothing else can be")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the operator has ended")
+	return command
+}
+
+func (f *uninstallFlags) run(ctx context.Context, streams Streams) error {
+	if !f.operator {
+		return misuse{errors.New("say --operator: only the operator is uninstalled, and what it has applied stays (\"runlevel uninstall --help\" says how to remove that)")}
+	}
+	if f.timeout <= 0 {
+		return misuse{fmt.Errorf("--timeout: %s is no time to wait", f.timeout)}
+	}
+	c, err := f.cluster.connect(ctx)
+	if err != nil {
+		return err
+	}
+	set := operatorSetup{cluster: c, streams: streams, format: f.format}
+	set.report.DryRun = f.dryRun.isAsked()
+	err = set.uninstall(ctx, f.timeout)
+	if err == nil && f.format == asText {
+		fmt.Fprintln(streams.Out, "what the operator has applied stays: \"runlevel uninstall --help\" says how to remove it")
+	}
+	return errors.Join(err, set.printReport())
+}
+
+// stays says of which kinds the operator's objects are that hold what has been applied, and what is known of it.
+func stays(of *unstructured.Unstructured) bool {
+	kind := of.GroupVersionKind().GroupKind()
+	return kind == kinds.CustomResourceDefinition || kind == kinds.Namespace
+}
+
+// uninstall deletes the objects in the opposite order of an install.
+func (s *operatorSetup) uninstall(ctx context.Context, timeout time.Duration) error {
+	objects := install.Objects()
+	slices.Reverse(objects)
+	for _, one := range objects {
+		if stays(one) {
+			continue
+		}
+		if err := s.remove(ctx, one, timeout); err != nil {
+			return err
+		}
+	}
+	for _, one := range objects {
+		if stays(one) {
+			if err := s.noteStays(ctx, one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remove deletes an object, and waits until it is gone. A Deployment is gone when its pods are: until then they
+// may give back the Lease, and a release that has the Deployment can't make it again.
+func (s *operatorSetup) remove(ctx context.Context, one *unstructured.Unstructured, timeout time.Duration) error {
+	id := idOf(one)
+	in, err := s.cluster.Find(ctx, one.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	place := s.cluster.In(in, id.Namespace)
+	head, err := s.cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
+	if err == nil {
+		options := metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &head.UID}, PropagationPolicy: new(metav1.DeletePropagationForeground),
+		}
+		if s.report.DryRun {
+			options.DryRun = []string{metav1.DryRunAll}
+		}
+		err = place.Delete(ctx, id.Name, options)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		s.note(id, object.Absent, "")
+		return nil
+	case err != nil:
+		return fmt.Errorf("delete %s: %w", id, err)
+	}
+	if !s.report.DryRun {
+		waiting, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it is still there after %s", timeout))
+		defer cancel()
+		if _, err := sandbox.Await(waiting, place, id.Name, func(seen *unstructured.Unstructured) bool {
+			return seen == nil || seen.GetUID() != head.UID
+		}); err != nil {
+			return fmt.Errorf("delete %s: %w", id, err)
+		}
+	}
+	s.note(id, object.Deleted, "")
+	return nil
+}
+
+// noteStays reports an object that is left.
+func (s *operatorSetup) noteStays(ctx context.Context, one *unstructured.Unstructured) error {
+	id := idOf(one)
+	in, err := s.cluster.Find(ctx, one.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	_, err = s.cluster.GetMetadata(ctx, in, id.Namespace, id.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get %s: %w", id, err)
+	}
+	s.note(id, object.Left, "")
+	return nil
+}
