@@ -2,8 +2,9 @@
 // operator has seen at one moment and from the status before. It is pure: it asks nobody, and time is that of what was
 // seen.
 //
-// Next is the call to start from. The types and reasons are those of OpenShift's cluster-version operator, so that oc
-// and other clients can read them.
+// Next is the call to start from; Risks are what holds back a minor update, and Announce what is told of a release on
+// its way to being applied. The types and reasons are those of OpenShift's cluster-version operator, so that oc and other
+// clients can read them.
 package status
 
 import (
@@ -40,10 +41,12 @@ type AppliedRelease struct {
 	Forced       string // the risks that were accepted by force; empty if there were none
 	Verified     bool   // its signature was verified
 	Capabilities configv1.ClusterVersionCapabilitiesStatus
+	// Implicit are the capabilities that are enabled though the spec does not ask for them, as they were before.
+	Implicit []configv1.ClusterVersionCapability
 
-	Mode        graph.Mode
-	Done, Total int  // manifests
-	IsComplete  bool // all of it was applied, and is ready
+	Mode        graph.Mode // graph.Reconcile says that it was complete once; empty until it is known
+	Done, Total int        // manifests
+	IsComplete  bool       // all of it was applied, and is ready
 	// Problems are what keeps it from being complete, or from being kept in place: what is waited for, and what fails.
 	Problems []Problem
 	// Deletes are those that were asked for, and are not done.
@@ -81,6 +84,7 @@ type Acceptance struct {
 	// Err is why it goes no further. It is tried again. Nil means that the phase runs, or that the release is accepted.
 	Err error
 	// Findings are those of the gate, of a release that was asked for.
-	Findings []precondition.CheckFinding
-	Forced   bool
+	Findings  []precondition.CheckFinding
+	WasJudged bool // the gate was asked: what an operator begins with, it does not judge
+	Forced    bool
 }

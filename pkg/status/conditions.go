@@ -1,0 +1,120 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// The types of conditions that a ClusterVersion has beside those of a ClusterOperator.
+const (
+	Failing                       configv1.ClusterStatusConditionType = "Failing"
+	Invalid                       configv1.ClusterStatusConditionType = "Invalid"
+	ReleaseAccepted               configv1.ClusterStatusConditionType = "ReleaseAccepted"
+	ImplicitlyEnabledCapabilities configv1.ClusterStatusConditionType = "ImplicitlyEnabledCapabilities"
+)
+
+// The reasons of conditions that no problem gives.
+const (
+	ReasonInvalid         = "InvalidClusterVersion"
+	ReasonNoDesiredImage  = "NoDesiredImage"
+	ReasonMultipleErrors  = "MultipleErrors"
+	ReasonMultipleReasons = "MultipleReasons"
+	ReasonSlowOperator    = "SlowClusterOperator"
+	ReasonSlowObject      = "SlowObject" // of ours: an object that is no ClusterOperator
+)
+
+// mostLines is how many lines a message lists.
+const mostLines = 10
+
+// set sets a condition. Its transition time changes only with its status.
+func (b *builder) set(kind configv1.ClusterStatusConditionType, status configv1.ConditionStatus, reason, message string) {
+	wanted := configv1.ClusterOperatorStatusCondition{
+		Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: b.now,
+	}
+	at := b.find(kind)
+	if at < 0 {
+		b.next.Conditions = append(b.next.Conditions, wanted)
+		return
+	}
+	if before := b.next.Conditions[at]; before.Status == status && !before.LastTransitionTime.IsZero() {
+		wanted.LastTransitionTime = before.LastTransitionTime
+	}
+	b.next.Conditions[at] = wanted
+}
+
+// setDefault sets a condition that is not there yet.
+func (b *builder) setDefault(kind configv1.ClusterStatusConditionType, status configv1.ConditionStatus) {
+	if b.find(kind) < 0 {
+		b.set(kind, status, "", "")
+	}
+}
+
+func (b *builder) remove(kind configv1.ClusterStatusConditionType) {
+	if at := b.find(kind); at >= 0 {
+		b.next.Conditions = slices.Delete(b.next.Conditions, at, at+1)
+	}
+}
+
+// find returns the index of a condition, and -1 if there is none.
+func (b *builder) find(kind configv1.ClusterStatusConditionType) int {
+	return slices.IndexFunc(b.next.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool { return c.Type == kind })
+}
+
+// removeObsolete removes conditions that earlier cluster-version operators have left: parts of Upgradeable, and the
+// former name of ImplicitlyEnabledCapabilities.
+func (b *builder) removeObsolete() {
+	b.next.Conditions = slices.DeleteFunc(b.next.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
+		isPart := strings.HasPrefix(string(c.Type), string(configv1.OperatorUpgradeable)) && c.Type != configv1.OperatorUpgradeable
+		return isPart || c.Type == "ImplicitlyEnabled"
+	})
+}
+
+func (b *builder) setInvalid() {
+	if len(b.seen.Invalid) == 0 {
+		b.remove(Invalid)
+		return
+	}
+	b.set(Invalid, configv1.ConditionTrue, ReasonInvalid, list("The cluster version is invalid", b.seen.Invalid))
+}
+
+func (b *builder) setImplicitCapabilities(implicit []configv1.ClusterVersionCapability) {
+	if len(implicit) == 0 {
+		b.set(ImplicitlyEnabledCapabilities, configv1.ConditionFalse, "AsExpected", "Capabilities match configured spec")
+		return
+	}
+	var names []string
+	for _, one := range implicit {
+		names = append(names, string(one))
+	}
+	slices.Sort(names)
+	b.set(ImplicitlyEnabledCapabilities, configv1.ConditionTrue, "CapabilitiesImplicitlyEnabled",
+		"The following capabilities could not be disabled: "+strings.Join(names, ", "))
+}
+
+// setAvailable sets Available, which stays true from the first release on that was complete.
+func (b *builder) setAvailable(applied AppliedRelease) {
+	if applied.wasCompleted() {
+		b.set(configv1.OperatorAvailable, configv1.ConditionTrue, "", "Done applying "+nameOf(b.next.Desired))
+	}
+	b.setDefault(configv1.OperatorAvailable, configv1.ConditionFalse)
+}
+
+// list returns a title with what it is about: in the same line if that is one, in a line each if there are several.
+func list(title string, lines []string) string {
+	if len(lines) == 1 {
+		return title + ": " + printable.Line(lines[0])
+	}
+	text := title + ":"
+	for _, line := range lines[:min(mostLines, len(lines))] {
+		text += "\n* " + printable.Line(line)
+	}
+	if more := len(lines) - mostLines; more > 0 {
+		text += fmt.Sprintf("\n* and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,62 @@
+package status
+
+import (
+	configv1 "github.com/openshift/api/config/v1"
+)
+
+// mostHistory is how many entries a history has.
+const mostHistory = 100
+
+// setHistory brings the history up to the release that is applied. What is not known of its version or image is taken
+// to be the same; a release of which neither is known has no entry.
+func (b *builder) setHistory(applied AppliedRelease) {
+	release := b.next.Desired
+	if release.Image == "" && release.Version == "" {
+		return
+	}
+	if len(b.next.History) == 0 || !isOf(b.next.History[0], release) {
+		b.beginEntry()
+	}
+	newest := &b.next.History[0]
+	if newest.Version == "" {
+		newest.Version = release.Version
+	}
+	if newest.Image == "" {
+		newest.Image = release.Image
+	}
+	if applied.wasCompleted() {
+		newest.State = configv1.CompletedUpdate
+		if newest.CompletionTime == nil {
+			newest.CompletionTime = b.now.DeepCopy()
+		}
+	}
+	newest.Verified = newest.Verified || applied.Verified
+	if applied.Forced != "" { // after a restart, that may not be known
+		newest.AcceptedRisks = applied.Forced
+	}
+	b.next.History = pruned(b.next.History, mostHistory)
+}
+
+// beginEntry puts a new entry before the others. One that is not complete ends with it.
+func (b *builder) beginEntry() {
+	if len(b.next.History) > 0 && b.next.History[0].CompletionTime == nil {
+		b.next.History[0].CompletionTime = b.now.DeepCopy()
+	}
+	entry := configv1.UpdateHistory{State: configv1.PartialUpdate, StartedTime: b.now}
+	b.next.History = append([]configv1.UpdateHistory{entry}, b.next.History...)
+}
+
+// isOf returns whether an entry is about a release.
+func isOf(entry configv1.UpdateHistory, release configv1.Release) bool {
+	hasSameImage, hasSameVersion := entry.Image == release.Image, entry.Version == release.Version
+	switch {
+	case hasSameImage && hasSameVersion:
+		return true
+	case hasSameImage && entry.Image != "":
+		return entry.Version == "" || release.Version == ""
+	case hasSameVersion && entry.Version != "":
+		return entry.Image == "" || release.Image == ""
+	default:
+		return false
+	}
+}

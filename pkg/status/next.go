@@ -1,0 +1,101 @@
+package status
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// Next returns the status that follows from the previous one and from what was seen. Fields and conditions that it does
+// not know stay as they are, RetrievedUpdates and the lists of updates among them. It returns the previous status if
+// nothing has changed.
+//
+// While no release is applied yet, a status with a history keeps what it says of the release: an operator that has just
+// begun knows less than its predecessor.
+func Next(previous configv1.ClusterVersionStatus, seen Seen) configv1.ClusterVersionStatus {
+	b := builder{next: *previous.DeepCopy(), seen: seen, now: metav1.NewTime(seen.Now.UTC().Truncate(time.Second))}
+	b.next.ObservedGeneration = seen.Generation
+	b.removeObsolete()
+	b.setInvalid()
+	b.setReleaseAccepted()
+	switch {
+	case seen.Applied != nil:
+		b.setApplied(*seen.Applied)
+	case len(previous.History) == 0:
+		b.setNothingApplied()
+	}
+	return b.next
+}
+
+// wasCompleted returns whether all of the release was applied and ready, now or before.
+func (a AppliedRelease) wasCompleted() bool { return a.IsComplete || a.Mode == graph.Reconcile }
+
+// A builder makes the next status out of a copy of the previous one.
+type builder struct {
+	next configv1.ClusterVersionStatus
+	seen Seen
+	now  metav1.Time // in whole seconds, as a status keeps it
+}
+
+// setApplied sets all that is said of the release that is applied, or kept in place. Until its mode is known, one that
+// the history has as completed is kept in place: an operator that begins anew does not begin an update.
+func (b *builder) setApplied(applied AppliedRelease) {
+	b.next.Desired = b.complete(applied.Release)
+	if history := b.next.History; applied.Mode == "" && len(history) > 0 && isCompleted(history[0]) && isOf(history[0], b.next.Desired) {
+		applied.Mode = graph.Reconcile
+		b.seen.Applied = &applied
+	}
+	b.next.Capabilities = *applied.Capabilities.DeepCopy()
+	if applied.Hash != "" {
+		b.next.VersionHash = applied.Hash
+	}
+	b.setHistory(applied)
+	b.setImplicitCapabilities(applied.Implicit)
+	b.setAvailable(applied)
+	b.setHealth(applied)
+	b.setUpgradeable()
+}
+
+// setNothingApplied sets what is said while there was never a release.
+func (b *builder) setNothingApplied() {
+	b.next.Desired = b.complete(b.seen.Acceptance.Release)
+	b.setDefault(configv1.OperatorAvailable, configv1.ConditionFalse)
+	b.setBeginning()
+	b.setUpgradeable()
+}
+
+// complete returns a release with what the previous status says of the same image: its version, its links and channels.
+func (b *builder) complete(release configv1.Release) configv1.Release {
+	known := append([]configv1.Release{b.next.Desired}, b.next.AvailableUpdates...)
+	for _, update := range b.next.ConditionalUpdates {
+		known = append(known, update.Release)
+	}
+	full := *release.DeepCopy()
+	for _, one := range known {
+		if one.Image == "" || one.Image != release.Image {
+			continue
+		}
+		if full.Version == "" {
+			full.Version = one.Version
+		}
+		if full.URL == "" {
+			full.URL = one.URL
+		}
+		if full.Channels == nil {
+			full.Channels = one.Channels
+		}
+	}
+	return full
+}
+
+// nameOf returns what a release is called in messages: its version, or its image while that is not known.
+func nameOf(release configv1.Release) string {
+	if release.Version != "" {
+		return release.Version
+	}
+	return release.Image
+}
