@@ -9,7 +9,7 @@ import "syscall"
 func childAttributes() *syscall.SysProcAttr { return nil }
 
 // DieWithParent is never used either.
-func Mortal() *syscall.SysProcAttr { return nil }
+func DieWithParent() *syscall.SysProcAttr { return nil }
 
 // Detached is never used either.
 func Detached() *syscall.SysProcAttr { return nil }

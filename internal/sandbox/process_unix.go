@@ -5,7 +5,7 @@ package sandbox
 import "syscall"
 
 // DieWithParent does nothing here; see below.
-func Mortal() *syscall.SysProcAttr { return nil }
+func DieWithParent() *syscall.SysProcAttr { return nil }
 
 // childAttributes puts a component into a process group of its own, so that a
 // Ctrl-C meant for us does not reach it first. These systems have no signal for

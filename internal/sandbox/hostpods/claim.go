@@ -1,0 +1,120 @@
+package hostpods
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// The annotation by which kwok leaves a pod alone; docs/sandbox.md describes it.
+const (
+	podAnnotation = "sandbox.runlevel.dev/pod"
+	podOfHost     = "host"
+)
+
+const (
+	// claimTimeout bounds how long the API server may take to notice an admission policy.
+	claimTimeout = time.Minute
+	// cleanupTimeout bounds a request that is sent when all has ended.
+	cleanupTimeout = 10 * time.Second
+)
+
+// claimPods has the API server annotate new pods, so that kwok never makes them ready before their
+// processes are. It returns the name of the admission policy that does so, once that is in force.
+func (h *HostPods) claimPods(ctx context.Context) (policy string, err error) {
+	policy = "hostpods-" + rand.String(10)
+	admission := h.client.AdmissionregistrationV1()
+	defer func() {
+		if err != nil {
+			_ = h.deletePolicy(context.WithoutCancel(ctx), policy) // the first error says more
+		}
+	}()
+	if _, err = admission.MutatingAdmissionPolicies().Create(ctx, h.newPolicy(policy), metav1.CreateOptions{}); err != nil {
+		return "", fmt.Errorf("create an admission policy: %w", err)
+	}
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: policy},
+		Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policy},
+	}
+	if _, err = admission.MutatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return "", fmt.Errorf("create an admission policy: %w", err)
+	}
+	return policy, h.awaitPolicy(ctx, policy)
+}
+
+// newPolicy returns the policy. It covers one pod more, by which awaitPolicy finds out whether it is in force.
+func (h *HostPods) newPolicy(name string) *admissionv1.MutatingAdmissionPolicy {
+	return &admissionv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{
+				ObjectSelector: &metav1.LabelSelector{MatchLabels: h.selector},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				}}},
+			},
+			MatchConditions: []admissionv1.MatchCondition{{
+				Name:       "where",
+				Expression: fmt.Sprintf("request.namespace == %q || request.name == %q", h.options.Namespace, name),
+			}, {
+				Name: "told-nothing",
+				Expression: fmt.Sprintf("!has(object.metadata.annotations) || !(%q in object.metadata.annotations)",
+					podAnnotation),
+			}},
+			Mutations: []admissionv1.Mutation{{
+				PatchType: admissionv1.PatchTypeApplyConfiguration,
+				ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: fmt.Sprintf(
+					"Object{metadata: Object.metadata{annotations: {%q: %q}}}", podAnnotation, podOfHost)},
+			}},
+			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+		},
+	}
+}
+
+// awaitPolicy asks the API server what it would make of a pod, until that has the annotation.
+func (h *HostPods) awaitPolicy(ctx context.Context, policy string) error {
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: policy, Labels: h.selector},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "none", Image: "example.com/none"}}},
+	}
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		tried, err := h.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if last = err; err != nil {
+			return false, nil // the namespace may be without its service account yet
+		}
+		return tried.Annotations[podAnnotation] == podOfHost, nil
+	})
+	if err != nil && last != nil {
+		err = last
+	}
+	if err != nil {
+		return fmt.Errorf("await the admission policy %s: %w", policy, err)
+	}
+	return nil
+}
+
+func (h *HostPods) deletePolicy(ctx context.Context, policy string) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	admission := h.client.AdmissionregistrationV1()
+	err := admission.MutatingAdmissionPolicyBindings().Delete(ctx, policy, metav1.DeleteOptions{})
+	if err == nil || apierrors.IsNotFound(err) {
+		err = admission.MutatingAdmissionPolicies().Delete(ctx, policy, metav1.DeleteOptions{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete the admission policy %s: %w", policy, err)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package hostpods
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestExpand(t *testing.T) {
+	known := variables{"A": "1", "EMPTY": "", "REF": "$(A)"}
+	for text, want := range map[string]string{
+		"":                 "",
+		"plain":            "plain",
+		"$(A)":             "1",
+		"x$(A)y$(A)z":      "x1y1z",
+		"-$(EMPTY)-":       "--",
+		"$(REF)":           "$(A)",
+		"$(NONE)":          "$(NONE)",
+		"$$(A)":            "$(A)",
+		"$$$(A)":           "$1",
+		"$A ${A} $":        "$A ${A} $",
+		"$(A":              "$(A",
+		"cost: $5, $(A)":   "cost: $5, 1",
+		"$(NONE)$(A)$$":    "$(NONE)1$",
+		"--flag=$(A)/$(A)": "--flag=1/1",
+	} {
+		if got := expand(text, known.lookup); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestRewrite(t *testing.T) {
+	c := &container{
+		pod: &hostPod{folder: "/host", first: &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
+			{Name: "data"}, {Name: "keys"},
+			{Name: "certs", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/ssl"}}},
+		}}}},
+		spec: corev1.Container{VolumeMounts: []corev1.VolumeMount{
+			{Name: "data", MountPath: "/data/"}, {Name: "keys", MountPath: "/data/keys", SubPath: "tls"}, {Name: "certs", MountPath: "/certs"},
+		}},
+	}
+	for text, want := range map[string]string{
+		"/data":           "/host/volumes/data",
+		"/data/a":         "/host/volumes/data/a",
+		"/data/keys/a":    "/host/volumes/keys/tls/a",
+		"/database":       "/database",
+		"see /data":       "see /data",
+		"--dir=/data/a=b": "--dir=/host/volumes/data/a=b",
+		"/data/a=/data":   "/host/volumes/data/a=/data",
+		"--dir":           "--dir",
+		"/certs/ca.pem":   "/etc/ssl/ca.pem",
+		"":                "",
+	} {
+		if got := c.rewrite(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package hostpods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Options say which pods are run, and by which programs.
+type Options struct {
+	// Config is an administrator's connection to the sandbox. Processes get its address and its authority's
+	// certificate, and nothing else of it.
+	Config *rest.Config
+	// Namespace is where the pods are. It may be made later.
+	Namespace string
+	// Selector are the labels of the pods, such as "app=web,tier=front". Empty means all pods.
+	Selector string
+	// Programs are paths on this machine by the base name of a container's command. A container without a
+	// command is looked up by its own name.
+	Programs map[string]string
+	// Folder is for volumes, kubeconfigs and logs. Logs stay in it.
+	Folder string
+	// Output receives what processes print, each line after the names of pod and container. Nil discards it;
+	// it is in the logs all the same.
+	Output io.Writer
+}
+
+// HostPods runs pods as processes.
+type HostPods struct {
+	options  Options
+	client   kubernetes.Interface
+	selector labels.Set
+	output   *lineWriter
+	stop     context.CancelFunc
+	running  sync.WaitGroup // the watch, and a goroutine per pod
+	ended    func() error
+
+	// mu guards the pods and all that is known of them.
+	mu      sync.Mutex
+	pods    map[types.UID]*hostPod
+	changed chan struct{} // closed, and replaced, with each change
+}
+
+// Start runs the pods that there are, and those to come, until Stop or the end of ctx. It returns once the
+// cluster leaves pods to it.
+func Start(ctx context.Context, o Options) (*HostPods, error) {
+	h, err := prepare(o)
+	if err != nil {
+		return nil, fmt.Errorf("run pods of namespace %s: %w", o.Namespace, err)
+	}
+	policy, err := h.claimPods(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("run pods of namespace %s: %w", o.Namespace, err)
+	}
+	ctx, h.stop = context.WithCancel(ctx)
+	h.ended = sync.OnceValue(func() error {
+		h.running.Wait()
+		return h.deletePolicy(context.WithoutCancel(ctx), policy)
+	})
+	h.running.Go(func() { h.watch(ctx) })
+	return h, nil
+}
+
+func prepare(o Options) (*HostPods, error) {
+	selector, err := labels.ConvertSelectorToLabelsMap(o.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("selector %q: %w", o.Selector, err)
+	}
+	config := rest.CopyConfig(o.Config)
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	if o.Folder, err = filepath.Abs(o.Folder); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.MkdirAll(o.logs(), 0o700), os.MkdirAll(o.volumes(), 0o700)); err != nil {
+		return nil, err
+	}
+	return &HostPods{
+		options: o, client: client, selector: selector, output: &lineWriter{to: o.Output},
+		pods: map[types.UID]*hostPod{}, changed: make(chan struct{}),
+	}, nil
+}
+
+func (o Options) logs() string    { return filepath.Join(o.Folder, "logs") }
+func (o Options) volumes() string { return filepath.Join(o.Folder, "pods") }
+
+// Stop ends all processes, each within its pod's grace period, and returns when they are gone. The pods
+// are left, not ready, for another runner to take over. It may be called any number of times.
+func (h *HostPods) Stop() error {
+	h.stop()
+	return h.ended()
+}
+
+// watch observes the pods until ctx ends.
+func (h *HostPods) watch(ctx context.Context) {
+	pods := h.client.CoreV1().Pods(h.options.Namespace)
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.LabelSelector = h.selector.String()
+				return pods.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.LabelSelector = h.selector.String()
+				return pods.Watch(ctx, o)
+			},
+		},
+		ObjectType: &corev1.Pod{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { h.observe(ctx, object) },
+			UpdateFunc: func(_, object any) { h.observe(ctx, object) },
+			DeleteFunc: h.observeGone,
+		},
+	})
+	informer.RunWithContext(ctx)
+}
+
+// observe starts the processes of a new pod, and tells a known one what it has become.
+func (h *HostPods) observe(ctx context.Context, object any) {
+	seen := object.(*corev1.Pod)
+	h.update(func() {
+		pod, known := h.pods[seen.UID]
+		switch {
+		case known:
+			pod.see(seen)
+		case isToRun(seen) && ctx.Err() == nil:
+			pod = h.newPod(ctx, seen)
+			h.pods[seen.UID] = pod
+			pod.see(seen)
+			h.running.Go(pod.run)
+		}
+	})
+}
+
+// observeGone ends the processes of a pod that is not there any more.
+func (h *HostPods) observeGone(object any) {
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	h.update(func() {
+		if pod, known := h.pods[object.(*corev1.Pod).UID]; known {
+			pod.isGone = true
+			pod.terminate(pod.seen.Spec.TerminationGracePeriodSeconds)
+		}
+	})
+}
+
+// isToRun is true for a pod that has a node, unless it is simulated, or has come to its end.
+func isToRun(pod *corev1.Pod) bool {
+	told := pod.Annotations[podAnnotation]
+	switch {
+	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		return false
+	case pod.DeletionTimestamp != nil: // kwok removes those that are not ours, and finalizers may hold ours
+		return told == podOfHost && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds > 0
+	default:
+		return told == "" || told == podOfHost
+	}
+}
+
+// update changes what mu guards, and wakes all who wait for changes.
+func (h *HostPods) update(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+	close(h.changed)
+	h.changed = make(chan struct{})
+}

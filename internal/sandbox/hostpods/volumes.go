@@ -1,0 +1,168 @@
+package hostpods
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// volumeFolder is where a volume of the pod is on this machine.
+func (p *hostPod) volumeFolder(name string) string {
+	for _, volume := range p.first.Spec.Volumes {
+		if volume.Name == name && volume.HostPath != nil {
+			return volume.HostPath.Path
+		}
+	}
+	return filepath.Join(p.folder, "volumes", name)
+}
+
+// writeVolumes makes the volumes' folders what the pod says, and leaves alone what its processes write.
+func (p *hostPod) writeVolumes(ctx context.Context) error {
+	for _, volume := range p.first.Spec.Volumes {
+		if volume.HostPath != nil {
+			continue
+		}
+		folder := p.volumeFolder(volume.Name)
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+		if volume.EmptyDir != nil {
+			continue
+		}
+		files, err := p.files(ctx, volume.VolumeSource)
+		if err == nil {
+			err = writeFiles(folder, files)
+		}
+		if err != nil {
+			return fmt.Errorf("volume %s: %w", volume.Name, err)
+		}
+	}
+	return nil
+}
+
+// files returns what a volume has, by paths.
+func (p *hostPod) files(ctx context.Context, volume corev1.VolumeSource) (map[string][]byte, error) {
+	switch {
+	case volume.ConfigMap != nil:
+		data, err := p.configMap(ctx, volume.ConfigMap.Name, volume.ConfigMap.Optional)
+		return choose(data, volume.ConfigMap.Items, volume.ConfigMap.Optional, err)
+	case volume.Secret != nil:
+		data, err := p.secret(ctx, volume.Secret.SecretName, volume.Secret.Optional)
+		return choose(data, volume.Secret.Items, volume.Secret.Optional, err)
+	case volume.DownwardAPI != nil:
+		return p.downwardFiles(volume.DownwardAPI.Items)
+	case volume.Projected != nil:
+		files := map[string][]byte{}
+		for _, source := range volume.Projected.Sources {
+			more, err := p.projectedFiles(ctx, source)
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(files, more)
+		}
+		return files, nil
+	default:
+		return nil, errors.New("its kind is not supported on this machine")
+	}
+}
+
+// projectedFiles returns what one source of a projected volume has.
+func (p *hostPod) projectedFiles(ctx context.Context, source corev1.VolumeProjection) (map[string][]byte, error) {
+	switch {
+	case source.ConfigMap != nil:
+		data, err := p.configMap(ctx, source.ConfigMap.Name, source.ConfigMap.Optional)
+		return choose(data, source.ConfigMap.Items, source.ConfigMap.Optional, err)
+	case source.Secret != nil:
+		data, err := p.secret(ctx, source.Secret.Name, source.Secret.Optional)
+		return choose(data, source.Secret.Items, source.Secret.Optional, err)
+	case source.DownwardAPI != nil:
+		return p.downwardFiles(source.DownwardAPI.Items)
+	case source.ServiceAccountToken != nil:
+		token, err := p.tokens.get(ctx, *source.ServiceAccountToken)
+		return map[string][]byte{source.ServiceAccountToken.Path: token}, err
+	default:
+		return nil, errors.New("a kind of its sources is not supported on this machine")
+	}
+}
+
+func (p *hostPod) downwardFiles(items []corev1.DownwardAPIVolumeFile) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, item := range items {
+		value, err := p.downwardValue(item)
+		if err != nil {
+			return nil, err
+		}
+		files[item.Path] = []byte(value)
+	}
+	return files, nil
+}
+
+func (p *hostPod) downwardValue(item corev1.DownwardAPIVolumeFile) (string, error) {
+	if item.FieldRef != nil {
+		return p.field(item.FieldRef.FieldPath)
+	}
+	for _, c := range p.containers {
+		if item.ResourceFieldRef != nil && c.spec.Name == item.ResourceFieldRef.ContainerName {
+			return resourceField(c.spec, item.ResourceFieldRef)
+		}
+	}
+	return "", fmt.Errorf("the source of %s is not supported on this machine", item.Path)
+}
+
+// choose returns the data of some keys, or all if none is named.
+func choose(data map[string][]byte, items []corev1.KeyToPath, optional *bool, err error) (map[string][]byte, error) {
+	if err != nil || len(items) == 0 {
+		return data, err
+	}
+	chosen := map[string][]byte{}
+	for _, item := range items {
+		value, ok := data[item.Key]
+		if !ok && !isSet(optional) {
+			return nil, fmt.Errorf("there is no key %q", item.Key)
+		}
+		if ok {
+			chosen[item.Path] = value
+		}
+	}
+	return chosen, nil
+}
+
+// writeFiles makes files all that a folder has. Each is replaced as a whole.
+func writeFiles(folder string, files map[string][]byte) error {
+	for name, content := range files {
+		if err := writeFile(filepath.Join(folder, name), content); err != nil {
+			return err
+		}
+	}
+	return filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(folder, file)
+		if _, isWanted := files[filepath.ToSlash(name)]; err != nil || isWanted {
+			return err
+		}
+		return os.Remove(file)
+	})
+}
+
+// writeFile replaces a file, unless it has that content: whoever watches it is not to be woken for nothing.
+func writeFile(file string, content []byte) error {
+	if before, err := os.ReadFile(file); err == nil && bytes.Equal(before, content) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".new", content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
