@@ -28,6 +28,9 @@ func Draft(manifest *unstructured.Unstructured, label, value string) *unstructur
 	if draft.GroupVersionKind().GroupKind() == secretKind {
 		writeAsData(draft)
 	}
+	if _, hasSpec := draft.Object["spec"]; !hasSpec && draft.GroupVersionKind().GroupKind() == clusterOperatorKind {
+		draft.Object["spec"] = map[string]any{} // its definition wants one, and the manifests of real releases have none
+	}
 	for _, config := range bundled(draft) {
 		if bundle, _ := config[bundleField].(string); isInjected(draft) || isBlank(bundle) {
 			delete(config, bundleField)
@@ -35,6 +38,9 @@ func Draft(manifest *unstructured.Unstructured, label, value string) *unstructur
 	}
 	return draft
 }
+
+// clusterOperatorKind is that of objects in which operators report how they are.
+var clusterOperatorKind = schema.GroupKind{Group: "config.openshift.io", Kind: "ClusterOperator"}
 
 // clusterRoleKind is that of objects whose rules a controller may gather.
 var clusterRoleKind = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}

@@ -23,7 +23,7 @@ type failure struct {
 }
 
 // summarize returns one failure for all problems, which are in order and none of which is there twice.
-func summarize(failed []Problem, isKept bool) failure {
+func summarize(failed []ReleaseProblem, isKept bool) failure {
 	var all []failure
 	for _, alike := range byState(failed) {
 		if _, isShared := alike[0].state(); isShared && len(alike) > 1 {
@@ -51,8 +51,8 @@ func summarize(failed []Problem, isKept bool) failure {
 }
 
 // byState returns ClusterOperators with the same reason together, and each other problem by itself.
-func byState(problems []Problem) [][]Problem {
-	var groups [][]Problem
+func byState(problems []ReleaseProblem) [][]ReleaseProblem {
+	var groups [][]ReleaseProblem
 	at := map[string]int{}
 	for _, p := range problems {
 		_, isShared := p.state()
@@ -63,17 +63,17 @@ func byState(problems []Problem) [][]Problem {
 		if isShared {
 			at[p.Reason] = len(groups)
 		}
-		groups = append(groups, []Problem{p})
+		groups = append(groups, []ReleaseProblem{p})
 	}
 	return groups
 }
 
-func singleFailure(p Problem, isKept bool) failure {
+func singleFailure(p ReleaseProblem, isKept bool) failure {
 	of := failure{reason: cmp.Or(p.Reason, reasonFailed), message: capitalized(p.sentence()) + p.where()}
 	state, isKnown := p.state()
 	switch {
 	case isKnown && p.isOverdue(isKept):
-		of.summary = overdue([]Problem{p})
+		of.summary = overdue([]ReleaseProblem{p})
 	case isKnown:
 		of.summary = "the cluster operator " + printable.Line(p.Object.Name) + " " + state.one
 	default:
@@ -83,7 +83,7 @@ func singleFailure(p Problem, isKept bool) failure {
 }
 
 // operatorsFailure returns one failure of several ClusterOperators with the same reason.
-func operatorsFailure(alike []Problem, isKept bool) failure {
+func operatorsFailure(alike []ReleaseProblem, isKept bool) failure {
 	state, _ := alike[0].state()
 	var details []string
 	for _, p := range alike {
@@ -94,14 +94,14 @@ func operatorsFailure(alike []Problem, isKept bool) failure {
 		summary: "the cluster operators " + names(alike) + " " + state.many,
 		message: "Cluster operators " + names(alike) + " " + state.many + ": " + strings.Join(few(details), "; "),
 	}
-	if !slices.ContainsFunc(alike, func(p Problem) bool { return !p.isOverdue(isKept) }) {
+	if !slices.ContainsFunc(alike, func(p ReleaseProblem) bool { return !p.isOverdue(isKept) }) {
 		of.summary = overdue(alike)
 	}
 	return of
 }
 
 // overdue returns what is said of ClusterOperators that have failed because their time is over.
-func overdue(alike []Problem) string {
+func overdue(alike []ReleaseProblem) string {
 	return fmt.Sprintf("wait has exceeded %.0f minutes for these operators: %s", failAfter.Minutes(), names(alike))
 }
 
@@ -114,7 +114,7 @@ func few(texts []string) []string {
 }
 
 // names names the objects of problems.
-func names(problems []Problem) string {
+func names(problems []ReleaseProblem) string {
 	var all []string
 	for _, p := range problems {
 		if p.isOperator() {

@@ -32,13 +32,13 @@ func (b *builder) setHealth(applied AppliedRelease) {
 }
 
 // sort returns the problems by what they do to the release, in order. Of several that say the same, the gravest counts.
-func (b *builder) sort(applied AppliedRelease) map[severity][]Problem {
-	does := func(p Problem) severity { return p.severity(applied.wasCompleted(), b.seen.Now) }
-	ordered := slices.SortedStableFunc(slices.Values(applied.Problems), func(x, y Problem) int {
+func (b *builder) sort(applied AppliedRelease) map[severity][]ReleaseProblem {
+	does := func(p ReleaseProblem) severity { return p.severity(applied.wasCompleted(), b.seen.Now) }
+	ordered := slices.SortedStableFunc(slices.Values(applied.Problems), func(x, y ReleaseProblem) int {
 		return cmp.Or(compareProblems(x, y), cmp.Compare(does(y), does(x)), cmp.Compare(x.Effect, y.Effect), x.Since.Compare(y.Since))
 	})
-	found := map[severity][]Problem{}
-	for _, p := range slices.CompactFunc(ordered, func(x, y Problem) bool { return compareProblems(x, y) == 0 }) {
+	found := map[severity][]ReleaseProblem{}
+	for _, p := range slices.CompactFunc(ordered, func(x, y ReleaseProblem) bool { return compareProblems(x, y) == 0 }) {
 		found[does(p)] = append(found[does(p)], p)
 	}
 	return found
@@ -65,7 +65,7 @@ func (b *builder) setKept() {
 }
 
 // setWorking sets Progressing of a release that is being applied, and goes on.
-func (b *builder) setWorking(applied AppliedRelease, found map[severity][]Problem) {
+func (b *builder) setWorking(applied AppliedRelease, found map[severity][]ReleaseProblem) {
 	why := waitReason(found)
 	text := "Working towards " + nameOf(b.next.Desired)
 	if wait := waitText(found); wait != "" && applied.counts() != "" {
@@ -112,7 +112,7 @@ func (b *builder) setBeginning() {
 }
 
 // waitReason returns the reason of what is waited for, the gravest first.
-func waitReason(found map[severity][]Problem) string {
+func waitReason(found map[severity][]ReleaseProblem) string {
 	for _, of := range []severity{limited, slow, waits} {
 		if len(found[of]) == 0 {
 			continue
@@ -127,7 +127,7 @@ func waitReason(found map[severity][]Problem) string {
 }
 
 // waitText returns what is waited for.
-func waitText(found map[severity][]Problem) string {
+func waitText(found map[severity][]ReleaseProblem) string {
 	var texts []string
 	if all := found[slow]; len(all) > 0 {
 		texts = append(texts, slowText(all))
@@ -142,7 +142,7 @@ func waitText(found map[severity][]Problem) string {
 }
 
 // waitedFor names ClusterOperators, which say themselves how they are, and tells of other objects what they lack.
-func waitedFor(problems []Problem) string {
+func waitedFor(problems []ReleaseProblem) string {
 	var all []string
 	for _, p := range problems {
 		switch {
@@ -156,8 +156,8 @@ func waitedFor(problems []Problem) string {
 }
 
 // slowText names what has been waited for longer than is usual.
-func slowText(problems []Problem) string {
-	var others []Problem
+func slowText(problems []ReleaseProblem) string {
+	var others []ReleaseProblem
 	clause := ""
 	for _, p := range problems {
 		if p.slowAfter() == slowAfterMachineConfig {
@@ -172,7 +172,7 @@ func slowText(problems []Problem) string {
 	return "waiting on " + clause + " which is longer than expected"
 }
 
-func slowReason(problems []Problem) string {
+func slowReason(problems []ReleaseProblem) string {
 	if problems[0].isOperator() {
 		return ReasonSlowOperator
 	}
@@ -180,7 +180,7 @@ func slowReason(problems []Problem) string {
 }
 
 // slowMessage says of each object that is slow what it waits for.
-func slowMessage(problems []Problem) string {
+func slowMessage(problems []ReleaseProblem) string {
 	var lines []string
 	for _, p := range problems {
 		lines = append(lines, capitalized(p.sentence())+p.where())

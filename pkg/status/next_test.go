@@ -31,7 +31,7 @@ func release(version string) configv1.Release {
 }
 
 // seenAt is what is seen of a release some time after noon.
-func seenAt(after time.Duration, version string, mode graph.Mode, problems ...status.Problem) status.Seen {
+func seenAt(after time.Duration, version string, mode graph.Mode, problems ...status.ReleaseProblem) status.Seen {
 	return status.Seen{
 		Now:        noon.Add(after),
 		Acceptance: status.Acceptance{Release: release(version), Phase: status.Accepted},
@@ -64,22 +64,24 @@ func condition(t *testing.T, s configv1.ClusterVersionStatus, kind configv1.Clus
 	return configv1.ClusterOperatorStatusCondition{}
 }
 
-func operatorProblem(name, why string, effect reason.Effect) status.Problem {
-	return status.Problem{
+func operatorProblem(name, why string, effect reason.Effect) status.ReleaseProblem {
+	return status.ReleaseProblem{
 		Object: &kinds.ID{Group: "config.openshift.io", Kind: "ClusterOperator", Name: name}, Reason: why, Effect: effect,
 		Since: noon, IsWait: true, Message: "it waits",
 	}
 }
 
 func TestWaitsBecomeSlowAndFail(t *testing.T) {
-	updating := func(name string) status.Problem { return operatorProblem(name, "ClusterOperatorUpdating", reason.None) }
+	updating := func(name string) status.ReleaseProblem {
+		return operatorProblem(name, "ClusterOperatorUpdating", reason.None)
+	}
 	degraded := operatorProblem("alpha", "ClusterOperatorDegraded", reason.FailAfterInterval)
-	web := status.Problem{Object: &kinds.ID{Kind: "Deployment", Namespace: "a", Name: "web"}, Message: "none is ready", Since: noon, IsWait: true}
+	web := status.ReleaseProblem{Object: &kinds.ID{Kind: "Deployment", Namespace: "a", Name: "web"}, Message: "none is ready", Since: noon, IsWait: true}
 	ageless := degraded
 	ageless.Since = time.Time{}
 	for _, test := range []struct {
 		name     string
-		problem  status.Problem
+		problem  status.ReleaseProblem
 		after    time.Duration
 		mode     graph.Mode
 		failing  string
@@ -127,9 +129,9 @@ func TestSeveralOperatorsShareAReason(t *testing.T) {
 }
 
 func TestManyErrorsAreCounted(t *testing.T) {
-	var problems []status.Problem
+	var problems []status.ReleaseProblem
 	for i := range 15 {
-		problems = append(problems, status.Problem{Message: fmt.Sprintf("failure %02d\x1b[31m", i)}, status.Problem{Message: "failure 00\x1b[31m"})
+		problems = append(problems, status.ReleaseProblem{Message: fmt.Sprintf("failure %02d\x1b[31m", i)}, status.ReleaseProblem{Message: "failure 00\x1b[31m"})
 	}
 	got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, problems...)), status.Failing)
 	if got.Reason != "MultipleErrors" || strings.Count(got.Message, "\n* Failure") != 10 || !strings.HasSuffix(got.Message, "\n* and 5 more") {
@@ -145,7 +147,7 @@ func TestOrderOfWhatIsSeenDoesNotMatter(t *testing.T) {
 	for i, effect := range []reason.Effect{"", reason.None, reason.Report, reason.Fail, reason.FailAfterInterval} {
 		for _, name := range []string{"a", "b", "c"} {
 			seen.Applied.Problems = append(seen.Applied.Problems, operatorProblem(name, "ClusterOperatorDegraded", effect),
-				status.Problem{Object: &kinds.ID{Kind: "Job", Name: name}, Message: fmt.Sprint("failure ", i), Effect: effect, IsWait: i%2 == 0})
+				status.ReleaseProblem{Object: &kinds.ID{Kind: "Job", Name: name}, Message: fmt.Sprint("failure ", i), Effect: effect, IsWait: i%2 == 0})
 			seen.Applied.Deletes = append(seen.Applied.Deletes, precondition.Delete{Tombstone: record.Tombstone{ID: kinds.ID{Kind: "Job", Name: fmt.Sprint(name, i)}}})
 			seen.Operators = append(seen.Operators, operatorThatIsNotUpgradeable(fmt.Sprint(name, i)))
 			seen.Overrides = append(seen.Overrides, configv1.ComponentOverride{Kind: "Job", Name: fmt.Sprint(name, i), Unmanaged: true})

@@ -32,7 +32,7 @@ const (
 
 // severity returns what a problem does. Of a release that is kept in place, every problem is a failure but that of an
 // object which is not ready.
-func (p Problem) severity(isKept bool, now time.Time) severity {
+func (p ReleaseProblem) severity(isKept bool, now time.Time) severity {
 	isUnready := p.IsWait && p.Effect == ""
 	switch {
 	case isUnready || p.Effect == reason.None && !isKept:
@@ -48,24 +48,28 @@ func (p Problem) severity(isKept bool, now time.Time) severity {
 }
 
 // isOverdue returns whether a problem fails because the time for it is over.
-func (p Problem) isOverdue(isKept bool) bool { return p.Effect == reason.FailAfterInterval && !isKept }
+func (p ReleaseProblem) isOverdue(isKept bool) bool {
+	return p.Effect == reason.FailAfterInterval && !isKept
+}
 
 // age returns how long there has been a problem. One that began nobody knows when has begun just now.
-func (p Problem) age(now time.Time) time.Duration {
+func (p ReleaseProblem) age(now time.Time) time.Duration {
 	if p.Since.IsZero() {
 		return 0
 	}
 	return now.Sub(p.Since)
 }
 
-func (p Problem) slowAfter() time.Duration {
+func (p ReleaseProblem) slowAfter() time.Duration {
 	if p.isOperator() && p.Object.Name == machineConfig {
 		return slowAfterMachineConfig
 	}
 	return slowAfter
 }
 
-func (p Problem) isOperator() bool { return p.Object != nil && p.Object.Kind == "ClusterOperator" }
+func (p ReleaseProblem) isOperator() bool {
+	return p.Object != nil && p.Object.Kind == "ClusterOperator"
+}
 
 // An operatorState is how a reason is said of ClusterOperators.
 type operatorState struct {
@@ -81,7 +85,7 @@ var operatorStates = map[string]operatorState{
 }
 
 // state returns how the reason of a problem is said, and whether it is one that ClusterOperators share.
-func (p Problem) state() (operatorState, bool) {
+func (p ReleaseProblem) state() (operatorState, bool) {
 	state, isKnown := operatorStates[p.Reason]
 	return state, isKnown && p.isOperator()
 }
@@ -92,7 +96,7 @@ func pluralReason(one string) string {
 }
 
 // subject returns the object, and its state if that is known by its reason.
-func (p Problem) subject() string {
+func (p ReleaseProblem) subject() string {
 	state, isKnown := p.state()
 	switch {
 	case isKnown:
@@ -107,7 +111,7 @@ func (p Problem) subject() string {
 }
 
 // detail returns the message, without what the subject says already.
-func (p Problem) detail() string {
+func (p ReleaseProblem) detail() string {
 	state, _ := p.state()
 	text := strings.TrimPrefix(printable.Line(p.Message), state.repeats)
 	if p.Object != nil {
@@ -117,13 +121,13 @@ func (p Problem) detail() string {
 }
 
 // sentence returns what is wrong with which object, in one line.
-func (p Problem) sentence() string { return joined(": ", p.subject(), p.detail()) }
+func (p ReleaseProblem) sentence() string { return joined(": ", p.subject(), p.detail()) }
 
 // where returns the place of a problem in brackets.
-func (p Problem) where() string { return inBrackets("", p.place()) }
+func (p ReleaseProblem) where() string { return inBrackets("", p.place()) }
 
 // place returns the file of the object, and since when there has been the problem, as far as they are known.
-func (p Problem) place() string {
+func (p ReleaseProblem) place() string {
 	since := ""
 	if !p.Since.IsZero() {
 		since = "since " + moment(p.Since)
@@ -156,21 +160,21 @@ func capitalized(text string) string {
 }
 
 // compareProblems orders ClusterOperators before other objects, and those by their kinds and names.
-func compareProblems(a, b Problem) int {
+func compareProblems(a, b ReleaseProblem) int {
 	return cmp.Or(
 		cmp.Compare(rank(a), rank(b)),
 		kinds.Compare(a.id(), b.id()), cmp.Compare(a.File, b.File), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message),
 	)
 }
 
-func rank(p Problem) int {
+func rank(p ReleaseProblem) int {
 	if p.isOperator() {
 		return 0
 	}
 	return 1
 }
 
-func (p Problem) id() kinds.ID {
+func (p ReleaseProblem) id() kinds.ID {
 	if p.Object == nil {
 		return kinds.ID{}
 	}

@@ -48,13 +48,13 @@ type AppliedRelease struct {
 	Done, Total int        // manifests
 	IsComplete  bool       // all of it was applied, and is ready
 	// Problems are what keeps it from being complete, or from being kept in place: what is waited for, and what fails.
-	Problems []Problem
+	Problems []ReleaseProblem
 	// Deletes are those that were asked for, and are not done.
 	Deletes []precondition.Delete
 }
 
-// A Problem is an object that is not as the release wants it, or a failure that has no object.
-type Problem struct {
+// A ReleaseProblem is an object that is not as the release wants it, or a failure that has no object.
+type ReleaseProblem struct {
 	Object  *kinds.ID
 	File    string
 	Message string

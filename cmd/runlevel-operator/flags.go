@@ -1,0 +1,66 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/operator"
+	"github.com/runlevel/runlevel/pkg/ready"
+)
+
+// newCommand returns the command line of the operator.
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use: "runlevel-operator", Short: "keeps a cluster at the release that its ClusterVersion asks for",
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	root.PersistentFlags().AddGoFlag(flag.CommandLine.Lookup("kubeconfig"))
+	root.AddCommand(newStart())
+	return root
+}
+
+func newStart() *cobra.Command {
+	var image, folder, standard string
+	o := operator.Options{Name: os.Getenv("POD_NAME"), Profile: os.Getenv("CLUSTER_PROFILE"), Exclude: os.Getenv("EXCLUDE_MANIFESTS")}
+	command := &cobra.Command{
+		Use: "start", Args: cobra.NoArgs, Short: "apply the release, keep it in place, and update it when the ClusterVersion says so",
+		Long: `Start applies a release to the cluster, keeps it in place, and writes how far that is into the
+status of the ClusterVersion named "version", which it makes if there is none. An update begins when
+spec.desiredUpdate of the ClusterVersion names one, as "oc adm upgrade" does.
+
+The release is that of --release-image or --payload-dir, until the ClusterVersion asks for another one. Of several
+replicas, one applies: the one that holds the lock of the release.
+
+Environment: CLUSTER_PROFILE and EXCLUDE_MANIFESTS choose manifests, as for the cluster-version operator; POD_NAME
+and POD_NAMESPACE say who and where the operator is; KUBECONFIG names a cluster other than the one it runs in.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch o.Payload, o.Standard = cmp.Or(image, folder), ready.Standard(standard); {
+			case (image == "") == (folder == ""):
+				return errors.New("name the release: either --release-image or --payload-dir")
+			case image != "" && !strings.Contains(image, "@sha256:"):
+				return errors.New("--release-image: name the image by digest, as REPOSITORY@sha256:DIGEST")
+			case folder != "" && !filepath.IsAbs(folder):
+				return errors.New("--payload-dir: name an absolute path")
+			case o.Standard != ready.Full && o.Standard != ready.Upstream:
+				return errors.New("--wait-for: use ready or upstream")
+			}
+			return start(c.Context(), o)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&image, "release-image", "", "the image of the release, by digest")
+	flags.StringVar(&folder, "payload-dir", os.Getenv("PAYLOAD_OVERRIDE"), "the folder of the release, in the operator's own image")
+	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the release's record and lock")
+	flags.StringVar(&o.Listen, "listen", "", "the address of /healthz and /readyz, such as :8080")
+	flags.StringVar(&o.CacheDir, "cache-dir", "", "where the last images are kept that were pulled, by digest")
+	flags.StringVar(&standard, "wait-for", string(ready.Upstream), "what counts as applied: ready (everything is rolled out) or upstream (as for the cluster-version operator)")
+	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false, "also pull over plain http, or from registries whose certificate proves nothing")
+	flags.DurationVar(&o.LockDuration, "lock-duration", 0, "how long the lock outlives a leader that died (default 30s)")
+	return command
+}

@@ -1,0 +1,222 @@
+package operator_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"log"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	configv1 "github.com/openshift/api/config/v1"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/pkg/operator"
+	"github.com/runlevel/runlevel/pkg/source"
+)
+
+// patience is far longer than anything takes that is to happen.
+const patience = 25 * time.Second
+
+// A stage is a control plane with one operator, and a registry of releases.
+type stage struct {
+	t        *testing.T
+	sandbox  *sandbox.Sandbox
+	registry string
+	client   client.Client
+	options  operator.Options
+	end      func() error // ends the operator
+}
+
+// newStage returns a stage whose operator was started with a release.
+func newStage(t *testing.T, version, files string) *stage {
+	t.Helper()
+	s, err := sandbox.Start(t.Context(), sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop() })
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{configv1.Install, clientgoscheme.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := &stage{t: t, sandbox: s, registry: strings.TrimPrefix(server.URL, "http://")}
+	if st.client, err = client.New(s.Config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	st.options = operator.Options{
+		Payload: st.push(version, files), Name: "test", CacheDir: filepath.Join(t.TempDir(), "cache"), Source: source.Options{Insecure: true},
+		LockDuration: 10 * time.Second,
+	}
+	st.start()
+	return st
+}
+
+// start starts the operator.
+func (s *stage) start() {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- operator.Run(ctx, s.sandbox.Config, s.options) }()
+	stopped := false
+	s.end = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return <-ended
+	}
+	s.t.Cleanup(func() {
+		if err := s.end(); err != nil {
+			s.t.Error("the operator:", err)
+		}
+	})
+}
+
+// restart ends the operator, and starts another one.
+func (s *stage) restart() {
+	s.t.Helper()
+	if err := s.end(); err != nil {
+		s.t.Error("the operator:", err)
+	}
+	s.start()
+}
+
+// push puts a release of files in txtar into the registry, and returns its image by digest.
+func (s *stage) push(version, files string) string {
+	s.t.Helper()
+	var layer bytes.Buffer
+	archive := tar.NewWriter(&layer)
+	add := func(path, text string) {
+		s.must(archive.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: int64(len(text))}))
+		_, err := io.WriteString(archive, text)
+		s.must(err)
+	}
+	add("release-manifests/release-metadata", `{"kind": "cincinnati-metadata-v0", "version": "`+version+`"}`)
+	add("release-manifests/image-references", `{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "`+version+`"}}`)
+	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(files, "VERSION", version))).Files {
+		add("release-manifests/"+file.Name, string(file.Data))
+	}
+	s.must(archive.Close())
+	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(layer.Bytes(), types.OCIUncompressedLayer))
+	s.must(err)
+	repository := s.registry + "/team/release"
+	tag, err := name.NewTag(repository+":"+version, name.Insecure)
+	s.must(err)
+	s.must(remote.Write(tag, image))
+	digest, err := image.Digest()
+	s.must(err)
+	return repository + "@" + digest.String()
+}
+
+func (s *stage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// version returns the ClusterVersion; an empty one if there is none.
+func (s *stage) version() *configv1.ClusterVersion {
+	var v configv1.ClusterVersion
+	_ = s.client.Get(s.t.Context(), client.ObjectKey{Name: "version"}, &v)
+	return &v
+}
+
+// until waits until the ClusterVersion is as wanted.
+func (s *stage) until(what string, isSo func(*configv1.ClusterVersion) bool) *configv1.ClusterVersion {
+	s.t.Helper()
+	var last *configv1.ClusterVersion
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		last = s.version()
+		return isSo(last), nil
+	})
+	if err != nil {
+		s.t.Fatalf("never: %s\n%s", what, s.text())
+	}
+	return last
+}
+
+// text returns the ClusterVersion for people.
+func (s *stage) text() string {
+	v := s.version()
+	v.ManagedFields = nil
+	text, _ := yaml.Marshal(v)
+	return string(text)
+}
+
+// update asks for a release by its image.
+func (s *stage) update(image string, change ...func(*configv1.Update)) {
+	s.t.Helper()
+	update := &configv1.Update{Image: image}
+	for _, one := range change {
+		one(update)
+	}
+	s.ask(update)
+}
+
+// ask sets spec.desiredUpdate; nil takes it back.
+func (s *stage) ask(update *configv1.Update) {
+	s.t.Helper()
+	v := s.version()
+	patch := client.MergeFrom(v.DeepCopy())
+	v.Spec.DesiredUpdate = update
+	s.must(s.client.Patch(s.t.Context(), v, patch))
+}
+
+// report writes the status of a ClusterOperator, as its operator would.
+func (s *stage) report(name, version string, change ...func(*configv1.ClusterOperatorStatus)) {
+	s.t.Helper()
+	var operator configv1.ClusterOperator
+	err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return s.client.Get(ctx, client.ObjectKey{Name: name}, &operator) == nil, nil // nor may its kind be served yet
+	})
+	if err != nil {
+		s.t.Fatalf("there never is a ClusterOperator %s\n%s", name, s.text())
+	}
+	patch := client.MergeFrom(operator.DeepCopy())
+	operator.Status.Versions = []configv1.OperandVersion{{Name: "operator", Version: version}}
+	operator.Status.Conditions = []configv1.ClusterOperatorStatusCondition{
+		condition(configv1.OperatorAvailable, configv1.ConditionTrue), condition(configv1.OperatorDegraded, configv1.ConditionFalse),
+		condition(configv1.OperatorProgressing, configv1.ConditionFalse),
+	}
+	for _, one := range change {
+		one(&operator.Status)
+	}
+	s.must(s.client.Status().Patch(s.t.Context(), &operator, patch))
+}
+
+// settings returns the ConfigMap of the releases, or nil.
+func (s *stage) settings() *corev1.ConfigMap {
+	var found corev1.ConfigMap
+	err := s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "shop", Name: "settings"}, &found)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	s.must(err)
+	return &found
+}

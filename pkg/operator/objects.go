@@ -1,0 +1,180 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/runlevel/runlevel/install"
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
+	"github.com/runlevel/runlevel/pkg/ownership"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/status"
+)
+
+// ensureDefinitions makes the definitions of ClusterVersion and ClusterOperator where there are none, and waits until
+// their kinds are served. Those that are there stay as they are: they may be a release's, or OpenShift's.
+func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
+	definition, err := c.FindKind(ctx, kinds.CustomResourceDefinition)
+	if err != nil {
+		return err
+	}
+	for _, one := range install.Definitions() {
+		_, err := c.Create(ctx, definition, one)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create %s: %w", one.GetName(), err)
+		}
+	}
+	for _, kind := range []schema.GroupKind{clusterVersion, clusterOperator} {
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			c.Refresh()
+			_, err := c.FindKind(ctx, kind)
+			return err == nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("wait until %s is served: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// create makes the ClusterVersion, with the history that the record of the release has.
+func (r *reconciler) create(ctx context.Context) error {
+	known, _, err := r.look(ctx)
+	if err != nil {
+		return err
+	}
+	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterID": string(uuid.NewUUID())}}}
+	made.SetGroupVersionKind(configv1.GroupVersion.WithKind("ClusterVersion"))
+	made.SetName(theClusterVersion.Name)
+	if err := r.client.Create(ctx, made); err != nil { // a typed one would have fields that the definition does not
+		if apierrors.IsAlreadyExists(err) { // it is seen in a moment
+			return nil
+		}
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) { // its definition was deleted
+			return fmt.Errorf("the definition of ClusterVersion was deleted, and is made anew: %w", cmp.Or(ensureDefinitions(ctx, r.cluster), err))
+		}
+		return fmt.Errorf("create the ClusterVersion: %w", err)
+	}
+	ctrl.LoggerFrom(ctx).Info("created the ClusterVersion")
+	if len(known.History) == 0 {
+		return nil
+	}
+	begun := configv1.Release{Version: known.Newest().Version, Image: known.Newest().Source}
+	return r.writeStatus(ctx, made, configv1.ClusterVersionStatus{Desired: begun, History: historyOf(known)})
+}
+
+// historyOf returns the history of a record as a ClusterVersion has it.
+func historyOf(known *record.Record) []configv1.UpdateHistory {
+	var history []configv1.UpdateHistory
+	for _, entry := range known.History {
+		history = append(history, configv1.UpdateHistory{
+			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: entry.Source, StartedTime: entry.Started, CompletionTime: entry.Completed,
+		})
+	}
+	return history
+}
+
+var (
+	clusterOperator = schema.GroupKind{Group: configv1.GroupName, Kind: "ClusterOperator"}
+	clusterVersion  = schema.GroupKind{Group: configv1.GroupName, Kind: "ClusterVersion"}
+)
+
+// precreate makes the ClusterOperators of a release before anything else, with their relatedObjects, so that what
+// collects data of a cluster that does not get further knows of which.
+func precreate(ctx context.Context, c *cluster.Cluster, p *payload.Payload) error {
+	for _, m := range p.Manifests {
+		if m.ID().GroupKind() != clusterOperator || m.IsTombstone() {
+			continue
+		}
+		if err := precreateOne(ctx, c, p.Name, m); err != nil {
+			ctrl.LoggerFrom(ctx).Info("ClusterOperator not made ahead", "name", m.ID().Name, "reason", err.Error())
+		}
+	}
+	return ctx.Err()
+}
+
+// precreateOne makes one ClusterOperator, unless it is there.
+func precreateOne(ctx context.Context, c *cluster.Cluster, release string, m *payload.Manifest) error {
+	resource, err := c.Find(ctx, m.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	related, hasRelated, _ := unstructured.NestedSlice(m.Object().Object, "status", "relatedObjects")
+	object := ownership.Draft(m.Object(), objectmeta.ReleaseLabel, release)
+	made, err := c.Apply(ctx, resource, object, cluster.CreateOnly)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return nil
+	case err != nil || !hasRelated:
+		return err
+	}
+	if err := unstructured.SetNestedSlice(made.Object.Object, related, "status", "relatedObjects"); err != nil {
+		return err
+	}
+	_, err = c.In(resource, "").UpdateStatus(ctx, made.Object, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
+	return err
+}
+
+// operatorProblems returns what ClusterOperators of the release that is kept in place report.
+func (a *applier) operatorProblems(all []configv1.ClusterOperator) []status.ReleaseProblem {
+	a.mu.Lock()
+	current := a.running
+	a.mu.Unlock()
+	found := map[string]*configv1.ClusterOperator{}
+	for i := range all {
+		found[all[i].Name] = &all[i]
+	}
+	var problems []status.ReleaseProblem
+	for _, m := range current.payload.Manifests {
+		reported := found[m.ID().Name]
+		if m.ID().GroupKind() != clusterOperator || m.IsTombstone() || reported == nil {
+			continue
+		}
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(reported)
+		if err != nil {
+			continue // it can't be: it came from the API server
+		}
+		verdict := ready.Check(&unstructured.Unstructured{Object: withKind(object)}, ready.Upstream, ready.Related{Manifest: m.Object()})
+		if verdict.State != ready.Ready {
+			id := m.ID()
+			problems = append(problems, status.ReleaseProblem{
+				Object: &id, File: m.Path, Message: verdict.Message, Reason: verdict.Reason, Effect: verdict.Effect, Since: lastTransition(reported).Time, IsWait: true,
+			})
+		}
+	}
+	return problems
+}
+
+// withKind adds to a ClusterOperator what a typed one does not have.
+func withKind(object map[string]any) map[string]any {
+	object["apiVersion"], object["kind"] = configv1.GroupVersion.String(), clusterOperator.Kind
+	return object
+}
+
+// lastTransition returns when a ClusterOperator last changed whether it is available, or degraded.
+func lastTransition(operator *configv1.ClusterOperator) (last metav1.Time) {
+	for _, condition := range operator.Status.Conditions {
+		isAsked := condition.Type == configv1.OperatorAvailable || condition.Type == configv1.OperatorDegraded
+		if isAsked && last.Before(&condition.LastTransitionTime) {
+			last = condition.LastTransitionTime
+		}
+	}
+	return last
+}

@@ -1,0 +1,66 @@
+package operator_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+)
+
+// ocEnv names OpenShift's own client, which is asked what it makes of the ClusterVersion.
+const ocEnv = "RUNLEVEL_TEST_OC"
+
+// oc runs OpenShift's client, and returns what it prints.
+func (s *stage) oc(arguments ...string) string {
+	s.t.Helper()
+	command := exec.CommandContext(s.t.Context(), os.Getenv(ocEnv), arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+s.sandbox.Kubeconfig)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("oc %s: %v\n%s", strings.Join(arguments, " "), err, out)
+	}
+	return string(out)
+}
+
+// says fails the test unless a text has all the lines that it is to have.
+func says(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(text, line) {
+			t.Errorf("%q is not in\n%s", line, text)
+		}
+	}
+}
+
+// TestOpenShiftsClient updates a cluster with oc, as an administrator of OpenShift does.
+func TestOpenShiftsClient(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat(os.Getenv(ocEnv)); err != nil || !filepath.IsAbs(os.Getenv(ocEnv)) {
+		t.Skip("set " + ocEnv + " to oc, to try it on an operator")
+	}
+	s := newStage(t, "1.0.0", shop+till)
+	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
+		return strings.Contains(find(v, configv1.OperatorProgressing).Message, "till")
+	})
+	says(t, s.oc("adm", "upgrade"), "info: An upgrade is in progress. ", "Reason: ClusterVersionUpdating")
+	s.report("till", "1.0.0")
+	s.until("installed", isAt("1.0.0"))
+	says(t, s.oc("adm", "upgrade"), "Cluster version is 1.0.0")
+	says(t, s.oc("get", "clusterversion,clusteroperators"), "Cluster version is 1.0.0", "till   1.0.0     True        False         False")
+
+	s.oc("adm", "upgrade", "--to-image", s.push("1.0.1", shop+till), "--allow-explicit-upgrade", "--force")
+	s.report("till", "1.0.1")
+	s.until("updated", isAt("1.0.1"))
+	repository, _, _ := strings.Cut(s.options.Payload, "@")
+	s.oc("adm", "upgrade", "--to-image", repository+"@sha256:"+strings.Repeat("c", 64), "--allow-explicit-upgrade")
+	s.until("the image is not there", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
+	says(t, s.oc("adm", "upgrade"), "ReleaseAccepted=False", "Reason: RetrievePayload")
+	s.oc("adm", "upgrade", "--clear")
+	s.until("taken back", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
+	s.oc("delete", "--wait=false", "clusteroperator", "till")
+	s.report("till", "1.0.1") // which the operator has made anew
+	says(t, s.oc("adm", "upgrade"), "Cluster version is 1.0.1")
+}

@@ -1,0 +1,122 @@
+// Package operator keeps a cluster at the release that its ClusterVersion asks for, and says in the status how far that
+// is. The ClusterVersion is OpenShift's, so that oc adm upgrade is a client of it.
+//
+// Run is the call to start from. It holds the lock of the release, which makes one of several replicas the leader,
+// and begins two things: the applier (applier.go) takes a release from its source to the cluster, and keeps it in
+// place; the reconciler (reconciler.go) tells the applier what the ClusterVersion asks for (target.go), and writes
+// the status, which package status computes. Releases are read, and images kept on disk, in releases.go.
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/rollout"
+	"github.com/runlevel/runlevel/pkg/source"
+)
+
+// Options say what an operator applies, and how.
+type Options struct {
+	// Payload is the release that is applied unless the ClusterVersion asks for another one: an image by digest, or a
+	// folder.
+	Payload   string
+	Namespace string // of the record and the lock; rollout.DefaultNamespace if it is empty
+	Name      string // of this process, as the holder of the lock; its host name if it is empty
+	Profile   string // of the cluster; empty takes manifests of all profiles
+	Exclude   string // leaves out manifests that are annotated exclude.release.openshift.io/NAME
+	Standard  ready.Standard
+	Listen    string // the address of /healthz and /readyz; empty for none
+	CacheDir  string // where images are kept that were pulled; empty keeps none
+	Source    source.Options
+	// LockDuration is how long the lock outlives a leader that died; half a minute if it is 0.
+	LockDuration time.Duration
+}
+
+// Run runs an operator until ctx ends. It ends with an error when the lock is lost to another process.
+func Run(ctx context.Context, connection *rest.Config, o Options) error {
+	o.Namespace = cmp.Or(o.Namespace, rollout.DefaultNamespace)
+	o.Standard = cmp.Or(o.Standard, ready.Upstream)
+	if o.Name == "" {
+		o.Name, _ = os.Hostname()
+	}
+	c, err := cluster.Connect(connection)
+	if err != nil {
+		return err
+	}
+	if err := ensureDefinitions(ctx, c); err != nil {
+		return fmt.Errorf("install the definitions of ClusterVersion and ClusterOperator: %w", err)
+	}
+	m, err := newManager(connection, o)
+	if err != nil {
+		return err
+	}
+	a := newApplier(c, o)
+	r := &reconciler{client: m.GetClient(), cluster: c, options: o, applier: a}
+	if err := r.register(m); err != nil {
+		return fmt.Errorf("watch ClusterVersions: %w", err)
+	}
+	if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { return lead(ctx, c, o, a) })); err != nil {
+		return err
+	}
+	return m.Start(ctx)
+}
+
+// newManager returns a manager of the ClusterVersion controller. It elects nobody: the lock of the release does.
+func newManager(connection *rest.Config, o Options) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{configv1.Install, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	m, err := ctrl.NewManager(connection, ctrl.Options{
+		Scheme: scheme, Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // for several in one process
+		HealthProbeBindAddress: cmp.Or(o.Listen, "0"), Metrics: server.Options{BindAddress: "0"},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return m, errors.Join(m.AddHealthzCheck("alive", healthz.Ping), m.AddReadyzCheck("alive", healthz.Ping))
+}
+
+// lead acquires the lock of the release, and applies under it. A replica that does not get the lock waits for it.
+func lead(ctx context.Context, c *cluster.Cluster, o Options, a *applier) error {
+	log := ctrl.LoggerFrom(ctx)
+	session, err := rollout.Hold(ctx, c, payload.DefaultName, o.Namespace, lock.Options{
+		Holder: fmt.Sprintf("runlevel-operator %s-%s", o.Name, rand.String(5)), Keeps: true, Wait: true, Duration: o.LockDuration,
+		OnHeld: func(h lock.Holder) { log.Info("waiting for the lock of the release", "holder", h.Name) },
+	})
+	if err != nil {
+		return endOf(ctx, err)
+	}
+	log.Info("holding the lock of the release")
+	return endOf(ctx, session.Release(a.run(ctx, session)))
+}
+
+// endOf returns nil for an end that was asked for.
+func endOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+package operator_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const shop = `
+-- 0000_10_base_00_namespace.yaml --
+{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+-- 0000_20_shop_10_settings.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: shop}, data: {version: VERSION}}
+`
+
+const old = `
+-- 0000_30_old_10_prices.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: prices, namespace: shop}}
+`
+
+const oldDeleted = `
+-- 0000_30_old_10_prices.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: prices, namespace: shop, annotations: {release.openshift.io/delete: "true"}}}
+`
+
+const till = `
+-- 0000_40_till_10_operator.yaml --
+apiVersion: config.openshift.io/v1
+kind: ClusterOperator
+metadata: {name: till}
+status:
+  versions: [{name: operator, version: VERSION}]
+  relatedObjects: [{group: "", resource: namespaces, name: shop}]
+`
+
+func condition(kind configv1.ClusterStatusConditionType, is configv1.ConditionStatus) configv1.ClusterOperatorStatusCondition {
+	return configv1.ClusterOperatorStatusCondition{Type: kind, Status: is, LastTransitionTime: metav1.Now(), Reason: "AsExpected", Message: "all is well"}
+}
+
+// has returns a test of a condition's status and reason.
+func has(kind configv1.ClusterStatusConditionType, is configv1.ConditionStatus, reason string) func(*configv1.ClusterVersion) bool {
+	return func(v *configv1.ClusterVersion) bool {
+		c := find(v, kind)
+		return c.Status == is && c.Reason == reason
+	}
+}
+
+// find returns a condition; an empty one if there is none.
+func find(v *configv1.ClusterVersion, kind configv1.ClusterStatusConditionType) configv1.ClusterOperatorStatusCondition {
+	for _, c := range v.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return configv1.ClusterOperatorStatusCondition{}
+}
+
+// isAt returns a test of a release being complete.
+func isAt(version string) func(*configv1.ClusterVersion) bool {
+	return func(v *configv1.ClusterVersion) bool {
+		c := find(v, configv1.OperatorProgressing)
+		return c.Status == configv1.ConditionFalse && c.Message == "Cluster version is "+version && len(v.Status.History) > 0 &&
+			v.Status.History[0].Version == version && v.Status.History[0].State == configv1.CompletedUpdate
+	}
+}
+
+// TestADeleteHoldsBackTheNextMinorVersion goes from an install over a patch with a tombstone to the next minor version, which
+// is held back until the delete is done, also by another process than the one that asked for it.
+func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "1.0.0", shop+old+till)
+	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
+		return strings.Contains(find(v, configv1.OperatorProgressing).Message, "till")
+	})
+	s.report("till", "1.0.0")
+	installed := s.until("installed", isAt("1.0.0"))
+	if got := find(installed, configv1.OperatorUpgradeable); got.Type != "" {
+		t.Errorf("after the install: %+v", got)
+	}
+	var operator configv1.ClusterOperator
+	s.must(s.client.Get(t.Context(), client.ObjectKey{Name: "till"}, &operator))
+	if len(operator.Status.RelatedObjects) != 1 {
+		t.Errorf("the ClusterOperator has no related objects: %+v", operator.Status)
+	}
+	for _, object := range []client.Object{&operator, s.settings()} {
+		if owners := object.GetOwnerReferences(); len(owners) > 0 {
+			t.Errorf("%s has owners, with which garbage collection would take it away: %v", object.GetName(), owners)
+		}
+	}
+
+	s.must(s.client.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}},
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`))))
+	s.update(s.push("1.0.1", shop+oldDeleted+till))
+	s.until("it says that an update runs", has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "MultipleReasons"))
+	s.report("till", "1.0.1")
+	s.until("the patch is applied", isAt("1.0.1"))
+	s.until("the delete is pending", has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "ResourceDeletionInProgress"))
+
+	s.restart()
+	next := s.push("1.1.0", shop+till)
+	s.update(next)
+	refused := s.until("the minor version is refused", has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
+	if got := find(refused, "ReleaseAccepted").Message; !strings.Contains(got, "shop/prices") || !strings.Contains(got, "example.com/hold") {
+		t.Errorf("it does not say what holds it back: %s", got)
+	}
+	if got := find(refused, configv1.OperatorUpgradeable); got.Reason != "ResourceDeletionInProgress" || s.settings().Data["version"] != "1.0.1" {
+		t.Errorf("%+v, and the settings are of %s", got, s.settings().Data["version"])
+	}
+
+	s.must(s.client.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}},
+		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	s.report("till", "1.1.0")
+	done := s.until("the minor version is applied", isAt("1.1.0"))
+	var history []string
+	for _, h := range done.Status.History {
+		history = append(history, string(h.State)+" "+h.Version)
+	}
+	if diff := cmp.Diff([]string{"Completed 1.1.0", "Completed 1.0.1", "Completed 1.0.0"}, history); diff != "" {
+		t.Errorf("the history (-want +got):\n%s", diff)
+	}
+	if done.Status.Desired.Image != next {
+		t.Errorf("the image is %s, want %s", done.Status.Desired.Image, next)
+	}
+}
+
+// TestTheClusterVersionMayBeDeleted: neither it nor its definition takes along what was applied, and both come back.
+func TestTheClusterVersionMayBeDeleted(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "1.0.0", shop)
+	first := s.until("installed", isAt("1.0.0"))
+	uid := s.settings().UID
+	s.must(s.client.Delete(t.Context(), first))
+	second := s.until("made anew", func(v *configv1.ClusterVersion) bool { return v.UID != first.UID && isAt("1.0.0")(v) })
+	if got := second.Status.History; len(got) != 1 || got[0].Image != s.options.Payload {
+		t.Errorf("the history is %+v, want %+v", got, first.Status.History)
+	}
+	s.must(s.client.Delete(t.Context(), &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+		ObjectMeta: metav1.ObjectMeta{Name: "clusterversions.config.openshift.io"},
+	}))
+	s.until("made anew with its definition", func(v *configv1.ClusterVersion) bool { return v.UID != second.UID && isAt("1.0.0")(v) })
+	if now := s.settings(); now == nil || now.UID != uid {
+		t.Errorf("the settings went along: %v", now)
+	}
+}
+
+// TestWhatIsNotAcceptedLeavesTheReleaseInPlace asks for releases that can't be had, and takes them back. What is applied
+// stays, and is repaired meanwhile.
+func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	repository, _, _ := strings.Cut(s.options.Payload, "@")
+	s.update(repository + "@sha256:" + strings.Repeat("c", 64))
+	s.until("the image is not there", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
+	s.must(s.client.Patch(t.Context(), s.settings(), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"version":"edited"}}`))))
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		return s.settings().Data["version"] == "1.0.0", nil
+	})
+	if err != nil {
+		t.Error("the settings are not repaired")
+	}
+	s.update(s.push("1.0.1", shop), func(u *configv1.Update) { u.Version = "1.0.2" })
+	s.until("the version is another", has("ReleaseAccepted", configv1.ConditionFalse, "VerifyPayloadVersion"))
+	s.ask(&configv1.Update{Version: "9.9.9"})
+	invalid := s.until("nobody offers the version", has("Invalid", configv1.ConditionTrue, "InvalidClusterVersion"))
+	if got := find(invalid, configv1.OperatorProgressing).Message; got != "Stopped at 1.0.0: the cluster version is invalid" {
+		t.Errorf("it says %q", got)
+	}
+	s.ask(nil)
+	back := s.until("taken back", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
+	if find(back, "Invalid").Type != "" || len(back.Status.History) != 1 {
+		t.Errorf("after it is taken back: %+v", back.Status)
+	}
+}
+
+// TestAnUpdateIsRetargeted: while one update waits for its ClusterOperator, another one takes its place.
+func TestAnUpdateIsRetargeted(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "1.0.0", shop+till)
+	s.report("till", "1.0.0")
+	s.until("installed", isAt("1.0.0"))
+	s.update(s.push("1.0.1", shop+till))
+	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
+		return strings.HasSuffix(find(v, configv1.OperatorProgressing).Message, "waiting on till")
+	})
+	s.update(s.push("1.0.2", shop+till))
+	s.report("till", "1.0.2")
+	done := s.until("the other one is applied", isAt("1.0.2"))
+	if got := done.Status.History[1]; got.Version != "1.0.1" || got.State != configv1.PartialUpdate || got.CompletionTime == nil {
+		t.Errorf("the history has %+v", got)
+	}
+	if got := s.settings().Data["version"]; got != "1.0.2" {
+		t.Errorf("the settings are of %s", got)
+	}
+}

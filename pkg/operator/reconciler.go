@@ -1,0 +1,187 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/status"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+)
+
+// theClusterVersion is the one that counts.
+var theClusterVersion = metav1.ObjectMeta{Name: "version"}
+
+// How often all that is seen is put together, and how often the status is written; how often pending deletes are
+// looked at when nothing else happens, and everything else.
+const (
+	passesEvery  = 200 * time.Millisecond
+	writesEvery  = 2 * time.Second
+	deletesEvery = 10 * time.Second
+	looksEvery   = 5 * time.Minute
+)
+
+// A reconciler tells the applier what the ClusterVersion asks for, and writes how far that is into its status.
+type reconciler struct {
+	client  client.Client
+	cluster *cluster.Cluster
+	options Options
+	applier *applier
+
+	// The following fields are the controller's one worker's.
+	passed, written, looked time.Time // the last pass, write of the status, and look at the record
+	known                   *record.Record
+	deletes                 []precondition.Delete // of the record, that are not done
+}
+
+// register adds the controller to a manager.
+func (r *reconciler) register(m ctrl.Manager) error {
+	theOne := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: theClusterVersion.Name}}}
+	})
+	return ctrl.NewControllerManagedBy(m).For(&configv1.ClusterVersion{}).Watches(&configv1.ClusterOperator{}, theOne).
+		WatchesRawSource(source.Channel(r.applier.changes, &handler.EnqueueRequestForObject{})).Complete(r)
+}
+
+// Reconcile passes on what the ClusterVersion asks for, and computes its status. A replica that does not hold the lock
+// does nothing.
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if _, _, hasBegun := r.applier.seen(); !hasBegun {
+		return ctrl.Result{}, nil
+	}
+	if left := passesEvery - time.Since(r.passed); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	r.passed = time.Now()
+	var version configv1.ClusterVersion
+	err := r.client.Get(ctx, request.NamespacedName, &version)
+	switch {
+	case apierrors.IsNotFound(err) && request.Name == theClusterVersion.Name:
+		return ctrl.Result{}, r.create(ctx)
+	case err != nil:
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	case request.Name != theClusterVersion.Name:
+		return ctrl.Result{}, r.refuse(ctx, &version)
+	case version.DeletionTimestamp != nil:
+		return ctrl.Result{}, nil // it is made anew when it is gone
+	}
+	r.applier.events.about(&version)
+	seen, err := r.observe(ctx, &version)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.write(ctx, &version, seen)
+}
+
+// observe tells the applier what is wanted, and returns what is seen.
+func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion) (status.Seen, error) {
+	known, deletes, err := r.look(ctx)
+	if err != nil {
+		return status.Seen{}, err
+	}
+	var operators configv1.ClusterOperatorList
+	if err := r.client.List(ctx, &operators); err != nil {
+		return status.Seen{}, fmt.Errorf("list ClusterOperators: %w", err)
+	}
+	wanted, invalid := choose(version, known, r.options.Payload)
+	seen := status.Seen{
+		Now: r.cluster.Now(), Generation: version.Generation, Invalid: invalid, Overrides: version.Spec.Overrides, Operators: operators.Items,
+	}
+	seen.Acceptance, seen.Applied, _ = r.applier.seen()
+	if seen.Applied != nil {
+		seen.Applied.Deletes = deletes
+		if seen.Applied.IsComplete {
+			seen.Applied.Problems = append(seen.Applied.Problems, r.applier.operatorProblems(operators.Items)...)
+		}
+	}
+	r.applier.want(wanted, status.Risks(seen))
+	return seen, nil
+}
+
+// look returns the record of the release, and its deletes that are not done. They are the record's, so that neither a
+// restart nor another leader forgets one.
+func (r *reconciler) look(ctx context.Context) (*record.Record, []precondition.Delete, error) {
+	if r.known != nil && time.Since(r.looked) < writesEvery {
+		return r.known, r.deletes, nil
+	}
+	known, _, err := record.NewStore(r.cluster.Client, r.options.Namespace, payload.DefaultName).Load(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.known, r.deletes, r.looked = known, nil, time.Now()
+	for _, one := range precondition.ObserveDeletes(ctx, r.cluster, known.Tombstones) {
+		if one.Seen.State != tombstone.Absent && one.WasSent() {
+			r.deletes = append(r.deletes, one)
+		}
+	}
+	return r.known, r.deletes, nil
+}
+
+// write computes the status, and writes it if it has changed. A change that comes soon after another one waits.
+func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, seen status.Seen) (ctrl.Result, error) {
+	next := status.Next(version.Status, seen)
+	again := looksEvery
+	if seen.Applied != nil && len(seen.Applied.Deletes) > 0 {
+		again = deletesEvery
+	}
+	if equality.Semantic.DeepEqual(version.Status, next) {
+		return ctrl.Result{RequeueAfter: again}, nil
+	}
+	if left := writesEvery - time.Since(r.written); left > 0 && version.Status.ObservedGeneration == version.Generation {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	if err := r.writeStatus(ctx, version, next); err != nil {
+		if apierrors.IsConflict(err) { // it is seen in a moment
+			return ctrl.Result{RequeueAfter: writesEvery / 10}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("write the status of the ClusterVersion: %w", err)
+	}
+	r.written = time.Now()
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// writeStatus writes the status of a ClusterVersion that has not changed since it was read: a leader that was deposed
+// in its sleep writes over nothing. It sends no other fields: those of the spec may be newer than the definition.
+func (r *reconciler) writeStatus(ctx context.Context, read client.Object, next configv1.ClusterVersionStatus) error {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&configv1.ClusterVersion{Status: next})
+	if err != nil {
+		return err
+	}
+	changed := &unstructured.Unstructured{Object: map[string]any{"status": object["status"]}}
+	changed.SetGroupVersionKind(configv1.GroupVersion.WithKind("ClusterVersion"))
+	changed.SetName(read.GetName())
+	changed.SetResourceVersion(read.GetResourceVersion())
+	return r.client.Status().Update(ctx, changed)
+}
+
+// refuse says of a ClusterVersion of another name that it does not count.
+func (r *reconciler) refuse(ctx context.Context, version *configv1.ClusterVersion) error {
+	const only = `only the ClusterVersion named "version" counts: delete this one`
+	for _, condition := range version.Status.Conditions {
+		if condition.Type == status.Invalid && condition.Message == only {
+			return nil
+		}
+	}
+	next := version.Status
+	next.Conditions = []configv1.ClusterOperatorStatusCondition{{
+		Type: status.Invalid, Status: configv1.ConditionTrue, Reason: "NameNotVersion", Message: only, LastTransitionTime: metav1.NewTime(r.cluster.Now()),
+	}}
+	return client.IgnoreNotFound(r.writeStatus(ctx, version, next))
+}

@@ -1,0 +1,148 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/pkg/loader"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/reason"
+	"github.com/runlevel/runlevel/pkg/source"
+)
+
+// mostCached is how many images are kept on disk: the one that is applied, the one before, and one that is tried.
+const mostCached = 3
+
+// releases reads releases, and keeps the images that were pulled in a folder, by digest.
+type releases struct {
+	folder  string
+	source  source.Options
+	payload payload.Options
+}
+
+func newReleases(o Options) *releases {
+	return &releases{folder: o.CacheDir, source: o.Source, payload: payload.Options{
+		Name: payload.DefaultName, Filter: payload.Filter{Profile: o.Profile, Exclude: o.Exclude},
+	}}
+}
+
+// open opens the source of a release.
+func (r *releases) open(ctx context.Context, image string) (*source.Release, error) {
+	_, digest, isImage := strings.Cut(image, "@")
+	if !isImage {
+		return source.Open(ctx, image, r.source)
+	}
+	kept := filepath.Join(r.folder, strings.ReplaceAll(digest, ":", "-"))
+	if r.folder != "" {
+		if _, err := os.Stat(kept); err == nil {
+			now := time.Now()
+			_ = os.Chtimes(kept, now, now) // the oldest is removed first
+			return &source.Release{FS: os.DirFS(kept), Kind: source.Image, Image: image, Digest: digest}, nil
+		}
+	}
+	pulled, err := source.Open(ctx, image, r.source)
+	if err == nil && r.folder != "" {
+		err = r.keep(pulled.FS, kept)
+	}
+	return pulled, err
+}
+
+// keep writes the files of an image to a folder, all of them or none.
+func (r *releases) keep(files fs.FS, folder string) error {
+	if err := os.MkdirAll(r.folder, 0o700); err != nil {
+		return fmt.Errorf("keep the release on disk: %w", err)
+	}
+	unfinished, err := os.MkdirTemp(r.folder, ".pulled-")
+	if err != nil {
+		return fmt.Errorf("keep the release on disk: %w", err)
+	}
+	defer os.RemoveAll(unfinished)
+	if err := os.CopyFS(unfinished, files); err != nil {
+		return fmt.Errorf("keep the release on disk: %w", err)
+	}
+	if err := os.Rename(unfinished, folder); err != nil {
+		return fmt.Errorf("keep the release on disk: %w", err)
+	}
+	return r.prune()
+}
+
+// prune removes the images that were used longest ago, and what a crash has left unfinished.
+func (r *releases) prune() error {
+	entries, err := os.ReadDir(r.folder)
+	if err != nil {
+		return err
+	}
+	used := map[string]time.Time{}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && !strings.HasPrefix(entry.Name(), ".") {
+			used[entry.Name()] = info.ModTime()
+		}
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return used[b.Name()].Compare(used[a.Name()]) })
+	for _, entry := range entries[min(mostCached, len(entries)):] {
+		if err := os.RemoveAll(filepath.Join(r.folder, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load reads the manifests of a release that is open.
+func (r *releases) load(ctx context.Context, opened *source.Release, t *target, before *payload.Payload) (*payload.Payload, error) {
+	options := loader.Options{Source: r.source, Payload: r.payload, Before: before}
+	options.Payload.ReleaseImage = opened.Image
+	options.Payload.Filter.Overrides = t.Overrides
+	if t.Capabilities != nil {
+		capabilities, err := capabilitiesOf(t)
+		if err != nil {
+			return nil, &reason.Error{Reason: "InvalidClusterVersion", Message: "spec.capabilities", Err: err}
+		}
+		options.Payload.Filter.Capabilities = capabilities
+	}
+	release, problems, err := loader.ParseOpened(ctx, opened, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := payload.Refuse(problems); err != nil {
+		return nil, &reason.Error{Reason: payload.Integrity, Err: err}
+	}
+	return release, nil
+}
+
+// capabilitiesOf returns the capabilities that a ClusterVersion enables. One that was enabled stays so.
+func capabilitiesOf(t *target) (*configv1.ClusterVersionCapabilitiesStatus, error) {
+	names := []string{string(configv1.ClusterVersionCapabilitySetCurrent)}
+	if t.Capabilities.BaselineCapabilitySet != "" {
+		names[0] = string(t.Capabilities.BaselineCapabilitySet)
+	}
+	for _, name := range slices.Concat(t.Capabilities.AdditionalEnabledCapabilities, t.Enabled) {
+		if !slices.Contains(names, string(name)) {
+			names = append(names, string(name))
+		}
+	}
+	return payload.ParseCapabilities(strings.Join(names, ","))
+}
+
+// architecture is that of the images which the operator pulls.
+var architecture = runtime.GOARCH
+
+// describe returns what a release says of itself.
+func describe(t *target, p *payload.Payload) configv1.Release {
+	release := configv1.Release{Version: p.Version, Image: t.Image}
+	if url, isText := p.Metadata.Metadata["url"].(string); isText {
+		release.URL = configv1.URL(url)
+	}
+	if channels, isText := p.Metadata.Metadata["io.openshift.upgrades.graph.release.channels"].(string); isText && channels != "" {
+		release.Channels = strings.Split(channels, ",")
+	}
+	return release
+}

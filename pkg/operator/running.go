@@ -1,0 +1,189 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/keep"
+	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/progress"
+	"github.com/runlevel/runlevel/pkg/reason"
+	"github.com/runlevel/runlevel/pkg/rollout"
+	"github.com/runlevel/runlevel/pkg/status"
+)
+
+// A running release is one that was accepted: it is applied, and then kept in place, until stop is called.
+type running struct {
+	applier *applier
+	session *rollout.Session
+	target  *target
+	payload *payload.Payload
+	release configv1.Release
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+
+	mu         sync.Mutex
+	failing    map[string]time.Time // since when objects fail, over several tries
+	mode       graph.Mode
+	fold       *progress.Fold // of the apply that runs; nil before it has begun
+	isComplete bool
+	err        error // why the last apply ended
+	forced     []string
+	deletes    []precondition.Delete
+}
+
+// newRunning returns a release that is to be applied, until ctx ends or stop is called.
+func newRunning(ctx context.Context, a *applier, session *rollout.Session, t *target, p *payload.Payload) *running {
+	r := &running{applier: a, session: session, target: t, payload: p, release: describe(t, p)}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
+	return r
+}
+
+// retryApply is how long it is until an apply is tried again that has failed.
+var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, Cap: 2 * time.Minute}
+
+// keep applies the release and keeps it in place, again and again, until it is stopped. It returns an error if the
+// lock is lost.
+func (r *running) keep() error {
+	backoff := retryApply
+	for {
+		outcome := r.session.Apply(r.ctx, r.payload, r.options())
+		switch {
+		case r.ctx.Err() != nil, errors.Is(outcome.Err, rollout.ErrSuperseded):
+			return nil
+		case errors.Is(outcome.Err, lock.ErrLost), errors.Is(outcome.Err, rollout.ErrYielded):
+			return outcome.Err
+		}
+		r.update(func() { r.err, r.isComplete = outcome.Err, false })
+		select {
+		case <-r.ctx.Done():
+			return nil
+		case <-time.After(backoff.Step()):
+		}
+	}
+}
+
+// update changes what is seen of the release.
+func (r *running) update(change func()) {
+	r.mu.Lock()
+	change()
+	r.mu.Unlock()
+	r.applier.notify()
+}
+
+// options returns how the release is applied and kept in place.
+func (r *running) options() rollout.Options {
+	o := r.applier.rolloutOptions(r.target)
+	o.OnBegin = r.begin
+	o.OnOutcome = func(outcome *rollout.Outcome) {
+		r.update(func() {
+			r.err, r.isComplete, r.deletes = outcome.Err, outcome.Err == nil, outcome.Deletes
+		})
+	}
+	o.OnInterrupted = func(err error) { r.update(func() { r.err = err }) }
+	o.Apply.Tell = func(e apply.Event) {
+		r.mu.Lock()
+		if r.fold != nil {
+			r.fold.Event(e)
+		}
+		r.mu.Unlock()
+		r.applier.notify()
+	}
+	o.Keep = &keep.Options{Tell: func(e keep.Event) { r.applier.kept(e) }}
+	return o
+}
+
+// begin begins to fold the events of an apply, and makes the release's ClusterOperators.
+func (r *running) begin(outcome *rollout.Outcome) error {
+	r.update(func() {
+		r.mode, r.err, r.forced, r.deletes = outcome.Mode, nil, outcome.Forced, outcome.Deletes
+		r.fold = progress.New(progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations))
+	})
+	return precreate(r.ctx, r.applier.cluster, r.payload)
+}
+
+// rolloutOptions returns how a release is applied.
+func (a *applier) rolloutOptions(t *target) rollout.Options {
+	return rollout.Options{
+		Namespace: a.options.Namespace, Source: t.Image, Force: t.Force, Apply: apply.Options{Standard: a.options.Standard},
+	}
+}
+
+// seen returns how far the release is.
+func (r *running) seen() *status.AppliedRelease {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	applied := &status.AppliedRelease{
+		Release: r.release, Architecture: architecture, Hash: r.payload.Hash, Forced: strings.Join(r.forced, ", "),
+		Mode: r.mode, Total: len(r.payload.Manifests), IsComplete: r.isComplete, Deletes: r.deletes,
+	}
+	if filter := r.payload.Filter.Capabilities; filter != nil {
+		applied.Capabilities = *filter
+	} else {
+		all := configv1.KnownClusterVersionCapabilities
+		applied.Capabilities = configv1.ClusterVersionCapabilitiesStatus{KnownCapabilities: all, EnabledCapabilities: all}
+	}
+	var far progress.Progress
+	if r.fold != nil {
+		far = r.fold.Progress()
+		applied.Done = far.Done
+	}
+	applied.Problems = problemsOf(far, r.err)
+	r.dateFailures(applied.Problems)
+	for _, one := range r.session.Problems() {
+		applied.Problems = append(applied.Problems, status.ReleaseProblem{
+			Object: one.Object, File: one.File, Message: one.Message, Reason: one.Reason, Since: one.Time,
+		})
+	}
+	return applied
+}
+
+// dateFailures makes failures as old as they are over several tries.
+func (r *running) dateFailures(problems []status.ReleaseProblem) {
+	failing := map[string]time.Time{}
+	for i := range problems {
+		if p := &problems[i]; !p.IsWait && p.Object != nil {
+			key := p.Object.String() + " " + p.Reason
+			failing[key] = p.Since
+			if since, isKnown := r.failing[key]; isKnown {
+				p.Since, failing[key] = since, since
+			}
+		}
+	}
+	if len(failing) > 0 || r.isComplete { // a try that has just begun says nothing yet
+		r.failing = failing
+	}
+}
+
+// problemsOf returns what keeps an apply from being complete: what it waits for, what has failed, and else why it
+// has ended.
+func problemsOf(far progress.Progress, ended error) []status.ReleaseProblem {
+	var all []status.ReleaseProblem
+	for _, w := range far.Waits {
+		all = append(all, status.ReleaseProblem{
+			Object: &w.Object, File: w.File, Message: w.For, Reason: w.Reason, Effect: w.Effect, Since: w.Since, IsWait: true,
+		})
+	}
+	for _, f := range far.Failures {
+		all = append(all, status.ReleaseProblem{
+			Object: f.Object, File: f.File, Message: f.Message, Reason: f.Reason, Effect: f.Effect, Since: f.Time,
+		})
+	}
+	isOfObject := func(p status.ReleaseProblem) bool { return !p.IsWait }
+	if ended != nil && !slices.ContainsFunc(all, isOfObject) && !errors.As(ended, new(*object.Failure)) && !errors.Is(ended, apply.ErrTimeout) {
+		all = append(all, status.ReleaseProblem{Message: ended.Error(), Reason: reason.Of(ended), Effect: reason.EffectOf(ended)})
+	}
+	return all
+}
