@@ -35,9 +35,9 @@ import (
 )
 
 // patience is far longer than anything takes that is to happen.
-const patience = 25 * time.Second
+const patience = 5 * time.Minute
 
-// A stage is a control plane with one operator, and a registry of releases.
+// A stage is a control plane with an operator, and a registry of releases.
 type stage struct {
 	t        *testing.T
 	sandbox  *sandbox.Sandbox
@@ -47,8 +47,8 @@ type stage struct {
 	end      func() error // ends the operator
 }
 
-// newStage returns a stage whose operator was started with a release.
-func newStage(t *testing.T, version, files string) *stage {
+// newStage returns a stage without an operator.
+func newStage(t *testing.T) *stage {
 	t.Helper()
 	s, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {
@@ -67,12 +67,19 @@ func newStage(t *testing.T, version, files string) *stage {
 	if st.client, err = client.New(s.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
-	st.options = operator.Options{
-		Payload: st.push(version, files), Name: "test", CacheDir: filepath.Join(t.TempDir(), "cache"), Source: source.Options{Insecure: true},
+	return st
+}
+
+// begin returns a stage whose operator was started with a release, in this process.
+func begin(t *testing.T, version, files string) *stage {
+	t.Helper()
+	s := newStage(t)
+	s.options = operator.Options{
+		Payload: s.push(version, files), Name: "test", CacheDir: filepath.Join(t.TempDir(), "cache"), Source: source.Options{Insecure: true},
 		LockDuration: 10 * time.Second,
 	}
-	st.start()
-	return st
+	s.start()
+	return s
 }
 
 // start starts the operator.
@@ -119,7 +126,10 @@ func (s *stage) push(version, files string) string {
 	add("release-manifests/release-metadata", `{"kind": "cincinnati-metadata-v0", "version": "`+version+`"}`)
 	add("release-manifests/image-references", `{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "`+version+`"}}`)
 	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(files, "VERSION", version))).Files {
-		add("release-manifests/"+file.Name, string(file.Data))
+		if !strings.Contains(file.Name, "/") {
+			file.Name = "release-manifests/" + file.Name
+		}
+		add(file.Name, string(file.Data))
 	}
 	s.must(archive.Close())
 	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(layer.Bytes(), types.OCIUncompressedLayer))
@@ -208,6 +218,18 @@ func (s *stage) report(name, version string, change ...func(*configv1.ClusterOpe
 		one(&operator.Status)
 	}
 	s.must(s.client.Status().Patch(s.t.Context(), &operator, patch))
+}
+
+// untilSettings waits until the ConfigMap is of a version.
+func (s *stage) untilSettings(version string) {
+	s.t.Helper()
+	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		found := s.settings()
+		return found != nil && found.Data["version"] == version, nil
+	})
+	if err != nil {
+		s.t.Fatalf("the settings are never of %s\n%s", version, s.text())
+	}
 }
 
 // settings returns the ConfigMap of the releases, or nil.

@@ -41,7 +41,7 @@ func TestOpenShiftsClient(t *testing.T) {
 	if _, err := os.Stat(os.Getenv(ocEnv)); err != nil || !filepath.IsAbs(os.Getenv(ocEnv)) {
 		t.Skip("set " + ocEnv + " to oc, to try it on an operator")
 	}
-	s := newStage(t, "1.0.0", shop+till)
+	s := begin(t, "1.0.0", shop+till)
 	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
 		return strings.Contains(find(v, configv1.OperatorProgressing).Message, "till")
 	})

@@ -1,16 +1,13 @@
 package operator_test
 
 import (
-	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -76,7 +73,7 @@ func isAt(version string) func(*configv1.ClusterVersion) bool {
 // is held back until the delete is done, also by another process than the one that asked for it.
 func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, "1.0.0", shop+old+till)
+	s := begin(t, "1.0.0", shop+old+till)
 	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
 		return strings.Contains(find(v, configv1.OperatorProgressing).Message, "till")
 	})
@@ -134,7 +131,7 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 // TestTheClusterVersionMayBeDeleted: neither it nor its definition takes along what was applied, and both come back.
 func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, "1.0.0", shop)
+	s := begin(t, "1.0.0", shop)
 	first := s.until("installed", isAt("1.0.0"))
 	uid := s.settings().UID
 	s.must(s.client.Delete(t.Context(), first))
@@ -156,18 +153,13 @@ func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 // stays, and is repaired meanwhile.
 func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, "1.0.0", shop)
+	s := begin(t, "1.0.0", shop)
 	s.until("installed", isAt("1.0.0"))
 	repository, _, _ := strings.Cut(s.options.Payload, "@")
 	s.update(repository + "@sha256:" + strings.Repeat("c", 64))
 	s.until("the image is not there", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
 	s.must(s.client.Patch(t.Context(), s.settings(), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"version":"edited"}}`))))
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		return s.settings().Data["version"] == "1.0.0", nil
-	})
-	if err != nil {
-		t.Error("the settings are not repaired")
-	}
+	s.untilSettings("1.0.0")
 	s.update(s.push("1.0.1", shop), func(u *configv1.Update) { u.Version = "1.0.2" })
 	s.until("the version is another", has("ReleaseAccepted", configv1.ConditionFalse, "VerifyPayloadVersion"))
 	s.ask(&configv1.Update{Version: "9.9.9"})
@@ -185,7 +177,7 @@ func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
 // TestAnUpdateIsRetargeted: while one update waits for its ClusterOperator, another one takes its place.
 func TestAnUpdateIsRetargeted(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, "1.0.0", shop+till)
+	s := begin(t, "1.0.0", shop+till)
 	s.report("till", "1.0.0")
 	s.until("installed", isAt("1.0.0"))
 	s.update(s.push("1.0.1", shop+till))
