@@ -39,7 +39,7 @@ const patience = 5 * time.Minute
 
 // A stage is a control plane with an operator, and a registry of releases.
 type stage struct {
-	t        *testing.T
+	t        testing.TB
 	sandbox  *sandbox.Sandbox
 	registry string
 	client   client.Client
@@ -48,7 +48,7 @@ type stage struct {
 }
 
 // newStage returns a stage without an operator.
-func newStage(t *testing.T) *stage {
+func newStage(t testing.TB) *stage {
 	t.Helper()
 	s, err := sandbox.Start(t.Context(), sandbox.Options{})
 	if err != nil {
@@ -71,7 +71,7 @@ func newStage(t *testing.T) *stage {
 }
 
 // begin returns a stage whose operator was started with a release, in this process.
-func begin(t *testing.T, version, files string) *stage {
+func begin(t testing.TB, version, files string) *stage {
 	t.Helper()
 	s := newStage(t)
 	s.options = operator.Options{

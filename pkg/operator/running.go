@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -91,6 +92,7 @@ func (r *running) options() rollout.Options {
 		r.update(func() {
 			r.err, r.isComplete, r.deletes = outcome.Err, outcome.Err == nil, outcome.Deletes
 		})
+		debug.FreeOSMemory() // an apply takes several times what it takes to keep the release in place
 	}
 	o.OnInterrupted = func(err error) { r.update(func() { r.err = err }) }
 	o.Apply.Tell = func(e apply.Event) {
