@@ -24,8 +24,12 @@ func newDemo(streams Streams) *cobra.Command {
 		Short: "Install and update a sample release on a control plane of its own",
 		Long: `Start a control plane on this machine, install the sample release examples/hello 1.0.0
 on it, and update it to 1.1.0, which deletes a Deployment that somebody holds by a
-finalizer. The next minor update is refused until that is gone. At last the release is kept
-in place while somebody changes it. Nothing is left behind but the cached programs.`,
+finalizer. The next minor update is refused until that is gone. Then the release is kept
+in place while somebody changes it.
+
+In the second half the operator does the same: it is installed on the cluster, the ClusterVersion
+is edited, and the operator updates the release and repairs it. Nothing is left behind but the
+cached programs.`,
 		Example:           `  runlevel demo`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -49,7 +53,15 @@ func demonstrate(ctx context.Context, streams Streams) (err error) {
 		return err
 	}
 	d := demo{streams: streams, cluster: c}
-	for _, scene := range []func(context.Context) error{d.install, d.hold, d.update, d.isRefused, d.letGo, d.updateAgain, d.keepInPlace} {
+	if err := play(ctx, d.install, d.hold, d.update, d.isRefused, d.letGo, d.updateAgain, d.keepInPlace); err != nil {
+		return err
+	}
+	return d.withOperator(ctx, s)
+}
+
+// play tells scenes one after the other.
+func play(ctx context.Context, scenes ...func(context.Context) error) error {
+	for _, scene := range scenes {
 		if err := scene(ctx); err != nil {
 			return err
 		}

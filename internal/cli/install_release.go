@@ -24,6 +24,7 @@ type operatorProgram struct {
 	image    string // the operator's
 	release  string // an image by its digest, or a folder of the operator's image
 	argument string // which says so
+	more     []any  // arguments beside those of the manifest
 }
 
 // program finds out what the Deployment is to run. It pulls the release if that has to tell its digest, or the
@@ -115,5 +116,6 @@ func (p operatorProgram) setIn(deployment *unstructured.Unstructured) error {
 			args[i] = p.argument
 		}
 	}
+	container["args"] = append(args, p.more...)
 	return unstructured.SetNestedSlice(deployment.Object, containers, path...)
 }

@@ -112,6 +112,9 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 		}
 	}
 	r.applier.want(wanted, status.Risks(seen))
+	if seen.Acceptance.Phase == "" { // the applier has not begun yet
+		seen.Acceptance = status.Acceptance{Release: wanted.Release, Architecture: architecture, Phase: status.Retrieving}
+	}
 	return seen, nil
 }
 

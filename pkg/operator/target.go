@@ -2,10 +2,9 @@ package operator
 
 import (
 	"fmt"
-	"path"
 	"slices"
-	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -51,7 +50,7 @@ func choose(v *configv1.ClusterVersion, known *record.Record, own string) (*targ
 func withoutUpdate(known *record.Record, own string) configv1.Release {
 	isKnown := slices.ContainsFunc(known.History, func(e record.HistoryEntry) bool { return e.Source == own })
 	newest := known.Newest()
-	if newest == nil || newest.Source == "" || isFolder(newest.Source) || own != "" && !isKnown && !isFolder(own) {
+	if newest == nil || !isByDigest(newest.Source) || !isKnown && isByDigest(own) {
 		return configv1.Release{Image: own}
 	}
 	return configv1.Release{Image: newest.Source, Version: newest.Version}
@@ -95,17 +94,20 @@ func imageOf(v *configv1.ClusterVersion, known *record.Record, version string) s
 	return ""
 }
 
-// checkImage returns what is wrong with the image of an update: a tag may be another image tomorrow, and a path would
-// read the operator's own files.
+// checkImage returns what is wrong with the image of an update.
 func checkImage(image string) string {
-	if name, digest, _ := strings.Cut(image, "@"); name == "" || !strings.HasPrefix(digest, "sha256:") || path.IsAbs(name) || strings.HasPrefix(name, ".") {
+	if !isByDigest(image) {
 		return fmt.Sprintf("spec.desiredUpdate.image: Invalid value: %q: name the image by digest, as REPOSITORY@sha256:DIGEST", image)
 	}
 	return ""
 }
 
-// isFolder returns whether a release is in the operator's own image.
-func isFolder(source string) bool { return path.IsAbs(source) }
+// isByDigest returns whether a source is an image that can't become another one. A tag may be another image tomorrow,
+// and a path would be one of the operator's own files.
+func isByDigest(source string) bool {
+	_, err := name.NewDigest(source)
+	return err == nil
+}
 
 // unmanaged returns the overrides of objects that an administrator manages.
 func unmanaged(all []configv1.ComponentOverride) []configv1.ComponentOverride {

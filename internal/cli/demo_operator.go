@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apitypes "k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/examples"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
+)
+
+// operatorDemo is the second half of the demo, on the control plane of the first.
+type operatorDemo struct {
+	demo
+	registry string
+}
+
+// operatorName is the program that the operator's Deployment runs.
+const operatorName = "runlevel-operator"
+
+// versionsResource is where releases are asked for.
+var versionsResource = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusterversions"}
+
+// withOperator tells the second half, if the operator's program is beside this one.
+func (d *demo) withOperator(ctx context.Context, s *sandbox.Sandbox) error {
+	own, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(filepath.Dir(own), operatorName)
+	if _, err := os.Stat(program); err != nil {
+		fmt.Fprintf(d.streams.Err, "the second half, with an operator, needs %s beside this program: \"make build\" makes both\n", operatorName)
+		return nil
+	}
+	folder, err := os.MkdirTemp("", "runlevel-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	pods, err := hostpods.Start(ctx, hostpods.Options{
+		Config: s.Config, Namespace: theOperator.Namespace, Selector: "app.kubernetes.io/name=" + operatorName,
+		Programs: map[string]string{operatorName: program}, Folder: folder,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pods.Stop() }()
+	o := &operatorDemo{demo: *d, registry: strings.TrimPrefix(server.URL, "http://")}
+	return play(ctx, o.installOperator, o.updateByClusterVersion, o.repairAgain)
+}
+
+// installOperator installs the operator with the version that is applied already, which it takes over.
+func (d *operatorDemo) installOperator(ctx context.Context) error {
+	image, err := d.push(ctx, "1.2.0", "1.2.0")
+	if err != nil {
+		return err
+	}
+	d.title("runlevel install --release " + image)
+	set := operatorSetup{cluster: d.cluster, streams: d.streams, format: asText}
+	program := operatorProgram{image: image, release: image, argument: "--release-image=" + image, more: []any{"--insecure-registry"}}
+	if err := set.install(ctx, program); err != nil {
+		return err
+	}
+	if err := set.awaitOperator(ctx, time.Minute); err != nil {
+		return err
+	}
+	return d.untilVersion(ctx, "1.2.0")
+}
+
+// updateByClusterVersion asks for another version, as oc adm upgrade does.
+func (d *operatorDemo) updateByClusterVersion(ctx context.Context) error {
+	image, err := d.push(ctx, "1.2.0", "1.2.1")
+	if err != nil {
+		return err
+	}
+	d.title("oc adm upgrade --to-image " + image + " --allow-explicit-upgrade")
+	patch := fmt.Appendf(nil, `{"spec": {"desiredUpdate": {"image": %q}}}`, image)
+	_, err = d.cluster.Objects.Resource(versionsResource).Patch(ctx, "version", apitypes.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return err
+	}
+	return d.untilVersion(ctx, "1.2.1")
+}
+
+// repairAgain breaks the release, and waits until the operator has repaired it.
+func (d *operatorDemo) repairAgain(ctx context.Context) error {
+	services := d.cluster.Client.CoreV1().Services(demoNamespace)
+	before, err := services.Get(ctx, "hello-web", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	last := d.drifts()[len(d.drifts())-1]
+	d.title(last.title)
+	began := time.Now()
+	if err := last.do(ctx); err != nil {
+		return err
+	}
+	resource := d.cluster.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "services"}).Namespace(demoNamespace)
+	_, err = sandbox.Await(ctx, resource, "hello-web", func(seen *unstructured.Unstructured) bool {
+		return seen != nil && seen.GetUID() != before.UID
+	})
+	if err == nil {
+		fmt.Fprintf(d.streams.Out, "repaired after %s\n", time.Since(began).Round(time.Millisecond))
+	}
+	return err
+}
+
+// untilVersion prints what the ClusterVersion says until a version is complete.
+func (d *operatorDemo) untilVersion(ctx context.Context, version string) error {
+	last := ""
+	_, err := sandbox.Await(ctx, d.cluster.Objects.Resource(versionsResource), "version", func(seen *unstructured.Unstructured) bool {
+		said := progressOf(seen)
+		if said != last && said != "" {
+			fmt.Fprintf(d.streams.Out, "ClusterVersion: %s\n", said)
+			last = said
+		}
+		return said == "Cluster version is "+version
+	})
+	return err
+}
+
+// progressOf returns what a ClusterVersion says of its progress.
+func progressOf(version *unstructured.Unstructured) string {
+	if version == nil {
+		return ""
+	}
+	conditions, _, _ := unstructured.NestedSlice(version.Object, "status", "conditions")
+	for _, one := range conditions {
+		if condition, _ := one.(map[string]any); condition["type"] == "Progressing" {
+			message, _ := condition["message"].(string)
+			return message
+		}
+	}
+	return ""
+}
+
+// push puts the sample release into the demo's registry, under a version, and returns its image by digest.
+func (d *operatorDemo) push(ctx context.Context, files, version string) (string, error) {
+	layer, err := layerOf(files, version)
+	if err != nil {
+		return "", err
+	}
+	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(layer, types.OCIUncompressedLayer))
+	if err != nil {
+		return "", err
+	}
+	repository := d.registry + "/hello/release"
+	tag, err := name.NewTag(repository+":"+version, name.Insecure)
+	if err != nil {
+		return "", err
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return "", err
+	}
+	return repository + "@" + digest.String(), remote.Write(tag, image, remote.WithContext(ctx))
+}
+
+// layerOf returns the files of a version of the sample release as an archive, as those of another version.
+func layerOf(from, version string) ([]byte, error) {
+	var layer bytes.Buffer
+	archive := tar.NewWriter(&layer)
+	files := examples.Hello(from)
+	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		text = bytes.ReplaceAll(text, []byte(from), []byte(version))
+		if err := archive.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: int64(len(text))}); err != nil {
+			return err
+		}
+		_, err = archive.Write(text)
+		return err
+	})
+	if err := errors.Join(err, archive.Close()); err != nil {
+		return nil, err
+	}
+	return layer.Bytes(), nil
+}
