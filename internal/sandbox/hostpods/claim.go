@@ -50,12 +50,18 @@ func (h *HostPods) claimPods(ctx context.Context) (policy string, err error) {
 }
 
 // newPolicy returns the policy. It covers one pod more, by which awaitPolicy finds out whether it is in force.
+// Its errors refuse no pod.
 func (h *HostPods) newPolicy(name string) *admissionv1.MutatingAdmissionPolicy {
+	ignore := admissionv1.Ignore
 	return &admissionv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.MutatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{
 				ObjectSelector: &metav1.LabelSelector{MatchLabels: h.selector},
+				NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+					Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn,
+					Values: []string{h.options.Namespace, metav1.NamespaceDefault},
+				}}},
 				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{admissionv1.Create},
 					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
@@ -63,7 +69,7 @@ func (h *HostPods) newPolicy(name string) *admissionv1.MutatingAdmissionPolicy {
 			},
 			MatchConditions: []admissionv1.MatchCondition{{
 				Name:       "where",
-				Expression: fmt.Sprintf("request.namespace == %q || request.name == %q", h.options.Namespace, name),
+				Expression: fmt.Sprintf("request.namespace == %q || has(request.name) && request.name == %q", h.options.Namespace, name),
 			}, {
 				Name: "told-nothing",
 				Expression: fmt.Sprintf("!has(object.metadata.annotations) || !(%q in object.metadata.annotations)",
@@ -74,6 +80,7 @@ func (h *HostPods) newPolicy(name string) *admissionv1.MutatingAdmissionPolicy {
 				ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: fmt.Sprintf(
 					"Object{metadata: Object.metadata{annotations: {%q: %q}}}", podAnnotation, podOfHost)},
 			}},
+			FailurePolicy:      &ignore,
 			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 		},
 	}

@@ -562,16 +562,17 @@ func TestSimulatedPodsStaySimulated(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	h := start(t, options(t, namespace))
-	for name, meta := range map[string]metav1.ObjectMeta{
-		"other": {Labels: map[string]string{"app": "other"}},
-		"told":  {Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"sandbox.runlevel.dev/pod": "run"}},
+	for _, meta := range []metav1.ObjectMeta{
+		{GenerateName: "other-", Namespace: namespace, Labels: map[string]string{"app": "other"}},
+		{GenerateName: "told-", Namespace: namespace, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"sandbox.runlevel.dev/pod": "run"}},
+		{GenerateName: "elsewhere-", Namespace: metav1.NamespaceDefault, Labels: map[string]string{"app": "web"}},
 	} {
-		meta.Name = name
 		pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/web:1"}}}}
-		if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		made, err := cluster.Client(t).CoreV1().Pods(meta.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
-		sandboxtest.Await(t, cluster, pods, namespace+"/"+name, func(p *corev1.Pod) bool { return p != nil && isReady(p) })
+		sandboxtest.Await(t, cluster, pods, meta.Namespace+"/"+made.Name, func(p *corev1.Pod) bool { return p != nil && isReady(p) })
 	}
 	if all := h.Processes(); len(all) > 0 {
 		t.Errorf("there are processes for them: %+v", all)
