@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -13,9 +12,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/precondition"
-	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/rollout"
 	"github.com/runlevel/runlevel/pkg/status"
 )
@@ -56,34 +52,69 @@ func (a *applier) run(ctx context.Context, session *rollout.Session) error {
 	a.update(func() { a.session = session })
 	var kept sync.WaitGroup
 	defer kept.Wait()
+	keep := func(accepted *running) {
+		kept.Go(func() {
+			if err := accepted.keep(); err != nil {
+				cancel(err)
+			}
+		})
+	}
 	var last *target
 	backoff := retryAcceptance
 	for {
 		wanted, isNew := a.next()
-		if wanted != last {
+		isRetry := wanted == last
+		if !isRetry {
 			last, backoff = wanted, retryAcceptance
 		}
-		retry := make(<-chan time.Time)
-		if wanted != nil {
-			accepted, err := a.accept(ctx, session, wanted, isNew)
-			switch {
-			case err != nil:
-				retry = time.After(backoff.Step())
-			case accepted != nil:
-				kept.Go(func() {
-					if err := accepted.keep(); err != nil {
-						cancel(err)
-					}
-				})
-			}
+		var retry <-chan time.Time
+		if wanted != nil && a.tryAll(ctx, wanted, isNew, isRetry, keep) != nil {
+			retry = time.After(backoff.Step())
+		}
+		var lost <-chan struct{}
+		if a.current() == nil { // an apply looks after its lock itself
+			lost = session.Held().Done()
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-lost:
+			return context.Cause(session.Held())
 		case <-isNew:
 		case <-retry:
 		}
 	}
+}
+
+// tryAll accepts what is wanted. An operator that has just begun goes on with the release that was begun last before
+// that: what is wanted may not be accepted for long.
+func (a *applier) tryAll(ctx context.Context, wanted *target, isNew <-chan struct{}, isRetry bool, keep func(*running)) error {
+	all := []*target{wanted}
+	if before := wanted.Before; before != nil && a.current() == nil {
+		all = []*target{before, wanted}
+	}
+	var err error
+	for _, one := range all {
+		var accepted *running
+		if accepted, err = a.accept(ctx, one, isNew, isRetry); accepted != nil {
+			keep(accepted)
+		}
+	}
+	return err
+}
+
+// current returns the release that is applied, or kept in place; nil if there is none yet.
+func (a *applier) current() *running {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.running
+}
+
+// holds returns whether this process holds the lock of the release.
+func (a *applier) holds() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.session != nil && a.session.Held().Err() == nil
 }
 
 // want makes a release the one that is wanted. Risks hold back a minor update to it.
@@ -91,7 +122,7 @@ func (a *applier) want(t *target, risks []status.Risk) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.risks = risks
-	if a.wanted != nil && a.wanted.isSame(t) && a.wanted.Force == t.Force {
+	if a.wanted != nil && a.wanted.isSame(t) {
 		return
 	}
 	a.wanted = t
@@ -123,12 +154,11 @@ func (a *applier) notify() {
 }
 
 // accept takes a release through all that comes before its first object is written. It gives up when another one is
-// wanted. It returns what is to be kept in place from now on; nil if that is so already.
-func (a *applier) accept(ctx context.Context, session *rollout.Session, t *target, isNew <-chan struct{}) (*running, error) {
-	a.mu.Lock()
-	current := a.running
-	a.mu.Unlock()
-	if current != nil && current.target.isSame(t) {
+// wanted. It returns what is to be kept in place from now on; nil if that is so already. A retry shows no phases: what
+// has stopped the release counts until that is over.
+func (a *applier) accept(ctx context.Context, t *target, isNew <-chan struct{}, isRetry bool) (*running, error) {
+	current := a.current()
+	if current != nil && current.serves(t) {
 		a.update(func() {
 			a.acceptance = status.Acceptance{Release: current.release, Architecture: architecture, Phase: status.Accepted}
 		})
@@ -143,93 +173,35 @@ func (a *applier) accept(ctx context.Context, session *rollout.Session, t *targe
 		case <-attempt.Done():
 		}
 	}()
-	loaded, err := a.prepare(attempt, session, t, current)
+	try := &acceptance{applier: a, target: t, isQuiet: isRetry}
+	loaded, err := try.prepare(attempt, current)
+	if attempt.Err() != nil {
+		return nil, context.Cause(attempt)
+	}
 	if err != nil {
-		if attempt.Err() == nil {
-			a.accepted(ctx, func(now *status.Acceptance) { now.Err = err })
-			ctrl.LoggerFrom(ctx).Info("release not accepted", "image", t.Image, "version", t.Version, "reason", err.Error())
-		}
+		try.now.Err = err
+		try.publish(ctx)
+		ctrl.LoggerFrom(ctx).Info("release not accepted", "image", t.Image, "version", t.Version, "reason", err.Error())
 		return nil, err
 	}
-	next := newRunning(ctx, a, session, t, loaded)
-	a.begin(ctx, next, current)
-	return next, nil
-}
-
-// begin makes a release the one that is kept in place.
-func (a *applier) begin(ctx context.Context, next, current *running) {
+	next := newRunning(ctx, a, t, loaded)
+	next.forced = try.forced()
 	if current != nil {
 		current.stop(rollout.ErrSuperseded)
 	}
 	a.update(func() { a.running = next })
-	a.accepted(ctx, func(now *status.Acceptance) { now.Phase, now.Release, now.Err = status.Accepted, next.release, nil })
+	try.now.Phase, try.now.Release = status.Accepted, next.release
+	try.publish(ctx)
+	return next, nil
 }
 
-// accepted changes how far the release that is wanted is, and announces it.
-func (a *applier) accepted(ctx context.Context, change func(*status.Acceptance)) {
-	var now status.Acceptance
-	a.update(func() {
-		change(&a.acceptance)
-		now = a.acceptance
-	})
-	a.events.announce(ctx, now)
-}
-
-// prepare retrieves, loads and judges a release.
-func (a *applier) prepare(ctx context.Context, session *rollout.Session, t *target, current *running) (*payload.Payload, error) {
-	a.enter(ctx, t, status.Retrieving)
-	opened, err := a.releases.open(ctx, t.Image)
-	if err != nil {
-		return nil, err
-	}
-	defer opened.Close()
-	a.enter(ctx, t, status.Loading)
-	var before *payload.Payload
-	if current != nil {
-		before = current.payload
-	}
-	loaded, err := a.releases.load(ctx, opened, t, before)
-	if err != nil {
-		return nil, err
-	}
-	a.enter(ctx, t, status.Verifying)
-	if t.Version != "" && loaded.Version != t.Version {
-		return nil, &reason.Error{Reason: "VerifyPayloadVersionFailed", Message: fmt.Sprintf("release image version %s does not match the expected upstream version %s", loaded.Version, t.Version)}
-	}
-	a.enter(ctx, t, status.Judging)
-	findings, err := a.judge(ctx, session, loaded, t)
-	a.update(func() { a.acceptance.Findings, a.acceptance.WasJudged = findings, true })
-	return loaded, err
-}
-
-// enter notes the phase that a release is in.
-func (a *applier) enter(ctx context.Context, t *target, phase status.AcceptancePhase) {
-	now := status.Acceptance{Release: t.Release, Architecture: architecture, Phase: phase, Forced: t.Force}
-	a.accepted(ctx, func(before *status.Acceptance) { *before = now })
-}
-
-// judge asks the gate of the release, and for the risks of a minor update. Force overrides what blocks.
-func (a *applier) judge(ctx context.Context, session *rollout.Session, p *payload.Payload, t *target) ([]precondition.CheckFinding, error) {
-	outcome := session.Inspect(ctx, p, a.rolloutOptions(t))
-	if outcome.Err != nil {
-		return nil, outcome.Err
-	}
+// seen returns what the status is computed from, as far as the applier knows it.
+func (a *applier) seen() (acceptance status.Acceptance, applied *status.AppliedRelease) {
 	a.mu.Lock()
-	risks := a.risks
+	acceptance, current := a.acceptance, a.running
 	a.mu.Unlock()
-	findings := append(outcome.Findings, riskFindings(risks, outcome.Previous, p.Version)...)
-	if t.Force {
-		return findings, nil
+	if current != nil {
+		applied = current.seen()
 	}
-	return findings, precondition.Refuse(findings)
-}
-
-// seen returns what the status is computed from, as far as the applier knows it, and whether it has begun.
-func (a *applier) seen() (acceptance status.Acceptance, applied *status.AppliedRelease, hasBegun bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.running != nil {
-		applied = a.running.seen()
-	}
-	return a.acceptance, applied, a.session != nil
+	return acceptance, applied
 }

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,11 +22,12 @@ type announcer struct {
 
 	mu   sync.Mutex
 	uid  types.UID
-	last cluster.ObjectEvent
-	told time.Time
+	told map[cluster.ObjectEvent]time.Time
 }
 
-func newAnnouncer(c *cluster.Cluster) *announcer { return &announcer{cluster: c} }
+func newAnnouncer(c *cluster.Cluster) *announcer {
+	return &announcer{cluster: c, told: map[cluster.ObjectEvent]time.Time{}}
+}
 
 // about makes a ClusterVersion the one that events are about.
 func (a *announcer) about(version *configv1.ClusterVersion) {
@@ -51,10 +53,10 @@ func (a *announcer) write(ctx context.Context, news status.Event) {
 		ID:  kinds.ID{Group: configv1.GroupName, Kind: "ClusterVersion", Name: theClusterVersion.Name},
 		UID: a.uid, Reason: news.Reason, IsWarning: news.IsWarning, Message: news.Message,
 	}
-	isRepeated := event == a.last && time.Since(a.told) < repeats
-	a.last = event
+	maps.DeleteFunc(a.told, func(_ cluster.ObjectEvent, at time.Time) bool { return time.Since(at) > repeats })
+	_, isRepeated := a.told[event]
 	if !isRepeated {
-		a.told = time.Now()
+		a.told[event] = time.Now()
 	}
 	a.mu.Unlock()
 	if isRepeated {

@@ -220,16 +220,22 @@ func (s *stage) report(name, version string, change ...func(*configv1.ClusterOpe
 	s.must(s.client.Status().Patch(s.t.Context(), &operator, patch))
 }
 
+// await waits until something is so.
+func (s *stage) await(what string, isSo func() bool) {
+	s.t.Helper()
+	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) { return isSo(), nil })
+	if err != nil {
+		s.t.Fatalf("never: %s\n%s", what, s.text())
+	}
+}
+
 // untilSettings waits until the ConfigMap is of a version.
 func (s *stage) untilSettings(version string) {
 	s.t.Helper()
-	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	s.await("the settings are of "+version, func() bool {
 		found := s.settings()
-		return found != nil && found.Data["version"] == version, nil
+		return found != nil && found.Data["version"] == version
 	})
-	if err != nil {
-		s.t.Fatalf("the settings are never of %s\n%s", version, s.text())
-	}
 }
 
 // settings returns the ConfigMap of the releases, or nil.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -54,12 +55,8 @@ func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// create makes the ClusterVersion, with the history that the record of the release has.
+// create makes the ClusterVersion.
 func (r *reconciler) create(ctx context.Context) error {
-	known, _, err := r.look(ctx)
-	if err != nil {
-		return err
-	}
 	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterID": string(uuid.NewUUID())}}}
 	made.SetGroupVersionKind(configv1.GroupVersion.WithKind("ClusterVersion"))
 	made.SetName(theClusterVersion.Name)
@@ -73,11 +70,7 @@ func (r *reconciler) create(ctx context.Context) error {
 		return fmt.Errorf("create the ClusterVersion: %w", err)
 	}
 	ctrl.LoggerFrom(ctx).Info("created the ClusterVersion")
-	if len(known.History) == 0 {
-		return nil
-	}
-	begun := configv1.Release{Version: known.Newest().Version, Image: known.Newest().Source}
-	return r.writeStatus(ctx, made, configv1.ClusterVersionStatus{Desired: begun, History: historyOf(known)})
+	return nil
 }
 
 // historyOf returns the history of a record as a ClusterVersion has it.
@@ -134,9 +127,7 @@ func precreateOne(ctx context.Context, c *cluster.Cluster, release string, m *pa
 
 // operatorProblems returns what ClusterOperators of the release that is kept in place report.
 func (a *applier) operatorProblems(all []configv1.ClusterOperator) []status.ReleaseProblem {
-	a.mu.Lock()
-	current := a.running
-	a.mu.Unlock()
+	current := a.current()
 	found := map[string]*configv1.ClusterOperator{}
 	for i := range all {
 		found[all[i].Name] = &all[i]
@@ -160,6 +151,22 @@ func (a *applier) operatorProblems(all []configv1.ClusterOperator) []status.Rele
 		}
 	}
 	return problems
+}
+
+// missingOperators returns the ClusterOperators of a complete release that are not there.
+func (a *applier) missingOperators(seen status.Seen) []string {
+	current := a.current()
+	if current == nil || seen.Applied == nil || !seen.Applied.IsComplete {
+		return nil
+	}
+	var missing []string
+	for _, m := range current.payload.Manifests {
+		isThere := slices.ContainsFunc(seen.Operators, func(o configv1.ClusterOperator) bool { return o.Name == m.ID().Name })
+		if m.ID().GroupKind() == clusterOperator && !m.IsTombstone() && !isThere {
+			missing = append(missing, m.ID().Name)
+		}
+	}
+	return missing
 }
 
 // withKind adds to a ClusterOperator what a typed one does not have.

@@ -158,6 +158,7 @@ func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
 	repository, _, _ := strings.Cut(s.options.Payload, "@")
 	s.update(repository + "@sha256:" + strings.Repeat("c", 64))
 	s.until("the image is not there", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
+	s.restart()
 	s.must(s.client.Patch(t.Context(), s.settings(), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"version":"edited"}}`))))
 	s.untilSettings("1.0.0")
 	s.update(s.push("1.0.1", shop), func(u *configv1.Update) { u.Version = "1.0.2" })
@@ -168,9 +169,42 @@ func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
 		t.Errorf("it says %q", got)
 	}
 	s.ask(nil)
-	back := s.until("taken back", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
-	if find(back, "Invalid").Type != "" || len(back.Status.History) != 1 {
+	back := s.until("taken back", func(v *configv1.ClusterVersion) bool {
+		return has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded")(v) && find(v, "Invalid").Type == ""
+	})
+	if len(back.Status.History) != 1 {
 		t.Errorf("after it is taken back: %+v", back.Status)
+	}
+}
+
+// TestAMinorUpdateThatWasBegunGoesOn after a restart, although a ClusterOperator now says that it can't be updated. An
+// override that is to help it on takes effect, too.
+func TestAMinorUpdateThatWasBegunGoesOn(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop+till)
+	s.report("till", "1.0.0")
+	s.until("installed", isAt("1.0.0"))
+	refuses := func(o *configv1.ClusterOperatorStatus) {
+		o.Conditions = append(o.Conditions, condition(configv1.OperatorUpgradeable, configv1.ConditionFalse))
+	}
+	s.report("till", "1.0.0", refuses)
+	s.until("the ClusterOperator holds back minor updates", func(v *configv1.ClusterVersion) bool {
+		return find(v, configv1.OperatorUpgradeable).Status == configv1.ConditionFalse
+	})
+	next := s.push("1.1.0", shop+till)
+	s.update(next)
+	s.until("refused", has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
+	s.update(next, func(u *configv1.Update) { u.Force = true })
+	s.until("begun by force", func(v *configv1.ClusterVersion) bool { return v.Status.Desired.Version == "1.1.0" })
+	s.update(next)
+	s.restart()
+	v := s.version()
+	patch := client.MergeFrom(v.DeepCopy())
+	v.Spec.Overrides = []configv1.ComponentOverride{{Group: "config.openshift.io", Kind: "ClusterOperator", Name: "till", Unmanaged: true}}
+	s.must(s.client.Patch(t.Context(), v, patch))
+	done := s.until("updated", isAt("1.1.0"))
+	if got := done.Status.History[0].AcceptedRisks; got == "" {
+		t.Errorf("the history does not say what was overridden: %+v", done.Status.History[0])
 	}
 }
 

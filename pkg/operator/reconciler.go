@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -63,8 +64,8 @@ func (r *reconciler) register(m ctrl.Manager) error {
 // Reconcile passes on what the ClusterVersion asks for, and computes its status. A replica that does not hold the lock
 // does nothing.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	if _, _, hasBegun := r.applier.seen(); !hasBegun {
-		return ctrl.Result{}, nil
+	if !r.applier.holds() {
+		return ctrl.Result{RequeueAfter: writesEvery}, nil
 	}
 	if left := passesEvery - time.Since(r.passed); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
@@ -83,39 +84,60 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil // it is made anew when it is gone
 	}
 	r.applier.events.about(&version)
-	seen, err := r.observe(ctx, &version)
+	recorded, deletes, err := r.look(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.write(ctx, &version, seen)
+	informed := version.DeepCopy()
+	if len(informed.Status.History) == 0 { // it is new, or was made anew
+		informed.Status.History = historyOf(recorded)
+	}
+	seen, err := r.observe(ctx, informed, recorded, deletes)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.write(ctx, &version, status.Next(informed.Status, seen), len(deletes) > 0)
 }
 
 // observe tells the applier what is wanted, and returns what is seen.
-func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion) (status.Seen, error) {
-	known, deletes, err := r.look(ctx)
-	if err != nil {
-		return status.Seen{}, err
-	}
+func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, recorded *record.Record, deletes []precondition.Delete) (status.Seen, error) {
 	var operators configv1.ClusterOperatorList
 	if err := r.client.List(ctx, &operators); err != nil {
 		return status.Seen{}, fmt.Errorf("list ClusterOperators: %w", err)
 	}
-	wanted, invalid := choose(version, known, r.options.Payload)
+	from := known{record: recorded, own: r.options.Payload}
+	if current := r.applier.current(); current != nil {
+		from.current = current.target
+	}
+	wanted, invalid := choose(version, from)
 	seen := status.Seen{
 		Now: r.cluster.Now(), Generation: version.Generation, Invalid: invalid, Overrides: version.Spec.Overrides, Operators: operators.Items,
 	}
-	seen.Acceptance, seen.Applied, _ = r.applier.seen()
+	seen.Acceptance, seen.Applied = r.applier.seen()
 	if seen.Applied != nil {
 		seen.Applied.Deletes = deletes
 		if seen.Applied.IsComplete {
 			seen.Applied.Problems = append(seen.Applied.Problems, r.applier.operatorProblems(operators.Items)...)
 		}
 	}
-	r.applier.want(wanted, status.Risks(seen))
+	r.applier.want(wanted, r.risks(ctx, seen))
 	if seen.Acceptance.Phase == "" { // the applier has not begun yet
 		seen.Acceptance = status.Acceptance{Release: wanted.Release, Architecture: architecture, Phase: status.Retrieving}
 	}
 	return seen, nil
+}
+
+// risks returns what holds back minor updates. ClusterOperators that the release has, and that are not there, may have
+// been deleted with their definition, and what they said is not known.
+func (r *reconciler) risks(ctx context.Context, seen status.Seen) []status.Risk {
+	risks := status.Risks(seen)
+	if missing := r.applier.missingOperators(seen); len(missing) > 0 {
+		if err := ensureDefinitions(ctx, r.cluster); err != nil {
+			ctrl.LoggerFrom(ctx).Info("definitions not made again", "reason", err.Error())
+		}
+		risks = append(risks, status.Risk{Name: "ClusterOperatorMissing", Message: "There is no ClusterOperator " + strings.Join(missing, ", ") + ", which the release has."})
+	}
+	return risks
 }
 
 // look returns the record of the release, and its deletes that are not done. They are the record's, so that neither a
@@ -137,17 +159,16 @@ func (r *reconciler) look(ctx context.Context) (*record.Record, []precondition.D
 	return r.known, r.deletes, nil
 }
 
-// write computes the status, and writes it if it has changed. A change that comes soon after another one waits.
-func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, seen status.Seen) (ctrl.Result, error) {
-	next := status.Next(version.Status, seen)
+// write writes the status if it has changed. A change that comes soon after another one waits.
+func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus, hasDeletes bool) (ctrl.Result, error) {
 	again := looksEvery
-	if seen.Applied != nil && len(seen.Applied.Deletes) > 0 {
+	if hasDeletes {
 		again = deletesEvery
 	}
 	if equality.Semantic.DeepEqual(version.Status, next) {
 		return ctrl.Result{RequeueAfter: again}, nil
 	}
-	if left := writesEvery - time.Since(r.written); left > 0 && version.Status.ObservedGeneration == version.Generation {
+	if left := writesEvery - time.Since(r.written); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	if err := r.writeStatus(ctx, version, next); err != nil {

@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/pkg/loader"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -37,10 +37,10 @@ func newReleases(o Options) *releases {
 
 // open opens the source of a release.
 func (r *releases) open(ctx context.Context, image string) (*source.Release, error) {
-	_, digest, isImage := strings.Cut(image, "@")
-	if !isImage {
+	if !isByDigest(image) { // the operator's own folder: a ClusterVersion can't ask for one
 		return source.Open(ctx, image, r.source)
 	}
+	_, digest, _ := strings.Cut(image, "@")
 	kept := filepath.Join(r.folder, strings.ReplaceAll(digest, ":", "-"))
 	if r.folder != "" {
 		if _, err := os.Stat(kept); err == nil {
@@ -51,7 +51,9 @@ func (r *releases) open(ctx context.Context, image string) (*source.Release, err
 	}
 	pulled, err := source.Open(ctx, image, r.source)
 	if err == nil && r.folder != "" {
-		err = r.keep(pulled.FS, kept)
+		if err := r.keep(pulled.FS, kept); err != nil { // it is pulled again the next time
+			ctrl.LoggerFrom(ctx).Info("release not kept on disk", "reason", err.Error())
+		}
 	}
 	return pulled, err
 }
@@ -59,18 +61,18 @@ func (r *releases) open(ctx context.Context, image string) (*source.Release, err
 // keep writes the files of an image to a folder, all of them or none.
 func (r *releases) keep(files fs.FS, folder string) error {
 	if err := os.MkdirAll(r.folder, 0o700); err != nil {
-		return fmt.Errorf("keep the release on disk: %w", err)
+		return err
 	}
 	unfinished, err := os.MkdirTemp(r.folder, ".pulled-")
 	if err != nil {
-		return fmt.Errorf("keep the release on disk: %w", err)
+		return err
 	}
 	defer os.RemoveAll(unfinished)
 	if err := os.CopyFS(unfinished, files); err != nil {
-		return fmt.Errorf("keep the release on disk: %w", err)
+		return err
 	}
 	if err := os.Rename(unfinished, folder); err != nil {
-		return fmt.Errorf("keep the release on disk: %w", err)
+		return err
 	}
 	return r.prune()
 }
@@ -130,6 +132,20 @@ func capabilitiesOf(t *target) (*configv1.ClusterVersionCapabilitiesStatus, erro
 		}
 	}
 	return payload.ParseCapabilities(strings.Join(names, ","))
+}
+
+// implicitOf returns the capabilities of a release that are enabled though its target does not ask for them.
+func implicitOf(t *target, p *payload.Payload) []configv1.ClusterVersionCapability {
+	if t.Capabilities == nil {
+		return nil
+	}
+	asked, err := capabilitiesOf(&target{Capabilities: t.Capabilities})
+	if err != nil {
+		return nil // it was read before
+	}
+	return slices.DeleteFunc(slices.Clone(p.Filter.Capabilities.EnabledCapabilities), func(c configv1.ClusterVersionCapability) bool {
+		return slices.Contains(asked.EnabledCapabilities, c)
+	})
 }
 
 // architecture is that of the images which the operator pulls.

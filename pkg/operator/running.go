@@ -18,7 +18,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/keep"
 	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/progress"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -28,28 +27,35 @@ import (
 // A running release is one that was accepted: it is applied, and then kept in place, until stop is called.
 type running struct {
 	applier *applier
-	session *rollout.Session
 	target  *target
 	payload *payload.Payload
 	release configv1.Release
+	forced  []string // what was overridden
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 
 	mu         sync.Mutex
 	failing    map[string]time.Time // since when objects fail, over several tries
 	mode       graph.Mode
-	fold       *progress.Fold // of the apply that runs; nil before it has begun
+	fold       *progress.Fold // of the last apply; nil before it has begun
+	hasBegun   bool           // the apply that runs was let in by the gate
+	backoff    wait.Backoff   // of applies that fail
 	isComplete bool
 	err        error // why the last apply ended
-	forced     []string
-	deletes    []precondition.Delete
 }
 
 // newRunning returns a release that is to be applied, until ctx ends or stop is called.
-func newRunning(ctx context.Context, a *applier, session *rollout.Session, t *target, p *payload.Payload) *running {
-	r := &running{applier: a, session: session, target: t, payload: p, release: describe(t, p)}
+func newRunning(ctx context.Context, a *applier, t *target, p *payload.Payload) *running {
+	r := &running{applier: a, target: t, payload: p, release: describe(t, p), backoff: retryApply}
 	r.ctx, r.stop = context.WithCancelCause(ctx)
 	return r
+}
+
+// serves returns whether the release is the one that a target asks for, or is so already where the target would force it.
+func (r *running) serves(t *target) bool {
+	isVersion := t.Version == "" || t.Version == r.release.Version
+	isForced := r.target.Force || !t.Force
+	return isVersion && isForced && t.asksForSame(r.target)
 }
 
 // retryApply is how long it is until an apply is tried again that has failed.
@@ -58,22 +64,32 @@ var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, 
 // keep applies the release and keeps it in place, again and again, until it is stopped. It returns an error if the
 // lock is lost.
 func (r *running) keep() error {
-	backoff := retryApply
 	for {
-		outcome := r.session.Apply(r.ctx, r.payload, r.options())
+		outcome := r.applier.session.Apply(r.ctx, r.payload, r.options())
 		switch {
 		case r.ctx.Err() != nil, errors.Is(outcome.Err, rollout.ErrSuperseded):
 			return nil
 		case errors.Is(outcome.Err, lock.ErrLost), errors.Is(outcome.Err, rollout.ErrYielded):
 			return outcome.Err
 		}
-		r.update(func() { r.err, r.isComplete = outcome.Err, false })
 		select {
 		case <-r.ctx.Done():
 			return nil
-		case <-time.After(backoff.Step()):
+		case <-time.After(r.ended(outcome.Err)):
 		}
 	}
+}
+
+// ended notes why an apply has ended, and returns how long it is until the next one.
+func (r *running) ended(err error) (pause time.Duration) {
+	r.update(func() {
+		if !r.hasBegun { // what is known of objects is from the apply before
+			r.fold = nil
+		}
+		r.err, r.isComplete, r.hasBegun = err, false, false
+		pause = r.backoff.Step()
+	})
+	return pause
 }
 
 // update changes what is seen of the release.
@@ -90,7 +106,10 @@ func (r *running) options() rollout.Options {
 	o.OnBegin = r.begin
 	o.OnOutcome = func(outcome *rollout.Outcome) {
 		r.update(func() {
-			r.err, r.isComplete, r.deletes = outcome.Err, outcome.Err == nil, outcome.Deletes
+			r.err, r.isComplete = outcome.Err, outcome.Err == nil
+			if r.isComplete {
+				r.backoff, r.failing = retryApply, nil
+			}
 		})
 		debug.FreeOSMemory() // an apply takes several times what it takes to keep the release in place
 	}
@@ -110,7 +129,7 @@ func (r *running) options() rollout.Options {
 // begin begins to fold the events of an apply, and makes the release's ClusterOperators.
 func (r *running) begin(outcome *rollout.Outcome) error {
 	r.update(func() {
-		r.mode, r.err, r.forced, r.deletes = outcome.Mode, nil, outcome.Forced, outcome.Deletes
+		r.mode, r.err, r.hasBegun = outcome.Mode, nil, true
 		r.fold = progress.New(progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations))
 	})
 	return precreate(r.ctx, r.applier.cluster, r.payload)
@@ -129,22 +148,25 @@ func (r *running) seen() *status.AppliedRelease {
 	defer r.mu.Unlock()
 	applied := &status.AppliedRelease{
 		Release: r.release, Architecture: architecture, Hash: r.payload.Hash, Forced: strings.Join(r.forced, ", "),
-		Mode: r.mode, Total: len(r.payload.Manifests), IsComplete: r.isComplete, Deletes: r.deletes,
+		Mode: r.mode, Total: len(r.payload.Manifests), IsComplete: r.isComplete,
 	}
 	if filter := r.payload.Filter.Capabilities; filter != nil {
-		applied.Capabilities = *filter
+		applied.Capabilities, applied.Implicit = *filter, implicitOf(r.target, r.payload)
 	} else {
 		all := configv1.KnownClusterVersionCapabilities
 		applied.Capabilities = configv1.ClusterVersionCapabilitiesStatus{KnownCapabilities: all, EnabledCapabilities: all}
 	}
 	var far progress.Progress
 	if r.fold != nil {
+		r.fold.At(r.applier.cluster.Now())
 		far = r.fold.Progress()
 		applied.Done = far.Done
 	}
-	applied.Problems = problemsOf(far, r.err)
-	r.dateFailures(applied.Problems)
-	for _, one := range r.session.Problems() {
+	if !r.isComplete {
+		applied.Problems = problemsOf(far, r.err)
+		r.dateFailures(applied.Problems)
+	}
+	for _, one := range r.applier.session.Problems() {
 		applied.Problems = append(applied.Problems, status.ReleaseProblem{
 			Object: one.Object, File: one.File, Message: one.Message, Reason: one.Reason, Since: one.Time,
 		})
@@ -164,7 +186,7 @@ func (r *running) dateFailures(problems []status.ReleaseProblem) {
 			}
 		}
 	}
-	if len(failing) > 0 || r.isComplete { // a try that has just begun says nothing yet
+	if len(failing) > 0 { // a try that has just begun says nothing yet
 		r.failing = failing
 	}
 }

@@ -18,42 +18,89 @@ type target struct {
 	Overrides        []configv1.ComponentOverride
 	Capabilities     *configv1.ClusterVersionCapabilitiesSpec
 	Enabled          []configv1.ClusterVersionCapability // that stay enabled
+	// Before is the release that was begun last, if that is another one: it is kept in place until this one is accepted.
+	Before *target
+	// Previous is the version that was applied before, as the ClusterVersion says.
+	Previous string
 }
 
-// isSame returns whether two targets ask for the same objects. How often a release was asked for, and whether by force,
-// does not matter.
+// isSame returns whether two targets are the same request. What stays enabled, and what was before, does not matter.
 func (t *target) isSame(other *target) bool {
-	return t.Image == other.Image && (t.Version == other.Version || t.Version == "" || other.Version == "") &&
-		equality.Semantic.DeepEqual(t.Overrides, other.Overrides) && equality.Semantic.DeepEqual(t.Capabilities, other.Capabilities)
+	return t.Version == other.Version && t.Force == other.Force && t.asksForSame(other)
+}
+
+// asksForSame returns whether two targets ask for the same objects.
+func (t *target) asksForSame(other *target) bool {
+	return t.Image == other.Image && equality.Semantic.DeepEqual(t.Overrides, other.Overrides) &&
+		equality.Semantic.DeepEqual(t.Capabilities, other.Capabilities)
+}
+
+// known is what a target is chosen from, beside the ClusterVersion.
+type known struct {
+	record  *record.Record
+	current *target // that is kept in place; nil before there is one
+	own     string  // the release that the operator was started with
 }
 
 // choose returns the release that a ClusterVersion asks for, and what is wrong with its spec. Without an update, that is the
-// release that was begun last, or own: the one that the operator was started with, if that is new.
-func choose(v *configv1.ClusterVersion, known *record.Record, own string) (*target, []string) {
-	chosen := &target{Overrides: unmanaged(v.Spec.Overrides), Capabilities: v.Spec.Capabilities, Enabled: v.Status.Capabilities.EnabledCapabilities}
-	chosen.Release = withoutUpdate(known, own)
+// release that is kept in place, or was begun last, or the operator's own one if that is new.
+func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
+	begun := &target{
+		Release: k.begun(v), Overrides: unmanaged(v.Spec.Overrides), Capabilities: v.Spec.Capabilities, Enabled: k.enabled(v),
+	}
+	for _, entry := range v.Status.History {
+		if entry.State == configv1.CompletedUpdate {
+			begun.Previous = entry.Version
+			break
+		}
+	}
 	update := v.Spec.DesiredUpdate
 	if update == nil {
-		return chosen, nil
+		return begun, nil
 	}
-	release, wrong := requested(v, known, *update)
+	release, wrong := requested(v, k.record, *update)
 	if wrong != "" {
-		return chosen, []string{wrong}
+		return begun, []string{wrong}
 	}
-	if release.Image != "" {
-		chosen.Release, chosen.Force = release, update.Force
+	if release.Image == "" || release.Image == begun.Image && release.Version == begun.Version && !update.Force {
+		return begun, nil
 	}
-	return chosen, nil
+	chosen := *begun
+	chosen.Release, chosen.Force = release, update.Force
+	if len(v.Status.History)+len(k.record.History) > 0 && release.Image != begun.Image {
+		chosen.Before = begun
+	}
+	return &chosen, nil
 }
 
-// withoutUpdate returns the release of a ClusterVersion that asks for none.
-func withoutUpdate(known *record.Record, own string) configv1.Release {
-	isKnown := slices.ContainsFunc(known.History, func(e record.HistoryEntry) bool { return e.Source == own })
-	newest := known.Newest()
-	if newest == nil || !isByDigest(newest.Source) || !isKnown && isByDigest(own) {
-		return configv1.Release{Image: own}
+// begun returns the release that is kept in place, or was begun last, or else the operator's own. If the record is lost,
+// the ClusterVersion knows.
+func (k known) begun(v *configv1.ClusterVersion) configv1.Release {
+	if k.current != nil {
+		return k.current.Release
 	}
-	return configv1.Release{Image: newest.Source, Version: newest.Version}
+	var last configv1.Release
+	isKnown := slices.ContainsFunc(k.record.History, func(e record.HistoryEntry) bool { return e.Source == k.own })
+	switch newest := k.record.Newest(); {
+	case newest != nil:
+		last = configv1.Release{Image: newest.Source, Version: newest.Version}
+	case len(v.Status.History) > 0:
+		last = configv1.Release{Image: v.Status.History[0].Image, Version: v.Status.History[0].Version}
+		isKnown = slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == k.own })
+	}
+	if !isByDigest(last.Image) || !isKnown {
+		return configv1.Release{Image: k.own}
+	}
+	return last
+}
+
+// enabled returns the capabilities that stay enabled.
+func (k known) enabled(v *configv1.ClusterVersion) []configv1.ClusterVersionCapability {
+	all := slices.Clone(v.Status.Capabilities.EnabledCapabilities)
+	if k.current != nil && k.current.Capabilities != nil {
+		all = append(all, k.current.Capabilities.AdditionalEnabledCapabilities...)
+	}
+	return all
 }
 
 // requested returns the release of an update, or what is wrong with it. An update to what the cluster has is none.
@@ -61,14 +108,17 @@ func requested(v *configv1.ClusterVersion, known *record.Record, update configv1
 	release = configv1.Release{Version: update.Version, Image: update.Image, Architecture: update.Architecture}
 	switch {
 	case update.Image != "":
-		return release, checkImage(update.Image)
+		return release, checkImage("spec.desiredUpdate.image", update.Image)
 	case update.Version == "" && update.Architecture == "":
 		return release, "spec.desiredUpdate: name a version or an image"
 	case update.Version == "":
 		return release, "spec.desiredUpdate.architecture: Runlevel does not change the architecture of a cluster: name an image"
 	}
 	release.Image = imageOf(v, known, update.Version)
-	if release.Image == "" && update.Version != v.Status.Desired.Version {
+	switch {
+	case release.Image != "":
+		wrong = checkImage("the image of version "+update.Version, release.Image)
+	case update.Version != v.Status.Desired.Version:
 		wrong = fmt.Sprintf("spec.desiredUpdate.version: Invalid value: %q: when image is empty the update must be a previous version or an available update", update.Version)
 	}
 	return release, wrong
@@ -94,10 +144,10 @@ func imageOf(v *configv1.ClusterVersion, known *record.Record, version string) s
 	return ""
 }
 
-// checkImage returns what is wrong with the image of an update.
-func checkImage(image string) string {
+// checkImage returns what is wrong with an image.
+func checkImage(field, image string) string {
 	if !isByDigest(image) {
-		return fmt.Sprintf("spec.desiredUpdate.image: Invalid value: %q: name the image by digest, as REPOSITORY@sha256:DIGEST", image)
+		return fmt.Sprintf("%s: Invalid value: %q: name the image by digest, as REPOSITORY@sha256:DIGEST", field, image)
 	}
 	return ""
 }

@@ -215,6 +215,9 @@ func (f *Fold) node(event apply.Event) {
 // done takes in that a manifest was applied, or has failed then or later. Nothing waits for it any more.
 func (f *Fold) done(of key, hasFailed bool) {
 	delete(f.waits, of)
+	if !hasFailed {
+		f.failures = slices.DeleteFunc(f.failures, func(e apply.Event) bool { return key{e.File, *e.Object} == of })
+	}
 	one := f.items[of]
 	if one == nil {
 		return

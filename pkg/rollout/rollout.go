@@ -62,6 +62,7 @@ type Outcome struct {
 	Release   string
 	Version   string
 	Previous  string // the version that was applied before; empty if there was none
+	Begun     string // the version that was begun last; empty if there was none
 	Mode      graph.Mode
 	Findings  []precondition.CheckFinding // of the gate
 	Forced    []string                    // checks of the gate that were overridden
@@ -247,6 +248,9 @@ func (r *rollout) inspect(ctx context.Context, free *lock.Lock) error {
 		r.outcome.Notes = append(r.outcome.Notes, loss)
 	}
 	newest := known.Newest()
+	if newest != nil {
+		r.outcome.Begun = newest.Version
+	}
 	r.outcome.IsSame = newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
 	r.outcome.Notes = append(r.outcome.Notes, r.unlistedNotes()...)
 	return nil

@@ -37,6 +37,7 @@ type Session struct {
 	turn    chan struct{}   // has one element, which the apply that runs takes out
 	hold    *lock.Hold      // nil while the lock is lost; guarded by turn
 	keeper  atomic.Pointer[keep.Keeper]
+	held    atomic.Pointer[lock.Hold] // the last one, for those who do not have the turn
 
 	mu         sync.Mutex
 	supersede  context.CancelCauseFunc // ends the apply that runs, or waits for its turn; nil if there is none
@@ -71,6 +72,7 @@ func (s *Session) acquire(ctx context.Context) error {
 		return hold.Release(context.Cause(ctx))
 	}
 	s.hold = hold
+	s.held.Store(hold)
 	context.AfterFunc(hold.Context(), func() { cancel(nil) })
 	return nil
 }
@@ -134,6 +136,9 @@ func (s *Session) Inspect(ctx context.Context, release *payload.Payload, options
 	r.outcome.Err = r.inspect(ctx, nil)
 	return r.outcome
 }
+
+// Held returns a context that ends when the lock is lost which the session holds now, or held last.
+func (s *Session) Held() context.Context { return s.held.Load().Context() }
 
 // Problems returns the objects that can't be kept in place now: those that fail, and those that another writer changes
 // again and again.

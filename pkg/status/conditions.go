@@ -101,6 +101,11 @@ func (b *builder) setAvailable(applied AppliedRelease) {
 	if applied.wasCompleted() {
 		b.set(configv1.OperatorAvailable, configv1.ConditionTrue, "", "Done applying "+nameOf(b.next.Desired))
 	}
+	for _, entry := range b.next.History {
+		if entry.State == configv1.CompletedUpdate && b.find(configv1.OperatorAvailable) < 0 { // the ClusterVersion was made anew
+			b.set(configv1.OperatorAvailable, configv1.ConditionTrue, "", "Done applying "+entry.Version)
+		}
+	}
 	b.setDefault(configv1.OperatorAvailable, configv1.ConditionFalse)
 }
 

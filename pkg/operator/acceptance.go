@@ -1,0 +1,86 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/reason"
+	"github.com/runlevel/runlevel/pkg/status"
+)
+
+// An acceptance is one try to accept a release.
+type acceptance struct {
+	applier *applier
+	target  *target
+	isQuiet bool // shows no phases
+	now     status.Acceptance
+}
+
+// prepare retrieves, loads and judges the release. Current is the one that is kept in place until then, or nil.
+func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Payload, error) {
+	t.enter(ctx, status.Retrieving)
+	opened, err := t.applier.releases.open(ctx, t.target.Image)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	t.enter(ctx, status.Loading)
+	var before *payload.Payload
+	if current != nil {
+		before = current.payload
+	}
+	loaded, err := t.applier.releases.load(ctx, opened, t.target, before)
+	if err != nil {
+		return nil, err
+	}
+	t.enter(ctx, status.Verifying)
+	if want := t.target.Version; want != "" && loaded.Version != want {
+		return nil, &reason.Error{Reason: "VerifyPayloadVersionFailed", Message: fmt.Sprintf("release image version %s does not match the expected upstream version %s", loaded.Version, want)}
+	}
+	t.enter(ctx, status.Judging)
+	return loaded, t.judge(ctx, loaded)
+}
+
+// enter shows that the release has come to a phase.
+func (t *acceptance) enter(ctx context.Context, phase status.AcceptancePhase) {
+	t.now = status.Acceptance{Release: t.target.Release, Architecture: architecture, Phase: phase, Forced: t.target.Force}
+	if !t.isQuiet {
+		t.publish(ctx)
+	}
+}
+
+// publish makes the acceptance the one that the status tells of, and announces it.
+func (t *acceptance) publish(ctx context.Context) {
+	t.applier.update(func() { t.applier.acceptance = t.now })
+	if t.applier.holds() {
+		t.applier.events.announce(ctx, t.now)
+	}
+}
+
+// forced returns the names of what was overridden by force.
+func (t *acceptance) forced() []string {
+	if !t.target.Force {
+		return nil
+	}
+	return precondition.CheckNames(precondition.Blocking(t.now.Findings))
+}
+
+// judge asks the gate of the release, and for the risks of a minor update. Force overrides what blocks.
+func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
+	a := t.applier
+	a.mu.Lock()
+	session, risks := a.session, a.risks
+	a.mu.Unlock()
+	outcome := session.Inspect(ctx, p, a.rolloutOptions(t.target))
+	if outcome.Err != nil {
+		return outcome.Err
+	}
+	t.now.Findings, t.now.WasJudged = slices.Concat(outcome.Findings, riskFindings(risks, outcome, t.target.Previous)), true
+	if t.target.Force {
+		return nil
+	}
+	return precondition.Refuse(t.now.Findings)
+}

@@ -1,0 +1,126 @@
+package operator_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestAnotherClusterVersionDoesNotCount, and says so.
+func TestAnotherClusterVersionDoesNotCount(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	other := &configv1.ClusterVersion{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: configv1.ClusterVersionSpec{
+		ClusterID: "3b1f1c1e-7f2a-4b6e-9c1d-2a3b4c5d6e7f", DesiredUpdate: &configv1.Update{Image: s.push("1.0.1", shop)},
+	}}
+	s.must(s.client.Create(t.Context(), other))
+	s.await("the other one is told", func() bool {
+		s.must(s.client.Get(t.Context(), client.ObjectKey{Name: "other"}, other))
+		return strings.HasPrefix(find(other, "Invalid").Message, `only the ClusterVersion named "version" counts`)
+	})
+	if got := s.settings().Data["version"]; got != "1.0.0" {
+		t.Errorf("the settings are of %s", got)
+	}
+}
+
+// TestARegistryThatFails: it is away, then slow, then sends other bytes than the digest says, and at last works. The
+// release before stays in place, and the update begins without being asked for again.
+func TestARegistryThatFails(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	image := s.push("1.0.1", shop)
+	target, err := url.Parse("http://" + s.registry)
+	s.must(err)
+	forward := httputil.NewSingleHostReverseProxy(target)
+	var state atomic.Value
+	state.Store("away")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch state.Load() {
+		case "away":
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+		case "other bytes":
+			fmt.Fprint(w, `{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}`)
+		default:
+			forward.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	s.update(strings.Replace(image, s.registry, strings.TrimPrefix(server.URL, "http://"), 1))
+	said := func(words string) func(*configv1.ClusterVersion) bool {
+		return func(v *configv1.ClusterVersion) bool {
+			c := find(v, "ReleaseAccepted")
+			return c.Status == configv1.ConditionFalse && c.Reason == "RetrievePayload" && strings.Contains(c.Message, words)
+		}
+	}
+	s.until("the registry is away", said("503"))
+	state.Store("other bytes")
+	s.until("the registry sends other bytes", said("digest"))
+	if !isAt("1.0.0")(s.version()) {
+		t.Errorf("the release before is not in place:\n%s", s.text())
+	}
+	state.Store("well")
+	s.until("updated", isAt("1.0.1"))
+}
+
+// TestAClusterVersionThatIsEditedAllTheTime does not disturb an update, nor does the update begin again.
+func TestAClusterVersionThatIsEditedAllTheTime(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	image := s.push("1.0.1", shop+till)
+	edits := 0
+	s.update(image)
+	s.until("edited while it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
+		patch := fmt.Appendf(nil, `{"spec": {"channel": "stable-%d"}}`, edits)
+		s.must(s.client.Patch(t.Context(), v, client.RawPatch("application/merge-patch+json", patch)))
+		edits++
+		return edits > 30 && strings.Contains(find(v, configv1.OperatorProgressing).Message, "till")
+	})
+	s.report("till", "1.0.1")
+	done := s.until("updated", isAt("1.0.1"))
+	if len(done.Status.History) != 2 {
+		t.Errorf("the history is %+v", done.Status.History)
+	}
+	s.until("the last edit is observed", func(v *configv1.ClusterVersion) bool { return v.Status.ObservedGeneration == v.Generation })
+}
+
+// TestAnObjectThatIsOverriddenIsLeftAlone, and managed again when the override goes.
+func TestAnObjectThatIsOverriddenIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	override := func(overrides ...configv1.ComponentOverride) {
+		v := s.version()
+		patch := client.MergeFrom(v.DeepCopy())
+		v.Spec.Overrides = overrides
+		s.must(s.client.Patch(t.Context(), v, patch))
+	}
+	override(configv1.ComponentOverride{Kind: "ConfigMap", Namespace: "shop", Name: "settings", Unmanaged: true})
+	s.until("minor updates are held back", has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "ClusterVersionOverrides"))
+	s.await("an edit stays", func() bool {
+		edited := s.settings()
+		edited.Data["version"] = "mine"
+		s.must(s.client.Update(t.Context(), edited))
+		timer := time.NewTimer(time.Second) // repairs take some milliseconds
+		<-timer.C
+		return s.settings().Data["version"] == "mine"
+	})
+	override()
+	s.untilSettings("1.0.0")
+	v := s.until("nothing holds back minor updates", func(v *configv1.ClusterVersion) bool { return find(v, configv1.OperatorUpgradeable).Type == "" })
+	if len(v.Status.History) != 1 {
+		t.Errorf("the history is %+v", v.Status.History)
+	}
+}
