@@ -142,6 +142,31 @@ func TestManyErrorsAreCounted(t *testing.T) {
 	}
 }
 
+func TestErrorsAreSorted(t *testing.T) {
+	job := &kinds.ID{Kind: "Job", Name: "a"}
+	got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, status.ReleaseProblem{Message: "no answer"}, status.ReleaseProblem{Object: job, Message: "it failed"})), status.Failing)
+	if !strings.HasSuffix(got.Message, "\n* Job a: it failed\n* No answer") {
+		t.Error(got.Message)
+	}
+}
+
+func TestTheGravestOfTheSameProblemCounts(t *testing.T) {
+	slow, failed := operatorProblem("alpha", "ClusterOperatorDegraded", reason.None), operatorProblem("alpha", "ClusterOperatorDegraded", reason.Fail)
+	for _, problems := range [][]status.ReleaseProblem{{slow, failed}, {failed, slow}} {
+		if got := condition(t, follow(seenAt(0, "1.0.0", graph.Update, problems...)), status.Failing); got.Status != configv1.ConditionTrue {
+			t.Errorf("Failing=%s", got.Status)
+		}
+	}
+}
+
+func TestTheGateCouldNotBeAsked(t *testing.T) {
+	seen := completed(0, "1.0.0")
+	seen.Acceptance = status.Acceptance{Phase: status.Judging, Err: errors.New("no answer"), Findings: []precondition.CheckFinding{{Check: "GiantHop", Severity: precondition.Blocks}}}
+	if got := condition(t, follow(seen), status.ReleaseAccepted); !strings.HasSuffix(got.Message, ": no answer") {
+		t.Error(got.Message)
+	}
+}
+
 func TestOrderOfWhatIsSeenDoesNotMatter(t *testing.T) {
 	seen := seenAt(time.Hour, "1.0.0", graph.Update)
 	for i, effect := range []reason.Effect{"", reason.None, reason.Report, reason.Fail, reason.FailAfterInterval} {
