@@ -61,6 +61,7 @@ and POD_NAMESPACE say who and where the operator is; KUBECONFIG names a cluster 
 	flags.StringVar(&o.CacheDir, "cache-dir", "", "where the last images are kept that were pulled, by digest")
 	flags.StringVar(&standard, "wait-for", string(ready.Upstream), "what counts as applied: ready (everything is rolled out) or upstream (as for the cluster-version operator)")
 	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false, "also pull over plain http, or from registries whose certificate proves nothing")
+	flags.BoolVar(&o.StrictTombstones, "strict-tombstones", false, "refuse a minor update that still has tombstones of the release before, where the gate only warns")
 	flags.DurationVar(&o.LockDuration, "lock-duration", 0, "how long the lock outlives a leader that died (default 30s)")
 	return command
 }

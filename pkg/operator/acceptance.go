@@ -79,6 +79,11 @@ func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 		return outcome.Err
 	}
 	t.now.Findings, t.now.WasJudged = slices.Concat(outcome.Findings, riskFindings(risks, outcome, t.target.Previous)), true
+	for i := range t.now.Findings {
+		if found := &t.now.Findings[i]; a.options.StrictTombstones && found.Check == precondition.StaleTombstone {
+			found.Severity = precondition.Blocks
+		}
+	}
 	if t.target.Force {
 		return nil
 	}

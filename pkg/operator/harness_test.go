@@ -74,12 +74,17 @@ func newStage(t testing.TB) *stage {
 func begin(t testing.TB, version, files string) *stage {
 	t.Helper()
 	s := newStage(t)
-	s.options = operator.Options{
-		Payload: s.push(version, files), Name: "test", CacheDir: filepath.Join(t.TempDir(), "cache"), Source: source.Options{Insecure: true},
-		LockDuration: 10 * time.Second,
-	}
-	s.start()
+	s.beginWith(version, files)
 	return s
+}
+
+// beginWith starts an operator with a release, in this process.
+func (s *stage) beginWith(version, files string) {
+	s.t.Helper()
+	o := &s.options
+	o.Payload, o.Name, o.CacheDir = s.push(version, files), "test", filepath.Join(s.t.TempDir(), "cache")
+	o.Source, o.LockDuration = source.Options{Insecure: true}, 10*time.Second
+	s.start()
 }
 
 // start starts the operator.

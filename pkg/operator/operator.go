@@ -48,6 +48,8 @@ type Options struct {
 	Listen    string // the address of /healthz and /readyz; empty for none
 	CacheDir  string // where images are kept that were pulled; empty keeps none
 	Source    source.Options
+	// StrictTombstones refuses a minor update that carries tombstones which the release before had already.
+	StrictTombstones bool
 	// LockDuration is how long the lock outlives a leader that died; half a minute if it is 0.
 	LockDuration time.Duration
 }

@@ -96,6 +96,39 @@ func TestAClusterVersionThatIsEditedAllTheTime(t *testing.T) {
 	s.until("the last edit is observed", func(v *configv1.ClusterVersion) bool { return v.Status.ObservedGeneration == v.Generation })
 }
 
+// TestTheAdministratorOptsIn: an operator holds back the minor update while something deprecated is in use, and says where
+// to read about it. When that is over, the update begins, with a tombstone that the release before had already.
+func TestTheAdministratorOptsIn(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.options.StrictTombstones = true
+	s.beginWith("1.0.0", shop+old+till)
+	s.report("till", "1.0.0")
+	s.until("installed", isAt("1.0.0"))
+	s.update(s.push("1.0.1", shop+oldDeleted+till))
+	s.report("till", "1.0.1")
+	s.until("the patch is applied", isAt("1.0.1"))
+	const notes = "prices are in use: see https://example.com/notes/1.1"
+	s.report("till", "1.0.1", func(o *configv1.ClusterOperatorStatus) {
+		deprecated := condition(configv1.OperatorUpgradeable, configv1.ConditionFalse)
+		deprecated.Message = notes
+		o.Conditions = append(o.Conditions, deprecated)
+	})
+	next := s.push("1.1.0", shop+oldDeleted+till)
+	s.update(next)
+	s.until("the operator holds it back", func(v *configv1.ClusterVersion) bool {
+		return strings.Contains(find(v, "ReleaseAccepted").Message, notes) && strings.Contains(find(v, configv1.OperatorUpgradeable).Message, notes)
+	})
+	s.report("till", "1.0.1")
+	s.until("the tombstone holds it back", func(v *configv1.ClusterVersion) bool {
+		message := find(v, "ReleaseAccepted").Message
+		return strings.Contains(message, "StaleTombstone") && !strings.Contains(message, notes)
+	})
+	s.update(next, func(u *configv1.Update) { u.Force = true })
+	s.report("till", "1.1.0")
+	s.until("updated", isAt("1.1.0"))
+}
+
 // TestAnObjectThatIsOverriddenIsLeftAlone, and managed again when the override goes.
 func TestAnObjectThatIsOverriddenIsLeftAlone(t *testing.T) {
 	t.Parallel()
