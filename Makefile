@@ -21,6 +21,7 @@ test: lint build ## lint, then run all tests on a real control plane (set TESTFL
 	bin/runlevel sandbox build
 	$(SUITE) ./...
 	cd bench && $(SUITE) $(MEASURES)
+	cd tools && $(SUITE) ./image
 
 lint: ## gofmt, vet, staticcheck and the house test
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
@@ -39,9 +40,8 @@ bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLA
 	cd bench && $(GO) build -o ../bin/bench/ $(MEASURES) $(PEERS)
 	cd bench && ../bin/bench/bench $(BENCHFLAGS)
 
-image: ## write an OCI image of runlevel for linux/amd64 and linux/arm64 to bin/image
-	for arch in amd64 arm64; do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -o bin/linux-$$arch/ ./cmd/runlevel || exit 1; done
-	cd tools && $(GO) run ./image -o ../bin/image linux/amd64=../bin/linux-amd64/runlevel linux/arm64=../bin/linux-arm64/runlevel
+image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to bin/image
+	cd tools && $(GO) run ./image -source .. -o ../bin/image linux/amd64 linux/arm64
 
 generate: ## write anew what is made from other files
 	$(GO) test ./install -run TestDefinitionsAreThoseOfTheModule -update

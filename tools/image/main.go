@@ -1,60 +1,50 @@
-// Command image makes a container image of the runlevel command, without a
-// container engine: one layer with the program, for each platform it is given.
+// Command image makes a container image of the programs in cmd/, without a container engine: one
+// layer with them and with what they need of a system, for each platform it is given.
 //
-// It writes an OCI image layout, which registries' clients and engines read; it
-// pushes nothing. The same programs give the same bytes. "make image" calls it:
+// It writes an OCI image layout, which registries' clients and engines read; it pushes nothing. The
+// same source gives the same bytes. "make image" calls it:
 //
-//	image -o FOLDER linux/amd64=PROGRAM linux/arm64=PROGRAM
+//	image -source FOLDER -o FOLDER linux/amd64 linux/arm64
 package main
 
 import (
-	"archive/tar"
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// inImage is where the program is in the image.
-const inImage = "runlevel"
-
-// nobody is the user it runs as: any that is not root.
-const nobody = "65532:65532"
+// user is who the programs run as: any who is not root, by number, which Kubernetes can tell that from.
+const user = "65532:65532"
 
 func main() {
+	source := flag.String("source", ".", "the folder of the module whose programs are built")
 	folder := flag.String("o", "", "the folder to write the image layout to")
 	flag.Parse()
-	if err := write(*folder, flag.Args()); err != nil {
+	if err := write(*source, *folder, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
 }
 
-func write(folder string, platforms []string) error {
+// write builds the programs for each platform, and writes the layout of their images.
+func write(source, folder string, platforms []string) error {
 	if folder == "" || len(platforms) == 0 {
-		return errors.New("usage: image -o FOLDER OS/ARCH=PROGRAM...")
+		return errors.New("usage: image [-source FOLDER] -o FOLDER OS/ARCH...")
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, argument := range platforms {
-		name, program, ok := strings.Cut(argument, "=")
-		if !ok {
-			return fmt.Errorf("%q: use OS/ARCH=PROGRAM", argument)
-		}
+	for _, name := range platforms {
 		platform, err := v1.ParsePlatform(name)
 		if err != nil {
 			return err
 		}
-		image, err := newImage(program, platform)
+		image, err := newImage(source, platform)
 		if err != nil {
 			return fmt.Errorf("image for %s: %w", name, err)
 		}
@@ -72,8 +62,16 @@ func write(folder string, platforms []string) error {
 	return target.AppendIndex(index)
 }
 
-func newImage(program string, platform *v1.Platform) (v1.Image, error) {
-	layer, err := newLayer(program)
+func newImage(source string, platform *v1.Platform) (v1.Image, error) {
+	programs, err := build(source, platform)
+	if err != nil {
+		return nil, err
+	}
+	around, err := system()
+	if err != nil {
+		return nil, err
+	}
+	layer, err := newLayer(append(around, programs...))
 	if err != nil {
 		return nil, err
 	}
@@ -88,30 +86,8 @@ func newImage(program string, platform *v1.Platform) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Variant = platform.OS, platform.Architecture, platform.Variant
-	config.Config.Entrypoint = []string{"/" + inImage}
-	config.Config.User = nobody
+	config.Config.Entrypoint = []string{"/runlevel"}
+	config.Config.Env = []string{"PATH=/"}
+	config.Config.User = user
 	return mutate.ConfigFile(image, config)
-}
-
-// newLayer packs one program, with no time in it.
-func newLayer(program string) (v1.Layer, error) {
-	content, err := os.ReadFile(program)
-	if err != nil {
-		return nil, err
-	}
-	var archive bytes.Buffer
-	writer := tar.NewWriter(&archive)
-	header := &tar.Header{Name: inImage, Mode: 0o755, Size: int64(len(content)), Typeflag: tar.TypeReg}
-	if err := writer.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	if _, err := writer.Write(content); err != nil {
-		return nil, err
-	}
-	if err := writer.Close(); err != nil {
-		return nil, err
-	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
-	}, tarball.WithMediaType(types.OCILayer))
 }

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
+)
+
+// A file is one of a layer. A path that ends in a slash is a folder.
+type file struct {
+	path    string
+	mode    int64
+	content []byte
+}
+
+// build builds the programs of a module for a platform.
+func build(source string, platform *v1.Platform) ([]file, error) {
+	folder := filepath.Join("bin", platform.OS+"-"+platform.Architecture)
+	command := exec.Command("go", "build", "-trimpath", "-o", folder+string(filepath.Separator), "./cmd/...")
+	command.Dir, command.Stdout, command.Stderr = source, os.Stdout, os.Stderr
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("go build: %w", err)
+	}
+	mains, err := filepath.Glob(filepath.Join(source, "cmd", "*"))
+	if err != nil {
+		return nil, err
+	}
+	var programs []file
+	for _, main := range mains {
+		name := filepath.Base(main)
+		content, err := os.ReadFile(filepath.Join(source, folder, name))
+		if err != nil {
+			return nil, err
+		}
+		programs = append(programs, file{path: name, mode: 0o755, content: content})
+	}
+	return programs, nil
+}
+
+// system returns what the programs need of a system: who they are, whom they trust, the rules of time zones, and a
+// place for temporary files.
+func system() ([]file, error) {
+	zones, err := timeZones()
+	return append([]file{
+		{path: "etc/", mode: 0o755},
+		{path: "etc/group", mode: 0o644, content: []byte("runlevel:x:65532:\n")},
+		{path: "etc/passwd", mode: 0o644, content: []byte("runlevel:x:65532:65532::/:/sbin/nologin\n")},
+		{path: "etc/ssl/", mode: 0o755},
+		{path: "etc/ssl/certs/", mode: 0o755},
+		{path: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, content: authorities()},
+		{path: "tmp/", mode: 0o1777},
+	}, zones...), err
+}
+
+// timeZones returns the rules of time zones that come with Go.
+func timeZones() ([]file, error) {
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	archive, err := zip.OpenReader(filepath.Join(strings.TrimSpace(string(root)), "lib", "time", "zoneinfo.zip"))
+	if err != nil {
+		return nil, fmt.Errorf("the time zones of Go: %w", err)
+	}
+	defer archive.Close()
+	const home = "usr/share/zoneinfo/"
+	zones := []file{{path: "usr/", mode: 0o755}, {path: "usr/share/", mode: 0o755}, {path: home, mode: 0o755}}
+	err = fs.WalkDir(archive, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil || name == ".":
+			return err
+		case entry.IsDir():
+			zones = append(zones, file{path: home + name + "/", mode: 0o755})
+			return nil
+		}
+		content, err := fs.ReadFile(archive, name)
+		zones = append(zones, file{path: home + name, mode: 0o644, content: content})
+		return err
+	})
+	return zones, err
+}
+
+// authorities returns the certificates of public authorities, those of Mozilla. Where one is trusted for a time
+// only, a file can't say so: it is left out.
+func authorities() []byte {
+	var text bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint == nil {
+			text.Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}))
+		}
+	}
+	return text.Bytes()
+}
+
+// newLayer packs files, with no time in it.
+func newLayer(files []file) (v1.Layer, error) {
+	var archive bytes.Buffer
+	writer := tar.NewWriter(&archive)
+	for _, one := range files {
+		header := &tar.Header{Name: one.path, Mode: one.mode, Size: int64(len(one.content)), Typeflag: tar.TypeReg}
+		if one.path != path.Clean(one.path) {
+			header.Typeflag = tar.TypeDir
+		}
+		if err := writer.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := writer.Write(one.content); err != nil {
+			return nil, err
+		}
+	}
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(archive.Bytes())), nil
+	}, tarball.WithMediaType(types.OCILayer))
+}
