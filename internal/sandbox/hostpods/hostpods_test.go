@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -454,6 +455,9 @@ func TestReplicasListenOnTheSamePort(t *testing.T) {
 	awaitReady(t, h, 1)
 	patch(t, namespace, `{"spec": {"replicas": 2}}`)
 	both := awaitReady(t, h, 2)
+	if both[0].Address == both[1].Address && runtime.GOOS == "linux" {
+		t.Errorf("both are at %s", both[0].Address)
+	}
 	for _, process := range both {
 		if s := selfOf(t, process); s.Env["POD_IP"] != process.Address || process.Restarts > 0 {
 			t.Errorf("%+v answers as %s", process, s.Env["POD_IP"])
