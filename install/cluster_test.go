@@ -131,7 +131,7 @@ func TestWithoutTheRoleForReleasesTheOperatorDoesItsOwnWork(t *testing.T) {
 	awaitRight(t, admin, false)
 	for _, what := range []authorizationv1.ResourceAttributes{
 		{Verb: "update", Group: "config.openshift.io", Resource: "clusterversions", Subresource: "status", Name: "version"},
-		{Verb: "create", Group: "config.openshift.io", Resource: "clusteroperators"},
+		{Verb: "create", Group: "config.openshift.io", Resource: "clusterversions"},
 		{Verb: "patch", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Name: "clusterversions.config.openshift.io"},
 		{Verb: "update", Resource: "configmaps", Namespace: "runlevel-system", Name: "runlevel-release-default"},
 		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "runlevel-system", Name: "runlevel-release-default"},

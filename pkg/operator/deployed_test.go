@@ -183,6 +183,7 @@ func TestTheOperatorAsItIsShipped(t *testing.T) {
 	s.untilAt("1.0.1", parts)
 	s.must(s.client.Delete(t.Context(), s.settings()))
 	s.untilSettings("1.0.1")
+	s.checkRights()
 }
 
 // TestAnUpdateReplacesTheOperator: the release has the operator's own manifests. The new process goes on where the old one

@@ -50,7 +50,7 @@ type stage struct {
 // newStage returns a stage without an operator.
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	s, err := sandbox.Start(t.Context(), sandbox.Options{})
+	s, err := sandbox.Start(t.Context(), sandbox.Options{AuditPolicy: auditPolicy})
 	if err != nil {
 		t.Fatal(err)
 	}
