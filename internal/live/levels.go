@@ -5,9 +5,23 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/progress"
 )
+
+// Levels renders how much of all is done, and of each level, in at most some lines, none of them wider than a width.
+func Levels(shown progress.Progress, width, height int) []string {
+	p := page{shown}
+	if width < 1 || height < 1 {
+		return nil
+	}
+	return append(cutLine(p.sum(width), width), p.levelLines(width, height-1)...)
+}
+
+// Plain returns a rendered line without its colours.
+func Plain(line string) string { return ansi.Strip(line) }
 
 // label returns the name of a level.
 func label(l progress.Level) string {

@@ -51,8 +51,11 @@ func (p page) head(width int) []string {
 		title = cut(title, max(room, 0))
 	}
 	gap := max(1, width-ansi.StringWidth(title)-ansi.StringWidth(times))
-	first := strong.of(title) + strings.Repeat(" ", gap) + times
+	return []string{strong.of(title) + strings.Repeat(" ", gap) + times, p.sum(width)}
+}
 
+// sum renders how much is done, has failed and is waited for.
+func (p page) sum(width int) string {
 	counts := fmt.Sprintf("%d/%d", p.Total-p.StateCounts.Left(), p.Total)
 	var more string
 	if len(p.Failures) > 0 {
@@ -62,7 +65,7 @@ func (p page) head(width int) []string {
 		more += fmt.Sprintf(", %d waiting", len(p.Waits))
 	}
 	room := min(max(width-len(counts)-len(more)-1, 8), 80)
-	return []string{first, bar(room, p.StateCounts) + " " + counts + more}
+	return bar(room, p.StateCounts) + " " + counts + more
 }
 
 // leftInWords renders the time that is left; "" if that is not known, or too short for a word.

@@ -3,6 +3,8 @@ package apply
 import (
 	"cmp"
 	"context"
+	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +32,7 @@ const (
 	mostWaits  = 100
 	mostBefore = 10 // nodes that one waits for
 	mostText   = 1000
+	mostLevels = 500
 )
 
 // noteStanding notes in the record how the run stands, until the function that it returns is
@@ -69,9 +72,10 @@ func (r *run) noteRun(standing *record.Run, waits []Wait) error {
 func (r *run) standing(waits []Wait) *record.Run {
 	standing := &record.Run{
 		Version: r.options.Version, Mode: string(r.options.Mode), Told: metav1.NewTime(r.cluster.Now().UTC().Truncate(time.Second)),
-		Error: r.deadlineError,
+		Error: r.deadlineError, Total: len(r.order.steps),
 	}
 	left, places := r.left(waits), map[int]int{}
+	standing.Levels = r.levels(left)
 	room := mostSteps
 	for node := range r.order.graph.Nodes {
 		steps := left[node]
@@ -93,6 +97,28 @@ func (r *run) standing(waits []Wait) *record.Run {
 		at.More = len(before) - len(at.After)
 	}
 	return standing
+}
+
+// levels returns how far each level is; nil if there are too many for the record.
+func (r *run) levels(left map[int][]record.RunStep) []record.RunLevel {
+	levels := map[string]record.RunLevel{}
+	add := func(file string, total, left int) {
+		name := graph.ParseName(path.Base(file)).Level
+		known := levels[name]
+		levels[name] = record.RunLevel{Name: name, Total: known.Total + total, Left: known.Left + left}
+	}
+	for _, step := range r.order.steps {
+		add(step.ID().Path, 1, 0)
+	}
+	for _, steps := range left {
+		for _, step := range steps {
+			add(step.File, 0, 1)
+		}
+	}
+	if len(levels) > mostLevels {
+		return nil
+	}
+	return slices.SortedFunc(maps.Values(levels), func(a, b record.RunLevel) int { return graph.CompareLevels(a.Name, b.Name) })
 }
 
 // blockers returns the nodes with something left to do that a node waits for: first those that run or have failed, which

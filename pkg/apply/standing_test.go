@@ -54,7 +54,8 @@ func TestRecordTellsHowTheRunStands(t *testing.T) {
 	step := func(name, file string) []record.RunStep {
 		return []record.RunStep{{ID: secret(name), File: file, State: record.Blocked}}
 	}
-	want := &record.Run{Version: "2", Mode: "update", Nodes: []record.RunNode{
+	levels := []record.RunLevel{{Name: "10", Total: 1, Left: 1}, {Name: "20", Total: 2, Left: 2}, {Name: "30", Total: 1, Left: 1}}
+	want := &record.Run{Version: "2", Mode: "update", Total: 4, Levels: levels, Nodes: []record.RunNode{
 		{Name: "level 10, db", State: "running", Steps: []record.RunStep{
 			{ID: secret("db"), File: "0000_10_db_10.yaml", State: record.Waiting, For: "has(self.data) is not true yet"},
 		}},
@@ -132,7 +133,7 @@ func TestRecordOfALargeRunIsCut(t *testing.T) {
 		told += len(node.Steps)
 	}
 	last := left.Nodes[len(left.Nodes)-1]
-	if told != 500 || left.More != 102 || len(left.Nodes) != 14 || len(last.After) != 10 || last.More != 2 {
+	if told != 500 || left.More != 102 || left.Left() != 602 || left.Total != 602 || left.Levels[1] != (record.RunLevel{Name: "20", Total: 600, Left: 600}) || len(left.Nodes) != 14 || len(last.After) != 10 || last.More != 2 {
 		t.Errorf("of 602 steps it tells %d and leaves out %d, in %d nodes; the last is after %d and %d more",
 			told, left.More, len(left.Nodes), len(last.After), last.More)
 	}

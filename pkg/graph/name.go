@@ -1,6 +1,9 @@
 package graph
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // A Name is what the name of a manifest's file says: 0000_LEVEL_COMPONENT_rest.
 // It is empty when the file is named otherwise.
@@ -18,6 +21,15 @@ func (n Name) Words() string {
 		return ""
 	}
 	return "level " + n.Level + ", " + n.Component
+}
+
+// CompareLevels compares the names of levels by their numbers. Files without a level come last.
+func CompareLevels(a, b string) int {
+	if (a == "") != (b == "") {
+		return cmp.Compare(len(b), len(a))
+	}
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 // ParseName reads the name of a file. It takes what the cluster-version operator's

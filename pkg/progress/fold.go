@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -124,17 +123,8 @@ func New(plan Intent) *Fold {
 		n.total++
 		f.items[key{one.File, one.ID}] = &item{node: n}
 	}
-	slices.SortStableFunc(f.levels, func(a, b *level) int { return compareLevels(a.name, b.name) })
+	slices.SortStableFunc(f.levels, func(a, b *level) int { return graph.CompareLevels(a.name, b.name) })
 	return f
-}
-
-// compareLevels compares the names of levels by their numbers. Files without a level come last.
-func compareLevels(a, b string) int {
-	if (a == "") != (b == "") {
-		return cmp.Compare(len(b), len(a))
-	}
-	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
 // nodeName returns the name that events give to the node of an item.

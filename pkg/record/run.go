@@ -21,6 +21,15 @@ type Run struct {
 	Error   string      `json:"error,omitempty"` // of one that has ended: why it is not all done
 	Nodes   []RunNode   `json:"nodes,omitempty"` // that are not done, in the order of the graph
 	More    int         `json:"more,omitempty"`  // steps that are left out
+	Total   int         `json:"total,omitempty"` // steps, done or not; zero in records of older programs
+	Levels  []RunLevel  `json:"levels,omitempty"`
+}
+
+// A RunLevel is how far a level is. Levels are left out where they are too many.
+type RunLevel struct {
+	Name  string `json:"name,omitempty"` // empty for files without a level
+	Total int    `json:"total"`
+	Left  int    `json:"left,omitempty"` // steps that are not done
 }
 
 // A RunNode is a piece of the graph that is not done.
@@ -53,6 +62,15 @@ type RunStep struct {
 	Since    *metav1.Time `json:"since,omitempty"`
 	Deletes  bool         `json:"deletes,omitempty"` // it is a tombstone
 	Awaits   *kinds.ID    `json:"awaits,omitempty"`  // what has to be ready first, if that is waited for: it may be of another node, which the graph does not tell
+}
+
+// Left returns how many steps are not done.
+func (r *Run) Left() int {
+	left := r.More
+	for _, node := range r.Nodes {
+		left += len(node.Steps)
+	}
+	return left
 }
 
 // Find is where a step stands that does something to an object.
