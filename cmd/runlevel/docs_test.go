@@ -14,11 +14,12 @@ import (
 // show it.
 func TestTranscriptsOfTheDocumentation(t *testing.T) {
 	for page, transcripts := range map[string][]string{
-		"plan.md":    {"plan-cluster.txtar/update.txt"},
-		"diff.md":    {"plan-cluster.txtar/edited.txt", "plan-cluster.txtar/diff.txt"},
-		"why.md":     {"why-blocked.txtar/file.txt", "why-retry.txtar/dead.txt", "why-deletes.txtar/held.txt", "why-changed.txtar/changed.txt", "watch-waits.txtar/missing.txt", "why-release.txtar/failed.txt"},
-		"install.md": {"install.txtar/installed.txt"},
-		"apply.md":   {"apply-dry-run.txtar/reconciled.txt", "apply-dry-run.txtar/would.txt"},
+		"plan.md":           {"plan-cluster.txtar/update.txt"},
+		"diff.md":           {"plan-cluster.txtar/edited.txt", "plan-cluster.txtar/diff.txt"},
+		"why.md":            {"why-blocked.txtar/file.txt", "why-retry.txtar/dead.txt", "why-deletes.txtar/held.txt", "why-changed.txtar/changed.txt", "watch-waits.txtar/missing.txt", "why-release.txtar/failed.txt"},
+		"install.md":        {"install.txtar/installed.txt"},
+		"apply.md":          {"apply-dry-run.txtar/reconciled.txt", "apply-dry-run.txtar/would.txt"},
+		"status-command.md": {"status.txtar/running.txt", "status.txtar/held.txt"},
 	} {
 		text, err := os.ReadFile(filepath.Join("../../docs", page))
 		if err != nil {

@@ -33,7 +33,7 @@ func (m withCluster) Run() int { return shared.Run(m.M) }
 
 // Each script in testdata shows one thing a user does. They share the user's
 // cache, where the programs of the control plane are; $NAME is what a script may
-// call its sandbox, and $EXAMPLES is the folder of sample releases. A script that begins
+// call its sandbox, and $EXAMPLES is the folder of sample releases, $INSTALL that of the operator's manifests. A script that begins
 // with "cluster" is on a control plane that it shares with others: see cluster_test.go.
 func TestScripts(t *testing.T) {
 	cache, err := os.UserCacheDir()
@@ -54,6 +54,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	definitions, err := filepath.Abs("../../install")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -63,6 +67,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("HOME", os.Getenv("HOME"))
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("PLATFORM", platform)
+			env.Setenv("INSTALL", definitions)
 			env.Setenv("KUBEBUILDER_ASSETS", os.Getenv("KUBEBUILDER_ASSETS"))
 			name := fmt.Sprintf("script-%d-%s", os.Getpid(), rand.String(5))
 			env.Setenv("NAME", name)

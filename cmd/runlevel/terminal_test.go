@@ -22,12 +22,22 @@ import (
 // end: terminal SIZE REGEXP COMMAND... Standard output is the script's standard error. Times are shown
 // as N. A terminal fails whose cursor is hidden, or that is asked something.
 func terminal(ts *testscript.TestScript, _ bool, args []string) {
+	onTerminal(ts, args, func(c *exec.Cmd, device *os.File) { c.Stdout, c.Stderr = ts.Stderr(), device })
+}
+
+// terminalOut is terminal for a command whose standard output is the terminal, too: terminal-out SIZE REGEXP COMMAND...
+func terminalOut(ts *testscript.TestScript, _ bool, args []string) {
+	onTerminal(ts, args, func(c *exec.Cmd, device *os.File) { c.Stdout, c.Stderr = device, device })
+}
+
+func onTerminal(ts *testscript.TestScript, args []string, connect func(*exec.Cmd, *os.File)) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s := open(ts, args[0])
 	defer s.device.Close()
 	command := exec.CommandContext(ctx, args[2], args[3:]...)
-	command.Dir, command.Stdout, command.Stderr = ts.Getenv("WORK"), ts.Stderr(), s.device
+	command.Dir = ts.Getenv("WORK")
+	connect(command, s.device)
 	command.Env = os.Environ()
 	for _, name := range []string{"HOME", "KUBECONFIG", "TERM", "NO_COLOR"} {
 		command.Env = append(command.Env, name+"="+ts.Getenv(name))

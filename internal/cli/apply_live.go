@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"os"
 	"time"
 
@@ -27,8 +28,8 @@ const (
 
 // terminalOf returns the terminal for a live view; nil if there is none, if it can only print lines or has no size, or
 // if logs are printed.
-func terminalOf(streams Streams) *os.File {
-	file, isFile := streams.Err.(*os.File)
+func terminalOf(out io.Writer) *os.File {
+	file, isFile := out.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) || klog.V(1).Enabled() {
 		return nil
 	}

@@ -27,7 +27,7 @@ func TestOnlyATerminalWithASizeHasALiveView(t *testing.T) {
 			if err := pty.Setsize(device, &row.size); err != nil {
 				t.Fatal(err)
 			}
-			if has := terminalOf(Streams{Err: device}) != nil; has != row.want {
+			if has := terminalOf(device) != nil; has != row.want {
 				t.Errorf("it has a live view: %t", has)
 			}
 		})

@@ -48,7 +48,7 @@ type reporter struct {
 func newReporter(streams Streams, format output, isQuiet bool, now func() time.Time) *reporter {
 	r := &reporter{streams: streams, format: format, isQuiet: isQuiet, now: now}
 	if format == asText && !isQuiet {
-		r.terminal = terminalOf(streams)
+		r.terminal = terminalOf(streams.Err)
 	}
 	return r
 }

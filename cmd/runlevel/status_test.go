@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// patchStatus merges fields into the status of an object, as its controller would: patch-status KIND KEY JSON
+func patchStatus(ts *testscript.TestScript, _ bool, args []string) {
+	var fields map[string]any
+	ts.Check(json.Unmarshal([]byte(args[2]), &fields))
+	modify(ts, args, "status", func(o *unstructured.Unstructured) {
+		status, _, _ := unstructured.NestedMap(o.Object, "status")
+		if status == nil {
+			status = map[string]any{}
+		}
+		maps.Copy(status, fields)
+		o.Object["status"] = status
+	})
+}
+
+// stopServer stops the API server of the script's own control plane: stop-server
+func stopServer(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Check(guestOf(ts).sandbox.Kill("kube-apiserver"))
+}
+
+// startServer starts it again: start-server
+func startServer(ts *testscript.TestScript, _ bool, _ []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	ts.Check(guestOf(ts).sandbox.Resume(ctx, "kube-apiserver"))
+}
+
+// awaitText waits until a file has some text: await-text FILE REGEXP
+func awaitText(ts *testscript.TestScript, _ bool, args []string) {
+	wanted, deadline := regexp.MustCompile(args[1]), time.After(patience)
+	for tick := time.NewTicker(50 * time.Millisecond); ; {
+		text, _ := os.ReadFile(ts.MkAbs(args[0]))
+		if wanted.Match(text) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			ts.Fatalf("%s has no %q:\n%s", args[0], args[1], text)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/progress"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/why"
+)
+
+// A statusAsker asks a cluster how a release stands.
+type statusAsker struct {
+	cluster *cluster.Cluster
+	flags   *statusFlags
+}
+
+// ask returns how the release stands. What can't be found out is said, and the rest is there all the same.
+func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
+	s := &releaseStatus{Says: []why.Sentence{}}
+	records, unread := (&whyFlags{cluster: a.flags.cluster, release: releaseFlags{name: a.flags.name}}).records(ctx, a.cluster, nil)
+	if unread != "" {
+		s.Unknown = append(s.Unknown, unread)
+	}
+	wanted := a.flags.name
+	if wanted == "" {
+		wanted = payload.DefaultName
+	}
+	of, others, err := choose(records, wanted)
+	if err != nil {
+		return nil, err
+	}
+	s.Release, s.Others = wanted, others
+	if of != nil {
+		s.Release = of.Release
+		a.addRecord(ctx, s, of)
+	}
+	a.addLock(ctx, s)
+	a.addClusterVersion(ctx, s)
+	a.addOperators(ctx, s)
+	s.Time = a.cluster.Now().UTC().Truncate(time.Second)
+	if of == nil && s.ClusterVersion == nil && unread == "" {
+		s.say("no release%s was applied yet, as far as namespace %s knows: --record-namespace says where records are", named(a.flags.name), a.flags.cluster.namespace)
+	}
+	s.Gates = append(s.Gates, s.gates()...)
+	s.Done = s.Done && len(s.Unknown) == 0 && s.isWell()
+	return s, ctx.Err()
+}
+
+func named(release string) string {
+	if release == "" {
+		return ""
+	}
+	return " " + release
+}
+
+func (s *releaseStatus) say(format string, args ...any) {
+	s.Says = append(s.Says, why.Sentence{Text: fmt.Sprintf(format, args...)})
+}
+
+// notKnown notes what could not be found out. A kind that is not served is known well enough.
+func (s *releaseStatus) notKnown(what string, err error) {
+	if err == nil || errors.Is(err, cluster.ErrNotServed) {
+		return
+	}
+	if text := printable.Line(what + ": " + err.Error()); !slices.Contains(s.Unknown, text) {
+		s.Unknown = append(s.Unknown, text)
+	}
+}
+
+// addRecord adds what the record tells, and how the objects of the release stand.
+func (a *statusAsker) addRecord(ctx context.Context, s *releaseStatus, of *record.Record) {
+	whole := why.ExplainRelease(ctx, a.cluster, of, a.flags.cluster.namespace)
+	s.Done, s.Says, s.Objects, s.Unknown = whole.Done, whole.Sentences, whole.Objects, append(s.Unknown, whole.Unknown...)
+	s.addHistory(of)
+	if of.Run != nil {
+		s.addRun(of)
+	}
+	if s.State == record.Partial || of.Run != nil {
+		s.Before = of.Durations[s.Mode].All
+	}
+	asked, err := askedOf(ctx, a.cluster, of)
+	s.notKnown("which deletes are pending", err)
+	s.Deletes = pendingDeletes(precondition.ObserveDeletes(ctx, a.cluster, asked), a.cluster.Now())
+}
+
+// addHistory adds which version it is, and which one was completed before.
+func (s *releaseStatus) addHistory(of *record.Record) {
+	newest := of.Newest()
+	if newest == nil {
+		return
+	}
+	s.History, s.State, s.Version, s.Mode = newest, newest.State, newest.Version, newest.Mode
+	for _, earlier := range of.History[1:] {
+		if earlier.State == record.Completed {
+			s.From = earlier.Version
+			break
+		}
+	}
+	if s.State == record.Completed && of.Run == nil {
+		s.Percent = new(100)
+	}
+}
+
+// addRun adds how far an apply is that is not done.
+func (s *releaseStatus) addRun(of *record.Record) {
+	p := progress.FromRun(of.Run)
+	s.Mode, s.Progress = of.Run.Mode, &p
+	if of.Run.Total > 0 {
+		s.Percent = new(p.Done * 100 / p.Total)
+	}
+	p.Title = s.title()
+	if newest := of.Newest(); newest != nil {
+		p.Began = newest.Started.Time
+	}
+}
+
+// addLock adds who holds the lock.
+func (a *statusAsker) addLock(ctx context.Context, s *releaseStatus) {
+	held, err := a.flags.cluster.lock(a.cluster, s.Release).Holder(ctx)
+	if err != nil && s.History == nil { // else it is said with what the record tells
+		s.notKnown("who holds the lock", err)
+	}
+	if held != nil {
+		s.Lock = &lockStatus{Holder: held.Name, Since: held.Since, Keeps: held.Keeps(), Dead: held.IsDead(a.cluster.Now())}
+	}
+}
+
+// gates returns what holds back the next minor version, as far as that can be said without its payload. Where the
+// ClusterVersion says that something does, it has all of it.
+func (s *releaseStatus) gates() []releaseGate {
+	if slices.ContainsFunc(s.Gates, func(g releaseGate) bool { return !g.Asked }) {
+		return nil
+	}
+	var gates []releaseGate
+	for _, one := range s.pending() {
+		text := "the delete of " + one.Object.String() + " is pending: " + one.State
+		since := one.Asked
+		if one.Since != nil {
+			since = *one.Since
+		}
+		gates = append(gates, releaseGate{Reason: precondition.PendingDelete, Message: text, Since: &since})
+	}
+	return gates
+}

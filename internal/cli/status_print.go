@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/live"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/why"
+)
+
+// The room that a status has where there is no terminal.
+const (
+	statusWidth  = 100
+	statusLevels = 30 // lines
+)
+
+// lines renders the status for people. Levels are as wide as the screen, in colours, and in at most some lines.
+func (s *releaseStatus) lines(width, levels int) []string {
+	lines := append([]string{s.title()}, said(s.Says, nil)...)
+	if s.Before > 0 {
+		lines = append(lines, fmt.Sprintf("  the last %s took %s", printable.Line(s.Mode), time.Duration(s.Before*float64(time.Second))))
+	}
+	if s.Progress != nil && s.Progress.Total > 0 {
+		lines = append(lines, live.Levels(*s.Progress, width, levels)...)
+	}
+	lines = append(lines, s.objectLines()...)
+	lines = append(lines, s.versionLines()...)
+	lines = append(lines, under("what holds back the version that is asked for:", s.gateLines(true))...)
+	lines = append(lines, under("what holds back the next minor version:", s.gateLines(false))...)
+	lines = append(lines, under("ClusterOperators that are not well, or progress:", s.operatorLines())...)
+	lines = append(lines, under("lately:", s.eventLines())...)
+	return append(lines, s.lastLines()...)
+}
+
+// under returns lines under a title; none if there is nothing under it.
+func under(title string, lines []string) []string {
+	if len(lines) == 0 {
+		return nil
+	}
+	return append([]string{title}, lines...)
+}
+
+// title says in a line which version it is, and how far.
+func (s *releaseStatus) title() string {
+	title := "release " + s.Release
+	switch {
+	case s.State == "":
+		title += ": not applied"
+	case s.State == record.Completed && s.Mode == string(graph.Reconcile):
+		title += named(s.Version) + ": complete once, and applied again" + s.share()
+	case s.State == record.Completed && s.Done:
+		title += s.hop() + ": complete"
+	case s.State == record.Completed && s.asked() != "":
+		title += s.hop() + ": complete; " + s.asked() + " is asked for"
+	case s.State == record.Completed && len(s.Objects) == 0 && s.isWell():
+		title += s.hop() + ": complete, as far as is known"
+	case s.State == record.Completed:
+		title += s.hop() + ": complete, and not all is well"
+	default:
+		title += ": " + cmp.Or(s.Mode, "update") + s.way() + s.share()
+	}
+	return printable.Line(title)
+}
+
+// asked is the version or image that the ClusterVersion asks for, if it is another one.
+func (s *releaseStatus) asked() string {
+	if s.ClusterVersion == nil {
+		return ""
+	}
+	return s.ClusterVersion.Asked
+}
+
+// hop names the version, and the one before.
+func (s *releaseStatus) hop() string {
+	if s.Version == "" || s.From == "" || s.From == s.Version {
+		return named(s.Version)
+	}
+	return " " + s.Version + ", after " + s.From
+}
+
+// way names the versions that an update leads from and to.
+func (s *releaseStatus) way() string {
+	switch {
+	case s.Version == "":
+		return ""
+	case s.From == "" || s.From == s.Version:
+		return " to " + s.Version
+	default:
+		return " from " + s.From + " to " + s.Version
+	}
+}
+
+// share is how much is done.
+func (s *releaseStatus) share() string {
+	if s.Percent == nil {
+		return ", not complete"
+	}
+	return fmt.Sprintf(", %d%% done", *s.Percent)
+}
+
+// objectLines are those on the objects that are not as they are to be, a screenful at most.
+func (s *releaseStatus) objectLines() []string {
+	return under("not as they are to be:", objectsOfWhole(&why.ReleaseAnswer{Objects: s.Objects}, mostLines))
+}
+
+// versionLines are those on what the ClusterVersion says, but for what holds back an update.
+func (s *releaseStatus) versionLines() []string {
+	v := s.ClusterVersion
+	if v == nil {
+		return nil
+	}
+	var lines []string
+	for _, one := range v.Conditions {
+		if !one.isWell() && one.Type != acceptedCondition && one.Type != "Upgradeable" {
+			lines = append(lines, one.lines("", s.Time)...)
+		}
+	}
+	return under("ClusterVersion "+clusterVersionName+":", lines)
+}
+
+// lines says how a condition is, since when, and why.
+func (c statusCondition) lines(of string, now time.Time) []string {
+	text := of + c.Type + "=" + c.Status
+	if c.Reason != "" {
+		text += " (" + c.Reason + ")"
+	}
+	return statement(text, c.Message, &c.Since, now)
+}
+
+// statement returns lines on something: for how long, and a message, of which further lines are indented.
+func statement(text, message string, since *time.Time, now time.Time) []string {
+	if since != nil && !since.IsZero() {
+		text += ", for " + age(now, *since)
+	}
+	first, rest, _ := strings.Cut(strings.TrimSpace(message), "\n")
+	if first != "" {
+		text += ": " + first
+	}
+	lines := []string{"  " + printable.Line(text)}
+	for line := range strings.Lines(rest) {
+		lines = append(lines, "    "+printable.Line(strings.TrimRight(line, "\n")))
+	}
+	return lines
+}
+
+// gateLines are those on what holds back the version that is asked for, or the next minor one.
+func (s *releaseStatus) gateLines(isAsked bool) []string {
+	var gates []releaseGate
+	for _, one := range s.Gates {
+		if one.Asked == isAsked {
+			gates = append(gates, one)
+		}
+	}
+	var lines []string
+	for i, one := range gates {
+		if i == mostOfEach {
+			return append(lines, fmt.Sprintf("  and %d more: -o json has them all", len(gates)-i))
+		}
+		since := one.Since
+		if strings.Contains(one.Message, " for ") { // it says so itself
+			since = nil
+		}
+		lines = append(lines, statement(cmp.Or(one.Reason, "not upgradeable"), one.Message, since, s.Time)...)
+	}
+	return lines
+}
+
+func (s *releaseStatus) operatorLines() []string {
+	var lines []string
+	for i, one := range s.Operators {
+		if i == mostOfEach {
+			return append(lines, fmt.Sprintf("  and %d more: -o json has them all", len(s.Operators)-i))
+		}
+		for _, condition := range one.Conditions {
+			lines = append(lines, condition.lines(strings.TrimSpace(one.Name+" "+one.Version)+": ", s.Time)...)
+		}
+	}
+	return lines
+}
+
+func (s *releaseStatus) eventLines() []string {
+	var lines []string
+	for _, one := range s.Events {
+		lines = append(lines, "  "+printable.Line(fmt.Sprintf("%s ago %s: %s", age(s.Time, one.Time), one.Reason, one.Message)))
+	}
+	return lines
+}
+
+// lastLines are the last line of the history, and what else there is to know.
+func (s *releaseStatus) lastLines() []string {
+	var lines []string
+	if s.History != nil {
+		lines = append(lines, "history: "+historyLine(*s.History, s.Time))
+	}
+	if len(s.Others) > 0 {
+		lines = append(lines, "other releases, which --name shows: "+printable.Line(printable.Few(s.Others, mostOfEach)))
+	}
+	for _, what := range s.Unknown {
+		lines = append(lines, "not known: "+printable.Line(what))
+	}
+	if s.Unreached != "" {
+		lines = append(lines, "the cluster does not answer, and is asked again and again; all this was so "+s.Time.Format(time.RFC3339)+": "+printable.Line(s.Unreached))
+	}
+	return lines
+}
+
+// historyLine says in a line what was applied, when, and how it ended.
+func historyLine(entry record.HistoryEntry, now time.Time) string {
+	text := strings.TrimSpace(fmt.Sprintf("%s %s", entry.Mode, entry.Version))
+	if entry.Source != "" {
+		text += " of " + entry.Source
+	}
+	text += ", begun " + age(now, entry.Started.Time) + " ago, " + string(entry.State)
+	switch {
+	case entry.Completed != nil:
+		text += " after " + age(entry.Completed.Time, entry.Started.Time)
+	case entry.End != nil:
+		text += ", its apply ended " + age(now, entry.End.Time.Time) + " ago: " + entry.End.Message
+	}
+	if len(entry.Forced) > 0 {
+		text += ", forced over " + strings.Join(entry.Forced, ", ")
+	}
+	return printable.Line(text)
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"encoding/json"
+	"regexp"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/progress"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/tombstone"
+	"github.com/runlevel/runlevel/pkg/why"
+)
+
+// A releaseStatus says how a release of a cluster stands. It is what -o json prints.
+type releaseStatus struct {
+	Time    time.Time          `json:"time"` // by the cluster's clock
+	Release string             `json:"release"`
+	Done    bool               `json:"done"`            // it is complete, and nothing is wrong
+	State   record.UpdateState `json:"state,omitempty"` // of its newest version; empty if none was applied
+	Mode    string             `json:"mode,omitempty"`  // of the apply that runs or was the last: install, update or reconcile
+	From    string             `json:"from,omitempty"`  // the version that was completed before
+	Version string             `json:"version,omitempty"`
+	Percent *int               `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known
+
+	Says     []why.Sentence     `json:"says"`               // who applies it, or when it was last applied
+	Progress *progress.Progress `json:"progress,omitempty"` // of an apply that is not done, as it was told last
+	Before   float64            `json:"before,omitempty"`   // how many seconds the last apply in this mode took
+	Objects  []*why.Answer      `json:"objects,omitempty"`  // that are not as they are to be, the worst first
+	Deletes  []pendingDelete    `json:"deletes,omitempty"`
+	Gates    []releaseGate      `json:"gates,omitempty"` // what holds back the next minor version, or the one that is asked for
+	Lock     *lockStatus        `json:"lock,omitempty"`  // absent if nobody holds it
+
+	ClusterVersion *versionStatus       `json:"clusterVersion,omitempty"`
+	Operators      []operatorStatus     `json:"operators,omitempty"` // ClusterOperators that are not well, or that progress
+	Events         []statusEvent        `json:"events,omitempty"`    // the latest on the ClusterVersion, the newest first
+	History        *record.HistoryEntry `json:"history,omitempty"`   // the newest
+	Others         []string             `json:"others,omitempty"`    // releases on the same cluster
+	Unknown        []string             `json:"unknown,omitempty"`   // what could not be found out
+	Unreached      string               `json:"unreached,omitempty"` // why the cluster does not answer now: the rest is what was known before
+}
+
+// A releaseGate is what holds back an update.
+type releaseGate struct {
+	Reason  string     `json:"reason"`
+	Message string     `json:"message"`
+	Since   *time.Time `json:"since,omitempty"`
+	Asked   bool       `json:"asked,omitempty"` // it is about the version that is asked for, not about any next minor one
+}
+
+// A lockStatus is who holds the lock of a release.
+type lockStatus struct {
+	Holder string    `json:"holder"`
+	Since  time.Time `json:"since"`
+	Keeps  bool      `json:"keeps"` // the holder keeps the release in place
+	Dead   bool      `json:"dead"`  // it gives no sign of life any more
+}
+
+// A versionStatus is what the ClusterVersion says.
+type versionStatus struct {
+	Version    string            `json:"version,omitempty"` // that its operator applies or has applied
+	Image      string            `json:"image,omitempty"`
+	Asked      string            `json:"asked,omitempty"` // the version or image of spec.desiredUpdate, if that is another one
+	Conditions []statusCondition `json:"conditions"`
+}
+
+// A statusCondition is a condition of a ClusterVersion or a ClusterOperator.
+type statusCondition struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// An operatorStatus is a ClusterOperator, with the conditions that are not as they are when all is well.
+type operatorStatus struct {
+	Name       string            `json:"name"`
+	Version    string            `json:"version,omitempty"`
+	Conditions []statusCondition `json:"conditions"`
+}
+
+// A statusEvent is an event of Kubernetes.
+type statusEvent struct {
+	Time    time.Time `json:"time"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Warning bool      `json:"warning,omitempty"`
+}
+
+// exit returns the exit code, as an error.
+func (s *releaseStatus) exit() error {
+	if s.Done {
+		return nil
+	}
+	return exitStatus(exitFailed)
+}
+
+// pending returns the deletes that hold back the next minor version.
+func (s *releaseStatus) pending() []pendingDelete {
+	var pending []pendingDelete
+	for _, one := range s.Deletes {
+		if one.Is != tombstone.Reappeared && (one.Is != tombstone.Present || one.UID != "") {
+			pending = append(pending, one)
+		}
+	}
+	return pending
+}
+
+// passing is time that has passed, in the words of a sentence.
+var passing = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
+
+// content returns what is the same as long as nothing but the time changes.
+func (s *releaseStatus) content() string {
+	timeless := *s
+	timeless.Time = time.Time{}
+	if s.Unreached != "" { // which has the port of the connection that was tried
+		timeless.Unreached = "for one reason or another"
+	}
+	if s.Progress != nil {
+		progress := *s.Progress
+		progress.Now = time.Time{}
+		timeless.Progress = &progress
+	}
+	text, _ := json.Marshal(timeless) // all these values can be written
+	return string(passing.ReplaceAll(text, nil))
+}

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	configv1 "github.com/openshift/api/config/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// The kinds of OpenShift's API that tell of a release, and the object of the first.
+var (
+	clusterVersionKind  = schema.GroupKind{Group: configv1.GroupName, Kind: "ClusterVersion"}
+	clusterOperatorKind = schema.GroupKind{Group: configv1.GroupName, Kind: "ClusterOperator"}
+)
+
+const clusterVersionName = "version"
+
+// releaseLabel has the name of the release that an object is of.
+const releaseLabel = "runlevel.dev/release"
+
+// Conditions of a ClusterVersion that the API of OpenShift has no constants for.
+const (
+	failingCondition  = "Failing"
+	acceptedCondition = "ReleaseAccepted"
+	invalidCondition  = "Invalid"
+)
+
+// wellConditions are the statuses of conditions when all is well. Others say nothing of that.
+var wellConditions = map[string]string{
+	string(configv1.OperatorAvailable): "True", string(configv1.OperatorProgressing): "False", string(configv1.OperatorDegraded): "False",
+	string(configv1.OperatorUpgradeable): "True", failingCondition: "False", acceptedCondition: "True", invalidCondition: "False",
+}
+
+// isWell returns whether a condition is as it is when all is well.
+func (c statusCondition) isWell() bool {
+	wanted := wellConditions[c.Type]
+	return wanted == "" || c.Status == wanted
+}
+
+// conditionsOf returns conditions as they are shown.
+func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []statusCondition {
+	shown := []statusCondition{}
+	for _, one := range all {
+		shown = append(shown, statusCondition{Type: string(one.Type), Status: string(one.Status), Reason: one.Reason, Message: one.Message, Since: one.LastTransitionTime.UTC()})
+	}
+	return shown
+}
+
+// addClusterVersion adds what the ClusterVersion says, if the release is the one that it is about, and there is one.
+func (a *statusAsker) addClusterVersion(ctx context.Context, s *releaseStatus) {
+	if s.Release != payload.DefaultName {
+		return
+	}
+	in, err := a.cluster.FindKind(ctx, clusterVersionKind)
+	if err != nil {
+		s.notKnown("what the ClusterVersion says", err)
+		return
+	}
+	found, err := a.cluster.In(in, "").Get(ctx, clusterVersionName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return
+	}
+	of := &configv1.ClusterVersion{}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, of)
+	}
+	if err != nil {
+		s.notKnown("what the ClusterVersion says", err)
+		return
+	}
+	s.takeVersion(of)
+	a.addEvents(ctx, s)
+}
+
+// takeVersion takes in a ClusterVersion. Where there is no record, it also says which version there is.
+func (s *releaseStatus) takeVersion(of *configv1.ClusterVersion) {
+	s.ClusterVersion = &versionStatus{Version: of.Status.Desired.Version, Image: of.Status.Desired.Image, Conditions: conditionsOf(of.Status.Conditions)}
+	if asked := of.Spec.DesiredUpdate; asked != nil && (asked.Image != "" && asked.Image != of.Status.Desired.Image || asked.Image == "" && asked.Version != of.Status.Desired.Version) {
+		s.ClusterVersion.Asked = cmp.Or(asked.Version, asked.Image)
+	}
+	for _, condition := range s.ClusterVersion.Conditions {
+		isAsked := condition.Type == acceptedCondition
+		if (isAsked || condition.Type == string(configv1.OperatorUpgradeable)) && condition.Status == "False" {
+			s.Gates = append(s.Gates, releaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Asked: isAsked})
+		}
+	}
+	if s.History != nil || len(of.Status.History) == 0 {
+		return
+	}
+	newest := of.Status.History[0]
+	s.State, s.Version = record.UpdateState(newest.State), newest.Version
+	for _, earlier := range of.Status.History[1:] {
+		if earlier.State == configv1.CompletedUpdate {
+			s.From = earlier.Version
+			break
+		}
+	}
+	s.Done = newest.State == configv1.CompletedUpdate
+	s.say("ClusterVersion %s alone tells of it: it has no record here", clusterVersionName)
+}
+
+// mostEvents is how many of the latest events are shown.
+const mostEvents = 5
+
+// addEvents adds the latest events on the ClusterVersion.
+func (a *statusAsker) addEvents(ctx context.Context, s *releaseStatus) {
+	about := fields.Set{"involvedObject.kind": clusterVersionKind.Kind, "involvedObject.name": clusterVersionName}
+	found, err := a.cluster.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
+	if apierrors.IsForbidden(err) {
+		return // they are beside the point
+	}
+	s.notKnown("the events on the ClusterVersion", err)
+	if err != nil {
+		return
+	}
+	for _, one := range found.Items {
+		at := one.LastTimestamp.Time
+		if at.IsZero() {
+			at = one.EventTime.Time
+		}
+		s.Events = append(s.Events, statusEvent{Time: at.UTC(), Reason: one.Reason, Message: one.Message, Warning: one.Type == "Warning"})
+	}
+	slices.SortStableFunc(s.Events, func(a, b statusEvent) int { return b.Time.Compare(a.Time) })
+	s.Events = s.Events[:min(mostEvents, len(s.Events))]
+}
+
+// addOperators adds the ClusterOperators of the release that are not well: those that have its label; of the
+// operator's release also those that have none.
+func (a *statusAsker) addOperators(ctx context.Context, s *releaseStatus) {
+	in, err := a.cluster.FindKind(ctx, clusterOperatorKind)
+	if err != nil {
+		s.notKnown("how the ClusterOperators are", err)
+		return
+	}
+	found, err := a.cluster.In(in, "").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		s.notKnown("how the ClusterOperators are", err)
+		return
+	}
+	for _, item := range found.Items {
+		of := &configv1.ClusterOperator{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, of); err != nil {
+			s.notKnown("how ClusterOperator "+item.GetName()+" is", err)
+			continue
+		}
+		if owner := of.Labels[releaseLabel]; cmp.Or(owner, payload.DefaultName) == s.Release {
+			s.takeOperator(of)
+		}
+	}
+	slices.SortStableFunc(s.Operators, func(a, b operatorStatus) int { return cmp.Compare(a.rank(), b.rank()) })
+}
+
+// takeOperator takes in a ClusterOperator, if there is something to tell of it.
+func (s *releaseStatus) takeOperator(of *configv1.ClusterOperator) {
+	shown := operatorStatus{Name: of.Name, Conditions: conditionsOf(of.Status.Conditions)}
+	for _, version := range of.Status.Versions {
+		if version.Name == "operator" {
+			shown.Version = version.Version
+		}
+	}
+	isAvailable := func(c statusCondition) bool { return c.Type == string(configv1.OperatorAvailable) }
+	if !slices.ContainsFunc(shown.Conditions, isAvailable) {
+		shown.Conditions = append(shown.Conditions, statusCondition{Type: string(configv1.OperatorAvailable), Status: "Unknown", Message: "it does not say whether it is available"})
+	}
+	shown.Conditions = slices.DeleteFunc(shown.Conditions, statusCondition.isWell)
+	if len(shown.Conditions) > 0 {
+		s.Operators = append(s.Operators, shown)
+	}
+}
+
+// The ranks of ClusterOperators, the worst first.
+const (
+	unavailableRank = iota
+	degradedRank
+	otherRank
+)
+
+// rank says how bad it is. From otherRank on, nothing is wrong.
+func (o operatorStatus) rank() int {
+	has := func(kind configv1.ClusterStatusConditionType) bool {
+		return slices.ContainsFunc(o.Conditions, func(c statusCondition) bool { return c.Type == string(kind) })
+	}
+	switch {
+	case has(configv1.OperatorAvailable):
+		return unavailableRank
+	case has(configv1.OperatorDegraded):
+		return degradedRank
+	default:
+		return otherRank
+	}
+}
+
+// isWell returns whether neither the ClusterVersion nor a ClusterOperator says that something is wrong, or asks for
+// another version. What holds back the next minor version is no fault.
+func (s *releaseStatus) isWell() bool {
+	if slices.ContainsFunc(s.Operators, func(o operatorStatus) bool { return o.rank() < otherRank }) {
+		return false
+	}
+	if s.asked() != "" {
+		return false
+	}
+	isWrong := func(c statusCondition) bool { return c.Type != string(configv1.OperatorUpgradeable) && !c.isWell() }
+	return s.ClusterVersion == nil || !slices.ContainsFunc(s.ClusterVersion.Conditions, isWrong)
+}
