@@ -48,6 +48,9 @@ func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
 	s.Time = a.cluster.Now().UTC().Truncate(time.Second)
 	if of == nil && s.ClusterVersion == nil && unread == "" {
 		s.say("no release%s was applied yet, as far as namespace %s knows: --record-namespace says where records are", named(a.flags.name), a.flags.cluster.namespace)
+		if s.Lock != nil && !s.Lock.Dead {
+			s.say("%s is about to: it has held the lock for %s", s.Lock.Holder, age(s.Time, s.Lock.Since))
+		}
 	}
 	s.Gates = append(s.Gates, s.gates()...)
 	s.Done = s.Done && len(s.Unknown) == 0 && s.isWell()

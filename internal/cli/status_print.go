@@ -32,7 +32,7 @@ func (s *releaseStatus) lines(width, levels int) []string {
 	lines = append(lines, s.versionLines()...)
 	lines = append(lines, under("what holds back the version that is asked for:", s.gateLines(true))...)
 	lines = append(lines, under("what holds back the next minor version:", s.gateLines(false))...)
-	lines = append(lines, under("ClusterOperators that are not well, or progress:", s.operatorLines())...)
+	lines = append(lines, under("ClusterOperators that are not well, progress, or are not upgradeable:", s.operatorLines())...)
 	lines = append(lines, under("lately:", s.eventLines())...)
 	return append(lines, s.lastLines()...)
 }
@@ -56,7 +56,7 @@ func (s *releaseStatus) title() string {
 	case s.State == record.Completed && s.Done:
 		title += s.hop() + ": complete"
 	case s.State == record.Completed && s.asked() != "":
-		title += s.hop() + ": complete; " + s.asked() + " is asked for"
+		title += s.hop() + ": complete, and another is asked for"
 	case s.State == record.Completed && len(s.Objects) == 0 && s.isWell():
 		title += s.hop() + ": complete, as far as is known"
 	case s.State == record.Completed:
@@ -88,6 +88,8 @@ func (s *releaseStatus) way() string {
 	switch {
 	case s.Version == "":
 		return ""
+	case s.Mode == string(graph.Install):
+		return " of " + s.Version
 	case s.From == "" || s.From == s.Version:
 		return " to " + s.Version
 	default:
@@ -115,6 +117,9 @@ func (s *releaseStatus) versionLines() []string {
 		return nil
 	}
 	var lines []string
+	if v.Asked != "" {
+		lines = append(lines, "  asks for "+printable.Line(v.Asked))
+	}
 	for _, one := range v.Conditions {
 		if !one.isWell() && one.Type != acceptedCondition && one.Type != "Upgradeable" {
 			lines = append(lines, one.lines("", s.Time)...)

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/progress"
@@ -31,7 +32,7 @@ type releaseStatus struct {
 	Lock     *lockStatus        `json:"lock,omitempty"`  // absent if nobody holds it
 
 	ClusterVersion *versionStatus       `json:"clusterVersion,omitempty"`
-	Operators      []operatorStatus     `json:"operators,omitempty"` // ClusterOperators that are not well, or that progress
+	Operators      []operatorStatus     `json:"operators,omitempty"` // ClusterOperators that are not well, progress, or are not upgradeable
 	Events         []statusEvent        `json:"events,omitempty"`    // the latest on the ClusterVersion, the newest first
 	History        *record.HistoryEntry `json:"history,omitempty"`   // the newest
 	Others         []string             `json:"others,omitempty"`    // releases on the same cluster
@@ -109,8 +110,8 @@ func (s *releaseStatus) pending() []pendingDelete {
 // passing is time that has passed, in the words of a sentence.
 var passing = regexp.MustCompile(`\b(\d+[smhdy])+\b`)
 
-// content returns what is the same as long as nothing but the time changes.
-func (s *releaseStatus) content() string {
+// content returns what is the same as long as nothing but the time changes, of what a format shows.
+func (s *releaseStatus) content(format output) string {
 	timeless := *s
 	timeless.Time = time.Time{}
 	if s.Unreached != "" { // which has the port of the connection that was tried
@@ -120,6 +121,11 @@ func (s *releaseStatus) content() string {
 		progress := *s.Progress
 		progress.Now = time.Time{}
 		timeless.Progress = &progress
+	}
+	if format == asText {
+		timeless.Time = s.Time // by which ages are counted
+		text := strings.Join(timeless.lines(statusWidth, statusLevels), "\n")
+		return passing.ReplaceAllString(strings.ReplaceAll(text, s.Time.Format(time.RFC3339), ""), "")
 	}
 	text, _ := json.Marshal(timeless) // all these values can be written
 	return string(passing.ReplaceAll(text, nil))

@@ -105,10 +105,10 @@ func (a *statusAsker) reach(ctx context.Context) error {
 
 // update shows a status if it is not the one that is shown. On a terminal its ages are new each time.
 func (s *statusScreen) update(status *releaseStatus) error {
-	content := status.content()
 	if s.still != nil {
 		return s.still.Draw(status.lines)
 	}
+	content := status.content(s.flags.format)
 	if content == s.shown {
 		return nil
 	}
