@@ -144,6 +144,7 @@ func (p *hostPod) refresh(ctx context.Context) {
 func (p *hostPod) leave() {
 	ctx, cancel := context.WithTimeout(p.lasting, cleanupTimeout)
 	defer cancel()
+	p.look(ctx)
 	_ = p.patchStatus(ctx) // without it, the pod is seen as it was
 	p.host.mu.Lock()
 	isDeleted := p.seen.DeletionTimestamp != nil && !p.isGone
@@ -160,6 +161,15 @@ func (p *hostPod) leave() {
 		p.host.output.print(p.first.Name+": ", []byte(err.Error()))
 	}
 	p.host.update(func() { delete(p.host.pods, p.first.UID) })
+}
+
+// look reads the pod once more: the watch may be behind what was reported last, and what is reported is only what
+// differs.
+func (p *hostPod) look(ctx context.Context) {
+	now, err := p.host.client.CoreV1().Pods(p.first.Namespace).Get(ctx, p.first.Name, metav1.GetOptions{})
+	if err == nil && now.UID == p.first.UID {
+		p.host.update(func() { p.seen = now })
+	}
 }
 
 // deleteObject removes the object of a pod that has ended, as a kubelet does.
