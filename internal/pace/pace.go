@@ -23,14 +23,14 @@ import (
 const (
 	smallHeap    = 33 << 20
 	usualGrowth  = 100
-	tightGrowth  = 10
+	tightGrowth  = 35
 	leastCounted = 4 << 20 // what counts as in use at least
 )
 
 // growth is by how many percent a heap that is not small may grow.
 var growth = start()
 
-// Tight keeps a large heap from growing by more than 10 % of what is in use. A limit of the
+// Tight keeps a large heap from growing by more than a third of what is in use. A limit of the
 // runtime's, which stays what it is, would make it collect without end once what is in use comes
 // near it.
 func Tight() { growth.Store(tightGrowth) }
