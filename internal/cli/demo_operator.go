@@ -30,6 +30,7 @@ import (
 	"github.com/runlevel/runlevel/examples"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
+	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
 // operatorDemo is the second half of the demo, on the control plane of the first.
@@ -71,7 +72,7 @@ func (d *demo) withOperator(ctx context.Context, s *sandbox.Sandbox) error {
 	}
 	defer func() { _ = pods.Stop() }()
 	o := &operatorDemo{demo: *d, registry: strings.TrimPrefix(server.URL, "http://")}
-	return play(ctx, o.installOperator, o.updateByClusterVersion, o.repairAgain)
+	return play(ctx, o.installOperator, o.updateByClusterVersion, o.showStatus, o.repairAgain)
 }
 
 // installOperator installs the operator with the version that is applied already, which it takes over.
@@ -105,6 +106,17 @@ func (d *operatorDemo) updateByClusterVersion(ctx context.Context) error {
 		return err
 	}
 	return d.untilVersion(ctx, "1.2.1")
+}
+
+// showStatus shows how the release stands, as runlevel status does.
+func (d *operatorDemo) showStatus(ctx context.Context) error {
+	d.title("runlevel status")
+	flags := &statusFlags{cluster: clusterFlags{namespace: rollout.DefaultNamespace}, format: asText}
+	found, err := (&statusAsker{cluster: d.cluster, flags: flags}).ask(ctx)
+	if err != nil {
+		return err
+	}
+	return newStatusScreen(flags, d.streams).show(found)
 }
 
 // repairAgain breaks the release, and waits until the operator has repaired it.
