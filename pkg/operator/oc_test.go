@@ -17,12 +17,27 @@ const ocEnv = "RUNLEVEL_TEST_OC"
 func (s *stage) oc(arguments ...string) string {
 	s.t.Helper()
 	command := exec.CommandContext(s.t.Context(), os.Getenv(ocEnv), arguments...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+s.sandbox.Kubeconfig)
+	command.Env = append(os.Environ(), "KUBECONFIG="+s.sandbox.Kubeconfig, "OC_ENABLE_CMD_UPGRADE_STATUS=true")
 	out, err := command.CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("oc %s: %v\n%s", strings.Join(arguments, " "), err, out)
 	}
 	return string(out)
+}
+
+// dump writes what "oc adm upgrade status" reads of a cluster to files, and returns that of the ClusterVersion. There are no
+// MachineConfigPools on plain Kubernetes, and nodes of none are left out.
+func (s *stage) dump() string {
+	s.t.Helper()
+	folder := s.t.TempDir()
+	const none = "apiVersion: v1\nkind: List\nitems: []\n"
+	for name, text := range map[string]string{
+		"cv.yaml": s.oc("get", "clusterversion", "version", "-o", "yaml"), "co.yaml": s.oc("get", "clusteroperators", "-o", "yaml"),
+		"mcp.yaml": none, "mc.yaml": none, "node.yaml": none,
+	} {
+		s.must(os.WriteFile(filepath.Join(folder, "now-"+name), []byte(text), 0o600))
+	}
+	return filepath.Join(folder, "now-cv.yaml")
 }
 
 // says fails the test unless a text has all the lines that it is to have.
@@ -52,6 +67,10 @@ func TestOpenShiftsClient(t *testing.T) {
 	says(t, s.oc("get", "clusterversion,clusteroperators"), "Cluster version is 1.0.0", "till   1.0.0     True        False         False")
 
 	s.oc("adm", "upgrade", "--to-image", s.push("1.0.1", shop+till), "--allow-explicit-upgrade", "--force")
+	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
+		return strings.HasSuffix(find(v, configv1.OperatorProgressing).Message, "waiting on till")
+	})
+	says(t, s.oc("adm", "upgrade", "status", "--mock-clusterversion="+s.dump()), "= Control Plane =", "Update to 1.0.1", "= Update Health =")
 	s.report("till", "1.0.1")
 	s.until("updated", isAt("1.0.1"))
 	repository, _, _ := strings.Cut(s.options.Payload, "@")
