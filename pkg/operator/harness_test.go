@@ -83,7 +83,7 @@ func (s *stage) beginWith(version, files string) {
 	s.t.Helper()
 	o := &s.options
 	o.Payload, o.Name, o.CacheDir = s.push(version, files), "test", filepath.Join(s.t.TempDir(), "cache")
-	o.Source, o.LockDuration = source.Options{Insecure: true}, 10*time.Second
+	o.Source, o.LockDuration = source.Options{Insecure: true}, time.Minute // which a busy machine can renew
 	s.start()
 }
 
