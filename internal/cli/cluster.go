@@ -164,7 +164,7 @@ func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref s
 	var connecting sync.WaitGroup
 	connecting.Go(func() {
 		if c, unreached = f.connect(ctx); unreached == nil {
-			go func() { _, _, _ = c.AllKinds(ctx) }() // which kinds there are: whoever needs it first hears what failed
+			go func() { _, _, _ = c.AllKinds(ctx) }() // which kinds there are; the first request for a kind returns the error
 		}
 	})
 	read, err := release.load(ctx, ref, progress)

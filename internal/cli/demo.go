@@ -25,7 +25,7 @@ func newDemo(streams Streams) *cobra.Command {
 		Long: `Start a control plane on this machine, install the sample release examples/hello 1.0.0
 on it, and update it to 1.1.0, which deletes a Deployment that somebody holds by a
 finalizer. The next minor update is refused until that is gone. Then the release is kept
-in place while somebody changes it.
+in place while its objects are changed.
 
 In the second half the operator does the same: it is installed on the cluster, the ClusterVersion
 is edited, and the operator updates the release and repairs it. Nothing is left behind but the

@@ -29,7 +29,7 @@ type releaseStatus struct {
 	Objects  []*why.Answer      `json:"objects,omitempty"`  // that are not as they are to be, the worst first
 	Deletes  []pendingDelete    `json:"deletes,omitempty"`
 	Gates    []releaseGate      `json:"gates,omitempty"` // what holds back the next minor version, or the one that is asked for
-	Lock     *lockStatus        `json:"lock,omitempty"`  // absent if nobody holds it
+	Lock     *lockStatus        `json:"lock,omitempty"`  // absent while the lock is free
 
 	ClusterVersion *versionStatus       `json:"clusterVersion,omitempty"`
 	Operators      []operatorStatus     `json:"operators,omitempty"` // ClusterOperators that are not well, progress, or are not upgradeable

@@ -30,7 +30,7 @@ type uninstallFlags struct {
 const uninstallHelp = `Uninstall the operator: its Deployment, and then its rights, service account, Service and
 NetworkPolicy. It has ended before its rights go.
 
-What it has applied stays, and works on: nobody keeps or updates it any more. ClusterVersion and
+What it has applied stays, and is neither kept in place nor updated any more. ClusterVersion and
 ClusterOperators stay with their definitions, and so does the namespace runlevel-system, with the
 record of the release. So "runlevel install" goes on where this operator stopped, and
 "runlevel apply" works with the same record.

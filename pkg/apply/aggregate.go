@@ -25,7 +25,7 @@ var plurals = map[string]string{
 	ready.ReasonUpdating:     "are updating versions",
 }
 
-// condense makes one error of several, as the cluster-version operator does: operators
+// aggregate makes one error of several, as the cluster-version operator does: operators
 // with the same trouble are one, and what is still more than one is object.MultipleErrors. It
 // says everything that each of them said; of objects with one cause, for the first of them. What
 // was cut off has no trouble of its own.

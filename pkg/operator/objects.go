@@ -153,15 +153,11 @@ func (a *applier) operatorProblems(all []configv1.ClusterOperator) []status.Rele
 	return problems
 }
 
-// missingOperators returns the ClusterOperators of a complete release that are not there.
-func (a *applier) missingOperators(seen status.Seen) []string {
-	current := a.current()
-	if current == nil || seen.Applied == nil || !seen.Applied.IsComplete {
-		return nil
-	}
+// missingOperators returns the ClusterOperators of the release that are not there.
+func (a *applier) missingOperators(all []configv1.ClusterOperator) []string {
 	var missing []string
-	for _, m := range current.payload.Manifests {
-		isThere := slices.ContainsFunc(seen.Operators, func(o configv1.ClusterOperator) bool { return o.Name == m.ID().Name })
+	for _, m := range a.current().payload.Manifests {
+		isThere := slices.ContainsFunc(all, func(o configv1.ClusterOperator) bool { return o.Name == m.ID().Name })
 		if m.ID().GroupKind() == clusterOperator && !m.IsTombstone() && !isThere {
 			missing = append(missing, m.ID().Name)
 		}

@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -118,26 +117,19 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 		seen.Applied.Deletes = deletes
 		if seen.Applied.IsComplete {
 			seen.Applied.Problems = append(seen.Applied.Problems, r.applier.operatorProblems(operators.Items)...)
+			seen.Applied.MissingOperators = r.applier.missingOperators(operators.Items)
 		}
 	}
-	r.applier.want(wanted, r.risks(ctx, seen))
+	if seen.Applied != nil && len(seen.Applied.MissingOperators) > 0 {
+		if err := ensureDefinitions(ctx, r.cluster); err != nil {
+			return status.Seen{}, fmt.Errorf("make the definitions again: %w", err)
+		}
+	}
+	r.applier.want(wanted, status.Risks(seen))
 	if seen.Acceptance.Phase == "" { // the applier has not begun yet
 		seen.Acceptance = status.Acceptance{Release: wanted.Release, Architecture: architecture, Phase: status.Retrieving}
 	}
 	return seen, nil
-}
-
-// risks returns what holds back minor updates. ClusterOperators that the release has, and that are not there, may have
-// been deleted with their definition, and what they said is not known.
-func (r *reconciler) risks(ctx context.Context, seen status.Seen) []status.Risk {
-	risks := status.Risks(seen)
-	if missing := r.applier.missingOperators(seen); len(missing) > 0 {
-		if err := ensureDefinitions(ctx, r.cluster); err != nil {
-			ctrl.LoggerFrom(ctx).Info("definitions not made again", "reason", err.Error())
-		}
-		risks = append(risks, status.Risk{Name: "ClusterOperatorMissing", Message: "There is no ClusterOperator " + strings.Join(missing, ", ") + ", which the release has."})
-	}
-	return risks
 }
 
 // look returns the record of the release, and its deletes that are not done. They are the record's, so that neither a

@@ -10,9 +10,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/status"
 )
 
-// deletionRisk is the risk that the gate finds itself.
-const deletionRisk = "ResourceDeletionInProgress"
-
 // riskFindings returns the risks that hold back an update: those of a minor or a major one. One that was begun goes on,
 // and may be corrected by a patch. If the record is lost, previous is the version that was applied before.
 func riskFindings(risks []status.Risk, found *rollout.Outcome, previous string) []precondition.CheckFinding {
@@ -22,7 +19,7 @@ func riskFindings(risks []status.Risk, found *rollout.Outcome, previous string) 
 	}
 	var findings []precondition.CheckFinding
 	for _, risk := range risks {
-		if risk.Name != deletionRisk {
+		if risk.Name != status.RiskDeletes { // which the gate finds itself
 			findings = append(findings, precondition.CheckFinding{
 				Check: risk.Name, Severity: precondition.Blocks, Message: risk.Message, Lifts: "the end of what Upgradeable=False tells of",
 			})

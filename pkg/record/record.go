@@ -92,13 +92,13 @@ type Tombstone struct {
 	Sent     bool        `json:"sent,omitempty"`   // the DELETE was sent; of an apply that was killed, that may not be known
 }
 
-// An AppliedKind is a kind of objects, whatever its version.
 // A Leftover is the object of a tombstone that an install has found, and not deleted.
 type Leftover struct {
 	kinds.ID `json:",inline"`
 	UID      types.UID `json:"uid"`
 }
 
+// An AppliedKind is a kind of objects, whatever its version.
 type AppliedKind struct {
 	Group string `json:"group,omitempty"`
 	Kind  string `json:"kind"`

@@ -304,3 +304,11 @@ func TestEventsAreNotTooLong(t *testing.T) {
 		t.Errorf("%+v", events)
 	}
 }
+
+// A ClusterOperator that was deleted can't say that it holds back minor updates: its absence does.
+func TestAMissingOperatorIsARisk(t *testing.T) {
+	seen := status.Seen{Applied: &status.AppliedRelease{IsComplete: true, MissingOperators: []string{"alpha"}}}
+	if risks := status.Risks(seen); len(risks) != 1 || risks[0].Name != status.RiskMissing || !strings.Contains(risks[0].Message, "alpha") {
+		t.Errorf("%+v", risks)
+	}
+}

@@ -20,6 +20,7 @@ const (
 	RiskOverrides = "ClusterVersionOverrides"
 	RiskDeletes   = "ResourceDeletionInProgress"
 	RiskOperator  = "ClusterOperatorUpgradeable"
+	RiskMissing   = "ClusterOperatorMissing"
 )
 
 // A Risk is what holds back updates to another minor version.
@@ -35,6 +36,9 @@ func Risks(seen Seen) []Risk {
 	all = append(all, overrideRisks(seen.Overrides)...)
 	if seen.Applied != nil {
 		all = append(all, deleteRisks(seen.Applied.Deletes)...)
+		if missing := seen.Applied.MissingOperators; len(missing) > 0 {
+			all = append(all, Risk{RiskMissing, "Not there, though the release has them: ClusterOperator " + strings.Join(missing, ", ")})
+		}
 	}
 	return append(all, operatorRisks(seen.Operators)...)
 }

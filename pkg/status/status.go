@@ -49,6 +49,9 @@ type AppliedRelease struct {
 	IsComplete  bool       // all of it was applied, and is ready
 	// Problems are what keeps it from being complete, or from being kept in place: what is waited for, and what fails.
 	Problems []ReleaseProblem
+	// MissingOperators are the ClusterOperators of a complete release that are not there. They may have been deleted
+	// with their definition, and what they said is not known.
+	MissingOperators []string
 	// Deletes are those that were asked for, and are not done.
 	Deletes []precondition.Delete
 }
