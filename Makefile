@@ -6,12 +6,12 @@ GO ?= go
 export CGO_ENABLED ?= 0
 
 # What is in bench/: what is ours, and the tools of others, which take minutes to build.
-MEASURES = . ./floor ./least ./internal/...
+MEASURES = . ./floor ./least ./machines ./internal/...
 PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
 
 # Tests wait more than they work, so more of them run side by side than there are processors. A machine that is
-# far slower than ours has the time that it needs.
-SUITE = $(GO) test -parallel 4 -timeout 40m $(TESTFLAGS)
+# far slower than ours has the time that it needs. The lint target runs vet.
+SUITE = $(GO) test -vet=off -parallel 4 -timeout 40m $(TESTFLAGS)
 
 build: ## build bin/runlevel
 	@echo "compiling runlevel: some seconds, or some minutes where Go has nothing of it in its cache yet"
@@ -21,7 +21,7 @@ test: lint build ## lint, then run all tests on a real control plane (set TESTFL
 	bin/runlevel sandbox build
 	$(SUITE) ./...
 	cd bench && $(SUITE) $(MEASURES)
-	cd tools && $(SUITE) ./image
+	cd tools && $(SUITE) ./image ./rules
 
 lint: ## gofmt, vet, staticcheck and the house test
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "run gofmt -w on:" $$unformatted; exit 1; }
@@ -34,17 +34,19 @@ lint: ## gofmt, vet, staticcheck and the house test
 demo: build ## install and update a sample release on a control plane of its own
 	bin/runlevel demo
 
-bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLAGS: --quick, --write ../docs/performance.md)
+bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLAGS: --quick, --write ../docs/performance.md; MACHINEFLAGS: --quick)
 	bin/runlevel sandbox build
 	$(GO) test -run '^$$' -bench . ./...
 	cd bench && $(GO) build -o ../bin/bench/ $(MEASURES) $(PEERS)
 	cd bench && ../bin/bench/bench $(BENCHFLAGS)
+	cd bench && ../bin/bench/machines $(MACHINEFLAGS)
 
 image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to bin/image
 	cd tools && $(GO) run ./image -source .. -o ../bin/image linux/amd64 linux/arm64
 
 generate: ## write anew what is made from other files
-	$(GO) test ./install -run TestDefinitionsAreThoseOfTheModule -update
+	$(GO) test ./install ./manifests -run TestDefinitionsAreThoseOfTheModule -update
+	$(GO) test ./pkg/infra/v1alpha1 -run TestGeneratedFilesAreCurrent -update
 	$(GO) test ./internal/sandbox/binaries -run TestPackedModule -update
 	$(GO) test ./internal/cli -run TestPicturesOfTheDocumentation -update
 	$(GO) test ./pkg/lint -run TestDocumentation -update

@@ -73,7 +73,7 @@ func (c *contest) rounds(ctx context.Context, of payload) error {
 }
 
 // canShare says whether contestants may have a payload on the same server, one after the other:
-// those of real manifests would get in each other's way, and with 5,000 objects of somebody else's
+// those of real manifests would get in each other's way, and with 5,000 objects of another tool's
 // there, and what controllers make of them, the same apply takes half as long again.
 func canShare(of payload) bool {
 	size, isGenerated := of.(generated)
@@ -113,7 +113,7 @@ func (c *contest) round(ctx context.Context, of payload, contestants []contestan
 	return nil
 }
 
-// warmUp lets the server have its first requests before anybody's time is taken.
+// warmUp lets the server have its first requests before any time is taken.
 func warmUp(ctx context.Context, on stand) error {
 	p, err := write(generated(100).documents("warm-up", 0), filepath.Join(on.home, "warm-up"))
 	if err != nil {

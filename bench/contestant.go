@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A contestant is a tool, and how somebody would use it.
+// A contestant is a tool, and how a user would use it.
 type contestant struct {
 	name  string
 	title string // as the table has it
@@ -63,7 +63,7 @@ func applied(flags ...string) func(p place, name string, first bool) []line {
 
 const (
 	floor = "floor"
-	least = "least" // lower than the floor, and no yardstick: nobody would write it
+	least = "least" // lower than the floor, and no yardstick: no tool would be written like that
 	ours  = "runlevel"
 )
 

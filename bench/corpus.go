@@ -57,7 +57,7 @@ func stageOf(m manifests.Manifest) stage {
 	return others
 }
 
-// Nobody answers for these in a sandbox: what they announce would fail, or never be ready.
+// These have no backend in a sandbox: what they announce would fail, or never be ready.
 var unanswered = []string{"APIService", "ClusterOperator", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 
 // readCorpus reads a release, as a plain folder or as the cluster-version operator has
@@ -84,7 +84,7 @@ func readCorpus(folder string, progress io.Writer) (*corpus, error) {
 			case seen[id]:
 				left["are there already, for another kind of cluster"]++
 			case slices.Contains(unanswered, m.Kind):
-				left["need somebody to answer for them"]++
+				left["need a backend"]++
 			default:
 				m.JSON = text
 				c.all = append(c.all, m)

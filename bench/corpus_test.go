@@ -55,7 +55,7 @@ metadata:
 	if got := c.documents("", 7); !strings.Contains(got[0].text, `example.com/revision: "7"`) {
 		t.Errorf("nothing has changed: %s", got[0].text)
 	}
-	for _, want := range []string{"are to be deleted", "another kind of cluster", "answer for them"} {
+	for _, want := range []string{"are to be deleted", "another kind of cluster", "they need a backend"} {
 		if strings.Count(told.String(), want) != 1 {
 			t.Errorf("%q is not told once: %s", want, told.String())
 		}

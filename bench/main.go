@@ -46,7 +46,7 @@ func bench(ctx context.Context, arguments []string) error {
 	return errors.Join(err, tell(o, results, err == nil))
 }
 
-// measure lets the contestants run. What they had on disk is gone when it returns: whoever reads
+// measure lets the contestants run. What they had on disk is gone when it returns: a process that reads
 // the tables may stop reading, which ends the program at once.
 func measure(ctx context.Context, o options) ([]result, error) {
 	built, err := findPrograms(o)
@@ -110,9 +110,9 @@ func findPrograms(o options) (map[string]string, error) {
 	return programs, nil
 }
 
-// install copies programs, as whoever installs them does. The kernel has what a linker has
-// just written in larger pieces than a copy, and counts all of a piece as the memory of whoever
-// touches it: 9 MB more for a program of 98.
+// install copies programs, as an install does. The kernel has what a linker has
+// just written in larger pieces than a copy, and counts all of a piece as the memory of the
+// process that touches it: 9 MB more for a program of 98.
 func install(programs map[string]string, below string) (map[string]string, error) {
 	copies := map[string]string{}
 	for name, file := range programs {

@@ -97,7 +97,7 @@ type meter struct {
 	cpu      float64 // seconds
 }
 
-// Nobody but the ordinary user is of this flow schema, so what it has let through is
+// Only the ordinary user is of this flow schema, so what it has let through is
 // what the contestants have sent.
 const ordinary = `flow_schema="global-default"`
 
@@ -135,7 +135,7 @@ const (
 )
 
 // settle waits until the controllers have dealt with what was applied: else they would
-// take their time out of that of whoever comes next. The store counts its writes in the
+// take their time out of that of the next tool. The store counts its writes in the
 // resourceVersion of every list.
 func (s *server) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -120,6 +121,35 @@ func TestTheOperatorMayNotDoWhatNoApplyNeeds(t *testing.T) {
 	}
 }
 
+// Prometheus sends the token of an account that may read metrics, and nothing else.
+func TestPrometheusIsGivenATokenForMetrics(t *testing.T) {
+	admin := installed(t)
+	for _, object := range Monitoring() {
+		if in, err := admin.Find(t.Context(), object.GroupVersionKind()); err == nil { // Prometheus' own kinds are not served here
+			if _, err := admin.Apply(t.Context(), in, object, cluster.Force); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	secret := sandboxtest.Await(t, shared, corev1.SchemeGroupVersion.WithResource("secrets"), "runlevel-system/runlevel-metrics-reader",
+		func(s *corev1.Secret) bool { return s != nil && len(s.Data["token"]) > 0 })
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: string(secret.Data["token"])}}
+	answer, err := admin.Client.AuthenticationV1().TokenReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := authorizationv1.SubjectAccessReviewSpec{User: answer.Status.User.Username, Groups: answer.Status.User.Groups}
+	reader.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
+	for !may(t, admin, reader) {
+		runtime.Gosched()
+	}
+	reader.NonResourceAttributes = nil
+	reader.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps", Namespace: "runlevel-system"}
+	if may(t, admin, reader) {
+		t.Error("it may read ConfigMaps")
+	}
+}
+
 // An administrator may take away the role for any release, and bind one for his own.
 func TestWithoutTheRoleForReleasesTheOperatorDoesItsOwnWork(t *testing.T) {
 	admin := installed(t)
@@ -136,6 +166,8 @@ func TestWithoutTheRoleForReleasesTheOperatorDoesItsOwnWork(t *testing.T) {
 		{Verb: "update", Resource: "configmaps", Namespace: "runlevel-system", Name: "runlevel-release-default"},
 		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "runlevel-system", Name: "runlevel-release-default"},
 		{Verb: "create", Resource: "events", Namespace: "default"},
+		{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"},
+		{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"},
 	} {
 		if !mayOperator(t, admin, what) {
 			t.Errorf("it may not %s %s", what.Verb, what.Resource)
@@ -152,9 +184,15 @@ func TestWithoutTheRoleForReleasesTheOperatorDoesItsOwnWork(t *testing.T) {
 // mayOperator asks the API server for a right of the operator.
 func mayOperator(t *testing.T, admin *cluster.Cluster, what authorizationv1.ResourceAttributes) bool {
 	t.Helper()
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	return may(t, admin, authorizationv1.SubjectAccessReviewSpec{
 		User: operator, Groups: []string{"system:serviceaccounts", "system:authenticated"}, ResourceAttributes: &what,
-	}}
+	})
+}
+
+// may asks the API server for a right.
+func may(t *testing.T, admin *cluster.Cluster, asked authorizationv1.SubjectAccessReviewSpec) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: asked}
 	answer, err := admin.Client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -7,18 +7,15 @@
 package install
 
 import (
-	"bytes"
 	"embed"
-	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/runlevel/runlevel/internal/embedded"
 )
 
-//go:embed 0000_*.yaml
+//go:embed 0000_*.yaml monitoring/0000_*.yaml
 var manifests embed.FS
 
 // Files returns the manifests, in files whose names sort them.
@@ -26,19 +23,11 @@ func Files() fs.FS { return manifests }
 
 // Objects returns the objects of the manifests, in their order: each can be applied when those
 // before it are there.
-func Objects() []*unstructured.Unstructured {
-	files, err := fs.Glob(manifests, "*")
-	var objects []*unstructured.Unstructured
-	for _, file := range files {
-		text, readErr := manifests.ReadFile(file)
-		of, parseErr := parse(text)
-		err = errors.Join(err, readErr, parseErr)
-		objects = append(objects, of...)
-	}
-	if err != nil {
-		panic(fmt.Sprintf("install: the manifests in this program can't be read: %v", err)) // a test reads them all
-	}
-	return objects
+func Objects() []*unstructured.Unstructured { return embedded.Objects(manifests, "0000_*.yaml") }
+
+// Monitoring returns the objects that have Prometheus watch the operator, on clusters that serve their kinds.
+func Monitoring() []*unstructured.Unstructured {
+	return embedded.Objects(manifests, "monitoring/0000_*.yaml")
 }
 
 // Definitions returns the CustomResourceDefinitions among the objects.
@@ -50,19 +39,4 @@ func Definitions() []*unstructured.Unstructured {
 		}
 	}
 	return definitions
-}
-
-// parse returns the objects of the documents of a file.
-func parse(text []byte) ([]*unstructured.Unstructured, error) {
-	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text))
-	var objects []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		if err := documents.Decode(&object.Object); errors.Is(err, io.EOF) {
-			return objects, nil
-		} else if err != nil {
-			return nil, err
-		}
-		objects = append(objects, object)
-	}
 }

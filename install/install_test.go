@@ -3,8 +3,10 @@ package install
 import (
 	"flag"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -78,7 +80,7 @@ func TestObjectsComeInTheOrderInWhichTheyNeedEachOther(t *testing.T) {
 // A release that is filtered for the profile of the definitions has to have the rest as well.
 func TestAllObjectsAreOfTheProfileOfTheDefinitions(t *testing.T) {
 	const profile = "include.release.openshift.io/self-managed-high-availability"
-	for _, object := range Objects() {
+	for _, object := range append(Objects(), Monitoring()...) {
 		if object.GetAnnotations()[profile] != "true" {
 			t.Errorf("%s %s lacks the annotation %s", object.GetKind(), object.GetName(), profile)
 		}
@@ -101,12 +103,31 @@ type kustomization struct {
 }
 
 func TestKustomizationHasEveryFile(t *testing.T) {
-	files, err := fs.Glob(Files(), "*")
+	files, err := fs.Glob(Files(), "0000_*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(files, read[kustomization](t, "kustomization.yaml").Resources); diff != "" {
 		t.Errorf("resources of kustomization.yaml (-files +listed):\n%s", diff)
+	}
+	files, err = fs.Glob(Files(), "monitoring/0000_*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range files {
+		files[i] = path.Base(files[i])
+	}
+	if diff := cmp.Diff(files, read[kustomization](t, "monitoring/kustomization.yaml").Resources); diff != "" {
+		t.Errorf("resources of monitoring/kustomization.yaml (-files +listed):\n%s", diff)
+	}
+}
+
+// A release with them can be applied without the Prometheus operator only if they can be left out.
+func TestMonitoringCanBeLeftOut(t *testing.T) {
+	for _, object := range Monitoring() {
+		if object.GetAnnotations()["exclude.release.openshift.io/without-monitoring"] != "true" {
+			t.Errorf("%s %s is not annotated so", object.GetKind(), object.GetName())
+		}
 	}
 }
 
@@ -147,8 +168,22 @@ func TestKustomizationReplacesTheRelease(t *testing.T) {
 	}
 }
 
+// A pod may have an address of either family.
+func TestTheOperatorListensAtAnyAddress(t *testing.T) {
+	args, _, _ := unstructured.NestedStringSlice(operatorContainer(t), "args")
+	for _, address := range []string{"10.0.0.1", "fd00::1"} {
+		for _, name := range []string{"--listen=", "--metrics-listen="} {
+			i := slices.IndexFunc(args, func(arg string) bool { return strings.HasPrefix(arg, name) })
+			text := strings.ReplaceAll(strings.TrimPrefix(args[i], name), "$(POD_IP)", address)
+			if host, _, err := net.SplitHostPort(text); host != address {
+				t.Errorf("%s%s: %v", name, text, err)
+			}
+		}
+	}
+}
+
 func TestFilesAreNumbered(t *testing.T) {
-	files, _ := fs.Glob(Files(), "*")
+	files, _ := fs.Glob(Files(), "0000_*")
 	for _, file := range files {
 		if !regexp.MustCompile(`^0000_00_runlevel_\d\d_[a-z]+(\.crd)?\.yaml$`).MatchString(file) {
 			t.Errorf("%s", file)

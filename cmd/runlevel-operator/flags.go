@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/runlevel/runlevel/internal/startup"
 	"github.com/runlevel/runlevel/pkg/operator"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -26,8 +27,8 @@ func newCommand() *cobra.Command {
 }
 
 func newStart() *cobra.Command {
-	var image, folder, standard string
-	o := operator.Options{Name: os.Getenv("POD_NAME"), Profile: os.Getenv("CLUSTER_PROFILE"), Exclude: os.Getenv("EXCLUDE_MANIFESTS")}
+	var image, folder, standard, config string
+	o := operator.Options{Name: os.Getenv("POD_NAME")}
 	command := &cobra.Command{
 		Use: "start", Args: cobra.NoArgs, Short: "apply the release, keep it in place, and update it when the ClusterVersion says so",
 		Long: `Start applies a release to the cluster, keeps it in place, and writes how far that is into the
@@ -37,9 +38,13 @@ spec.desiredUpdate of the ClusterVersion names one, as "oc adm upgrade" does.
 The release is that of --release-image or --payload-dir, until the ClusterVersion asks for another one. Of several
 replicas, one applies: the one that holds the lock of the release.
 
-Environment: CLUSTER_PROFILE and EXCLUDE_MANIFESTS choose manifests, as for the cluster-version operator; POD_NAME
-and POD_NAMESPACE say who and where the operator is; KUBECONFIG names a cluster other than the one it runs in.`,
+Environment: CLUSTER_PROFILE, EXCLUDE_MANIFESTS and PAYLOAD_OVERRIDE are the defaults of --profile, --exclude and
+--payload-dir, as for the cluster-version operator; POD_NAME and POD_NAMESPACE say who and where the operator is;
+KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := startup.SetFromFile(c, config); err != nil {
+				return err
+			}
 			switch o.Payload, o.Standard = cmp.Or(image, folder), ready.Standard(standard); {
 			case (image == "") == (folder == ""):
 				return errors.New("name the release: either --release-image or --payload-dir")
@@ -50,17 +55,24 @@ and POD_NAMESPACE say who and where the operator is; KUBECONFIG names a cluster 
 			case o.Standard != ready.Full && o.Standard != ready.Upstream:
 				return errors.New("--wait-for: use ready or upstream")
 			}
+			startup.LogFlags(c.Flags())
 			return start(c.Context(), o)
 		},
 	}
 	flags := command.Flags()
+	flags.StringVar(&config, "config", "", "a YAML file of these flags, as NAME: VALUE; it may be missing, and the command line counts for more")
 	flags.StringVar(&image, "release-image", "", "the image of the release, by digest")
 	flags.StringVar(&folder, "payload-dir", os.Getenv("PAYLOAD_OVERRIDE"), "the folder of the release, in the operator's own image")
+	flags.StringVar(&o.Profile, "profile", os.Getenv("CLUSTER_PROFILE"), "the cluster profile: only what is included in it is applied (include.release.openshift.io/PROFILE)")
+	flags.StringVar(&o.Exclude, "exclude", os.Getenv("EXCLUDE_MANIFESTS"), "leave out what is annotated exclude.release.openshift.io/NAME")
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the release's record and lock")
 	flags.StringVar(&o.Listen, "listen", "", "the address of /healthz and /readyz, such as :8080")
+	flags.StringVar(&o.Metrics.Address, "metrics-listen", "", "the address of /metrics, such as :9099, which is served over TLS to those whom the API server allows to get it")
+	flags.StringVar(&o.Metrics.CertFile, "serving-cert-file", "", "the certificate for --metrics-listen; it may be missing or change at any time")
+	flags.StringVar(&o.Metrics.KeyFile, "serving-key-file", "", "the key of --serving-cert-file")
 	flags.StringVar(&o.CacheDir, "cache-dir", "", "where the last images are kept that were pulled, by digest")
 	flags.StringVar(&standard, "wait-for", string(ready.Upstream), "what counts as applied: ready (everything is rolled out) or upstream (as for the cluster-version operator)")
-	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false, "also pull over plain http, or from registries whose certificate proves nothing")
+	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false, "also pull over plain http, or from registries whose certificate proves nothing; and ask such update services")
 	flags.BoolVar(&o.StrictTombstones, "strict-tombstones", false, "refuse a minor update that still has tombstones of the release before, where the gate only warns")
 	flags.DurationVar(&o.LockDuration, "lock-duration", 0, "how long the lock outlives a leader that died (default 30s)")
 	return command

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
@@ -60,6 +62,7 @@ type guestKey struct{}
 // KIND[.GROUP] [NAMESPACE/]NAME.
 var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"cluster":         enter,
+	"apply-as":        applyAs,
 	"create":          create,
 	"await":           await,
 	"await-field":     awaitField,
@@ -76,6 +79,8 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"patch-status":    patchStatus,
 	"stop-server":     stopServer,
 	"start-server":    startServer,
+	"freeze-server":   freezeServer,
+	"thaw-server":     thawServer,
 	"await-text":      awaitText,
 	"scale":           scale,
 	"show":            show,
@@ -175,25 +180,38 @@ func awaitRemains(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// create makes an object as somebody else would: create FILE [MANAGER]
+// create makes an object as another tool would: create FILE [MANAGER]
 func create(ts *testscript.TestScript, _ bool, args []string) {
 	object := &unstructured.Unstructured{}
 	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[0])), &object.Object))
-	resource, err := guestOf(ts).FindKind(context.Background(), object.GroupVersionKind().GroupKind())
-	ts.Check(err)
-	_, err = guestOf(ts).In(resource, object.GetNamespace()).Create(context.Background(), object, metav1.CreateOptions{FieldManager: managerIn(args, 1)})
+	resource := guestOf(ts).awaitKind(ts, object.GroupVersionKind().GroupKind())
+	_, err := guestOf(ts).In(resource, object.GetNamespace()).Create(context.Background(), object, metav1.CreateOptions{FieldManager: managerIn(args, 1)})
 	ts.Check(err)
 }
 
-// managerIn is the field manager that stands at some place, or somebody.
+// awaitKind finds a kind. Discovery has it a moment after its definition is established.
+func (g *guest) awaitKind(ts *testscript.TestScript, kind schema.GroupKind) (found cluster.Resource) {
+	ts.Check(wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		var err error
+		g.Refresh()
+		found, err = g.FindKind(ctx, kind)
+		if errors.Is(err, cluster.ErrNotServed) {
+			return false, nil
+		}
+		return err == nil, err
+	}))
+	return found
+}
+
+// managerIn is the field manager that stands at some place, or the one of kubectl edit.
 func managerIn(args []string, at int) string {
 	if len(args) > at {
 		return args[at]
 	}
-	return "somebody"
+	return "kubectl-edit"
 }
 
-// patch changes an object as somebody else would: patch KIND KEY JSON [MANAGER]
+// patch changes an object as an administrator would: patch KIND KEY JSON [MANAGER]
 func patch(ts *testscript.TestScript, _ bool, args []string) {
 	place, name := guestOf(ts).object(context.Background(), ts, args[0], args[1])
 	_, err := place.Patch(context.Background(), name, types.MergePatchType, []byte(args[2]), metav1.PatchOptions{FieldManager: managerIn(args, 3)})
@@ -218,9 +236,9 @@ func modify(ts *testscript.TestScript, args []string, subresource string, change
 		place, _ := guestOf(ts).object(context.Background(), ts, args[0], args[1])
 		var err error
 		if subresource == "" {
-			_, err = place.Update(context.Background(), object, metav1.UpdateOptions{FieldManager: "somebody"})
+			_, err = place.Update(context.Background(), object, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
 		} else {
-			_, err = place.UpdateStatus(context.Background(), object, metav1.UpdateOptions{FieldManager: "somebody"})
+			_, err = place.UpdateStatus(context.Background(), object, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
 		}
 		if !isConflict(err) {
 			ts.Check(err)

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/tools/txtar"
@@ -17,8 +19,11 @@ func TestTranscriptsOfTheDocumentation(t *testing.T) {
 		"plan.md":           {"plan-cluster.txtar/update.txt"},
 		"diff.md":           {"plan-cluster.txtar/edited.txt", "plan-cluster.txtar/diff.txt"},
 		"why.md":            {"why-blocked.txtar/file.txt", "why-retry.txtar/dead.txt", "why-deletes.txtar/held.txt", "why-changed.txtar/changed.txt", "watch-waits.txtar/missing.txt", "why-release.txtar/failed.txt"},
+		"inspect.md":        {"inspect.txtar/report.txt"},
+		"migrate.md":        {"migrate-kubectl.txtar/diff.txt", "migrate-helm.txtar/diff.txt", "migrate-flux.txtar/diff.txt"},
 		"install.md":        {"install.txtar/installed.txt"},
 		"apply.md":          {"apply-dry-run.txtar/reconciled.txt", "apply-dry-run.txtar/would.txt"},
+		"hooks.md":          {"hooks.txtar/plan.txt", "hooks.txtar/why.txt"},
 		"status-command.md": {"status.txtar/running.txt", "status.txtar/held.txt"},
 	} {
 		text, err := os.ReadFile(filepath.Join("../../docs", page))
@@ -35,6 +40,30 @@ func TestTranscriptsOfTheDocumentation(t *testing.T) {
 			if at < 0 || !bytes.Contains(text, archive.Files[at].Data) {
 				t.Errorf("docs/%s does not have what runlevel prints: %s", page, transcript)
 			}
+		}
+	}
+}
+
+// TestTheTestsThatAreNamedExist looks for the tests of which the documentation says what they show.
+func TestTheTestsThatAreNamedExist(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known strings.Builder
+	if err := filepath.WalkDir("../..", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") && filepath.Ext(path) != ".txtar" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		known.WriteString("func " + filepath.Base(path) + "(" + string(text))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile("`(Test\\w+|[\\w-]+\\.txtar)`").FindAllSubmatch(page, -1) {
+		if !strings.Contains(known.String(), "func "+string(name[1])+"(") {
+			t.Errorf("docs/security.md names %s, which there is not", name[1])
 		}
 	}
 }

@@ -33,7 +33,8 @@ func (m withCluster) Run() int { return shared.Run(m.M) }
 
 // Each script in testdata shows one thing a user does. They share the user's
 // cache, where the programs of the control plane are; $NAME is what a script may
-// call its sandbox, and $EXAMPLES is the folder of sample releases, $INSTALL that of the operator's manifests. A script that begins
+// call its sandbox, and $EXAMPLES is the folder of sample releases, $INSTALL that of the operator's
+// manifests, $MANIFESTS that of the machine controller's. A script that begins
 // with "cluster" is on a control plane that it shares with others: see cluster_test.go.
 func TestScripts(t *testing.T) {
 	cache, err := os.UserCacheDir()
@@ -58,6 +59,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	manifests, err := filepath.Abs("../../manifests")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
@@ -68,6 +73,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("PLATFORM", platform)
 			env.Setenv("INSTALL", definitions)
+			env.Setenv("MANIFESTS", manifests)
 			env.Setenv("KUBEBUILDER_ASSETS", os.Getenv("KUBEBUILDER_ASSETS"))
 			name := fmt.Sprintf("script-%d-%s", os.Getpid(), rand.String(5))
 			env.Setenv("NAME", name)

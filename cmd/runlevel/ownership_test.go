@@ -74,3 +74,13 @@ func scale(ts *testscript.TestScript, _ bool, args []string) {
 	_, err := place.Patch(context.Background(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kube-controller-manager"}, "scale")
 	ts.Check(err)
 }
+
+// applyAs applies an object as another tool does by server-side apply: apply-as FILE MANAGER
+func applyAs(ts *testscript.TestScript, _ bool, args []string) {
+	object := &unstructured.Unstructured{}
+	ts.Check(yaml.Unmarshal([]byte(ts.ReadFile(args[0])), &object.Object))
+	resource, err := guestOf(ts).FindKind(context.Background(), object.GroupVersionKind().GroupKind())
+	ts.Check(err)
+	_, err = guestOf(ts).In(resource, object.GetNamespace()).Apply(context.Background(), object.GetName(), object, metav1.ApplyOptions{FieldManager: args[1], Force: true})
+	ts.Check(err)
+}

@@ -6,10 +6,13 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"syscall"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
 // patchStatus merges fields into the status of an object, as its controller would: patch-status KIND KEY JSON
@@ -36,6 +39,21 @@ func startServer(ts *testscript.TestScript, _ bool, _ []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	ts.Check(guestOf(ts).sandbox.Resume(ctx, "kube-apiserver"))
+}
+
+// freezeServer has the API server answer nothing more, though its connections stay, until thaw-server: freeze-server
+func freezeServer(ts *testscript.TestScript, _ bool, _ []string) { signalServer(ts, syscall.SIGSTOP) }
+
+func thawServer(ts *testscript.TestScript, _ bool, _ []string) { signalServer(ts, syscall.SIGCONT) }
+
+func signalServer(ts *testscript.TestScript, signal syscall.Signal) {
+	found, err := sandbox.Find(guestOf(ts).sandbox.Name)
+	ts.Check(err)
+	for _, component := range found.Components {
+		if component.Name == sandbox.APIServer {
+			ts.Check(syscall.Kill(component.PID, signal))
+		}
+	}
 }
 
 // awaitText waits until a file has some text: await-text FILE REGEXP

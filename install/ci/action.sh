@@ -27,7 +27,7 @@ main() {
 source_key() {
   local files
   cd "$GITHUB_ACTION_PATH" || exit 2
-  files=$(find cmd examples install internal pkg go.mod go.sum -type f | LC_ALL=C sort)
+  files=$(find cmd examples install internal manifests pkg go.mod go.sum -type f | LC_ALL=C sort)
   printf 'runlevel-%s-%s-' "$(uname -s)" "$(uname -m)"
   {
     printf '%s\n' "$files"
@@ -44,7 +44,7 @@ build() {
   fi
   command -v go >/dev/null || refuse "runlevel is built with Go, and there is none: put a step with actions/setup-go before this one"
   cd "$GITHUB_ACTION_PATH"
-  GOTOOLCHAIN=auto GOWORK=off go build -mod=readonly -buildvcs=false -o "$runlevel" ./cmd/runlevel
+  CGO_ENABLED=0 GOTOOLCHAIN=auto GOWORK=off go build -mod=readonly -buildvcs=false -trimpath -o "$runlevel" ./cmd/runlevel
 }
 
 # lint ends with lint's own exit code: 1 for findings, 2 for what can't be done.

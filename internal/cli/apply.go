@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/signal"
@@ -20,6 +21,7 @@ type applyFlags struct {
 	intentFlags
 	format output
 	watch  watchFlags
+	hooks  hookFlags
 
 	dryRun     dryRun
 	wait       choice
@@ -61,7 +63,7 @@ is ready in time: docs/watch.md.
 Ctrl-C starts nothing more and lets what is on its way arrive; a second one ends at once.
 
 Exit codes: 0 when all is applied and ready, 1 for a failure, a gate that says no, or a
-lock that somebody else holds, 2 for misuse or a release that can't be read.
+lock that another holds, 2 for misuse or a release that can't be read.
 
 `
 
@@ -74,7 +76,7 @@ func newApply(streams Streams) *cobra.Command {
 		Example: `  # Apply a plain folder under a name of its own
   runlevel apply ./manifests --name shop
 
-  # What does the gate say, before anybody asks for the update?
+  # What does the gate say, before the update begins?
   runlevel gate ./4.21 && runlevel apply ./4.21
 
   # What would it do?
@@ -85,6 +87,9 @@ func newApply(streams Streams) *cobra.Command {
 
   # Take over what an installer of one's own has applied, and what is not in the release leaves
   runlevel apply ./manifests --name shop --adopt-from shop-installer
+
+  # Go on without a lifecycle hook that fails
+  runlevel apply ./4.21 --skip-hook shop/web:pre
 
   # A payload that was made for the cluster-version operator
   runlevel apply ./release --profile self-managed-high-availability --wait upstream --unknown-fields drop`,
@@ -99,13 +104,14 @@ func newApply(streams Streams) *cobra.Command {
 	addOutput(command, &f.format, asText, asJSON)
 	addDryRun(command, &f.dryRun)
 	addWatchFlags(command, &f.watch)
+	addHookFlags(command, &f.hooks, &f.release)
 	addChoice(command, &f.wait, "wait", "what to wait for: ready for everything that can be, upstream for what the cluster-version operator waits for")
 	flags := command.Flags()
 	flags.BoolVar(&f.full, "full", false, "apply each object, even if nothing can have changed since the last time")
 	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, ready or not; the record then says Partial")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
 	flags.BoolVar(&f.force, "force", false, "go on although the gate says no; the record says what was overridden")
-	flags.BoolVar(&f.waitLock, "wait-lock", false, "wait while somebody else applies this release, however long that takes")
+	flags.BoolVar(&f.waitLock, "wait-lock", false, "wait while another process applies this release, however long that takes")
 	flags.DurationVar(&f.lockFor, "lock-duration", 30*time.Second, "how long the lock outlives an apply that died")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready, once the lock is ours")
 	flags.IntVar(&f.atOnce, "at-once", 0, "how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
@@ -121,9 +127,15 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if err != nil {
 		return err
 	}
+	hooks, err := f.hooks.overrides(release)
+	if err != nil {
+		return err
+	}
+	f.cluster.withUser(ctx, c, hooks)
 	signal.Ignore(syscall.SIGPIPE) // who reads what we tell may end before we do
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
 	options, run := f.options(ref), rollout.Run
+	options.Apply.Hooks = hooks
 	if report.isDry = f.dryRun.isAsked(); report.isDry {
 		run = report.preview
 	}
@@ -144,17 +156,14 @@ func (f *applyFlags) check() error {
 	switch {
 	case f.timeout <= 0:
 		return misuse{fmt.Errorf("--timeout: %s is no time to wait", f.timeout)}
-	case f.lockFor > 24*time.Hour: // which nobody waits for; and a Lease counts to 68 years only
+	case f.lockFor > 24*time.Hour: // longer than a user waits; and a Lease counts to 68 years only
 		return misuse{fmt.Errorf("--lock-duration: %s is too long: a day is the most", f.lockFor)}
 	case f.lockFor < time.Second:
 		return misuse{fmt.Errorf("--lock-duration: %s is too short: a second is the least", f.lockFor)}
 	case f.atOnce < 0:
 		return misuse{fmt.Errorf("--at-once: %d is no number of objects", f.atOnce)}
 	}
-	if err := f.checkWatch(); err != nil {
-		return err
-	}
-	return f.intentFlags.check()
+	return cmp.Or(f.checkWatch(), f.checkHooks(), f.intentFlags.check())
 }
 
 func (f *applyFlags) options(ref string) rollout.Options {

@@ -45,7 +45,7 @@ func terminalOf(out io.Writer) *os.File {
 // configure makes an apply report as often as the live view shows it, if there is one.
 func (r *reporter) configure(options *apply.Options) {
 	if r.terminal != nil {
-		options.TellWaits, options.AskWhy = liveWaits, liveAsks
+		options.TellWaits, options.AskWhy, options.FollowHooks = liveWaits, liveAsks, true
 	}
 }
 
@@ -87,7 +87,7 @@ func (r *reporter) stopView() {
 // isPersistent returns whether an event is printed as a line that stays above the live view.
 func isPersistent(event apply.Event) bool {
 	switch event.Type {
-	case apply.Failing, apply.Warned, apply.Adopted, apply.Overruled:
+	case apply.Failing, apply.Warned, apply.Adopted, apply.Overruled, apply.Logged:
 		return true
 	default:
 		return false

@@ -156,7 +156,7 @@ func isWorthALine(event apply.Event) bool {
 	case apply.Began, apply.Ended:
 		return false
 	default:
-		return event.Action != object.Unchanged && event.Action != object.Absent
+		return event.Action != object.Unchanged && event.Action != object.Absent && event.Action != object.NotNeeded
 	}
 }
 
@@ -205,6 +205,7 @@ type applySummary struct {
 	DryRun    bool                        `json:"dryRun,omitempty"`
 	Done      bool                        `json:"done"`
 	Counts    map[object.Action]int       `json:"counts,omitempty"`
+	Hooks     map[object.Action]int       `json:"hooks,omitempty"` // of Deployments
 	Failures  []failure                   `json:"failures,omitempty"`
 	Waits     []apply.Wait                `json:"waits,omitempty"`
 	NotDone   []notDone                   `json:"notDone,omitempty"`
@@ -222,6 +223,7 @@ type applySummary struct {
 
 type failure struct {
 	Object kinds.ID `json:"object"`
+	Hook   string   `json:"hook,omitempty"`
 	File   string   `json:"file"`
 	Line   int      `json:"line"`
 	Node   string   `json:"node,omitempty"`
@@ -231,6 +233,7 @@ type failure struct {
 
 type notDone struct {
 	Object kinds.ID `json:"object"`
+	Hook   string   `json:"hook,omitempty"`
 	File   string   `json:"file"`
 	Why    string   `json:"why,omitempty"`
 }

@@ -33,18 +33,30 @@ func summarize(o *rollout.Outcome, now time.Time) applySummary {
 	}
 	s.Waits, s.Warnings, s.Counts = o.Report.Waits, o.Report.Warnings, map[object.Action]int{}
 	for _, change := range o.Report.Changes {
-		s.Counts[change.Action]++
+		s.count(change)
 		s.own(change)
 		switch change.Action {
 		case object.Failed:
 			s.Failures = append(s.Failures, failure{
-				change.Err.ID, change.Err.Path, change.Err.Line, change.Err.Node, change.Err.Reason, withFlags(printable.Line(change.Err.Err.Error())),
+				change.Err.ID, change.Err.Hook, change.Err.Path, change.Err.Line, change.Err.Node, change.Err.Reason, withFlags(printable.Line(change.Err.Err.Error())),
 			})
 		case object.NotDone:
-			s.NotDone = append(s.NotDone, notDone{change.ID, change.Path, change.Message})
+			s.NotDone = append(s.NotDone, notDone{change.ID, change.Hook, change.Path, change.Message})
 		}
 	}
 	return s
+}
+
+// count counts an object, or a hook of one.
+func (s *applySummary) count(change object.Change) {
+	if change.Hook == "" {
+		s.Counts[change.Action]++
+		return
+	}
+	if s.Hooks == nil {
+		s.Hooks = map[object.Action]int{}
+	}
+	s.Hooks[change.Action]++
 }
 
 // own adds the managers whose fields of an object have become the release's.
@@ -64,33 +76,36 @@ var counted = []object.Action{
 	object.Deleted, object.Pending, object.Absent, object.Reappeared, object.Left, object.NotChecked, object.Failed, object.NotDone,
 }
 
+// countedHooks say what came of hooks, in the order in which they are summed up. Those that were not needed are not.
+var countedHooks = []struct {
+	action object.Action
+	words  string
+}{{object.Ran, "ran"}, {object.Ignored, "failed, which was ignored"}, {object.Failed, "failed"}, {object.NotDone, "not done"}}
+
 // mostListed is the most lines of a section.
 const mostListed = 20
 
 // print prints the summary for people.
 func (s applySummary) print(out io.Writer, now time.Time) {
-	var counts []string
-	for _, action := range counted {
-		if n := s.Counts[action]; n > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", n, action))
-		}
-	}
 	took := time.Duration(s.Seconds * float64(time.Second)).Round(10 * time.Millisecond)
-	fmt.Fprintf(out, "%s %s: %s\n", s.title(), s.verdict(took), strings.Join(counts, ", "))
+	fmt.Fprintf(out, "%s %s: %s\n", s.title(), s.verdict(took), s.counts())
 	section(out, "not ready", s.Waits, func(wait apply.Wait) sectionLine {
 		text := ": " + printable.Line(fmt.Sprintf("%s, for %s", wait.For, age(now, wait.Since)))
 		for _, why := range wait.Why {
 			text += "\n      " + printable.Line(why)
 		}
 		cause := wait.ID.Without(strings.Join(append([]string{wait.For}, wait.Why...), "\n"))
-		return sectionLine{wait.ID.String(), cause, text}
+		return sectionLine{wait.Name(), wait.Hook + cause, text}
 	})
 	section(out, "not done", s.NotDone, func(one notDone) sectionLine {
-		if one.Why == "" {
-			return lineOf(one.Object, "")
+		line := lineOf(one.Object, "")
+		if one.Why != "" {
+			line = lineOf(one.Object, ": "+printable.Line(one.Why))
 		}
-		return lineOf(one.Object, ": "+printable.Line(one.Why))
+		line.name, line.cause = one.Object.OrHook(one.Hook), one.Hook+line.cause
+		return line
 	})
+	s.printStoppedHooks(out)
 	isBack := func(one pendingDelete) bool { return one.Is == tombstone.Reappeared }
 	isPending := func(one pendingDelete) bool { return !isBack(one) }
 	stateOf := func(one pendingDelete) sectionLine { return lineOf(one.Object, ": "+printable.Line(one.State)) }
@@ -108,6 +123,31 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	section(out, "not known", s.Notes, func(note string) sectionLine { return sectionLine{printable.Line(note), note, ""} })
 	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) sectionLine {
 		return sectionLine{printable.Line(one.Text), one.Text, fmt.Sprintf(" (%s)", printable.Line(listed(one.Files)))}
+	})
+}
+
+// counts says what came of how many objects, and of how many hooks.
+func (s applySummary) counts() string {
+	var counts []string
+	for _, action := range counted {
+		if n := s.Counts[action]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, action))
+		}
+	}
+	for _, hooks := range countedHooks {
+		if n := s.Hooks[hooks.action]; n > 0 {
+			counts = append(counts, printable.Count(n, "hook")+" "+hooks.words)
+		}
+	}
+	return strings.Join(counts, ", ")
+}
+
+// printStoppedHooks prints which lifecycle hooks have stopped a rollout, and how to go on without them.
+func (s applySummary) printStoppedHooks(out io.Writer) {
+	stopped := slices.DeleteFunc(slices.Clone(s.Failures), func(one failure) bool { return one.Hook == "" })
+	section(out, "lifecycle hooks that have stopped their rollout, and with which the next apply begins", stopped, func(one failure) sectionLine {
+		name := one.Object.OrHook(one.Hook)
+		return sectionLine{name, name, ": " + printable.Line(fmt.Sprintf("--%s %s/%s:%s goes on without it", skipHook, one.Object.Namespace, one.Object.Name, one.Hook))}
 	})
 }
 

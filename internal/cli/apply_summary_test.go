@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -53,5 +56,42 @@ func TestAnApplyEscapesWhatClustersSay(t *testing.T) {
 	out.WriteString(titleOf(&rollout.Outcome{Version: hostile, Previous: "0.9" + hostile}))
 	if strings.ContainsAny(out.String(), "\x1b\u202e\u2066") || strings.Contains(out.String(), "\nfaked") {
 		t.Errorf("it prints %q", &out)
+	}
+}
+
+// Hooks are counted by themselves, and named as what they are of.
+func TestHooksAreCountedByThemselves(t *testing.T) {
+	step := func(hook string) object.StepID {
+		return object.StepID{ID: kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, Hook: hook, Path: "web.yaml"}
+	}
+	report := &apply.Report{Changes: []object.Change{
+		{StepID: step("pre"), Action: object.Ran}, {StepID: step("mid"), Action: object.Ran}, {StepID: step(""), Action: object.Configured},
+		{StepID: step("pre"), Action: object.NotNeeded}, {StepID: step("post"), Action: object.NotDone, Message: "waiting: pod web-post is pending"},
+	}}
+	now := time.Now()
+	report.Waits = []apply.Wait{{ID: step("").ID, Hook: "post", For: "pod web-post is pending", Since: now}}
+	var out strings.Builder
+	summarize(&rollout.Outcome{Release: "shop", Report: report}, now).print(&out, now)
+	const want = `release shop applied in 0s: 1 configured, 2 hooks ran, 1 hook not done
+  not ready:
+    post hook of Deployment shop/web: pod web-post is pending, for 0s
+  not done:
+    post hook of Deployment shop/web: waiting: pod web-post is pending
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A line that a hook's pod logs is printed as it is, above the live view or without one.
+func TestLinesOfHooksArePrinted(t *testing.T) {
+	var lines bytes.Buffer
+	report := newReporter(Streams{Err: &lines}, asText, false, time.Now)
+	event := apply.Event{Type: apply.Logged, Object: &kinds.ID{Kind: "Deployment", Namespace: "shop", Name: "web"}, Hook: "pre", Message: "table \x1b[31morders\x1b[0m has 3 rows"}
+	report.event(event)
+	report.event(event)
+	const want = `log         pre hook of Deployment shop/web: table \x1b[31morders\x1b[0m has 3 rows` + "\n"
+	if lines.String() != want+want || !isPersistent(event) {
+		t.Errorf("it prints %q, want twice %q", &lines, want)
 	}
 }

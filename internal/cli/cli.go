@@ -76,7 +76,7 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
 	addVerbosity(root)
-	root.AddCommand(newApply(streams), newDeletes(streams), newDemo(streams), newDiff(streams), newExplain(streams), newGate(streams), newGraph(streams), newHistory(streams), newInstall(streams), newLint(streams), newPlan(streams), newRender(streams), newSandbox(streams), newStatus(streams), newUninstall(streams), newVersion(streams), newWhy(streams))
+	root.AddCommand(newApply(streams), newDeletes(streams), newDemo(streams), newDiff(streams), newExplain(streams), newGate(streams), newGraph(streams), newHistory(streams), newInspect(streams), newInstall(streams), newLint(streams), newMachines(streams), newPlan(streams), newRender(streams), newSandbox(streams), newStatus(streams), newUninstall(streams), newVersion(streams), newWhy(streams))
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
 	return root

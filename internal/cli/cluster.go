@@ -66,7 +66,7 @@ func (f *clusterFlags) loader() clientcmd.ClientConfig {
 }
 
 // answersWithin is how long a cluster may take to say its version: something may take
-// connections and answer none, and nobody presses Ctrl-C in a pipeline.
+// connections and answer none, and a pipeline does not press Ctrl-C.
 const answersWithin = 30 * time.Second
 
 // connect makes a connection to the cluster, and finds out that there is one: what fails

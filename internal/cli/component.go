@@ -64,13 +64,13 @@ func (f *componentFlags) check(release *releaseFlags) error {
 // A placed component is one whose manifests are in a release.
 type placed struct {
 	*component.Build
-	released                      *payload.Payload // the release as it is; nil if nobody asked
+	released                      *payload.Payload // the release as it is; nil if it was not asked for
 	before, after                 *payload.Payload // what is built of it without, and with its manifests
 	beforeProblems, afterProblems []payload.Problem
 }
 
 // place puts the component at ref into its release. Released says how to read the release
-// as it is; nil if nobody asks for that.
+// as it is; nil if it was not asked for.
 func (f *componentFlags) place(ctx context.Context, ref string, flags, released *releaseFlags, progress io.Writer) (_ *placed, err error) {
 	now := *flags
 	now.instead = nil // which is of the component's files

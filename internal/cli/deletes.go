@@ -34,7 +34,7 @@ func newDeletes(streams Streams) *cobra.Command {
 		Use:   "deletes",
 		Short: "List the deletes that were asked for and are not done",
 		Long: `List the deletes that releases have asked for and that are not done, whatever version
-asked for them, and the objects of releases that are terminating, whoever asked: since when,
+asked for them, and the objects of releases that are terminating, whatever deleted them: since when,
 and what holds each. While there are any, the next minor update is held back; so it is by
 deletes that an update was to ask for and did not come to, which are listed, too.
 
@@ -52,7 +52,7 @@ The state is read from the objects; only what was asked for is from the record.`
 	addOutput(command, &f.format)
 	command.Flags().StringVar(&f.name, "name", "", "only those of this release")
 	command.Flags().BoolVarP(&f.watch, "watch", "w", false, "print each again when it changes, until all are done")
-	_ = command.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions)
+	_ = command.RegisterFlagCompletionFunc("name", f.cluster.completeReleases)
 	return command
 }
 

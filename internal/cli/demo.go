@@ -23,13 +23,15 @@ func newDemo(streams Streams) *cobra.Command {
 		Use:   "demo",
 		Short: "Install and update a sample release on a control plane of its own",
 		Long: `Start a control plane on this machine, install the sample release examples/hello 1.0.0
-on it, and update it to 1.1.0, which deletes a Deployment that somebody holds by a
+on it, and update it to 1.1.0, which deletes a Deployment that a user holds by a
 finalizer. The next minor update is refused until that is gone. Then the release is kept
 in place while its objects are changed.
 
-In the second half the operator does the same: it is installed on the cluster, the ClusterVersion
-is edited, and the operator updates the release and repairs it. Nothing is left behind but the
-cached programs.`,
+In the second act the operator does the same: it is installed on the cluster, the ClusterVersion
+is edited, and the operator updates the release and repairs it. In the last one the machine controller
+is applied, and a machine is deleted while a hook holds it; then a machine of a control plane, which
+the etcd quorum guard holds until its member of etcd is replaced. Nothing is left behind but the cached
+programs.`,
 		Example:           `  runlevel demo`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -56,7 +58,8 @@ func demonstrate(ctx context.Context, streams Streams) (err error) {
 	if err := play(ctx, d.install, d.hold, d.update, d.isRefused, d.letGo, d.updateAgain, d.keepInPlace); err != nil {
 		return err
 	}
-	return d.withOperator(ctx, s)
+	return play(ctx, func(ctx context.Context) error { return d.withOperator(ctx, s) },
+		func(ctx context.Context) error { return d.withMachines(ctx, s) })
 }
 
 // play tells scenes one after the other.
@@ -85,7 +88,7 @@ func (d *demo) install(ctx context.Context) error { return d.apply(ctx, "1.0.0")
 
 // hold puts a finalizer on what the next version deletes, as a controller might.
 func (d *demo) hold(ctx context.Context) error {
-	d.title("somebody holds Deployment hello/hello-cache by a finalizer")
+	d.title("an administrator holds Deployment hello/hello-cache by a finalizer")
 	return d.patchFinalizers(ctx, `["`+demoFinalizer+`"]`)
 }
 

@@ -1,27 +1,14 @@
 package cli
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"strings"
+	"testing/fstest"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,13 +17,14 @@ import (
 	"github.com/runlevel/runlevel/examples"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
+	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
-// operatorDemo is the second half of the demo, on the control plane of the first.
+// operatorDemo is the second act of the demo, on the control plane of the first one.
 type operatorDemo struct {
 	demo
-	registry string
+	registry *imageregistry.Registry
 }
 
 // operatorName is the program that the operator's Deployment runs.
@@ -45,24 +33,19 @@ const operatorName = "runlevel-operator"
 // versionsResource is where releases are asked for.
 var versionsResource = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusterversions"}
 
-// withOperator tells the second half, if the operator's program is beside this one.
+// withOperator tells the second act, if the operator's program is beside this one.
 func (d *demo) withOperator(ctx context.Context, s *sandbox.Sandbox) error {
-	own, err := os.Executable()
-	if err != nil {
+	program, ok, err := d.besideThis(operatorName, "the second act, with an operator")
+	if err != nil || !ok {
 		return err
-	}
-	program := filepath.Join(filepath.Dir(own), operatorName)
-	if _, err := os.Stat(program); err != nil {
-		fmt.Fprintf(d.streams.Err, "the second half, with an operator, needs %s beside this program: \"make build\" makes both\n", operatorName)
-		return nil
 	}
 	folder, err := os.MkdirTemp("", "runlevel-demo-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	defer server.Close()
+	releases := imageregistry.Start()
+	defer releases.Close()
 	pods, err := hostpods.Start(ctx, hostpods.Options{
 		Config: s.Config, Namespace: theOperator.Namespace, Selector: "app.kubernetes.io/name=" + operatorName,
 		Programs: map[string]string{operatorName: program}, Folder: folder,
@@ -71,7 +54,7 @@ func (d *demo) withOperator(ctx context.Context, s *sandbox.Sandbox) error {
 		return err
 	}
 	defer func() { _ = pods.Stop() }()
-	o := &operatorDemo{demo: *d, registry: strings.TrimPrefix(server.URL, "http://")}
+	o := &operatorDemo{demo: *d, registry: releases}
 	return play(ctx, o.installOperator, o.updateByClusterVersion, o.showStatus, o.repairAgain)
 }
 
@@ -83,7 +66,7 @@ func (d *operatorDemo) installOperator(ctx context.Context) error {
 	}
 	d.title("runlevel install --release " + image)
 	set := operatorSetup{cluster: d.cluster, streams: d.streams, format: asText}
-	program := operatorProgram{image: image, release: image, argument: "--release-image=" + image, more: []any{"--insecure-registry"}}
+	program := operatorProgram{image: image, release: image, argument: "--release-image=" + image, flags: map[string]any{"insecure-registry": true}}
 	if err := set.install(ctx, program); err != nil {
 		return err
 	}
@@ -171,50 +154,21 @@ func progressOf(version *unstructured.Unstructured) string {
 	return ""
 }
 
-// push puts the sample release into the demo's registry, under a version, and returns its image by digest.
-func (d *operatorDemo) push(ctx context.Context, files, version string) (string, error) {
-	layer, err := layerOf(files, version)
-	if err != nil {
-		return "", err
-	}
-	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(layer, types.OCIUncompressedLayer))
-	if err != nil {
-		return "", err
-	}
-	repository := d.registry + "/hello/release"
-	tag, err := name.NewTag(repository+":"+version, name.Insecure)
-	if err != nil {
-		return "", err
-	}
-	digest, err := image.Digest()
-	if err != nil {
-		return "", err
-	}
-	return repository + "@" + digest.String(), remote.Write(tag, image, remote.WithContext(ctx))
-}
-
-// layerOf returns the files of a version of the sample release as an archive, as those of another version.
-func layerOf(from, version string) ([]byte, error) {
-	var layer bytes.Buffer
-	archive := tar.NewWriter(&layer)
-	files := examples.Hello(from)
-	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+// push puts the sample release into the demo's registry, as another version, and returns its image by digest.
+func (d *operatorDemo) push(ctx context.Context, from, version string) (string, error) {
+	files := fstest.MapFS{}
+	hello := examples.Hello(from)
+	err := fs.WalkDir(hello, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		text, err := fs.ReadFile(files, path)
-		if err != nil {
-			return err
-		}
-		text = bytes.ReplaceAll(text, []byte(from), []byte(version))
-		if err := archive.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: int64(len(text))}); err != nil {
-			return err
-		}
-		_, err = archive.Write(text)
+		text, err := fs.ReadFile(hello, path)
+		files[path] = &fstest.MapFile{Data: bytes.ReplaceAll(text, []byte(from), []byte(version)), Mode: 0o644}
 		return err
 	})
-	if err := errors.Join(err, archive.Close()); err != nil {
-		return nil, err
+	if err != nil {
+		return "", err
 	}
-	return layer.Bytes(), nil
+	image, err := d.registry.Push(ctx, "hello/release:"+version, files)
+	return image.String(), err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
-// A drift is what somebody does to an object of the release.
+// A drift is what a user does to an object of the release.
 type drift struct {
 	title string
 	do    func(context.Context) error
@@ -23,18 +23,18 @@ type drift struct {
 func (d *demo) drifts() []drift {
 	kube := d.cluster.Client
 	return []drift{
-		{"somebody scales Deployment hello/hello-web to nothing", func(ctx context.Context) error {
+		{"an administrator scales Deployment hello/hello-web to nothing", func(ctx context.Context) error {
 			patch := []byte(`{"spec": {"replicas": 0}}`)
-			_, err := kube.AppsV1().Deployments(demoNamespace).Patch(ctx, "hello-web", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "somebody"})
+			_, err := kube.AppsV1().Deployments(demoNamespace).Patch(ctx, "hello-web", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "kubectl-scale"})
 			return err
 		}},
-		{"somebody deletes Service hello/hello-web", func(ctx context.Context) error {
+		{"an administrator deletes Service hello/hello-web", func(ctx context.Context) error {
 			return kube.CoreV1().Services(demoNamespace).Delete(ctx, "hello-web", metav1.DeleteOptions{})
 		}},
 	}
 }
 
-// keepInPlace keeps the release in place, as runlevel apply --watch does, while somebody changes
+// keepInPlace keeps the release in place, as runlevel apply --watch does, while a user changes
 // it. It ends when all is repaired.
 func (d *demo) keepInPlace(ctx context.Context) error {
 	const version = "1.2.0"

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -46,6 +47,9 @@ reconciliation starts all components at once.
 With --edges=all it also shows, dashed, what the objects themselves imply, and what
 Runlevel respects when it applies them: a custom resource waits for its
 CustomResourceDefinition, an object for its Namespace, a webhook for its Service.
+
+Lifecycle hooks of a Deployment run before and after it at its place, one after the other;
+--manifests lists them.
 
 ` + sourceHelp,
 		Example: `  # What runs side by side?
@@ -145,6 +149,8 @@ type taskInfo struct {
 	Level     string `json:"level,omitempty"`
 	Component string `json:"component,omitempty"`
 	Tombstone bool   `json:"tombstone,omitempty"`
+	// Steps are those of a Deployment with lifecycle hooks, one after the other: pre, mid, object, post.
+	Steps []string `json:"steps,omitempty"`
 }
 
 type nodeInfo struct {
@@ -174,7 +180,13 @@ func newGraphInfo(release *payload.Payload, picture draw.Picture, mode graph.Mod
 
 func newTaskInfo(m *payload.Manifest) taskInfo {
 	name := graph.ParseName(m.File())
-	return taskInfo{objectInfo: newObjectInfo(m), Level: name.Level, Component: name.Component, Tombstone: m.IsTombstone()}
+	info := taskInfo{objectInfo: newObjectInfo(m), Level: name.Level, Component: name.Component, Tombstone: m.IsTombstone()}
+	if steps := draw.StepsOf(m); len(steps) > 1 {
+		for _, step := range steps {
+			info.Steps = append(info.Steps, cmp.Or(string(step.Hook), "object"))
+		}
+	}
+	return info
 }
 
 func notNil(list []int) []int {

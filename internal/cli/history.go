@@ -23,7 +23,8 @@ func newHistory(streams Streams) *cobra.Command {
 		Use:   "history",
 		Short: "Print what was applied to a cluster, and when",
 		Long: `Print what was applied to a cluster, and when: for each release its versions, newest
-first, whether they were completed, and which gates were overridden. Of one that was not
+first, whether they were completed, which gates were overridden, and which lifecycle
+hooks a user has skipped or run again. Of one that was not
 completed, also when and why its last apply ended, and what failed first; nothing if that
 was killed. While an apply runs, also what it waits for.`,
 		Example: `  runlevel history
@@ -37,7 +38,7 @@ was killed. While an apply runs, also what it waits for.`,
 	addClusterFlags(command, &f.cluster)
 	addOutput(command, &f.format)
 	command.Flags().StringVar(&f.name, "name", "", "only that of this release")
-	_ = command.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions)
+	_ = command.RegisterFlagCompletionFunc("name", f.cluster.completeReleases)
 	return command
 }
 
@@ -86,17 +87,20 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 		return err
 	}
 	for i, entry := range of.History {
+		for _, one := range entry.Hooks {
+			fmt.Fprintf(out, "  %s: the %s at %s\n", printable.Line(cmp.Or(entry.Version, "-")), one, one.Time.UTC().Format(time.RFC3339))
+		}
 		if entry.End != nil {
 			printEnd(out, entry, i == 0)
 		}
 	}
 	for _, wait := range of.Waits {
-		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.ID, printable.Line(wait.For), age(now, wait.Since.Time))
+		fmt.Fprintf(out, "  waits for %s: %s, for %s\n", wait.OrHook(wait.Hook), printable.Line(wait.For), age(now, wait.Since.Time))
 	}
 	return nil
 }
 
-// printOpen prints of a newest update that has no end yet whether anybody applies it.
+// printOpen prints of a newest update that has no end yet whether it is being applied.
 func (f *deletesFlags) printOpen(ctx context.Context, c *cluster.Cluster, of *record.Record, out io.Writer) {
 	newest := of.Newest()
 	if newest == nil || newest.State != record.Partial || newest.End != nil {
@@ -124,7 +128,7 @@ func printEnd(out io.Writer, entry record.HistoryEntry, isNewest bool) {
 		return
 	}
 	for _, failed := range entry.End.Failures {
-		fmt.Fprintf(out, "    %s (%s): %s\n", failed.ID, printable.Line(failed.File), printable.Line(failed.Message))
+		fmt.Fprintf(out, "    %s (%s): %s\n", failed.OrHook(failed.Hook), printable.Line(failed.File), printable.Line(failed.Message))
 	}
 	if entry.End.More > 0 {
 		fmt.Fprintf(out, "    and %d more\n", entry.End.More)

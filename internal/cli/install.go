@@ -7,17 +7,50 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/loader"
 )
 
 // installFlags are the flags of runlevel install.
 type installFlags struct {
+	setupFlags
+	release  string
+	image    string
+	profile  string
+	insecure bool
+	noWait   bool
+}
+
+// setupFlags are the flags that runlevel install and uninstall have in common.
+type setupFlags struct {
 	cluster clusterFlags
 	format  output
 	dryRun  dryRun
-	release string
-	image   string
-	noWait  bool
 	timeout time.Duration
+}
+
+// add adds the flags to a command, which waits for an end.
+func (f *setupFlags) add(command *cobra.Command, end string) {
+	addConnectionFlags(command, &f.cluster)
+	addOutput(command, &f.format)
+	addDryRun(command, &f.dryRun)
+	command.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the operator "+end)
+}
+
+// setup connects to the cluster, and returns what changes it as the flags say.
+func (f *setupFlags) setup(ctx context.Context, streams Streams) (*operatorSetup, error) {
+	c, err := f.cluster.connect(ctx)
+	set := &operatorSetup{cluster: c, streams: streams, format: f.format}
+	set.report.DryRun = f.dryRun.isAsked()
+	return set, err
+}
+
+// check refuses flags that make no sense.
+func (f *setupFlags) check() error {
+	if f.timeout <= 0 {
+		return misuse{fmt.Errorf("--timeout: %s is no time to wait", f.timeout)}
+	}
+	return nil
 }
 
 const installHelp = `Install the operator, which keeps a release in place on the cluster, and updates it when
@@ -31,9 +64,15 @@ gets that. Once ClusterVersion "version" asks for an image (spec.desiredUpdate),
 release's image-references calls "runlevel"; or else the release itself, which then has to be
 made of the operator's image.
 
-The manifests are those of install/ in the source: a namespace, the definitions of
-ClusterVersion and ClusterOperator, a service account and its rights, and a Deployment. They are
-applied by server-side apply, as often as you like. Objects that a release has are left to it.
+The manifests are those of install/ in the source: a namespace with a quota for the operator's
+priority, the definitions of ClusterVersion and ClusterOperator, a service account and its rights,
+a policy for who may ask for which update, a NetworkPolicy, a Service for metrics, and a
+Deployment; and where the Prometheus operator's kinds are served, what has it scrape and alert.
+They are applied by server-side apply, as often as you like. Objects that a release has are left
+to it. --profile and --insecure go into the operator's settings, ConfigMap runlevel-operator.
+
+Beside a cluster-version operator that runs, nothing is installed: docs/migrate.md says how to
+replace it.
 
 Exit codes: 0 when the operator is available, 1 for a failure, 2 for misuse or a release that
 can't be read.`
@@ -58,23 +97,24 @@ func newInstall(streams Streams) *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return f.run(command.Context(), streams)
+			return f.run(command, streams)
 		},
 	}
-	addConnectionFlags(command, &f.cluster)
-	addOutput(command, &f.format)
-	addDryRun(command, &f.dryRun)
+	f.add(command, "is available")
 	flags := command.Flags()
 	flags.StringVar(&f.release, "release", "", "the release to begin with: an image, or a folder of the operator's image")
 	flags.StringVar(&f.image, "image", "", `the operator's image (default: that which the release calls "runlevel", or the release itself)`)
+	flags.StringVar(&f.profile, "profile", "", "the cluster profile, such as self-managed-high-availability: the operator applies only what is included in it. It stays in the operator's settings.")
+	flags.BoolVar(&f.insecure, "insecure", false, insecureUsage+", for this command and for the operator; it stays in the operator's settings, --insecure=false takes it back")
 	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, and don't wait until the operator is available")
-	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the operator is available")
 	_ = command.RegisterFlagCompletionFunc("release", cobra.NoFileCompletions)
 	_ = command.RegisterFlagCompletionFunc("image", cobra.NoFileCompletions)
+	_ = command.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(loader.Profiles(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
-func (f *installFlags) run(ctx context.Context, streams Streams) error {
+func (f *installFlags) run(command *cobra.Command, streams Streams) error {
+	ctx := command.Context()
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -82,12 +122,12 @@ func (f *installFlags) run(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	c, err := f.cluster.connect(ctx)
+	program.flags = f.settings(command.Flags())
+	set, err := f.setup(ctx, streams)
 	if err != nil {
 		return err
 	}
-	set := operatorSetup{cluster: c, streams: streams, format: f.format}
-	set.report.DryRun, set.report.Release, set.report.Image = f.dryRun.isAsked(), program.release, program.image
+	set.report.Release, set.report.Image = program.release, program.image
 	if err := set.install(ctx, program); err != nil {
 		return errors.Join(err, set.printReport())
 	}
@@ -102,8 +142,5 @@ func (f *installFlags) check() error {
 	if f.release == "" {
 		return misuse{errors.New("--release is missing: name the release that the operator is to begin with, an image or a folder of the operator's image")}
 	}
-	if f.timeout <= 0 {
-		return misuse{fmt.Errorf("--timeout: %s is no time to wait", f.timeout)}
-	}
-	return nil
+	return f.setupFlags.check()
 }

@@ -21,10 +21,10 @@ const ownImage = "runlevel"
 
 // An operatorProgram is what the operator's Deployment is to run.
 type operatorProgram struct {
-	image    string // the operator's
-	release  string // an image by its digest, or a folder of the operator's image
-	argument string // which says so
-	more     []any  // arguments beside those of the manifest
+	image    string         // the operator's
+	release  string         // an image by its digest, or a folder of the operator's image
+	argument string         // which says so
+	flags    map[string]any // the operator's, for its ConfigMap
 }
 
 // program finds out what the Deployment is to run. It pulls the release if that has to tell its digest, or the
@@ -48,7 +48,7 @@ func (f *installFlags) program(ctx context.Context, progress io.Writer) (operato
 	}
 	found := operatorProgram{image: f.image, release: f.release}
 	if _, isDigest := asked.(name.Digest); !isDigest || f.image == "" {
-		if err := found.read(ctx, progress); err != nil {
+		if err := found.read(ctx, source.Options{Progress: progress, Insecure: f.insecure}); err != nil {
 			return operatorProgram{}, err
 		}
 	}
@@ -70,8 +70,8 @@ func parseImage(flag, text string) (name.Reference, error) {
 }
 
 // read pulls the release, and sets its digest, and the operator's image if no flag has.
-func (p *operatorProgram) read(ctx context.Context, progress io.Writer) (err error) {
-	release, err := source.Open(ctx, p.release, source.Options{Progress: progress})
+func (p *operatorProgram) read(ctx context.Context, options source.Options) (err error) {
+	release, err := source.Open(ctx, p.release, options)
 	if err != nil {
 		return failed(ctx, err)
 	}
@@ -116,6 +116,5 @@ func (p operatorProgram) setIn(deployment *unstructured.Unstructured) error {
 			args[i] = p.argument
 		}
 	}
-	container["args"] = append(args, p.more...)
 	return unstructured.SetNestedSlice(deployment.Object, containers, path...)
 }

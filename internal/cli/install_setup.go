@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	clusterVersions = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterVersion"}
+	clusterVersions = kinds.ClusterVersion.WithVersion("v1")
 	deployments     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	definitions     = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 )
@@ -83,7 +83,7 @@ func (s *operatorSetup) printReport() error {
 
 // install applies the manifests with the program in them, and makes the ClusterVersion if there is none.
 func (s *operatorSetup) install(ctx context.Context, program operatorProgram) error {
-	if err := s.checkNotReleased(ctx); err != nil {
+	if err := s.checkAlone(ctx); err != nil {
 		return err
 	}
 	for _, object := range install.Objects() {
@@ -91,7 +91,11 @@ func (s *operatorSetup) install(ctx context.Context, program operatorProgram) er
 			if err := s.ensureVersion(ctx); err != nil {
 				return err
 			}
-			if err := program.setIn(object); err != nil {
+			text, err := s.applySettings(ctx, program.flags)
+			if err == nil {
+				err = errors.Join(program.setIn(object), setSettings(object, text))
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -99,26 +103,31 @@ func (s *operatorSetup) install(ctx context.Context, program operatorProgram) er
 			return err
 		}
 	}
-	return nil
-}
-
-// checkNotReleased refuses to install over an operator that is part of a release, which sets its image.
-func (s *operatorSetup) checkNotReleased(ctx context.Context) error {
-	in, err := s.cluster.Find(ctx, deployments)
+	monitoring, err := s.monitoring(ctx)
 	if err != nil {
 		return err
 	}
-	head, err := s.cluster.GetMetadata(ctx, in, theOperator.Namespace, theOperator.Name)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return err
-	}
-	if release := head.Labels[objectmeta.ReleaseLabel]; release != "" {
-		return fmt.Errorf("the operator is part of release %s on this cluster, and is updated with it: to begin anew, \"runlevel uninstall --operator\" first", release)
+	for _, object := range monitoring {
+		if err := s.apply(ctx, object); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// monitoring returns the objects that have Prometheus watch the operator, if all of their kinds are served.
+func (s *operatorSetup) monitoring(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	objects := install.Monitoring()
+	for _, object := range objects {
+		_, err := s.cluster.Find(ctx, object.GroupVersionKind())
+		if errors.Is(err, cluster.ErrNotServed) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
 }
 
 // apply applies one object, unless a release has it. A definition is established afterwards.

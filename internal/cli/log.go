@@ -8,7 +8,7 @@ import (
 )
 
 // logging gives a context the log, which says nothing of what fails because the context ends:
-// after Ctrl-C that is every request that is on its way, and nobody's fault.
+// after Ctrl-C that is every request that is on its way, and no fault.
 func logging(ctx context.Context, log klog.Logger) context.Context {
 	const ourself = 1 // the call in between, which is not where the line comes from
 	return klog.NewContext(ctx, logr.New(untilDone{log.WithCallDepth(ourself).GetSink(), ctx.Done()}))

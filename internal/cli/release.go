@@ -49,6 +49,8 @@ type releaseFlags struct {
 	instead  fs.FS              // what to read instead of the files of the release: them, with some mended
 }
 
+const insecureUsage = "allow registries with plain http, or with a certificate of an unknown authority"
+
 func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags := command.Flags()
 	flags.StringVar(&f.profile, "profile", "", "take only what is included in this cluster profile, such as self-managed-high-availability")
@@ -65,7 +67,7 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags.StringVar(&f.image, "release-image", "", "the image of the release, for templates (default: SOURCE, if it is an image)")
 	flags.StringVar(&f.imagesFrom, "images-from", "", "the image-references file of a release, when SOURCE is a component's folder: what its own image-references names is replaced")
 	flags.StringVar(&f.platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
-	flags.BoolVar(&f.insecure, "insecure", false, "allow registries with plain http, or a certificate nobody knows")
+	flags.BoolVar(&f.insecure, "insecure", false, insecureUsage)
 	for name, values := range map[string][]string{
 		"profile":       loader.Profiles(),
 		"feature-set":   loader.FeatureSets(),

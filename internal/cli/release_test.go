@@ -1,24 +1,14 @@
 package cli_test
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
-	"io"
-	"log"
-	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
+	"testing/fstest"
 
 	"github.com/runlevel/runlevel/internal/cli"
+	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 )
 
 // TestAReleaseInARegistry renders one whose manifest has the release's own image.
@@ -51,36 +41,15 @@ func TestAReleaseInARegistry(t *testing.T) {
 // push makes an image of files and pushes it to a registry of plain http.
 func push(t *testing.T, files map[string]string) (ref, digest string) {
 	t.Helper()
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(server.Close)
-	var layer bytes.Buffer
-	archive := tar.NewWriter(&layer)
+	served := imageregistry.Start()
+	t.Cleanup(served.Close)
+	release := fstest.MapFS{}
 	for path, text := range files {
-		if err := archive.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: int64(len(text))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := archive.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		release[path] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
 	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
-	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(layer.Bytes(), types.OCIUncompressedLayer))
+	image, err := served.Push(t.Context(), "team/release:v1", release)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref = strings.TrimPrefix(server.URL, "http://") + "/team/release:v1"
-	tag, err := name.ParseReference(ref, name.Insecure)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(tag, image); err != nil {
-		t.Fatal(err)
-	}
-	hash, err := image.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ref, hash.String()
+	return image.Context().Name() + ":v1", image.DigestStr()
 }

@@ -39,7 +39,7 @@ gives the same text, so that two can be compared with diff.
 Without any filter everything is taken. If that leaves an object there twice, the
 release can't be applied, and the error says which flag chooses.
 
-The values of Secrets are printed as ***, so that what is printed can be shown around.
+The values of Secrets, and of env in hooks of Deployments, are printed as ***, so that what is printed can be shown around.
 To apply it, print it with --show-secrets.
 
 ` + sourceHelp,
@@ -103,7 +103,7 @@ func (f *renderFlags) render(streams Streams, release *payload.Payload) error {
 // Secrets of asterisks.
 func (f *renderFlags) warnOfMasks(out io.Writer, manifests []rendered) {
 	if !f.explain && slices.ContainsFunc(manifests, func(m rendered) bool { return m.isMasked }) {
-		fmt.Fprintln(out, "warning: the values of Secrets are printed as ***: --show-secrets prints them")
+		fmt.Fprintln(out, "warning: the values of Secrets and of env in hooks are printed as ***: --show-secrets prints them")
 	}
 }
 

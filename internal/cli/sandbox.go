@@ -91,8 +91,8 @@ func newSandboxStatus(streams Streams) *cobra.Command {
 		Use:   "status",
 		Short: "List the sandboxes, with their components",
 		Long: `List the sandboxes of this user, those of tests included: the ones that run, with
-their components, and the ones that ended by themselves since the last start, with
-the reason. What a killed sandbox or a reboot has left behind is removed.`,
+their components, and the ones that ended by themselves a short time ago, with the
+reason. What a killed sandbox or a reboot has left behind is removed.`,
 		Example: `  runlevel sandbox status
   runlevel sandbox status -o json`,
 		Args:              cobra.NoArgs,

@@ -128,7 +128,7 @@ const ownerEnv = "RUNLEVEL_SANDBOX_OWNER"
 // upDetached has a process of its own run the sandbox in the foreground, and
 // waits until it is ready.
 func upDetached(ctx context.Context, o sandbox.Options, format output, streams Streams) error {
-	// What takes long happens here, where somebody watches.
+	// What takes long happens here, where the user watches.
 	if err := sandbox.Prepare(ctx, o); err != nil {
 		return err
 	}

@@ -83,6 +83,7 @@ func (a *statusAsker) addRecord(ctx context.Context, s *releaseStatus, of *recor
 	whole := why.ExplainRelease(ctx, a.cluster, of, a.flags.cluster.namespace)
 	s.Done, s.Says, s.Objects, s.Unknown = whole.Done, whole.Sentences, whole.Objects, append(s.Unknown, whole.Unknown...)
 	s.addHistory(of)
+	s.Repairs, s.Hooks = of.Repairs, why.StandingHooks(of)
 	if of.Run != nil {
 		s.addRun(of)
 	}

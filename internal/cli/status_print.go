@@ -6,10 +6,13 @@ import (
 	"strings"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
+
 	"github.com/runlevel/runlevel/internal/live"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/status"
 	"github.com/runlevel/runlevel/pkg/why"
 )
 
@@ -29,6 +32,8 @@ func (s *releaseStatus) lines(width, levels int) []string {
 		lines = append(lines, live.Levels(*s.Progress, width, levels)...)
 	}
 	lines = append(lines, s.objectLines()...)
+	lines = append(lines, s.hookLines()...)
+	lines = append(lines, s.repairLines()...)
 	lines = append(lines, s.versionLines()...)
 	lines = append(lines, under("what holds back the version that is asked for:", s.gateLines(true))...)
 	lines = append(lines, under("what holds back the next minor version:", s.gateLines(false))...)
@@ -110,6 +115,38 @@ func (s *releaseStatus) objectLines() []string {
 	return under("not as they are to be:", objectsOfWhole(&why.ReleaseAnswer{Objects: s.Objects}, mostLines))
 }
 
+// hookLines are those on lifecycle hooks of Deployments.
+func (s *releaseStatus) hookLines() []string {
+	var lines []string
+	for i, one := range s.Hooks {
+		if i == mostOfEach {
+			lines = append(lines, fmt.Sprintf("  and %d more: -o json has them all", len(s.Hooks)-i))
+			break
+		}
+		lines = append(lines, "  "+one.Sentence("the "+one.Object.OrHook(string(one.Hook)), s.Time))
+	}
+	return under("lifecycle hooks:", lines)
+}
+
+// repairLines are those on what was repaired since the version was begun.
+func (s *releaseStatus) repairLines() []string {
+	if s.Repairs == nil {
+		return nil
+	}
+	var lines []string
+	for i, one := range s.Repairs.Latest {
+		if i == mostEvents {
+			break
+		}
+		text := one.ID.String() + ": " + one.Message + ", " + age(s.Time, one.Time.Time) + " ago"
+		if one.Count > 1 {
+			text += fmt.Sprintf("; %d times", one.Count)
+		}
+		lines = append(lines, "  "+printable.Line(text))
+	}
+	return under(fmt.Sprintf("repaired since the version was begun, %s:", printable.Count(s.Repairs.Count, "time")), lines)
+}
+
 // versionLines are those on what the ClusterVersion says, but for what holds back an update.
 func (s *releaseStatus) versionLines() []string {
 	v := s.ClusterVersion
@@ -120,12 +157,34 @@ func (s *releaseStatus) versionLines() []string {
 	if v.Asked != "" {
 		lines = append(lines, "  asks for "+printable.Line(v.Asked))
 	}
+	lines = append(lines, updateLines(v.Updates)...)
 	for _, one := range v.Conditions {
-		if !one.isWell() && one.Type != acceptedCondition && one.Type != "Upgradeable" {
+		isOutdated := one.Type == string(configv1.RetrievedUpdates) && one.Status == "False" && len(v.Updates) > 0
+		if isOutdated || !one.isWell() && one.Type != string(status.ReleaseAccepted) && one.Type != "Upgradeable" {
 			lines = append(lines, one.lines("", s.Time)...)
 		}
 	}
-	return under("ClusterVersion "+clusterVersionName+":", lines)
+	return under("ClusterVersion "+theVersion.Name+":", lines)
+}
+
+// updateLines returns the updates that are listed: those that are recommended, and the others with the reason.
+func updateLines(updates []statusUpdate) (lines []string) {
+	const most = 5
+	var recommended, others []string
+	for _, one := range updates {
+		if one.Recommended == "True" {
+			recommended = append(recommended, printable.Line(one.Version))
+		} else {
+			others = append(others, printable.Line(fmt.Sprintf("%s (%s)", one.Version, one.Reason)))
+		}
+	}
+	if len(recommended) > 0 {
+		lines = append(lines, "  available updates: "+printable.Few(recommended, most))
+	}
+	if len(others) > 0 {
+		lines = append(lines, "  updates that are not recommended: "+printable.Few(others, most))
+	}
+	return lines
 }
 
 // lines says how a condition is, since when, and why.
@@ -227,8 +286,14 @@ func historyLine(entry record.HistoryEntry, now time.Time) string {
 	case entry.End != nil:
 		text += ", its apply ended " + age(now, entry.End.Time.Time) + " ago: " + entry.End.Message
 	}
+	if entry.Verified {
+		text += ", verified"
+	}
 	if len(entry.Forced) > 0 {
 		text += ", forced over " + strings.Join(entry.Forced, ", ")
+	}
+	for _, one := range entry.Hooks {
+		text += ", the " + one.String()
 	}
 	return printable.Line(text)
 }

@@ -30,6 +30,8 @@ type releaseStatus struct {
 	Deletes  []pendingDelete    `json:"deletes,omitempty"`
 	Gates    []releaseGate      `json:"gates,omitempty"` // what holds back the next minor version, or the one that is asked for
 	Lock     *lockStatus        `json:"lock,omitempty"`  // absent while the lock is free
+	Repairs  *record.Repairs    `json:"repairs,omitempty"`
+	Hooks    []why.HookStanding `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not simply succeeded
 
 	ClusterVersion *versionStatus       `json:"clusterVersion,omitempty"`
 	Operators      []operatorStatus     `json:"operators,omitempty"` // ClusterOperators that are not well, progress, or are not upgradeable
@@ -62,6 +64,15 @@ type versionStatus struct {
 	Image      string            `json:"image,omitempty"`
 	Asked      string            `json:"asked,omitempty"` // the version or image of spec.desiredUpdate, if that is another one
 	Conditions []statusCondition `json:"conditions"`
+	Updates    []statusUpdate    `json:"updates,omitempty"` // that the update service offers
+}
+
+// A statusUpdate is an update that a ClusterVersion lists.
+type statusUpdate struct {
+	Version     string `json:"version"`
+	Image       string `json:"image"`
+	Recommended string `json:"recommended"` // True, False or Unknown
+	Reason      string `json:"reason,omitempty"`
 }
 
 // A statusCondition is a condition of a ClusterVersion or a ClusterOperator.

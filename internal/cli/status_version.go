@@ -7,37 +7,22 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
-)
-
-// The kinds of OpenShift's API that tell of a release, and the object of the first.
-var (
-	clusterVersionKind  = schema.GroupKind{Group: configv1.GroupName, Kind: "ClusterVersion"}
-	clusterOperatorKind = schema.GroupKind{Group: configv1.GroupName, Kind: "ClusterOperator"}
-)
-
-const clusterVersionName = "version"
-
-// releaseLabel has the name of the release that an object is of.
-const releaseLabel = "runlevel.dev/release"
-
-// Conditions of a ClusterVersion that the API of OpenShift has no constants for.
-const (
-	failingCondition  = "Failing"
-	acceptedCondition = "ReleaseAccepted"
-	invalidCondition  = "Invalid"
+	"github.com/runlevel/runlevel/pkg/status"
 )
 
 // wellConditions are the statuses of conditions when all is well. Others say nothing of that.
 var wellConditions = map[string]string{
 	string(configv1.OperatorAvailable): "True", string(configv1.OperatorProgressing): "False", string(configv1.OperatorDegraded): "False",
-	string(configv1.OperatorUpgradeable): "True", failingCondition: "False", acceptedCondition: "True", invalidCondition: "False",
+	string(configv1.OperatorUpgradeable): "True", string(status.Failing): "False", string(status.ReleaseAccepted): "True", string(status.Invalid): "False",
 }
 
 // isWell returns whether a condition is as it is when all is well.
@@ -55,17 +40,32 @@ func conditionsOf(all []configv1.ClusterOperatorStatusCondition) []statusConditi
 	return shown
 }
 
+// updatesOf returns the updates that a ClusterVersion lists: those that are recommended first.
+func updatesOf(listed configv1.ClusterVersionStatus) []statusUpdate {
+	var all []statusUpdate
+	for _, one := range listed.AvailableUpdates {
+		all = append(all, statusUpdate{Version: one.Version, Image: one.Image, Recommended: "True"})
+	}
+	for _, one := range listed.ConditionalUpdates {
+		c := meta.FindStatusCondition(one.Conditions, "Recommended")
+		if c != nil && c.Status != metav1.ConditionTrue {
+			all = append(all, statusUpdate{Version: one.Release.Version, Image: one.Release.Image, Recommended: string(c.Status), Reason: c.Reason})
+		}
+	}
+	return all
+}
+
 // addClusterVersion adds what the ClusterVersion says, if the release is the one that it is about, and there is one.
 func (a *statusAsker) addClusterVersion(ctx context.Context, s *releaseStatus) {
 	if s.Release != payload.DefaultName {
 		return
 	}
-	in, err := a.cluster.FindKind(ctx, clusterVersionKind)
+	in, err := a.cluster.FindKind(ctx, kinds.ClusterVersion)
 	if err != nil {
 		s.notKnown("what the ClusterVersion says", err)
 		return
 	}
-	found, err := a.cluster.In(in, "").Get(ctx, clusterVersionName, metav1.GetOptions{})
+	found, err := a.cluster.In(in, "").Get(ctx, theVersion.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return
 	}
@@ -83,12 +83,14 @@ func (a *statusAsker) addClusterVersion(ctx context.Context, s *releaseStatus) {
 
 // takeVersion takes in a ClusterVersion. Where there is no record, it also says which version there is.
 func (s *releaseStatus) takeVersion(of *configv1.ClusterVersion) {
-	s.ClusterVersion = &versionStatus{Version: of.Status.Desired.Version, Image: of.Status.Desired.Image, Conditions: conditionsOf(of.Status.Conditions)}
+	s.ClusterVersion = &versionStatus{
+		Version: of.Status.Desired.Version, Image: of.Status.Desired.Image, Conditions: conditionsOf(of.Status.Conditions), Updates: updatesOf(of.Status),
+	}
 	if asked := of.Spec.DesiredUpdate; asked != nil && (asked.Image != "" && asked.Image != of.Status.Desired.Image || asked.Image == "" && asked.Version != of.Status.Desired.Version) {
 		s.ClusterVersion.Asked = cmp.Or(asked.Version, asked.Image)
 	}
 	for _, condition := range s.ClusterVersion.Conditions {
-		isAsked := condition.Type == acceptedCondition
+		isAsked := condition.Type == string(status.ReleaseAccepted)
 		if (isAsked || condition.Type == string(configv1.OperatorUpgradeable)) && condition.Status == "False" {
 			s.Gates = append(s.Gates, releaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Asked: isAsked})
 		}
@@ -105,15 +107,18 @@ func (s *releaseStatus) takeVersion(of *configv1.ClusterVersion) {
 		}
 	}
 	s.Done = newest.State == configv1.CompletedUpdate
-	s.say("ClusterVersion %s alone tells of it: it has no record here", clusterVersionName)
+	s.say("ClusterVersion %s alone tells of it: it has no record here", theVersion.Name)
 }
+
+// openShiftNamespace is where the cluster-version operator writes events.
+const openShiftNamespace = "openshift-cluster-version"
 
 // mostEvents is how many of the latest events are shown.
 const mostEvents = 5
 
 // addEvents adds the latest events on the ClusterVersion.
 func (a *statusAsker) addEvents(ctx context.Context, s *releaseStatus) {
-	about := fields.Set{"involvedObject.kind": clusterVersionKind.Kind, "involvedObject.name": clusterVersionName}
+	about := fields.Set{"involvedObject.kind": kinds.ClusterVersion.Kind, "involvedObject.name": theVersion.Name}
 	found, err := a.cluster.Client.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: about.String()})
 	if apierrors.IsForbidden(err) {
 		return // they are beside the point
@@ -123,6 +128,9 @@ func (a *statusAsker) addEvents(ctx context.Context, s *releaseStatus) {
 		return
 	}
 	for _, one := range found.Items {
+		if !slices.Contains([]string{metav1.NamespaceDefault, a.flags.cluster.namespace, openShiftNamespace}, one.Namespace) {
+			continue // an admin of that namespace may have made it
+		}
 		at := one.LastTimestamp.Time
 		if at.IsZero() {
 			at = one.EventTime.Time
@@ -136,7 +144,7 @@ func (a *statusAsker) addEvents(ctx context.Context, s *releaseStatus) {
 // addOperators adds the ClusterOperators of the release that are not well: those that have its label; of the
 // operator's release also those that have none.
 func (a *statusAsker) addOperators(ctx context.Context, s *releaseStatus) {
-	in, err := a.cluster.FindKind(ctx, clusterOperatorKind)
+	in, err := a.cluster.FindKind(ctx, kinds.ClusterOperator)
 	if err != nil {
 		s.notKnown("how the ClusterOperators are", err)
 		return
@@ -152,7 +160,7 @@ func (a *statusAsker) addOperators(ctx context.Context, s *releaseStatus) {
 			s.notKnown("how ClusterOperator "+item.GetName()+" is", err)
 			continue
 		}
-		if owner := of.Labels[releaseLabel]; cmp.Or(owner, payload.DefaultName) == s.Release {
+		if owner := of.Labels[objectmeta.ReleaseLabel]; cmp.Or(owner, payload.DefaultName) == s.Release {
 			s.takeOperator(of)
 		}
 	}

@@ -72,6 +72,9 @@ func (s *statusScreen) follow(ctx context.Context, asker *statusAsker, last *rel
 			return err
 		}
 		last, took = next, time.Since(began)
+		if last.Unreached != "" { // which says nothing of how long an answer takes
+			took = 0
+		}
 	}
 }
 

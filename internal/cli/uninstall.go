@@ -20,19 +20,17 @@ import (
 
 // uninstallFlags are the flags of runlevel uninstall.
 type uninstallFlags struct {
-	cluster  clusterFlags
-	format   output
-	dryRun   dryRun
+	setupFlags
 	operator bool
-	timeout  time.Duration
 }
 
-const uninstallHelp = `Uninstall the operator: its Deployment, and then its rights, service account, Service and
-NetworkPolicy. It has ended before its rights go.
+const uninstallHelp = `Uninstall the operator: its alerts and scrape configuration, its Deployment, and then its Service,
+NetworkPolicy, admission policy, rights, service account and quota. It has ended before its rights
+go.
 
 What it has applied stays, and is neither kept in place nor updated any more. ClusterVersion and
 ClusterOperators stay with their definitions, and so does the namespace runlevel-system, with the
-record of the release. So "runlevel install" goes on where this operator stopped, and
+record of the release and the operator's settings. So "runlevel install" goes on where this operator stopped, and
 "runlevel apply" works with the same record.
 
 To remove these as well:
@@ -65,12 +63,8 @@ func newUninstall(streams Streams) *cobra.Command {
 			return f.run(command.Context(), streams)
 		},
 	}
-	addConnectionFlags(command, &f.cluster)
-	addOutput(command, &f.format)
-	addDryRun(command, &f.dryRun)
-	flags := command.Flags()
-	flags.BoolVar(&f.operator, "operator", false, "uninstall the operator: nothing else can be")
-	flags.DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to wait until the operator has ended")
+	f.add(command, "has ended")
+	command.Flags().BoolVar(&f.operator, "operator", false, "uninstall the operator: nothing else can be")
 	return command
 }
 
@@ -78,15 +72,13 @@ func (f *uninstallFlags) run(ctx context.Context, streams Streams) error {
 	if !f.operator {
 		return misuse{errors.New("say --operator: only the operator is uninstalled, and what it has applied stays (\"runlevel uninstall --help\" says how to remove that)")}
 	}
-	if f.timeout <= 0 {
-		return misuse{fmt.Errorf("--timeout: %s is no time to wait", f.timeout)}
+	if err := f.check(); err != nil {
+		return err
 	}
-	c, err := f.cluster.connect(ctx)
+	set, err := f.setup(ctx, streams)
 	if err != nil {
 		return err
 	}
-	set := operatorSetup{cluster: c, streams: streams, format: f.format}
-	set.report.DryRun = f.dryRun.isAsked()
 	err = set.uninstall(ctx, f.timeout)
 	if err == nil && f.format == asText {
 		fmt.Fprintln(streams.Out, "what the operator has applied stays: \"runlevel uninstall --help\" says how to remove it")
@@ -102,7 +94,11 @@ func stays(of *unstructured.Unstructured) bool {
 
 // uninstall deletes the objects in the opposite order of an install.
 func (s *operatorSetup) uninstall(ctx context.Context, timeout time.Duration) error {
-	objects := install.Objects()
+	monitoring, err := s.monitoring(ctx)
+	if err != nil {
+		return err
+	}
+	objects := append(install.Objects(), monitoring...)
 	slices.Reverse(objects)
 	for _, one := range objects {
 		if stays(one) {

@@ -23,6 +23,7 @@ type waitLines struct{ printed map[waitKey]printedWait }
 type waitKey struct {
 	file   string
 	object kinds.ID
+	hook   string
 }
 
 // A printedWait is a wait as it was printed last.
@@ -38,7 +39,7 @@ func (w *waitLines) isDue(event apply.Event) bool {
 	if event.Object == nil {
 		return true
 	}
-	key := waitKey{event.File, *event.Object}
+	key := waitKey{event.File, *event.Object, event.Hook}
 	switch event.Type {
 	case apply.Waiting, apply.Retrying:
 	case apply.Applied, apply.BeReady, apply.Failing:

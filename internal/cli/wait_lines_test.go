@@ -64,6 +64,13 @@ func TestWaitsArePrintedEverMoreRarely(t *testing.T) {
 			}), everyTenSeconds(2*time.Minute, 5*time.Minute, waiting("exceeded quota: none"))...),
 			"1s 21s 51s 1m51s 4m0s",
 		},
+		"a hook beside its object": {
+			append(everyTenSeconds(10*time.Second, 20*time.Second, waiting("0 of 1 replicas are available")),
+				everyTenSeconds(25*time.Second, 35*time.Second, func(int) apply.Event {
+					return apply.Event{Type: apply.Waiting, Hook: "post", Message: "0 of 1 replicas are available"}
+				})...),
+			"10s 25s",
+		},
 		"it breaks again": {
 			append(append(everyTenSeconds(10*time.Second, 20*time.Second, waiting("0 of 1 replicas are available")), told{25 * time.Second, apply.Event{Type: apply.BeReady, Message: "after 25s"}}),
 				everyTenSeconds(30*time.Second, 40*time.Second, waiting("0 of 1 replicas are available"))...),

@@ -43,15 +43,18 @@ apply that is not done knows, or SOURCE has.
 
 With SOURCE, the release is asked as well: where the object stands in it, what comes before,
 what it needs, and whether the gate would let the release be applied. It is not done as long as
-nobody has applied that version.
+that version was not applied.
+
+Of a machine (machine.openshift.io), it says the phase, what holds it, the command that helps, its
+conditions and its events: see "runlevel machines".
 
 Without an OBJECT, it is said of each release as a whole (--name: of one) who applies it, or when
-somebody last did, and which objects are not as they are to be, the worst first: what has failed,
+it was applied last, and which objects are not as they are to be, the worst first: what has failed,
 what is waited for, the longest first, deletes that are pending, what was changed since, and the
 rest. That is a screenful; -o json has all.
 
 Exit codes: 0 when all that was asked for is there and ready as it was applied, or gone if it
-is to be gone; 1 when it is not, or nobody can say; 2 for misuse. Whichever it is, the answer is
+is to be gone; 1 when it is not, or that is not known; 2 for misuse. Whichever it is, the answer is
 on standard output.
 
 `
@@ -70,6 +73,9 @@ func newWhy(streams Streams) *cobra.Command {
 
   # Why does the old namespace not go?
   runlevel why ns/shop-old
+
+  # What holds the machine that I have deleted?
+  runlevel why machine/web-4 -n shop-machines
 
   # All objects of my manifest
   runlevel why ./manifests/0000_50_web_deployment.yaml
@@ -138,6 +144,7 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 	}
 	gate, unasked := f.gate(ctx, c, release, facts)
 	answers := judge(facts, gate, unread, unasked)
+	explainMachines(ctx, c, answers)
 	if err := f.format.printWhole(streams.Out, answers, func(out io.Writer) error { return printAnswers(out, answers) }); err != nil {
 		return err
 	}
@@ -175,7 +182,7 @@ func (f *whyFlags) records(ctx context.Context, c *cluster.Cluster, release *pay
 	}
 }
 
-// gate is what would stop the release, if somebody asks for one that nobody applies now, or
+// gate is what would stop the release, if the user asks for one that is not being applied, or
 // why that can't be said.
 func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payload.Payload, facts []*why.ObjectFacts) ([]precondition.CheckFinding, string) {
 	isOpen := func(one *why.ObjectFacts) bool {
@@ -217,7 +224,7 @@ var stands = map[why.ObjectState]string{
 	why.Terminating: "being deleted",
 	why.Kept:        "there, and to be gone",
 	why.Blocked:     "not its turn yet",
-	why.Unknown:     "nobody can say how it stands",
+	why.Unknown:     "how it stands is not known",
 }
 
 // printAnswers prints answers for people.
@@ -231,7 +238,7 @@ func printAnswers(out io.Writer, answers []*why.Answer) error {
 	return failed
 }
 
-// said are the lines of what is said, and of what is not known. Records may be edited by anybody.
+// said are the lines of what is said, and of what is not known. Any user with the rights can have edited the record.
 func said(says []why.Sentence, unknown []string) []string {
 	var lines []string
 	for _, one := range says {

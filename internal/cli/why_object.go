@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
@@ -18,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// checkAsked refuses what can be neither an object nor a file, before anybody is asked.
+// checkAsked refuses what can be neither an object nor a file, before the cluster is asked.
 func checkAsked(text string) error {
 	if isFileName(text) {
 		return nil
@@ -36,13 +38,13 @@ func isFileName(text string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(text))
 }
 
-// An askedObject is one that somebody asks for.
+// An askedObject is one that the user asks for.
 type askedObject struct {
 	kinds.ID
 	deletes bool // it is to be gone, as its manifest says
 }
 
-// asked are the objects that somebody asks for: one by its name, or those of a file.
+// asked are the objects that the user asks for: one by its name, or those of a file.
 func (f *whyFlags) asked(ctx context.Context, c *cluster.Cluster, text string, release *payload.Payload, records []*record.Record) ([]askedObject, error) {
 	known := knownOf(release, records)
 	if !isFileName(text) {
@@ -94,7 +96,7 @@ func knownOf(release *payload.Payload, records []*record.Record) []knownObject {
 	return known
 }
 
-// named finds the object that somebody means.
+// named finds the object that the user means.
 func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, known []knownObject) (kinds.ID, error) {
 	selector, err := loader.ParseSelector(text)
 	if err != nil {
@@ -105,7 +107,7 @@ func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, k
 		return kinds.ID{}, misuse{fmt.Errorf("%s is in namespace %s, and --namespace says %s: leave one of them out", text, meant.Namespace, f.namespace)}
 	}
 	meant.Namespace = cmp.Or(meant.Namespace, f.namespace)
-	kind, err := kindOf(ctx, c, meant)
+	kind, err := f.kindOf(ctx, c, meant)
 	if err != nil {
 		return kinds.ID{}, err
 	}
@@ -121,9 +123,9 @@ func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, k
 	return id, nil
 }
 
-// kindOf finds the kind that somebody means; nil if the cluster has none of that name. Of
-// several, Kubernetes' own is meant.
-func kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.ID) (*cluster.Resource, error) {
+// kindOf finds the kind that a user means; nil if the cluster has none of that name. Of several, Kubernetes' own is
+// meant, or the only one that has an object of the name.
+func (f *whyFlags) kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.ID) (*cluster.Resource, error) {
 	var group *string
 	if meant.Group != "" {
 		group = &meant.Group
@@ -137,6 +139,9 @@ func kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.ID) (*cluster.R
 		return &found[at], nil
 	}
 	if len(found) > 1 {
+		if one := f.onlyOneThatHas(ctx, c, found, meant); one != nil {
+			return one, nil
+		}
 		var names []string
 		for _, one := range found {
 			names = append(names, one.GroupKind().String())
@@ -144,6 +149,26 @@ func kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.ID) (*cluster.R
 		return nil, misuse{fmt.Errorf("%q may be any of %s: write the one that is meant", meant.Kind, strings.Join(names, ", "))}
 	}
 	return &found[0], nil
+}
+
+// onlyOneThatHas returns the one of several kinds that has an object of a name; nil if it is not only one.
+func (f *whyFlags) onlyOneThatHas(ctx context.Context, c *cluster.Cluster, several []cluster.Resource, meant kinds.ID) *cluster.Resource {
+	var only *cluster.Resource
+	for i, one := range several {
+		namespace := ""
+		if one.Namespaced {
+			namespace = cmp.Or(meant.Namespace, f.defaultNamespace())
+		}
+		_, err := c.In(one, namespace).Get(ctx, meant.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil || only != nil:
+			return nil
+		default:
+			only = &several[i]
+		}
+	}
+	return only
 }
 
 // unserved is an object of a kind that the cluster does not have: one that is known, or what

@@ -123,7 +123,7 @@ func short(name string) string { return strings.TrimPrefix(name, "pkg/") }
 // with another top folder.
 func full(name string) string {
 	top, _, _ := strings.Cut(name, "/")
-	if slices.Contains([]string{"cmd", "examples", "install", "internal"}, top) {
+	if slices.Contains([]string{"cmd", "examples", "install", "internal", "manifests"}, top) {
 		return name
 	}
 	return "pkg/" + name

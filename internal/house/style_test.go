@@ -52,6 +52,8 @@ func TestFilesAreShort(t *testing.T) {
 	for _, s := range sources(t) {
 		limit := maxFileLines
 		switch {
+		case ast.IsGenerated(s.file):
+			continue
 		case s.isTest():
 			limit = maxTestFileLines
 		case filepath.Base(s.name) == "main.go" && strings.HasPrefix(s.name, "cmd/"):
@@ -130,7 +132,7 @@ func TestNobodySleepsOrLosesItsContext(t *testing.T) {
 			case name.Name == "time" && selector.Sel.Name == "Sleep":
 				s.complain(t, selector, "time.Sleep: wait for a condition or a context instead")
 			case name.Name == "context" && slices.Contains([]string{"Background", "TODO"}, selector.Sel.Name) &&
-				!s.forTests() && !slices.Contains([]string{"bench", "cmd", "sandbox"}, strings.Split(s.name, "/")[0]):
+				!s.forTests() && !slices.Contains([]string{"bench", "cmd", "examples", "sandbox"}, strings.Split(s.name, "/")[0]):
 				s.complain(t, selector, "context.%s: take the caller's context", selector.Sel.Name)
 			}
 			return true

@@ -18,7 +18,7 @@ type echo struct {
 	isOff    bool
 }
 
-// turnOff does nothing in the background, where the terminal is somebody else's.
+// turnOff does nothing in the background, where the terminal belongs to another process.
 func (e *echo) turnOff() {
 	if state := e.state(); state != nil && state.Lflag&unix.ECHO != 0 {
 		state.Lflag &^= unix.ECHO

@@ -67,6 +67,12 @@ func waiting(one progress.Item, since time.Duration, message string, why ...stri
 	return about(one, apply.Event{Type: apply.Waiting, Message: message, Since: &then, Why: why})
 }
 
+// retrying is a wait for what has failed, and is tried again.
+func retrying(wait apply.Event) apply.Event {
+	wait.IsRetry = true
+	return wait
+}
+
 func applied(one progress.Item, action object.Action) apply.Event {
 	return about(one, apply.Event{Type: apply.Applied, Action: action})
 }
@@ -129,7 +135,7 @@ func stuck() *film {
 	f.tell(apply.Event{Type: apply.Ended, Node: "level 25, bad", Action: object.Failed})
 	return f.after(20*time.Second,
 		waiting(items[5], 5*time.Second, "0 of 1 replicas are available", "Pod shop/web-1: container main crashes: exit code 1, 3 restarts", "  | no such host: db", "  | giving up"),
-		waiting(items[6], 5*time.Second, `no endpoints available for service "hook"`))
+		retrying(waiting(items[6], 5*time.Second, `no endpoints available for service "hook"`)))
 }
 
 // midway is an update of many manifests, without a trouble, in its middle.
@@ -151,7 +157,11 @@ func crowded() *film {
 			f.tell(applied(one, object.Created))
 		}
 		if i%9 == 0 {
-			waits = append(waits, waiting(one, time.Duration(i)*time.Millisecond, "0 of 3 replicas are available", "Pod shop/web-1: it has no node"))
+			wait := waiting(one, time.Duration(i)*time.Millisecond, "0 of 3 replicas are available", "Pod shop/web-1: it has no node")
+			if i%4 == 3 {
+				wait = retrying(wait)
+			}
+			waits = append(waits, wait)
 		}
 		if i%100 == 50 {
 			f.tell(about(one, apply.Event{Type: apply.Failing, Reason: "WorkloadFailed", Message: "BackoffLimitExceeded"}))
@@ -307,5 +317,20 @@ func TestDeletesAreFollowed(t *testing.T) {
 	f.Delete(few()[4].ID, "")
 	if screen := ansi.Strip(f.screen(120, 40)); strings.Contains(screen, "pending (") || !strings.Contains(screen, "deleted     ConfigMap shop/old") {
 		t.Errorf("it is gone:\n%s", screen)
+	}
+}
+
+// A hook that waits is shown as what it is: it is not tried again for having failed, and its object is still to come.
+func TestAScreenNamesHooks(t *testing.T) {
+	items := []progress.Item{item("10", "web", "Deployment", "web")}
+	f := start(progress.Intent{Title: "update of release shop", Items: items, InOrder: true})
+	f.tell(apply.Event{Type: apply.Began, Node: nodeOf(items[0])})
+	wait := waiting(items[0], 0, "pod web-pre runs")
+	wait.Hook = "pre"
+	screen := live.Plain(f.after(5*time.Second, wait).screen(100, 20))
+	for _, want := range []string{" 0/1, 1 waiting", "waiting for 5s: pre hook of Deployment shop/web: pod web-pre runs"} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("the screen does not say %q:\n%s", want, screen)
+		}
 	}
 }

@@ -4,5 +4,5 @@ package live
 
 import "os"
 
-// notifyResumed has nothing to ask for: nobody stops programs here.
+// notifyResumed has nothing to ask for: programs are not stopped here.
 func notifyResumed(chan<- os.Signal) {}

@@ -72,7 +72,7 @@ func (p page) title(j job) string {
 }
 
 // cause is an object, and what it waits for.
-func cause(w progress.Waited) string { return w.Object.String() + ": " + printable.Line(w.For) }
+func cause(w progress.Waited) string { return w.Name() + ": " + printable.Line(w.For) }
 
 // A detail is how much is said of the jobs.
 type detail struct {

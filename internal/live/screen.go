@@ -209,7 +209,7 @@ func Line(event apply.Event) string {
 	if event.Type == apply.Applied {
 		what = string(event.Action)
 	}
-	text := word(what) + event.Object.String()
+	text := word(what) + event.Name()
 	if event.Message != "" {
 		text += ": " + event.Message
 	}

@@ -1,4 +1,4 @@
-// Package pace says how far the heap may grow until garbage is collected, where nobody has set
+// Package pace says how far the heap may grow until garbage is collected, where the user has not set
 // GOGC or GOMEMLIMIT.
 //
 // Left to itself, the garbage collector looks through a small heap over and over: twice before the
@@ -61,7 +61,7 @@ func inUse() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// afterEachRound does something whenever the garbage collector has found that nobody holds what
+// afterEachRound does something whenever the garbage collector has found that nothing refers to what
 // this has made.
 func afterEachRound(do func()) {
 	type garbage struct{ _ [16]byte } // large enough to share its place with nothing else

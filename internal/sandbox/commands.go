@@ -21,7 +21,7 @@ func commands(o Options, h *stateFolder, p ports) map[string][]string {
 	}
 	if o.nodes() > 0 {
 		lines[Scheduler] = schedulerArgs(o, h)
-		lines[Kwok] = kwokArgs(h, p)
+		lines[Kwok] = kwokArgs(h)
 	}
 	return lines
 }
@@ -111,7 +111,7 @@ func schedulerArgs(o Options, h *stateFolder) []string {
 	return withGates(o, append(args, clientLimits()...))
 }
 
-func kwokArgs(h *stateFolder, p ports) []string {
+func kwokArgs(h *stateFolder) []string {
 	return []string{
 		"--config=" + h.path("kwok.yaml"),
 		"--kubeconfig=" + kubeconfigOf(h, Kwok),
@@ -119,10 +119,6 @@ func kwokArgs(h *stateFolder, p ports) []string {
 		"--node-lease-duration-seconds=40",
 		"--cidr=" + podCIDR,
 		"--node-ip=127.0.0.1",
-		"--node-port=" + strconv.Itoa(p.kubelet),
-		"--server-address=127.0.0.1:" + strconv.Itoa(p.kubelet),
-		"--tls-cert-file=" + h.path("pki", "kubelet.crt"),
-		"--tls-private-key-file=" + h.path("pki", "kubelet.key"),
 	}
 }
 

@@ -41,7 +41,7 @@ type Status struct {
 	Logs       string            `json:"logs"`
 	Components []ComponentStatus `json:"components,omitempty"`
 	// Failure says why the sandbox ended by itself. It is not running then; its
-	// logs stay until the next Start.
+	// logs stay for an hour, and then until another sandbox starts.
 	Failure string `json:"failure,omitempty"`
 }
 
@@ -80,7 +80,7 @@ func claim(name string) (*stateFolder, error) {
 	}
 	h := openStateFolder(dir, name)
 	return h, exclusively(dir, func() error {
-		removeStale(dir, alsoFailed)
+		removeStale(dir, time.Now().Add(-failureKept))
 		if err := os.MkdirAll(h.dir, 0o700); err != nil {
 			return binaries.Explain("make the folder of sandbox "+name, err)
 		}
@@ -115,12 +115,14 @@ func exclusively(dir string, do func() error) error {
 	return errors.Join(do(), lock.Unlock())
 }
 
-// alsoFailed has removeStale remove also the folders of sandboxes that failed.
-const alsoFailed = true
+// failureKept is how long the logs of a sandbox that failed stay, at least. Others that start
+// meanwhile must not take them away from a person who is about to read them.
+const failureKept = time.Hour
 
-// removeStale removes the folders whose owners have ended, and returns the status of the
-// others. What can't be removed now is left for the next time.
-func removeStale(dir string, failed bool) []Status {
+// removeStale removes the folders whose owners have ended, those of sandboxes that failed only
+// if they did so before failedBefore, and returns the status of the others. What can't be
+// removed now is left for the next time.
+func removeStale(dir string, failedBefore time.Time) []Status {
 	var states []Status
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
@@ -131,7 +133,7 @@ func removeStale(dir string, failed bool) []Status {
 		state, err := h.read()
 		free, lockErr := h.lock.TryLock()
 		switch {
-		case lockErr == nil && free && (failed || state.Failure == ""):
+		case lockErr == nil && free && (state.Failure == "" || state.Started.Before(failedBefore)):
 			_ = os.RemoveAll(h.dir)
 		case err == nil:
 			states = append(states, state)
@@ -209,8 +211,7 @@ func (h *stateFolder) read() (Status, error) {
 }
 
 // List returns the sandboxes of this user, by name: those that run, and those
-// that ended by themselves since the last start. What others left behind it
-// removes.
+// that ended by themselves a short time ago. What others left behind it removes.
 func List() ([]Status, error) {
 	dir, err := stateFolders()
 	if err != nil {
@@ -218,7 +219,7 @@ func List() ([]Status, error) {
 	}
 	var states []Status
 	err = exclusively(dir, func() error {
-		states = removeStale(dir, !alsoFailed)
+		states = removeStale(dir, time.Time{})
 		return nil
 	})
 	return states, err

@@ -1,10 +1,10 @@
 package sandbox_test
 
 import (
+	"cmp"
 	"context"
-	"io"
-	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +83,111 @@ func TestPodsDoAsTheyAreTold(t *testing.T) {
 	}
 }
 
+func TestPodEndsAsItsVariablesSay(t *testing.T) {
+	tests := map[string]struct {
+		restart     corev1.RestartPolicy
+		variables   [][2]string
+		annotations map[string]string
+		want        string
+	}{
+		"well, when told nothing":             {want: "Succeeded Completed 0"},
+		"with an exit code":                   {variables: [][2]string{{"SANDBOX_EXIT_CODE", "3"}}, want: "Failed Error 3"},
+		"with exit code 0":                    {variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}}, want: "Succeeded Completed 0"},
+		"as the last of a name says":          {variables: [][2]string{{"SANDBOX_EXIT_CODE", "1"}, {"SANDBOX_EXIT_CODE", "4"}}, want: "Failed Error 4"},
+		"as the annotation says":              {variables: [][2]string{{"SANDBOX_EXIT_CODE", "1"}}, annotations: map[string]string{"exit-code": "5"}, want: "Failed Error 5"},
+		"with a code that is none":            {variables: [][2]string{{"SANDBOX_EXIT_CODE", "one"}}, want: "Failed Error 255"},
+		"by a word":                           {variables: [][2]string{{"SANDBOX_POD", "fail"}}, want: "Failed Error 1"},
+		"by a word, with a code":              {variables: [][2]string{{"SANDBOX_POD", "fail"}, {"SANDBOX_EXIT_CODE", "6"}}, want: "Failed Error 6"},
+		"not, while it can't pull its image":  {variables: [][2]string{{"SANDBOX_POD", "image-pull"}, {"SANDBOX_EXIT_CODE", "1"}}, want: "Pending ImagePullBackOff"},
+		"well, on a restart policy OnFailure": {restart: corev1.RestartPolicyOnFailure, variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}}, want: "Succeeded Completed 0"},
+		"by a restart, after a failure":       {restart: corev1.RestartPolicyOnFailure, variables: [][2]string{{"SANDBOX_EXIT_CODE", "7"}}, want: "Running CrashLoopBackOff Error 7"},
+		"by a restart, always":                {restart: corev1.RestartPolicyAlways, variables: [][2]string{{"SANDBOX_EXIT_CODE", "0"}}, want: "Running CrashLoopBackOff Completed 0"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := cluster.Namespace(t)
+			pod := newPod(test.annotations)
+			pod.Spec.RestartPolicy = cmp.Or(test.restart, corev1.RestartPolicyNever)
+			for _, variable := range test.variables {
+				pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: variable[0], Value: variable[1]})
+			}
+			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p != nil && ending(p.Status) == test.want })
+		})
+	}
+}
+
+// ending is the phase of a pod, and why its container is where it is.
+func ending(status corev1.PodStatus) string {
+	words := []string{string(status.Phase)}
+	for _, c := range status.ContainerStatuses {
+		if c.State.Waiting != nil {
+			words = append(words, c.State.Waiting.Reason)
+		}
+		for _, end := range []*corev1.ContainerStateTerminated{c.LastTerminationState.Terminated, c.State.Terminated} {
+			if end != nil && !end.StartedAt.IsZero() && !end.FinishedAt.IsZero() {
+				words = append(words, end.Reason, strconv.Itoa(int(end.ExitCode)))
+			}
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func TestPodHasADeadline(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		variable, value string
+		seconds         int64
+		want            string
+	}{
+		"it runs on":            {"SANDBOX_POD", "run", 1, "DeadlineExceeded Failed Error 137"},
+		"it runs for too long":  {"SANDBOX_RUN_FOR", "1h0m0.5s", 1, "DeadlineExceeded Failed Error 137"},
+		"it starts too late":    {"SANDBOX_START_AFTER", "1h", 1, "DeadlineExceeded Failed ContainerCreating"},
+		"it waits for an image": {"SANDBOX_POD", "image-pull", 1, "DeadlineExceeded Failed ImagePullBackOff"},
+		"it ends in time":       {"SANDBOX_RUN_FOR", "10ms", 3600, " Succeeded Completed 0"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := cluster.Namespace(t)
+			pod := newPod(nil)
+			pod.Spec.RestartPolicy, pod.Spec.ActiveDeadlineSeconds = corev1.RestartPolicyNever, &test.seconds
+			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: test.variable, Value: test.value}}
+			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool {
+				return p != nil && p.Status.Reason+" "+ending(p.Status) == test.want
+			})
+		})
+	}
+}
+
+func TestRunningPodEndsWhenTold(t *testing.T) {
+	t.Parallel()
+	for name, variables := range map[string][]corev1.EnvVar{
+		"told to run":          {{Name: "SANDBOX_POD", Value: "run"}},
+		"told to run for long": {{Name: "SANDBOX_RUN_FOR", Value: "1h"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := cluster.Namespace(t)
+			pod := newPod(nil)
+			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			pod.Spec.Containers[0].Env = variables
+			if _, err := cluster.Client(t).CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p != nil && ready(p.Status) })
+			cluster.EndPod(t, namespace, pod.Name, 1)
+			sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p != nil && ending(p.Status) == "Failed Error 1" })
+		})
+	}
+}
+
 func TestPodTakesItsTimeToStop(t *testing.T) {
 	t.Parallel()
 	namespace, client := cluster.Namespace(t), cluster.Client(t)
@@ -98,40 +203,6 @@ func TestPodTakesItsTimeToStop(t *testing.T) {
 	sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p == nil })
 	if took := time.Since(asked); took < time.Second {
 		t.Errorf("it was gone after %s, want 1s", took)
-	}
-}
-
-func TestContainersHaveLogs(t *testing.T) {
-	namespace, client := cluster.Namespace(t), cluster.Client(t)
-	pod := newPod(nil)
-	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	sandboxtest.Await(t, cluster, pods, namespace+"/"+pod.Name, func(p *corev1.Pod) bool { return p != nil && ready(p.Status) })
-
-	line := time.Now().Format(time.RFC3339Nano) + " stdout F written by " + namespace + "\n"
-	file, err := os.OpenFile(cluster.Sandbox(t).PodLog, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.WriteString(line); err != nil {
-		t.Fatal(err)
-	}
-	_ = file.Close()
-
-	stream, err := client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).Stream(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Close()
-	log, err := io.ReadAll(stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"kwok", "written by " + namespace} {
-		if !strings.Contains(string(log), want) {
-			t.Errorf("the log lacks %q:\n%s", want, log)
-		}
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 // ports are the loopback ports of one start. What else could listen does not.
 type ports struct{ etcd, apiServer, kubelet int }
 
-// reservePorts finds free loopback ports and keeps them from being handed out to
+// reservePorts finds free loopback ports for programs and keeps them from being handed out to
 // anyone else for the next minute.
 //
 // To listen on port 0, look and close would leave the port to the next program
@@ -18,7 +18,7 @@ type ports struct{ etcd, apiServer, kubelet int }
 // number, ends in errPortTaken, and Start tries again.
 func reservePorts() (ports, error) {
 	var p ports
-	for _, port := range []*int{&p.etcd, &p.apiServer, &p.kubelet} {
+	for _, port := range []*int{&p.etcd, &p.apiServer} {
 		var err error
 		if *port, err = reservePort(); err != nil {
 			return p, fmt.Errorf("find a free port on 127.0.0.1: %w", err)

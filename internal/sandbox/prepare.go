@@ -4,10 +4,11 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
@@ -43,7 +44,7 @@ func prepare(o Options, h *stateFolder, p ports, componentURL string) (*credenti
 	if err != nil {
 		return nil, err
 	}
-	return creds, writeConfiguration(o, h)
+	return creds, writeConfiguration(o, h, p)
 }
 
 // writePKI issues all certificates but those of clients of the API server, which
@@ -137,28 +138,49 @@ func (a *authority) user(name string, groups ...string) (user, error) {
 	return user{name, issued}, nil
 }
 
-//go:embed kwok/*.yaml
+//go:embed kwok
 var kwokConfig embed.FS
 
-// writeConfiguration writes the configuration files of kwok and the API server.
-func writeConfiguration(o Options, h *stateFolder) error {
-	entries, err := kwokConfig.ReadDir("kwok")
+// kwokConfiguration joins the documents of the folder kwok. Words like @TOLD@ stand for parts that several
+// of them share: kwok's expressions and templates can't include one another.
+func kwokConfiguration(p ports) (string, error) {
+	told, err := kwokPart("told.jq")
 	if err != nil {
-		return err
+		return "", err
+	}
+	exitCode, err := kwokPart("exit-code.tmpl")
+	if err != nil {
+		return "", err
+	}
+	files, err := fs.Glob(kwokConfig, "kwok/*.yaml")
+	if err != nil {
+		return "", err
 	}
 	var documents []string
-	for _, entry := range entries {
-		content, err := kwokConfig.ReadFile(path.Join("kwok", entry.Name()))
+	for _, file := range files {
+		content, err := kwokConfig.ReadFile(file)
 		if err != nil {
-			return err
+			return "", err
 		}
 		documents = append(documents, string(content))
 	}
-	config := strings.ReplaceAll(strings.Join(documents, "\n---\n"), "@POD_LOG@", h.podLog())
-	files := map[string]string{
-		h.path("kwok.yaml"): config,
-		h.podLog():          time.Now().Format(time.RFC3339Nano) + " stdout F simulated by kwok\n",
+	words := strings.NewReplacer("@TOLD@", told, "@EXIT_CODE@", exitCode, "@KUBELET_PORT@", strconv.Itoa(p.kubelet))
+	return words.Replace(strings.Join(documents, "\n---\n")), nil
+}
+
+// kwokPart returns a file of the folder kwok in one line, which needs no indentation.
+func kwokPart(name string) (string, error) {
+	content, err := kwokConfig.ReadFile(path.Join("kwok", name))
+	return strings.Join(strings.Fields(string(content)), " "), err
+}
+
+// writeConfiguration writes the configuration files of kwok and the API server.
+func writeConfiguration(o Options, h *stateFolder, p ports) error {
+	config, err := kwokConfiguration(p)
+	if err != nil {
+		return err
 	}
+	files := map[string]string{h.path("kwok.yaml"): config}
 	if o.AuditPolicy != "" {
 		files[h.path("audit-policy.yaml")] = o.AuditPolicy
 	}
@@ -169,6 +191,3 @@ func writeConfiguration(o Options, h *stateFolder) error {
 	}
 	return nil
 }
-
-// podLog is the file whose lines are the log of every container.
-func (h *stateFolder) podLog() string { return h.path("pods.log") }

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"net"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -51,29 +50,11 @@ func (s *Sandbox) prepareCluster(ctx context.Context, o Options, crds []*unstruc
 	if o.nodes() > 0 {
 		group.Go(func() error { return createNodes(ctx, client, o.nodes()) })
 		group.Go(func() error { return s.withLog(Kwok, awaitNodes(ctx, client, o)) })
-		group.Go(func() error { return s.withLog(Kwok, awaitListener(ctx, s.ports.kubelet)) })
 	}
 	if o.runs("serviceaccount-controller") {
 		group.Go(func() error { return s.withLog(ControllerManager, awaitDefaultServiceAccount(ctx, client)) })
 	}
 	return group.Wait()
-}
-
-// awaitListener returns when a port of the sandbox accepts connections.
-func awaitListener(ctx context.Context, port int) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for {
-		connection, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			return connection.Close()
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("nobody answers for the kubelets: %w", causeOf(ctx, err))
-		case <-tick.C:
-		}
-	}
 }
 
 // bindOrdinaryUser gives the ordinary user all rights the ordinary way.

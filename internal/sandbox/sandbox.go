@@ -38,16 +38,13 @@ type Sandbox struct {
 	// Logs is the folder with a log for each component, named after it. It is
 	// gone after Stop.
 	Logs string
-	// PodLog is the file that every container's log is read from. Its lines look
-	// like "2006-01-02T15:04:05.999999999Z07:00 stdout F text".
-	PodLog string
 	// Took says how long the start took.
 	Took Timing
 
 	home       *stateFolder
 	launcher   *launcher
 	gate       *gate
-	ports      ports
+	kubelet    *kubelet
 	components []*component
 	died       chan error
 	started    time.Time
@@ -131,13 +128,13 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 	if err != nil {
 		return nil, err
 	}
-	gate, err := newGate(fmt.Sprintf("127.0.0.1:%d", free.apiServer))
+	gate, kubelet, err := listen(&free)
 	if err != nil {
 		return nil, fmt.Errorf("listen on 127.0.0.1: %w", err)
 	}
 	s := &Sandbox{
-		Name: h.name(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(), PodLog: h.podLog(),
-		home: h, gate: gate, ports: free, launcher: newLauncher(), died: make(chan error, len(programs)), stopping: make(chan struct{}),
+		Name: h.name(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(),
+		home: h, gate: gate, kubelet: kubelet, launcher: newLauncher(), died: make(chan error, len(programs)), stopping: make(chan struct{}),
 	}
 	s.stop = sync.OnceValue(s.end)
 	defer func() {
@@ -151,6 +148,9 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 	}
 	s.Config = restConfig(loopbackURL(free.apiServer), creds.ca, creds.admin)
 	s.UserConfig = restConfig(loopbackURL(free.apiServer), creds.ca, creds.user)
+	if err := s.kubelet.serve(h, creds.ca, s.Config); err != nil {
+		return nil, err
+	}
 	s.components = s.newComponents(commands(o, h, free), programs)
 	return s, s.whileAlive(ctx, func(ctx context.Context) error {
 		if err := s.startAll(ctx); err != nil {
@@ -158,6 +158,21 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 		}
 		return s.becomeReady(ctx, o, crds)
 	})
+}
+
+// listen opens the ports that this process answers on.
+func listen(p *ports) (*gate, *kubelet, error) {
+	gate, err := newGate(fmt.Sprintf("127.0.0.1:%d", p.apiServer))
+	if err != nil {
+		return nil, nil, err
+	}
+	kubelet, err := newKubelet()
+	if err != nil {
+		gate.close()
+		return nil, nil, err
+	}
+	p.kubelet = kubelet.port()
+	return gate, kubelet, nil
 }
 
 func (s *Sandbox) newComponents(lines map[string][]string, programs map[string]string) []*component {
@@ -227,7 +242,7 @@ func (s *Sandbox) publish() error {
 }
 
 // Stop ends all processes and removes everything; after an accident, the logs
-// stay until the next Start. It may be called any number of times, from anywhere.
+// stay for an hour, and then until another Start. It may be called any number of times, from anywhere.
 func (s *Sandbox) Stop() error { return s.stop() }
 
 func (s *Sandbox) end() error {
@@ -247,6 +262,7 @@ func (s *Sandbox) killAll() {
 	close(s.stopping)
 	s.mu.Unlock()
 	s.gate.close()
+	s.kubelet.close()
 	for _, c := range slices.Backward(s.components) {
 		c.kill()
 	}

@@ -6,7 +6,7 @@
 //
 // Run is the call to start from. A step, in step.go, is one thing to do: package object does it. The order of steps
 // is in order.go, and the walk through them in walk.go: one loop that hands out steps to workers, and parks those that
-// wait. Package await tracks readiness. What came of steps is in results.go and report.go; what is reported meanwhile
+// wait, in parking.go. Package await tracks readiness. What came of steps is in results.go and report.go; what is reported meanwhile
 // in events.go, components.go, waits.go and why.go, and in the record by standing.go.
 //
 // Preview says what Run would do: see preview.go.
@@ -19,6 +19,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/fingerprint"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -49,6 +51,8 @@ type Options struct {
 	// AdoptFrom are managers whose fields become ours when an object is applied for the first
 	// time, beside those of ownership.Managers.
 	AdoptFrom []string
+	// Hooks are what a user wants of the lifecycle hooks of Deployments in this run.
+	Hooks map[kinds.ID]lifecycle.Override
 	// TellWaits is how often waits are reported; every 10 seconds if it is 0.
 	TellWaits time.Duration
 	// AskWhy is how often it is found out why pods don't become ready, which costs requests; as
@@ -71,7 +75,13 @@ type Options struct {
 	// all the same if NotReady is nil, or if an object can't be applied.
 	NotReady func(*Report)
 
-	lookCounts time.Duration // object.LookCounts, unless a test says otherwise
+	// PauseHooks is how long a rollout is left alone that a lifecycle hook has stopped; not at all if it is 0.
+	PauseHooks time.Duration
+	// FollowHooks tells each line that the pod of a hook logs.
+	FollowHooks bool
+
+	lookCounts time.Duration                                                                 // object.LookCounts, unless a test says otherwise
+	newSteps   func(r *run, steps []step, task int, m *payload.Manifest, needs []int) []step // of a test; nil else
 }
 
 // workers are how many objects are written at a time, by mode.
@@ -110,6 +120,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// standardOf returns the standard by which an object is awaited. There is no post hook before a rollout is complete.
+func (o Options) standardOf(m *payload.Manifest) ready.Standard {
+	if hooks, _ := lifecycle.Parse(m.Object()); hooks.Of(lifecycle.Post) != nil {
+		return ready.Full
+	}
+	return o.Standard
+}
+
 // Objects returns the options for single objects.
 func (o Options) Objects() object.Options { return o.withDefaults().objects(nil) }
 
@@ -123,7 +141,7 @@ func (o Options) objects(manifests []*payload.Manifest) object.Options {
 // A Report is what came of a run.
 type Report struct {
 	Mode     graph.Mode
-	Changes  []object.Change // one for each step, in the order of the payload
+	Changes  []object.Change // one for each step, in the order of the payload; a manifest takes more than one if it has hooks
 	Waits    []Wait          // that were left when the run ended
 	Warnings []Warning
 	Err      error       // why it is not all done; nil if it is

@@ -29,9 +29,9 @@ type component struct {
 
 func newComponents(o *order, events *emitter) *components {
 	c := &components{events: events, all: map[string]*component{}, took: map[string]time.Duration{}}
-	for _, node := range o.graph.Nodes {
-		for _, end := range o.parts(node.Tasks) {
-			name := o.nodeOf(node.Tasks[end-1])
+	for _, steps := range o.nodes {
+		for _, end := range o.parts(steps) {
+			name := o.nodeOf(steps[end-1])
 			if c.all[name] == nil {
 				c.all[name] = &component{}
 			}

@@ -26,6 +26,8 @@ const (
 
 	Adopted   EventType = "adopted"   // fields that other tools had set
 	Overruled EventType = "overruled" // fields that others had set otherwise
+
+	Logged EventType = "log" // a line of the log of a hook's pod
 )
 
 // An Event is one thing that happened.
@@ -34,18 +36,28 @@ type Event struct {
 	Type    EventType     `json:"type"`
 	Action  object.Action `json:"action,omitempty"`
 	Object  *kinds.ID     `json:"object,omitempty"`
+	Hook    string        `json:"hook,omitempty"` // of the object, if the event is about its lifecycle hook
 	File    string        `json:"file,omitempty"`
 	Node    string        `json:"node,omitempty"`
 	Reason  string        `json:"reason,omitempty"`
 	Effect  reason.Effect `json:"effect,omitempty"` // of a wait or a failure on the update, in the words of the cluster-version operator
 	Message string        `json:"message,omitempty"`
-	Since   *time.Time    `json:"since,omitempty"` // by the server's clock
-	Why     []string      `json:"why,omitempty"`   // of a wait, or a failure: what keeps its pods, and their last log lines
+	Since   *time.Time    `json:"since,omitempty"`    // by the server's clock
+	IsRetry bool          `json:"retrying,omitempty"` // of a wait: it has failed, and is tried again
+	Why     []string      `json:"why,omitempty"`      // of a wait, or a failure: what keeps its pods, and their last log lines
 
 	From []string             `json:"from,omitempty"` // whom the fields were adopted from
 	Lost []ownership.Conflict `json:"lost,omitempty"` // by those who had set them otherwise
 
 	Seconds float64 `json:"seconds,omitempty"` // that a node took
+}
+
+// Name names in words what an event is about; "" if that is no object.
+func (e Event) Name() string {
+	if e.Object == nil {
+		return ""
+	}
+	return e.Object.OrHook(e.Hook)
 }
 
 // An emitter passes on the events of a run, one after the other.
@@ -61,6 +73,13 @@ func newEmitter(now func() time.Time, tell func(Event)) *emitter {
 	return &emitter{now: now, tell: tell, waits: map[object.StepID]bool{}}
 }
 
+// close has nothing passed on any more: the log of a pod may have another line when the run has ended.
+func (e *emitter) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tell = func(Event) {}
+}
+
 // emit passes on an event.
 func (e *emitter) emit(event Event) {
 	e.mu.Lock()
@@ -71,7 +90,7 @@ func (e *emitter) emit(event Event) {
 
 // about passes on an event about a step.
 func (e *emitter) about(step object.StepID, event Event) {
-	event.Object, event.File, event.Node = &step.ID, step.Path, step.Node
+	event.Object, event.Hook, event.File, event.Node = &step.ID, step.Hook, step.Path, step.Node
 	e.emit(event)
 }
 
@@ -84,8 +103,8 @@ func (e *emitter) waiting(wait Wait, hasEnded func(Wait) bool) {
 	}
 	e.waits[wait.step] = true
 	e.tell(Event{
-		Time: e.now().UTC(), Type: Waiting, Object: &wait.ID, File: wait.File, Node: wait.Node,
-		Reason: wait.Reason, Effect: wait.Effect, Message: wait.For, Since: &wait.Since, Why: wait.Why,
+		Time: e.now().UTC(), Type: Waiting, Object: &wait.ID, Hook: wait.Hook, File: wait.File, Node: wait.Node,
+		Reason: wait.Reason, Effect: wait.Effect, Message: wait.For, Since: &wait.Since, IsRetry: wait.IsRetry, Why: wait.Why,
 	})
 }
 

@@ -1,9 +1,59 @@
 package apply
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
 
 // Trusting are options of a run for which what was seen before counts as long as is said.
 func (o Options) Trusting(look time.Duration) Options {
 	o.lookCounts = look
 	return o
+}
+
+// A Hook is a step of a test that comes before an object, or after it.
+type Hook struct {
+	Stage string // "pre" comes before the object
+	// Try says what it waits for and how to wait, or "" if it has run.
+	Try func(context.Context) (waitsFor string, until func(wake func()) (cancel func()))
+	// IsLate says that it needs the object ready.
+	IsLate bool
+}
+
+// WithHooks are options of a run whose manifests have hooks.
+func (o Options) WithHooks(of func(*payload.Manifest) []Hook) Options {
+	o.newSteps = func(r *run, steps []step, task int, m *payload.Manifest, needs []int) []step {
+		var after []step
+		for _, hook := range of(m) {
+			id := object.StepOf(m)
+			id.Hook = hook.Stage
+			if hook.Stage == "pre" {
+				steps, needs = append(steps, hookStep{stepBase{id, needs}, hook}), nil
+				continue
+			}
+			one := hookStep{stepBase: stepBase{id: id}, Hook: hook}
+			if hook.IsLate {
+				one.needs = []int{task}
+			}
+			after = append(after, one)
+		}
+		return append(append(steps, newStep(m, needs, r.applier)), after...)
+	}
+	return o
+}
+
+type hookStep struct {
+	stepBase
+	Hook
+}
+
+func (s hookStep) Do(ctx context.Context) outcome {
+	did := outcome{Change: object.Change{StepID: s.id, Action: object.Ran}}
+	if what, until := s.Try(ctx); what != "" {
+		did.wait = &stepWait{For: what, until: until}
+	}
+	return did
 }

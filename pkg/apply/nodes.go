@@ -93,7 +93,8 @@ func (n *nodeWalk) awaitPart(w *walk) {
 		n.endPart(w, true)
 		return
 	}
-	waits := slices.DeleteFunc(slices.Clone(n.steps[:n.parts[0]]), func(step int) bool { return w.run.order.isUnawaited[step] })
+	tasks := w.run.order.tasksOf(n.steps[:n.parts[0]])
+	waits := slices.DeleteFunc(tasks, func(task int) bool { return w.run.order.isUnawaited[task] })
 	w.await(waits, func(isReady bool) { n.endPart(w, isReady) })
 }
 

@@ -11,14 +11,19 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// An order is the graph of a payload, with a step for each of its tasks.
+// An order is the graph of a payload, with the steps of its tasks: a task takes one step, or several that are done one
+// after the other.
 type order struct {
 	graph *graph.Graph
 	tasks []task
 	steps []step
-	// isUnawaited says of a step that its object can't be ready before something that comes later is there:
+	// isUnawaited says of a task that its object can't be ready before something that comes later is there:
 	// nothing in between waits for it.
 	isUnawaited []bool
+
+	taskOf []int   // by step
+	firsts []int   // by task: its first step; and behind the last task, how many steps there are
+	nodes  [][]int // steps by node
 }
 
 // A task is a manifest at its place in the graph, which may be that of another file: see moveAhead.
@@ -33,7 +38,7 @@ func (t task) File() string { return t.file }
 
 // newOrder orders manifests. A definition or a Namespace that the cluster does not have yet, and that comes after
 // what needs it, is moved before that: in the order of the files neither could ever be applied.
-func newOrder(manifests []*payload.Manifest, options graph.Options, applier *object.Applier) (*order, error) {
+func newOrder(manifests []*payload.Manifest, options graph.Options, applier *object.Applier, newSteps newSteps) (*order, error) {
 	tasks := make([]task, len(manifests))
 	for i, manifest := range manifests {
 		tasks[i] = task{manifest, manifest.File(), i}
@@ -48,18 +53,55 @@ func newOrder(manifests []*payload.Manifest, options graph.Options, applier *obj
 		tasks = moveAhead(tasks, first)
 		g = graph.Build(tasks, options)
 	}
-	o := &order{graph: g, tasks: tasks, steps: make([]step, len(tasks)), isUnawaited: make([]bool, len(tasks))}
-	needs := make([][]int, len(tasks))
-	for _, dependency := range g.Implied {
-		needs[dependency.Task] = append(needs[dependency.Task], dependency.Needs)
-	}
+	o := &order{graph: g, tasks: tasks, isUnawaited: make([]bool, len(tasks))}
 	for _, dependency := range g.Conflicts {
 		o.isUnawaited[dependency.Task] = true
 	}
-	for i, task := range tasks {
-		o.steps[i] = newStep(task.Manifest, needs[i], applier)
-	}
+	o.addSteps(newSteps)
 	return o, nil
+}
+
+// addSteps gives each task its steps.
+func (o *order) addSteps(newSteps newSteps) {
+	needs := make([][]int, len(o.tasks))
+	for _, dependency := range o.graph.Implied {
+		needs[dependency.Task] = append(needs[dependency.Task], dependency.Needs)
+	}
+	o.steps, o.taskOf, o.firsts = make([]step, 0, len(o.tasks)), make([]int, 0, len(o.tasks)), make([]int, 0, len(o.tasks)+1)
+	for i, task := range o.tasks {
+		o.firsts = append(o.firsts, len(o.steps))
+		o.steps = newSteps(o.steps, i, task.Manifest, needs[i])
+		for range len(o.steps) - o.firsts[i] {
+			o.taskOf = append(o.taskOf, i)
+		}
+	}
+	o.firsts = append(o.firsts, len(o.steps))
+	o.nodes = make([][]int, len(o.graph.Nodes))
+	for i, node := range o.graph.Nodes {
+		o.nodes[i] = make([]int, 0, len(node.Tasks))
+		for _, task := range node.Tasks {
+			for step := o.firsts[task]; step < o.firsts[task+1]; step++ {
+				o.nodes[i] = append(o.nodes[i], step)
+			}
+		}
+	}
+}
+
+// tasksOf returns the tasks that some steps are of, each once. The steps of a task stand next to each other.
+func (o *order) tasksOf(steps []int) []int {
+	tasks := make([]int, 0, len(steps))
+	for _, step := range steps {
+		if task := o.taskOf[step]; len(tasks) == 0 || tasks[len(tasks)-1] != task {
+			tasks = append(tasks, task)
+		}
+	}
+	return tasks
+}
+
+// stepOn returns the step that is about an object itself.
+func (o *order) stepOn(id kinds.ID) (place int, isThere bool) {
+	place = slices.IndexFunc(o.steps, func(s step) bool { return s.ID().ID == id && s.ID().Hook == "" })
+	return place, place >= 0
 }
 
 // moves returns the tasks that have to be moved ahead, each with the first task that needs it.
@@ -104,15 +146,19 @@ func moveAhead(tasks []task, first map[int]int) []task {
 
 // inPayload returns changes, which go by step, in the order of the payload.
 func (o *order) inPayload(changes []object.Change) []object.Change {
-	all := make([]object.Change, len(changes))
+	tasks := make([]int, len(o.tasks)) // by position
 	for i, task := range o.tasks {
-		all[task.position] = changes[i]
+		tasks[task.position] = i
+	}
+	all := make([]object.Change, 0, len(changes))
+	for _, task := range tasks {
+		all = append(all, changes[o.firsts[task]:o.firsts[task+1]]...)
 	}
 	return all
 }
 
 // nodeOf names the level and the component at whose place a step is; "" if its file says none.
-func (o *order) nodeOf(step int) string { return graph.ParseName(o.tasks[step].file).Words() }
+func (o *order) nodeOf(step int) string { return graph.ParseName(o.tasks[o.taskOf[step]].file).Words() }
 
 // parts returns where the steps of a node of the graph change from one level or component to the next, and where
 // they end.
@@ -151,7 +197,7 @@ func (o *order) rank(node int) int {
 		return 2
 	case object.IsPrerequisite(kind):
 		return 0
-	case slices.ContainsFunc(o.steps[first].Needs(), isDefinition):
+	case slices.ContainsFunc(o.steps[o.firsts[first]].Needs(), isDefinition):
 		return 1
 	case workloadKinds[kind] && len(o.graph.Nodes[node].Out) == 0:
 		return 3

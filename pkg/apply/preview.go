@@ -27,7 +27,8 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	defer p.cut()
 	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.results.handler(nil))
 	p.previewer = object.NewPreviewer(applier, release)
-	order, err := newOrder(release.Manifests, graph.Options{Mode: options.Mode}, applier)
+	hooks := hookSettings{requests: p.requests, cluster: c, applier: applier, results: p.results, options: options, isPreview: true}
+	order, err := newOrder(release.Manifests, graph.Options{Mode: options.Mode}, applier, hooks.newSteps)
 	if err != nil {
 		return &Report{Mode: options.Mode, Err: err}
 	}
@@ -35,16 +36,16 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	applier.Begin()
 	var group errgroup.Group
 	group.SetLimit(options.Workers)
-	for i, task := range order.tasks {
+	for i, step := range order.steps {
 		group.Go(func() error {
-			p.preview(i, task.Manifest)
+			p.step(i, step, order.tasks[order.taskOf[i]].Manifest)
 			return nil
 		})
 	}
 	_ = group.Wait() // which has no errors: failures are part of the report
 	p.sayWhyNotDone(ctx)
 	return &Report{
-		Mode: options.Mode, Changes: order.inPayload(p.results.changes), Warnings: p.results.allWarnings(), Err: p.results.err(ctx, 0),
+		Mode: options.Mode, Changes: order.inPayload(p.results.changes), Warnings: p.results.allWarnings(), Err: p.results.err(ctx, nil),
 	}
 }
 
@@ -56,18 +57,22 @@ type preview struct {
 	cut       context.CancelFunc
 }
 
-// preview finds out what would come of one step.
-func (p *preview) preview(i int, m *payload.Manifest) {
+// step finds out what would come of one step.
+func (p *preview) step(i int, s step, m *payload.Manifest) {
 	if p.requests.Err() != nil {
 		return
 	}
-	change, err := p.previewer.Preview(m)
-	change.StepID = object.StepOf(m)
+	look := func() (object.Change, error) { return p.previewer.Preview(m) }
+	if hook, isHook := s.(*stageStep); isHook {
+		look = hook.preview
+	}
+	change, err := look()
+	change.StepID = s.ID()
 	switch {
 	case err != nil && p.requests.Err() != nil:
 	case err != nil:
 		failure := object.NewFailure(m, err)
-		failure.IsFinal = true
+		failure.StepID, failure.IsFinal = s.ID(), true
 		p.results.failed(i, object.Change{StepID: change.StepID, Action: object.Failed, Err: failure})
 		if cluster.IsNoAnswer(err) {
 			p.cut() // to ask for each of the others would take long, and end the same way

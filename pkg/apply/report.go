@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
@@ -29,7 +28,7 @@ func (r *run) report(ctx context.Context) *Report {
 	r.keepFingerprints()
 	r.sayWhyNotDone(report.Waits)
 	report.Changes, report.Warnings = r.order.inPayload(r.results.changes), r.results.allWarnings()
-	report.Err = r.results.err(ctx, len(report.Waits))
+	report.Err = r.results.err(ctx, report.Waits)
 	r.results.mu.Unlock()
 	if report.Err != nil {
 		report.Left = r.standing(report.Waits)
@@ -46,8 +45,8 @@ func (r *run) keepFingerprints() {
 			r.applier.NoteReady(o.Manifest, o.Resource, o.Live)
 		}
 	}
-	for i, task := range r.order.tasks {
-		if !task.IsTombstone() && !isDone(r.results.changes[i]) {
+	for i, change := range r.results.changes {
+		if task := r.order.tasks[r.order.taskOf[i]]; change.Hook == "" && !task.IsTombstone() && !isDone(change) {
 			r.applier.KeepFingerprint(task.Manifest)
 		}
 	}
@@ -55,26 +54,28 @@ func (r *run) keepFingerprints() {
 
 // sayWhyNotDone names what the steps that were never done waited for.
 func (r *run) sayWhyNotDone(waits []Wait) {
-	awaited := byID(waits)
-	for node, steps := range r.order.graph.Nodes {
+	awaited := byStep(waits)
+	for node, steps := range r.order.nodes {
 		why := r.nodesBefore(node)
-		for _, i := range steps.Tasks {
+		for _, i := range steps {
 			change := &r.results.changes[i]
-			_, isAwaited := awaited[change.ID]
+			wait, isAwaited := awaited[change.StepID]
 			switch {
+			case change.Action == object.NotDone && wait.isOfStep:
+				change.Message, why = "waiting: "+wait.For, "after "+change.Name()+", which waits"
 			case change.Action == object.NotDone:
 				change.Message = cmp.Or(why, r.needed(i, awaited))
 			case change.Action == object.Failed:
-				why = "after " + change.ID.String() + ", which failed"
+				why = "after " + change.Name() + ", which failed"
 			case why == "" && isAwaited:
-				why = "after " + change.ID.String() + ", which is not ready"
+				why = "after " + change.Name() + ", which is not ready"
 			}
 		}
 	}
 }
 
 // needed names an object without which a step could not begin.
-func (r *run) needed(step int, awaited map[kinds.ID]Wait) string {
+func (r *run) needed(step int, awaited map[object.StepID]Wait) string {
 	if id := r.awaitedBy(step, awaited); id != nil {
 		return "after " + id.String() + ", which is not ready"
 	}

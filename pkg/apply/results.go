@@ -23,14 +23,14 @@ type results struct {
 	mu       sync.Mutex
 	changes  []object.Change // by step
 	unready  map[object.StepID]*object.Failure
-	retries  map[int]Wait        // by step that has failed, and is tried again
+	waits    map[int]Wait        // by step that is tried again: since it has failed, or when what it waits for has come
 	warnings map[string][]string // files by text
 	adopted  map[object.StepID][]string
 }
 
 func newResults(events *emitter) *results {
 	return &results{
-		events: events, unready: map[object.StepID]*object.Failure{}, retries: map[int]Wait{},
+		events: events, unready: map[object.StepID]*object.Failure{}, waits: map[int]Wait{},
 		warnings: map[string][]string{}, adopted: map[object.StepID][]string{},
 	}
 }
@@ -40,7 +40,7 @@ func (r *results) handler(readiness object.Readiness) object.Handler {
 	return object.Handler{Readiness: readiness, Warned: r.warned, Adopted: r.hasAdopted}
 }
 
-// expect makes all steps not done yet.
+// expect makes all steps not done yet, each of which is to have a change.
 func (r *results) expect(steps []step) {
 	for _, step := range steps {
 		r.changes = append(r.changes, object.Change{StepID: step.ID(), Action: object.NotDone})
@@ -54,7 +54,7 @@ func (r *results) done(i int, change object.Change) object.Change {
 		change.Adopted = adopted
 	}
 	r.changes[i] = change
-	delete(r.retries, i)
+	delete(r.waits, i)
 	r.mu.Unlock()
 	r.events.about(change.StepID, Event{Type: Applied, Action: change.Action, Message: change.Message})
 	if len(change.Lost) > 0 {
@@ -68,7 +68,7 @@ func (r *results) failed(i int, change object.Change) {
 	r.mu.Lock()
 	change.Adopted = r.adopted[change.StepID]
 	r.changes[i] = change
-	delete(r.retries, i)
+	delete(r.waits, i)
 	r.mu.Unlock()
 	failure := change.Err
 	r.events.about(change.StepID, Event{Type: Failing, Action: object.Failed, Reason: failure.Reason, Effect: failure.Effect, Message: printable.Line(failure.Err.Error())})
@@ -78,15 +78,44 @@ func (r *results) failed(i int, change object.Change) {
 func (r *results) retrying(i int, failure *object.Failure, attempt int, next time.Duration, began time.Time) {
 	text := printable.Line(failure.Err.Error())
 	r.mu.Lock()
-	r.retries[i] = Wait{
-		ID: failure.ID, File: failure.Path, Node: failure.Node, For: text, Since: began.UTC(),
-		Reason: failure.Reason, IsRetry: true, step: failure.StepID,
-	}
+	wait := waitOf(failure.StepID)
+	wait.For, wait.Since, wait.Reason, wait.IsRetry = text, began.UTC(), failure.Reason, true
+	r.waits[i] = wait
 	r.mu.Unlock()
 	r.events.about(failure.StepID, Event{
 		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect,
 		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), text),
 	})
+}
+
+// waiting notes that a step waits, and returns the wait. Now is by the server's clock.
+func (r *results) waiting(i int, step object.StepID, what *stepWait, now time.Time) (wait Wait, isNew bool) {
+	wait = waitOf(step)
+	wait.For, wait.Since, wait.Why, wait.Reason, wait.Effect, wait.isOfStep = printable.Line(what.For), what.Since.UTC(), what.Why, what.Reason, what.Effect, true
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.waits[i]
+	switch {
+	case !what.Since.IsZero():
+	case before.isOfStep:
+		wait.Since = before.Since
+	default:
+		wait.Since = now.UTC()
+	}
+	r.waits[i] = wait
+	return wait, !before.isOfStep || before.For != wait.For
+}
+
+// isWaiting reports whether a step is still tried again as a wait says.
+func (r *results) isWaiting(wait Wait) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, now := range r.waits {
+		if now.step == wait.step {
+			return now.isOfStep == wait.isOfStep
+		}
+	}
+	return false
 }
 
 // warned notes warnings of the server, and reports each text once.
@@ -123,6 +152,13 @@ func (r *results) isDone(i int) bool {
 	return isDone(r.changes[i])
 }
 
+// areDone reports whether all steps were done.
+func (r *results) areDone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !slices.ContainsFunc(r.changes, func(change object.Change) bool { return !isDone(change) })
+}
+
 func isDone(change object.Change) bool {
 	return change.Action != object.NotDone && change.Action != object.Failed
 }
@@ -134,11 +170,12 @@ func (r *results) hasFailed(condition func(*object.Failure) bool) bool {
 	return slices.ContainsFunc(r.changes, func(change object.Change) bool { return change.Err != nil && condition(change.Err) })
 }
 
-// resetFailures makes steps that have failed not done yet.
+// resetFailures makes steps that have failed not done yet, and those that have waited until now.
 func (r *results) resetFailures() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	clear(r.unready)
+	clear(r.waits)
 	for i, change := range r.changes {
 		if change.Action == object.Failed {
 			r.changes[i] = object.Change{StepID: change.StepID, Action: object.NotDone}
@@ -157,28 +194,36 @@ func (r *results) allWarnings() []Warning {
 
 // err returns why not all is done: all failures as one error, and why the run has ended early. The lock is held, or
 // nothing writes any more.
-func (r *results) err(ctx context.Context, waits int) error {
+func (r *results) err(ctx context.Context, waits []Wait) error {
 	var failures []error
-	undone := 0
+	var left leftovers
 	for _, change := range r.changes {
-		switch change.Action {
-		case object.Failed:
+		switch {
+		case change.Action == object.Failed:
 			failures = append(failures, change.Err)
-		case object.NotDone:
-			undone++
+		case change.Action == object.NotDone && change.Hook != "":
+			left.hooks++
+		case change.Action == object.NotDone:
+			left.undone++
+		}
+	}
+	for _, wait := range waits {
+		if !wait.isOfStep { // which is not done
+			left.unready++
 		}
 	}
 	for _, failure := range r.unready {
 		failures = append(failures, failure)
 	}
 	failed := aggregate(failures)
+	left.undone += len(failures)
 	switch {
 	case failed != nil && ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", whyEnded(ctx), failed)
 	case failed != nil:
 		return failed
-	case ctx.Err() != nil && undone+len(failures)+waits > 0:
-		return fmt.Errorf("%w: %s", whyEnded(ctx), leftOver(undone+len(failures), waits))
+	case ctx.Err() != nil && left != leftovers{}:
+		return fmt.Errorf("%w: %s", whyEnded(ctx), left)
 	default:
 		return nil
 	}
@@ -194,14 +239,19 @@ func whyEnded(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// leftOver says in words what a run has not come to.
-func leftOver(undone, waits int) string {
+// leftovers are how many objects and hooks a run has not come to.
+type leftovers struct{ undone, unready, hooks int }
+
+func (l leftovers) String() string {
 	var parts []string
-	if undone > 0 {
-		parts = append(parts, printable.Count(undone, "object")+" not applied")
+	if l.undone > 0 {
+		parts = append(parts, printable.Count(l.undone, "object")+" not applied")
 	}
-	if waits > 0 {
-		parts = append(parts, printable.Count(waits, "object")+" not ready")
+	if l.unready > 0 {
+		parts = append(parts, printable.Count(l.unready, "object")+" not ready")
+	}
+	if l.hooks > 0 {
+		parts = append(parts, printable.Count(l.hooks, "hook")+" not done")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -73,7 +73,7 @@ func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory
 	r := &run{cluster: c, options: options, results: newResults(events)}
 	r.requests, r.cut = object.Requests(ctx, options.Lock)
 	r.tracker = await.New(r.requests, c, await.Options{
-		Release: options.Release, Standard: options.Standard, Installing: options.Mode == graph.Install,
+		Release: options.Release, Standard: options.standardOf, Installing: options.Mode == graph.Install,
 	}, await.Handler{
 		Extended: func(live *unstructured.Unstructured) { r.applier.Extended(live) },
 		Ready:    func(m *payload.Manifest, waited time.Duration) { events.ready(object.StepOf(m), waited) },
@@ -87,11 +87,12 @@ func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory
 
 // plan orders what is to be done.
 func (r *run) plan(manifests []*payload.Manifest) (err error) {
-	if r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode}, r.applier); err != nil {
+	if r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode}, r.applier, r.newSteps); err != nil {
 		return err
 	}
 	r.nodes, r.components = &nodes{graph: r.order.graph}, newComponents(r.order, r.results.events)
 	r.results.expect(r.order.steps)
+	r.abandonHooks()
 	r.applier.Begin()
 	return nil
 }
@@ -99,6 +100,7 @@ func (r *run) plan(manifests []*payload.Manifest) (err error) {
 func (r *run) close() {
 	r.cut()
 	r.tracker.Close()
+	r.results.events.close()
 }
 
 // attempt walks the graph and waits until everything is ready. It reports whether all is done.

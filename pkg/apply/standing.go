@@ -63,7 +63,7 @@ func (r *run) noteRun(standing *record.Run, waits []Wait) error {
 		known.Run, known.Waits = standing, nil
 		known.Fingerprints = r.options.Fingerprints.MergeInto(known.Fingerprints)
 		for _, wait := range waits[:min(mostWaits, len(waits))] {
-			known.Waits = append(known.Waits, record.ObjectWait{ID: wait.ID, For: wait.For, Since: metav1.NewTime(wait.Since)})
+			known.Waits = append(known.Waits, record.ObjectWait{ID: wait.ID, Hook: wait.Hook, For: wait.For, Since: metav1.NewTime(wait.Since)})
 		}
 	})
 }
@@ -72,7 +72,7 @@ func (r *run) noteRun(standing *record.Run, waits []Wait) error {
 func (r *run) standing(waits []Wait) *record.Run {
 	standing := &record.Run{
 		Version: r.options.Version, Mode: string(r.options.Mode), Told: metav1.NewTime(r.cluster.Now().UTC().Truncate(time.Second)),
-		Error: r.deadlineError, Total: len(r.order.steps),
+		Error: r.deadlineError, Total: len(r.order.tasks),
 	}
 	left, places := r.left(waits), map[int]int{}
 	standing.Levels = r.levels(left)
@@ -85,7 +85,7 @@ func (r *run) standing(waits []Wait) *record.Run {
 		places[node] = len(standing.Nodes)
 		kept := min(room, len(steps))
 		room -= kept
-		standing.More += len(steps) - kept
+		standing.More += record.CountManifests(steps) - record.CountManifests(steps[:kept])
 		standing.Nodes = append(standing.Nodes, record.RunNode{Name: r.nameOf(node), State: string(r.nodes.state(node)), Steps: steps[:kept]})
 	}
 	for node, place := range places {
@@ -107,12 +107,14 @@ func (r *run) levels(left map[int][]record.RunStep) []record.RunLevel {
 		known := levels[name]
 		levels[name] = record.RunLevel{Name: name, Total: known.Total + total, Left: known.Left + left}
 	}
-	for _, step := range r.order.steps {
-		add(step.ID().Path, 1, 0)
+	for _, task := range r.order.tasks {
+		add(task.Path, 1, 0)
 	}
 	for _, steps := range left {
-		for _, step := range steps {
-			add(step.File, 0, 1)
+		for i, step := range steps {
+			if step.IsFirst(steps[:i]) {
+				add(step.File, 0, 1)
+			}
 		}
 	}
 	if len(levels) > mostLevels {
@@ -137,11 +139,11 @@ func (r *run) blockers(node int, left map[int][]record.RunStep) []int {
 
 // left returns the steps that are not done, by node.
 func (r *run) left(waits []Wait) map[int][]record.RunStep {
-	awaited, left := byID(waits), map[int][]record.RunStep{}
+	awaited, left := byStep(waits), map[int][]record.RunStep{}
 	r.results.mu.Lock()
 	defer r.results.mu.Unlock()
-	for node := range r.order.graph.Nodes {
-		for _, i := range r.order.graph.Nodes[node].Tasks {
+	for node, steps := range r.order.nodes {
+		for _, i := range steps {
 			if step, isLeft := r.leftOf(i, awaited); isLeft {
 				left[node] = append(left[node], step)
 			}
@@ -150,21 +152,21 @@ func (r *run) left(waits []Wait) map[int][]record.RunStep {
 	return left
 }
 
-// byID returns waits by what is waited for.
-func byID(waits []Wait) map[kinds.ID]Wait {
-	awaited := map[kinds.ID]Wait{}
+// byStep returns waits by the steps that they are of.
+func byStep(waits []Wait) map[object.StepID]Wait {
+	awaited := map[object.StepID]Wait{}
 	for _, wait := range waits {
-		awaited[wait.ID] = wait
+		awaited[wait.step] = wait
 	}
 	return awaited
 }
 
 // leftOf returns what a step has left to do, if anything.
-func (r *run) leftOf(i int, awaited map[kinds.ID]Wait) (record.RunStep, bool) {
+func (r *run) leftOf(i int, awaited map[object.StepID]Wait) (record.RunStep, bool) {
 	id, change := r.order.steps[i].ID(), r.results.changes[i]
-	step := record.RunStep{ID: id.ID, File: id.Path, State: record.Blocked, Deletes: r.order.tasks[i].IsTombstone()}
+	step := record.RunStep{ID: id.ID, Hook: id.Hook, File: id.Path, State: record.Blocked, Deletes: r.order.tasks[r.order.taskOf[i]].IsTombstone()}
 	failure := cmp.Or(r.results.unready[id], change.Err)
-	wait, isAwaited := awaited[step.ID]
+	wait, isAwaited := awaited[id]
 	switch {
 	case failure != nil:
 		step.State, step.For, step.Reason = record.Failed, short(printable.Line(failure.Err.Error())), failure.Reason
@@ -182,11 +184,11 @@ func (r *run) leftOf(i int, awaited map[kinds.ID]Wait) (record.RunStep, bool) {
 }
 
 // awaitedBy returns what a step can't begin without, if that is not ready.
-func (r *run) awaitedBy(i int, awaited map[kinds.ID]Wait) *kinds.ID {
+func (r *run) awaitedBy(i int, awaited map[object.StepID]Wait) *kinds.ID {
 	for _, need := range r.order.steps[i].Needs() {
-		id := r.order.steps[need].ID().ID
-		if _, isAwaited := awaited[id]; isAwaited {
-			return &id
+		step := object.StepOf(r.order.tasks[need].Manifest)
+		if _, isAwaited := awaited[step]; isAwaited {
+			return &step.ID
 		}
 	}
 	return nil
@@ -194,17 +196,12 @@ func (r *run) awaitedBy(i int, awaited map[kinds.ID]Wait) *kinds.ID {
 
 // nameOf names a node by what it does first.
 func (r *run) nameOf(node int) string {
-	first := r.order.steps[r.order.graph.Nodes[node].Tasks[0]].ID()
+	first := r.order.steps[r.order.nodes[node][0]].ID()
 	return cmp.Or(first.Node, first.ID.String())
 }
 
 // short returns as much of a text as is kept.
-func short(text string) string {
-	if len(text) <= mostText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:mostText], "") + "…"
-}
+func short(text string) string { return printable.Truncate(text, mostText) }
 
 // firstLine returns the first line of an error, as much of it as is kept.
 func firstLine(err error) string {

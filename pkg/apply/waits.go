@@ -16,6 +16,7 @@ import (
 // A Wait is something that is waited for.
 type Wait struct {
 	ID      kinds.ID      `json:"object"`
+	Hook    string        `json:"hook,omitempty"` // of the object, if it is its lifecycle hook that waits
 	File    string        `json:"file"`
 	Node    string        `json:"node,omitempty"`
 	For     string        `json:"for"`
@@ -25,10 +26,19 @@ type Wait struct {
 	Effect  reason.Effect `json:"effect,omitempty"`
 	IsRetry bool          `json:"retrying,omitempty"` // it is not applied yet: it failed, and is tried again
 
-	step object.StepID
+	step     object.StepID
+	isOfStep bool // the step itself waits: it is not done
 }
 
-// waits are what a run waits for: steps that are tried again, and objects that are not ready.
+// waitOf returns a wait of a step.
+func waitOf(step object.StepID) Wait {
+	return Wait{ID: step.ID, Hook: step.Hook, File: step.Path, Node: step.Node, step: step}
+}
+
+// Name names what waits in words.
+func (w Wait) Name() string { return w.ID.OrHook(w.Hook) }
+
+// waits are what a run waits for: steps that wait or are tried again, and objects that are not ready.
 type waits struct {
 	cluster             *cluster.Cluster
 	tracker             *await.Tracker
@@ -37,14 +47,14 @@ type waits struct {
 	tellEvery, askEvery time.Duration
 }
 
-// all returns everything that is waited for now: steps that are tried again, and then the objects that are not ready,
-// which are returned as well.
+// all returns everything that is waited for now: steps that wait or are tried again, and then the objects that are not
+// ready, which are returned as well.
 func (w *waits) all() ([]Wait, []await.Object) {
 	objects := w.tracker.Waiting()
 	w.results.mu.Lock()
 	var all []Wait
-	for _, i := range slices.Sorted(maps.Keys(w.results.retries)) {
-		all = append(all, w.results.retries[i])
+	for _, i := range slices.Sorted(maps.Keys(w.results.waits)) {
+		all = append(all, w.results.waits[i])
 	}
 	w.results.mu.Unlock()
 	for _, o := range objects {
@@ -55,10 +65,15 @@ func (w *waits) all() ([]Wait, []await.Object) {
 
 // of returns the wait for an object.
 func (w *waits) of(o await.Object) Wait {
-	step := object.StepOf(o.Manifest)
-	return Wait{
-		ID: step.ID, File: step.Path, Node: step.Node, For: o.Verdict.Message,
-		Since: w.cluster.ServerTime(o.Since).UTC(), Reason: o.Verdict.Reason, Effect: o.Verdict.Effect, step: step,
+	wait := waitOf(object.StepOf(o.Manifest))
+	wait.For, wait.Since, wait.Reason, wait.Effect = o.Verdict.Message, w.cluster.ServerTime(o.Since).UTC(), o.Verdict.Reason, o.Verdict.Effect
+	return wait
+}
+
+// stepWaits notes what a step waits for, and reports it at once if that is new.
+func (w *waits) stepWaits(place int, step object.StepID, what *stepWait) {
+	if wait, isNew := w.results.waiting(place, step, what, w.cluster.Now()); isNew {
+		w.report(wait)
 	}
 }
 
@@ -78,7 +93,7 @@ func (w *waits) cached(explained []Wait) []Wait {
 	}
 	all, _ := w.all()
 	for i := range all {
-		if last := before[all[i].step]; !all[i].IsRetry || all[i].For == last.For {
+		if last := before[all[i].step]; !all[i].isOfStep && (!all[i].IsRetry || all[i].For == last.For) {
 			all[i].Why = last.Why
 		}
 	}
@@ -131,15 +146,8 @@ func inBackground(ctx context.Context, do func(context.Context)) (stop func()) {
 func (w *waits) report(wait Wait) { w.results.events.waiting(wait, w.hasEnded) }
 
 func (w *waits) hasEnded(wait Wait) bool {
-	if !wait.IsRetry {
-		return !w.tracker.IsWaiting(wait.ID)
+	if wait.IsRetry || wait.isOfStep {
+		return !w.results.isWaiting(wait)
 	}
-	w.results.mu.Lock()
-	defer w.results.mu.Unlock()
-	for _, retry := range w.results.retries {
-		if retry.step == wait.step {
-			return false
-		}
-	}
-	return true
+	return !w.tracker.IsWaiting(wait.ID)
 }

@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -47,12 +46,6 @@ type tries struct {
 	giveUp  func() // notes the last failure; nil if there is none
 }
 
-// A parking is a step or a node that waits for an event.
-type parking struct {
-	cancel    func() // of what it waits for
-	interrupt func() // what follows if the walk has to end before
-}
-
 // newWalk returns a walk through the nodes that no walk before has done.
 func newWalk(ctx context.Context, r *run) *walk {
 	r.nodes.begin()
@@ -75,14 +68,14 @@ func (w *walk) do() (isDone bool) {
 	if w.run.options.NoWait || hasFailed {
 		return !hasFailed
 	}
-	var all []int
-	for i := range w.run.order.steps {
-		all = append(all, i)
+	all := make([]int, len(w.run.order.tasks))
+	for i := range all {
+		all[i] = i
 	}
 	isReady := false
 	w.await(all, func(is bool) { isReady = is })
 	w.loop()
-	return isReady && !slices.ContainsFunc(all, func(i int) bool { return !w.run.results.isDone(i) })
+	return isReady && w.run.results.areDone()
 }
 
 // loop runs until nothing is left to do, or the walk has to end and what is being done has ended.
@@ -139,36 +132,6 @@ func (w *walk) takeEvents() []func() {
 	return events
 }
 
-// park waits for an event. Wait is given what to call when the event has come, and returns how to cancel that. What
-// has come by the time that the walk has to end, counts.
-func (w *walk) park(wait func(wake func(then func())) (cancel func()), interrupt func()) {
-	p := &parking{interrupt: interrupt}
-	w.parked[p] = true
-	p.cancel = wait(func(then func()) {
-		w.post(func() {
-			if w.parked[p] {
-				delete(w.parked, p)
-				then()
-			}
-		})
-	})
-}
-
-// interrupt ends what waits, and what is not begun.
-func (w *walk) interrupt() {
-	for p := range w.parked {
-		p.cancel()
-		delete(w.parked, p)
-		p.interrupt()
-	}
-	for len(w.continued) > 0 {
-		step := w.continued[0]
-		w.continued = w.continued[1:]
-		w.skip(step)
-	}
-	w.fresh = nil
-}
-
 // work does steps.
 func (w *walk) work() {
 	for i := range w.steps {
@@ -176,7 +139,7 @@ func (w *walk) work() {
 		isTried := w.ctx.Err() == nil
 		began := time.Now()
 		if isTried {
-			did = w.run.order.steps[i].Do()
+			did = w.run.order.steps[i].Do(w.ctx)
 		}
 		w.post(func() {
 			w.busy--
@@ -185,10 +148,10 @@ func (w *walk) work() {
 				w.skip(i)
 			case did.Err != nil:
 				w.failed(i, did, began)
+			case did.wait != nil:
+				w.waits(i, did.wait)
 			default:
-				if w.tries[i] != nil {
-					w.tries[i].giveUp = nil
-				}
+				w.forgetFailure(i)
 				w.run.done(i, did.Change)
 				w.ended(i, true)
 			}
@@ -219,6 +182,13 @@ func (w *walk) failed(step int, did outcome, began time.Time) {
 	w.queueAfter(pause, step)
 }
 
+// forgetFailure makes the last failure of a step one that its end does not report.
+func (w *walk) forgetFailure(step int) {
+	if t := w.tries[step]; t != nil {
+		t.giveUp = nil
+	}
+}
+
 // skip ends a step that can't be tried any more.
 func (w *walk) skip(step int) {
 	if t := w.tries[step]; t != nil && t.giveUp != nil {
@@ -235,19 +205,11 @@ func (w *walk) triesOf(step int, began time.Time) *tries {
 	return w.tries[step]
 }
 
-// queueAfter queues a step after a pause.
-func (w *walk) queueAfter(pause time.Duration, step int) {
-	w.park(func(wake func(func())) func() {
-		timer := time.AfterFunc(pause, func() { wake(func() { w.continued = append(w.continued, step) }) })
-		return func() { timer.Stop() }
-	}, func() { w.skip(step) })
-}
-
 // doAgain does a step again whose object was deleted after it was applied: at once the first time, and then after
 // longer and longer pauses.
 func (w *walk) doAgain(id kinds.ID) {
-	step := slices.IndexFunc(w.run.order.steps, func(s step) bool { return s.ID().ID == id })
-	if step < 0 || w.ctx.Err() != nil {
+	step, isThere := w.run.order.stepOn(id)
+	if !isThere || w.ctx.Err() != nil {
 		return
 	}
 	if w.isAgain[step] || !w.run.results.isDone(step) {
@@ -270,22 +232,13 @@ func (w *walk) handOut() {
 		if !isThere {
 			return
 		}
-		needs := w.run.order.steps[step].Needs()
 		switch {
 		case w.isAgain[step]:
 			w.start(step)
 		case w.run.results.isDone(step): // by the walk before
 			w.nodes[step].begin(w)
 			w.ended(step, true)
-		case len(needs) > 0 && !w.hasNeeds[step]:
-			w.hasNeeds[step] = true
-			w.await(needs, func(isReady bool) {
-				if isReady {
-					w.continued = append(w.continued, step)
-				} else {
-					w.ended(step, false) // the report says which it was
-				}
-			})
+		case !w.hasNeeds[step] && w.awaitNeeds(step):
 		default:
 			w.nodes[step].begin(w)
 			w.start(step)
@@ -311,34 +264,6 @@ func (w *walk) next() (step int, isThere bool) {
 	return step, true
 }
 
-// await goes on when the objects of some steps are ready, or one of them never will be.
-func (w *walk) await(steps []int, then func(isReady bool)) {
-	var objects []kinds.ID
-	for _, i := range steps {
-		objects = append(objects, w.run.order.steps[i].ID().ID)
-	}
-	w.park(func(wake func(func())) func() {
-		return w.run.tracker.Notify(objects, func(failed []await.Object) {
-			wake(func() {
-				if len(failed) == 0 {
-					then(true)
-					return
-				}
-				w.explains++
-				go func() {
-					for _, o := range slices.Backward(failed) {
-						w.run.explainer.failed(w.run.requests, o)
-					}
-					w.post(func() {
-						w.explains--
-						then(false)
-					})
-				}()
-			})
-		})
-	}, func() { then(false) })
-}
-
 // beginNodes queues the first steps of nodes that nothing holds up any more.
 func (w *walk) beginNodes() {
 	nodes := w.run.nodes.next()
@@ -346,7 +271,7 @@ func (w *walk) beginNodes() {
 		return
 	}
 	for _, node := range nodes {
-		steps := w.run.order.graph.Nodes[node].Tasks
+		steps := w.run.order.nodes[node]
 		n := &nodeWalk{node: node, steps: steps, parts: w.run.order.parts(steps)}
 		for _, step := range steps {
 			w.nodes[step] = n

@@ -25,7 +25,7 @@ type scripted struct {
 	do func() (object.Change, error)
 }
 
-func (s scripted) Do() outcome {
+func (s scripted) Do(context.Context) outcome {
 	original := s.step.(*objectStep)
 	return try(original.applier, original.manifest, func(*payload.Manifest) (object.Change, error) { return s.do() })
 }

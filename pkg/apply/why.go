@@ -63,10 +63,10 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(explainAtOnce)
-	left, asker, retries := mostExplained, &diagnosis.Diagnoser{Cluster: e.cluster}, len(waits)-len(objects)
+	left, asker, steps := mostExplained, &diagnosis.Diagnoser{Cluster: e.cluster}, len(waits)-len(objects)
 	for i := range waits {
-		isRetry := i < retries
-		if isRetry && !diagnosis.IsCallFailure(waits[i].For) || !isRetry && !diagnosis.CanExplain(objects[i-retries].Live) {
+		isRetry := i < steps
+		if waits[i].isOfStep || isRetry && !diagnosis.IsCallFailure(waits[i].For) || !isRetry && !diagnosis.CanExplain(objects[i-steps].Live) {
 			continue
 		}
 		if left--; left < 0 {
@@ -76,7 +76,7 @@ func (e *explainer) explain(ctx context.Context, waits []Wait, objects []await.O
 			if isRetry {
 				waits[i].Why, _ = asker.ExplainCall(ctx, waits[i].ID.GroupKind(), waits[i].For)
 			} else {
-				waits[i].Why, _ = asker.Explain(ctx, objects[i-retries].Live)
+				waits[i].Why, _ = asker.Explain(ctx, objects[i-steps].Live)
 			}
 			return nil
 		})

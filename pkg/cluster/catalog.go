@@ -33,7 +33,7 @@ func (r Resource) GroupKind() schema.GroupKind {
 }
 
 // ErrNotServed is what Find and FindKind return, wrapped, when the cluster surely does
-// not have a kind. Any other error of theirs means that nobody knows.
+// not have a kind. Any other error of theirs means that it is not known.
 var ErrNotServed = errors.New("the cluster does not serve it")
 
 // An UnknownKind is what Find and FindKind return when the server that should
@@ -49,7 +49,7 @@ func (u *UnknownKind) Error() string {
 
 func (u *UnknownKind) Unwrap() error { return u.Err }
 
-// A catalog is the kinds that are served, as they were when somebody last looked.
+// A catalog is the kinds that are served, as they were when last looked at.
 type catalog struct {
 	config *rest.Config
 	client *http.Client

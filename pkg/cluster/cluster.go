@@ -94,7 +94,7 @@ type ApplyMode int
 const (
 	// Plainly fails with a conflict if others own a field and want it otherwise.
 	NoForce ApplyMode = 0
-	// Forced makes everything so that the object says, whoever owns it.
+	// Forced makes everything so that the object says, even what others own.
 	Force ApplyMode = 1 << (iota - 1)
 	// OnlyNew fails with a conflict if the object is there.
 	CreateOnly

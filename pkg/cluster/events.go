@@ -3,13 +3,13 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // An ObjectEvent is an event of Kubernetes about an object.
@@ -42,22 +42,9 @@ func (c *Cluster) RecordEvent(ctx context.Context, news ObjectEvent) error {
 	now := metav1.NewTime(c.Now())
 	_, err := c.Client.CoreV1().Events(namespace).Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: "runlevel-", Namespace: namespace},
-		InvolvedObject: about, Reason: news.Reason, Message: short(news.Message), Type: kind,
+		InvolvedObject: about, Reason: news.Reason, Message: printable.Truncate(news.Message, longestMessage), Type: kind,
 		Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: FieldManager}, ReportingController: FieldManager,
 	}, metav1.CreateOptions{})
 	return err
-}
-
-// short cuts a message that is too long for an event.
-func short(message string) string {
-	if len(message) <= longestMessage {
-		return message
-	}
-	const end = "…"
-	cut := longestMessage - len(end)
-	for !utf8.RuneStart(message[cut]) {
-		cut--
-	}
-	return message[:cut] + end
 }

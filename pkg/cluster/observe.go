@@ -57,7 +57,7 @@ func (o *observer) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // retryAfter is the header for which client-go would send a request again by itself, up
-// to ten times: nobody would hear of it, or could end it without cutting a request off.
+// to ten times: no caller would hear of it, or could end it without cutting a request off.
 // So it does not get to see it, and the failure tells the caller.
 const retryAfter = "Retry-After"
 

@@ -55,7 +55,7 @@ func prepareForCreate(crd *apiextensions.CustomResourceDefinition) {
 	}
 }
 
-// withoutConsequences leaves out what is said of status, which nobody writes: it is
+// withoutConsequences leaves out what is said of status, which manifests do not write: it is
 // only ever wrong because the versions are.
 func withoutConsequences(found field.ErrorList) field.ErrorList {
 	causes := slices.DeleteFunc(slices.Clone(found), func(err *field.Error) bool { return strings.HasPrefix(err.Field, "status.") })

@@ -4,7 +4,7 @@
 // does not answer the API server.
 //
 // What all that means is said by package ready. What can't be asked for is left out, and
-// told: whoever calls it may do without.
+// told: callers can do without.
 //
 // Diagnoser.Explain is the call to start from; Diagnoser.ExplainCall explains a request that failed.
 package diagnosis
@@ -32,7 +32,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
-// How much is asked about pods: enough for somebody to read.
+// How much is asked about pods: enough for a user to read.
 const (
 	logLines    = 5
 	mostOfAKind = 500 // pods, or events

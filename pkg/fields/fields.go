@@ -16,7 +16,7 @@ import (
 )
 
 // A Difference is one field that differs. Old is nil for one that is new, and New for one
-// that is gone. Values of Secrets are masked.
+// that is gone. Values of Secrets, and those in hooks of Deployments, are masked.
 type Difference struct {
 	Path Path `json:"path"`
 	Old  any  `json:"old,omitempty"`
@@ -37,7 +37,8 @@ func Diff(before, after map[string]any) []Difference {
 type differ struct{ changes []Difference }
 
 func (d *differ) report(path Path, before, after any) {
-	change := Difference{Path: slices.Clone(path), Old: mask(before), New: mask(after)}
+	change := Difference{Path: slices.Clone(path)}
+	change.Old, change.New = maskedChange(path.last(), mask(before), mask(after))
 	_, hadSecret := before.(secretValue)
 	if _, hasSecret := after.(secretValue); hadSecret && hasSecret {
 		change.New = maskedOther

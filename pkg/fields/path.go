@@ -66,6 +66,14 @@ func (p Path) String() string {
 	return out.String()
 }
 
+// last is the key that a path ends with; "" if it ends with an item of a list.
+func (p Path) last() string {
+	if len(p) == 0 || p[len(p)-1].IsItem() {
+		return ""
+	}
+	return p[len(p)-1].Key
+}
+
 // quoted is a text with quotes around it, if it could be taken for something else.
 func quoted(text string) string {
 	if text == "" || strings.ContainsAny(text, `.[]"= `) {

@@ -15,9 +15,15 @@ const (
 // A secretValue can be compared, and is never shown.
 type secretValue struct{ value any }
 
-// Mask returns an object without the values of Secrets, be it one or have some in it:
-// the object itself if there are none. What it returns must not be changed.
+// Mask returns an object without the values of Secrets, be it one or have some in it, and without those of hooks of
+// Deployments: the object itself if there are none. What it returns must not be changed.
 func Mask(object map[string]any) map[string]any {
+	open, _ := maskHooks(maskSecrets(object)).(map[string]any)
+	return open
+}
+
+// maskSecrets returns an object without the values of Secrets.
+func maskSecrets(object map[string]any) map[string]any {
 	if isSecret(object, true) {
 		object = hideSecret(object)
 	}

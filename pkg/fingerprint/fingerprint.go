@@ -25,10 +25,10 @@ import (
 
 // A Cache has the fingerprints of objects. It may be used by many goroutines at once.
 //
-// An object has two fingerprints. The exact one holds as long as nobody has written the object. The other one
-// holds as long as nobody can have changed what is ours: the generation counts changes of the body, our entry in
+// An object has two fingerprints. The exact one holds until the object is written. The other one
+// holds as long as what is ours can't have changed: the generation counts changes of the body, our entry in
 // managedFields says when we have applied the object last, and the rest of the metadata is compared with the
-// manifest. An object that was ready has another one, which holds as long as nobody has written the object.
+// manifest. An object that was ready has another one, which holds until the object is written.
 type Cache struct {
 	mu     sync.Mutex
 	known  map[digest]pair   // by both
@@ -175,17 +175,17 @@ func (s *Cache) find(one digest) (pair, bool) {
 	return both, known
 }
 
-// readiness returns the fingerprint of an object that was ready, and that nobody has written since.
+// readiness returns the fingerprint of an object that was ready, and that was not written since.
 func readiness(object metav1.Object, from AppliedFrom, standard string) digest {
 	return hash("ready", from, standard, string(object.GetUID()), object.GetResourceVersion())
 }
 
-// exact returns the fingerprint of an object that nobody has written since.
+// exact returns the fingerprint of an object that was not written since.
 func exact(m objectmeta.LiveMetadata, from AppliedFrom) digest {
 	return hash("exact", from, m.ID.String(), string(m.UID), m.ResourceVersion)
 }
 
-// ours returns the fingerprint of an object in which nobody has changed what is ours.
+// ours returns the fingerprint of an object in which what is ours has not changed.
 func ours(m objectmeta.LiveMetadata, from AppliedFrom) digest {
 	return hash("what counts", from, m.ID.String(), string(m.UID), fmt.Sprint(m.Generation), m.Entry.Since.UTC().String(), m.Entry.SortedFields())
 }

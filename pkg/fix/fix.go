@@ -174,7 +174,7 @@ func (p *Patch) read(name string) ([]byte, error) {
 		return nil, err
 	}
 	if p.isTemplate(name) && bytes.Contains(text, []byte("{{")) {
-		return nil, fmt.Errorf("it is a template, so that nobody knows what it becomes: mend it by hand")
+		return nil, fmt.Errorf("it is a template, so that it is not known what it becomes: mend it by hand")
 	}
 	return text, nil
 }

@@ -33,7 +33,7 @@ func TestATombstoneIsAppended(t *testing.T) {
 		"JSON":                  {"a.json", object, inJSON, object + "\n" + inJSON, ""},
 		"a text that goes on":   {"a.yaml", head + "data:\n  a: |\n    b", grave, "", "a.yaml: it can't be read, or its last document would change with another behind it: add the tombstone by hand"},
 		"a broken file":         {"a.yaml", "[", grave, "", "a.yaml: it can't be read, or its last document would change with another behind it: add the tombstone by hand"},
-		"a template":            {"manifests/a.yaml", "# {{ .X }}\n" + head, grave, "", "manifests/a.yaml: it is a template, so that nobody knows what it becomes: mend it by hand"},
+		"a template":            {"manifests/a.yaml", "# {{ .X }}\n" + head, grave, "", "manifests/a.yaml: it is a template, so that it is not known what it becomes: mend it by hand"},
 		"a Namespace":           {"b.yaml", "", strings.ReplaceAll(grave, "ConfigMap", "Namespace"), "", "deleting Namespace gone takes all that is in it along: write it by hand if that is meant"},
 		"a claim":               {"b.yaml", "", strings.ReplaceAll(grave, "ConfigMap", "PersistentVolumeClaim"), "", "deleting PersistentVolumeClaim gone takes the data behind it along: write it by hand if that is meant"},
 		"a volume":              {"b.yaml", "", strings.ReplaceAll(grave, "ConfigMap", "PersistentVolume"), "", "deleting PersistentVolume gone takes the data on it along: write it by hand if that is meant"},

@@ -28,7 +28,6 @@ const (
 // The kinds that others may need.
 var (
 	serviceKind     = schema.GroupKind{Kind: "Service"}
-	deploymentKind  = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	daemonSetKind   = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
 	statefulSetKind = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
 )
@@ -99,7 +98,7 @@ func newIndex(tasks []Task) *index {
 			x.namespaces[object.GetName()] = append(x.namespaces[object.GetName()], i)
 		case serviceKind:
 			x.services[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = i
-		case deploymentKind, daemonSetKind, statefulSetKind:
+		case kinds.Deployment, daemonSetKind, statefulSetKind:
 			for _, label := range podLabels(object) {
 				x.workloads[label] = append(x.workloads[label], i)
 			}

@@ -108,9 +108,9 @@ func (c *contention) pause(now time.Time) time.Duration { return c.until.Sub(now
 // reportContention reports a contention, also as an event of Kubernetes, for the owners of the other manager. That the
 // event can't be written is no failure.
 func (k *Keeper) reportContention(o *kept, uid types.UID, lost []ownership.Conflict, pause time.Duration) {
-	what := "somebody deletes it, or makes it otherwise, again and again"
+	what := "another client deletes it, or changes it, again and again"
 	if len(lost) > 0 {
-		what = "others make it otherwise again and again: " + object.LossesInWords(lost)
+		what = "other managers change it again and again: " + object.LossesInWords(lost)
 	}
 	what += "; it is repaired after longer and longer pauses, now " + pause.String()
 	k.report(o, Event{Type: Contested, Object: &o.id, File: o.manifest.Path, Lost: lost, Message: what})

@@ -153,7 +153,7 @@ func TestSomebodyDeletesItAgainAndAgain(t *testing.T) {
 		_ = s.at("ConfigMap").Delete(t.Context(), "settings", metav1.DeleteOptions{})
 		return len(s.all(keep.Contested)) > 0
 	})
-	if told := s.all(keep.Contested)[0].Message; told != "somebody deletes it, or makes it otherwise, again and again; it is repaired after longer and longer pauses, now 250ms" {
+	if told := s.all(keep.Contested)[0].Message; told != "another client deletes it, or changes it, again and again; it is repaired after longer and longer pauses, now 250ms" {
 		t.Errorf("told %q", told)
 	}
 	s.until("it is there", func() bool { return s.get("ConfigMap", "settings") != nil })
@@ -167,7 +167,7 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 	r := s.rival("painter", "settings")
 	s.until("it is told", func() bool { return len(s.all(keep.Contested)) > 0 })
 	told := s.all(keep.Contested)[0]
-	if told.Message != "others make it otherwise again and again: data.colour (painter); it is repaired after longer and longer pauses, now 250ms" ||
+	if told.Message != "other managers change it again and again: data.colour (painter); it is repaired after longer and longer pauses, now 250ms" ||
 		len(told.Lost) != 1 || told.Lost[0].Manager != "painter" || told.Lost[0].Field != "data.colour" || told.File != "0000_10_shop_10.yaml" {
 		t.Errorf("told %+v", told)
 	}
@@ -179,7 +179,7 @@ func TestAWriterThatNeverGivesIn(t *testing.T) {
 		events, err := s.admin.Client.CoreV1().Events(s.name).List(t.Context(), metav1.ListOptions{FieldSelector: about})
 		s.must(err)
 		for _, event := range events.Items {
-			if event.Reason == "Contested" && strings.HasPrefix(event.Message, "it is not as release "+s.name+" says: others make it otherwise again and again: data.colour (painter); ") && event.Type == "Warning" {
+			if event.Reason == "Contested" && strings.HasPrefix(event.Message, "it is not as release "+s.name+" says: other managers change it again and again: data.colour (painter); ") && event.Type == "Warning" {
 				return true
 			}
 		}

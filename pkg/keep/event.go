@@ -18,8 +18,8 @@ const (
 	Contested EventType = "contested" // an object whose repairs others revert again and again
 	Failing   EventType = "failing"   // an object that can't be repaired; it is tried again
 	Recovered EventType = "recovered" // an object that was contested or failing, and is as the release says again
-	Blind     EventType = "blind"     // changes of a kind are not seen
-	Sighted   EventType = "sighted"   // they are again
+	Unwatched EventType = "unwatched" // changes of a kind are not seen
+	Watched   EventType = "watched"   // they are again
 	Missed    EventType = "missed"    // an object that a resync has repaired, and no watch had shown
 	Passed    EventType = "passed"    // a resync is over
 )

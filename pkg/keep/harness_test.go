@@ -285,6 +285,9 @@ func body(object *unstructured.Unstructured) map[string]any {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(object.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
+	if len(object.GetAnnotations()) == 0 { // its controller may not have come to it yet
+		object.SetAnnotations(nil)
+	}
 	for _, field := range []string{"clusterIP", "clusterIPs"} {
 		unstructured.RemoveNestedField(object.Object, "spec", field)
 	}

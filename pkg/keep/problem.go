@@ -24,6 +24,19 @@ func (k *Keeper) Problems() []Event {
 	return problems
 }
 
+// UnwatchedKinds returns how many kinds have changes that are not seen now.
+func (k *Keeper) UnwatchedKinds() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	unwatched := 0
+	for _, w := range k.watches {
+		if len(w.errs) > 0 {
+			unwatched++
+		}
+	}
+	return unwatched
+}
+
 // report reports a problem of an object, which lasts until endProblem finds that it is over.
 func (k *Keeper) report(o *kept, problem Event) {
 	problem.Time = k.cluster.Now().UTC()

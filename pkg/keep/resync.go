@@ -21,7 +21,7 @@ const (
 	wasBroken         // it can't be repaired
 )
 
-// resyncPace is the least time between two objects of a resync, which nobody waits for.
+// resyncPace is the least time between two objects of a resync, which is not waited for.
 const resyncPace = 20 * time.Millisecond
 
 // resyncAll looks at all objects from time to time, whatever the watches have shown of them.

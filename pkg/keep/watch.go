@@ -130,7 +130,7 @@ func (w *kindWatch) broke(namespace string, err error) {
 	w.errs[namespace] = err
 	w.keeper.mu.Unlock()
 	if isNew {
-		w.keeper.tell(Event{Type: Blind, Message: fmt.Sprintf("changes of %s are not seen: %s", w.title(namespace), whyBroken(err))})
+		w.keeper.tell(Event{Type: Unwatched, Message: fmt.Sprintf("changes of %s are not seen: %s", w.title(namespace), whyBroken(err))})
 	}
 }
 
@@ -146,7 +146,7 @@ func (w *kindWatch) recovered(namespace string) {
 	delete(w.errs, namespace)
 	w.keeper.mu.Unlock()
 	if wasBroken {
-		w.keeper.tell(Event{Type: Sighted, Message: "changes of " + w.title(namespace) + " are seen again"})
+		w.keeper.tell(Event{Type: Watched, Message: "changes of " + w.title(namespace) + " are seen again"})
 	}
 }
 

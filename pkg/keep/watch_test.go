@@ -46,7 +46,7 @@ func TestWatchesAreEndedByTheServer(t *testing.T) {
 	if looks := s.keeping.all(isLook); len(looks) > 6 || s.keeping.count(is("list", "configmaps")) > 0 {
 		t.Errorf("after three ends of two watches, it asked for %v", looks)
 	}
-	if got := len(s.all(keep.Blind)); got > 0 {
+	if got := len(s.all(keep.Unwatched)); got > 0 {
 		t.Errorf("told %q", s.told())
 	}
 }
@@ -74,7 +74,7 @@ func TestAWatchIsTooOld(t *testing.T) {
 	resume()
 	s.until("both are repaired", func() bool { return s.colour("settings") == "red" && s.get("Secret", "key") != nil })
 	s.quiet()
-	if looks := s.keeping.all(isLook); refused.Load() == 0 || len(looks) > 6 || len(s.all(keep.Blind)) > 0 {
+	if looks := s.keeping.all(isLook); refused.Load() == 0 || len(looks) > 6 || len(s.all(keep.Unwatched)) > 0 {
 		t.Errorf("%d watches were refused, and it asked for %v", refused.Load(), looks)
 	}
 }
@@ -178,7 +178,7 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	if looks := s.keeping.all(isLook); len(looks) > 8 {
 		t.Errorf("it asked for %v", looks)
 	}
-	if got := len(s.all(keep.Blind)); got > 0 {
+	if got := len(s.all(keep.Unwatched)); got > 0 {
 		t.Errorf("told %q", s.told())
 	}
 }
@@ -190,13 +190,13 @@ func TestARightToWatchComesLater(t *testing.T) {
 	user := test.Account(t, name, "user", may("configmaps", everything...))
 	s := keepAs(t, name, one, by(user))
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
-	s.until("it is told", func() bool { return len(s.all(keep.Blind)) > 0 })
-	if told := s.all(keep.Blind)[0].Message; told != "changes of configmaps in namespace "+name+" are not seen: allow this user to list and watch them" {
+	s.until("it is told", func() bool { return len(s.all(keep.Unwatched)) > 0 })
+	if told := s.all(keep.Unwatched)[0].Message; told != "changes of configmaps in namespace "+name+" are not seen: allow this user to list and watch them" {
 		t.Errorf("told %q", told)
 	}
 	s.allow("user", may("configmaps", "*"))
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
-	if got, again := len(s.all(keep.Blind)), len(s.all(keep.Sighted)); got != 1 || again != 1 {
+	if got, again := len(s.all(keep.Unwatched)), len(s.all(keep.Watched)); got != 1 || again != 1 {
 		t.Errorf("told %q", s.told())
 	}
 }
@@ -207,10 +207,10 @@ func TestARightToListIsNotEnough(t *testing.T) {
 	name := test.Namespace(t)
 	user := test.Account(t, name, "user", may("configmaps", append(everything, "list")...))
 	s := keepAs(t, name, one, by(user))
-	s.until("it is told", func() bool { return len(s.all(keep.Blind)) > 0 })
+	s.until("it is told", func() bool { return len(s.all(keep.Unwatched)) > 0 })
 	s.keeping.forget()
 	s.until("it is tried again", func() bool { return s.keeping.count(is("watch", "configmaps")) > 3 })
-	if got, again := len(s.all(keep.Blind)), len(s.all(keep.Sighted)); got != 1 || again != 0 {
+	if got, again := len(s.all(keep.Unwatched)), len(s.all(keep.Watched)); got != 1 || again != 0 {
 		t.Errorf("told %q", s.told())
 	}
 }
@@ -233,7 +233,7 @@ func TestARightToListEverywhereIsNotInTheWay(t *testing.T) {
 	}
 	s := keepAs(t, name, one, by(user))
 	s.paint("settings")
-	if got := len(s.all(keep.Blind)); got > 0 { // each list shows what has changed, if nothing else does
+	if got := len(s.all(keep.Unwatched)); got > 0 { // each list shows what has changed, if nothing else does
 		t.Errorf("told %q", s.told())
 	}
 }
@@ -247,7 +247,7 @@ func TestARightToWatchIsTaken(t *testing.T) {
 	s.paint("settings")
 	s.allow("user", may("configmaps", everything...))
 	s.keeping.forget()
-	s.until("it is told", func() bool { s.keeping.cut(); return len(s.all(keep.Blind)) > 0 })
+	s.until("it is told", func() bool { s.keeping.cut(); return len(s.all(keep.Unwatched)) > 0 })
 	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
 	began := time.Now()
 	s.until("some time has gone by", func() bool { return time.Since(began) > 2*time.Second })
@@ -256,7 +256,7 @@ func TestARightToWatchIsTaken(t *testing.T) {
 	}
 	s.allow("user", may("configmaps", "*"))
 	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
-	s.until("it is told", func() bool { return len(s.all(keep.Sighted)) == 1 })
+	s.until("it is told", func() bool { return len(s.all(keep.Watched)) == 1 })
 	s.paint("settings")
 }
 

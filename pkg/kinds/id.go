@@ -36,6 +36,15 @@ func (id ID) Without(text string) string {
 	return strings.NewReplacer(id.String(), id.Kind, strconv.Quote(id.Name), `"…"`).Replace(text)
 }
 
+// OrHook names an object, or one of its lifecycle hooks: "pre hook of Deployment my-namespace/my-name". A hook of "" is
+// the object itself.
+func (id ID) OrHook(hook string) string {
+	if hook == "" {
+		return id.String()
+	}
+	return printable.Line(hook) + " hook of " + id.String()
+}
+
 // Compare orders objects by kind, group, namespace and name.
 func Compare(a, b ID) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

@@ -23,10 +23,13 @@ import (
 
 // Kinds that rules and orders know by name.
 var (
+	Deployment               = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	Namespace                = schema.GroupKind{Kind: "Namespace"}
 	CustomResourceDefinition = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 	APIService               = schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}
 	Job                      = schema.GroupKind{Group: "batch", Kind: "Job"}
+	ClusterOperator          = schema.GroupKind{Group: "config.openshift.io", Kind: "ClusterOperator"}
+	ClusterVersion           = schema.GroupKind{Group: "config.openshift.io", Kind: "ClusterVersion"}
 )
 
 // Scheme has the types of all kinds and versions, removed ones too: those say

@@ -139,7 +139,7 @@ func (c Config) IsAhead() bool { return newestKubernetes().LessThan(c.kubernetes
 func DidYouMean(id string) string {
 	best, closest := "", 4
 	for _, rule := range Rules() {
-		if d := distance(rule.ID, id); d < closest {
+		if d := printable.EditDistance(rule.ID, id); d < closest {
 			best, closest = rule.ID, d
 		}
 	}

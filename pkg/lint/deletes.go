@@ -10,6 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // These rules are about the delete annotation, and about objects that a payload has
@@ -34,7 +35,7 @@ func checkMisspeltDelete(s *subject, r *reporter) error {
 // looksLikeDelete says whether a key is nearly the delete annotation: a few letters
 // off, or the right word below a domain that is nearly right.
 func looksLikeDelete(key string) bool {
-	if distance(strings.ToLower(strings.TrimSpace(key)), payload.DeleteAnnotation) <= 2 {
+	if printable.EditDistance(strings.ToLower(strings.TrimSpace(key)), payload.DeleteAnnotation) <= 2 {
 		return true
 	}
 	domain, name, hasDomain := strings.Cut(strings.ToLower(key), "/")
@@ -42,33 +43,8 @@ func looksLikeDelete(key string) bool {
 		return false
 	}
 	home, _, _ := strings.Cut(payload.DeleteAnnotation, "/")
-	return distance(domain, home) <= 4 || strings.HasSuffix(domain, "."+home) ||
+	return printable.EditDistance(domain, home) <= 4 || strings.HasSuffix(domain, "."+home) ||
 		slices.Contains([]string{"openshift.io", "runlevel.dev", "release.runlevel.dev"}, domain)
-}
-
-// distance is how many letters have to be changed, added or left out to make one text
-// of another. It is large, and not exact, where the lengths differ much.
-func distance(a, b string) int {
-	if gap := len(a) - len(b); gap > 8 || gap < -8 {
-		return 9
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // checkMisplacedDelete looks for the annotation anywhere but among the object's own.

@@ -123,7 +123,7 @@ func (v vocabulary) hint(name string) string {
 	}
 	best, closest := "", 3
 	for _, known := range sets.List(v.known) {
-		if d := distance(strings.ToLower(known), strings.ToLower(name)); d < closest {
+		if d := printable.EditDistance(strings.ToLower(known), strings.ToLower(name)); d < closest {
 			best, closest = known, d
 		}
 	}

@@ -15,6 +15,7 @@ func Rules() []Rule {
 		updatingRules(),
 		namingRules(),
 		objectRules(),
+		hookRules(),
 		schemaRules(),
 		ignoringRules(),
 	)
@@ -107,6 +108,19 @@ func objectRules() []Rule {
 		{"job-runs-again", Error, "A Job is removed when it is done, and would be created and run again.", nothing, checkJobRunsAgain},
 		{"ready-expression", Error, "The expression that says when an object is ready is wrong.", nothing, checkReadyExpression},
 		{"recreate-refused", Error, "An object is to be recreated that must not be, or the annotation for it has a value that means nothing.", nothing, checkRecreateRefused},
+	}
+}
+
+// hookRules are about the hooks of Deployments.
+func hookRules() []Rule {
+	return []Rule{
+		{"hooks-invalid", Error, "The hooks of a Deployment can't be read, or have what no hook has.", nothing, problemsOf(payload.InvalidHooks)},
+		{"hooks-container", Error, "A hook names a container that the Deployment's template does not have.", nothing, problemsOf(payload.HookContainer)},
+		{"hooks-strategy", Error, "The Deployment's strategy does not allow a hook, or what follows when it fails.", nothing, problemsOf(payload.HookStrategy)},
+		{"hooks-misplaced", Error, "Hooks stand where none are read: on another kind, in a pod template, in a misspelt annotation.", nothing, problemsOf(payload.MisplacedHooks)},
+		{"hooks-unknown-volume", Warning, "A hook names a volume that the Deployment's template does not have, and runs without it.", nothing, problemsOf(payload.HookVolume)},
+		{"hooks-no-effect", Warning, "What is said of hooks has no effect, or keeps them from running.", nothing, problemsOf(payload.HookIneffective)},
+		{"hooks-not-run", Info, "A hook is new, and does not run in this update, as the Deployment's template stays the same.", needsPrevious, checkHooksNotRun},
 	}
 }
 

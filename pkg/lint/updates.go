@@ -12,6 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/plan"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // These rules are about what an update from the previous payload would do.
@@ -130,7 +131,7 @@ func (s *subject) nearest(m *manifest) *manifest {
 	var best *manifest
 	closest := 4 // letters that may be wrong
 	for _, other := range s.previous.byKind[m.groupKind()] {
-		d := distance(other.id.Namespace+"/"+other.id.Name, m.id.Namespace+"/"+m.id.Name)
+		d := printable.EditDistance(other.id.Namespace+"/"+other.id.Name, m.id.Namespace+"/"+m.id.Name)
 		if other.id.Name == m.id.Name {
 			d = min(d, 3) // the namespace may be another word
 		}

@@ -92,7 +92,7 @@ func ParseOpened(ctx context.Context, release *source.Release, options Options) 
 	}
 	if err == nil && (options.UpdatingFrom != "" || options.Before != nil) {
 		var enabled []configv1.ClusterVersionCapability
-		if enabled, err = implicitlyEnabled(ctx, read, options); err == nil {
+		if enabled, err = implicitlyEnabled(ctx, read, options); err == nil && len(enabled) > 0 {
 			reading.Filter = reading.Filter.WithCapabilities(enabled)
 			read, problems, err = payload.Parse(ctx, files, reading)
 		}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot is a clock that nobody sets, and that runs while the machine sleeps: Go's own stands still
+// sinceBoot is a clock that no user can set, and that runs while the machine sleeps: Go's own stands still
 // then.
 func sinceBoot() time.Duration {
 	var now unix.Timespec

@@ -154,7 +154,7 @@ func (m LiveMetadata) IsNeverApplied() bool { return m.Entry == ApplyEntry{} }
 // Object returns the object that the metadata were read from; nil if there is none. It must not be changed.
 func (m LiveMetadata) Object() metav1.Object { return m.object }
 
-// Trim releases the memory of what nobody asks for later when there are many objects: of managedFields, only the
+// Trim releases the memory of what is not asked for later when there are many objects: of managedFields, only the
 // entries of an object that we have never applied are kept, and those that own the number of replicas.
 func (m *LiveMetadata) Trim() {
 	object := m.object

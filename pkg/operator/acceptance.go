@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -17,16 +18,21 @@ type acceptance struct {
 	target  *target
 	isQuiet bool // shows no phases
 	now     status.Acceptance
+	signed  verification
 }
 
 // prepare retrieves, loads and judges the release. Current is the one that is kept in place until then, or nil.
 func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Payload, error) {
 	t.enter(ctx, status.Retrieving)
+	if err := t.verify(ctx, current); err != nil {
+		return nil, err
+	}
 	opened, err := t.applier.releases.open(ctx, t.target.Image)
 	if err != nil {
 		return nil, err
 	}
 	defer opened.Close()
+	defer t.applier.health.enter("loading and judging a release")()
 	t.enter(ctx, status.Loading)
 	var before *payload.Payload
 	if current != nil {
@@ -60,12 +66,14 @@ func (t *acceptance) publish(ctx context.Context) {
 	}
 }
 
-// forced returns the names of what was overridden by force.
-func (t *acceptance) forced() []string {
-	if !t.target.Force {
-		return nil
+// acceptedRisks returns the names of what was overridden by force, and of what is not recommended.
+func (t *acceptance) acceptedRisks() []string {
+	isNotRecommended := func(f precondition.CheckFinding) bool { return strings.HasPrefix(f.Check, status.RiskNotRecommended) }
+	risks := slices.DeleteFunc(slices.Clone(t.now.Findings), func(f precondition.CheckFinding) bool { return !isNotRecommended(f) })
+	if t.target.Force {
+		risks = slices.Concat(precondition.Blocking(t.now.Findings), risks)
 	}
-	return precondition.CheckNames(precondition.Blocking(t.now.Findings))
+	return precondition.CheckNames(risks)
 }
 
 // judge asks the gate of the release, and for the risks of a minor update. Force overrides what blocks.
@@ -78,7 +86,7 @@ func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 	if outcome.Err != nil {
 		return outcome.Err
 	}
-	t.now.Findings, t.now.WasJudged = slices.Concat(outcome.Findings, riskFindings(risks, outcome, t.target.Previous)), true
+	t.now.Findings, t.now.WasJudged = slices.Concat(outcome.Findings, riskFindings(risks, outcome, t.target.Previous), a.updates.warnings(p.Version)), true
 	for i := range t.now.Findings {
 		if found := &t.now.Findings[i]; a.options.StrictTombstones && found.Check == precondition.StaleTombstone {
 			found.Severity = precondition.Blocks

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/rollout"
 	"github.com/runlevel/runlevel/pkg/status"
 )
@@ -23,22 +26,29 @@ type applier struct {
 	options  Options
 	releases *releases
 	events   *announcer
+	monitor  *monitor
+	updates  *updates
+	health   *health
 	changes  chan event.GenericEvent // gets one when what is seen has changed
 
 	mu         sync.Mutex
 	session    *rollout.Session // nil until the lock is held
 	wanted     *target
-	isNew      chan struct{} // closed when another target is wanted
+	changed    chan struct{} // closed when another target is wanted
 	risks      []status.Risk // that hold back a minor update
+	riskGone   chan struct{} // gets one when one of them is gone: the gate may be open now
 	acceptance status.Acceptance
 	running    *running // nil until a release is accepted
 }
 
 func newApplier(c *cluster.Cluster, o Options) *applier {
-	return &applier{
-		cluster: c, options: o, releases: newReleases(o), events: newAnnouncer(c),
-		changes: make(chan event.GenericEvent, 1), isNew: make(chan struct{}),
+	a := &applier{
+		cluster: c, options: o, releases: newReleases(c, o), events: newAnnouncer(c), health: newHealth(o.limits),
+		changes: make(chan event.GenericEvent, 1), changed: make(chan struct{}), riskGone: make(chan struct{}, 1),
 	}
+	a.monitor = newMonitor(a)
+	a.updates = newUpdates(o.Source.Insecure, a.notify)
+	return a
 }
 
 // retryAcceptance is how long it is until a release that was not accepted is tried again: its registry may be back,
@@ -62,14 +72,16 @@ func (a *applier) run(ctx context.Context, session *rollout.Session) error {
 	var last *target
 	backoff := retryAcceptance
 	for {
-		wanted, isNew := a.next()
+		wanted, changed := a.next()
 		isRetry := wanted == last
 		if !isRetry {
 			last, backoff = wanted, retryAcceptance
 		}
 		var retry <-chan time.Time
-		if wanted != nil && a.tryAll(ctx, wanted, isNew, isRetry, keep) != nil {
+		var riskGone <-chan struct{}
+		if err := a.tryAll(ctx, wanted, changed, isRetry, keep); err != nil {
 			retry = time.After(backoff.Step())
+			riskGone = a.retryOnRiskGone(err)
 		}
 		var lost <-chan struct{}
 		if a.current() == nil { // an apply looks after its lock itself
@@ -80,27 +92,43 @@ func (a *applier) run(ctx context.Context, session *rollout.Session) error {
 			return context.Cause(ctx)
 		case <-lost:
 			return context.Cause(session.Held())
-		case <-isNew:
+		case <-changed:
+		case <-riskGone:
 		case <-retry:
 		}
 	}
 }
 
-// tryAll accepts what is wanted. An operator that has just begun goes on with the release that was begun last before
-// that: what is wanted may not be accepted for long.
-func (a *applier) tryAll(ctx context.Context, wanted *target, isNew <-chan struct{}, isRetry bool, keep func(*running)) error {
+// retryOnRiskGone returns the channel that tells of risks that are gone, for a release that the gate refused; nil for
+// others.
+func (a *applier) retryOnRiskGone(err error) <-chan struct{} {
+	if reason.Of(err) == precondition.ReasonFailed {
+		return a.riskGone
+	}
+	return nil
+}
+
+// tryAll accepts what is wanted, if anything is. An operator that has just begun first goes on with the release that was
+// begun last: what is wanted may not be accepted for long, and only that release says by whom it must be signed. Force does
+// without.
+func (a *applier) tryAll(ctx context.Context, wanted *target, changed <-chan struct{}, isRetry bool, keep func(*running)) error {
+	if wanted == nil {
+		return nil
+	}
 	all := []*target{wanted}
 	if before := wanted.Before; before != nil && a.current() == nil {
 		all = []*target{before, wanted}
 	}
-	var err error
 	for _, one := range all {
-		var accepted *running
-		if accepted, err = a.accept(ctx, one, isNew, isRetry); accepted != nil {
+		accepted, err := a.accept(ctx, one, changed, isRetry)
+		if accepted != nil {
 			keep(accepted)
 		}
+		if err != nil && (one == wanted || !wanted.Force) {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // current returns the release that is applied, or kept in place; nil if there is none yet.
@@ -121,20 +149,29 @@ func (a *applier) holds() bool {
 func (a *applier) want(t *target, risks []status.Risk) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	isGone := func(old status.Risk) bool {
+		return !slices.ContainsFunc(risks, func(r status.Risk) bool { return r.Name == old.Name })
+	}
+	if slices.ContainsFunc(a.risks, isGone) {
+		select {
+		case a.riskGone <- struct{}{}:
+		default: // it is to be tried anyway
+		}
+	}
 	a.risks = risks
 	if a.wanted != nil && a.wanted.isSame(t) {
 		return
 	}
 	a.wanted = t
-	close(a.isNew)
-	a.isNew = make(chan struct{})
+	close(a.changed)
+	a.changed = make(chan struct{})
 }
 
 // next returns what is wanted, and a channel that is closed when that changes.
 func (a *applier) next() (*target, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.wanted, a.isNew
+	return a.wanted, a.changed
 }
 
 // update changes what is seen of the applier, and has the status computed anew.
@@ -156,23 +193,18 @@ func (a *applier) notify() {
 // accept takes a release through all that comes before its first object is written. It gives up when another one is
 // wanted. It returns what is to be kept in place from now on; nil if that is so already. A retry shows no phases: what
 // has stopped the release counts until that is over.
-func (a *applier) accept(ctx context.Context, t *target, isNew <-chan struct{}, isRetry bool) (*running, error) {
+func (a *applier) accept(ctx context.Context, t *target, changed <-chan struct{}, isRetry bool) (*running, error) {
 	current := a.current()
 	if current != nil && current.serves(t) {
 		a.update(func() {
-			a.acceptance = status.Acceptance{Release: current.release, Architecture: architecture, Phase: status.Accepted}
+			a.acceptance = status.Acceptance{
+				Release: current.release, Architecture: architecture, Phase: status.Accepted, Unverified: current.signed.unverified,
+			}
 		})
 		return nil, nil
 	}
-	attempt, cancel := context.WithCancel(ctx)
+	attempt, cancel := withCancelOn(ctx, changed)
 	defer cancel()
-	go func() {
-		select {
-		case <-isNew:
-			cancel()
-		case <-attempt.Done():
-		}
-	}()
 	try := &acceptance{applier: a, target: t, isQuiet: isRetry}
 	loaded, err := try.prepare(attempt, current)
 	if attempt.Err() != nil {
@@ -185,14 +217,28 @@ func (a *applier) accept(ctx context.Context, t *target, isNew <-chan struct{}, 
 		return nil, err
 	}
 	next := newRunning(ctx, a, t, loaded)
-	next.forced = try.forced()
+	next.forced, next.signed = try.acceptedRisks(), try.signed
 	if current != nil {
 		current.stop(rollout.ErrSuperseded)
 	}
 	a.update(func() { a.running = next })
 	try.now.Phase, try.now.Release = status.Accepted, next.release
+	try.now.Unverified, try.now.AcceptedRisk = try.signed.unverified, try.signed.risk
 	try.publish(ctx)
 	return next, nil
+}
+
+// withCancelOn returns a context that ends with another one, or when a channel is closed.
+func withCancelOn(ctx context.Context, closed <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // seen returns what the status is computed from, as far as the applier knows it.

@@ -27,19 +27,35 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
 )
 
-// program builds the operator, once.
-var program = sync.OnceValues(func() (string, error) {
+// programs builds the operator and the command line, once, and returns their folder.
+var programs = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "runlevel-operator-")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(folder, "runlevel-operator")
-	out, err := exec.Command("go", "build", "-o", path, "../../cmd/runlevel-operator").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", folder, "../../cmd/...").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w: %s", err, out)
 	}
-	return path, err
+	return folder, err
 })
+
+// program returns the path of a program that is built.
+func (s *stage) program(name string) string {
+	s.t.Helper()
+	folder, err := programs()
+	s.must(err)
+	return filepath.Join(folder, name)
+}
+
+// status returns what "runlevel status" prints, and whether it says that the release is complete and all is well.
+func (s *stage) status() (text string, isDone bool) {
+	s.t.Helper()
+	command := exec.CommandContext(s.t.Context(), s.program("runlevel"), "status")
+	command.Env = append(os.Environ(), "KUBECONFIG="+s.sandbox.Kubeconfig)
+	out, err := command.CombinedOutput()
+	return string(out), err == nil
+}
 
 // system is where the operator is.
 const system = "runlevel-system"
@@ -48,8 +64,6 @@ const system = "runlevel-system"
 // their service account, and no others.
 func (s *stage) deploy(image string, change ...func(*appsv1.Deployment)) *hostpods.HostPods {
 	s.t.Helper()
-	path, err := program()
-	s.must(err)
 	for _, object := range s.installed(image, change...) {
 		err := wait.PollUntilContextTimeout(s.t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 			return s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("kubectl"), client.ForceOwnership) == nil, nil
@@ -58,7 +72,7 @@ func (s *stage) deploy(image string, change ...func(*appsv1.Deployment)) *hostpo
 	}
 	pods, err := hostpods.Start(s.t.Context(), hostpods.Options{
 		Config: s.sandbox.Config, Namespace: system, Selector: "app.kubernetes.io/name=runlevel-operator",
-		Programs: map[string]string{"runlevel-operator": path}, Folder: s.t.TempDir(),
+		Programs: map[string]string{"runlevel-operator": s.program("runlevel-operator")}, Folder: s.t.TempDir(),
 	})
 	s.must(err)
 	s.t.Cleanup(func() {
@@ -159,7 +173,7 @@ func (s *stage) untilAt(version string, count int) {
 		return s.at(version) >= count, nil
 	})
 	if err != nil {
-		s.t.Fatalf("%d ConfigMaps are of %s, want %d\n%s", s.at(version), version, count, s.text())
+		s.t.Fatalf("%s\n%d ConfigMaps are of %s, want %d", s.text(), s.at(version), version, count)
 	}
 }
 
@@ -169,20 +183,31 @@ func TestTheOperatorAsItIsShipped(t *testing.T) {
 	t.Parallel()
 	const parts = 60
 	s := newStage(t)
-	pods := s.deploy(s.push("1.0.0", many(parts)))
+	signer := s.newSigner()
+	pods := s.deploy(s.push("1.0.0", many(parts)+signer.policy()))
 	s.until("installed", isAt("1.0.0"))
-	s.update(s.push("1.0.1", many(parts)+till)) // which waits at its end
+	s.update(signer.sign(s.push("1.0.1", many(parts)+till))) // which waits at its end
 	for _, written := range []int{1, parts / 3, parts} {
 		s.untilAt("1.0.1", written)
 		running, err := pods.AwaitReady(t.Context(), 1)
 		s.must(err)
 		s.must(syscall.Kill(running[0].PID, syscall.SIGKILL))
 	}
+	s.await("the command line says what it waits for", func() bool {
+		text, isDone := s.status()
+		return !isDone && strings.Contains(text, "1.0.1") && strings.Contains(text, "ClusterOperator till")
+	})
 	s.report("till", "1.0.1")
-	s.until("updated", isAt("1.0.1"))
+	if done := s.until("updated", isAt("1.0.1")); !done.Status.History[0].Verified {
+		t.Errorf("the update was not verified:\n%s", s.text())
+	}
+	if text, isDone := s.status(); !isDone || !strings.Contains(text, "1.0.1") {
+		t.Errorf("of a release that is complete, the command line says:\n%s", text)
+	}
 	s.untilAt("1.0.1", parts)
 	s.must(s.client.Delete(t.Context(), s.settings()))
 	s.untilSettings("1.0.1")
+	s.checkMetrics(pods)
 	s.checkRights()
 }
 

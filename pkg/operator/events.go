@@ -50,7 +50,7 @@ func (a *announcer) announce(ctx context.Context, acceptance status.Acceptance) 
 func (a *announcer) write(ctx context.Context, news status.Event) {
 	a.mu.Lock()
 	event := cluster.ObjectEvent{
-		ID:  kinds.ID{Group: configv1.GroupName, Kind: "ClusterVersion", Name: theClusterVersion.Name},
+		ID:  kinds.ID{Group: kinds.ClusterVersion.Group, Kind: kinds.ClusterVersion.Kind, Name: theClusterVersion.Name},
 		UID: a.uid, Reason: news.Reason, IsWarning: news.IsWarning, Message: news.Message,
 	}
 	maps.DeleteFunc(a.told, func(_ cluster.ObjectEvent, at time.Time) bool { return time.Since(at) > repeats })
@@ -74,5 +74,6 @@ func (a *applier) kept(event keep.Event) {
 		log = log.WithValues("object", event.Object.String())
 	}
 	log.Info(string(event.Type), "action", string(event.Action), "message", event.Message)
+	a.monitor.kept(event)
 	a.notify()
 }

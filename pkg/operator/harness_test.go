@@ -1,28 +1,18 @@
 package operator_test
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"io"
-	"log"
-	"net/http/httptest"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 	configv1 "github.com/openshift/api/config/v1"
 	"golang.org/x/tools/txtar"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -30,6 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/operator"
 	"github.com/runlevel/runlevel/pkg/source"
 )
@@ -41,7 +33,8 @@ const patience = 5 * time.Minute
 type stage struct {
 	t        testing.TB
 	sandbox  *sandbox.Sandbox
-	registry string
+	images   *imageregistry.Registry
+	registry string // where that is
 	client   client.Client
 	options  operator.Options
 	end      func() error // ends the operator
@@ -50,20 +43,20 @@ type stage struct {
 // newStage returns a stage without an operator.
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	s, err := sandbox.Start(t.Context(), sandbox.Options{AuditPolicy: auditPolicy})
+	s, err := sandbox.Start(t.Context(), sandbox.Options{AuditPolicy: sandboxtest.AuditAccount("runlevel-system", "runlevel-operator")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Stop() })
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(server.Close)
+	releases := imageregistry.Start()
+	t.Cleanup(releases.Close)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{configv1.Install, clientgoscheme.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	st := &stage{t: t, sandbox: s, registry: strings.TrimPrefix(server.URL, "http://")}
+	st := &stage{t: t, sandbox: s, images: releases, registry: releases.Host}
 	if st.client, err = client.New(s.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
@@ -81,10 +74,16 @@ func begin(t testing.TB, version, files string) *stage {
 // beginWith starts an operator with a release, in this process.
 func (s *stage) beginWith(version, files string) {
 	s.t.Helper()
+	s.prepare(version, files)
+	s.start()
+}
+
+// prepare sets the options of an operator that is to be started with a release, in this process.
+func (s *stage) prepare(version, files string) {
+	s.t.Helper()
 	o := &s.options
 	o.Payload, o.Name, o.CacheDir = s.push(version, files), "test", filepath.Join(s.t.TempDir(), "cache")
 	o.Source, o.LockDuration = source.Options{Insecure: true}, time.Minute // which a busy machine can renew
-	s.start()
 }
 
 // start starts the operator.
@@ -121,31 +120,21 @@ func (s *stage) restart() {
 // push puts a release of files in txtar into the registry, and returns its image by digest.
 func (s *stage) push(version, files string) string {
 	s.t.Helper()
-	var layer bytes.Buffer
-	archive := tar.NewWriter(&layer)
-	add := func(path, text string) {
-		s.must(archive.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: int64(len(text))}))
-		_, err := io.WriteString(archive, text)
-		s.must(err)
-	}
-	add("release-manifests/release-metadata", `{"kind": "cincinnati-metadata-v0", "version": "`+version+`"}`)
-	add("release-manifests/image-references", `{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "`+version+`"}}`)
-	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(files, "VERSION", version))).Files {
+	all := txtar.Parse([]byte(strings.ReplaceAll(files, "VERSION", version)))
+	for i, file := range all.Files {
 		if !strings.Contains(file.Name, "/") {
-			file.Name = "release-manifests/" + file.Name
+			all.Files[i].Name = "release-manifests/" + file.Name
 		}
-		add(file.Name, string(file.Data))
 	}
-	s.must(archive.Close())
-	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(layer.Bytes(), types.OCIUncompressedLayer))
+	all.Files = append(all.Files,
+		txtar.File{Name: "release-manifests/release-metadata", Data: []byte(`{"kind": "cincinnati-metadata-v0", "version": "` + version + `"}`)},
+		txtar.File{Name: "release-manifests/image-references", Data: []byte(`{"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "` + version + `"}}`)},
+	)
+	release, err := txtar.FS(all)
 	s.must(err)
-	repository := s.registry + "/team/release"
-	tag, err := name.NewTag(repository+":"+version, name.Insecure)
+	image, err := s.images.Push(s.t.Context(), "team/release:"+version, release)
 	s.must(err)
-	s.must(remote.Write(tag, image))
-	digest, err := image.Digest()
-	s.must(err)
-	return repository + "@" + digest.String()
+	return image.String()
 }
 
 func (s *stage) must(err error) {
@@ -171,7 +160,7 @@ func (s *stage) until(what string, isSo func(*configv1.ClusterVersion) bool) *co
 		return isSo(last), nil
 	})
 	if err != nil {
-		s.t.Fatalf("never: %s\n%s", what, s.text())
+		s.t.Fatalf("%s\nnever: %s", s.text(), what)
 	}
 	return last
 }
@@ -211,7 +200,7 @@ func (s *stage) report(name, version string, change ...func(*configv1.ClusterOpe
 		return s.client.Get(ctx, client.ObjectKey{Name: name}, &operator) == nil, nil // nor may its kind be served yet
 	})
 	if err != nil {
-		s.t.Fatalf("there never is a ClusterOperator %s\n%s", name, s.text())
+		s.t.Fatalf("%s\nthere never is a ClusterOperator %s", s.text(), name)
 	}
 	patch := client.MergeFrom(operator.DeepCopy())
 	operator.Status.Versions = []configv1.OperandVersion{{Name: "operator", Version: version}}
@@ -230,7 +219,7 @@ func (s *stage) await(what string, isSo func() bool) {
 	s.t.Helper()
 	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) { return isSo(), nil })
 	if err != nil {
-		s.t.Fatalf("never: %s\n%s", what, s.text())
+		s.t.Fatalf("%s\nnever: %s", s.text(), what)
 	}
 }
 
@@ -252,4 +241,12 @@ func (s *stage) settings() *corev1.ConfigMap {
 	}
 	s.must(err)
 	return &found
+}
+
+// editSettings changes the ConfigMap of the releases, whatever the operator does to it at the same moment.
+func (s *stage) editSettings(version string) error {
+	s.t.Helper()
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings"}}
+	patch := fmt.Appendf(nil, `{"data": {"version": %q}}`, version)
+	return s.client.Patch(s.t.Context(), object, client.RawPatch("application/merge-patch+json", patch))
 }

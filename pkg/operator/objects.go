@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/runlevel/runlevel/install"
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
@@ -30,7 +32,8 @@ import (
 )
 
 // ensureDefinitions makes the definitions of ClusterVersion and ClusterOperator where there are none, and waits until
-// their kinds are served. Those that are there stay as they are: they may be a release's, or OpenShift's.
+// their kinds are served. Those that are there stay as they are: they may be a release's, or OpenShift's. But none is owned
+// by the ClusterVersion.
 func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
 	definition, err := c.FindKind(ctx, kinds.CustomResourceDefinition)
 	if err != nil {
@@ -38,11 +41,14 @@ func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
 	}
 	for _, one := range install.Definitions() {
 		_, err := c.Create(ctx, definition, one)
-		if err != nil && !apierrors.IsAlreadyExists(err) {
+		if apierrors.IsAlreadyExists(err) {
+			err = disown(ctx, c, definition, one.GetName())
+		}
+		if err != nil {
 			return fmt.Errorf("create %s: %w", one.GetName(), err)
 		}
 	}
-	for _, kind := range []schema.GroupKind{clusterVersion, clusterOperator} {
+	for _, kind := range []schema.GroupKind{kinds.ClusterVersion, kinds.ClusterOperator} {
 		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			c.Refresh()
 			_, err := c.FindKind(ctx, kind)
@@ -55,10 +61,19 @@ func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
+// disown makes sure that a definition is not deleted with the ClusterVersion.
+func disown(ctx context.Context, c *cluster.Cluster, definition cluster.Resource, name string) error {
+	live, err := c.GetMetadata(ctx, definition, "", name)
+	if err != nil {
+		return err
+	}
+	return ownership.Disown(ctx, c, definition, live)
+}
+
 // create makes the ClusterVersion.
 func (r *reconciler) create(ctx context.Context) error {
 	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterID": string(uuid.NewUUID())}}}
-	made.SetGroupVersionKind(configv1.GroupVersion.WithKind("ClusterVersion"))
+	made.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterVersion.Kind))
 	made.SetName(theClusterVersion.Name)
 	if err := r.client.Create(ctx, made); err != nil { // a typed one would have fields that the definition does not
 		if apierrors.IsAlreadyExists(err) { // it is seen in a moment
@@ -79,21 +94,17 @@ func historyOf(known *record.Record) []configv1.UpdateHistory {
 	for _, entry := range known.History {
 		history = append(history, configv1.UpdateHistory{
 			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: entry.Source, StartedTime: entry.Started, CompletionTime: entry.Completed,
+			Verified: entry.Verified, AcceptedRisks: strings.Join(entry.Forced, ", "),
 		})
 	}
 	return history
 }
 
-var (
-	clusterOperator = schema.GroupKind{Group: configv1.GroupName, Kind: "ClusterOperator"}
-	clusterVersion  = schema.GroupKind{Group: configv1.GroupName, Kind: "ClusterVersion"}
-)
-
 // precreate makes the ClusterOperators of a release before anything else, with their relatedObjects, so that what
 // collects data of a cluster that does not get further knows of which.
 func precreate(ctx context.Context, c *cluster.Cluster, p *payload.Payload) error {
 	for _, m := range p.Manifests {
-		if m.ID().GroupKind() != clusterOperator || m.IsTombstone() {
+		if m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone() {
 			continue
 		}
 		if err := precreateOne(ctx, c, p.Name, m); err != nil {
@@ -125,8 +136,19 @@ func precreateOne(ctx context.Context, c *cluster.Cluster, release string, m *pa
 	return err
 }
 
+// addOperators adds what the ClusterOperators of a release say that was applied. An install goes on beyond an operator
+// that is degraded, and is not complete before it is well.
+func (a *applier) addOperators(applied *status.AppliedRelease, all []configv1.ClusterOperator, isInstall bool) {
+	problems := a.operatorProblems(all, isInstall)
+	applied.Problems = append(applied.Problems, problems...)
+	applied.MissingOperators = a.missingOperators(all)
+	if isInstall && len(problems) > 0 {
+		applied.IsComplete, applied.Mode = false, graph.Install
+	}
+}
+
 // operatorProblems returns what ClusterOperators of the release that is kept in place report.
-func (a *applier) operatorProblems(all []configv1.ClusterOperator) []status.ReleaseProblem {
+func (a *applier) operatorProblems(all []configv1.ClusterOperator, isInstall bool) []status.ReleaseProblem {
 	current := a.current()
 	found := map[string]*configv1.ClusterOperator{}
 	for i := range all {
@@ -135,14 +157,14 @@ func (a *applier) operatorProblems(all []configv1.ClusterOperator) []status.Rele
 	var problems []status.ReleaseProblem
 	for _, m := range current.payload.Manifests {
 		reported := found[m.ID().Name]
-		if m.ID().GroupKind() != clusterOperator || m.IsTombstone() || reported == nil {
+		if m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone() || reported == nil {
 			continue
 		}
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(reported)
 		if err != nil {
 			continue // it can't be: it came from the API server
 		}
-		verdict := ready.Check(&unstructured.Unstructured{Object: withKind(object)}, ready.Upstream, ready.Related{Manifest: m.Object()})
+		verdict := ready.Check(&unstructured.Unstructured{Object: withKind(object)}, ready.Upstream, ready.Related{Manifest: m.Object(), Installing: isInstall})
 		if verdict.State != ready.Ready {
 			id := m.ID()
 			problems = append(problems, status.ReleaseProblem{
@@ -158,7 +180,7 @@ func (a *applier) missingOperators(all []configv1.ClusterOperator) []string {
 	var missing []string
 	for _, m := range a.current().payload.Manifests {
 		isThere := slices.ContainsFunc(all, func(o configv1.ClusterOperator) bool { return o.Name == m.ID().Name })
-		if m.ID().GroupKind() == clusterOperator && !m.IsTombstone() && !isThere {
+		if m.ID().GroupKind() == kinds.ClusterOperator && !m.IsTombstone() && !isThere {
 			missing = append(missing, m.ID().Name)
 		}
 	}
@@ -167,7 +189,7 @@ func (a *applier) missingOperators(all []configv1.ClusterOperator) []string {
 
 // withKind adds to a ClusterOperator what a typed one does not have.
 func withKind(object map[string]any) map[string]any {
-	object["apiVersion"], object["kind"] = configv1.GroupVersion.String(), clusterOperator.Kind
+	object["apiVersion"], object["kind"] = configv1.GroupVersion.String(), kinds.ClusterOperator.Kind
 	return object
 }
 

@@ -4,7 +4,8 @@
 // Run is the call to start from. It holds the lock of the release, which makes one of several replicas the leader,
 // and begins two things: the applier (applier.go) takes a release from its source to the cluster, and keeps it in
 // place; the reconciler (reconciler.go) tells the applier what the ClusterVersion asks for (target.go), and writes
-// the status, which package status computes. Releases are read, and images kept on disk, in releases.go.
+// the status, which package status computes. Releases are read, and images kept on disk, in releases.go; the update
+// service is asked in updates.go.
 package operator
 
 import (
@@ -22,13 +23,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/metricsserver"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -48,10 +51,13 @@ type Options struct {
 	Listen    string // the address of /healthz and /readyz; empty for none
 	CacheDir  string // where images are kept that were pulled; empty keeps none
 	Source    source.Options
+	Metrics   metricsserver.Serving
 	// StrictTombstones refuses a minor update that carries tombstones which the release before had already.
 	StrictTombstones bool
 	// LockDuration is how long the lock outlives a leader that died; half a minute if it is 0.
 	LockDuration time.Duration
+
+	limits limits // of probes; the usual ones if it is empty
 }
 
 // Run runs an operator until ctx ends. It ends with an error when the lock is lost to another process.
@@ -68,22 +74,30 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	if err := ensureDefinitions(ctx, c); err != nil {
 		return fmt.Errorf("install the definitions of ClusterVersion and ClusterOperator: %w", err)
 	}
-	m, err := newManager(connection, o)
+	a := newApplier(c, o)
+	m, err := newManager(a.health.watches.config(connection), o)
 	if err != nil {
 		return err
 	}
-	a := newApplier(c, o)
+	if err := a.health.register(m, a); err != nil {
+		return err
+	}
 	r := &reconciler{client: m.GetClient(), cluster: c, options: o, applier: a}
 	if err := r.register(m); err != nil {
 		return fmt.Errorf("watch ClusterVersions: %w", err)
 	}
-	if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { return lead(ctx, c, o, a) })); err != nil {
+	if err := a.monitor.register(ctx, m, o.Metrics); err != nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	lead := func(ctx context.Context) error { return lead(ctx, c, o, a) }
+	if err := errors.Join(m.Add(manager.RunnableFunc(lead)), m.Add(manager.RunnableFunc(a.updates.run))); err != nil {
 		return err
 	}
 	return m.Start(ctx)
 }
 
-// newManager returns a manager of the ClusterVersion controller. It elects nobody: the lock of the release does.
+// newManager returns a manager of the ClusterVersion controller. It has no election of its own: who holds the lock of the
+// release leads.
 func newManager(connection *rest.Config, o Options) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{configv1.Install, corev1.AddToScheme} {
@@ -92,13 +106,19 @@ func newManager(connection *rest.Config, o Options) (ctrl.Manager, error) {
 		}
 	}
 	m, err := ctrl.NewManager(connection, ctrl.Options{
-		Scheme: scheme, Controller: config.Controller{SkipNameValidation: ptr.To(true)}, // for several in one process
+		Scheme: scheme,
+		Controller: config.Controller{
+			SkipNameValidation: ptr.To(true), // for several in one process
+			// Workers of the priority queue may never end (kubernetes-sigs/controller-runtime#3538, mended in 0.25).
+			UsePriorityQueue: ptr.To(false),
+		},
+		Cache:                  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: onlyGates()}},
 		HealthProbeBindAddress: cmp.Or(o.Listen, "0"), Metrics: server.Options{BindAddress: "0"},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
 	}
-	return m, errors.Join(m.AddHealthzCheck("alive", healthz.Ping), m.AddReadyzCheck("alive", healthz.Ping))
+	return m, nil
 }
 
 // lead acquires the lock of the release, and applies under it. A replica that does not get the lock waits for it.

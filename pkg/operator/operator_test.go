@@ -1,14 +1,18 @@
 package operator_test
 
 import (
+	"errors"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 const shop = `
@@ -93,8 +97,7 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 		}
 	}
 
-	s.must(s.client.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}},
-		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`))))
+	s.hold("prices", `["example.com/hold"]`)
 	s.update(s.push("1.0.1", shop+oldDeleted+till))
 	s.until("it says that an update runs", has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "MultipleReasons"))
 	s.report("till", "1.0.1")
@@ -112,8 +115,7 @@ func TestADeleteHoldsBackTheNextMinorVersion(t *testing.T) {
 		t.Errorf("%+v, and the settings are of %s", got, s.settings().Data["version"])
 	}
 
-	s.must(s.client.Patch(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}},
-		client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))
+	s.hold("prices", "null")
 	s.report("till", "1.1.0")
 	done := s.until("the minor version is applied", isAt("1.1.0"))
 	var history []string
@@ -159,12 +161,12 @@ func TestWhatIsNotAcceptedLeavesTheReleaseInPlace(t *testing.T) {
 	s.update(repository + "@sha256:" + strings.Repeat("c", 64))
 	s.until("the image is not there", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
 	s.restart()
-	s.must(s.client.Patch(t.Context(), s.settings(), client.RawPatch("application/merge-patch+json", []byte(`{"data":{"version":"edited"}}`))))
+	s.must(s.editSettings("edited"))
 	s.untilSettings("1.0.0")
 	s.update(s.push("1.0.1", shop), func(u *configv1.Update) { u.Version = "1.0.2" })
 	s.until("the version is another", has("ReleaseAccepted", configv1.ConditionFalse, "VerifyPayloadVersion"))
 	s.ask(&configv1.Update{Version: "9.9.9"})
-	invalid := s.until("nobody offers the version", has("Invalid", configv1.ConditionTrue, "InvalidClusterVersion"))
+	invalid := s.until("the version is not offered", has("Invalid", configv1.ConditionTrue, "InvalidClusterVersion"))
 	if got := find(invalid, configv1.OperatorProgressing).Message; got != "Stopped at 1.0.0: the cluster version is invalid" {
 		t.Errorf("it says %q", got)
 	}
@@ -226,5 +228,52 @@ func TestAnUpdateIsRetargeted(t *testing.T) {
 	}
 	if got := s.settings().Data["version"]; got != "1.0.2" {
 		t.Errorf("the settings are of %s", got)
+	}
+}
+
+// TestWhatWasForcedGoesOn after a restart, though force was taken back and the gate would refuse it.
+func TestWhatWasForcedGoesOn(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop+till)
+	s.report("till", "1.0.0")
+	s.until("installed", isAt("1.0.0"))
+	s.update(s.push("1.3.0", shop+till), func(u *configv1.Update) { u.Force = true })
+	s.until("it waits for the ClusterOperator", func(v *configv1.ClusterVersion) bool {
+		return v.Status.Desired.Version == "1.3.0" && strings.Contains(find(v, configv1.OperatorProgressing).Message, "till")
+	})
+	s.ask(nil)
+	s.restart()
+	s.report("till", "1.3.0")
+	s.until("updated", isAt("1.3.0"))
+}
+
+// TestAnUpdateThatNeverBeganIsNotInTheHistory: it was accepted, and the record of it could not be written. The history says the
+// same as the record, from which the next operator goes on.
+func TestAnUpdateThatNeverBeganIsNotInTheHistory(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.prepare("1.0.0", shop)
+	var isFull atomic.Bool
+	s.run(sandboxtest.Tap(s.sandbox.Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		if isFull.Load() && request.Method == http.MethodPut && strings.HasSuffix(request.URL.Path, "/configmaps/runlevel-release-default") {
+			return nil, errors.New("the record can't be written")
+		}
+		return send.RoundTrip(request)
+	}), s.options)
+	s.until("installed", isAt("1.0.0"))
+	isFull.Store(true)
+	s.update(s.push("1.0.1", shop))
+	tried := s.until("the update can't begin", func(v *configv1.ClusterVersion) bool {
+		return v.Status.Desired.Version == "1.0.1" && find(v, "Failing").Status == configv1.ConditionTrue
+	})
+	if len(tried.Status.History) != 1 {
+		t.Errorf("before it has begun, it is in the history: %+v", tried.Status.History)
+	}
+	s.update(s.options.Payload)
+	s.until("the release before is asked for", func(v *configv1.ClusterVersion) bool { return v.Status.Desired.Version == "1.0.0" })
+	isFull.Store(false)
+	done := s.until("it has stayed", isAt("1.0.0"))
+	if len(done.Status.History) != 1 {
+		t.Errorf("an update and a way back are in the history: %+v", done.Status.History)
 	}
 }

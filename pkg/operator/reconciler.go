@@ -6,6 +6,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -49,6 +52,8 @@ type reconciler struct {
 	passed, written, looked time.Time // the last pass, write of the status, and look at the record
 	known                   *record.Record
 	deletes                 []precondition.Delete // of the record, that are not done
+	injected                *payload.Injection
+	askedSettings           time.Time // when injected was read
 }
 
 // register adds the controller to a manager.
@@ -57,7 +62,7 @@ func (r *reconciler) register(m ctrl.Manager) error {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: theClusterVersion.Name}}}
 	})
 	return ctrl.NewControllerManagedBy(m).For(&configv1.ClusterVersion{}).Watches(&configv1.ClusterOperator{}, theOne).
-		WatchesRawSource(source.Channel(r.applier.changes, &handler.EnqueueRequestForObject{})).Complete(r)
+		Watches(&corev1.ConfigMap{}, theOne).WatchesRawSource(source.Channel(r.applier.changes, &handler.EnqueueRequestForObject{})).Complete(r)
 }
 
 // Reconcile passes on what the ClusterVersion asks for, and computes its status. A replica that does not hold the lock
@@ -70,6 +75,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	r.passed = time.Now()
+	defer r.applier.health.enter("the pass over the ClusterVersion")()
 	var version configv1.ClusterVersion
 	err := r.client.Get(ctx, request.NamespacedName, &version)
 	switch {
@@ -101,7 +107,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // observe tells the applier what is wanted, and returns what is seen.
 func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, recorded *record.Record, deletes []precondition.Delete) (status.Seen, error) {
 	var operators configv1.ClusterOperatorList
-	if err := r.client.List(ctx, &operators); err != nil {
+	err := r.client.List(ctx, &operators)
+	if err != nil {
 		return status.Seen{}, fmt.Errorf("list ClusterOperators: %w", err)
 	}
 	from := known{record: recorded, own: r.options.Payload}
@@ -109,15 +116,24 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 		from.current = current.target
 	}
 	wanted, invalid := choose(version, from)
+	if wanted.Injection, err = r.injection(ctx); err != nil {
+		return status.Seen{}, err
+	}
+	if wanted.Before != nil {
+		wanted.Before.Injection = wanted.Injection
+	}
 	seen := status.Seen{
 		Now: r.cluster.Now(), Generation: version.Generation, Invalid: invalid, Overrides: version.Spec.Overrides, Operators: operators.Items,
+	}
+	if seen.Gates, err = r.pendingAcks(ctx, wanted.Previous); err != nil {
+		return status.Seen{}, err
 	}
 	seen.Acceptance, seen.Applied = r.applier.seen()
 	if seen.Applied != nil {
 		seen.Applied.Deletes = deletes
-		if seen.Applied.IsComplete {
-			seen.Applied.Problems = append(seen.Applied.Problems, r.applier.operatorProblems(operators.Items)...)
-			seen.Applied.MissingOperators = r.applier.missingOperators(operators.Items)
+		isInstall := wanted.Previous == ""
+		if seen.Applied.IsComplete || isInstall && seen.Applied.Mode == graph.Reconcile {
+			r.applier.addOperators(seen.Applied, operators.Items, isInstall)
 		}
 	}
 	if seen.Applied != nil && len(seen.Applied.MissingOperators) > 0 {
@@ -125,6 +141,7 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 			return status.Seen{}, fmt.Errorf("make the definitions again: %w", err)
 		}
 	}
+	seen.Retrieved = r.applier.updates.follow(version, seen.Applied)
 	r.applier.want(wanted, status.Risks(seen))
 	if seen.Acceptance.Phase == "" { // the applier has not begun yet
 		seen.Acceptance = status.Acceptance{Release: wanted.Release, Architecture: architecture, Phase: status.Retrieving}
@@ -148,17 +165,14 @@ func (r *reconciler) look(ctx context.Context) (*record.Record, []precondition.D
 			r.deletes = append(r.deletes, one)
 		}
 	}
+	r.applier.monitor.note(r.known, r.deletes)
 	return r.known, r.deletes, nil
 }
 
 // write writes the status if it has changed. A change that comes soon after another one waits.
 func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus, hasDeletes bool) (ctrl.Result, error) {
-	again := looksEvery
-	if hasDeletes {
-		again = deletesEvery
-	}
 	if equality.Semantic.DeepEqual(version.Status, next) {
-		return ctrl.Result{RequeueAfter: again}, nil
+		return ctrl.Result{RequeueAfter: r.again(hasDeletes)}, nil
 	}
 	if left := writesEvery - time.Since(r.written); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
@@ -170,7 +184,20 @@ func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion
 		return ctrl.Result{}, fmt.Errorf("write the status of the ClusterVersion: %w", err)
 	}
 	r.written = time.Now()
-	return ctrl.Result{RequeueAfter: again}, nil
+	return ctrl.Result{RequeueAfter: r.again(hasDeletes)}, nil
+}
+
+// again returns when the next pass is if nothing happens until then. A pass that has not read the record itself is followed by
+// one that does: what it was called for may be in the record by now.
+func (r *reconciler) again(hasDeletes bool) time.Duration {
+	switch {
+	case r.looked.Before(r.passed):
+		return max(passesEvery, writesEvery-time.Since(r.looked))
+	case hasDeletes:
+		return deletesEvery
+	default:
+		return looksEvery
+	}
 }
 
 // writeStatus writes the status of a ClusterVersion that has not changed since it was read: a leader that was deposed
@@ -181,7 +208,7 @@ func (r *reconciler) writeStatus(ctx context.Context, read client.Object, next c
 		return err
 	}
 	changed := &unstructured.Unstructured{Object: map[string]any{"status": object["status"]}}
-	changed.SetGroupVersionKind(configv1.GroupVersion.WithKind("ClusterVersion"))
+	changed.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterVersion.Kind))
 	changed.SetName(read.GetName())
 	changed.SetResourceVersion(read.GetResourceVersion())
 	return r.client.Status().Update(ctx, changed)

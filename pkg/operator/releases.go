@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/loader"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/reason"
@@ -24,13 +26,14 @@ const mostCached = 3
 
 // releases reads releases, and keeps the images that were pulled in a folder, by digest.
 type releases struct {
+	cluster *cluster.Cluster
 	folder  string
 	source  source.Options
 	payload payload.Options
 }
 
-func newReleases(o Options) *releases {
-	return &releases{folder: o.CacheDir, source: o.Source, payload: payload.Options{
+func newReleases(c *cluster.Cluster, o Options) *releases {
+	return &releases{cluster: c, folder: o.CacheDir, source: o.Source, payload: payload.Options{
 		Name: payload.DefaultName, Filter: payload.Filter{Profile: o.Profile, Exclude: o.Exclude},
 	}}
 }
@@ -49,7 +52,7 @@ func (r *releases) open(ctx context.Context, image string) (*source.Release, err
 			return &source.Release{FS: os.DirFS(kept), Kind: source.Image, Image: image, Digest: digest}, nil
 		}
 	}
-	pulled, err := source.Open(ctx, image, r.source)
+	pulled, err := r.pull(ctx, image)
 	if err == nil && r.folder != "" {
 		if err := r.keep(pulled.FS, kept); err != nil { // it is pulled again the next time
 			ctrl.LoggerFrom(ctx).Info("release not kept on disk", "reason", err.Error())
@@ -71,10 +74,27 @@ func (r *releases) keep(files fs.FS, folder string) error {
 	if err := os.CopyFS(unfinished, files); err != nil {
 		return err
 	}
+	if err := syncFiles(unfinished); err != nil { // or a node that loses power may leave empty files under the name
+		return err
+	}
 	if err := os.Rename(unfinished, folder); err != nil {
 		return err
 	}
 	return r.prune()
+}
+
+// syncFiles writes the files of a folder to the disk.
+func syncFiles(folder string) error {
+	return filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(file.Sync(), file.Close())
+	})
 }
 
 // prune removes the images that were used longest ago, and what a crash has left unfinished.
@@ -102,7 +122,7 @@ func (r *releases) prune() error {
 func (r *releases) load(ctx context.Context, opened *source.Release, t *target, before *payload.Payload) (*payload.Payload, error) {
 	options := loader.Options{Source: r.source, Payload: r.payload, Before: before}
 	options.Payload.ReleaseImage = opened.Image
-	options.Payload.Filter.Overrides = t.Overrides
+	options.Payload.Filter.Overrides, options.Payload.Injection = t.Overrides, t.Injection
 	if t.Capabilities != nil {
 		capabilities, err := capabilitiesOf(t)
 		if err != nil {
@@ -132,6 +152,18 @@ func capabilitiesOf(t *target) (*configv1.ClusterVersionCapabilitiesStatus, erro
 		}
 	}
 	return payload.ParseCapabilities(strings.Join(names, ","))
+}
+
+// knownOf returns the capabilities that a ClusterVersion can name. Those that are of releases alone are left out: a status
+// that has one is refused as a whole.
+func knownOf(all configv1.ClusterVersionCapabilitiesStatus) configv1.ClusterVersionCapabilitiesStatus {
+	isUnknown := func(c configv1.ClusterVersionCapability) bool {
+		return !slices.Contains(configv1.KnownClusterVersionCapabilities, c)
+	}
+	return configv1.ClusterVersionCapabilitiesStatus{
+		EnabledCapabilities: slices.DeleteFunc(slices.Clone(all.EnabledCapabilities), isUnknown),
+		KnownCapabilities:   slices.DeleteFunc(slices.Clone(all.KnownCapabilities), isUnknown),
+	}
 }
 
 // implicitOf returns the capabilities of a release that are enabled though its target does not ask for them.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -34,8 +35,8 @@ func TestAnotherClusterVersionDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestARegistryThatFails: it is away, then slow, then sends other bytes than the digest says, and at last works. The
-// release before stays in place, and the update begins without being asked for again.
+// TestARegistryThatFails: it is away, then sends other bytes than the digest says, then never answers, which can be taken
+// back, and at last works. The release before stays in place meanwhile.
 func TestARegistryThatFails(t *testing.T) {
 	t.Parallel()
 	s := begin(t, "1.0.0", shop)
@@ -50,6 +51,8 @@ func TestARegistryThatFails(t *testing.T) {
 		switch state.Load() {
 		case "away":
 			http.Error(w, "out of order", http.StatusServiceUnavailable)
+		case "slow":
+			<-r.Context().Done() // it never answers
 		case "other bytes":
 			fmt.Fprint(w, `{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json"}`)
 		default:
@@ -57,7 +60,8 @@ func TestARegistryThatFails(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	s.update(strings.Replace(image, s.registry, strings.TrimPrefix(server.URL, "http://"), 1))
+	image = strings.Replace(image, s.registry, strings.TrimPrefix(server.URL, "http://"), 1)
+	s.update(image)
 	said := func(words string) func(*configv1.ClusterVersion) bool {
 		return func(v *configv1.ClusterVersion) bool {
 			c := find(v, "ReleaseAccepted")
@@ -67,6 +71,17 @@ func TestARegistryThatFails(t *testing.T) {
 	s.until("the registry is away", said("503"))
 	state.Store("other bytes")
 	s.until("the registry sends other bytes", said("digest"))
+	state.Store("slow")
+	s.ask(nil)
+	s.until("taken back", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
+	s.update(image)
+	s.until("the registry is slow", func(v *configv1.ClusterVersion) bool {
+		c := find(v, "ReleaseAccepted")
+		return c.Status == configv1.ConditionUnknown && strings.Contains(c.Message, "Retrieving")
+	})
+	s.ask(nil)
+	s.until("it is not waited for", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
+	s.update(image)
 	if !isAt("1.0.0")(s.version()) {
 		t.Errorf("the release before is not in place:\n%s", s.text())
 	}
@@ -143,9 +158,7 @@ func TestAnObjectThatIsOverriddenIsLeftAlone(t *testing.T) {
 	override(configv1.ComponentOverride{Kind: "ConfigMap", Namespace: "shop", Name: "settings", Unmanaged: true})
 	s.until("minor updates are held back", has(configv1.OperatorUpgradeable, configv1.ConditionFalse, "ClusterVersionOverrides"))
 	s.await("an edit stays", func() bool {
-		edited := s.settings()
-		edited.Data["version"] = "mine"
-		s.must(s.client.Update(t.Context(), edited))
+		s.must(s.editSettings("mine"))
 		timer := time.NewTimer(time.Second) // repairs take some milliseconds
 		<-timer.C
 		return s.settings().Data["version"] == "mine"
@@ -156,4 +169,34 @@ func TestAnObjectThatIsOverriddenIsLeftAlone(t *testing.T) {
 	if len(v.Status.History) != 1 {
 		t.Errorf("the history is %+v", v.Status.History)
 	}
+}
+
+// TestAnAdministratorAcknowledges a gate: it holds back minor updates, says so before there is one, and lets the update
+// begin as soon as it is acknowledged.
+func TestAnAdministratorAcknowledges(t *testing.T) {
+	t.Parallel()
+	const gate = `
+-- 0000_30_gates_00_namespace.yaml --
+{apiVersion: v1, kind: Namespace, metadata: {name: openshift-config-managed}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: openshift-config}}
+-- 0000_30_gates_10_gates.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: admin-gates, namespace: openshift-config-managed}, data: {ack-1.0-prices: prices v1 goes}}
+`
+	s := begin(t, "1.0.0", shop+gate)
+	s.until("installed", isAt("1.0.0"))
+	s.until("minor updates are held back", func(v *configv1.ClusterVersion) bool {
+		c := find(v, configv1.OperatorUpgradeable)
+		return c.Reason == "AdminAck" && strings.Contains(c.Message, `prices v1 goes (lifted by an administrator who sets ack-1.0-prices: "true"`)
+	})
+	s.update(s.push("1.0.1", shop+gate))
+	s.until("a patch goes on", isAt("1.0.1"))
+	s.update(s.push("1.1.0", shop+gate))
+	s.until("the minor update is refused", func(v *configv1.ClusterVersion) bool {
+		return strings.Contains(find(v, "ReleaseAccepted").Message, "AdminAck: ack-1.0-prices: prices v1 goes")
+	})
+	acks := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "admin-acks"}, Data: map[string]string{"ack-1.0-prices": "true"}}
+	s.must(s.client.Create(t.Context(), acks))
+	s.until("updated", isAt("1.1.0"))
+	s.until("nothing holds back minor updates", func(v *configv1.ClusterVersion) bool { return find(v, configv1.OperatorUpgradeable).Type == "" })
 }

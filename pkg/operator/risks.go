@@ -2,8 +2,8 @@ package operator
 
 import (
 	"cmp"
-
-	"k8s.io/apimachinery/pkg/util/version"
+	"slices"
+	"strings"
 
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -14,30 +14,22 @@ import (
 // and may be corrected by a patch. If the record is lost, previous is the version that was applied before.
 func riskFindings(risks []status.Risk, found *rollout.Outcome, previous string) []precondition.CheckFinding {
 	from := cmp.Or(found.Previous, previous)
-	if !isMinor(from, found.Version) || found.Begun != from && !isMinor(cmp.Or(found.Begun, from), found.Version) {
+	if !precondition.IsMinor(from, found.Version) || found.Begun != from && !precondition.IsMinor(cmp.Or(found.Begun, from), found.Version) {
 		return nil
 	}
 	var findings []precondition.CheckFinding
 	for _, risk := range risks {
-		if risk.Name != status.RiskDeletes { // which the gate finds itself
+		if kind, _, _ := strings.Cut(risk.Name, "-"); kind != status.RiskDeletes && kind != status.RiskAdminAck { // which the gate finds itself
 			findings = append(findings, precondition.CheckFinding{
 				Check: risk.Name, Severity: precondition.Blocks, Message: risk.Message, Lifts: "the end of what Upgradeable=False tells of",
 			})
 		}
 	}
+	isBegun := found.Begun != "" && found.Begun != from && found.Begun != found.Version
+	if isUpdating := func(f precondition.CheckFinding) bool { return f.Check == status.RiskUpdating }; isBegun && !slices.ContainsFunc(findings, isUpdating) {
+		findings = append(findings, precondition.CheckFinding{ // which an operator that has just begun has not seen yet
+			Check: status.RiskUpdating, Severity: precondition.Blocks, Message: "The update to " + found.Begun + " is not complete.", Lifts: "its end",
+		})
+	}
 	return findings
-}
-
-// isMinor returns whether an update changes the minor version, or the major one. An install changes none, and of
-// versions that can't be compared it is to be feared.
-func isMinor(from, to string) bool {
-	if from == "" || from == to {
-		return false
-	}
-	before, err := version.ParseSemantic(from)
-	if err != nil {
-		return true
-	}
-	after, err := version.ParseSemantic(to)
-	return err != nil || before.Major() != after.Major() || before.Minor() != after.Minor()
 }

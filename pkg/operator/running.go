@@ -3,9 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/keep"
 	"github.com/runlevel/runlevel/pkg/lock"
@@ -21,6 +20,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/progress"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/rollout"
+	"github.com/runlevel/runlevel/pkg/signature"
 	"github.com/runlevel/runlevel/pkg/status"
 )
 
@@ -30,7 +30,8 @@ type running struct {
 	target  *target
 	payload *payload.Payload
 	release configv1.Release
-	forced  []string // what was overridden
+	forced  []string // the risks that were accepted
+	signed  verification
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 
@@ -39,6 +40,7 @@ type running struct {
 	mode       graph.Mode
 	fold       *progress.Fold // of the last apply; nil before it has begun
 	hasBegun   bool           // the apply that runs was let in by the gate
+	isRecorded bool           // the record has an apply of the release
 	backoff    wait.Backoff   // of applies that fail
 	isComplete bool
 	err        error // why the last apply ended
@@ -60,6 +62,10 @@ func (r *running) serves(t *target) bool {
 
 // retryApply is how long it is until an apply is tried again that has failed.
 var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, Cap: 2 * time.Minute}
+
+// pauseHooks is how long a rollout is left alone that a lifecycle hook has stopped. To try it again each time that the
+// release is applied would scale a Deployment to 0 for its mid hook every two minutes.
+const pauseHooks = 30 * time.Minute
 
 // keep applies the release and keeps it in place, again and again, until it is stopped. It returns an error if the
 // lock is lost.
@@ -103,18 +109,24 @@ func (r *running) update(change func()) {
 // options returns how the release is applied and kept in place.
 func (r *running) options() rollout.Options {
 	o := r.applier.rolloutOptions(r.target)
-	o.OnBegin = r.begin
+	o.Verified = r.signed.isVerified
+	if r.signed.risk != "" {
+		o.Forced = []string{signature.VerificationFailed}
+	}
+	o.OnBegin, o.OnBegun = r.begin, r.begun
 	o.OnOutcome = func(outcome *rollout.Outcome) {
 		r.update(func() {
 			r.err, r.isComplete = outcome.Err, outcome.Err == nil
 			if r.isComplete {
 				r.backoff, r.failing = retryApply, nil
+				r.applier.monitor.passed()
 			}
 		})
-		debug.FreeOSMemory() // an apply takes several times what it takes to keep the release in place
+		releaseMemory()
 	}
 	o.OnInterrupted = func(err error) { r.update(func() { r.err = err }) }
 	o.Apply.Tell = func(e apply.Event) {
+		r.applier.monitor.applied(r.release.Version, e)
 		r.mu.Lock()
 		if r.fold != nil {
 			r.fold.Event(e)
@@ -126,19 +138,25 @@ func (r *running) options() rollout.Options {
 	return o
 }
 
-// begin begins to fold the events of an apply, and makes the release's ClusterOperators.
+// begin begins to fold the events of an apply.
 func (r *running) begin(outcome *rollout.Outcome) error {
 	r.update(func() {
 		r.mode, r.err, r.hasBegun = outcome.Mode, nil, true
 		r.fold = progress.New(progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations))
 	})
-	return precreate(r.ctx, r.applier.cluster, r.payload)
+	return nil
+}
+
+// begun notes that the record has the apply, and makes what comes before the objects.
+func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
+	r.update(func() { r.isRecorded = true })
+	return precreate(ctx, c, r.payload)
 }
 
 // rolloutOptions returns how a release is applied.
 func (a *applier) rolloutOptions(t *target) rollout.Options {
 	return rollout.Options{
-		Namespace: a.options.Namespace, Source: t.Image, Force: t.Force, Apply: apply.Options{Standard: a.options.Standard},
+		Namespace: a.options.Namespace, Source: t.Image, Force: t.Force, Apply: apply.Options{Standard: a.options.Standard, PauseHooks: pauseHooks},
 	}
 }
 
@@ -147,11 +165,14 @@ func (r *running) seen() *status.AppliedRelease {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	applied := &status.AppliedRelease{
-		Release: r.release, Architecture: architecture, Hash: r.payload.Hash, Forced: strings.Join(r.forced, ", "),
-		Mode: r.mode, Total: len(r.payload.Manifests), IsComplete: r.isComplete,
+		Release: r.release, Architecture: architecture, Hash: r.payload.Hash, Forced: r.signed.acceptedRisks(r.forced), Verified: r.signed.isVerified,
+		Total: len(r.payload.Manifests), IsComplete: r.isComplete,
+	}
+	if r.isRecorded {
+		applied.Mode = r.mode
 	}
 	if filter := r.payload.Filter.Capabilities; filter != nil {
-		applied.Capabilities, applied.Implicit = *filter, implicitOf(r.target, r.payload)
+		applied.Capabilities, applied.Implicit = knownOf(*filter), implicitOf(r.target, r.payload)
 	} else {
 		all := configv1.KnownClusterVersionCapabilities
 		applied.Capabilities = configv1.ClusterVersionCapabilitiesStatus{KnownCapabilities: all, EnabledCapabilities: all}
@@ -179,7 +200,7 @@ func (r *running) dateFailures(problems []status.ReleaseProblem) {
 	failing := map[string]time.Time{}
 	for i := range problems {
 		if p := &problems[i]; !p.IsWait && p.Object != nil {
-			key := p.Object.String() + " " + p.Reason
+			key := p.Object.OrHook(p.Hook) + " " + p.Reason
 			failing[key] = p.Since
 			if since, isKnown := r.failing[key]; isKnown {
 				p.Since, failing[key] = since, since
@@ -197,12 +218,12 @@ func problemsOf(far progress.Progress, ended error) []status.ReleaseProblem {
 	var all []status.ReleaseProblem
 	for _, w := range far.Waits {
 		all = append(all, status.ReleaseProblem{
-			Object: &w.Object, File: w.File, Message: w.For, Reason: w.Reason, Effect: w.Effect, Since: w.Since, IsWait: true,
+			Object: &w.Object, Hook: w.Hook, File: w.File, Message: w.For, Reason: w.Reason, Effect: w.Effect, Since: w.Since, IsWait: true,
 		})
 	}
 	for _, f := range far.Failures {
 		all = append(all, status.ReleaseProblem{
-			Object: f.Object, File: f.File, Message: f.Message, Reason: f.Reason, Effect: f.Effect, Since: f.Time,
+			Object: f.Object, Hook: f.Hook, File: f.File, Message: f.Message, Reason: f.Reason, Effect: f.Effect, Since: f.Time,
 		})
 	}
 	isOfObject := func(p status.ReleaseProblem) bool { return !p.IsWait }

@@ -8,6 +8,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
@@ -18,8 +19,10 @@ type target struct {
 	Overrides        []configv1.ComponentOverride
 	Capabilities     *configv1.ClusterVersionCapabilitiesSpec
 	Enabled          []configv1.ClusterVersionCapability // that stay enabled
+	Injection        payload.Injection                   // settings of the cluster that manifests may ask for
 	// Before is the release that was begun last, if that is another one: it is kept in place until this one is accepted.
 	Before *target
+	signed verification // of the image, if the release was begun before
 	// Previous is the version that was applied before, as the ClusterVersion says.
 	Previous string
 }
@@ -32,7 +35,7 @@ func (t *target) isSame(other *target) bool {
 // asksForSame returns whether two targets ask for the same objects.
 func (t *target) asksForSame(other *target) bool {
 	return t.Image == other.Image && equality.Semantic.DeepEqual(t.Overrides, other.Overrides) &&
-		equality.Semantic.DeepEqual(t.Capabilities, other.Capabilities)
+		equality.Semantic.DeepEqual(t.Capabilities, other.Capabilities) && equality.Semantic.DeepEqual(t.Injection, other.Injection)
 }
 
 // known is what a target is chosen from, beside the ClusterVersion.
@@ -47,6 +50,10 @@ type known struct {
 func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	begun := &target{
 		Release: k.begun(v), Overrides: unmanaged(v.Spec.Overrides), Capabilities: v.Spec.Capabilities, Enabled: k.enabled(v),
+	}
+	begun.signed = recorded(v, k.record, begun.Image)
+	if newest := k.record.Newest(); newest != nil && newest.State == record.Partial && newest.Source == begun.Image {
+		begun.Force = len(newest.Forced) > 0 // what was begun by force goes on
 	}
 	for _, entry := range v.Status.History {
 		if entry.State == configv1.CompletedUpdate {
@@ -67,8 +74,11 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	}
 	chosen := *begun
 	chosen.Release, chosen.Force = release, update.Force
-	if len(v.Status.History)+len(k.record.History) > 0 && release.Image != begun.Image {
-		chosen.Before = begun
+	if release.Image != begun.Image {
+		chosen.signed = verification{}
+		if len(v.Status.History)+len(k.record.History) > 0 {
+			chosen.Before = begun
+		}
 	}
 	return &chosen, nil
 }
@@ -80,13 +90,13 @@ func (k known) begun(v *configv1.ClusterVersion) configv1.Release {
 		return k.current.Release
 	}
 	var last configv1.Release
-	isKnown := slices.ContainsFunc(k.record.History, func(e record.HistoryEntry) bool { return e.Source == k.own })
+	isKnown := slices.ContainsFunc(k.record.History, func(e record.HistoryEntry) bool { return e.Source == k.own }) ||
+		slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == k.own })
 	switch newest := k.record.Newest(); {
 	case newest != nil:
 		last = configv1.Release{Image: newest.Source, Version: newest.Version}
 	case len(v.Status.History) > 0:
 		last = configv1.Release{Image: v.Status.History[0].Image, Version: v.Status.History[0].Version}
-		isKnown = slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == k.own })
 	}
 	if !isByDigest(last.Image) || !isKnown {
 		return configv1.Release{Image: k.own}
@@ -94,11 +104,14 @@ func (k known) begun(v *configv1.ClusterVersion) configv1.Release {
 	return last
 }
 
-// enabled returns the capabilities that stay enabled.
+// enabled returns the capabilities that stay enabled. Those that the ClusterVersion can't name are in the record.
 func (k known) enabled(v *configv1.ClusterVersion) []configv1.ClusterVersionCapability {
 	all := slices.Clone(v.Status.Capabilities.EnabledCapabilities)
 	if k.current != nil && k.current.Capabilities != nil {
 		all = append(all, k.current.Capabilities.AdditionalEnabledCapabilities...)
+	}
+	if newest := k.record.Newest(); newest != nil {
+		all = append(all, newest.Capabilities...)
 	}
 	return all
 }
@@ -119,7 +132,7 @@ func requested(v *configv1.ClusterVersion, known *record.Record, update configv1
 	case release.Image != "":
 		wrong = checkImage("the image of version "+update.Version, release.Image)
 	case update.Version != v.Status.Desired.Version:
-		wrong = fmt.Sprintf("spec.desiredUpdate.version: Invalid value: %q: when image is empty the update must be a previous version or an available update", update.Version)
+		wrong = fmt.Sprintf("spec.desiredUpdate.version: Invalid value: %q: when image is empty the update must be a previous version, or an available or a conditional update", update.Version)
 	}
 	return release, wrong
 }

@@ -21,15 +21,19 @@ import (
 // writes more often than that is worth a pause, which is the caller's to make.
 const attempts = 5
 
-// DefaultManagers are those whose fields are taken over unless somebody says more.
+// DefaultManagers are those whose fields are taken over unless more are asked for: kubectl with its ways to make objects,
+// installers, and controllers that apply what is in Git.
 func DefaultManagers() []string {
-	return []string{"kubectl-client-side-apply", "kubectl-create", "helm", "kapp", "cluster-version-operator"}
+	return []string{
+		"kubectl", "kubectl-client-side-apply", "kubectl-create", "helm", "kapp", "cluster-version-operator",
+		"kustomize-controller", "helm-controller", "argocd-controller",
+	}
 }
 
 // Adopt makes those fields of a live object ours that one of some managers owns, whether
 // by applying or by updating, so that our next apply takes away what it does not say. What
-// we own from having made the object becomes part of that. Nobody else's fields change, nor
-// those that anybody has set through a subresource.
+// we own from having made the object becomes part of that. Fields of others do not change, nor do
+// those that were set through a subresource.
 //
 // It does nothing where we have applied already. It returns the object as it is then, and
 // the managers that it found, in the order of their names: none if there was nothing to take

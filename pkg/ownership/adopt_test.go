@@ -47,12 +47,12 @@ var comings = map[string]func(b bed, manager string) *unstructured.Unstructured{
 
 // A field that the manifest no longer has leaves the object, whoever had it first.
 func TestWhatTheManifestDropsLeavesTheObject(t *testing.T) {
-	for _, manager := range append(ownership.DefaultManagers(), "kubectl") {
+	for _, manager := range append(ownership.DefaultManagers(), "another") {
 		for name, come := range comings {
 			t.Run(manager+" "+name, func(t *testing.T) {
 				t.Parallel()
 				b := newBed(t)
-				from := append(ownership.DefaultManagers(), "kubectl")
+				from := append(ownership.DefaultManagers(), "another")
 				adopted := b.adopt(come(b, manager), from, manager)
 				for _, owner := range owners(adopted) {
 					if owner != "runlevel Apply" && owner != "somebody Update" {

@@ -28,8 +28,8 @@ func Draft(manifest *unstructured.Unstructured, label, value string) *unstructur
 	if draft.GroupVersionKind().GroupKind() == secretKind {
 		writeAsData(draft)
 	}
-	if _, hasSpec := draft.Object["spec"]; !hasSpec && draft.GroupVersionKind().GroupKind() == clusterOperatorKind {
-		draft.Object["spec"] = map[string]any{} // its definition wants one, and the manifests of real releases have none
+	if draft.GroupVersionKind().GroupKind() == kinds.ClusterOperator {
+		completeOperator(draft, value)
 	}
 	for _, config := range bundled(draft) {
 		if bundle, _ := config[bundleField].(string); isInjected(draft) || isBlank(bundle) {
@@ -39,8 +39,33 @@ func Draft(manifest *unstructured.Unstructured, label, value string) *unstructur
 	return draft
 }
 
-// clusterOperatorKind is that of objects in which operators report how they are.
-var clusterOperatorKind = schema.GroupKind{Group: "config.openshift.io", Kind: "ClusterOperator"}
+// The release of the operator in a cluster, and the prefixes of annotations by which "oc adm upgrade status" knows the
+// ClusterOperators that take part in its updates. It counts no others.
+const (
+	operatorsRelease = "default"
+	includePrefix    = "include.release.openshift.io/"
+	excludePrefix    = "exclude.release.openshift.io/"
+)
+
+// completeOperator adds to a ClusterOperator what its definition and OpenShift's client want, and manifests need not have.
+func completeOperator(draft *unstructured.Unstructured, release string) {
+	if _, hasSpec := draft.Object["spec"]; !hasSpec { // as in real releases
+		draft.Object["spec"] = map[string]any{}
+	}
+	annotations := draft.GetAnnotations()
+	for name := range annotations {
+		if strings.HasPrefix(name, includePrefix) || strings.HasPrefix(name, excludePrefix) {
+			return
+		}
+	}
+	if release == operatorsRelease {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[includePrefix+"runlevel"] = "true"
+		draft.SetAnnotations(annotations)
+	}
+}
 
 // clusterRoleKind is that of objects whose rules a controller may gather.
 var clusterRoleKind = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
@@ -113,13 +138,13 @@ func mappings(value any) []map[string]any {
 	return []map[string]any{fields}
 }
 
-// injectors are the annotations that ask somebody to write the certificates.
+// injectors are the annotations that ask a controller to write the certificates.
 var injectors = []string{
 	"service.beta.openshift.io/inject-cabundle",
 	"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca",
 }
 
-// isInjected says whether somebody else writes the certificates of an object.
+// isInjected says whether another controller writes the certificates of an object.
 func isInjected(object *unstructured.Unstructured) bool {
 	annotations := object.GetAnnotations()
 	return slices.ContainsFunc(injectors, func(name string) bool { return annotations[name] != "" })
@@ -132,8 +157,8 @@ func isBlank(bundle string) bool {
 	return err == nil && strings.TrimSpace(string(text)) == ""
 }
 
-// Yields says whether a field is left to whoever else has set it: certificates that
-// somebody keeps up to date, and how many replicas there are of what an autoscaler scales.
+// Yields says whether a field is left to the manager that has set it: certificates that
+// a controller keeps up to date, and how many replicas there are of what an autoscaler scales.
 func Yields(object *unstructured.Unstructured, lost Conflict, isScaled bool) bool {
 	if isScaled && lost.Field == strings.Join(replicas, ".") {
 		return true

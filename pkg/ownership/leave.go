@@ -41,7 +41,7 @@ func DryRunAdopt(would *unstructured.Unstructured, live metav1.Object, from []st
 			kept = kept.Union(set)
 		}
 	}
-	kept.Insert(fieldpath.MakePathOrDie("metadata", "name")) // whom nobody is said to own
+	kept.Insert(fieldpath.MakePathOrDie("metadata", "name")) // which has no owner
 	l := leaver{object: would.Object}
 	l.leave(nil, adopted, kept)
 	return l.left
@@ -55,7 +55,7 @@ type leaver struct {
 
 // leave takes out what is adopted and not kept. What has fields of the adopted is theirs,
 // too, if it is a field and not the item of a list, and leaves with all that is in it,
-// unless somebody keeps any of that. Nobody keeps an item by one of its fields alone: an
+// unless another manager keeps any of that. No manager keeps an item by one of its fields alone: an
 // item without its key would be none.
 func (l *leaver) leave(within fieldpath.Path, adopted, kept *fieldpath.Set) {
 	gone := false
@@ -112,7 +112,7 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// replacement is a JSON patch that makes an object like this one, so that nobody needs the
+// replacement is a JSON patch that makes an object like this one, so that it takes no
 // right to update it beside that to patch. It leaves aside what may not be said, and which
 // version of the object it is for: controllers may write at the same time.
 func replacement(object *unstructured.Unstructured, left []string) ([]byte, error) {

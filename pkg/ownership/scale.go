@@ -103,7 +103,7 @@ func Concerns(manifest *unstructured.Unstructured, live metav1.Object) bool {
 	return found || live != nil && Owns(live.GetManagedFields(), path)
 }
 
-// AreReplicasOurs says whether nobody but us has said how many there are of a live object.
+// AreReplicasOurs says whether no other manager has set how many there are of a live object.
 func AreReplicasOurs(live metav1.Object) bool {
 	entries := live.GetManagedFields()
 	return Owns(entries, path) && len(Owners(entries, path)) == 0

@@ -11,8 +11,8 @@ import (
 )
 
 // Regained are the fields that were not ours any more before an apply, and are after it, each with
-// whoever has them instead. If nobody has, they were removed: most likely by the last one who
-// wrote since we did. Whoever has only removed fields leaves no name.
+// the manager that owned it in between. If none did, the field was removed: most likely by the manager
+// that wrote last since we did. A manager that has only removed fields leaves no name.
 func Regained(before, after []metav1.ManagedFieldsEntry) []Conflict {
 	others, last := read(before), lastOther(before)
 	var losses []Conflict
@@ -41,6 +41,9 @@ func ours(entries []metav1.ManagedFieldsEntry) *fieldpath.Set {
 	return all
 }
 
+// unknownManager stands for one that has left no name.
+const unknownManager = "unknown manager"
+
 // lastOther is who has written the object itself last, since we have, other than us.
 func lastOther(entries []metav1.ManagedFieldsEntry) string {
 	var last metav1.ManagedFieldsEntry
@@ -50,7 +53,7 @@ func lastOther(entries []metav1.ManagedFieldsEntry) string {
 		}
 	}
 	if last.Manager == "" || isOurs(last) {
-		return "somebody"
+		return unknownManager
 	}
 	return named(last.Manager, "")
 }

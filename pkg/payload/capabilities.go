@@ -80,8 +80,12 @@ func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
 	return inOrder(found)
 }
 
-// WithCapabilities is the filter with more capabilities switched on.
+// WithCapabilities is the filter with more capabilities switched on. A filter that lets in all capabilities, as one without
+// any does, stays so if there are no more.
 func (f Filter) WithCapabilities(more []configv1.ClusterVersionCapability) Filter {
+	if f.Capabilities == nil && len(more) == 0 {
+		return f
+	}
 	status := configv1.ClusterVersionCapabilitiesStatus{}
 	if f.Capabilities != nil {
 		status = *f.Capabilities

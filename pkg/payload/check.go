@@ -54,7 +54,7 @@ func (d *document) manifest() (*Manifest, []Problem) {
 		problem.Line, problem.Column = d.text.fileLine(repeated.line), repeated.column
 		problems = append(problems, problem)
 	}
-	return m, append(problems, d.fieldProblems(m)...)
+	return m, slices.Concat(problems, d.fieldProblems(m), d.hookProblems(m))
 }
 
 // identityProblems are those that leave unknown which object this is.

@@ -171,7 +171,7 @@ func numbers(versions []string) []uint64 {
 	return found
 }
 
-// orNone are the values of a filter to try: only that of no filter where nobody names
+// orNone are the values of a filter to try: only that of no filter where the payload names
 // any.
 func orNone[T comparable](values []T) []T {
 	if len(values) == 0 {

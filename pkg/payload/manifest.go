@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"path"
+	"strings"
 
 	yaml "go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
+
+// CreateOnlyAnnotation makes an object that is not there, and never touches it again.
+const CreateOnlyAnnotation = "release.openshift.io/create-only"
 
 // DeleteAnnotation makes a manifest a tombstone when its value is "true".
 const DeleteAnnotation = "release.openshift.io/delete"
@@ -65,6 +69,13 @@ func (m *Manifest) GroupVersionKind() schema.GroupVersionKind {
 func (m *Manifest) IsTombstone() bool {
 	value, _, _ := unstructured.NestedFieldNoCopy(m.object.Object, "metadata", "annotations", DeleteAnnotation)
 	return value == "true"
+}
+
+// IsCreateOnly says that the object is made if it is not there, and never changed. The value may be in any case, as
+// upstream has it.
+func (m *Manifest) IsCreateOnly() bool {
+	value, _, _ := unstructured.NestedString(m.object.Object, "metadata", "annotations", CreateOnlyAnnotation)
+	return strings.EqualFold(value, "true")
 }
 
 // Text is how the manifest is written, with its template rendered and its images

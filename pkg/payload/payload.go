@@ -74,6 +74,8 @@ type Options struct {
 	// component's, before it is released: its own image-references says which images
 	// stand in its manifests for which of the release.
 	Release *References
+	// Injection has the settings of the cluster that manifests may ask for.
+	Injection Injection
 	// KeepText keeps the text of manifests, which gives fields their lines.
 	KeepText bool
 }

@@ -43,16 +43,22 @@ func (p *Places) At(path ...string) (line, column int) {
 	return p.text.fileLine(line), column
 }
 
-// scalar is how a value is written; "" where there is none, or more than one line of it.
-func (p *Places) scalar(path ...string) string {
+// node is the value of a field; nil if there is none.
+func (p *Places) node(path ...string) *yaml3.Node {
 	node := p.root
 	for _, step := range path {
 		next, found := p.child(node, step)
 		if !found {
-			return ""
+			return nil
 		}
 		node = next.value
 	}
+	return node
+}
+
+// scalar is how a value is written; "" where there is none, or more than one line of it.
+func (p *Places) scalar(path ...string) string {
+	node := p.node(path...)
 	if node == nil || node.Kind != yaml3.ScalarNode {
 		return ""
 	}

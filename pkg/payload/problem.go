@@ -25,6 +25,11 @@ const (
 	WrongDelete  Cause = "WrongDelete"  // the delete annotation has a value that means nothing
 	Duplicate    Cause = "Duplicate"    // the payload has the same object twice
 	Mislabelled  Cause = "Mislabelled"  // release-metadata or image-references are wrong
+
+	InvalidHooks   Cause = "InvalidHooks"   // hooks of a Deployment can't be read, or hold what no hook has
+	HookContainer  Cause = "HookContainer"  // a hook names a container that the template does not have
+	HookStrategy   Cause = "HookStrategy"   // a hook is of a strategy that the Deployment does not have
+	MisplacedHooks Cause = "MisplacedHooks" // hooks stand where none are read
 )
 
 // The causes of warnings: it can be applied, and is hardly what was meant.
@@ -35,6 +40,9 @@ const (
 	Unrecognized Cause = "Unrecognized" // it is left out for an unknown name
 	Imageless    Cause = "Imageless"    // a template has the release's own image, which is not known yet
 	Suspicious   Cause = "Suspicious"   // anything else
+
+	HookVolume      Cause = "HookVolume"      // a hook runs without a volume that the template does not have
+	HookIneffective Cause = "HookIneffective" // what is said of a hook has no effect
 )
 
 // A Problem is one thing that is wrong with a payload, and where.
@@ -51,7 +59,7 @@ type Problem struct {
 // IsWarning says that the payload can be applied all the same.
 func (p Problem) IsWarning() bool {
 	switch p.Cause {
-	case RepeatedKey, UnknownField, WrongType, Unrecognized, Imageless, Suspicious:
+	case RepeatedKey, UnknownField, WrongType, Unrecognized, Imageless, Suspicious, HookVolume, HookIneffective:
 		return true
 	default:
 		return false

@@ -87,6 +87,9 @@ func (r *reader) read(ctx context.Context) error {
 					r.report(m.problem(Unrecognized, "it is left out: %s", exclusion.Reason))
 				}
 			default:
+				if err := r.options.Injection.inject(m); err != nil {
+					r.report(m.problem(Malformed, "%s", err))
+				}
 				r.payload.Manifests = append(r.payload.Manifests, m)
 			}
 		}

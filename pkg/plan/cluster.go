@@ -7,6 +7,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -40,6 +41,7 @@ type ObjectPreview struct {
 	// Owners returns the other managers that own a field of the live object. Nil if they are not known.
 	Owners     func(fields.Path) []string
 	TakesAlong *kinds.ObjectCounts // what goes with the object, if it goes
+	DueHooks   []lifecycle.Stage   // of the Deployment: those that an apply runs
 }
 
 // A LeftoverObject is an object of an earlier release.
@@ -143,6 +145,7 @@ func (s ObjectPreview) entry() ObjectPlan {
 			e.Definition = compareDefinitions(live, would)
 		}
 	}
+	e.Hooks = s.hooks()
 	return e
 }
 

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,11 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// Annotations that decide how a change is made.
-const (
-	createOnlyAnnotation = "release.openshift.io/create-only"
-	recreateAnnotation   = "runlevel.dev/recreate"
-)
+// recreateAnnotation allows to delete an object and make it again.
+const recreateAnnotation = "runlevel.dev/recreate"
 
 // The kinds that are special here.
 var (
@@ -113,8 +109,10 @@ func (c *comparer) step(m *payload.Manifest) ObjectPlan {
 		e.Action, e.Why = c.deletion(id, old)
 	case old == nil:
 		e.Action, e.Why = c.creation(id)
+		e.Hooks = compareHooks(nil, m.Object().Object)
 	case old.IsTombstone():
 		e.Action, e.Why = Revived, "the old release deletes it"
+		e.Hooks = compareHooks(nil, m.Object().Object)
 	default:
 		e.compare(old, m)
 	}
@@ -157,7 +155,9 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 		return // only the text differs
 	}
 	e.Action = Changed
-	e.CreateOnly = isCreateOnly(m)
+	if e.CreateOnly = m.IsCreateOnly(); !e.CreateOnly {
+		e.Hooks = compareHooks(before, after)
+	}
 	e.Changes = make([]FieldChange, len(changes))
 	isRefused := false
 	for i, change := range changes {
@@ -206,11 +206,6 @@ func (e *ObjectPlan) because(why string) {
 func place(m *payload.Manifest) *Position {
 	name := graph.ParseName(m.File())
 	return &Position{File: m.Path, Line: m.Line, Document: m.Document, Level: name.Level, Component: name.Component}
-}
-
-// isCreateOnly reads the annotation as the cluster-version operator does.
-func isCreateOnly(m *payload.Manifest) bool {
-	return strings.EqualFold(annotation(m, createOnlyAnnotation), "true")
 }
 
 // annotation is one of an object's, without copying all of them.

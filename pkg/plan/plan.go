@@ -80,6 +80,8 @@ type ObjectPlan struct {
 	// Recreated says that the object is deleted and made anew, because some of its
 	// changes can't be made otherwise.
 	Recreated bool `json:"recreated,omitempty"`
+	// Hooks are the lifecycle hooks of a Deployment that is created or changed, in the order of its rollout.
+	Hooks []HookPlan `json:"hooks,omitempty"`
 	// DefinitionChange is what changes for the objects of a CustomResourceDefinition.
 	Definition *DefinitionChange `json:"definition,omitempty"`
 

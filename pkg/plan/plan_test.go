@@ -139,6 +139,9 @@ func printEntries(out *strings.Builder, entries []plan.ObjectPlan) {
 		if e.Recreated {
 			detail("recreated")
 		}
+		for _, hook := range e.Hooks {
+			detail("%s", strings.TrimSpace(fmt.Sprintf("hook %s (%s) runs: %t %s %s", hook.Stage, hook.FailurePolicy, hook.Runs, hook.Change, hook.Why)))
+		}
 		if d := e.Definition; d != nil {
 			text, _ := yaml.Marshal(d)
 			detail("%s", strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n      "))

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,13 +13,11 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
-
-// createOnly is what manifests say whose objects are made and never changed.
-const createOnly = "release.openshift.io/create-only"
 
 // What is needed beside the kinds of manifests.
 var (
@@ -29,6 +26,12 @@ var (
 	leases         = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	services       = schema.GroupResource{Resource: "services"}
 	endpointSlices = schema.GroupResource{Group: "discovery.k8s.io", Resource: "endpointslices"}
+
+	pods               = schema.GroupResource{Resource: "pods"}
+	podLogs            = schema.GroupResource{Resource: "pods/log"}
+	events             = schema.GroupResource{Resource: "events"}
+	replicaSets        = schema.GroupResource{Group: "apps", Resource: "replicasets"}
+	deploymentStatuses = schema.GroupResource{Group: "apps", Resource: "deployments/status"}
 )
 
 // A need is a right, and the names of the objects that it is needed for: a role may give
@@ -48,17 +51,29 @@ type needs struct {
 // whose needs are told apart.
 func (n *needs) add(m *payload.Manifest, resource schema.GroupResource, namespace, name string, verbs ...string) {
 	for _, verb := range verbs {
-		key := fmt.Sprint(verb, " ", resource, " ", namespace, " ", m == nil)
-		one := n.at[key]
-		if one == nil {
-			one = &need{Right: Right{Verb: verb, Resource: resource, Namespace: namespace}}
-			n.at[key] = one
-			n.all = append(n.all, one)
-		}
-		one.names = append(one.names, name)
-		if m != nil {
-			one.Manifests = append(one.Manifests, m)
-		}
+		n.addRight(m, Right{Verb: verb, Resource: resource, Namespace: namespace}, name)
+	}
+}
+
+// addForHooks notes that the lifecycle hooks of a manifest need some verbs on a resource.
+func (n *needs) addForHooks(m *payload.Manifest, resource schema.GroupResource, namespace, name string, verbs ...string) {
+	for _, verb := range verbs {
+		n.addRight(m, Right{Verb: verb, Resource: resource, Namespace: namespace, IsForHooks: true}, name)
+	}
+}
+
+// addRight notes that a manifest needs a right on the object of a name.
+func (n *needs) addRight(m *payload.Manifest, right Right, name string) {
+	key := fmt.Sprint(right, " ", m == nil)
+	one := n.at[key]
+	if one == nil {
+		one = &need{Right: right}
+		n.at[key] = one
+		n.all = append(n.all, one)
+	}
+	one.names = append(one.names, name)
+	if m != nil {
+		one.Manifests = append(one.Manifests, m)
 	}
 }
 
@@ -78,11 +93,12 @@ func (q GatherInput) needs(places []place, newNamespace bool) []*need {
 			continue // it can't be asked about what is not known
 		}
 		resource, id := p.resource.GroupResource(), p.id()
+		needHooks(n, p)
 		switch {
 		case p.manifest.IsTombstone():
 			n.add(p.manifest, resource, id.Namespace, id.Name, "get", "delete")
 			continue
-		case strings.EqualFold(p.manifest.Object().GetAnnotations()[createOnly], "true"):
+		case p.manifest.IsCreateOnly():
 			n.add(p.manifest, resource, id.Namespace, id.Name, "get")
 			n.add(p.manifest, resource, id.Namespace, "", "create")
 		default: // an apply may create, and then the server knows the name
@@ -108,7 +124,23 @@ func (q GatherInput) needCalled(n *needs, m *payload.Manifest) {
 	}
 }
 
-// missing are the needs that are not granted. Whoever may do everything is asked about
+// needHooks adds what the lifecycle hooks of a Deployment need beside the rights on the Deployment itself.
+func needHooks(n *needs, p place) {
+	if hooks, _ := lifecycle.Parse(p.manifest.Object()); hooks == nil || p.manifest.IsTombstone() {
+		return
+	}
+	m, id := p.manifest, p.id()
+	n.addForHooks(m, pods, id.Namespace, "", "get", "list", "watch", "create", "delete")
+	n.addForHooks(m, podLogs, id.Namespace, "", "get")
+	n.addForHooks(m, replicaSets, id.Namespace, "", "list")
+	n.addForHooks(m, deploymentStatuses, id.Namespace, id.Name, "patch")
+	n.addForHooks(m, events, id.Namespace, "", "create")
+	if m.IsCreateOnly() { // others are patched in any case
+		n.addForHooks(m, p.resource.GroupResource(), id.Namespace, id.Name, "patch")
+	}
+}
+
+// missing are the needs that are not granted. A user who may do everything is asked about
 // once.
 func (q GatherInput) missing(ctx context.Context, c *cluster.Cluster, places []place) ([]Right, error) {
 	everything := authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}
@@ -149,7 +181,8 @@ func (q GatherInput) hasNoNamespace(ctx context.Context, c *cluster.Cluster) boo
 // lacking is what is not granted of a need; nil if all is. A role that knows names grants
 // it for these, so those are asked about if it is not granted for all.
 func (n *need) lacking(ctx context.Context, c *cluster.Cluster) (*Right, error) {
-	asked := authorizationv1.ResourceAttributes{Verb: n.Verb, Group: n.Resource.Group, Resource: n.Resource.Resource, Namespace: n.Namespace}
+	resource, subresource, _ := strings.Cut(n.Resource.Resource, "/")
+	asked := authorizationv1.ResourceAttributes{Verb: n.Verb, Group: n.Resource.Group, Resource: resource, Subresource: subresource, Namespace: n.Namespace}
 	if granted, err := may(ctx, c, asked); granted || err != nil {
 		return nil, err
 	}
@@ -182,13 +215,4 @@ func may(ctx context.Context, c *cluster.Cluster, what authorizationv1.ResourceA
 		return false, err
 	}
 	return answer.Status.Allowed, nil
-}
-
-// whoAmI is our name, as far as the server tells it.
-func whoAmI(ctx context.Context, c *cluster.Cluster) string {
-	answer, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return ""
-	}
-	return answer.Status.UserInfo.Username
 }

@@ -93,17 +93,17 @@ func liftsDelete(asked Delete) string {
 	case seen.State == tombstone.Unknown:
 		return "an answer of the cluster: it can't be asked now"
 	case !asked.WasSent():
-		return "applying " + printable.Line(cmp.Or(asked.Version, "the version that deletes it")) + " to its end, or by whoever deletes it by hand"
+		return "applying " + printable.Line(cmp.Or(asked.Version, "the version that deletes it")) + " to its end, or by deleting it by hand"
 	case seen.State == tombstone.Present:
-		return "applying the same version again, which asks for it again, or by whoever deletes it by hand"
+		return "applying the same version again, which asks for it again, or by deleting it by hand"
 	case seen.Contents == tombstone.Unclear && len(seen.Finalizers) == 0:
 		return "itself, unless something in it is held: that is not known yet"
 	case seen.Contents == tombstone.Ending && len(seen.Remains) > 0 && len(seen.Finalizers) == 0:
 		return "itself, once what is left in it has ended"
 	case len(seen.Remains) > 0 && len(seen.Finalizers) > 0:
-		return holders(seen.Finalizers) + ", and by whoever removes what is left in it"
+		return holders(seen.Finalizers) + ", and by removing what is left in it"
 	case len(seen.Remains) > 0:
-		return "whoever removes what is left in it"
+		return "removing what is left in it"
 	case len(seen.Finalizers) > 0:
 		return holders(seen.Finalizers)
 	default:
@@ -129,7 +129,7 @@ func (f *Facts) judgeReappeared(asked Delete) []CheckFinding {
 	if f.deletes(asked.ID) {
 		what = "this update deletes it again"
 	}
-	return []CheckFinding{warns("whoever made it", "%s was deleted, and is there again, made by %s: %s",
+	return []CheckFinding{warns("the client that made it", "%s was deleted, and is there again, made by %s: %s",
 		asked.ID, asked.Seen.MadeBy, what).since(asked.Asked.Time).about(asked.ID)}
 }
 

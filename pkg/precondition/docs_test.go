@@ -37,6 +37,7 @@ func examples(t *testing.T) []*precondition.Facts {
 		State: tombstone.Terminating, UID: "2", Since: now.Add(-5 * time.Minute), Remains: []string{"ConfigMap left, held by finalizer example.com/x, which backup has set"},
 	}}}
 	minor.Claims = []precondition.Claim{{Manifest: manifests[0], Release: "db"}}
+	minor.Gates = precondition.PendingAcks(map[string]string{"ack-4.5-prices": "Prices v1 is removed in 4.6: see https://example.com/prices"}, nil, "4.5.3")
 	minor.Unserved = []precondition.UnservedManifest{{Manifest: manifests[1], Has: "v1"}, {Manifest: manifests[2], Has: "v1"}}
 	for _, verb := range []string{"get", "create", "patch"} {
 		minor.Missing = append(minor.Missing, precondition.Right{Verb: verb, Resource: schema.GroupResource{Resource: "configmaps"}, Namespace: "web", Manifests: manifests[:1]})

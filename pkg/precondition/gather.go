@@ -24,7 +24,7 @@ const atOnce = 16
 // A GatherInput is what is about to be done.
 type GatherInput struct {
 	Payload   *payload.Payload
-	Before    *inventory.Inventory // of the kinds of the payload; nil asks for nobody's objects
+	Before    *inventory.Inventory // of the kinds of the payload; nil asks for no objects
 	Record    *record.Record       // of the release, as it was loaded; it says the release's name
 	Namespace string               // where that record is
 	Standard  ready.Standard       // how objects are awaited; ready.Full, if it is empty
@@ -55,8 +55,9 @@ func Gather(ctx context.Context, c *cluster.Cluster, q GatherInput) (*Facts, err
 	f.There, f.Claims = q.there(), q.claims(ctx, c, places)
 	f.Missing, f.RightsErr = q.missing(ctx, c, places)
 	if len(f.Missing) > 0 {
-		f.User = whoAmI(ctx, c)
+		f.User = cluster.UserOf(ctx, c)
 	}
+	f.readAcks(ctx, c)
 	f.Now = c.Now()
 	if ctx.Err() != nil { // which may look as if much could not be asked for
 		return nil, context.Cause(ctx)
@@ -77,7 +78,7 @@ func (q GatherInput) held(ctx context.Context) (*lock.Holder, error) {
 }
 
 // Pending returns the deletes of a release that may not be done: those that it has asked for, and those
-// of its objects that are terminating, whoever asked. So no delete is forgotten with the record. What
+// of its objects that are terminating, whatever deleted them. So no delete is forgotten with the record. What
 // goes with a Namespace or a definition is not counted beside that.
 func Pending(known *record.Record, before *inventory.Inventory) []record.Tombstone {
 	pending, goes := slices.Clone(known.Tombstones), map[kinds.ID]bool{}

@@ -57,10 +57,10 @@ spec: {group: example.com, scope: Namespaced, names: {kind: Relic, plural: relic
 	})})
 	wanted := strings.TrimSpace(`
 Blocks UnservedKinds: 0000_10_web_04_b.yaml: the release defines no Gadget in rights.example.com/v2, only in rights.example.com/v1; lifted by writing rights.example.com/v1 instead, or serving v2 too | Gadget HERE/ours-in-v2 | 0000_10_web_04_b.yaml
-Blocks UnservedKinds: 0000_10_web_06_d.yaml: the cluster does not serve Thing in ours.example.com/v2, and the release does not define it; lifted by whoever installs its CustomResourceDefinition or APIService | Thing HERE/aggregated-in-v2 | 0000_10_web_06_d.yaml
+Blocks UnservedKinds: 0000_10_web_06_d.yaml: the cluster does not serve Thing in ours.example.com/v2, and the release does not define it; lifted by installing its CustomResourceDefinition or APIService | Thing HERE/aggregated-in-v2 | 0000_10_web_06_d.yaml
 Blocks UnservedKinds: 0000_10_web_07_e.yaml: the cluster does not serve CronJob in batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead | CronJob HERE/old | 0000_10_web_07_e.yaml
-Blocks UnservedKinds: 0000_10_web_08_f.yaml: the cluster does not serve PodSecurityPolicy in policy/v1beta1, and the release does not define it; lifted by whoever installs its CustomResourceDefinition or APIService | PodSecurityPolicy HERE/older | 0000_10_web_08_f.yaml
-Blocks UnservedKinds: 0000_10_web_09_g.yaml: the cluster does not serve Relic in example.com/v1, and the release does not define it; lifted by whoever installs its CustomResourceDefinition or APIService | Relic HERE/its-definition-goes | 0000_10_web_09_g.yaml
+Blocks UnservedKinds: 0000_10_web_08_f.yaml: the cluster does not serve PodSecurityPolicy in policy/v1beta1, and the release does not define it; lifted by installing its CustomResourceDefinition or APIService | PodSecurityPolicy HERE/older | 0000_10_web_08_f.yaml
+Blocks UnservedKinds: 0000_10_web_09_g.yaml: the cluster does not serve Relic in example.com/v1, and the release does not define it; lifted by installing its CustomResourceDefinition or APIService | Relic HERE/its-definition-goes | 0000_10_web_09_g.yaml
 Blocks NoNamespace: 0000_10_web_12_j.yaml and 1 more manifest: ConfigMap homeless and 1 more are in no namespace, and objects of their kinds are in one; lifted by writing metadata.namespace | ConfigMap homeless | 0000_10_web_12_j.yaml`)
 	if diff := cmp.Diff(wanted, strings.ReplaceAll(shown(precondition.Evaluate(f)), namespace, "HERE")); diff != "" {
 		t.Error(diff)

@@ -58,15 +58,33 @@ func (f *Facts) hopFrom(e *record.HistoryEntry) hop {
 			return hop{distance: again}
 		}
 		return hop{distance: minor}
-	case from.Major() != to.Major():
-		return hop{major, from, to}
-	case from.Minor() != to.Minor():
-		return hop{minor, from, to}
-	case from.LessThan(to) || to.LessThan(from):
-		return hop{patch, from, to}
 	default:
-		return hop{again, from, to}
+		return hop{distanceOf(from, to), from, to}
 	}
+}
+
+// distanceOf returns how far it is from one version to another.
+func distanceOf(from, to *version.Version) distance {
+	switch {
+	case from.Major() != to.Major():
+		return major
+	case from.Minor() != to.Minor():
+		return minor
+	case from.LessThan(to) || to.LessThan(from):
+		return patch
+	default:
+		return again
+	}
+}
+
+// IsMinor returns whether an update changes the minor version, or the major one. An install changes none; of versions
+// that can't be compared, it is assumed.
+func IsMinor(from, to string) bool {
+	if from == "" || from == to {
+		return false
+	}
+	before, after := parse(from), parse(to)
+	return before == nil || after == nil || hop{distance: distanceOf(before, after)}.isBig()
 }
 
 // isBig says whether a pending delete stops it.

@@ -77,7 +77,7 @@ func judgeKind(kind schema.GroupVersionKind, why UnservedManifest, manifests []*
 	other := printable.Line(schema.GroupVersion{Group: kind.Group, Version: why.Has}.String())
 	switch {
 	case why.Err != nil:
-		return warns("whoever serves "+printable.Line(kind.GroupVersion().String()), "%s: it is not known whether the cluster serves %s: %s",
+		return warns("the server of "+printable.Line(kind.GroupVersion().String()), "%s: it is not known whether the cluster serves %s: %s",
 			at, name, printable.Line(why.Err.Error()))
 	case why.InOurs:
 		return blocks("writing "+other+" instead, or serving "+printable.Line(kind.Version)+" too", "%s: the release defines no %s, only in %s", at, name, other)
@@ -86,6 +86,6 @@ func judgeKind(kind schema.GroupVersionKind, why UnservedManifest, manifests []*
 	case kinds.ScopeOf(kind.GroupKind()) != kinds.Unknown:
 		return blocks("a cluster of another version of Kubernetes, or dropping it here", "%s: the cluster does not serve %s, nor any other version of it", at, name)
 	default:
-		return blocks("whoever installs its CustomResourceDefinition or APIService", "%s: the cluster does not serve %s, and the release does not define it", at, name)
+		return blocks("installing its CustomResourceDefinition or APIService", "%s: the cluster does not serve %s, and the release does not define it", at, name)
 	}
 }

@@ -65,7 +65,7 @@ func homeless(places []place) []*payload.Manifest {
 // definitions are the kinds that a payload brings along.
 type definitions struct {
 	kinds    map[schema.GroupKind][]cluster.Resource
-	versions map[schema.GroupVersion]bool // of aggregated APIs, whose kinds nobody knows before
+	versions map[schema.GroupVersion]bool // of aggregated APIs, whose kinds are not known before
 }
 
 // definitionsOf finds the kinds that a payload brings along.

@@ -39,6 +39,8 @@ type Facts struct {
 	Unserved []UnservedManifest  // manifests whose kind is not there, or not known to be
 
 	Terminating []Terminating // objects that the update needs, and that are being deleted
+	Gates       []AdminGate   // that are not acknowledged, if they hold back the update
+	GatesErr    error         // why gates could not be read
 	Elsewhere   []string      // namespaces that have a record of the release, if the one that was asked for has none
 
 	User      string  // who we are, if rights are missing and the server says it
@@ -52,7 +54,7 @@ type Delete struct {
 	Seen tombstone.Observation
 }
 
-// WasSent returns whether the delete was sent, as far as is known: a terminating object counts, whoever requested its
+// WasSent returns whether the delete was sent, as far as is known: a terminating object counts, whatever requested its
 // delete. Before its turn in an update, a delete is only recorded.
 func (d Delete) WasSent() bool { return d.Sent || d.Seen.State != tombstone.Present }
 
@@ -77,6 +79,8 @@ type Right struct {
 	Namespace string // "" for what is in none
 	// Manifests need it. There are none for what the record and the lock need.
 	Manifests []*payload.Manifest
+	// IsForHooks says that it is for the lifecycle hooks of the manifests, not for their objects.
+	IsForHooks bool
 }
 
 // An UnservedManifest manifest is one whose kind and version are neither served nor defined by the
@@ -85,7 +89,7 @@ type UnservedManifest struct {
 	Manifest *payload.Manifest
 	Has      string // a version in which the kind is there; "" if it is in none
 	InOurs   bool   // it is the payload that has that version
-	Err      error  // why nobody knows whether it is served; nil if it surely is not
+	Err      error  // why it is not known whether it is served; nil if it surely is not
 }
 
 // A GateSeverity is what a finding does to an update.
@@ -139,6 +143,7 @@ const (
 	OlderVersion      = "OlderVersion"
 	ChangedContent    = "ChangedContent"
 	GiantHop          = "GiantHop"
+	AdminAck          = "AdminAck"
 	PendingDelete     = "PendingDelete"
 	TerminatingObject = "TerminatingObject"
 	ForeignObject     = "ForeignObject"
@@ -151,11 +156,12 @@ const (
 // Checks returns all checks, in the order in which their findings are shown.
 func Checks() []Check {
 	return []Check{
-		{ApplyRunning, "somebody else is applying the release", judgeLock},
+		{ApplyRunning, "another process is applying the release", judgeLock},
 		{RecordElsewhere, "the record of the release is in another namespace", judgeElsewhere},
 		{OlderVersion, "the version is older than the one the cluster has", judgeAge},
 		{ChangedContent, "the version is the one that was applied last, and its files are others", judgeContent},
 		{GiantHop, "the update skips a minor version, or a major one", judgeHop},
+		{AdminAck, "an administrator has not acknowledged what the next minor version changes", judgeAcks},
 		{PendingDelete, "a delete that was asked for is not done", judgeDeletes},
 		{TerminatingObject, "an object that the update needs is being deleted", judgeTerminating},
 		{ForeignObject, "an object is of another release", judgeClaims},

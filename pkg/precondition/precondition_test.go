@@ -151,17 +151,17 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 	}{
 		"gone":          {tombstone.Observation{State: tombstone.Absent, Asked: "1"}, ""},
 		"finalizers":    {terminating([]string{"a/b", "c/d"}), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizers a/b, c/d" + update + "the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
-		"content":       {terminating(nil, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (2 Widgets)" + update + "whoever removes what is left in it | since 2026-05-01T12:00:00Z" + object},
-		"both":          {terminating([]string{"a/b"}, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, and by whoever removes what is left in it | since 2026-05-01T12:00:00Z" + object},
+		"content":       {terminating(nil, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (2 Widgets)" + update + "removing what is left in it | since 2026-05-01T12:00:00Z" + object},
+		"both":          {terminating([]string{"a/b"}, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, and by removing what is left in it | since 2026-05-01T12:00:00Z" + object},
 		"nothing":       {terminating(nil), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d" + update + "itself: nothing holds it | since 2026-05-01T12:00:00Z" + object},
 		"not looked at": {unclear, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (not known yet)" + update + "itself, unless something in it is held: that is not known yet | since 2026-05-01T12:00:00Z" + object},
 		"ending":        {ending, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (2 Pods)" + update + "itself, once what is left in it has ended | since 2026-05-01T12:00:00Z" + object},
 		"not reached": {tombstone.Observation{State: tombstone.Present, Asked: "1", UID: "1"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and not terminating" + update +
-			"applying the same version again, which asks for it again, or by whoever deletes it by hand | since 2026-05-04T10:00:00Z" + object},
+			"applying the same version again, which asks for it again, or by deleting it by hand | since 2026-05-04T10:00:00Z" + object},
 		"not known": {tombstone.Observation{State: tombstone.Unknown, Asked: "1", Why: "the server is down"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, may still be there, which is not known: the server is down" + update +
 			"an answer of the cluster: it can't be asked now | since 2026-05-04T10:00:00Z" + object},
 		"reappeared": {tombstone.Observation{State: tombstone.Reappeared, Asked: "1", UID: "2", MadeBy: "kubectl at noon"},
-			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: nothing deletes it any more; lifted by whoever made it | since 2026-05-04T10:00:00Z" + object},
+			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: nothing deletes it any more; lifted by the client that made it | since 2026-05-04T10:00:00Z" + object},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{asked(test.seen)}}, test.wanted)
@@ -179,7 +179,7 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 		one.Sent = false
 		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{one}}
 		expect(t, f, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and its delete was not asked for yet"+update+
-			"applying 4.5.0 to its end, or by whoever deletes it by hand | since 2026-05-04T10:00:00Z"+object)
+			"applying 4.5.0 to its end, or by deleting it by hand | since 2026-05-04T10:00:00Z"+object)
 		f.Payload = release(t, "4.5.4", map[string]string{"0000_10_web_old.yaml": configMap("old", gone)})
 		expect(t, f, "") // which this update does
 	})
@@ -225,7 +225,7 @@ func TestWhatReappearedMayBeWanted(t *testing.T) {
 	for name, test := range map[string]struct{ annotation, wanted string }{
 		"the payload has it": {"", ""},
 		"the payload deletes it": {gone, "Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: " +
-			"this update deletes it again; lifted by whoever made it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
+			"this update deletes it again; lifted by the client that made it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rel := release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": configMap("old", test.annotation)})
@@ -331,7 +331,7 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 		"patch":              {"4.5.3", "4.5.4", nil, ""},
 		"no version":         {"", "4.6.0", nil, ""},
 		"came back": {"4.5.3", "4.6.0", []precondition.Delete{asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "kubectl at noon"})},
-			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: this update deletes it again; lifted by whoever made it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
+			"Warns PendingDelete: ConfigMap web/old was deleted, and is there again, made by kubectl at noon: this update deletes it again; lifted by the client that made it | since 2026-05-04T10:00:00Z | ConfigMap web/old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rel := release(t, test.to, map[string]string{"0000_10_web_old.yaml": configMap("old", gone), "0000_10_web_new.yaml": configMap("new", gone), "0000_10_web_there.yaml": configMap("there", "")})

@@ -17,6 +17,8 @@ type lack struct {
 	namespaces []string
 	ofRecord   bool
 	manifests  []*payload.Manifest
+	ofHooks    bool
+	rights     []string // of hooks: verbs and resources, of which there are many kinds
 }
 
 // judgeRights is MissingRights: one finding for the same verbs, whether it is on several resources of
@@ -29,17 +31,45 @@ func judgeRights(f *Facts) []CheckFinding {
 	var lacks []lack
 	for _, right := range f.Missing {
 		lacks = append(lacks, lack{
-			[]string{right.Verb}, []string{printable.Line(right.Resource.String())}, []string{printable.Line(right.Namespace)}, len(right.Manifests) == 0, right.Manifests,
+			verbs: []string{right.Verb}, resources: []string{printable.Line(right.Resource.String())}, namespaces: []string{printable.Line(right.Namespace)},
+			ofRecord: len(right.Manifests) == 0, manifests: right.Manifests, ofHooks: right.IsForHooks,
 		})
 	}
-	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.resources, l.namespaces, l.ofRecord) })
-	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.verbs, l.namespaces, l.ofRecord) })
-	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.verbs, l.resources, l.namespaces[0] == "", l.ofRecord) })
+	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.resources, l.namespaces, l.ofRecord, l.ofHooks) })
+	lacks = merged(lacks, func(l lack) string { return fmt.Sprint(l.verbs, l.namespaces, l.ofRecord, l.ofHooks) })
+	lacks = mergedOfHooks(lacks)
+	lacks = merged(lacks, func(l lack) string {
+		return fmt.Sprint(l.verbs, l.resources, l.rights, l.namespaces[0] == "", l.ofRecord)
+	})
 	var found []CheckFinding
 	for _, one := range lacks {
 		found = append(found, one.judge(user, f.Record.Release))
 	}
 	return found
+}
+
+// mergedOfHooks makes one of all that hooks lack in a namespace.
+func mergedOfHooks(lacks []lack) []lack {
+	for i := range lacks {
+		if one := &lacks[i]; one.ofHooks {
+			one.rights = []string{one.inWords()}
+			one.verbs, one.resources = nil, nil
+		}
+	}
+	return merged(lacks, func(l lack) string {
+		if l.ofHooks {
+			return fmt.Sprint("hooks ", l.namespaces)
+		}
+		return fmt.Sprint(l.verbs, l.resources, l.namespaces, l.ofRecord)
+	})
+}
+
+// inWords are the verbs and resources.
+func (l lack) inWords() string {
+	if len(l.rights) > 0 {
+		return strings.Join(l.rights, "; ")
+	}
+	return strings.Join(l.verbs, ", ") + " " + strings.Join(l.resources, ", ")
 }
 
 // merged makes one of those with the same key.
@@ -50,6 +80,7 @@ func merged(lacks []lack, key func(lack) string) []lack {
 		for _, one := range alike[1:] {
 			whole.verbs, whole.resources = union(whole.verbs, one.verbs), union(whole.resources, one.resources)
 			whole.namespaces, whole.manifests = union(whole.namespaces, one.namespaces), union(whole.manifests, one.manifests)
+			whole.rights = union(whole.rights, one.rights)
 		}
 		all = append(all, whole)
 	}
@@ -76,11 +107,14 @@ func (l lack) judge(user, release string) CheckFinding {
 		where, by = " in namespace "+first, "a Role in namespace "+first
 	}
 	who := "the record of release " + printable.Line(release) + " needs"
-	if len(l.manifests) > 0 {
-		l.manifests = slices.SortedStableFunc(slices.Values(l.manifests), payload.InOrder)
+	l.manifests = slices.SortedStableFunc(slices.Values(l.manifests), payload.InOrder)
+	switch {
+	case l.ofHooks:
+		who = "the lifecycle hooks of " + files(l.manifests) + " need"
+	case len(l.manifests) > 0:
 		who = files(l.manifests) + either(len(l.manifests), " needs", " need")
 	}
-	finding := blocks("whoever may grant it, with "+by, "%s may not %s %s%s, which %s", user, strings.Join(l.verbs, ", "), strings.Join(l.resources, ", "), where, who)
+	finding := blocks("an administrator who grants it, with "+by, "%s may not %s%s, which %s", user, l.inWords(), where, who)
 	if len(l.manifests) > 0 {
 		finding = finding.at(l.manifests...)
 	}

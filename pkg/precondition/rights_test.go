@@ -79,7 +79,7 @@ func TestAllMissingRightsAreToldAtOnce(t *testing.T) {
 	config, requests := counting(account(t, namespace, rule("", "configmaps", "get", "create", "patch"), rule("apps", "deployments", "get", "create", "patch", "list"), named))
 	f := gather(t, sandboxtest.Connect(t, config), precondition.GatherInput{Payload: in(t, namespace, everything), Namespace: namespace, Lock: &lock.Lock{Client: sandboxtest.Connect(t, config).Client, Namespace: namespace, Release: "web"}})
 
-	const user, role, clusterRole = "Blocks MissingRights: system:serviceaccount:HERE:ci may not ", "; lifted by whoever may grant it, with a Role in namespace HERE", "; lifted by whoever may grant it, with a ClusterRole"
+	const user, role, clusterRole = "Blocks MissingRights: system:serviceaccount:HERE:ci may not ", "; lifted by an administrator who grants it, with a Role in namespace HERE", "; lifted by an administrator who grants it, with a ClusterRole"
 	wanted := strings.Join([]string{
 		user + "update configmaps in namespace HERE, which the record of release web needs" + role,
 		user + "get, update, create leases.coordination.k8s.io in namespace HERE, which the record of release web needs" + role,
@@ -94,6 +94,46 @@ func TestAllMissingRightsAreToldAtOnce(t *testing.T) {
 		t.Error(diff)
 	}
 	t.Logf("requests: %v", requests)
+}
+
+// hooked is a Deployment with a lifecycle hook.
+const hooked = `
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: app
+  namespace: HERE
+  annotations:
+    runlevel.dev/lifecycle-hooks: |
+      pre: {execNewPod: {containerName: c, command: [migrate]}}
+spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: registry.example/c}]}}}
+`
+
+func TestRightsOfLifecycleHooks(t *testing.T) {
+	namespace := testbed.Namespace(t)
+	own := []rbacv1.PolicyRule{
+		rule("", "configmaps", "get", "create", "update"), rule("coordination.k8s.io", "leases", "get", "create", "update"),
+		rule("apps", "deployments", "get", "create", "patch", "list", "watch"), rule("", "pods", "get", "list", "watch"),
+	}
+	c := sandboxtest.Connect(t, account(t, namespace, own...))
+	lacking := func(manifest string) string {
+		return rights(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, map[string]string{"0000_50_web_app.yaml": manifest}), Namespace: namespace}), namespace)
+	}
+	if got := lacking(everything["0000_10_web_04_app.yaml"]); got != "" {
+		t.Errorf("without hooks: %s", got)
+	}
+	const want = "Blocks MissingRights: system:serviceaccount:HERE:ci may not create, delete pods; get pods/log; list replicasets.apps; patch deployments/status.apps; create events" +
+		" in namespace HERE, which the lifecycle hooks of 0000_50_web_app.yaml need; lifted by an administrator who grants it, with a Role in namespace HERE | Deployment HERE/app | 0000_50_web_app.yaml"
+	if diff := cmp.Diff(want, lacking(hooked)); diff != "" {
+		t.Errorf("with a hook: %s", diff)
+	}
+	all := append(own, rule("", "pods", "create", "delete"), rule("", "pods/log", "get"), rule("apps", "replicasets", "list"), rule("apps", "deployments/status", "patch"), rule("", "events", "create"))
+	other := testbed.Namespace(t)
+	c = sandboxtest.Connect(t, account(t, other, all...))
+	namespace = other
+	if got := lacking(hooked); got != "" {
+		t.Errorf("with all rights: %s", got)
+	}
 }
 
 func TestRolesInOneNamespaceGiveNoRightsInAnother(t *testing.T) {
@@ -121,7 +161,7 @@ func TestTheRecordsNamespaceMayHaveToBeMade(t *testing.T) {
 	sees := rule("", "namespaces", "get")
 	sees.ResourceNames = []string{"nowhere-yet", namespace}
 	c := sandboxtest.Connect(t, accountOfCluster(t, namespace, sees))
-	const want = "may not create namespaces, which the record of release web needs; lifted by whoever may grant it, with a ClusterRole"
+	const want = "may not create namespaces, which the record of release web needs; lifted by an administrator who grants it, with a ClusterRole"
 	for where, isMissing := range map[string]bool{namespace: false, "nowhere-yet": true} {
 		f := gather(t, c, precondition.GatherInput{Payload: release(t, "4.6.0", nil), Namespace: where})
 		if got := rights(f, namespace); strings.Contains(got, want) != isMissing {

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// judgeLock is ApplyRunning. That somebody died while holding the lock stops nobody: the
+// judgeLock is ApplyRunning. That a process died while holding the lock stops no update: the
 // next apply takes it over.
 func judgeLock(f *Facts) []CheckFinding {
 	if f.Held == nil {

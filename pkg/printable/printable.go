@@ -1,11 +1,11 @@
-// Package printable makes text that nobody vouches for fit to be shown: names out of
+// Package printable makes text from outside fit to be shown: names out of
 // manifests and archives, answers of servers. It may hold line breaks, which would
 // look like output of our own, and escape sequences, which do things to terminals.
 //
 // It masks no secrets and quotes nothing: text that is harmless stays as it is.
 //
-// Line is the call to start from; JSON is for texts that machines read, too. Count puts numbers into
-// words.
+// Line is the call to start from; JSON is for texts that machines read, too. Truncate makes a text shorter,
+// RequestError makes the errors of requests comparable, and Count puts numbers into words.
 package printable
 
 import (
@@ -79,6 +79,15 @@ func Count(n int, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// Truncate returns a text of at most maxBytes bytes: one that is longer is cut before a character, and ends in dots.
+func Truncate(text string, maxBytes int) string {
+	const dots = "…"
+	if len(text) <= maxBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:max(0, maxBytes-len(dots))], "") + dots
 }
 
 // Few returns the first of some names, and how many more there are.

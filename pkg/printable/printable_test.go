@@ -23,6 +23,20 @@ func TestLine(t *testing.T) {
 	}
 }
 
+func TestTruncate(t *testing.T) {
+	for text, want := range map[string]string{
+		"":             "",
+		"ten bytes.":   "ten bytes.",
+		"more than 10": "more th…",
+		"grün grün ü":  "grün g…",
+		"123456ü8901":  "123456…",
+	} {
+		if got := printable.Truncate(text, 10); got != want {
+			t.Errorf("%q is cut to %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestJSON(t *testing.T) {
 	const value = "a\u202eb\u2066c\u2028d\u0085e\tf\u00a0g\U0001F680"
 	text, err := json.Marshal(value)

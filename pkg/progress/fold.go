@@ -68,10 +68,20 @@ type Fold struct {
 	estimated time.Time // when that was made
 }
 
-// A key identifies a manifest in events.
+// A key identifies a manifest in events, or a hook of its object.
 type key struct {
 	file string
 	id   kinds.ID
+	hook string
+}
+
+// keyOf returns what an event is about.
+func keyOf(event apply.Event) key { return key{event.File, *event.Object, event.Hook} }
+
+// manifest returns the key of the manifest itself.
+func (k key) manifest() key {
+	k.hook = ""
+	return k
 }
 
 type item struct {
@@ -121,7 +131,7 @@ func New(plan Intent) *Fold {
 			l.nodes = append(l.nodes, n)
 		}
 		n.total++
-		f.items[key{one.File, one.ID}] = &item{node: n}
+		f.items[key{one.File, one.ID, ""}] = &item{node: n}
 	}
 	slices.SortStableFunc(f.levels, func(a, b *level) int { return graph.CompareLevels(a.name, b.name) })
 	return f
@@ -160,11 +170,13 @@ func (f *Fold) Event(event apply.Event) {
 	if event.Object == nil {
 		return
 	}
-	of := key{event.File, *event.Object}
+	of := keyOf(event)
 	switch event.Type {
 	case apply.Applied:
 		f.done(of, false)
-		f.deleted(event)
+		if of.hook == "" {
+			f.deleted(event)
+		}
 	case apply.Failing:
 		f.done(of, true)
 		f.failures = append(f.failures, event)
@@ -180,13 +192,13 @@ func (f *Fold) Event(event apply.Event) {
 }
 
 // isRecent returns whether an event is one of the latest to be shown. Waits, failures and pending deletes have
-// lists of their own.
+// lists of their own, and lines of logs are printed.
 func isRecent(event apply.Event) bool {
 	switch event.Action {
-	case object.Unchanged, object.Absent, object.Pending:
+	case object.Unchanged, object.Absent, object.Pending, object.NotNeeded:
 		return false
 	default:
-		return event.Type != apply.Waiting && event.Type != apply.Failing
+		return event.Type != apply.Waiting && event.Type != apply.Failing && event.Type != apply.Logged
 	}
 }
 
@@ -202,14 +214,15 @@ func (f *Fold) node(event apply.Event) {
 	}
 }
 
-// done takes in that a manifest was applied, or has failed then or later. Nothing waits for it any more.
+// done takes in that a manifest was applied, or has failed then or later, or that a hook of it has. Nothing waits for it
+// any more. With a hook that has failed the manifest has, and one that has run is a step on the way.
 func (f *Fold) done(of key, hasFailed bool) {
 	delete(f.waits, of)
 	if !hasFailed {
-		f.failures = slices.DeleteFunc(f.failures, func(e apply.Event) bool { return key{e.File, *e.Object} == of })
+		f.failures = slices.DeleteFunc(f.failures, func(e apply.Event) bool { return keyOf(e) == of })
 	}
-	one := f.items[of]
-	if one == nil {
+	one := f.items[of.manifest()]
+	if one == nil || of.hook != "" && !hasFailed && !one.isDone {
 		return
 	}
 	if !one.isDone {
@@ -256,7 +269,8 @@ func (f *Fold) setDelete(id kinds.ID, state string) (wasPending bool) {
 // wait takes in a wait. A retry is told once for each attempt: it is a wait since the first one.
 func (f *Fold) wait(of key, event apply.Event) {
 	w := &wait{told: f.now, Waited: Waited{
-		Object: of.id, File: of.file, Node: event.Node, For: event.Message, Since: event.Time, Why: event.Why, Reason: event.Reason, Effect: event.Effect,
+		Object: of.id, Hook: of.hook, File: of.file, Node: event.Node, For: event.Message, Since: event.Time, Why: event.Why, Reason: event.Reason, Effect: event.Effect,
+		Retrying: event.IsRetry || event.Type == apply.Retrying,
 	}}
 	before := f.waits[of]
 	switch {
@@ -265,8 +279,8 @@ func (f *Fold) wait(of key, event apply.Event) {
 	case before != nil:
 		w.Since = before.Since
 	}
-	if one := f.items[of]; one != nil {
-		w.Node, w.Retrying = one.node.name, !one.isDone
+	if one := f.items[of.manifest()]; one != nil {
+		w.Node = one.node.name
 	}
 	f.waits[of] = w
 }
@@ -279,20 +293,21 @@ func (f *Fold) Progress() Progress {
 	if f.end.After(f.now) {
 		p.Left = f.end.Sub(f.now)
 	}
-	waiting := map[string]int{} // by node
+	waiting, counted := map[*node]int{}, map[*item]bool{}
 	for of, w := range f.waits {
 		p.Waits = append(p.Waits, w.Waited)
-		if f.items[of] != nil && !w.Retrying {
-			waiting[w.Node]++
+		if one := f.items[of.manifest()]; one != nil && one.isDone && !counted[one] {
+			counted[one] = true
+			waiting[one.node]++
 		}
 	}
 	slices.SortFunc(p.Waits, func(a, b Waited) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Object.String(), b.Object.String()))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name(), b.Name()))
 	})
 	for _, l := range f.levels {
 		one := Level{Name: l.name}
 		for _, n := range l.nodes {
-			waits := min(waiting[n.name], n.done-n.failed)
+			waits := min(waiting[n], n.done-n.failed)
 			counts := StateCounts{Total: n.total, Done: n.done - n.failed - waits, Waiting: waits, Failed: n.failed}
 			one.Components = append(one.Components, Component{n.component, n.name, n.isRunning, n.began, f.plan.Nodes[n.name], counts})
 			one.StateCounts = one.Add(counts)

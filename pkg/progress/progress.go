@@ -85,9 +85,10 @@ type Component struct {
 	StateCounts
 }
 
-// A Waited object is one that is not ready, or one that is applied again after a failure.
+// A Waited object is one that is not ready, one that is applied again after a failure, or one whose hook waits.
 type Waited struct {
 	Object   kinds.ID      `json:"object"`
+	Hook     string        `json:"hook,omitempty"` // of the object, if that is what waits
 	File     string        `json:"file,omitempty"`
 	Node     string        `json:"node,omitempty"`
 	For      string        `json:"for"`
@@ -97,6 +98,9 @@ type Waited struct {
 	Effect   reason.Effect `json:"effect,omitempty"`   // on the update
 	Retrying bool          `json:"retrying,omitempty"` // it failed, and is applied again
 }
+
+// Name names in words what waits.
+func (w Waited) Name() string { return w.Object.OrHook(w.Hook) }
 
 // A Deleting object was asked to go, and is still there.
 type Deleting struct {

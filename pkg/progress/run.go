@@ -18,9 +18,11 @@ func FromRun(run *record.Run) Progress {
 		p.Levels = append(p.Levels, Level{Name: one.Name, Components: []Component{}, StateCounts: StateCounts{Total: one.Total, Done: one.Total - one.Left}})
 	}
 	for _, node := range run.Nodes {
-		for _, step := range node.Steps {
-			isFirst := componentOf(step) == componentOf(node.Steps[0]) // what comes after it waits
-			p.take(step, isFirst && node.State == string(graph.Running) && !run.Ended)
+		for i := 0; i < len(node.Steps); {
+			steps := ofManifest(node.Steps[i:])
+			isFirst := componentOf(steps[0]) == componentOf(node.Steps[0]) // what comes after it waits
+			p.take(steps, isFirst && node.State == string(graph.Running) && !run.Ended)
+			i += len(steps)
 		}
 	}
 	p.Total = max(run.Total, run.Left())
@@ -32,30 +34,53 @@ func FromRun(run *record.Run) Progress {
 // componentOf returns the level and the component of a step.
 func componentOf(step record.RunStep) graph.Name { return graph.ParseName(path.Base(step.File)) }
 
-// take takes in a step that is not done.
-func (p *Progress) take(step record.RunStep, isRunning bool) {
-	name := componentOf(step)
+// ofManifest returns the steps that are of the manifest of the first one.
+func ofManifest(steps []record.RunStep) []record.RunStep {
+	end := 1
+	for end < len(steps) && !steps[end].IsFirst(steps[:end]) {
+		end++
+	}
+	return steps[:end]
+}
+
+// take takes in the steps of a manifest that are not done. It waits if it is applied, and it or a hook of it waits.
+func (p *Progress) take(steps []record.RunStep, isRunning bool) {
+	name := componentOf(steps[0])
 	counts := StateCounts{Total: 1}
-	switch step.State {
-	case record.Failed:
-		counts.Failed = 1
-		p.Failures = append(p.Failures, apply.Event{
-			Type: apply.Failing, Object: &step.ID, File: step.File, Node: name.Words(), Reason: step.Reason, Message: step.For,
-		})
-	case record.Waiting, record.Retrying:
-		waited := Waited{Object: step.ID, File: step.File, Node: name.Words(), For: step.For, Reason: step.Reason, Retrying: step.State == record.Retrying}
-		if step.Since != nil {
-			waited.Since = step.Since.Time
+	isToCome := slices.ContainsFunc(steps, func(s record.RunStep) bool { return s.Hook == "" && s.State == record.Blocked })
+	for _, step := range steps {
+		switch step.State {
+		case record.Failed:
+			counts.Failed = 1
+			p.Failures = append(p.Failures, apply.Event{
+				Type: apply.Failing, Object: &step.ID, Hook: step.Hook, File: step.File, Node: name.Words(), Reason: step.Reason, Message: step.For,
+			})
+		case record.Waiting, record.Retrying:
+			waited := waitedOf(step)
+			p.Waits = append(p.Waits, waited)
+			if !waited.Retrying && !isToCome {
+				counts.Waiting = 1
+			}
 		}
-		p.Waits = append(p.Waits, waited)
-		if !waited.Retrying {
-			counts.Waiting = 1
-		}
+	}
+	if counts.Failed > 0 {
+		counts.Waiting = 0
 	}
 	p.Waiting, p.Failed = p.Waiting+counts.Waiting, p.Failed+counts.Failed
 	if at := slices.IndexFunc(p.Levels, func(l Level) bool { return l.Name == name.Level }); at >= 0 {
 		p.Levels[at].take(name, counts, isRunning)
 	}
+}
+
+// waitedOf returns the wait of a step.
+func waitedOf(step record.RunStep) Waited {
+	waited := Waited{
+		Object: step.ID, Hook: step.Hook, File: step.File, Node: componentOf(step).Words(), For: step.For, Reason: step.Reason, Retrying: step.State == record.Retrying,
+	}
+	if step.Since != nil {
+		waited.Since = step.Since.Time
+	}
+	return waited
 }
 
 // take adds an object that is not done to its component.

@@ -15,7 +15,7 @@ import (
 // Annotation has an expression that is true when the object is ready, or None.
 const Annotation = "runlevel.dev/ready"
 
-// None says that nobody waits for the object.
+// None says that the object is not waited for.
 const None = "none"
 
 // base is the API server's own set of functions, with the object as "self". It brings the

@@ -21,7 +21,7 @@ func (o live) number(fallback int64, path ...string) int64 {
 		return number
 	case int:
 		return int64(number)
-	case float64: // as JSON has it when nobody asks for more
+	case float64: // as JSON has it unless asked for more
 		return int64(number)
 	default:
 		return fallback

@@ -72,17 +72,17 @@ type rule func(object live, around Related) Verdict
 // full are the kinds that Full has rules for. Other kinds of Kubernetes are ready at
 // once, a PersistentVolumeClaim too: it may have to wait for a pod, which comes later.
 var full = map[schema.GroupKind]rule{
-	{Group: "apps", Kind: "Deployment"}:                     checkDeployment,
-	{Group: "apps", Kind: "ReplicaSet"}:                     checkReplicaSet,
-	{Kind: "ReplicationController"}:                         checkReplicaSet,
-	{Group: "apps", Kind: "StatefulSet"}:                    checkStatefulSet,
-	{Group: "apps", Kind: "DaemonSet"}:                      checkDaemonSet,
-	{Group: "batch", Kind: "Job"}:                           checkJob,
-	{Kind: "Pod"}:                                           checkPod,
-	{Group: "config.openshift.io", Kind: "ClusterOperator"}: checkClusterOperator,
+	{Group: "apps", Kind: "Deployment"}:  checkDeployment,
+	{Group: "apps", Kind: "ReplicaSet"}:  checkReplicaSet,
+	{Kind: "ReplicationController"}:      checkReplicaSet,
+	{Group: "apps", Kind: "StatefulSet"}: checkStatefulSet,
+	{Group: "apps", Kind: "DaemonSet"}:   checkDaemonSet,
+	{Group: "batch", Kind: "Job"}:        checkJob,
+	{Kind: "Pod"}:                        checkPod,
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: checkWebhooks,
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   checkWebhooks,
 	kinds.APIService:               checkAPIService,
+	kinds.ClusterOperator:          checkClusterOperator,
 	kinds.CustomResourceDefinition: checkDefinition,
 	kinds.Namespace:                checkNamespace,
 }

@@ -48,7 +48,7 @@ func checkAPIService(o live, _ Related) Verdict {
 }
 
 // checkWebhooks asks for Services only: what else the API server calls is outside the
-// cluster, and nobody there knows of it.
+// cluster, and is not known there.
 func checkWebhooks(o live, around Related) Verdict {
 	var silent []string
 	for _, service := range kinds.CalledServices(&unstructured.Unstructured{Object: o}) {

@@ -24,7 +24,7 @@ type PodProblem struct {
 	WantsLog, Previous bool
 }
 
-// mostTroubles are as many as somebody reads. More are seldom more than one.
+// mostTroubles are as many as a user reads. More are seldom more than one.
 const mostTroubles = 4
 
 // PodProblems says why pods of one namespace do not come up, the most telling first. The events are

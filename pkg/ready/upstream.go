@@ -25,11 +25,11 @@ const (
 
 // upstream are the kinds that it looks at once they are applied.
 var upstream = map[schema.GroupKind]rule{
-	{Group: "apps", Kind: "Deployment"}:                     checkDeploymentUpstream,
-	{Group: "apps", Kind: "DaemonSet"}:                      checkDaemonSetUpstream,
-	{Group: "batch", Kind: "Job"}:                           checkJobUpstream,
-	{Group: "config.openshift.io", Kind: "ClusterOperator"}: checkClusterOperator,
-	kinds.CustomResourceDefinition:                          checkDefinitionUpstream,
+	{Group: "apps", Kind: "Deployment"}: checkDeploymentUpstream,
+	{Group: "apps", Kind: "DaemonSet"}:  checkDaemonSetUpstream,
+	{Group: "batch", Kind: "Job"}:       checkJobUpstream,
+	kinds.ClusterOperator:               checkClusterOperator,
+	kinds.CustomResourceDefinition:      checkDefinitionUpstream,
 }
 
 func checkUpstream(kind schema.GroupKind, o live, around Related) Verdict {

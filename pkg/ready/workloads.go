@@ -148,7 +148,7 @@ func checkPod(o live, _ Related) Verdict {
 }
 
 // withoutNode is why no node takes a pod. After its first sentence, the scheduler says
-// whether others could go instead, which nobody can do much about.
+// whether others could go instead, about which little can be done.
 func withoutNode(scheduled condition) string {
 	scheduled.message, _, _ = strings.Cut(scheduled.message, ". ")
 	return "it has no node: " + scheduled.why("the scheduler does not say why")

@@ -22,7 +22,7 @@ const maxCopy = 200 << 10
 
 // copyReductions are what a copy gives up that is too large, the least important first.
 var copyReductions = []func(*Record){
-	func(r *Record) { r.Jobs = nil },
+	func(r *Record) { r.Jobs, r.Hooks = nil, nil }, // the Deployments have a copy of the latter
 	func(r *Record) { r.History, r.Kinds = shortened(r.History, 0), nil },
 	func(r *Record) { r.Tombstones = r.Tombstones[:min(300, len(r.Tombstones))] },
 	func(r *Record) { r.History = nil },
@@ -30,7 +30,7 @@ var copyReductions = []func(*Record){
 
 // encodeCopy returns what an update needs of a record.
 func encodeCopy(r *Record) (string, error) {
-	copied := Record{Release: r.Release, Tombstones: r.Tombstones, Kinds: r.Kinds, Jobs: r.Jobs}
+	copied := Record{Release: r.Release, Tombstones: r.Tombstones, Kinds: r.Kinds, Jobs: r.Jobs, Hooks: r.Hooks}
 	newest, applied := r.Newest(), r.Applied()
 	if newest != nil {
 		copied.History = append(copied.History, *newest)

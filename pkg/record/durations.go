@@ -24,7 +24,7 @@ func (r *Record) Remember(mode string, all time.Duration, nodes map[string]time.
 			d.Nodes[name] = seconds(took)
 		}
 	}
-	durations := maps.Clone(r.Durations) // which somebody may be reading
+	durations := maps.Clone(r.Durations) // which may be read at the same time
 	if durations == nil {
 		durations = map[string]Durations{}
 	}
@@ -32,5 +32,5 @@ func (r *Record) Remember(mode string, all time.Duration, nodes map[string]time.
 	r.Durations = durations
 }
 
-// seconds is a duration to a tenth of a second: nobody plans by less.
+// seconds is a duration to a tenth of a second, enough to plan by.
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*10) / 10 }

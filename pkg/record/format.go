@@ -58,9 +58,7 @@ func decode(config *corev1.ConfigMap, release string) (*Record, error) {
 
 // broken is the error of a record that can't be read.
 func (p place) broken(what string) error {
-	if what = printable.Line(what); len(what) > maxShown {
-		what = strings.ToValidUTF8(what[:maxShown], "") + "…"
-	}
+	what = printable.Truncate(printable.Line(what), maxShown)
 	lifts := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease has a copy of"
 	if p.kind != "ConfigMap" {
 		lifts = "remove it; the next apply is then taken for an update of a release that nothing is known of"
@@ -104,7 +102,7 @@ func (d *document) wrong(release string) string {
 	return ""
 }
 
-// room is how much of a ConfigMap nobody else has taken.
+// room is how much of a ConfigMap is left.
 func room(config *corev1.ConfigMap) int {
 	room := maxSize
 	for name, value := range config.Data {
@@ -122,7 +120,7 @@ func room(config *corev1.ConfigMap) int {
 
 // reductions are what is given up, one after the other, until a record fits into a ConfigMap.
 var reductions = []func(*Record){
-	func(r *Record) { r.Durations = nil },
+	func(r *Record) { r.Durations, r.Repairs = nil, nil },
 	func(r *Record) { r.Run = nil },
 	func(r *Record) { r.Fingerprints = nil },
 	func(r *Record) { r.History = shortened(r.History, 10) },

@@ -4,7 +4,7 @@
 // the process that applies. The Lease of the same name is package lock's, and has a copy of it.
 //
 // A Record is a plain value, for one goroutine at a time. What is in it tells what
-// somebody meant to do, never how an object is: that is read from the object.
+// the user meant to do, never how an object is: that is read from the object.
 //
 // NewStore is the call to start from, for Load and Save. List reads the records of all releases.
 package record
@@ -13,11 +13,13 @@ import (
 	"cmp"
 	"slices"
 
+	configv1 "github.com/openshift/api/config/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 )
 
 // A Record is what is known of one release on a cluster.
@@ -30,6 +32,9 @@ type Record struct {
 	Jobs       []Job          `json:"jobs,omitempty"`       // that finished, so that one which its TTL removed is not run again
 	Waits      []ObjectWait   `json:"waits,omitempty"`      // what the applier waits for now
 	Run        *Run           `json:"run,omitempty"`        // how it stands, or the last that did not end well stood
+	Repairs    *Repairs       `json:"repairs,omitempty"`
+	// Hooks are of the Deployments with lifecycle hooks.
+	Hooks []DeploymentHooks `json:"hooks,omitempty"`
 
 	// Durations are of the last run of each mode. They are the first that is given up where
 	// there is no room.
@@ -51,17 +56,22 @@ const (
 
 // An HistoryEntry is one update in the history.
 type HistoryEntry struct {
-	State      UpdateState  `json:"state"`
-	Version    string       `json:"version,omitempty"`
-	Hash       string       `json:"hash,omitempty"`    // of the payload
-	Content    string       `json:"content,omitempty"` // the hash of the release's files, whatever was left out; old entries have none
-	Source     string       `json:"source,omitempty"`
-	Mode       string       `json:"mode,omitempty"` // as package graph calls it
-	Started    metav1.Time  `json:"started"`
-	Completed  *metav1.Time `json:"completed,omitempty"`
-	Forced     []string     `json:"forced,omitempty"`     // the gates that were overridden
-	Tombstones []kinds.ID   `json:"tombstones,omitempty"` // that the version carries; old entries may have lost them
-	End        *End         `json:"end,omitempty"`        // of its last run, if that has not completed it
+	State     UpdateState  `json:"state"`
+	Version   string       `json:"version,omitempty"`
+	Hash      string       `json:"hash,omitempty"`    // of the payload
+	Content   string       `json:"content,omitempty"` // the hash of the release's files, whatever was left out; old entries have none
+	Source    string       `json:"source,omitempty"`
+	Mode      string       `json:"mode,omitempty"` // as package graph calls it
+	Started   metav1.Time  `json:"started"`
+	Completed *metav1.Time `json:"completed,omitempty"`
+	Forced    []string     `json:"forced,omitempty"` // the gates that were overridden
+	// Hooks are the lifecycle hooks that users have skipped or run again.
+	Hooks    []HookOverride `json:"hooks,omitempty"`
+	Verified bool           `json:"verified,omitempty"` // the signatures of its image were
+	// Capabilities are those that were enabled, if not all were.
+	Capabilities []configv1.ClusterVersionCapability `json:"capabilities,omitempty"`
+	Tombstones   []kinds.ID                          `json:"tombstones,omitempty"` // that the version carries; old entries may have lost them
+	End          *End                                `json:"end,omitempty"`        // of its last run, if that has not completed it
 }
 
 // An End is when and why a run ended that has not completed its update. A run that was killed, or
@@ -77,6 +87,7 @@ type End struct {
 // An ObjectFailure is an object that was not applied, or was not ready.
 type ObjectFailure struct {
 	kinds.ID `json:",inline"`
+	Hook     string `json:"hook,omitempty"` // of the object, if that has failed
 	File     string `json:"file,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	Message  string `json:"message"`
@@ -114,6 +125,7 @@ type Job struct {
 // An ObjectWait is something that the applier waits for.
 type ObjectWait struct {
 	kinds.ID `json:",inline"`
+	Hook     string      `json:"hook,omitempty"` // of the object, if that waits
 	For      string      `json:"for"`
 	Since    metav1.Time `json:"since"`
 }
@@ -133,11 +145,13 @@ func (r *Record) Begin(e HistoryEntry) {
 	}
 	if newest := r.Newest(); newest != nil && newest.State == Partial && newest.Hash == e.Hash && newest.Version == e.Version && e.Hash != "" {
 		e.Started = newest.Started
-		e.Forced = joined(newest.Forced, e.Forced)
+		e.Forced, e.Verified = joined(newest.Forced, e.Forced), newest.Verified || e.Verified
+		e.Hooks = lastOverrides(append(slices.Clone(newest.Hooks), e.Hooks...))
 		*newest = e
 		return
 	}
 	r.History = slices.Insert(r.History, 0, e)
+	r.Repairs = nil
 	r.prune()
 }
 
@@ -239,8 +253,9 @@ func (r *Record) NoteSent(id kinds.ID, uid types.UID) {
 }
 
 // ForgetDelete notes that an object which was to be deleted is gone. The UID is the one that
-// Ask was given: an object that came in its place is not meant.
+// Ask was given: an object that came in its place is not meant. Hooks that have run for it run again for the next one.
 func (r *Record) ForgetDelete(id kinds.ID, uid types.UID) {
+	r.RememberHooks(id, lifecycle.State{})
 	r.Tombstones = slices.DeleteFunc(r.Tombstones, func(known Tombstone) bool { return known.ID == id && known.UID == uid })
 }
 

@@ -20,8 +20,8 @@ type Run struct {
 	Ended   bool        `json:"ended,omitempty"`
 	Error   string      `json:"error,omitempty"` // of one that has ended: why it is not all done
 	Nodes   []RunNode   `json:"nodes,omitempty"` // that are not done, in the order of the graph
-	More    int         `json:"more,omitempty"`  // steps that are left out
-	Total   int         `json:"total,omitempty"` // steps, done or not; zero in records of older programs
+	More    int         `json:"more,omitempty"`  // manifests that are left out
+	Total   int         `json:"total,omitempty"` // manifests, done or not; zero in records of older programs
 	Levels  []RunLevel  `json:"levels,omitempty"`
 }
 
@@ -29,7 +29,7 @@ type Run struct {
 type RunLevel struct {
 	Name  string `json:"name,omitempty"` // empty for files without a level
 	Total int    `json:"total"`
-	Left  int    `json:"left,omitempty"` // steps that are not done
+	Left  int    `json:"left,omitempty"` // manifests that are not done
 }
 
 // A RunNode is a piece of the graph that is not done.
@@ -48,13 +48,14 @@ type StepState string
 const (
 	Blocked  StepState = "blocked"  // it was not its turn yet
 	Retrying StepState = "retrying" // it failed, and is tried again
-	Waiting  StepState = "waiting"  // it is applied, and not ready
+	Waiting  StepState = "waiting"  // it is applied, and not ready; or a hook waits
 	Failed   StepState = "failed"   // for good
 )
 
-// A RunStep is a manifest that is not done.
+// A RunStep is a manifest that is not done, or a lifecycle hook of one. What is not done of a manifest stands together.
 type RunStep struct {
 	kinds.ID `json:",inline"`
+	Hook     string       `json:"hook,omitempty"`
 	File     string       `json:"file,omitempty"`
 	State    StepState    `json:"state"`
 	For      string       `json:"for,omitempty"` // what it waits for, or the error
@@ -64,19 +65,43 @@ type RunStep struct {
 	Awaits   *kinds.ID    `json:"awaits,omitempty"`  // what has to be ready first, if that is waited for: it may be of another node, which the graph does not tell
 }
 
-// Left returns how many steps are not done.
+// Title names the step in words.
+func (s RunStep) Title() string { return s.OrHook(s.Hook) }
+
+// IsFirst reports whether no step before this one is of the same manifest.
+func (s RunStep) IsFirst(before []RunStep) bool {
+	return len(before) == 0 || before[len(before)-1].ID != s.ID || before[len(before)-1].File != s.File
+}
+
+// CountManifests counts the manifests that steps are of.
+func CountManifests(steps []RunStep) int {
+	count := 0
+	for i, step := range steps {
+		if step.IsFirst(steps[:i]) {
+			count++
+		}
+	}
+	return count
+}
+
+// Left returns how many manifests are not done.
 func (r *Run) Left() int {
 	left := r.More
 	for _, node := range r.Nodes {
-		left += len(node.Steps)
+		left += CountManifests(node.Steps)
 	}
 	return left
 }
 
-// Find is where a step stands that does something to an object.
+// Find is where the first step stands that is not done of what a run does to an object: it may be a hook of it.
 func (r *Run) Find(id kinds.ID) (node int, step RunStep, found bool) {
+	return r.find(func(s RunStep) bool { return s.ID == id })
+}
+
+// find returns the first step for which a condition holds.
+func (r *Run) find(condition func(RunStep) bool) (node int, step RunStep, found bool) {
 	for i := range r.Nodes {
-		if at := slices.IndexFunc(r.Nodes[i].Steps, func(s RunStep) bool { return s.ID == id }); at >= 0 {
+		if at := slices.IndexFunc(r.Nodes[i].Steps, condition); at >= 0 {
 			return i, r.Nodes[i].Steps[at], true
 		}
 	}
@@ -103,7 +128,7 @@ func (r *Run) steady(before *Run) {
 	for i := range r.Nodes {
 		for j := range r.Nodes[i].Steps {
 			step := &r.Nodes[i].Steps[j]
-			_, known, found := before.Find(step.ID)
+			_, known, found := before.find(func(s RunStep) bool { return s.ID == step.ID && s.Hook == step.Hook })
 			if found && step.Since != nil && known.Since != nil && known.State == step.State && step.Since.Sub(known.Since.Time).Abs() <= unsteady {
 				step.Since = known.Since
 			}

@@ -45,6 +45,24 @@ func TestWhatStandsAsBeforeIsTheSame(t *testing.T) {
 	}
 }
 
+// What waits at one moment may be a hook of an object, and at the next the object: each has a time of its own.
+func TestHooksStandForThemselves(t *testing.T) {
+	withHook := func(told metav1.Time, hookSince, since time.Time) *record.Run {
+		run := running(told, since, "1 of 3")
+		moment, hook := metav1.NewTime(hookSince), run.Nodes[0].Steps[0]
+		hook.Hook, hook.Since = "post", &moment
+		run.Nodes[0].Steps = append(run.Nodes[0].Steps, hook)
+		return run
+	}
+	before := withHook(at(1), at(0).Add(10*time.Second), at(0).Time)
+	if now := withHook(at(2), at(0).Add(11*time.Second), at(0).Time); !now.Same(before) {
+		t.Error("the time of the hook was held against that of the object")
+	}
+	if left := before.Left(); left != 1 {
+		t.Errorf("%d manifests are left", left)
+	}
+}
+
 func TestRunIsGivenUpWhereThereIsNoRoom(t *testing.T) {
 	s := record.NewStore(cluster.Client(t), cluster.Namespace(t), "web")
 	r := full()

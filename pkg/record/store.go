@@ -51,7 +51,7 @@ type Store struct {
 	release   string
 
 	loaded *corev1.ConfigMap // as it was read or written last; nil if there was none
-	sent   []string          // what was to be written since, and nobody knows whether it was
+	sent   []string          // what was sent since, without an answer
 	copied string            // the copy in the Lease, as it was written last
 	loss   string            // of the record, in words; "" if it was never lost
 }

@@ -200,8 +200,9 @@ func TestAKeeperThatSleptRepairsNothing(t *testing.T) {
 		t.Errorf("it ends as if its release was in place:\n%s", s.said)
 	}
 	checkVersions(t, release, "1.1.1", many)
-	if !strings.Contains(s.said.String(), "freed it") {
-		t.Errorf("it does not say who has taken the lock: %s", s.said)
+	saysSo := func(words string) bool { return strings.Contains(s.said.String(), words) }
+	if !saysSo("freed it") && !saysSo("something else was applied") { // which it says if its watches end before it renews the lock
+		t.Errorf("it does not say why it ends: %s", s.said)
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 // with it. The outcome is told when all is ready, and before that, once, when it is not ready in time.
 func (r *rollout) applyAndKeep(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	options, keeping := r.applyOptions(), *r.options.Keep
+	defer startRepairLog(ctx, r, &keeping).end(ctx)
+	defer stop()
 	options.Fingerprints = fingerprint.Read(nil)
 	keeping.Apply = options.Objects()
 	keeper := keep.Start(ctx, r.cluster, r.payload, keeping)

@@ -64,7 +64,7 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "create", "patch", "delete"}},
 		rbacv1.PolicyRule{APIGroups: []string{admin.namespace + ".example.com"}, Resources: []string{"hats"}, Verbs: verbs},
 	)
-	awaitRights(t, user)
+	awaitRights(t, user, boutique)
 	sent := &traffic{}
 	user = user.through(sent.note)
 	first := user.must("1.0.0", boutique)
@@ -105,14 +105,14 @@ func TestARoleInOneNamespaceIsEnough(t *testing.T) {
 	}
 }
 
-// awaitRights waits until the server has taken notice of rights.
-func awaitRights(t *testing.T, user release) {
+// awaitRights waits until the server has taken notice of the rights that a release needs.
+func awaitRights(t *testing.T, user release, files string) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		looked := rollout.Inspect(ctx, user.connect(), user.load("1.0.0", boutique), rollout.Options{Namespace: user.namespace})
+		looked := rollout.Inspect(ctx, user.connect(), user.load("1.0.0", files), rollout.Options{Namespace: user.namespace})
 		return looked.Err == nil && len(looked.Findings) == 0, nil
 	})
 	if err != nil {
-		t.Fatal(err, rollout.Inspect(t.Context(), user.connect(), user.load("1.0.0", boutique), rollout.Options{Namespace: user.namespace}).Findings)
+		t.Fatal(err, rollout.Inspect(t.Context(), user.connect(), user.load("1.0.0", files), rollout.Options{Namespace: user.namespace}).Findings)
 	}
 }

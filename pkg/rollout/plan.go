@@ -12,6 +12,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/dependents"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -36,9 +37,14 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 	for _, m := range release.Manifests {
 		manifests[object.StepOf(m)] = m
 	}
+	due, refused := o.dueHooks()
+	preview.Notes = append(preview.Notes, refused...)
 	for _, change := range o.Report.Changes {
+		if change.Hook != "" {
+			continue
+		}
 		one := previewOf(change)
-		one.Manifest, one.TakesAlong = manifests[change.StepID], counted[change.UID]
+		one.Manifest, one.TakesAlong, one.DueHooks = manifests[change.StepID], counted[change.UID], due[change.StepID]
 		preview.Objects = append(preview.Objects, one)
 	}
 	preview.Pending = o.pendingOfOthers(release, counted, c.Now())
@@ -49,6 +55,24 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 		})
 	}
 	return plan.ForCluster(plan.ReleaseID{Name: o.Release, Version: o.Previous}, release, preview)
+}
+
+// dueHooks returns the lifecycle hooks that an apply runs, by the steps of their Deployments, and in words why the cluster would
+// not take the pods of some.
+func (o *Outcome) dueHooks() (due map[object.StepID][]lifecycle.Stage, refused []string) {
+	due = map[object.StepID][]lifecycle.Stage{}
+	for _, change := range o.Report.Changes {
+		if change.Hook == "" || change.Action == object.NotNeeded || change.Action == object.NotDone {
+			continue
+		}
+		of := change.StepID
+		of.Hook = ""
+		due[of] = append(due[of], lifecycle.Stage(change.Hook))
+		if change.Err != nil {
+			refused = append(refused, change.ID.OrHook(change.Hook)+" can't run: "+printable.Line(change.Err.Err.Error()))
+		}
+	}
+	return due, refused
 }
 
 // previewOf returns what a preview has found of one manifest.

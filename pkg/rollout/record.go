@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
@@ -20,7 +23,11 @@ import (
 func (r *rollout) begin(ctx context.Context) error {
 	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
 	entry := record.HistoryEntry{
-		Version: r.payload.Version, Hash: r.payload.Hash, Content: r.payload.Content, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now, Forced: r.outcome.Forced,
+		Version: r.payload.Version, Hash: r.payload.Hash, Content: r.payload.Content, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now,
+		Forced: slices.Concat(r.options.Forced, r.outcome.Forced), Verified: r.options.Verified,
+	}
+	if enabled := r.payload.Filter.Capabilities; enabled != nil {
+		entry.Capabilities = enabled.EnabledCapabilities
 	}
 	var has []record.AppliedKind
 	for _, manifest := range r.payload.Manifests {
@@ -41,12 +48,30 @@ func (r *rollout) begin(ctx context.Context) error {
 		known.Run = nil // it is of the apply before
 		if r.outcome.Mode != graph.Reconcile {
 			known.Begin(entry)
+		} else if newest := known.Newest(); newest != nil {
+			newest.Capabilities = entry.Capabilities // more may be enabled, for the same objects
 		}
+		known.Overrule(hookOverrides(r.options.Apply.Hooks, now)...)
 		known.AddKinds(has...)
 		for _, one := range asked {
 			known.RequestDelete(one)
 		}
 	})
+}
+
+// hookOverrides returns the lifecycle hooks that a user skips in this apply, or runs again.
+func hookOverrides(of map[kinds.ID]lifecycle.Override, now metav1.Time) []record.HookOverride {
+	var all []record.HookOverride
+	for _, id := range slices.SortedFunc(maps.Keys(of), kinds.Compare) {
+		wanted := of[id]
+		for _, stage := range wanted.Skip {
+			all = append(all, record.HookOverride{ID: id, Hook: stage, By: wanted.By, Time: now})
+		}
+		for _, stage := range wanted.Rerun {
+			all = append(all, record.HookOverride{ID: id, Hook: stage, IsRerun: true, By: wanted.By, Time: now})
+		}
+	}
+	return all
 }
 
 // end records the result of the apply.
@@ -115,16 +140,19 @@ func (r *rollout) stopped() record.End {
 	end.Message = shortened(strings.TrimSuffix(end.Message, ":"))
 	for _, change := range report.Changes {
 		if change.Action == object.Failed {
-			failed := record.ObjectFailure{ID: change.Err.ID, File: change.Err.Path, Reason: change.Err.Reason, Message: shortened(change.Err.Err.Error())}
+			failed := record.ObjectFailure{ID: change.Err.ID, Hook: change.Err.Hook, File: change.Err.Path, Reason: change.Err.Reason, Message: shortened(change.Err.Err.Error())}
 			end.Failures = append(end.Failures, failed)
 		}
 	}
 	for _, wait := range report.Waits {
 		what := "not ready: "
-		if wait.IsRetry {
+		switch {
+		case wait.Hook != "":
+			what = "not done: "
+		case wait.IsRetry:
 			what = "not applied: "
 		}
-		end.Failures = append(end.Failures, record.ObjectFailure{ID: wait.ID, File: wait.File, Reason: wait.Reason, Message: what + shortened(wait.For)})
+		end.Failures = append(end.Failures, record.ObjectFailure{ID: wait.ID, Hook: wait.Hook, File: wait.File, Reason: wait.Reason, Message: what + shortened(wait.For)})
 	}
 	if end.More = len(end.Failures) - mostFailures; end.More > 0 {
 		end.Failures = end.Failures[:mostFailures]
@@ -136,8 +164,5 @@ func (r *rollout) stopped() record.End {
 // shortened returns the first line of a text, as much of it as the history keeps.
 func shortened(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
-	if text = printable.Line(text); len(text) > mostMessage {
-		text = strings.ToValidUTF8(text[:mostMessage], "") + "…"
-	}
-	return text
+	return printable.Truncate(printable.Line(text), mostMessage)
 }

@@ -37,13 +37,18 @@ const DefaultNamespace = "runlevel-system"
 
 // Options say how to roll out. Apply.Mode is found out when it is empty.
 type Options struct {
-	Namespace string // of the record and the lock; DefaultNamespace if it is empty
-	Source    string // where the payload is from, for the history
-	Force     bool   // go on although a gate says no
+	Namespace string   // of the record and the lock; DefaultNamespace if it is empty
+	Source    string   // where the payload is from, for the history
+	Force     bool     // go on although a gate says no
+	Verified  bool     // the signatures of the payload's image were, for the history
+	Forced    []string // what was overridden before, for the history
 	Lock      lock.Options
 	Apply     apply.Options
 	// OnBegin is called before anything is written. An error ends the apply.
 	OnBegin func(*Outcome) error
+	// OnBegun is called when the record has the update, before its first object is applied. The connection writes only
+	// while the lock is held. An error ends the apply.
+	OnBegun func(context.Context, *cluster.Cluster) error
 	// Keep says how to keep in place what is applied, until the context ends; nil ends when all is applied. Its
 	// Apply is that of the rollout.
 	Keep *keep.Options
@@ -189,6 +194,11 @@ func (r *rollout) run(ctx context.Context) error {
 	}
 	if err := r.begin(ctx); err != nil {
 		return err
+	}
+	if r.options.OnBegun != nil {
+		if err := r.options.OnBegun(ctx, r.cluster); err != nil {
+			return err
+		}
 	}
 	if r.options.Keep != nil {
 		return r.applyAndKeep(ctx)

@@ -149,8 +149,17 @@ func (s *Session) Problems() []keep.Event {
 	return nil
 }
 
+// UnwatchedKinds returns how many kinds of the release have changes that are not seen now.
+func (s *Session) UnwatchedKinds() int {
+	if keeper := s.keeper.Load(); keeper != nil {
+		return keeper.UnwatchedKinds()
+	}
+	return 0
+}
+
 // begin supersedes the apply that runs, and waits until it has ended. The context that it returns ends when the
-// next one begins, or the session does.
+// next one begins, or the session does. With a context that has ended already, it supersedes nothing: the apply that runs
+// may be the one that was begun instead.
 func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })
@@ -158,15 +167,10 @@ func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
 		stop()
 		cancel(nil)
 	}
-	s.mu.Lock()
-	if s.supersede != nil {
-		s.supersede(ErrSuperseded)
+	if !s.supersedeBy(ctx, cancel) {
+		end()
+		return nil, nil, context.Cause(ctx)
 	}
-	s.supersede = cancel
-	if s.isReleased {
-		cancel(errReleased)
-	}
-	s.mu.Unlock()
 	select {
 	case <-s.turn:
 	case <-ctx.Done():
@@ -177,6 +181,24 @@ func (s *Session) begin(ctx context.Context) (context.Context, func(), error) {
 		s.turn <- struct{}{}
 		end()
 	}, nil
+}
+
+// supersedeBy makes an apply the one that is superseded next, and ends the one before. It returns false if the context of
+// the apply has ended.
+func (s *Session) supersedeBy(ctx context.Context, cancel context.CancelCauseFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	if s.supersede != nil {
+		s.supersede(ErrSuperseded)
+	}
+	s.supersede = cancel
+	if s.isReleased {
+		cancel(errReleased)
+	}
+	return true
 }
 
 // apply applies a payload once, under the lock.

@@ -119,30 +119,69 @@ func (o *outage) look(request *http.Request) error {
 // one without any.
 const outageLock = 6 * time.Second
 
+// A keeping is a session that keeps a release in place, and that an outage is about to interrupt.
+type keeping struct {
+	*rollout.Session
+	outage      outage
+	begun       chan struct{} // has one for each time that all is applied
+	interrupted chan error
+	ended       chan *rollout.Outcome
+}
+
+// keepUntilOutage returns a session that has applied a release of one setting, and is cut off since. It has ended when
+// ctx does.
+func keepUntilOutage(ctx context.Context, t *testing.T, name string) *keeping {
+	t.Helper()
+	k := &keeping{begun: make(chan struct{}, 10), interrupted: make(chan error, 10), ended: make(chan *rollout.Outcome, 1)}
+	k.Session = hold(t, name, lock.Options{Duration: outageLock, Wait: true}, k.outage.look)
+	go func() {
+		k.ended <- k.Apply(ctx, load(t, name, "1.0.0", oneSetting), rollout.Options{
+			Keep: &keep.Options{}, OnOutcome: func(*rollout.Outcome) { k.begun <- struct{}{} }, OnInterrupted: func(err error) { k.interrupted <- err },
+		})
+	}()
+	<-k.begun
+	k.outage.isOn.Store(true)
+	if err := <-k.interrupted; !errors.Is(err, lock.ErrLost) {
+		t.Errorf("it was interrupted by %v, want %v", err, lock.ErrLost)
+	}
+	return k
+}
+
+// TestAnApplyWhoseContextHasEndedSupersedesNothing: what its caller has begun instead goes on.
+func TestAnApplyWhoseContextHasEndedSupersedesNothing(t *testing.T) {
+	t.Parallel()
+	const name = "ended"
+	session := hold(t, name, lock.Options{})
+	begun, ended := make(chan struct{}, 1), make(chan *rollout.Outcome, 1)
+	go func() {
+		ended <- session.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), rollout.Options{
+			Keep: &keep.Options{}, OnOutcome: func(*rollout.Outcome) { begun <- struct{}{} },
+		})
+	}()
+	<-begun
+	over, end := context.WithCancel(t.Context())
+	end()
+	if outcome := session.Apply(over, load(t, name, "2.0.0", oneSetting), rollout.Options{}); !errors.Is(outcome.Err, context.Canceled) {
+		t.Errorf("it ended with %v", outcome.Err)
+	}
+	paint(t, name, "blue")
+	awaitColour(t, name, "red")
+	if len(ended) > 0 {
+		t.Error("the one that keeps its payload in place has ended:", (<-ended).Err)
+	}
+}
+
 // TestASessionGoesOnAfterAnOutage: an API server that is away for longer than the lock lasts interrupts a release
 // that is kept in place. What was changed meanwhile is repaired when it answers again.
 func TestASessionGoesOnAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	const name = "outage"
-	var away outage
-	session := hold(t, name, lock.Options{Duration: outageLock}, away.look)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	begun, interrupted := make(chan struct{}, 10), make(chan error, 10)
-	ended := make(chan *rollout.Outcome, 1)
-	go func() {
-		ended <- session.Apply(ctx, load(t, name, "1.0.0", oneSetting), rollout.Options{
-			Keep: &keep.Options{}, OnOutcome: func(*rollout.Outcome) { begun <- struct{}{} }, OnInterrupted: func(err error) { interrupted <- err },
-		})
-	}()
-	<-begun
-	away.isOn.Store(true)
-	if err := <-interrupted; !errors.Is(err, lock.ErrLost) {
-		t.Errorf("it was interrupted by %v, want %v", err, lock.ErrLost)
-	}
+	session := keepUntilOutage(ctx, t, name)
 	paint(t, name, "blue")
-	away.isOn.Store(false)
-	<-begun
+	session.outage.isOn.Store(false)
+	<-session.begun
 	awaitColour(t, name, "red")
 	paint(t, name, "green")
 	awaitColour(t, name, "red")
@@ -155,10 +194,10 @@ func TestASessionGoesOnAfterAnOutage(t *testing.T) {
 		t.Errorf("the problems of the session are %v", session.Problems())
 	}
 	stop()
-	if outcome := <-ended; !errors.Is(outcome.Err, context.Canceled) {
+	if outcome := <-session.ended; !errors.Is(outcome.Err, context.Canceled) {
 		t.Errorf("it ended with %v", outcome.Err)
 	}
-	if len(interrupted) > 0 {
+	if len(session.interrupted) > 0 {
 		t.Error("the outage was told more than once")
 	}
 }
@@ -168,21 +207,10 @@ func TestASessionGoesOnAfterAnOutage(t *testing.T) {
 func TestASessionYieldsToWhatWasAppliedDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	const name = "outage-other"
-	var away outage
-	session := hold(t, name, lock.Options{Duration: outageLock, Wait: true}, away.look)
-	begun, interrupted := make(chan struct{}, 10), make(chan error, 10)
-	ended := make(chan *rollout.Outcome, 1)
-	go func() {
-		ended <- session.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), rollout.Options{
-			Keep: &keep.Options{}, OnOutcome: func(*rollout.Outcome) { begun <- struct{}{} }, OnInterrupted: func(err error) { interrupted <- err },
-		})
-	}()
-	<-begun
-	away.isOn.Store(true)
-	<-interrupted
+	session := keepUntilOutage(t.Context(), t, name)
 	mustRun(t, connectAs(t, "other"), load(t, name, "2.0.0", strings.ReplaceAll(oneSetting, "red", "black")))
-	away.isOn.Store(false)
-	if outcome := <-ended; outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "something else was applied") {
+	session.outage.isOn.Store(false)
+	if outcome := <-session.ended; outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "something else was applied") {
 		t.Errorf("it ended with %v", outcome.Err)
 	}
 	awaitColour(t, name, "black")
@@ -193,24 +221,13 @@ func TestASessionYieldsToWhatWasAppliedDuringAnOutage(t *testing.T) {
 func TestAReleasedSessionDoesNotTakeTheLockAgain(t *testing.T) {
 	t.Parallel()
 	const name = "outage-released"
-	var away outage
-	session := hold(t, name, lock.Options{Duration: outageLock, Wait: true}, away.look)
-	begun, interrupted := make(chan struct{}, 10), make(chan error, 10)
-	ended := make(chan *rollout.Outcome, 1)
-	go func() {
-		ended <- session.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), rollout.Options{
-			Keep: &keep.Options{}, OnOutcome: func(*rollout.Outcome) { begun <- struct{}{} }, OnInterrupted: func(err error) { interrupted <- err },
-		})
-	}()
-	<-begun
-	away.isOn.Store(true)
-	<-interrupted
+	session := keepUntilOutage(t.Context(), t, name)
 	other := hold(t, name, lock.Options{Wait: true})
-	away.isOn.Store(false)
+	session.outage.isOn.Store(false)
 	if err := session.Release(nil); err != nil {
 		t.Error("the release:", err)
 	}
-	if outcome := <-ended; outcome.Err == nil {
+	if outcome := <-session.ended; outcome.Err == nil {
 		t.Error("the apply ended as if all was done")
 	}
 	if outcome := session.Apply(t.Context(), load(t, name, "1.0.0", oneSetting), rollout.Options{}); outcome.Err == nil {
@@ -237,7 +254,7 @@ func TestAnObjectThatIsRefusedEndsASession(t *testing.T) {
 	}
 }
 
-// paint changes the ConfigMap of the release, as somebody with kubectl would.
+// paint changes the ConfigMap of the release, as kubectl does.
 func paint(t *testing.T, namespace, colour string) {
 	t.Helper()
 	patch := []byte(`{"data": {"colour": "` + colour + `"}}`)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
 )
 
@@ -58,10 +59,7 @@ const maxMessage = 2000
 func oneLine(err error) error {
 	unshown := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 	text := strings.Join(strings.FieldsFunc(err.Error(), unshown), " ")
-	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
-	}
-	if text == err.Error() {
+	if text = printable.Truncate(text, maxMessage); text == err.Error() {
 		return err
 	}
 	return &rephrased{text: text, err: err}

@@ -25,17 +25,13 @@ type registryStore struct {
 }
 
 func openImage(ctx context.Context, ref name.Reference, take *extractor, insecure bool) (*Release, error) {
-	base, err := connections(insecure)
+	client, err := HTTPClient(insecure)
 	if err != nil {
 		return nil, err
 	}
-	defer base.CloseIdleConnections()
-	var transport http.RoundTripper = base
-	if !insecure {
-		transport = onlyTLS{base}
-	}
+	defer client.CloseIdleConnections()
 	puller, err := remote.NewPuller(
-		remote.WithTransport(limitedTransport{transport}),
+		remote.WithTransport(limitedTransport{client.Transport}),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithUserAgent("runlevel"),
 		// The library sleeps through an interrupt, so it sleeps briefly.
@@ -85,6 +81,19 @@ func (r registryStore) blob(ctx context.Context, described v1.Descriptor) (io.Re
 	return content, nil
 }
 
+// HTTPClient returns a client that goes through the proxy of the environment, and trusts the authorities of SSL_CERT_FILE
+// beside those of the system. Unless insecure is set, it refuses plain http.
+func HTTPClient(insecure bool) (*http.Client, error) {
+	base, err := connections(insecure)
+	if err != nil {
+		return nil, err
+	}
+	if insecure {
+		return &http.Client{Transport: base}, nil
+	}
+	return &http.Client{Transport: onlyTLS{base}}, nil
+}
+
 // connections are ours and not those that the library shares, so that nothing of them
 // is left over.
 func connections(insecure bool) (*http.Transport, error) {
@@ -120,7 +129,10 @@ func connections(insecure bool) (*http.Transport, error) {
 
 // onlyTLS refuses plain http, to which the library falls back for what looks like a
 // registry on this machine or in a private network.
-type onlyTLS struct{ next http.RoundTripper }
+type onlyTLS struct{ next *http.Transport }
+
+// CloseIdleConnections is what a client's method of that name calls.
+func (o onlyTLS) CloseIdleConnections() { o.next.CloseIdleConnections() }
 
 func (o onlyTLS) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.URL.Scheme == "https" {

@@ -23,11 +23,23 @@ func (b *builder) setReleaseAccepted() {
 	case asked.Err != nil:
 		b.set(ReleaseAccepted, configv1.ConditionFalse, string(asked.Phase), asked.message())
 	case asked.Phase == Accepted:
-		b.set(ReleaseAccepted, configv1.ConditionTrue, string(asked.Phase), asked.message())
+		b.set(ReleaseAccepted, configv1.ConditionTrue, string(asked.Phase), b.withUnverified(asked.message()))
 	case b.isKnown(asked):
 	default:
 		b.set(ReleaseAccepted, configv1.ConditionUnknown, string(asked.Phase), asked.message())
 	}
+}
+
+// notVerified begins what is said at the end of a message.
+const notVerified = "; not verified: "
+
+// withUnverified returns a message with what the condition says already of the image not being verified: an operator that
+// has just begun does not know it.
+func (b *builder) withUnverified(message string) string {
+	if at := b.find(ReleaseAccepted); at >= 0 && strings.HasPrefix(b.next.Conditions[at].Message, message+notVerified) {
+		return b.next.Conditions[at].Message
+	}
+	return message
 }
 
 // isKnown returns whether the condition says already whether the image was accepted.
@@ -54,7 +66,11 @@ func (a Acceptance) message() string {
 	words := phaseWords[a.Phase]
 	switch {
 	case a.Err == nil && a.Phase == Accepted && a.Architecture != "":
-		return fmt.Sprintf("%s %s architecture=%q", words.runs, a.payload(), a.Architecture)
+		message := fmt.Sprintf("%s %s architecture=%q", words.runs, a.payload(), a.Architecture)
+		if a.Unverified != "" {
+			message += notVerified + printable.Line(a.Unverified)
+		}
+		return message
 	case a.Err == nil:
 		return words.runs + " " + a.payload()
 	case a.Phase == Judging:
@@ -116,15 +132,18 @@ func Announce(a Acceptance) []Event {
 	case a.Phase == Retrieving || a.Phase == Loading:
 		return []Event{normal(string(a.Phase), a.message())}
 	case a.Phase == Accepted:
-		return append(a.judged(), normal(string(a.Phase), a.message()))
+		return append(a.findingEvents(), normal(string(a.Phase), a.message()))
 	default:
 		return nil
 	}
 }
 
-// judged returns what the gate has found of a release that is accepted.
-func (a Acceptance) judged() []Event {
+// findingEvents returns the events of what the gate has found of a release that is accepted.
+func (a Acceptance) findingEvents() []Event {
 	var all []Event
+	if a.AcceptedRisk != "" {
+		all = append(all, warning(string(Retrieving), a.AcceptedRisk))
+	}
 	wasBlocked := len(precondition.Blocking(a.Findings)) > 0
 	if len(a.Findings) > 0 {
 		title := "precondition warning for payload loaded " + a.payload()
@@ -149,10 +168,5 @@ func warning(reason, message string) Event {
 
 // eventMessage returns a message in one line, and no longer than the API server takes it.
 func eventMessage(message string) string {
-	text := strings.ReplaceAll(message, "\n", " // ")
-	if len(text) <= mostEvent {
-		return text
-	}
-	const end = "…"
-	return strings.ToValidUTF8(text[:mostEvent-len(end)], "") + end
+	return printable.Truncate(strings.ReplaceAll(message, "\n", " // "), mostEvent)
 }

@@ -31,10 +31,16 @@ const (
 // mostLines is how many lines a message lists.
 const mostLines = 10
 
+// Bounds of messages, in bytes: what a component reports is not to fill the ClusterVersion, which has a limit itself.
+const (
+	longestReport  = 2_000  // of a ClusterOperator
+	longestMessage = 32_768 // of a condition, as metav1.Condition has it
+)
+
 // set sets a condition. Its transition time changes only with its status.
 func (b *builder) set(kind configv1.ClusterStatusConditionType, status configv1.ConditionStatus, reason, message string) {
 	wanted := configv1.ClusterOperatorStatusCondition{
-		Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: b.now,
+		Type: kind, Status: status, Reason: reason, Message: printable.Truncate(message, longestMessage), LastTransitionTime: b.now,
 	}
 	at := b.find(kind)
 	if at < 0 {

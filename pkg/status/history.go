@@ -8,13 +8,17 @@ import (
 const mostHistory = 100
 
 // setHistory brings the history up to the release that is applied. What is not known of its version or image is taken
-// to be the same; a release of which neither is known has no entry.
+// to be the same; a release of which neither is known has no entry. An entry is begun only when the record has the apply: an
+// operator that dies before that has begun nothing, and the next one keeps the release before in place.
 func (b *builder) setHistory(applied AppliedRelease) {
 	release := b.next.Desired
 	if release.Image == "" && release.Version == "" {
 		return
 	}
 	if len(b.next.History) == 0 || !isOf(b.next.History[0], release) {
+		if applied.Mode == "" {
+			return
+		}
 		b.beginEntry()
 	}
 	newest := &b.next.History[0]

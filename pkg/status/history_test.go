@@ -53,6 +53,22 @@ func TestRetargetAndBack(t *testing.T) {
 	}
 }
 
+// An operator that was killed before the record had the update keeps the release before in place, and tries again.
+func TestAnUpdateThatIsNotRecorded(t *testing.T) {
+	next := follow(
+		completed(0, "1.0.0"),
+		seenAt(1*time.Minute, "1.0.1", ""),
+		seenAt(2*time.Minute, "1.0.0", ""),
+		seenAt(3*time.Minute, "1.0.0", graph.Reconcile),
+		seenAt(4*time.Minute, "1.0.1", ""),
+		seenAt(5*time.Minute, "1.0.1", graph.Update),
+	)
+	want := "1.0.1 Partial 12:05:00 -\n1.0.0 Completed 12:00:00 12:00:00"
+	if diff := cmp.Diff(want, entries(next)); diff != "" {
+		t.Errorf("the history (-want +got):\n%s", diff)
+	}
+}
+
 func TestAnotherImageOfTheSameVersion(t *testing.T) {
 	rebuilt := seenAt(time.Minute, "1.0.0", graph.Update)
 	rebuilt.Applied.Release.Image = "example.test/rebuilt"

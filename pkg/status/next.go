@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,14 +9,14 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // Next returns the status that follows from the previous one and from what was seen. Fields and conditions that it does
-// not know stay as they are, RetrievedUpdates and the lists of updates among them. It returns the previous status if
-// nothing has changed.
+// not know stay as they are. It returns the previous status if nothing has changed.
 //
 // While no release is applied yet, a status with a history keeps what it says of the release: an operator that has just
-// begun knows less than its predecessor.
+// begun knows less than its predecessor. If it can't read the release, Failing says so.
 func Next(previous configv1.ClusterVersionStatus, seen Seen) configv1.ClusterVersionStatus {
 	b := builder{next: *previous.DeepCopy(), seen: seen, now: metav1.NewTime(seen.Now.UTC().Truncate(time.Second))}
 	b.next.ObservedGeneration = seen.Generation
@@ -27,7 +28,10 @@ func Next(previous configv1.ClusterVersionStatus, seen Seen) configv1.ClusterVer
 		b.setApplied(*seen.Applied)
 	case len(previous.History) == 0:
 		b.setNothingApplied()
+	case seen.Acceptance.Err != nil:
+		b.setNotKept()
 	}
+	b.setUpdates()
 	return b.next
 }
 
@@ -68,9 +72,16 @@ func (b *builder) setNothingApplied() {
 	b.setUpgradeable()
 }
 
+// setNotKept sets what is said while the release of the history can't be read, and nothing keeps it in place.
+func (b *builder) setNotKept() {
+	failure := b.seen.Acceptance
+	b.set(Failing, configv1.ConditionTrue, string(failure.Phase)+"Failed",
+		fmt.Sprintf("%s is not kept in place: %s", nameOf(b.next.Desired), printable.Line(failure.Err.Error())))
+}
+
 // complete returns a release with what the previous status says of the same image: its version, its links and channels.
 func (b *builder) complete(release configv1.Release) configv1.Release {
-	known := append([]configv1.Release{b.next.Desired}, b.next.AvailableUpdates...)
+	known := append([]configv1.Release{b.seen.Retrieved.current(), b.next.Desired}, b.next.AvailableUpdates...)
 	for _, update := range b.next.ConditionalUpdates {
 		known = append(known, update.Release)
 	}

@@ -312,3 +312,18 @@ func TestAMissingOperatorIsARisk(t *testing.T) {
 		t.Errorf("%+v", risks)
 	}
 }
+
+// TestAReleaseThatIsNotKeptInPlace because it can't be read after a restart fails, until it can be.
+func TestAReleaseThatIsNotKeptInPlace(t *testing.T) {
+	unread := status.Seen{Now: noon.Add(time.Minute), Acceptance: status.Acceptance{Release: release("1.0.0"), Phase: status.Retrieving, Err: errors.New("the registry is away")}}
+	last := follow(completed(0, "1.0.0"), unread)
+	if c := condition(t, last, status.Failing); c.Status != configv1.ConditionTrue || c.Message != "1.0.0 is not kept in place: the registry is away" {
+		t.Errorf("%+v", c)
+	}
+	if c := condition(t, last, configv1.OperatorAvailable); c.Status != configv1.ConditionTrue {
+		t.Errorf("%+v", c)
+	}
+	if c := condition(t, status.Next(last, completed(2*time.Minute, "1.0.0")), status.Failing); c.Status != configv1.ConditionFalse {
+		t.Errorf("%+v", c)
+	}
+}

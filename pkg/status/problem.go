@@ -52,7 +52,7 @@ func (p ReleaseProblem) isOverdue(isKept bool) bool {
 	return p.Effect == reason.FailAfterInterval && !isKept
 }
 
-// age returns how long there has been a problem. One that began nobody knows when has begun just now.
+// age returns how long there has been a problem. One whose beginning is not known has begun just now.
 func (p ReleaseProblem) age(now time.Time) time.Duration {
 	if p.Since.IsZero() {
 		return 0
@@ -104,7 +104,7 @@ func (p ReleaseProblem) subject() string {
 	case p.isOperator():
 		return "cluster operator " + printable.Line(p.Object.Name)
 	case p.Object != nil:
-		return p.Object.String()
+		return p.Object.OrHook(p.Hook)
 	default:
 		return ""
 	}

@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,11 +13,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// The names of risks. That of a ClusterOperator has its name after it.
+// The names of risks. Those of ClusterOperators and admin gates have the name of the object after them.
 const (
 	RiskUpdating  = "ClusterVersionUpdating"
 	RiskOverrides = "ClusterVersionOverrides"
 	RiskDeletes   = "ResourceDeletionInProgress"
+	RiskAdminAck  = precondition.AdminAck
 	RiskOperator  = "ClusterOperatorUpgradeable"
 	RiskMissing   = "ClusterOperatorMissing"
 )
@@ -27,7 +27,7 @@ const (
 type Risk struct{ Name, Message string }
 
 // Risks returns what holds back updates to another minor version: an update in progress, overrides, deletes that are not
-// done, and ClusterOperators that say so.
+// done, gates that no administrator has acknowledged, and ClusterOperators that say so.
 func Risks(seen Seen) []Risk {
 	var all []Risk
 	if seen.Applied != nil && !seen.Applied.wasCompleted() {
@@ -39,6 +39,9 @@ func Risks(seen Seen) []Risk {
 		if missing := seen.Applied.MissingOperators; len(missing) > 0 {
 			all = append(all, Risk{RiskMissing, "Not there, though the release has them: ClusterOperator " + strings.Join(missing, ", ")})
 		}
+	}
+	for _, gate := range seen.Gates {
+		all = append(all, Risk{RiskAdminAck + "-" + gate.Name, gate.Message + " (lifted by " + gate.Lifts + ")"})
 	}
 	return append(all, operatorRisks(seen.Operators)...)
 }
@@ -105,7 +108,7 @@ func operatorMessage(name string, c configv1.ClusterOperatorStatusCondition) str
 	if !c.LastTransitionTime.IsZero() {
 		text += " since " + moment(c.LastTransitionTime.Time)
 	}
-	return joined(": ", text, printable.Line(c.Reason), printable.Line(c.Message))
+	return printable.Truncate(joined(": ", text, printable.Line(c.Reason), printable.Line(c.Message)), longestReport)
 }
 
 // setUpgradeable sets Upgradeable while there are risks.
@@ -126,14 +129,8 @@ func (b *builder) setUpgradeable() {
 	}
 }
 
-// legalReason is what the API allows as the reason of a condition.
-var legalReason = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
-
-// reason returns the name of a risk as the reason of a condition, without that of a ClusterOperator, which may be none.
+// reason returns the name of a risk as the reason of a condition: without that of an object, which may be none.
 func (r Risk) reason() string {
 	kind, _, _ := strings.Cut(r.Name, "-")
-	if legalReason.MatchString(kind) {
-		return kind
-	}
-	return "RiskNameNotCompatibleWithReasonProperty"
+	return kind
 }

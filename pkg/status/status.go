@@ -1,5 +1,5 @@
 // Package status computes what a ClusterVersion says of a release: conditions, history and the version, from what the
-// operator has seen at one moment and from the status before. It is pure: it asks nobody, and time is that of what was
+// operator has seen at one moment and from the status before. It is pure: it sends no requests, and time is that of what was
 // seen.
 //
 // Next is the call to start from; Risks are what holds back a minor update, and Announce what is told of a release on
@@ -25,12 +25,15 @@ type Seen struct {
 	Invalid    []string // what is wrong with its spec; a sentence each
 
 	Overrides []configv1.ComponentOverride // of the spec
+	Gates     []precondition.AdminGate     // that no administrator has acknowledged
 	Operators []configv1.ClusterOperator   // all of the cluster
 
 	// Acceptance is how far the release is that the spec asks for, from its retrieval until it is applied.
 	Acceptance Acceptance
 	// Applied is the release that is applied, or kept in place. It is nil until the first one is.
 	Applied *AppliedRelease
+	// Retrieved is what the update service has said of it. Nil leaves the updates of the previous status as they are.
+	Retrieved *Retrieved
 }
 
 // An AppliedRelease is a release that is being applied, or is kept in place, and how far that is.
@@ -38,13 +41,13 @@ type AppliedRelease struct {
 	Release      configv1.Release
 	Architecture string
 	Hash         string // of its payload
-	Forced       string // the risks that were accepted by force; empty if there were none
+	Forced       string // the risks that were accepted; empty if there were none
 	Verified     bool   // its signature was verified
 	Capabilities configv1.ClusterVersionCapabilitiesStatus
 	// Implicit are the capabilities that are enabled though the spec does not ask for them, as they were before.
 	Implicit []configv1.ClusterVersionCapability
 
-	Mode        graph.Mode // graph.Reconcile says that it was complete once; empty until it is known
+	Mode        graph.Mode // graph.Reconcile says that it was complete once; empty until the record has the apply
 	Done, Total int        // manifests
 	IsComplete  bool       // all of it was applied, and is ready
 	// Problems are what keeps it from being complete, or from being kept in place: what is waited for, and what fails.
@@ -59,6 +62,7 @@ type AppliedRelease struct {
 // A ReleaseProblem is an object that is not as the release wants it, or a failure that has no object.
 type ReleaseProblem struct {
 	Object  *kinds.ID
+	Hook    string // the stage of the object's lifecycle hook, if it is that which waits or has failed
 	File    string
 	Message string
 	Reason  string
@@ -90,4 +94,9 @@ type Acceptance struct {
 	Findings  []precondition.CheckFinding
 	WasJudged bool // the gate was asked: what an operator begins with, it does not judge
 	Forced    bool
+	// Unverified is why a release was accepted although nothing has verified its image. It is empty if the image was
+	// verified, or nothing new is known.
+	Unverified string
+	// AcceptedRisk is why the image could not be verified, of a release that was forced.
+	AcceptedRisk string
 }

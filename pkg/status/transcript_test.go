@@ -152,13 +152,17 @@ func readSeen(t *testing.T, text string) status.Seen {
 	t.Helper()
 	var seen struct {
 		status.Seen
-		Error *struct{ Reason, Message string }
+		Error    *struct{ Reason, Message string }
+		NoUpdate *struct{ Reason, Message string } // why updates could not be retrieved
 	}
 	if err := yaml.UnmarshalStrict([]byte(text), &seen); err != nil {
 		t.Fatal(err)
 	}
 	if seen.Error != nil {
 		seen.Acceptance.Err = &reason.Error{Reason: seen.Error.Reason, Message: seen.Error.Message}
+	}
+	if seen.NoUpdate != nil {
+		seen.Retrieved.Err = &reason.Error{Reason: seen.NoUpdate.Reason, Message: seen.NoUpdate.Message}
 	}
 	return seen.Seen
 }
@@ -178,11 +182,20 @@ func writeStatus(s configv1.ClusterVersionStatus) string {
 	for _, one := range s.AvailableUpdates {
 		fmt.Fprintf(&out, "update %s\n", fields(one.Version, one.Image, string(one.URL), strings.Join(one.Channels, ",")))
 	}
+	message := func(text string) {
+		if text != "" {
+			fmt.Fprintf(&out, "\t%s\n", strings.ReplaceAll(text, "\n", "\n\t"))
+		}
+	}
+	for _, one := range s.ConditionalUpdates {
+		for _, c := range one.Conditions {
+			fmt.Fprintf(&out, "conditional %s\n", fields(one.Release.Version, one.Release.Image, c.Type, string(c.Status), clock(c.LastTransitionTime), c.Reason))
+			message(c.Message)
+		}
+	}
 	for _, c := range s.Conditions {
 		fmt.Fprintf(&out, "condition %s\n", fields(string(c.Type), string(c.Status), clock(c.LastTransitionTime), c.Reason))
-		if c.Message != "" {
-			fmt.Fprintf(&out, "\t%s\n", strings.ReplaceAll(c.Message, "\n", "\n\t"))
-		}
+		message(c.Message)
 	}
 	for _, h := range s.History {
 		ended, verified := "", ""
@@ -229,13 +242,21 @@ func readStatus(t *testing.T, text string) configv1.ClusterVersionStatus {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		if message, isMessage := strings.CutPrefix(line, "\t"); isMessage {
-			last := &s.Conditions[len(s.Conditions)-1]
-			last.Message = strings.TrimPrefix(last.Message+"\n"+message, "\n")
+			last := lastMessage(&s)
+			*last = strings.TrimPrefix(*last+"\n"+message, "\n")
 			continue
 		}
 		readLine(t, &s, strings.Fields(line))
 	}
 	return s
+}
+
+// lastMessage returns the message of the condition that was read last.
+func lastMessage(s *configv1.ClusterVersionStatus) *string {
+	if len(s.Conditions) > 0 {
+		return &s.Conditions[len(s.Conditions)-1].Message
+	}
+	return &s.ConditionalUpdates[len(s.ConditionalUpdates)-1].Conditions[0].Message
 }
 
 func readLine(t *testing.T, s *configv1.ClusterVersionStatus, words []string) {
@@ -255,6 +276,11 @@ func readLine(t *testing.T, s *configv1.ClusterVersionStatus, words []string) {
 		s.Desired = release
 	case "update":
 		s.AvailableUpdates = append(s.AvailableUpdates, release)
+	case "conditional":
+		s.ConditionalUpdates = append(s.ConditionalUpdates, configv1.ConditionalUpdate{
+			Release:    configv1.Release{Version: field(1), Image: field(2)},
+			Conditions: []metav1.Condition{{Type: field(3), Status: metav1.ConditionStatus(field(4)), LastTransitionTime: at(t, field(5)), Reason: field(6)}},
+		})
 	case "generation":
 		if _, err := fmt.Sscan(field(1), &s.ObservedGeneration); err != nil {
 			t.Fatal(err)

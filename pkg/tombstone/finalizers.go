@@ -25,7 +25,7 @@ func FinalizerRemover(finalizer string) string {
 	if remover := removers[finalizer]; remover != "" {
 		return remover
 	}
-	return "whoever works for it takes it off"
+	return "its controller takes it off"
 }
 
 // FinalizerSetters returns the field managers that have set the finalizers of an object, by finalizer.

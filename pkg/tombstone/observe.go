@@ -89,7 +89,7 @@ func maker(head *metav1.PartialObjectMetadata) string {
 			oldest = entry
 		}
 	}
-	who := "somebody"
+	who := "an unknown manager"
 	if oldest != nil {
 		who = printable.Line(oldest.Manager)
 	}

@@ -74,7 +74,7 @@ func TestAnObjectMadeAnewSaysByWhom(t *testing.T) {
 		wanted string
 	}{
 		"by somebody":  {map[string]string{"key": "value"}, "Köchin ☃"},
-		"with nothing": {nil, "somebody"}, // of which the API server keeps no manager
+		"with nothing": {nil, "an unknown manager"}, // of which the API server keeps no manager
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := testbed.Namespace(t)

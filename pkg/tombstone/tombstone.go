@@ -25,7 +25,7 @@ type DeleteState string
 // The states of a delete.
 const (
 	Absent      DeleteState = "absent"      // the object is gone, or its kind is
-	Terminating DeleteState = "terminating" // it has a deletionTimestamp, whoever requested the delete
+	Terminating DeleteState = "terminating" // it has a deletionTimestamp, whatever set it
 	Present     DeleteState = "present"     // it is there, and not terminating
 	Reappeared  DeleteState = "reappeared"  // there is an object with another UID than the one whose delete was requested
 	Unknown     DeleteState = "unknown"     // the object can't be read

@@ -26,7 +26,7 @@ import (
 )
 
 // How much is asked about pods: of so many objects that hold up others, and of each no longer
-// than somebody wants to wait for it.
+// than a user wants to wait for it.
 const (
 	mostExplained = 5
 	explainFor    = 5 * time.Second
@@ -38,7 +38,7 @@ type gatherer struct {
 	trouble *diagnosis.Diagnoser
 	ObjectQuery
 	facts    *ObjectFacts
-	manifest *payload.Manifest       // of the object; nil if nobody has said
+	manifest *payload.Manifest       // of the object; nil if it is not named
 	head     objectmeta.LiveMetadata // of the object, if it is there
 }
 
@@ -164,8 +164,8 @@ func (g *gatherer) judge(ctx context.Context) {
 	}
 	g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, around)
 	_, step, isLeft := g.facts.step()
-	isOperator := g.Object.Group == "config.openshift.io" && g.Object.Kind == "ClusterOperator"
-	if isOperator && around.Manifest == nil { // only whoever has its manifest knows what it is to report
+	isOperator := g.Object.GroupKind() == kinds.ClusterOperator
+	if isOperator && around.Manifest == nil { // what it is to report stands in its manifest
 		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Related{Manifest: anyVersion})
 		if isLeft && step.State == record.Waiting && g.facts.Verdict.State == ready.Ready {
 			g.facts.Verdict = ready.Verdict{State: ready.Waiting, Message: step.For, Reason: step.Reason}
@@ -198,7 +198,7 @@ func (g *gatherer) noteAll(err error) {
 	}
 }
 
-// call says why nobody has answered the API server, if a step has failed for that.
+// call says why the API server got no answer, if a step has failed for that.
 func (g *gatherer) call(ctx context.Context, step record.RunStep) []string {
 	ctx, cancel := context.WithTimeout(ctx, explainFor)
 	defer cancel()
@@ -251,13 +251,13 @@ func (g *gatherer) surroundings(ctx context.Context) {
 // holdings asks what keeps the object from being applied, and the pods of what the run waits for before it
 // comes to it.
 func (g *gatherer) holdings(ctx context.Context) {
-	if _, step, isLeft := g.facts.step(); isLeft && (step.State == record.Retrying || step.State == record.Failed) {
+	if _, step, isLeft := g.facts.step(); isLeft && step.Hook == "" && (step.State == record.Retrying || step.State == record.Failed) {
 		g.facts.Pending[step.ID] = g.call(ctx, step)
 	}
 	left := mostExplained
 	for _, node := range g.facts.roots() {
 		for _, step := range g.facts.Record.Run.Nodes[node].Steps {
-			if step.State == record.Blocked || step.Deletes || left == 0 || step.ID == g.Object {
+			if step.State == record.Blocked || step.Deletes || left == 0 || step.ID == g.Object || step.Hook != "" {
 				continue
 			}
 			if step.State == record.Retrying {

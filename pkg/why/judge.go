@@ -19,10 +19,10 @@ import (
 // A tell adds what it has to say to an answer, if that has to do with how the object stands.
 type tell func(*ObjectFacts, *Answer)
 
-// What may be said: of an object by itself, from the outside in; and of its release.
+// What may be said: of an object by itself, from the outside in; and what a status of the whole release says elsewhere.
 var (
 	ofObject  = []tell{tellUnseen, tellNotReady, tellDrift, tellMissing, tellEnd, tellKept, tellUnserved, tellHome, tellStep, tellTurn, tellNeeds, tellGate}
-	ofRelease = []tell{tellRun, tellOwner}
+	ofRelease = []tell{tellHooks, tellRun, tellOwner}
 )
 
 // Judge says how an object stands, and why.
@@ -64,7 +64,9 @@ func (f *ObjectFacts) state() ObjectState {
 		return Kept
 	case f.Verdict.State != ready.Ready:
 		return NotReady
-	case isLeft && step.State != record.Waiting:
+	case isLeft && step.Hook != "" && !f.isObjectLeft(): // of which the rollout is not complete without it
+		return NotReady
+	case isLeft && (step.State != record.Waiting || step.Hook != ""):
 		return Outdated
 	case f.isUnapplied():
 		return Outdated
@@ -77,7 +79,7 @@ func (f *ObjectFacts) state() ObjectState {
 	}
 }
 
-// isUnapplied says whether the question names a version of a release that nobody has applied.
+// isUnapplied says whether the question names a version of a release that was not applied.
 func (f *ObjectFacts) isUnapplied() bool {
 	switch {
 	case f.Plan == nil || f.Plan.File == "" || f.IsUnread:
@@ -129,6 +131,13 @@ func (f *ObjectFacts) step() (node int, step record.RunStep, found bool) {
 	return max(node, 0), record.RunStep{ID: f.Object, File: f.Plan.File, State: record.Blocked, Deletes: f.Plan.Deletes}, node >= 0
 }
 
+// isObjectLeft says whether the run is not done with the object itself, whatever its hooks are at.
+func (f *ObjectFacts) isObjectLeft() bool {
+	return slices.ContainsFunc(f.Record.Run.Nodes, func(node record.RunNode) bool {
+		return slices.ContainsFunc(node.Steps, func(s record.RunStep) bool { return s.ID == f.Object && s.Hook == "" })
+	})
+}
+
 // version is the one that was applied last, or is.
 func (f *ObjectFacts) version() string {
 	if f.Record.Run != nil {
@@ -150,7 +159,7 @@ func (f *ObjectFacts) age(since time.Time) string {
 	return duration.HumanDuration(max(f.Now.Sub(since), 0))
 }
 
-// tellUnseen is about an object of which nobody can say how it stands.
+// tellUnseen is about an object of which how it stands is not known.
 func tellUnseen(f *ObjectFacts, a *Answer) {
 	switch {
 	case a.State != Unknown:
@@ -163,12 +172,12 @@ func tellUnseen(f *ObjectFacts, a *Answer) {
 
 // tellNotReady is about an object that is there.
 func tellNotReady(f *ObjectFacts, a *Answer) {
-	if a.State != NotReady {
+	if a.State != NotReady || f.Verdict.State == ready.Ready { // then it is a hook that is not done
 		return
 	}
 	a.For, a.Reason = f.Verdict.Message, f.Verdict.Reason
 	since := ""
-	if _, step, found := f.step(); found && step.Since != nil {
+	if _, step, found := f.step(); found && step.Since != nil && step.Hook == "" {
 		a.Since = &step.Since.Time
 		since = ", for " + f.age(step.Since.Time)
 	}
@@ -184,7 +193,7 @@ func tellEnd(f *ObjectFacts, a *Answer) {
 	if a.State != Terminating {
 		return
 	}
-	who := "somebody has asked for its end"
+	who := "its delete was asked for"
 	if f.Asked != nil {
 		who = "version " + cmp.Or(printable.Line(f.Asked.Version), "-") + " deletes it"
 	} else if f.isToGo() {
@@ -210,7 +219,7 @@ func (f *ObjectFacts) heldBy() []string {
 	return lines
 }
 
-// tellKept is about an object that is to be gone, and whose end nobody has asked for.
+// tellKept is about an object that is to be gone, and whose delete was not asked for.
 func tellKept(f *ObjectFacts, a *Answer) {
 	_, _, isLeft := f.step()
 	switch {
@@ -220,7 +229,7 @@ func tellKept(f *ObjectFacts, a *Answer) {
 	case f.Seen.State == tombstone.Reappeared:
 		a.say(nil, "it was deleted as version %s says, and is there again: made by %s; only an update deletes it once more", cmp.Or(printable.Line(f.Asked.Version), "-"), f.Seen.MadeBy)
 	case f.Asked != nil && !isLeft:
-		a.say(nil, "version %s wants it gone since %s, and it is not on its way out: the apply did not come to it, or somebody has made it since", cmp.Or(printable.Line(f.Asked.Version), "-"), f.age(f.Asked.Asked.Time))
+		a.say(nil, "version %s wants it gone since %s, and it is not on its way out: the apply did not come to it, or it was made again since", cmp.Or(printable.Line(f.Asked.Version), "-"), f.age(f.Asked.Asked.Time))
 	default:
 		a.say(nil, "the release deletes it, and its end is not asked for yet")
 	}

@@ -89,10 +89,18 @@ var (
 	isReady  = ready.Verdict{State: ready.Ready}
 	notReady = ready.Verdict{State: ready.Waiting, Message: "0 of 1 replicas are available"}
 	hasLost  = ready.Verdict{State: ready.Failed, Message: "its deadline has passed"}
+	waiting  = hookOf("pre", record.Waiting, "pod shop-web-pre is pending") // of the Deployment
 	blocked  = during(node("level 10, db", "running", nil, step(db, record.Waiting, "0 of 1 replicas are available")),
 		node("level 20, api", "blocked", []int{0}), node("level 20, web", "blocked", []int{1}, step(web, record.Blocked, "")))
 	dead = blocked
 )
+
+// hookOf is a step that is a hook of the Deployment.
+func hookOf(stage string, state record.StepState, waits string) record.RunStep {
+	one := step(web, state, waits)
+	one.Hook = stage
+	return one
+}
 
 // with changes facts.
 func with(f *why.ObjectFacts, change func(*why.ObjectFacts)) *why.ObjectFacts {
@@ -106,6 +114,26 @@ func TestAnswers(t *testing.T) {
 		state why.ObjectState
 		says  string
 	}{
+		"its pre hook waits": {
+			held(there(isReady, during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, ""), hookOf("post", record.Blocked, "")))), time.Second), why.Outdated,
+			"it waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+		},
+		"its pre hook waits, and its pods are not ready": {
+			held(there(notReady, during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, "")))), time.Second), why.NotReady,
+			"it waits: 0 of 1 replicas are available\nit waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+		},
+		"its post hook has failed": {
+			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", record.Failed, "exit code 1")))), time.Second), why.NotReady,
+			"its post hook has failed: exit code 1\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+		},
+		"its post hook is to run": {
+			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", record.Blocked, "")))), time.Second), why.NotReady,
+			"its post hook is still to run\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+		},
+		"the hook of another object waits": {
+			held(with(absent(during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, "")), node("level 20, db", "blocked", []int{0}, step(db, record.Blocked, "")))), func(f *why.ObjectFacts) { f.Object = db }), time.Second), why.Absent,
+			"its turn, level 20, db, comes after level 10, web\nlevel 10, web waits for the pre hook of Deployment shop/web, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago",
+		},
 		"ready": {there(isReady, completed()), why.Ready, "it is of release shop, which changed it last 60s ago"},
 		"ready, as the run has not noticed yet": {
 			held(there(isReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "0 of 1")))), 0), why.Ready,
@@ -122,14 +150,14 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 			held(absent(dead), time.Minute), why.Absent,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
-whoever applied release shop 2, ana@host:7, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again`,
+ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again`,
 		},
 		"after a node that has failed": {
 			absent(with2(during(node("level 10, db", "failed", nil, step(db, record.Failed, "it is too large")), node("level 20, web", "blocked", []int{0}, step(web, record.Blocked, ""))),
 				func(r *record.Run) { r.Ended, r.Error = true, "StatefulSet shop/db: it is too large" })), why.Absent,
 			`its turn, level 20, web, comes after level 10, db
 level 10, db has failed: StatefulSet shop/db: it is too large
-nobody applies release shop 2 now: the last apply ended 5s ago, and not all was done (StatefulSet shop/db: it is too large); apply it again`,
+no process applies release shop 2 now: the last apply ended 5s ago, and not all was done (StatefulSet shop/db: it is too large); apply it again`,
 		},
 		"many nodes before": {
 			held(absent(during(node("level 1, a", "running", nil), node("level 1, b", "running", nil), node("level 1, c", "running", nil), node("level 1, d", "running", nil), node("level 1, e", "running", nil),
@@ -150,7 +178,7 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 		"its apply has failed in a run that has died": {
 			absent(during(node("level 20, web", "failed", nil, step(web, record.Failed, "exceeded quota")))), why.Absent,
 			`it can't be applied: exceeded quota
-nobody applies release shop 2 now: the last apply ended without a word, and told how it stands 5s ago; apply it again`,
+no process applies release shop 2 now: the last apply ended without a word, and told how it stands 5s ago; apply it again`,
 		},
 		"not ready": {
 			held(with(there(notReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "old news")))), func(f *why.ObjectFacts) { f.Pods = []string{"Pod shop/web-0: it crashes"} }), 0), why.NotReady,
@@ -160,7 +188,7 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 it is of release shop, which changed it last 60s ago`,
 		},
 		"never ready": {there(hasLost, completed()), why.NotReady, `it has failed, and waiting does not help: its deadline has passed
-nobody applies release shop 2 now: it was completed 60m ago
+no process applies release shop 2 now: it was completed 60m ago
 it is of release shop, which changed it last 60s ago`},
 		"there, and the run has not come to it": {
 			held(there(isReady, blocked), 0), why.Outdated, `its turn, level 20, web, comes after level 20, api, and before that level 10, db
@@ -168,22 +196,22 @@ level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are availabl
 release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago
 it is of release shop, which changed it last 60s ago`,
 		},
-		"gone, and not by the release": {absent(completed()), why.Absent, "release shop 2 was completed 60m ago: somebody has deleted it since, or the release does not have it"},
-		"nobody knows":                 {absent(nil), why.Absent, "no release is known here that is to have it: nobody has applied one, or its record is in another namespace"},
+		"gone, and not by the release": {absent(completed()), why.Absent, "release shop 2 was completed 60m ago: it was deleted since, or the release does not have it"},
+		"nobody knows":                 {absent(nil), why.Absent, "no release is known here that is to have it: none was applied yet, or its record is in another namespace"},
 		"one of several": {
 			with(absent(nil), func(f *why.ObjectFacts) { f.Others = 3 }), why.Absent,
 			"none of the 3 releases here is known to have it: name the one that is to",
 		},
 		"of another release": {
 			with(there(isReady, nil), func(f *why.ObjectFacts) { f.Plan = &why.ReleasePlace{Release: "db", File: "a.yaml"} }), why.Outdated,
-			"it is in a.yaml\nnobody has applied release db yet\nit is of release shop, not of db",
+			"it is in a.yaml\nrelease db was not applied yet\nit is of release shop, not of db",
 		},
 		"of a version that nobody has applied": {
 			with(there(isReady, completed()), func(f *why.ObjectFacts) {
 				f.Plan = &why.ReleasePlace{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
 			}), why.Outdated,
 			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
-nobody has applied this version of release shop yet: the last is 2, completed 60m ago
+this version of release shop was not applied yet: the last is 2, completed 60m ago
 it is of release shop, which changed it last 60s ago`,
 		},
 		"of a version that is applied": {
@@ -212,9 +240,9 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 				f.Asked, f.Holders = &record.Tombstone{ID: web, Version: "2"}, map[string]string{"a/b": "ana"}
 			}), why.Terminating,
 			`version 2 deletes it: terminating for 60s, held by finalizers a/b, c/d
-  finalizer a/b: set by ana; whoever works for it takes it off
-  finalizer c/d: whoever works for it takes it off
-nobody applies release shop 2 now: it was completed 60m ago
+  finalizer a/b: set by ana; its controller takes it off
+  finalizer c/d: its controller takes it off
+no process applies release shop 2 now: it was completed 60m ago
 it is of release shop, which changed it last 60s ago`,
 		},
 		"its delete was asked for, and then the release wants it back": {
@@ -231,7 +259,7 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
 an apply of the release would be refused
   OlderVersion: it is older; lifted by nobody
-nobody has applied this version of release shop yet: the last is 2, completed 60m ago`,
+this version of release shop was not applied yet: the last is 2, completed 60m ago`,
 		},
 		"a kind that is not served, in a namespace that goes": {
 			with(absent(nil), func(f *why.ObjectFacts) {
@@ -240,7 +268,7 @@ nobody has applied this version of release shop yet: the last is 2, completed 60
 			}), why.Absent,
 			`the cluster does not serve kind Deployment.apps yet: CustomResourceDefinition deployments.apps waits: it is not established
 nothing can be made in namespace shop: it is terminating for 60s (1 Pod)
-no release is known here that is to have it: nobody has applied one, or its record is in another namespace`,
+no release is known here that is to have it: none was applied yet, or its record is in another namespace`,
 		},
 		"a kind that the run has not come to": {
 			held(with(absent(during(node("level 10, a", "running", nil), node("level 20, crd", "blocked", []int{0},
@@ -264,7 +292,7 @@ it is of release shop, which changed it last 120m ago`,
 		"there as it was, perhaps, when an apply of much was killed": {
 			held(with(there(isReady, with2(during(node("level 10, db", "running", nil)), func(r *record.Run) { r.More = 7 })), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), time.Minute), why.Unknown,
 			`it is there and ready, maybe as it was before: the apply has not told whether it has come to it
-whoever applied release shop 2, ana@host:7, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again
+ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again
 it is of release shop, which changed it last 120m ago`,
 		},
 		"not changed by an apply that is done with it": {
@@ -283,7 +311,7 @@ it is of release shop, which changed it last 60s ago`,
 				f.Seen = tombstone.Observation{State: tombstone.Unknown, Why: "forbidden"}
 				f.IsHeldKnown = false
 			}), why.Unknown,
-			"it can't be looked at: forbidden\nwhether somebody applies release shop 2 now is not known",
+			"it can't be looked at: forbidden\nwhether release shop 2 is being applied now is not known",
 		},
 	}
 	for name, test := range tests {

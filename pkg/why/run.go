@@ -58,12 +58,19 @@ func (f *ObjectFacts) awaited(node int) []int {
 	return others
 }
 
-// tellStep is about an object that the run tries to apply, or has failed to.
+// tellStep is about an object that the run tries to apply, or has failed to, or at whose hook it is.
 func tellStep(f *ObjectFacts, a *Answer) {
 	_, step, found := f.step()
-	if !found || a.Done || a.State == NotReady {
-		return
+	switch {
+	case !found || a.Done:
+	case step.Hook != "":
+		tellHook(f, a, step)
+	case a.State != NotReady:
+		tellObjectStep(f, a, step)
 	}
+}
+
+func tellObjectStep(f *ObjectFacts, a *Answer, step record.RunStep) {
 	what := "can't be applied"
 	if step.Deletes {
 		what = "can't be deleted"
@@ -76,6 +83,29 @@ func tellStep(f *ObjectFacts, a *Answer) {
 	default:
 		return
 	}
+	a.about(step)
+}
+
+func tellHook(f *ObjectFacts, a *Answer, step record.RunStep) {
+	hook := printable.Line(step.Hook)
+	switch step.State {
+	case record.Waiting:
+		a.say(nil, "it waits for its %s hook%s: %s", hook, f.lasting(step), step.For)
+	case record.Retrying:
+		a.say(nil, "its %s hook can't be run, which %s%s: %s", hook, f.again(), f.lasting(step), step.For)
+	case record.Failed:
+		a.say(nil, "its %s hook has failed: %s", hook, step.For)
+	case record.Blocked:
+		if !f.isObjectLeft() {
+			a.say(nil, "its %s hook is still to run", hook)
+		}
+		return
+	}
+	a.about(step)
+}
+
+// about makes an answer one about a step that is not done.
+func (a *Answer) about(step record.RunStep) {
 	a.For, a.Reason = step.For, step.Reason
 	if step.Since != nil {
 		a.Since = &step.Since.Time
@@ -93,7 +123,7 @@ func (f *ObjectFacts) lasting(step record.RunStep) string {
 // tellTurn is about an object that the run has not come to.
 func tellTurn(f *ObjectFacts, a *Answer) {
 	start, step, found := f.step()
-	if !found || a.Done || step.State != record.Blocked {
+	if !found || a.Done || step.State != record.Blocked || step.Hook != "" && !f.isObjectLeft() {
 		return
 	}
 	node, roots := f.Record.Run.Nodes[start], f.roots()
@@ -166,18 +196,21 @@ func (f *ObjectFacts) tellRoot(node record.RunNode, a *Answer) {
 			continue
 		}
 		where := cmp.Or(nodeOf(step.File), node.Name)
-		hold := Holding{Node: where, Object: step.ID, State: step.State, For: step.For, Reason: step.Reason, Why: f.Pending[step.ID]}
+		hold := Holding{Node: where, Object: step.ID, Hook: step.Hook, State: step.State, For: step.For, Reason: step.Reason}
+		if step.Hook == "" {
+			hold.Why = f.Pending[step.ID]
+		}
 		if step.Since != nil {
 			hold.Since = &step.Since.Time
 		}
 		a.Holds = append(a.Holds, hold)
 		switch step.State {
 		case record.Retrying:
-			a.say(hold.Why, "%s can't apply %s, which %s%s: %s", where, step.ID, f.again(), f.lasting(step), step.For)
+			a.say(hold.Why, "%s can't %s, which %s%s: %s", where, doing(step), f.again(), f.lasting(step), step.For)
 		case record.Failed:
-			a.say(hold.Why, "%s has failed: %s: %s", where, step.ID, step.For)
+			a.say(hold.Why, "%s has failed: %s: %s", where, nameOf(step), step.For)
 		default:
-			a.say(hold.Why, "%s waits for %s%s: %s", where, step.ID, f.lasting(step), step.For)
+			a.say(hold.Why, "%s waits for %s%s: %s", where, nameOf(step), f.lasting(step), step.For)
 		}
 	}
 	if len(a.Sentences) > said {
@@ -190,16 +223,32 @@ func (f *ObjectFacts) tellRoot(node record.RunNode, a *Answer) {
 	}
 }
 
-// tellRun says who applies the release, or when somebody last did.
+// nameOf names a step in the midst of a sentence.
+func nameOf(step record.RunStep) string {
+	if step.Hook != "" {
+		return "the " + step.Title()
+	}
+	return step.ID.String()
+}
+
+// doing says in words what a step does.
+func doing(step record.RunStep) string {
+	if step.Hook != "" {
+		return "run " + nameOf(step)
+	}
+	return "apply " + nameOf(step)
+}
+
+// tellRun says who applies the release, or when it was applied last.
 func tellRun(f *ObjectFacts, a *Answer) {
 	switch {
 	case a.Done:
 	case f.Record == nil:
 		f.tellNoRecord(a)
 	case !f.IsHeldKnown:
-		a.say(nil, "whether somebody applies release %s now is not known", f.title())
+		a.say(nil, "whether release %s is being applied now is not known", f.title())
 	case f.Held != nil && f.Held.IsDead(f.Now):
-		a.say(nil, "whoever applied release %s, %s, has died: the last sign of life was %s ago%s; apply it again", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.told("; all this was told %s ago"))
+		a.say(nil, "%[2]s, which applied release %[1]s, has died: the last sign of life was %[3]s ago%[4]s; apply it again", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.told("; all this was told %s ago"))
 	case f.Held != nil && f.Held.Keeps() && f.isCompleted():
 		a.say(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name))
 	case f.Held != nil && f.Held.Keeps() && f.Record.Run != nil && f.Record.Run.Error != "":
@@ -224,21 +273,21 @@ func (f *ObjectFacts) tellNoRecord(a *Answer) {
 	switch {
 	case f.IsUnread:
 	case f.Plan != nil && f.Plan.Release != "" && f.Plan.Release != f.Owner:
-		a.say(nil, "nobody has applied release %s yet", f.Plan.Release)
+		a.say(nil, "release %s was not applied yet", f.Plan.Release)
 	case f.Owner != "":
 	case f.Others > 0:
 		a.say(nil, "none of the %s here is known to have it: name the one that is to", printable.Count(f.Others, "release"))
 	default:
-		a.say(nil, "no release is known here that is to have it: nobody has applied one, or its record is in another namespace")
+		a.say(nil, "no release is known here that is to have it: none was applied yet, or its record is in another namespace")
 	}
 }
 
-// isLive says whether somebody applies the release now, as far as is known.
+// isLive says whether the release is being applied now, as far as is known.
 func (f *ObjectFacts) isLive() bool {
 	return !f.IsHeldKnown || f.Held != nil && !f.Held.IsDead(f.Now)
 }
 
-// again says that something is tried again, or was by somebody who has ended.
+// again says that something is tried again, or was by an apply that has ended.
 func (f *ObjectFacts) again() string {
 	if f.isLive() {
 		return "is tried again and again"
@@ -262,24 +311,24 @@ func (f *ObjectFacts) told(words string) string {
 	return fmt.Sprintf(words, f.age(f.Record.Run.Told.Time))
 }
 
-// tellLast is about a release that nobody applies now.
+// tellLast is about a release that no process applies now.
 func (f *ObjectFacts) tellLast(a *Answer) {
 	run, newest := f.Record.Run, f.Record.Newest()
 	switch {
 	case run != nil && run.Ended:
-		a.say(nil, "nobody applies release %s now: the last apply ended %s ago, and not all was done (%s); apply it again", f.title(), f.age(run.Told.Time), cmp.Or(run.Error, "it does not say why"))
+		a.say(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done (%s); apply it again", f.title(), f.age(run.Told.Time), cmp.Or(run.Error, "it does not say why"))
 	case run != nil:
-		a.say(nil, "nobody applies release %s now: the last apply ended without a word, and told how it stands %s ago; apply it again", f.title(), f.age(run.Told.Time))
+		a.say(nil, "no process applies release %s now: the last apply ended without a word, and told how it stands %s ago; apply it again", f.title(), f.age(run.Told.Time))
 	case newest == nil:
-		a.say(nil, "nobody has applied release %s yet", f.Record.Release)
+		a.say(nil, "release %s was not applied yet", f.Record.Release)
 	case f.Plan != nil && f.Plan.File != "" && !f.Plan.IsRecorded:
-		a.say(nil, "nobody has applied this version of release %s yet: the last is %s, %s", f.Record.Release, cmp.Or(printable.Line(newest.Version), "without a version"), f.ended(*newest))
+		a.say(nil, "this version of release %s was not applied yet: the last is %s, %s", f.Record.Release, cmp.Or(printable.Line(newest.Version), "without a version"), f.ended(*newest))
 	case newest.State == record.Completed && a.State == Absent && f.IsNamed && !f.IsKnown:
 		a.say(nil, "release %s was %s, and has it: it was deleted since; apply it again", f.title(), f.ended(*newest))
 	case newest.State == record.Completed && a.State == Absent && !f.IsKnown:
-		a.say(nil, "release %s was %s: somebody has deleted it since, or the release does not have it", f.title(), f.ended(*newest))
+		a.say(nil, "release %s was %s: it was deleted since, or the release does not have it", f.title(), f.ended(*newest))
 	default:
-		a.say(nil, "nobody applies release %s now: it was %s", f.title(), f.ended(*newest))
+		a.say(nil, "no process applies release %s now: it was %s", f.title(), f.ended(*newest))
 	}
 }
 

@@ -31,7 +31,7 @@ type ReleaseAnswer struct {
 	Version   string              `json:"version,omitempty"`
 	Done      bool                `json:"done"` // all that is known of it is as it is to be
 	Counts    map[ObjectState]int `json:"counts,omitempty"`
-	Sentences []Sentence          `json:"says"`    // who applies it, or when somebody last did
+	Sentences []Sentence          `json:"says"`    // who applies it, or when it was applied last
 	Objects   []*Answer           `json:"objects"` // that are not as they are to be, the worst first
 	Unknown   []string            `json:"unknown,omitempty"`
 }
@@ -87,7 +87,7 @@ func (f *ObjectFacts) whole(answers []*Answer) *ReleaseAnswer {
 	return w
 }
 
-// aboutRun says who applies the release, or when somebody last did. The errors of that are told of
+// aboutRun says who applies the release, or when it was applied last. The errors of that are told of
 // the objects that have them.
 func (f *ObjectFacts) aboutRun() []Sentence {
 	facts, of := *f, *f.Record
@@ -143,8 +143,8 @@ func (f *ObjectFacts) notBegun() []*Answer {
 	}
 	var answers []*Answer
 	for _, node := range f.Record.Run.Nodes {
-		for _, step := range node.Steps {
-			if step.State == record.Blocked {
+		for i, step := range node.Steps {
+			if step.State == record.Blocked && step.IsFirst(node.Steps[:i]) {
 				answers = append(answers, &Answer{
 					Object: step.ID, State: Blocked, Sentences: []Sentence{}, Release: f.Record.Release, Version: f.version(),
 					File: step.File, Node: cmp.Or(nodeOf(step.File), node.Name), After: f.names(node.After),
@@ -163,7 +163,10 @@ func (g *gatherer) suspects(ctx context.Context) []kinds.ID {
 	blocked := map[kinds.ID]bool{}
 	if run := g.facts.Record.Run; run != nil {
 		for _, node := range run.Nodes {
-			for _, step := range node.Steps {
+			for i, step := range node.Steps {
+				if !step.IsFirst(node.Steps[:i]) {
+					continue
+				}
 				if blocked[step.ID] = !isTried(step); isTried(step) {
 					all = append(all, step.ID)
 				}

@@ -6,7 +6,7 @@
 // It changes nothing, and waits for nothing. What can't be asked for is said, and the rest
 // answered all the same.
 //
-// Gather asks the cluster for the facts, once; Judge makes an answer of them, and asks nobody.
+// Gather asks the cluster for the facts, once; Judge makes an answer of them, and asks no cluster.
 // OfRelease does both for all objects of a release.
 package why
 
@@ -31,7 +31,7 @@ type ObjectQuery struct {
 	Deletes   bool             // who asks says that it is to be gone
 	Records   []*record.Record // of the releases that may have it
 	Namespace string           // where those are
-	Release   *payload.Payload // the release that is to have it; nil if nobody says
+	Release   *payload.Payload // the release that is to have it; nil if it is not named
 }
 
 // ObjectFacts are what Judge judges.
@@ -55,7 +55,7 @@ type ObjectFacts struct {
 	Drift   *Drift    // how it differs from what was applied; nil if it does not, or nothing is known of it
 
 	Record      *record.Record        // of the release that has it, or is to; nil if there is none
-	Held        *lock.Holder          // who applies that release; nil if nobody does
+	Held        *lock.Holder          // who applies that release; nil if no process does
 	IsHeldKnown bool                  // that could be asked
 	IsUnread    bool                  // records could not be read
 	Others      int                   // how many releases there are, if it is not known which one is to have it
@@ -127,6 +127,7 @@ type Answer struct {
 	Holds      []Holding          `json:"holds,omitempty"` // what those wait for in the end
 	Needs      []Need             `json:"needs,omitempty"`
 	Changed    []ownership.Writer `json:"changed,omitempty"` // who has changed it since it was applied, the newest first
+	Hooks      []HookStanding     `json:"hooks,omitempty"`   // its lifecycle hooks that have not simply succeeded
 	Finalizers []string           `json:"finalizers,omitempty"`
 	Remains    []string           `json:"remains,omitempty"` // what is left in it
 	Unknown    []string           `json:"unknown,omitempty"` // what could not be found out
@@ -142,6 +143,7 @@ type Sentence struct {
 type Holding struct {
 	Node   string           `json:"node"`
 	Object kinds.ID         `json:"object"`
+	Hook   string           `json:"hook,omitempty"` // of the object, if that is the step
 	State  record.StepState `json:"state"`
 	For    string           `json:"for,omitempty"`
 	Reason string           `json:"reason,omitempty"`

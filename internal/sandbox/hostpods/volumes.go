@@ -153,7 +153,7 @@ func writeFiles(folder string, files map[string][]byte) error {
 	})
 }
 
-// writeFile replaces a file, unless it has that content: whoever watches it is not to be woken for nothing.
+// writeFile replaces a file, unless it has that content: a program that watches it is not woken for nothing.
 func writeFile(file string, content []byte) error {
 	if before, err := os.ReadFile(file); err == nil && bytes.Equal(before, content) {
 		return nil

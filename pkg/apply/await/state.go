@@ -37,6 +37,7 @@ const (
 // A tracked object is one whose readiness matters.
 type tracked struct {
 	manifest *payload.Manifest
+	standard ready.Standard
 	resource cluster.Resource
 	state    state
 	live     *unstructured.Unstructured // as it was last seen; nil when it was not
@@ -102,7 +103,7 @@ func (t *Tracker) observeFirst(o *tracked, live *unstructured.Unstructured) {
 		o.state = seen
 	}
 	o.calls, o.stalled = nil, stalledSince(live)
-	if t.options.Standard == ready.Full {
+	if o.standard == ready.Full {
 		o.calls = kinds.CalledServices(live)
 	}
 	for _, called := range o.calls {
@@ -168,7 +169,7 @@ func (t *Tracker) judge(o *tracked) {
 	case before.State == ready.Ready:
 		o.since = time.Now()
 	}
-	was, is := t.counts(before), t.counts(o.verdict)
+	was, is := t.counts(o, before), t.counts(o, o.verdict)
 	if was == is {
 		return
 	}
@@ -189,7 +190,7 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	case o.live == nil:
 		return ready.Verdict{State: ready.Waiting, Message: "it was deleted after it was applied"}
 	}
-	verdict := ready.Check(o.live, t.options.Standard, ready.Related{
+	verdict := ready.Check(o.live, o.standard, ready.Related{
 		Manifest: o.manifest.Object(), Serving: t.services.serving(o.calls), Installing: t.options.Installing,
 	})
 	_, isMarked := o.live.GetAnnotations()[ready.Annotation]

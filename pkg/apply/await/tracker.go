@@ -29,8 +29,8 @@ import (
 
 // Options say what ready means.
 type Options struct {
-	Release    string // the value of the label that its objects have
-	Standard   ready.Standard
+	Release    string                                 // the value of the label that its objects have
+	Standard   func(*payload.Manifest) ready.Standard // by which an object is awaited
 	Installing bool
 }
 
@@ -141,13 +141,14 @@ func (t *Tracker) do(change func()) {
 // before the answer is here: whatever is seen of it until then counts. It does nothing for an object whose
 // readiness does not matter.
 func (t *Tracker) Expect(m *payload.Manifest, resource cluster.Resource) {
-	if !ready.Awaits(m.Object(), t.options.Standard) {
+	standard := t.options.Standard(m)
+	if !ready.Awaits(m.Object(), standard) {
 		return
 	}
 	t.do(func() {
 		o := t.known[m.ID()]
 		if o == nil {
-			o = &tracked{manifest: m, since: time.Now()}
+			o = &tracked{manifest: m, standard: standard, since: time.Now()}
 			t.known[m.ID()] = o
 		}
 		id := m.ID()
@@ -212,7 +213,7 @@ func (t *Tracker) Notify(ids []kinds.ID, call func(failed []Object)) (cancel fun
 				t.startWatching(o)
 				objects = append(objects, o)
 				o.waiters = append(o.waiters, w)
-				w.count(t.counts(o.verdict), 1)
+				w.count(t.counts(o, o.verdict), 1)
 			}
 		}
 		w.objects = objects
@@ -311,13 +312,13 @@ func (t *Tracker) isUnlabelled(object *unstructured.Unstructured) bool {
 	return object.GetLabels()[objectmeta.ReleaseLabel] != t.options.Release
 }
 
-// counts returns what a verdict is to a waiter. The cluster-version operator only reports a degraded operator while
+// counts returns what the verdict on an object is to a waiter. The cluster-version operator only reports a degraded operator while
 // it installs, and goes on: by its standard, so do we.
-func (t *Tracker) counts(verdict ready.Verdict) ready.ReadyState {
+func (t *Tracker) counts(o *tracked, verdict ready.Verdict) ready.ReadyState {
 	if t.toleratesFailures && verdict.State == ready.Failed {
 		return ready.Waiting
 	}
-	if t.options.Standard == ready.Upstream && verdict.Effect == reason.Report {
+	if o.standard == ready.Upstream && verdict.Effect == reason.Report {
 		return ready.Ready
 	}
 	return verdict.State

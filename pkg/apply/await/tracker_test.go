@@ -3,6 +3,7 @@ package await
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 	"testing/fstest"
@@ -37,11 +38,11 @@ func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, objectHandle
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{deployments.GroupVersionResource: "DeploymentList"})
-	nobody.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("nobody answers")
+	silent := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{deployments.GroupVersionResource: "DeploymentList"})
+	silent.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("no answer")
 	})
-	tr := New(t.Context(), &cluster.Cluster{Objects: nobody}, Options{Release: "shop", Standard: ready.Full}, Handler{
+	tr := New(t.Context(), &cluster.Cluster{Objects: silent}, Options{Release: "shop", Standard: func(*payload.Manifest) ready.Standard { return ready.Full }}, Handler{
 		Ready: func(*payload.Manifest, time.Duration) {},
 	})
 	t.Cleanup(tr.Close)
@@ -60,6 +61,28 @@ func deployment(m *payload.Manifest, version int, available int64) *unstructured
 	object.SetResourceVersion(strconv.Itoa(version))
 	object.Object["status"] = map[string]any{"observedGeneration": int64(1), "replicas": int64(1), "updatedReplicas": int64(1), "availableReplicas": available}
 	return object
+}
+
+// Each object is awaited by a standard of its own: by upstream's, a Deployment need not be available in full.
+func TestObjectsHaveStandardsOfTheirOwn(t *testing.T) {
+	tr, manifests, _ := fleet(t, 2)
+	tr.options.Standard = func(m *payload.Manifest) ready.Standard {
+		if m == manifests[0] {
+			return ready.Full
+		}
+		return ready.Upstream
+	}
+	clear(tr.known)
+	clear(tr.objects)
+	var got []bool
+	for i, m := range manifests {
+		tr.Expect(m, deployments)
+		tr.Applied(m, deployment(m, i+1, 0))
+		got = append(got, tr.IsWaiting(m.ID()))
+	}
+	if !slices.Equal(got, []bool{true, false}) {
+		t.Errorf("waited for: %t", got)
+	}
 }
 
 func TestWhatIsSeenOfAnObject(t *testing.T) {
@@ -153,7 +176,7 @@ func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
 	}
 }
 
-// A rollout that was given up before gets its own deadline anew, also if nobody waits yet.
+// A rollout that was given up before gets its own deadline anew, also if nothing waits yet.
 func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
 	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]

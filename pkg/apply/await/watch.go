@@ -259,13 +259,13 @@ func (t *Tracker) whyUnwatched(o *tracked) string {
 // cantSee says which right is missing, if that is why.
 func cantSee(what string, s *watch) string {
 	if !apierrors.IsForbidden(s.err) {
-		return fmt.Sprintf("nobody can say how %s stands, since it can't be watched: %s", what, printable.Line(s.err.Error()))
+		return fmt.Sprintf("how %s stands is not known, since it can't be watched: %s", what, printable.Line(s.err.Error()))
 	}
 	where := "in the whole cluster"
 	if s.key.namespace != "" {
 		where = "in namespace " + s.key.namespace
 	}
-	return fmt.Sprintf("nobody can say how %s stands, since it may not be watched: allow this user to list and watch %s %s", what, s.key.resource.GroupResource(), where)
+	return fmt.Sprintf("how %s stands is not known, since it may not be watched: allow this user to list and watch %s %s", what, s.key.resource.GroupResource(), where)
 }
 
 // trimmedCopy returns an object without what readiness does not depend on: its managed fields, and the template of its

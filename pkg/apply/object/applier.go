@@ -17,6 +17,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,8 +36,6 @@ import (
 
 // What manifests may say of how they are applied.
 const (
-	// CreateOnlyAnnotation makes an object that is not there, and never touches it again.
-	CreateOnlyAnnotation = "release.openshift.io/create-only"
 	// RecreateAnnotation allows to delete an object and make it again, where it has to
 	// change and can't.
 	RecreateAnnotation = "runlevel.dev/recreate"
@@ -138,7 +137,7 @@ func (a *Applier) Begin() {
 	for _, m := range a.options.Manifests {
 		switch {
 		case m.IsTombstone():
-		case isCreateOnly(m): // how an apply has left it does not matter any more
+		case m.IsCreateOnly(): // how an apply has left it does not matter any more
 			a.fingerprints.AddExpected(a.fingerprints, m.ID())
 		default:
 			a.fingerprints.AddExpected(a.known, m.ID())
@@ -189,6 +188,15 @@ func (k *knowledge) NoteReady(m *payload.Manifest, resource cluster.Resource, li
 	if text, isKnown := k.text(m, resource); isKnown {
 		k.fingerprints.AddReady(live, text, k.standard())
 	}
+}
+
+// Before returns the metadata that an object had before the run; nil if it was not there, or was not looked for.
+func (k *knowledge) Before(m *payload.Manifest) metav1.Object {
+	head, isThere := k.before.Find(m.ID())
+	if !isThere {
+		return nil
+	}
+	return head.Object()
 }
 
 // KeepFingerprint keeps the fingerprint of an object that was not applied. It says as what the object was applied

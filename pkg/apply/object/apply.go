@@ -2,7 +2,6 @@ package object
 
 import (
 	"errors"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -172,12 +171,6 @@ func (k *knowledge) isAbsent(resource cluster.Resource, id kinds.ID) (bool, erro
 	return false, err
 }
 
-// isCreateOnly reports whether an object is only ever made. The value may be in any case, as
-// upstream has it.
-func isCreateOnly(m *payload.Manifest) bool {
-	return strings.EqualFold(m.Object().GetAnnotations()[CreateOnlyAnnotation], "true")
-}
-
 // wasThere is the message of a create-only object that is kept.
 const wasThere = "it is create-only, and was there"
 
@@ -208,6 +201,9 @@ func (a *Applier) create(o *target) (Change, error) {
 		return Change{}, err
 	case live.GetDeletionTimestamp() != nil:
 		return Change{}, a.deleter.terminating(o.Manifest, live.GetUID())
+	}
+	if err := ownership.Disown(a.requests, a.cluster, o.resource, live); err != nil {
+		return Change{}, err
 	}
 	a.settled(o, live)
 	return Change{Action: Kept, UID: live.GetUID(), Message: wasThere}, nil

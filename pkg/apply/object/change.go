@@ -19,7 +19,7 @@ import (
 // An Action is what was done to an object.
 type Action string
 
-// The actions. The first five are about objects that are to be there, the others about
+// The actions. The first five are about objects that are to be there, the next about
 // tombstones.
 const (
 	Created    Action = "created"
@@ -38,11 +38,16 @@ const (
 	NotDone Action = "not done" // it was never its turn
 
 	NotChecked Action = "not checkable" // of previews only: Message says why
+
+	// Of lifecycle hooks.
+	Ran       Action = "ran"
+	Ignored   Action = "ignored"    // it has failed, and its failure policy lets the rollout go on
+	NotNeeded Action = "not needed" // nothing of the Deployment changes
 )
 
 // HasChanged reports whether an action may have changed something that other objects need.
 func (a Action) HasChanged() bool {
-	return a == Created || a == Configured || a == Recreated || a == Deleted || a == Pending
+	return a == Created || a == Configured || a == Recreated || a == Deleted || a == Pending || a == Ran || a == Ignored
 }
 
 // A StepID names a step of a run: the object that it is about, and where the release asks for it.
@@ -51,7 +56,11 @@ type StepID struct {
 	Path string // of the file
 	Line int
 	Node string // the level and the component, as the name of the file says
+	Hook string // the stage of the object's lifecycle hook that the step runs; "" if it is about the object itself
 }
+
+// Name returns the name of the step in words.
+func (s StepID) Name() string { return s.ID.OrHook(s.Hook) }
 
 // StepOf returns the name of the step that a manifest asks for.
 func StepOf(m *payload.Manifest) StepID {
@@ -102,7 +111,7 @@ func (f *Failure) Text(more int) string {
 		where += ", " + f.Node
 	}
 	message := strings.TrimPrefix(oneLine(f.Err), f.ID.String()+": ")
-	name := f.ID.String()
+	name := f.Name()
 	if more > 0 {
 		name += fmt.Sprintf(" and %d more", more)
 	}
@@ -112,7 +121,7 @@ func (f *Failure) Text(more int) string {
 
 // Cause returns what failures have in common that are the same but for the names of their objects.
 func (f *Failure) Cause() string {
-	return strings.Join(append([]string{f.Reason, f.ID.Without(oneLine(f.Err))}, f.Why...), "\n")
+	return strings.Join(append([]string{f.Hook, f.Reason, f.ID.Without(oneLine(f.Err))}, f.Why...), "\n")
 }
 
 // Unwrap returns the cause as a reason.Error.

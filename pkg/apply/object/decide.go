@@ -55,7 +55,7 @@ func (a *Applier) gather(o *target, isUntouchedEnough bool) (f facts, err error)
 	if f.owner = a.otherOwner(o.head); f.owner != "" {
 		return f, nil
 	}
-	f.isThere, f.isTrusted, f.isCreateOnly = o.isThere, a.trusts(o.head), isCreateOnly(o.Manifest)
+	f.isThere, f.isTrusted, f.isCreateOnly = o.isThere, a.trusts(o.head), o.Manifest.IsCreateOnly()
 	f.isUntouched = isUntouchedEnough && a.isUntouched(o.Manifest, o.head, o.isThere)
 	if o.GroupVersionKind().GroupKind() == kinds.Job && !f.isThere && a.options.Journal.hasFinished(o.Manifest) {
 		f.hasFinished, err = a.isAbsent(o.resource, o.ID())

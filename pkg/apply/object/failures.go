@@ -88,8 +88,8 @@ var causes = []cause{
 	{"invalid", apierrors.IsInvalid, ResourceInvalid, justAfter}, // by the schema that was, perhaps
 	{"definition that is being deleted", says("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
 	{"malformed", isBadRequest, ResourceInvalid, never},
-	{"somebody else wrote at the same time", apierrors.IsConflict, ResourceConflict, later},
-	{"made by somebody else at the same time", apierrors.IsAlreadyExists, ResourceNotFound, later},
+	{"another client wrote at the same time", apierrors.IsConflict, ResourceConflict, later},
+	{"made by another client at the same time", apierrors.IsAlreadyExists, ResourceNotFound, later},
 	{"too many requests", func(err error) bool { return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) }, ClusterOverloaded, later},
 	{"namespace that is not there", isNoNamespace, ResourceNotFound, later}, // an operator may make it, which was applied before
 	{"not found", apierrors.IsNotFound, ResourceNotFound, whileNew},

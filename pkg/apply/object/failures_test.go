@@ -38,8 +38,8 @@ var causeRows = map[string]struct {
 	reason string
 	retry  retry
 }{
-	"conflict":           {apierrors.NewConflict(things, "hat", errors.New("the object has been modified")), "somebody else wrote at the same time", ResourceConflict, later},
-	"race of creators":   {apierrors.NewAlreadyExists(things, "hat"), "made by somebody else at the same time", ResourceNotFound, later},
+	"conflict":           {apierrors.NewConflict(things, "hat", errors.New("the object has been modified")), "another client wrote at the same time", ResourceConflict, later},
+	"race of creators":   {apierrors.NewAlreadyExists(things, "hat"), "made by another client at the same time", ResourceNotFound, later},
 	"timeout":            {apierrors.NewTimeoutError("the request did not complete within 60s", 0), "server that is not up", ClusterDown, later},
 	"server timeout":     {apierrors.NewServerTimeout(things, "patch", 2), "too many requests", ClusterOverloaded, later},
 	"429":                {apierrors.NewTooManyRequests("slow down", 7), "too many requests", ClusterOverloaded, later},

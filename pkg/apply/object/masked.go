@@ -3,7 +3,6 @@ package object
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,8 +46,7 @@ var misfit = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): expected ([a-z]+)\b`)
 
 // holdsSecrets reports whether a manifest is a Secret, or has some in it.
 func holdsSecrets(m *payload.Manifest) bool {
-	object := m.Object().Object
-	return !reflect.DeepEqual(fields.Mask(object), object)
+	return fields.HoldsSecrets(m.Object().Object)
 }
 
 // maskedWarnings are a server's, without those that may quote a Secret.

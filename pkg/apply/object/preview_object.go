@@ -89,7 +89,7 @@ func (p *Previewer) compare(o *target, live *unstructured.Unstructured) (Change,
 	switch {
 	case o.head.Terminating:
 		return Change{Action: NotChecked, UID: o.head.UID, Message: p.deleter.terminating(o.Manifest, o.head.UID).Error()}, nil
-	case isCreateOnly(o.Manifest):
+	case o.Manifest.IsCreateOnly():
 		return Change{Action: Kept, UID: o.head.UID, Message: wasThere}, nil
 	}
 	return p.update(o, live)
@@ -99,7 +99,7 @@ func (p *Previewer) compare(o *target, live *unstructured.Unstructured) (Change,
 func (p *Previewer) creation(o *target) (Change, error) {
 	var would cluster.WriteResult
 	var err error
-	if isCreateOnly(o.Manifest) {
+	if o.Manifest.IsCreateOnly() {
 		would, err = p.cluster.DryRunCreate(p.requests, o.resource, p.desired(o.Manifest, nil))
 		p.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, would.Warnings))
 	} else {

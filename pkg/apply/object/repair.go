@@ -60,7 +60,7 @@ func (r *Repairer) IsUntouched(manifest *payload.Manifest, head objectmeta.LiveM
 		return false
 	}
 	countsChanges := func() bool { return a.countsChanges(head.Resource) }
-	return isCreateOnly(manifest) || a.fingerprints.CarryOver(a.fingerprints, head, text, countsChanges)
+	return manifest.IsCreateOnly() || a.fingerprints.CarryOver(a.fingerprints, head, text, countsChanges)
 }
 
 // Redefine takes in a definition as it is now, and says whether it is another than before: then

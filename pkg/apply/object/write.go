@@ -9,6 +9,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/ownership"
 )
 
@@ -72,7 +73,9 @@ func (w writer) write(o *target, draft *unstructured.Unstructured, how cluster.A
 	if len(lost) == 0 {
 		return applied, err
 	}
-	lost = slices.DeleteFunc(lost, func(loss ownership.Conflict) bool { return slices.Contains(o.adopts, loss.Manager) })
+	lost = slices.DeleteFunc(lost, func(loss ownership.Conflict) bool {
+		return slices.Contains(o.adopts, loss.Manager) || loss.Manager == lifecycle.FieldManager
+	})
 	hasYielded, err := w.yield(o, draft, lost, how)
 	if err != nil {
 		return applied, err

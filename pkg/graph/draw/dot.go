@@ -33,10 +33,15 @@ func (p Picture) dotLabel(node graph.Node) string {
 	if len(node.Tasks) == 0 {
 		return "no manifests"
 	}
-	lines := make([]string, len(node.Tasks))
-	for i, at := range node.Tasks {
-		label := strings.NewReplacer(`"`, "", `\`, `\\`).Replace(graph.Label(p.Graph.Tasks[at]))
-		lines[i] = fmt.Sprintf("%s (%d of %d)", label, at+1, len(p.Graph.Tasks))
+	var lines []string
+	for _, at := range node.Tasks {
+		for _, step := range StepsOf(p.Graph.Tasks[at]) {
+			label := strings.NewReplacer(`"`, "", `\`, `\\`).Replace(step.Label())
+			if step.Hook == "" {
+				label = fmt.Sprintf("%s (%d of %d)", label, at+1, len(p.Graph.Tasks))
+			}
+			lines = append(lines, label)
+		}
 	}
 	return strings.Join(lines, `\n`)
 }

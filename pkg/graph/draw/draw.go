@@ -32,6 +32,7 @@ type box struct {
 	components []string // the same
 	tasks      []graph.Task
 	tombstones int
+	hooks      int  // lifecycle hooks of Deployments
 	isBarrier  bool // a Job, which nothing overtakes
 }
 
@@ -55,6 +56,7 @@ func (p Picture) box(node int) box {
 		if task.IsTombstone() {
 			b.tombstones++
 		}
+		b.hooks += len(StepsOf(task)) - 1
 		name := graph.ParseName(task.File())
 		if !name.IsKnown() {
 			name = graph.Name{Component: printable.Line(task.File())}
@@ -90,11 +92,20 @@ func (b box) level() string {
 	}
 }
 
-// count says how many manifests there are, and how many of them delete.
+// count says how many manifests there are, how many of them delete, and how many lifecycle hooks they have.
 func (b box) count() string {
-	text := printable.Count(len(b.tasks), "manifest")
+	text := b.content()
 	if b.tombstones > 0 {
 		text += fmt.Sprintf(", %d to delete", b.tombstones)
+	}
+	return text
+}
+
+// content says how many manifests and lifecycle hooks there are.
+func (b box) content() string {
+	text := printable.Count(len(b.tasks), "manifest")
+	if b.hooks > 0 {
+		text += ", " + printable.Count(b.hooks, "hook")
 	}
 	return text
 }

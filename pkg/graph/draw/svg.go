@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
@@ -141,7 +140,7 @@ func (d *drawing) box(b box, at frame) {
 	}
 	d.open(class, "box", b, at)
 	fmt.Fprintf(&d.boxes, `<text class="name" x="%d" y="%d">%s</text>`, left, at.y+19, escape(short(b.title(), 26)))
-	fmt.Fprintf(&d.boxes, `<text class="small" x="%d" y="%d">%s</text>%s`, left, at.y+34, printable.Count(len(b.tasks), "manifest"), deletes)
+	fmt.Fprintf(&d.boxes, `<text class="small" x="%d" y="%d">%s</text>%s`, left, at.y+34, b.content(), deletes)
 	fmt.Fprintf(&d.boxes, "<text class=\"small\" x=\"%d\" y=\"%d\">%s</text></g>\n", left, at.y+48, escape(short(b.kinds(), 30)))
 }
 
@@ -164,11 +163,13 @@ func (d *drawing) open(class, frameClass string, b box, at frame) {
 func (d *drawing) hover(b box) string {
 	lines := []string{b.title()}
 	for _, task := range b.tasks {
-		line := graph.Label(task)
-		if task.IsTombstone() {
-			line = "delete " + line
+		for _, step := range StepsOf(task) {
+			line := step.Label()
+			if task.IsTombstone() {
+				line = "delete " + line
+			}
+			lines = append(lines, line)
 		}
-		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
 }

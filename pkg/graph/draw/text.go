@@ -54,7 +54,7 @@ func (r rank) width() int {
 	return width
 }
 
-// textManifests lists the manifests of a box, tombstones marked.
+// textManifests lists the steps of a box, tombstones marked.
 func (p Picture) textManifests(w io.Writer, b box) {
 	if !p.Manifests {
 		return
@@ -64,7 +64,9 @@ func (p Picture) textManifests(w io.Writer, b box) {
 		if task.IsTombstone() {
 			mark = "✗"
 		}
-		fmt.Fprintf(w, "       %s %s\n", mark, graph.Label(task))
+		for _, step := range StepsOf(task) {
+			fmt.Fprintf(w, "       %s %s\n", mark, step.Label())
+		}
 	}
 }
 

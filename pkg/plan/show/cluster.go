@@ -82,6 +82,9 @@ func (v Printer) Diff(out io.Writer) error {
 		if why := (&group{}).why(e); why != "" {
 			fmt.Fprintf(w, "    (%s)\n", why)
 		}
+		for _, line := range v.hooks(e) {
+			fmt.Fprintf(w, "    %s\n", line)
+		}
 		v.writeChanges(w, "    ", e, e.Changes)
 		v.writeWhole(w, e)
 	}

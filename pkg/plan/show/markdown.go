@@ -167,6 +167,9 @@ func (v Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string
 	}
 	out.WriteString("\n")
 	named = out.String()
+	for _, line := range v.hooks(e) {
+		fmt.Fprintf(&out, "  - %s\n", sentence(line))
+	}
 	changes, descriptions, more := listedChanges(e, maxMarkdownFields)
 	for _, change := range changes {
 		d := differenceOf(e.Kind, change, false)

@@ -93,6 +93,9 @@ func (v Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
 		fmt.Fprintf(w, "  (%s)", why)
 	}
 	fmt.Fprintln(w)
+	for _, line := range v.hooks(e) {
+		fmt.Fprintf(w, "      %s\n", line)
+	}
 	changes, descriptions, more := listedChanges(e, v.limit())
 	v.writeChanges(w, "      ", e, changes)
 	if rest := unlistedCounts(descriptions, more); rest != "" {

@@ -1,0 +1,136 @@
+// Command extension-external is a runtime extension of Cluster API that hands the update of a machine to a script: for a shop with
+// hosts of its own, which has scripts for that already.
+//
+// It is an example of an extension. Package extensionserver does the HTTP; what is left is below: hand over, and read exit codes.
+// The script gets the hook's request, as JSON, on its standard input, and in its environment HOOK, NAMESPACE and MACHINE (of
+// CanUpdateMachineSet the MachineSet), and of UpdateMachine VERSION and PROVIDER_ID. README.md says what it has to answer.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+
+	"github.com/runlevel/runlevel/pkg/runtimehook/extensionserver"
+)
+
+// again is the exit code (EX_TEMPFAIL) of a script that is to be called again.
+const again = 75
+
+// timeout is how long the script may take for one call: a little less than the caller waits.
+const timeout = 25 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var serving extensionserver.ServingFlags
+	serving.AddFlags(flag.CommandLine)
+	s := &script{}
+	flag.StringVar(&s.path, "script", "./update.sh", "the program that is called")
+	flag.Parse()
+	server := &extensionserver.ExtensionServer{
+		CanUpdateMachineSet: s.canUpdateMachineSet, CanUpdateMachine: s.canUpdateMachine, UpdateMachine: s.updateMachine, TimeoutSeconds: 30,
+	}
+	if err := server.Serve(ctx, serving); err != nil {
+		fmt.Fprintln(os.Stderr, "extension-external:", err)
+		os.Exit(1)
+	}
+}
+
+// A script is the program that does the work.
+type script struct{ path string }
+
+// run calls the script, and returns what it has said and its exit code. Of a failure, what was said is the error.
+func (s *script) run(ctx context.Context, request any, environment ...string) (string, int, error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	text, err := json.Marshal(request)
+	if err != nil {
+		return "", 0, err
+	}
+	command := exec.CommandContext(limited, s.path)
+	command.Env, command.Stdin = append(os.Environ(), environment...), bytes.NewReader(text)
+	command.WaitDelay = time.Second // for children that outlive it
+	said, err := command.CombinedOutput()
+	message := strings.TrimSpace(string(said))
+	var ended *exec.ExitError
+	switch {
+	case limited.Err() != nil:
+		return "", 0, fmt.Errorf("%s has not ended within %s", s.path, timeout)
+	case errors.As(err, &ended) && ended.ExitCode() == again:
+		return message, again, nil
+	case errors.As(err, &ended):
+		return "", 0, errors.New(cmp.Or(message, s.path+" ended with "+ended.String()))
+	}
+	return message, 0, err
+}
+
+// canUpdateMachineSet asks the script whether it can do all of a change: exit code 0 says so, 75 that machines are to be replaced.
+func (s *script) canUpdateMachineSet(ctx context.Context, asked *hooksv1.CanUpdateMachineSetRequest, told *hooksv1.CanUpdateMachineSetResponse) error {
+	set := asked.Desired.MachineSet
+	message, code, err := s.run(ctx, asked, "HOOK=CanUpdateMachineSet", "NAMESPACE="+set.Namespace, "MACHINE="+set.Name)
+	if told.Message = message; err != nil || code != 0 {
+		return err
+	}
+	told.MachineSetPatch = specOf(set)
+	told.InfrastructureMachineTemplatePatch = specOf(asked.Desired.InfrastructureMachineTemplate)
+	told.BootstrapConfigTemplatePatch = specOf(asked.Desired.BootstrapConfigTemplate)
+	return nil
+}
+
+// canUpdateMachine is the same for one machine.
+func (s *script) canUpdateMachine(ctx context.Context, asked *hooksv1.CanUpdateMachineRequest, told *hooksv1.CanUpdateMachineResponse) error {
+	machine := asked.Desired.Machine
+	message, code, err := s.run(ctx, asked, "HOOK=CanUpdateMachine", "NAMESPACE="+machine.Namespace, "MACHINE="+machine.Name)
+	if told.Message = message; err != nil || code != 0 {
+		return err
+	}
+	told.MachinePatch = specOf(machine)
+	told.InfrastructureMachinePatch = specOf(asked.Desired.InfrastructureMachine)
+	told.BootstrapConfigPatch = specOf(asked.Desired.BootstrapConfig)
+	return nil
+}
+
+// specOf returns the patch that sets the spec of an object to the desired one: all of the change is covered. There may be no object.
+func specOf(desired any) hooksv1.Patch {
+	var object struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	text, err := json.Marshal(desired)
+	if err != nil || json.Unmarshal(text, &object) != nil || object.Spec == nil {
+		return hooksv1.Patch{}
+	}
+	patch := append(append([]byte(`[{"op":"replace","path":"/spec","value":`), object.Spec...), "}]"...)
+	return hooksv1.Patch{PatchType: hooksv1.JSONPatchType, Patch: patch}
+}
+
+// updateMachine has the script begin an update, or go on with it. Exit code 75 says that it is not done; a number at the beginning of
+// what the script says then is in how many seconds it is to be called again.
+func (s *script) updateMachine(ctx context.Context, asked *hooksv1.UpdateMachineRequest, told *hooksv1.UpdateMachineResponse) error {
+	var host struct{ Spec struct{ ProviderID string } }
+	_ = json.Unmarshal(asked.Desired.InfrastructureMachine.Raw, &host) // which may have none
+	machine := asked.Desired.Machine
+	message, code, err := s.run(ctx, asked, "HOOK=UpdateMachine", "NAMESPACE="+machine.Namespace, "MACHINE="+machine.Name,
+		"VERSION="+machine.Spec.Version, "PROVIDER_ID="+cmp.Or(machine.Spec.ProviderID, host.Spec.ProviderID))
+	if told.Message = message; code == again {
+		first, rest, _ := strings.Cut(message, " ")
+		told.RetryAfterSeconds = 10
+		if seconds, err := strconv.ParseInt(first, 10, 32); err == nil && seconds > 0 {
+			told.RetryAfterSeconds, told.Message = int32(seconds), rest
+		}
+	}
+	return err
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/infra/kwok"
+	"github.com/runlevel/runlevel/pkg/machine/openshift"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/nodelink"
+)
+
+var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+
+// A machine whose volume is attached is drained and not terminated; once the volume is detached, it goes.
+func TestStorage(t *testing.T) {
+	namespace, c := stage.Namespace(t), stage.Client(t)
+	stage.ManageIn(t, namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+		if err := new(nodelink.NodeLinkReconciler).SetupWithManager(t.Context(), mgr); err != nil {
+			return err
+		}
+		if err := kwok.SetupWithManager(mgr); err != nil {
+			return err
+		}
+		return openshift.SetupWithManager(t.Context(), mgr, openshift.MachineOptions{})
+	})
+	runProgram(t)
+	m := &machinev1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db"},
+		Spec: machinev1beta1.MachineSpec{ProviderSpec: machinev1beta1.ProviderSpec{Value: &runtime.RawExtension{
+			Raw: []byte(`{"apiVersion":"infrastructure.runlevel.dev/v1alpha1","kind":"KwokMachine"}`),
+		}}},
+	}
+	volume := "pv-orders"
+	attachment := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "orders"},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: "storage.example", NodeName: m.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume},
+		},
+	}
+	elsewhere := attachment.DeepCopy()
+	elsewhere.Name, elsewhere.Spec.NodeName = "others", "another"
+	for _, object := range []client.Object{m, attachment, elsewhere} {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = c.Delete(context.Background(), elsewhere) }) // the test's own context has ended by then
+	stage.AwaitMachine(t, namespace, m.Name, func(m *machinev1beta1.Machine) bool {
+		return m.Status.NodeRef != nil && len(m.Spec.LifecycleHooks.PreTerminate) == 1
+	})
+	if err := c.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	const says = "pre-terminate.hook.machine.runlevel.dev/WaitForStorageDetach"
+	held := stage.AwaitMachine(t, namespace, m.Name, func(m *machinev1beta1.Machine) bool {
+		return strings.HasSuffix(m.Annotations[says], "to go: orders")
+	})
+	node := &corev1.Node{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: m.Name}, node); err != nil || len(held.Spec.LifecycleHooks.PreTerminate) != 1 {
+		t.Errorf("the node: %v; the hooks: %v", err, held.Spec.LifecycleHooks)
+	}
+	if err := c.Delete(t.Context(), attachment); err != nil {
+		t.Fatal(err)
+	}
+	machinetest.AwaitGone(t, c, m, client.ObjectKeyFromObject(m))
+}
+
+// runProgram runs the program with the rights that come with it.
+func runProgram(t *testing.T) {
+	t.Helper()
+	rights, err := os.ReadFile("rights.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for manifest := range strings.SplitSeq(string(rights), "\n---\n") {
+		sandboxtest.Apply(t, stage.Connect(t), manifest)
+	}
+	config := rest.CopyConfig(stage.Sandbox(t).Config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:hook-storage:hook-storage",
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, config, &machinev1beta1.Machine{}, "hook-storage") }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the program ended: %v", err)
+		}
+	})
+}
+
+// The program is an example of how little there is to write.
+func TestExampleIsShort(t *testing.T) {
+	text, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(text), "\n"); lines >= 100 {
+		t.Errorf("main.go has %d lines", lines)
+	}
+}

@@ -1,0 +1,312 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/cluster"
+)
+
+// patience is far longer than anything takes that is to happen.
+const patience = 5 * time.Minute
+
+var inVersions = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusterversions"}
+
+// images are releases, by their place in the list of updates.
+var images = map[string]string{}
+
+func init() {
+	for i, place := range []string{"AVAILABLE", "CONDITIONAL", "APPLIED", "OTHER"} {
+		images[place] = "registry.example/shop@sha256:" + strings.Repeat(fmt.Sprint(i), 64)
+	}
+}
+
+// withImages replaces the places of images in a text by their names.
+func withImages(text string) string {
+	for place, image := range images {
+		text = strings.ReplaceAll(text, place, image)
+	}
+	return text
+}
+
+// setVersion makes the ClusterVersion, with a spec and a list of updates.
+func setVersion(t *testing.T, c *cluster.Cluster, spec string) {
+	t.Helper()
+	versions := c.Objects.Resource(inVersions)
+	err := versions.Delete(t.Context(), "version", metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	made := newVersion(t, `{clusterID: 00000000-0000-0000-0000-000000000000`+spec+`}`)
+	until(t, "there is a ClusterVersion", func(ctx context.Context) bool { // whose kind may be new
+		var created *unstructured.Unstructured
+		if created, err = versions.Create(ctx, made, metav1.CreateOptions{}); err == nil {
+			made = created
+		}
+		return err == nil
+	})
+	made.Object["status"] = map[string]any{
+		"availableUpdates": []any{map[string]any{"version": "1.1.0", "image": images["AVAILABLE"]}},
+		"conditionalUpdates": []any{map[string]any{
+			"release": map[string]any{"version": "1.2.0", "image": images["CONDITIONAL"]},
+			"risks":   []any{map[string]any{"name": "Slow", "message": "it is slow", "url": "https://example.com", "matchingRules": []any{map[string]any{"type": "Always"}}}},
+		}},
+		"history": []any{map[string]any{
+			"version": "1.0.0", "image": images["APPLIED"], "state": "Completed", "verified": false, "startedTime": "2026-01-01T00:00:00Z", "completionTime": nil,
+		}},
+		"desired": map[string]any{"version": "1.0.0", "image": images["APPLIED"]}, "observedGeneration": int64(1), "versionHash": "",
+	}
+	if _, err := versions.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newVersion returns a ClusterVersion with a spec.
+func newVersion(t *testing.T, spec string) *unstructured.Unstructured {
+	t.Helper()
+	made := &unstructured.Unstructured{}
+	text := withImages(`{apiVersion: config.openshift.io/v1, kind: ClusterVersion, metadata: {name: version}, spec: ` + spec + `}`)
+	if err := yaml.Unmarshal([]byte(text), &made.Object); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// editor returns what a user may do with ClusterVersions who may edit them, and has some verbs more.
+func editor(t *testing.T, name string, verbs ...string) dynamic.ResourceInterface {
+	t.Helper()
+	all := append([]string{"get", "list", "watch", "create", "update", "patch", "delete"}, verbs...)
+	grant(t, name, rbacv1.PolicyRule{APIGroups: []string{inVersions.Group}, Resources: []string{inVersions.Resource}, Verbs: all})
+	return shared.ConnectAs(t, name).Objects.Resource(inVersions)
+}
+
+// grant gives a user a role of one rule.
+func grant(t *testing.T, user string, rule rbacv1.PolicyRule) {
+	t.Helper()
+	bindRole(t, user, user)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{rule}}
+	_, err := shared.Client(t).RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// bindRole binds a ClusterRole to a user.
+func bindRole(t *testing.T, user, role string) {
+	t.Helper()
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+	}
+	_, err := shared.Client(t).RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// as returns what a user of some groups may do with ClusterVersions.
+func as(t *testing.T, user string, groups ...string) dynamic.ResourceInterface {
+	t.Helper()
+	config := rest.CopyConfig(shared.Sandbox(t).Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	return sandboxtest.Connect(t, config).Objects.Resource(inVersions)
+}
+
+// edit tries a merge patch of the spec, and changes nothing.
+func edit(ctx context.Context, versions dynamic.ResourceInterface, spec string) error {
+	patch := []byte(withImages(`{"spec":` + spec + `}`))
+	_, err := versions.Patch(ctx, "version", types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+// until waits until something is so that follows from what the API server has been told.
+func until(t *testing.T, what string, isSo func(context.Context) bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return isSo(ctx), nil
+	})
+	if err != nil {
+		t.Fatalf("never: %s", what)
+	}
+}
+
+// guarded installs all objects, makes a ClusterVersion, and waits until the policy is in force and rights are known.
+func guarded(t *testing.T, spec string) *cluster.Cluster {
+	t.Helper()
+	c := installed(t)
+	setVersion(t, c, spec)
+	plain := editor(t, "ana")
+	until(t, "the policy is in force", func(ctx context.Context) bool {
+		err := edit(ctx, plain, `{"desiredUpdate":{"image":"registry.example/other","force":true}}`)
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "runlevel-clusterversions")
+	})
+	return c
+}
+
+// edits are changes of a ClusterVersion, with the verb that each takes; none where there is none.
+var edits = []struct{ name, before, spec, verb, says string }{
+	{"the channel", "", `{"channel":"stable"}`, "", ""},
+	{"an available update", "", `{"desiredUpdate":{"image":"AVAILABLE","version":"1.1.0"}}`, "", ""},
+	{"a conditional update", "", `{"desiredUpdate":{"image":"CONDITIONAL"}}`, "", ""},
+	{"what was applied before", "", `{"desiredUpdate":{"image":"APPLIED"}}`, "", ""},
+	{"a version", "", `{"desiredUpdate":{"version":"1.1.0"}}`, "", ""},
+	{"another image", "", `{"desiredUpdate":{"image":"OTHER"}}`, "update-to-any-image", "spec.desiredUpdate.image"},
+	{"force", "", `{"desiredUpdate":{"image":"AVAILABLE","force":true}}`, "force", "spec.desiredUpdate.force"},
+	{"an override", "", `{"overrides":[{"kind":"ConfigMap","group":"","namespace":"shop","name":"a","unmanaged":true}]}`, "override", "spec.overrides"},
+	{"a server for updates", "", `{"upstream":"https://updates.example"}`, "update-to-any-image", "spec.upstream"},
+
+	{"the channel beside all", all, `{"channel":"stable"}`, "", ""},
+	{"the version beside all", `, desiredUpdate: {image: "OTHER"}`, `{"desiredUpdate":{"version":"1.9.0"}}`, "", ""},
+	{"take the update back", all, `{"desiredUpdate":null}`, "", ""},
+	{"no force any more", all, `{"desiredUpdate":{"force":false}}`, "", ""},
+	{"force for another image", all, `{"desiredUpdate":{"image":"AVAILABLE"}}`, "force", "spec.desiredUpdate.force"},
+	{"another server for updates", all, `{"upstream":"https://updates.example/b"}`, "update-to-any-image", "spec.upstream"},
+	{"no server for updates", all, `{"upstream":null}`, "", ""},
+	{"no overrides", all, `{"overrides":null}`, "override", "spec.overrides"},
+}
+
+// all is a spec that has all of what takes a verb.
+const all = `, desiredUpdate: {image: "OTHER", force: true}, upstream: "https://updates.example/a",
+	overrides: [{kind: ConfigMap, group: "", namespace: shop, name: a, unmanaged: true}]`
+
+// Each edit is tried by a user who may only edit, one with the verb that it takes, and one with all others.
+func TestAnEditorOfClusterVersionsNeedsAVerb(t *testing.T) {
+	admin := guarded(t, "")
+	verbs := []string{"force", "override", "update-to-any-image"}
+	plain := editor(t, "ana")
+	with, without := map[string]dynamic.ResourceInterface{}, map[string]dynamic.ResourceInterface{}
+	for _, verb := range verbs {
+		with[verb] = editor(t, "with-"+verb, verb)
+		others := slices.DeleteFunc(slices.Clone(verbs), func(other string) bool { return other == verb })
+		without[verb] = editor(t, "without-"+verb, others...)
+	}
+	for _, one := range edits {
+		t.Run(one.name, func(t *testing.T) {
+			setVersion(t, admin, one.before)
+			if one.verb == "" {
+				if err := edit(t.Context(), plain, one.spec); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			until(t, "with the verb it passes", func(ctx context.Context) bool { return edit(ctx, with[one.verb], one.spec) == nil })
+			for name, user := range map[string]dynamic.ResourceInterface{"ana": plain, "without-" + one.verb: without[one.verb]} {
+				until(t, "it may edit", func(ctx context.Context) bool { return edit(ctx, user, `{"channel":"fast"}`) == nil })
+				err := edit(t.Context(), user, one.spec)
+				wanted := []string{`user "` + name + `" may not`, one.says, `the verb "` + one.verb + `" on clusterversions.config.openshift.io`}
+				if !apierrors.IsForbidden(err) || slices.ContainsFunc(wanted, func(part string) bool { return !strings.Contains(err.Error(), part) }) {
+					t.Errorf("%s gets %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// The operator may have a ClusterVersion in its release, and an administrator any.
+func TestAdministratorsAndTheOperatorNeedNoVerb(t *testing.T) {
+	guarded(t, "")
+	bindRole(t, "root", "cluster-admin")
+	for _, user := range []dynamic.ResourceInterface{
+		as(t, "kubeadmin", "system:masters"), as(t, "root"),
+		as(t, operator, "system:serviceaccounts", "system:serviceaccounts:runlevel-system"),
+	} {
+		// the first is what "oc adm upgrade --to-image OTHER --allow-explicit-upgrade --force" sends
+		for _, spec := range []string{`{"desiredUpdate":{"architecture":"","force":true,"image":"OTHER","version":""}}`, `{"overrides":[]}`, `{"upstream":"https://updates.example"}`} {
+			until(t, "it passes: "+spec, func(ctx context.Context) bool { return edit(ctx, user, spec) == nil })
+		}
+	}
+}
+
+// To delete the ClusterVersion and make another one is no way round: a new one has no list of updates, whatever status it
+// is made with.
+func TestANewClusterVersionIsGuardedAsWell(t *testing.T) {
+	admin := guarded(t, "")
+	plain := editor(t, "ana")
+	for spec, passes := range map[string]bool{"": true, `, desiredUpdate: {image: AVAILABLE}`: false, `, desiredUpdate: {version: 1.1.0, force: true}`: false} {
+		before, err := plain.Get(t.Context(), "version", metav1.GetOptions{})
+		if err == nil {
+			err = plain.Delete(t.Context(), "version", metav1.DeleteOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := newVersion(t, `{clusterID: 00000000-0000-0000-0000-000000000000`+spec+`}`)
+		made.Object["status"] = before.Object["status"]
+		made, err = plain.Create(t.Context(), made, metav1.CreateOptions{})
+		if passes != (err == nil) || !passes && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", spec, err)
+		}
+		if err == nil && made.Object["status"] != nil {
+			t.Errorf("it was made with a status: %v", made.Object["status"])
+		}
+		setVersion(t, admin, "")
+	}
+}
+
+// The history of the ClusterVersion is in its status, which has a right of its own; the record and the lock are in the
+// operator's namespace.
+func TestAnEditorOfClusterVersionsCantForgeTheHistory(t *testing.T) {
+	admin := guarded(t, "")
+	plain := editor(t, "ana")
+	before, err := plain.Get(t.Context(), "version", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := before.DeepCopy()
+	_ = unstructured.SetNestedSlice(forged.Object, nil, "status", "history")
+	after, err := plain.Update(t.Context(), forged, metav1.UpdateOptions{})
+	if err != nil || !equality.Semantic.DeepEqual(before.Object["status"], after.Object["status"]) {
+		t.Errorf("an update wrote the status %v: %v", after.Object["status"], err)
+	}
+	if _, err := plain.UpdateStatus(t.Context(), forged, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the status was updated: %v", err)
+	}
+	for _, what := range []authorizationv1.ResourceAttributes{
+		{Resource: "configmaps", Name: "runlevel-release-default"}, {Resource: "pods"}, {Resource: "secrets"},
+		{Group: "coordination.k8s.io", Resource: "leases", Name: "runlevel-release-default"}, {Group: "apps", Resource: "deployments", Name: "runlevel-operator"},
+	} {
+		what.Namespace = "runlevel-system"
+		for _, what.Verb = range []string{"create", "update", "patch", "delete"} {
+			if may(t, admin, authorizationv1.SubjectAccessReviewSpec{User: "ana", Groups: []string{"system:authenticated"}, ResourceAttributes: &what}) {
+				t.Errorf("the editor may %s %s", what.Verb, what.Resource)
+			}
+		}
+	}
+}
+
+// The API server says so of a field that the policy misspells, or takes for another type.
+func TestThePolicyFitsTheDefinition(t *testing.T) {
+	guarded(t, "")
+	policies := admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
+	var warnings []admissionregistrationv1.ExpressionWarning
+	sandboxtest.Await(t, shared, policies, "runlevel-clusterversions", func(p *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+		if p.Status.TypeChecking == nil {
+			return false
+		}
+		warnings = p.Status.TypeChecking.ExpressionWarnings
+		return p.Status.ObservedGeneration == p.Generation
+	})
+	for _, one := range warnings {
+		t.Errorf("%s: %s", one.FieldRef, one.Warning)
+	}
+}

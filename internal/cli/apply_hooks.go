@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// hookFlags say which lifecycle hooks of Deployments are skipped, and which run again.
+type hookFlags struct{ skip, rerun []string }
+
+// The names of the flags.
+const (
+	skipHook  = "skip-hook"
+	rerunHook = "rerun-hook"
+)
+
+func addHookFlags(command *cobra.Command, f *hookFlags, release *releaseFlags) {
+	flags := command.Flags()
+	flags.StringSliceVar(&f.skip, skipHook, nil, "go on without these lifecycle hooks, as NAMESPACE/NAME[:STAGE] of their Deployments; may be repeated")
+	flags.StringSliceVar(&f.rerun, rerunHook, nil, "run these lifecycle hooks although they have run for the pod template, as NAMESPACE/NAME[:STAGE]; may be repeated")
+	for _, name := range []string{skipHook, rerunHook} {
+		_ = command.RegisterFlagCompletionFunc(name, release.completeHooks)
+	}
+}
+
+// isAsked reports whether there is any such flag.
+func (f *hookFlags) isAsked() bool { return len(f.skip)+len(f.rerun) > 0 }
+
+// checkHooks refuses flags that contradict each other.
+func (f *applyFlags) checkHooks() error {
+	switch {
+	case !f.hooks.isAsked():
+		return nil
+	case f.dryRun.isAsked():
+		return misuse{fmt.Errorf("--%s, --%s: a dry run runs no hooks: leave them out", skipHook, rerunHook)}
+	case f.watch.isAsked && len(f.hooks.rerun) > 0: // which may apply it again after an outage
+		return misuse{fmt.Errorf("--%s: it is for one apply, and --watch goes on: apply without --watch first", rerunHook)}
+	}
+	return nil
+}
+
+// overrides returns what the flags want of the hooks of a release.
+func (f *hookFlags) overrides(release *payload.Payload) (map[kinds.ID]lifecycle.Override, error) {
+	if !f.isAsked() {
+		return nil, nil
+	}
+	hooked, overrides := hookedDeployments(release), map[kinds.ID]lifecycle.Override{}
+	for _, value := range f.skip {
+		id, stages, err := findHooks(release, hooked, strings.TrimSpace(value))
+		if err != nil {
+			return nil, misuse{fmt.Errorf("--%s: %w", skipHook, err)}
+		}
+		one := overrides[id]
+		one.Skip = union(one.Skip, stages)
+		overrides[id] = one
+	}
+	for _, value := range f.rerun {
+		id, stages, err := findHooks(release, hooked, strings.TrimSpace(value))
+		if err != nil {
+			return nil, misuse{fmt.Errorf("--%s: %w", rerunHook, err)}
+		}
+		one := overrides[id]
+		one.Rerun = union(one.Rerun, stages)
+		overrides[id] = one
+	}
+	return overrides, checkOverrides(overrides)
+}
+
+// checkOverrides refuses hooks that are both to be skipped and to run again.
+func checkOverrides(overrides map[kinds.ID]lifecycle.Override) error {
+	for id, one := range overrides {
+		for _, stage := range one.Skip {
+			if slices.Contains(one.Rerun, stage) {
+				return misuse{fmt.Errorf("--%s and --%s both name the %s: leave one of them out", skipHook, rerunHook, id.OrHook(string(stage)))}
+			}
+		}
+	}
+	return nil
+}
+
+// union returns what is in either list, in the order of a rollout.
+func union(a, b []lifecycle.Stage) []lifecycle.Stage {
+	return slices.DeleteFunc(slices.Clone(lifecycle.Stages), func(stage lifecycle.Stage) bool {
+		return !slices.Contains(a, stage) && !slices.Contains(b, stage)
+	})
+}
+
+// A hookedDeployment is a Deployment of a release with its hooks.
+type hookedDeployment struct {
+	id     kinds.ID
+	stages []lifecycle.Stage
+}
+
+// flag is the Deployment as the flags name it.
+func (h hookedDeployment) flag() string { return h.id.Namespace + "/" + h.id.Name }
+
+// String is the Deployment with the stages of its hooks.
+func (h hookedDeployment) String() string {
+	return printable.Line(h.flag()) + " (" + joined(h.stages) + ")"
+}
+
+func joined(stages []lifecycle.Stage) string {
+	names := make([]string, len(stages))
+	for i, stage := range stages {
+		names[i] = string(stage)
+	}
+	return strings.Join(names, ", ")
+}
+
+// hookedDeployments returns the Deployments of a release that have hooks.
+func hookedDeployments(release *payload.Payload) []hookedDeployment {
+	var all []hookedDeployment
+	for _, m := range release.Manifests {
+		hooks, _ := lifecycle.Parse(m.Object())
+		if hooks == nil || m.IsTombstone() {
+			continue
+		}
+		stages := slices.DeleteFunc(slices.Clone(lifecycle.Stages), func(stage lifecycle.Stage) bool { return hooks.Of(stage) == nil })
+		all = append(all, hookedDeployment{m.ID(), stages})
+	}
+	return all
+}
+
+// findHooks returns the Deployment that the value of a flag names, and the stages.
+func findHooks(release *payload.Payload, hooked []hookedDeployment, value string) (kinds.ID, []lifecycle.Stage, error) {
+	of, stage, hasStage := strings.Cut(value, ":")
+	namespace, name, isNamed := strings.Cut(of, "/")
+	if !isNamed || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return kinds.ID{}, nil, fmt.Errorf("%q names no Deployment: write NAMESPACE/NAME, with :pre, :mid or :post for one hook only", printable.Line(value))
+	}
+	at := slices.IndexFunc(hooked, func(one hookedDeployment) bool { return one.flag() == of })
+	if at < 0 {
+		return kinds.ID{}, nil, fmt.Errorf("%s: %s", whyNotHooked(release, namespace, name), listHooked(hooked))
+	}
+	found := hooked[at]
+	if !hasStage {
+		return found.id, found.stages, nil
+	}
+	if !slices.Contains(found.stages, lifecycle.Stage(stage)) {
+		return kinds.ID{}, nil, fmt.Errorf("%s has no %q hook: it has %s", found.id, printable.Line(stage), joined(found.stages))
+	}
+	return found.id, []lifecycle.Stage{lifecycle.Stage(stage)}, nil
+}
+
+// whyNotHooked says why a name is not that of a Deployment with hooks.
+func whyNotHooked(release *payload.Payload, namespace, name string) string {
+	id := kinds.ID{Group: kinds.Deployment.Group, Kind: kinds.Deployment.Kind, Namespace: namespace, Name: name}
+	for _, m := range release.Manifests {
+		if m.ID() == id && !m.IsTombstone() {
+			return id.String() + " has no hooks"
+		}
+	}
+	return "the release has no " + id.String()
+}
+
+// listHooked names the Deployments with hooks.
+func listHooked(hooked []hookedDeployment) string {
+	if len(hooked) == 0 {
+		return "no Deployment of the release has any"
+	}
+	names := make([]string, len(hooked))
+	for i, one := range hooked {
+		names[i] = one.String()
+	}
+	return "these have: " + printable.Few(names, 5)
+}
+
+// withUser adds to overrides who wants them: the user as the API server knows it, or else as the kubeconfig calls it.
+func (f *clusterFlags) withUser(ctx context.Context, c *cluster.Cluster, overrides map[kinds.ID]lifecycle.Override) {
+	if len(overrides) == 0 {
+		return
+	}
+	by := cmp.Or(cluster.UserOf(ctx, c), f.user(), "an unknown user")
+	for id, one := range overrides {
+		one.By = by
+		overrides[id] = one
+	}
+}
+
+// user returns the name of the kubeconfig's user; "" if there is none.
+func (f *clusterFlags) user() string {
+	raw, err := f.loader().RawConfig()
+	if err != nil {
+		return ""
+	}
+	current := raw.Contexts[cmp.Or(f.context, raw.CurrentContext)]
+	if current == nil {
+		return ""
+	}
+	return current.AuthInfo
+}
+
+// completeHooks completes hooks of the release that the command line names, also behind a comma.
+func (f *releaseFlags) completeHooks(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const patience = 3 * time.Second
+	ctx, cancel := context.WithTimeout(command.Context(), patience)
+	defer cancel()
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	release, _, err := f.parse(ctx, args[0], io.Discard)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	before := toComplete[:strings.LastIndex(toComplete, ",")+1]
+	var found []cobra.Completion
+	for _, one := range hookedDeployments(release) {
+		found = append(found, before+one.flag())
+		for _, stage := range one.stages {
+			found = append(found, before+one.flag()+":"+string(stage))
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}

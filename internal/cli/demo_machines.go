@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
+	"github.com/runlevel/runlevel/manifests"
+	"github.com/runlevel/runlevel/pkg/machine/overview"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// machineDemo is the last act of the demo, on the control plane of the others.
+type machineDemo struct {
+	demo
+	deleted string // the machine that is deleted
+}
+
+// controllerName is the program that the Deployment of the machine controller runs.
+const controllerName = "machine-controller"
+
+const demoMachineNamespace = "hello-machines"
+
+// demoMachineSet is what the last act makes: machines that have a Node, and nothing behind it.
+const demoMachineSet = `
+apiVersion: machine.openshift.io/v1beta1
+kind: MachineSet
+metadata: {name: web, namespace: ` + demoMachineNamespace + `}
+spec:
+  replicas: 2
+  selector: {matchLabels: {set: web}}
+  template:
+    metadata: {labels: {set: web}}
+    spec:
+      lifecycleHooks:
+        preDrain: [{name: Backup, owner: backup-operator}]
+      providerSpec:
+        value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine}
+`
+
+var (
+	machineSetsResource = schema.GroupVersionResource{Group: "machine.openshift.io", Version: "v1beta1", Resource: "machinesets"}
+	machinesResource    = schema.GroupVersionResource{Group: "machine.openshift.io", Version: "v1beta1", Resource: "machines"}
+)
+
+// withMachines tells the last act, if the program of the machine controller is beside this one.
+func (d *demo) withMachines(ctx context.Context, s *sandbox.Sandbox) error {
+	program, ok, err := d.besideThis(controllerName, "the last act, with machines")
+	if err != nil || !ok {
+		return err
+	}
+	folder, err := os.MkdirTemp("", "runlevel-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	pods, err := hostpods.Start(ctx, hostpods.Options{
+		Config: s.Config, Namespace: "runlevel-machines", Selector: "app.kubernetes.io/name=" + controllerName,
+		Programs: map[string]string{controllerName: program}, Folder: folder,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pods.Stop() }()
+	m := &machineDemo{demo: *d}
+	if err := play(ctx, m.installController, m.makeMachines, m.deleteMachine, m.letMachineGo); err != nil {
+		return err
+	}
+	return m.withGuard(ctx, s)
+}
+
+// besideThis returns the path of a program that is in the folder of this one, or says what is missed without it.
+func (d *demo) besideThis(name, without string) (string, bool, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", false, err
+	}
+	program := filepath.Join(filepath.Dir(own), name)
+	if _, err := os.Stat(program); err != nil {
+		fmt.Fprintf(d.streams.Err, "%s, needs %s beside this program: \"make build\" makes both\n", without, name)
+		return "", false, nil
+	}
+	return program, true, nil
+}
+
+// installController applies the bundled payload, as a release of its own.
+func (d *machineDemo) installController(ctx context.Context) error {
+	return d.applyBundled(ctx, manifests.Files(), "manifests", "machines")
+}
+
+// applyBundled applies a payload of this program, as a release of its own.
+func (d *machineDemo) applyBundled(ctx context.Context, files fs.FS, source, name string) error {
+	d.title("runlevel apply " + source + " --name " + name)
+	release, _, err := payload.Load(ctx, files, payload.Options{Name: name})
+	if err != nil {
+		return err
+	}
+	report := newReporter(d.streams, asText, false, d.cluster.Now)
+	options := rollout.Options{Source: source, OnBegin: report.onBegin(ctx, d.cluster, release.Manifests)}
+	options.Apply.Tell = report.event
+	report.configure(&options.Apply)
+	return report.end(rollout.Run(ctx, d.cluster, release, options))
+}
+
+// makeMachines makes a MachineSet, and waits until its machines run.
+func (d *machineDemo) makeMachines(ctx context.Context) error {
+	d.title("two machines, which a backup operator holds by a hook before they are drained")
+	namespace := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": demoMachineNamespace},
+	}}
+	namespaces := d.cluster.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	if _, err := namespaces.Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	set := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(demoMachineSet), &set.Object); err != nil {
+		return err
+	}
+	sets := d.cluster.Objects.Resource(machineSetsResource).Namespace(demoMachineNamespace)
+	if _, err := sets.Create(ctx, set, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err := sandbox.Await(ctx, sets, set.GetName(), func(seen *unstructured.Unstructured) bool {
+		if seen == nil {
+			return false
+		}
+		ready, _, _ := unstructured.NestedInt64(seen.Object, "status", "readyReplicas")
+		return ready == 2
+	})
+	if err != nil {
+		return err
+	}
+	machines, err := d.machines().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, one := range machines.Items {
+		if err := d.awaitPhase(ctx, one.GetName(), "Running"); err != nil {
+			return err
+		}
+	}
+	return d.list(ctx)
+}
+
+// awaitPhase waits until a machine is in a phase, or gone.
+func (d *machineDemo) awaitPhase(ctx context.Context, name, wanted string) error {
+	_, err := sandbox.Await(ctx, d.machines(), name, func(seen *unstructured.Unstructured) bool {
+		if seen == nil {
+			return true
+		}
+		phase, _, _ := unstructured.NestedString(seen.Object, "status", "phase")
+		return phase == wanted
+	})
+	return err
+}
+
+// deleteMachine deletes a machine, which its hook holds. The MachineSet makes another one at once.
+func (d *machineDemo) deleteMachine(ctx context.Context) error {
+	machines, err := d.machines().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if len(machines.Items) == 0 {
+		return fmt.Errorf("list the machines of %s: there are none", demoMachineNamespace)
+	}
+	d.deleted = machines.Items[0].GetName()
+	d.title("kubectl delete machine " + d.deleted)
+	if err := d.machines().Delete(ctx, d.deleted, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	if err := d.awaitPhase(ctx, d.deleted, "Deleting"); err != nil {
+		return err
+	}
+	return d.list(ctx)
+}
+
+// letMachineGo removes the hook as its owner would, and waits until machine and node are gone.
+func (d *machineDemo) letMachineGo(ctx context.Context) error {
+	d.title("the backup is done, and its operator removes the hook")
+	patch := []byte(`{"spec": {"lifecycleHooks": {"preDrain": null}}}`)
+	if _, err := d.machines().Patch(ctx, d.deleted, apitypes.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return err
+	}
+	isGone := func(seen *unstructured.Unstructured) bool { return seen == nil }
+	if _, err := sandbox.Await(ctx, d.machines(), d.deleted, isGone); err != nil {
+		return err
+	}
+	nodes := d.cluster.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
+	if _, err := sandbox.Await(ctx, nodes, d.deleted, isGone); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.streams.Out, "machine and node %s are gone\n", d.deleted)
+	return d.list(ctx)
+}
+
+func (d *machineDemo) machines() dynamic.ResourceInterface {
+	return d.cluster.Objects.Resource(machinesResource).Namespace(demoMachineNamespace)
+}
+
+// list shows the machines, as runlevel machines does.
+func (d *machineDemo) list(ctx context.Context) error {
+	d.title("runlevel machines")
+	f := &machinesFlags{format: asText}
+	list, err := listMachines(ctx, d.cluster, overview.MachineQuery{})
+	if err != nil {
+		return err
+	}
+	return f.print(d.streams.Out, list, d.cluster.Now())
+}

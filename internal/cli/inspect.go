@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// inspectFlags are the flags of runlevel inspect.
+type inspectFlags struct {
+	cluster clusterFlags
+	format  output
+}
+
+const inspectHelp = `Write into the folder DIR what a maintainer needs to help with a release that does not get on:
+of each release how it stands (runlevel status), its record, with the hashes of what was applied, its
+lock, a list of its objects, and those that are not as they are to be; the ClusterVersion and the
+ClusterOperators; the operator's Deployment, pods and logs; and the events of all these. It works
+without an operator, too. DIR is made, or has to be empty.
+
+No values of Secrets are written, and of ConfigMaps only those of records. Passwords in URLs are
+masked. Environment variables and custom resources are written as they are: look at the files before
+you send them.
+
+What can't be read is told, and the rest is written all the same: a right that is missing, or logs
+of a node that is gone.
+
+Exit codes: 0 when all was read; 1 when something could not be; 2 for misuse, such as a DIR that is
+not empty.`
+
+func newInspect(streams Streams) *cobra.Command {
+	var f inspectFlags
+	command := &cobra.Command{
+		Use:   "inspect DIR",
+		Short: "Write a folder with what a maintainer needs to help, and no Secrets",
+		Long:  inspectHelp,
+		Example: `  runlevel inspect ./report
+  tar czf report.tar.gz report      # to send it
+
+  # What could not be read?
+  runlevel inspect ./report -o json | jq -r '.unread[]?'
+
+  # An operator in another namespace
+  runlevel inspect ./report --record-namespace platform`,
+		Args: cobra.ExactArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(command *cobra.Command, args []string) error {
+			return f.run(command.Context(), args[0], streams)
+		},
+	}
+	addClusterFlags(command, &f.cluster)
+	addOutput(command, &f.format)
+	return command
+}
+
+// An inspectReport says what an inspection has written. It is what -o json prints.
+type inspectReport struct {
+	Folder   string          `json:"folder"`
+	Time     time.Time       `json:"time"` // by the cluster's clock
+	Releases []string        `json:"releases,omitempty"`
+	Files    []inspectedFile `json:"files"`
+	Unread   []string        `json:"unread,omitempty"` // what could not be read, and why
+}
+
+// An inspectedFile is a file of an inspection.
+type inspectedFile struct {
+	Path  string `json:"path"` // in the folder
+	Has   string `json:"has"`
+	Bytes int    `json:"bytes"`
+}
+
+func (f *inspectFlags) run(ctx context.Context, folder string, streams Streams) error {
+	if err := checkEmpty(folder); err != nil {
+		return misuse{err}
+	}
+	c, err := f.cluster.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("make the folder: %w", err)
+	}
+	i := &inspector{cluster: c, flags: f.cluster, progress: streams.Err, report: inspectReport{Folder: folder, Files: []inspectedFile{}}}
+	if err := i.inspect(ctx); err != nil {
+		return fmt.Errorf("%s is not complete: %w", folder, err)
+	}
+	if err := f.format.print(streams.Out, i.report, i.report.print); err != nil {
+		return err
+	}
+	if len(i.report.Unread) > 0 {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}
+
+// checkEmpty wants a folder that is empty, or not there yet.
+func checkEmpty(folder string) error {
+	entries, err := os.ReadDir(folder)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case len(entries) > 0:
+		return fmt.Errorf("%s is not empty: name a new folder", folder)
+	}
+	return nil
+}
+
+// print prints the report for people.
+func (r *inspectReport) print(out io.Writer) error {
+	fmt.Fprintf(out, "wrote %s to %s:\n", printable.Count(len(r.Files), "file"), printable.Line(r.Folder))
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, file := range r.Files {
+		fmt.Fprintf(table, "  %s\t%s\n", printable.Line(file.Path), printable.Line(file.Has))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if len(r.Unread) > 0 {
+		fmt.Fprintln(out, "could not be read:")
+	}
+	for _, what := range r.Unread {
+		fmt.Fprintf(out, "  %s\n", what)
+	}
+	_, err := fmt.Fprintln(out, "no values of Secrets are in them; environment variables and custom resources are: look at the files before you send them")
+	return err
+}

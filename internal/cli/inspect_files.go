@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// urlPassword is the password in a URL, such as that of a proxy.
+var urlPassword = regexp.MustCompile(`(://[^/\s:@]*):[^/\s@]+@`)
+
+// write writes a file of the report.
+func (i *inspector) write(path, has string, text []byte) error {
+	text = urlPassword.ReplaceAll(text, []byte("$1:***@"))
+	file := filepath.Join(i.report.Folder, filepath.FromSlash(path))
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return err
+	}
+	i.report.Files = append(i.report.Files, inspectedFile{path, has, len(text)})
+	return nil
+}
+
+// writeJSON writes a value.
+func (i *inspector) writeJSON(path, has string, value any) error {
+	text, err := toJSON(value)
+	if err != nil {
+		return err
+	}
+	return i.write(path, has, text)
+}
+
+// writeLines writes a text of which nothing does things to terminals.
+func (i *inspector) writeLines(path, has string, lines []string) error {
+	var text strings.Builder
+	for _, line := range lines {
+		fmt.Fprintln(&text, printable.Line(line))
+	}
+	return i.write(path, has, []byte(text.String()))
+}
+
+// writeObjects writes objects, without what they may have of Secrets, as the documents of a file; no file if there are none.
+func (i *inspector) writeObjects(path, has string, objects ...unstructured.Unstructured) error {
+	var text []byte
+	for at := range objects {
+		document, err := toYAML(redacted(objects[at].Object))
+		if err != nil {
+			return err
+		}
+		text = append(append(text, "---\n"...), document...)
+	}
+	if len(objects) == 0 {
+		return nil
+	}
+	return i.write(path, has, text)
+}
+
+// redacted returns an object without values of Secrets and ConfigMaps, and without kubectl's copy.
+func redacted(object map[string]any) map[string]any {
+	if object["kind"] == "ConfigMap" && object["apiVersion"] == "v1" { // which is masked as a Secret is
+		object = maps.Clone(object)
+		object["kind"] = "Secret"
+		object = maps.Clone(fields.Mask(object))
+		object["kind"] = "ConfigMap"
+	}
+	return withoutCopy(fields.Mask(object))
+}
+
+// withoutCopy returns an object without the copy that kubectl keeps of what it has applied.
+func withoutCopy(object map[string]any) map[string]any {
+	metadata, _ := object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	if annotations[corev1.LastAppliedConfigAnnotation] == nil {
+		return object
+	}
+	object, metadata, annotations = maps.Clone(object), maps.Clone(metadata), maps.Clone(annotations)
+	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	metadata["annotations"], object["metadata"] = annotations, metadata
+	return object
+}

@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/why"
+)
+
+// The kinds of Kubernetes' API that an inspection reads.
+var (
+	configMapKind = schema.GroupKind{Kind: "ConfigMap"}
+	leaseKind     = schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}
+	eventKind     = schema.GroupKind{Kind: "Event"}
+	podKind       = schema.GroupKind{Kind: "Pod"}
+)
+
+// Bounds of what an inspection writes.
+const (
+	mostObjects  = 200    // of a release that are not as they are to be
+	mostLogLines = 20_000 // of a container
+)
+
+// An inspector writes what there is to know of the releases of a cluster into a folder. Its methods return an error only if
+// that can't be written, or the context ends: what can't be read is noted.
+type inspector struct {
+	cluster  *cluster.Cluster
+	flags    clusterFlags
+	progress io.Writer
+	report   inspectReport
+
+	namespaces map[string]bool // whose events matter
+}
+
+// inspect writes all files.
+func (i *inspector) inspect(ctx context.Context) error {
+	i.namespaces = map[string]bool{i.flags.namespace: true, metav1.NamespaceDefault: true} // that of events on objects without one
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"the versions", i.versions},
+		{"the releases", i.releases},
+		{"the ClusterVersion and ClusterOperators", i.clusterVersion},
+		{"the operator", i.operator},
+		{"events", i.events},
+	} {
+		fmt.Fprintf(i.progress, "reading %s\n", step.what)
+		if err := errors.Join(step.do(ctx), ctx.Err()); err != nil {
+			return err
+		}
+	}
+	i.report.Time = i.cluster.Now().UTC().Truncate(time.Second)
+	return nil
+}
+
+// note notes what could not be read. What is not there, or of a kind that is not served, is known well enough.
+func (i *inspector) note(what string, err error) {
+	if err == nil || apierrors.IsNotFound(err) || errors.Is(err, cluster.ErrNotServed) {
+		return
+	}
+	i.noteText(what + ": " + err.Error())
+}
+
+func (i *inspector) noteText(text string) {
+	if text = printable.Line(text); !slices.Contains(i.report.Unread, text) {
+		i.report.Unread = append(i.report.Unread, text)
+	}
+}
+
+// list returns the objects of a kind in a namespace; none if they can't be read.
+func (i *inspector) list(ctx context.Context, kind schema.GroupKind, namespace, selector string) []unstructured.Unstructured {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	in, err := i.cluster.FindKind(ctx, kind)
+	var found *unstructured.UnstructuredList
+	if err == nil {
+		found, err = i.cluster.In(in, namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	}
+	if err != nil {
+		i.note(kind.String(), err)
+		return nil
+	}
+	return found.Items
+}
+
+// get returns an object; none if it can't be read.
+func (i *inspector) get(ctx context.Context, id kinds.ID) []unstructured.Unstructured {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	in, err := i.cluster.FindKind(ctx, id.GroupKind())
+	var found *unstructured.Unstructured
+	if err == nil {
+		found, err = i.cluster.In(in, id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	}
+	if err != nil {
+		i.note(id.String(), err)
+		return nil
+	}
+	return []unstructured.Unstructured{*found}
+}
+
+// versions writes which Runlevel asks which Kubernetes.
+func (i *inspector) versions(context.Context) error {
+	server, err := i.cluster.Client.Discovery().ServerVersion()
+	i.note("the version of Kubernetes", err)
+	return i.writeJSON("versions.json", "the versions of this program and of the cluster", map[string]any{"runlevel": readVersion(), "cluster": server})
+}
+
+// releases writes records, locks, and how the releases stand.
+func (i *inspector) releases(ctx context.Context) error {
+	names := map[string]bool{}
+	for _, one := range i.list(ctx, configMapKind, i.flags.namespace, lock.Label) {
+		name := lock.ReleaseOf(one.GetName())
+		if one.GetName() != lock.Name(name) { // it is no record, and may hold anything
+			continue
+		}
+		names[name] = true
+		text, err := toYAML(withoutCopy(one.Object))
+		if err == nil {
+			err = i.write("releases/"+name+"/record.yaml", "what was applied, the history, the last run, and hashes", text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, one := range i.list(ctx, leaseKind, i.flags.namespace, lock.Label) {
+		name := lock.ReleaseOf(one.GetName())
+		names[name] = true
+		if err := i.writeObjects("releases/"+name+"/lease.yaml", "the lock, and its copy of the record", one); err != nil {
+			return err
+		}
+	}
+	if len(names) == 0 {
+		names[payload.DefaultName] = true // which a ClusterVersion may tell of
+	}
+	i.report.Releases = slices.Sorted(maps.Keys(names))
+	for _, name := range i.report.Releases {
+		if err := i.release(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release writes how a release stands, and its objects.
+func (i *inspector) release(ctx context.Context, name string) error {
+	asker := &statusAsker{cluster: i.cluster, flags: &statusFlags{cluster: i.flags, name: name}}
+	status, err := asker.ask(ctx)
+	if err != nil {
+		return err
+	}
+	for _, unknown := range status.Unknown {
+		i.noteText(unknown)
+	}
+	folder := "releases/" + name + "/"
+	err = i.writeLines(folder+"status.txt", "how the release stands", status.lines(statusWidth, statusLevels))
+	if err == nil {
+		err = i.writeJSON(folder+"status.json", "the same for programs, with all objects", status)
+	}
+	if err == nil {
+		err = i.objects(ctx, folder, name)
+	}
+	if err != nil {
+		return err
+	}
+	return i.failing(ctx, folder, status.Objects)
+}
+
+// objects writes a list of the objects that a release has on the cluster.
+func (i *inspector) objects(ctx context.Context, folder, release string) error {
+	known, found, err := record.NewStore(i.cluster.Client, i.flags.namespace, release).Load(ctx)
+	if err != nil || !found && len(known.Kinds) == 0 {
+		return ctx.Err() // the status says so
+	}
+	var lines []string
+	for _, kind := range known.GroupKinds() {
+		in, err := i.cluster.FindKind(ctx, kind)
+		if err == nil {
+			err = i.cluster.EachMetadata(ctx, in, "", metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel + "=" + release}, func(m *metav1.PartialObjectMetadata) {
+				lines = append(lines, objectLine(kind, m))
+			})
+		}
+		i.note(kind.String()+" of release "+release, err)
+	}
+	slices.Sort(lines)
+	return i.writeLines(folder+"objects.txt", "the objects of the release on the cluster, and who has written them when", lines)
+}
+
+// objectLine says which object it is, in which version, and who has written it.
+func objectLine(kind schema.GroupKind, m *metav1.PartialObjectMetadata) string {
+	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.Namespace, Name: m.Name}
+	line := fmt.Sprintf("%s uid=%s generation=%d resourceVersion=%s created=%s", id, m.UID, m.Generation, m.ResourceVersion, m.CreationTimestamp.UTC().Format(time.RFC3339))
+	if m.DeletionTimestamp != nil {
+		line += fmt.Sprintf(" deleted=%s finalizers=%s", m.DeletionTimestamp.UTC().Format(time.RFC3339), strings.Join(m.Finalizers, ","))
+	}
+	for _, entry := range m.ManagedFields {
+		if entry.Time != nil {
+			line += " " + strings.TrimSuffix(entry.Manager+"/"+entry.Subresource, "/") + "=" + entry.Time.UTC().Format(time.RFC3339)
+		}
+	}
+	return line
+}
+
+// failing writes the objects of a release that are not as they are to be.
+func (i *inspector) failing(ctx context.Context, folder string, answers []*why.Answer) error {
+	for _, answer := range answers[:min(mostObjects, len(answers))] {
+		id := answer.Object
+		path := folder + "objects/" + cmp.Or(id.Namespace, "no-namespace") + "/" + id.GroupKind().String() + "/" + id.Name + ".yaml"
+		if err := i.writeObjects(path, id.String()+": "+stands[answer.State], i.get(ctx, id)...); err != nil {
+			return err
+		}
+		if id.Namespace != "" {
+			i.namespaces[id.Namespace] = true
+		}
+	}
+	return ctx.Err()
+}
+
+// clusterVersion writes what OpenShift's API tells of a release.
+func (i *inspector) clusterVersion(ctx context.Context) error {
+	err := i.writeObjects("clusterversion.yaml", "the ClusterVersion", i.list(ctx, kinds.ClusterVersion, "", "")...)
+	if err != nil {
+		return err
+	}
+	return i.writeObjects("clusteroperators.yaml", "all ClusterOperators", i.list(ctx, kinds.ClusterOperator, "", "")...)
+}
+
+// operator writes the operator's Deployment, pods and logs.
+func (i *inspector) operator(ctx context.Context) error {
+	deployment := theOperator
+	deployment.Namespace = i.flags.namespace
+	if err := i.writeObjects("operator/deployment.yaml", "the operator's Deployment", i.get(ctx, deployment)...); err != nil {
+		return err
+	}
+	pods := i.list(ctx, podKind, i.flags.namespace, "app.kubernetes.io/name="+theOperator.Name)
+	if err := i.writeObjects("operator/pods.yaml", "its pods", pods...); err != nil {
+		return err
+	}
+	for _, pod := range pods {
+		containers, _, _ := unstructured.NestedSlice(pod.Object, "status", "containerStatuses")
+		for _, one := range containers {
+			status, _ := one.(map[string]any)
+			container, _ := status["name"].(string)
+			restarts, _ := status["restartCount"].(int64)
+			err := i.log(ctx, pod.GetName(), container, false)
+			if err == nil && restarts > 0 {
+				err = i.log(ctx, pod.GetName(), container, true)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// log writes the end of the log of a container, or of that which ran before it.
+func (i *inspector) log(ctx context.Context, pod, container string, previous bool) error {
+	path, has := "operator/"+pod+"."+container+".log", "the log of pod "+pod
+	if previous {
+		path, has = "operator/"+pod+"."+container+".previous.log", "its log before it was restarted"
+	}
+	asked, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	options := &corev1.PodLogOptions{Container: container, Previous: previous, TailLines: new(int64(mostLogLines))}
+	text, err := i.cluster.Client.CoreV1().Pods(i.flags.namespace).GetLogs(pod, options).DoRaw(asked)
+	if err != nil {
+		i.noteText(has + ": " + err.Error())
+		return nil
+	}
+	return i.writeLines(path, has, strings.Split(string(bytes.TrimRight(text, "\n")), "\n"))
+}
+
+// events writes the events of the namespaces that matter.
+func (i *inspector) events(ctx context.Context) error {
+	for _, namespace := range slices.Sorted(maps.Keys(i.namespaces)) {
+		if err := i.writeObjects("events/"+namespace+".yaml", "the events in namespace "+namespace, i.list(ctx, eventKind, namespace, "")...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

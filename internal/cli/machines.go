@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/machine/overview"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// machinesFlags are the flags of runlevel machines.
+type machinesFlags struct {
+	cluster   clusterFlags
+	format    output
+	namespace string
+	deleting  bool
+	watch     bool
+}
+
+// asWide is the table with more columns.
+const asWide output = "wide"
+
+const machinesHelp = `List the machines of a cluster (of OpenShift's API and of Cluster API), and what each waits for: the
+lifecycle hook and its owner, the pod that a PodDisruptionBudget keeps on the node, another node of
+the control plane, the infrastructure object, the node that is to join, a finalizer of another controller.
+
+Only the API is read, and nothing is changed: it serves clusters whose machines OpenShift's own
+controllers manage, too. What this user may not read is told as not known. "runlevel why machine/NAME"
+says more of one machine, and what to do.
+
+SINCE is the time in the phase. A hook of an owner that was uninstalled looks like any other: see for
+how long it has held the machine.
+
+--watch shows the machines again whenever something has changed, until Ctrl-C: on a terminal in
+place; else each machine that has changed on a line of its own, as "Gone" once it is gone; with
+-o json a value in a line. It goes on while the API server does not answer, and says so.
+
+Exit codes: 0 when the machines could be listed, held or not; 1 when they could not: the cluster can't
+be reached, does not serve machines or does not let this user list them, or has no machine of a NAME;
+2 for misuse.`
+
+func newMachines(streams Streams) *cobra.Command {
+	var f machinesFlags
+	command := &cobra.Command{
+		Use:   "machines [NAME...]",
+		Short: "List machines, and what holds those that are being deleted",
+		Long:  machinesHelp,
+		Example: `  # All machines of the cluster
+  runlevel machines
+
+  # Follow a deletion
+  kubectl delete machine.machine.openshift.io web-4 -n shop-machines --wait=false
+  runlevel machines web-4 -n shop-machines --watch
+
+  # What holds the machines that are being deleted?
+  runlevel machines --deleting
+
+  # Which hooks have held a machine for more than an hour?
+  runlevel machines --deleting -o json |
+    jq -r '.[] | .name as $m | .holds[]? | select(.owner and (now - (.since | fromdate) > 3600)) | "\($m): \(.name) of \(.owner)"'
+
+  # What is to be done about it?
+  runlevel why machine/web-4 -n shop-machines`,
+		ValidArgsFunction: f.completeNames,
+		RunE: func(command *cobra.Command, args []string) error {
+			return f.run(command.Context(), args, streams)
+		},
+	}
+	addConnectionFlags(command, &f.cluster)
+	addOutput(command, &f.format, asText, asWide, asJSON, asYAML)
+	flags := command.Flags()
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "only the machines of this namespace (default: all namespaces)")
+	flags.BoolVar(&f.deleting, "deleting", false, "only machines that are being deleted")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "show them again whenever something has changed, until Ctrl-C")
+	_ = command.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
+	command.AddCommand(newMachinesPlan(streams))
+	return command
+}
+
+// query says which machines are asked about.
+func (f *machinesFlags) query(names []string) overview.MachineQuery {
+	return overview.MachineQuery{Namespace: f.namespace, Names: names, OnlyDeleting: f.deleting}
+}
+
+func (f *machinesFlags) run(ctx context.Context, names []string, streams Streams) error {
+	c, err := f.cluster.connect(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := listMachines(ctx, c, f.query(names))
+	if err != nil {
+		return err
+	}
+	if f.watch {
+		return newMachinesWatch(f, names, c, streams).follow(ctx, list)
+	}
+	if err := f.print(streams.Out, list, c.Now()); err != nil {
+		return err
+	}
+	if missing := missingNames(list, names); len(missing) > 0 && !f.deleting {
+		return fmt.Errorf("there is no machine of the name %s%s", strings.Join(missing, ", "), f.in())
+	}
+	return nil
+}
+
+// in says which namespace is asked about.
+func (f *machinesFlags) in() string {
+	if f.namespace == "" {
+		return ""
+	}
+	return " in namespace " + f.namespace
+}
+
+// listMachines lists machines, or says why that can't be.
+func listMachines(ctx context.Context, c *cluster.Cluster, q overview.MachineQuery) ([]overview.MachineOverview, error) {
+	list, err := overview.List(ctx, c, q)
+	if errors.Is(err, overview.ErrNotServed) {
+		return nil, fmt.Errorf("the cluster serves no machines (machines.%s): docs/machines.md says how to install the machine controller", overview.Kind.Group)
+	}
+	return list, err
+}
+
+// missingNames are the names that no machine has.
+func missingNames(list []overview.MachineOverview, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return slices.ContainsFunc(list, func(m overview.MachineOverview) bool { return m.Name == name })
+	})
+}
+
+// print prints machines.
+func (f *machinesFlags) print(out io.Writer, list []overview.MachineOverview, now time.Time) error {
+	return f.format.printWhole(out, list, func(out io.Writer) error {
+		_, err := io.WriteString(out, strings.Join(f.lines(list, now), "\n")+"\n")
+		return err
+	})
+}
+
+// lines is the table, and what is not known.
+func (f *machinesFlags) lines(list []overview.MachineOverview, now time.Time) []string {
+	if len(list) == 0 && f.deleting {
+		return []string{"no machine is being deleted" + f.in()}
+	}
+	if len(list) == 0 {
+		return []string{"there are no machines" + f.in()}
+	}
+	rows := []string{f.row([]string{"NAMESPACE", "MACHINE", "NODE", "PHASE", "SINCE", "PROVIDER ID", "HELD BY"})}
+	unknown := map[string]bool{}
+	for i := range list {
+		rows = append(rows, f.rowOf(&list[i], now))
+		for _, what := range list[i].Unknown {
+			unknown[what] = true
+		}
+	}
+	lines := aligned(rows)
+	for _, what := range slices.Sorted(maps.Keys(unknown)) {
+		lines = append(lines, "not known: "+printable.Line(what))
+	}
+	return lines
+}
+
+// rowOf is the row of a machine.
+func (f *machinesFlags) rowOf(m *overview.MachineOverview, now time.Time) string {
+	return f.row([]string{m.Namespace, m.Name, m.Node, m.Phase, age(now, m.Since), m.ProviderID, m.HeldBy()})
+}
+
+// row is a row of the table. Only a wide one has the providerID.
+func (f *machinesFlags) row(cells []string) string {
+	if f.format != asWide {
+		cells = slices.Delete(cells, 5, 6)
+	}
+	for i, cell := range cells {
+		cells[i] = printable.Line(cmp.Or(cell, "-"))
+	}
+	return strings.Join(cells, "\t")
+}
+
+// aligned are rows with cells between tabs as lines with columns.
+func aligned(rows []string) []string {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(table, row)
+	}
+	_ = table.Flush() // a strings.Builder takes all
+	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/machine/overview"
+	"github.com/runlevel/runlevel/pkg/machine/rolloutpreview"
+)
+
+// machinesPlanFlags are the flags of runlevel machines plan.
+type machinesPlanFlags struct {
+	cluster   clusterFlags
+	format    output
+	namespace string
+	file      string
+	extension string
+	authority string
+}
+
+const machinesPlanHelp = `Say what a changed MachineDeployment of Cluster API would do to its machines: which are updated in place,
+which are replaced and why, and in which order. Nothing is changed.
+
+-f names a file with the MachineDeployment as it is to be, and, as further documents, the templates that
+it names and that are not on the cluster yet. Extensions are asked whether they can do the change:
+those of the cluster's ExtensionConfigs, or the one of --extension, which has to be reachable from here.
+
+The rollout is played by the controller's own rules, as if each machine became available. Steps with the
+same number may be done at the same time. "new 1" is a machine that is yet to be made.
+
+Exit codes: 0 when all is known; 1 when an extension was not asked, as the last line says, when the
+rollout would stop in the middle, or when the cluster can't be reached or has no such MachineDeployment;
+2 for misuse, and for a file that can't be read.`
+
+func newMachinesPlan(streams Streams) *cobra.Command {
+	var f machinesPlanFlags
+	command := &cobra.Command{
+		Use:   "plan MACHINEDEPLOYMENT -f NEW",
+		Short: "Preview a rollout: which machines are updated in place, and which replaced",
+		Long:  machinesPlanHelp,
+		Example: `  # What does another version do?
+  kubectl get machinedeployment web -n shop-machines -o yaml | sed 's/version: v1.35.0/version: v1.36.0/' >new.yaml
+  runlevel machines plan web -n shop-machines -f new.yaml
+
+  # Would an extension that is not registered yet cover it?
+  runlevel machines plan web -n shop-machines -f new.yaml --extension https://localhost:9443 --extension-ca tls.crt
+
+  # Is any machine deleted?
+  runlevel machines plan web -n shop-machines -f new.yaml -o json | jq '.totals.Delete // 0'`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completeNames,
+		RunE: func(command *cobra.Command, args []string) error {
+			return f.run(command.Context(), args[0], streams)
+		},
+	}
+	addConnectionFlags(command, &f.cluster)
+	addOutput(command, &f.format)
+	flags := command.Flags()
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "the namespace of the MachineDeployment (default: that in NEW, or else default)")
+	flags.StringVarP(&f.file, "filename", "f", "", "the file with the MachineDeployment as it is to be, or - for standard input")
+	flags.StringVar(&f.extension, "extension", "", "the https URL of an extension that is asked instead of those of ExtensionConfigs")
+	flags.StringVar(&f.authority, "extension-ca", "", "the file with the CA of the certificate of --extension, as PEM (default: the system's)")
+	_ = command.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
+	_ = command.RegisterFlagCompletionFunc("extension", cobra.NoFileCompletions)
+	return command
+}
+
+func (f *machinesPlanFlags) run(ctx context.Context, name string, streams Streams) error {
+	q, err := f.query(name, streams.In)
+	if err != nil {
+		return err
+	}
+	c, err := f.cluster.connect(ctx)
+	if err != nil {
+		return err
+	}
+	preview, err := rolloutpreview.Preview(ctx, c, q)
+	if err != nil {
+		return err
+	}
+	err = f.format.printWhole(streams.Out, preview, func(out io.Writer) error {
+		_, err := io.WriteString(out, strings.Join(preview.Lines(), "\n")+"\n")
+		return err
+	})
+	if err == nil && (preview.NotAsked != "" || preview.IsStuck) {
+		return exitStatus(exitFailed)
+	}
+	return err
+}
+
+// query reads the files.
+func (f *machinesPlanFlags) query(name string, in io.Reader) (rolloutpreview.PreviewQuery, error) {
+	q := rolloutpreview.PreviewQuery{Namespace: f.namespace, URL: f.extension}
+	switch {
+	case f.file == "":
+		return q, misuse{errors.New("-f is missing: name the file with the MachineDeployment as it is to be")}
+	case f.authority != "" && f.extension == "":
+		return q, misuse{errors.New("--extension-ca is for --extension, which is missing")}
+	}
+	text, err := readFileOr(f.file, in)
+	if err == nil && f.authority != "" {
+		q.CA, err = os.ReadFile(f.authority)
+	}
+	if err == nil {
+		q.Wanted, err = rolloutpreview.Read(f.file, text, name)
+	}
+	if err != nil {
+		return q, unreadable{err}
+	}
+	switch inFile := q.Wanted.Namespace(); {
+	case q.Namespace == "" && inFile == "":
+		q.Namespace = metav1.NamespaceDefault
+	case q.Namespace == "":
+		q.Namespace = inFile
+	case inFile != "" && inFile != q.Namespace:
+		return q, misuse{fmt.Errorf("--namespace is %s, and the MachineDeployment in %s is in namespace %s", q.Namespace, f.file, inFile)}
+	}
+	return q, nil
+}
+
+// readFileOr reads a file, or standard input for "-".
+func readFileOr(path string, in io.Reader) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(in)
+	}
+	return os.ReadFile(path)
+}
+
+// completeNames completes the names of MachineDeployments. It gives up soon: a shell waits.
+func (f *machinesPlanFlags) completeNames(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const patience = 3 * time.Second
+	ctx, cancel := context.WithTimeout(command.Context(), patience)
+	defer cancel()
+	c, err := f.cluster.connect(ctx)
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	in, err := c.FindKind(ctx, schema.GroupKind{Group: overview.ClusterAPIKind.Group, Kind: "MachineDeployment"})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []cobra.Completion
+	_ = c.EachMetadata(ctx, in, f.namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) { names = append(names, m.Name) })
+	slices.Sort(names)
+	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/machine/overview"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/why"
+)
+
+// explainMachines says of each answer that is about a machine what holds it, before all else.
+func explainMachines(ctx context.Context, c *cluster.Cluster, answers []*why.Answer) {
+	for _, answer := range answers {
+		if !isMachine(answer.Object) {
+			continue
+		}
+		machine, err := overview.Explain(ctx, c, answer.Object)
+		switch {
+		case errors.Is(err, overview.ErrNotServed):
+		case err != nil:
+			answer.Unknown = append(answer.Unknown, "what holds the machine: "+printable.RequestError(err).Error())
+		case machine != nil:
+			explainMachine(answer, machine)
+		}
+	}
+}
+
+func isMachine(id kinds.ID) bool {
+	kind := schema.GroupKind{Group: id.Group, Kind: id.Kind}
+	return kind == overview.Kind || kind == overview.ClusterAPIKind
+}
+
+// explainMachine adds to an answer what there is to say about a machine. It is ready if it runs, whatever a release
+// has to do with it.
+func explainMachine(answer *why.Answer, machine *overview.MachineExplanation) {
+	var says []why.Sentence
+	for _, statement := range machine.Statements {
+		says = append(says, why.Sentence{Text: statement.Text, Details: statement.Details})
+	}
+	answer.Sentences = append(says, answer.Sentences...)
+	answer.Unknown = append(answer.Unknown, machine.Unknown...)
+	if machine.IsDone() {
+		return
+	}
+	answer.Done = false
+	switch {
+	case machine.Stage != "":
+		answer.State = why.Terminating
+	case answer.State == why.Ready || answer.State == why.Changed || answer.State == why.Unknown:
+		answer.State = why.NotReady
+	}
+}

@@ -1,0 +1,114 @@
+// Package runtimehooktest runs runtime extensions for tests: real HTTPS servers in the process of the test, each with a
+// certificate authority of its own, that answer hooks as the test says and remember what they were asked.
+//
+// New is the call to start from:
+//
+//	extension := runtimehooktest.New(t)
+//	extension.Answer("UpdateMachine", `{"status":"Success","retryAfterSeconds":0}`)
+package runtimehooktest
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+)
+
+// A TestExtension is a runtime extension.
+type TestExtension struct {
+	server *httptest.Server
+	ca     []byte
+
+	mu      sync.Mutex
+	answers map[string]http.HandlerFunc // by the hook, in lower case
+	calls   []TestCall
+}
+
+// A TestCall is a request that an extension had.
+type TestCall struct {
+	URL        string // path and query
+	ServerName string // that the client asked for in TLS
+	Body       string
+}
+
+// New runs an extension until the test ends. Its certificate is for the names, or for 127.0.0.1 if there are none.
+func New(t testing.TB, names ...string) *TestExtension {
+	t.Helper()
+	e := &TestExtension{answers: map[string]http.HandlerFunc{}}
+	e.server = httptest.NewUnstartedServer(http.HandlerFunc(e.serve))
+	authority := newAuthority(t)
+	e.ca = authority.pem
+	e.server.TLS = authority.serve(t, names)
+	e.server.StartTLS()
+	t.Cleanup(e.server.Close)
+	return e
+}
+
+// ClientConfig returns how the extension is reached.
+func (e *TestExtension) ClientConfig() runtimev1.ClientConfig {
+	return runtimev1.ClientConfig{URL: e.server.URL, CABundle: e.ca}
+}
+
+// CA returns the certificate of the extension's authority, as PEM.
+func (e *TestExtension) CA() []byte { return e.ca }
+
+// Address returns the host and port of the extension.
+func (e *TestExtension) Address() string { return e.server.Listener.Addr().String() }
+
+// Answer has the extension answer a hook with a text.
+func (e *TestExtension) Answer(hook, text string) {
+	e.Serve(hook, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+}
+
+// Serve has the extension answer a hook by a function.
+func (e *TestExtension) Serve(hook string, answer http.HandlerFunc) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answers[strings.ToLower(hook)] = answer
+}
+
+// Stop closes the extension's port: connections to it are refused.
+func (e *TestExtension) Stop() { e.server.Close() }
+
+// Calls returns what the extension was asked so far.
+func (e *TestExtension) Calls() []TestCall {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]TestCall(nil), e.calls...)
+}
+
+func (e *TestExtension) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	_, hook, _ := strings.Cut(r.URL.Path, "/v1alpha1/")
+	hook, _, _ = strings.Cut(hook, "/")
+	e.mu.Lock()
+	e.calls = append(e.calls, TestCall{r.URL.RequestURI(), r.TLS.ServerName, string(body)})
+	answer, isKnown := e.answers[hook]
+	e.mu.Unlock()
+	if !isKnown {
+		http.NotFound(w, r)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	answer(w, r)
+}
+
+// FreeAddress returns an address of this machine where no server listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}

@@ -1,0 +1,66 @@
+package runtimehooktest
+
+import (
+	"bufio"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+)
+
+// StartProcess runs an extension as a process of its own until the test ends, and returns how it is reached. The command gets the
+// flags of package extensionserver, and says where it listens.
+func StartProcess(t testing.TB, command *exec.Cmd) runtimev1.ClientConfig {
+	t.Helper()
+	authority, folder := newAuthority(t), t.TempDir()
+	certificate := authority.serve(t, nil).Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	for file, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command.Args = append(command.Args, "-listen=127.0.0.1:0", "-cert-file="+certFile, "-key-file="+keyFile)
+	said, err := command.StderrPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	})
+	return runtimev1.ClientConfig{URL: "https://" + awaitAddress(t, bufio.NewScanner(said)), CABundle: authority.pem}
+}
+
+// awaitAddress reads what an extension says until it says where it listens. The rest goes to the test's own output.
+func awaitAddress(t testing.TB, said *bufio.Scanner) string {
+	t.Helper()
+	listens := regexp.MustCompile(` at (\S+:\d+)$`)
+	for said.Scan() {
+		if found := listens.FindStringSubmatch(said.Text()); found != nil {
+			go func() {
+				for said.Scan() {
+					_, _ = os.Stderr.WriteString(said.Text() + "\n")
+				}
+			}()
+			return found[1]
+		}
+		t.Log(said.Text())
+	}
+	t.Fatalf("the extension has ended: %v", said.Err())
+	return ""
+}

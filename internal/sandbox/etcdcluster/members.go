@@ -1,0 +1,82 @@
+package etcdcluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// A MemberInfo is what etcd says of a member.
+type MemberInfo struct {
+	Name      string   `json:"name"` // empty until it has started
+	PeerURLs  []string `json:"peerURLs"`
+	IsLearner bool     `json:"isLearner"`
+}
+
+// Members returns the members, sorted by their names.
+func (c *EtcdCluster) Members(ctx context.Context) ([]MemberInfo, error) {
+	var list struct {
+		Members []MemberInfo `json:"members"`
+	}
+	if err := c.call(ctx, "list", struct{}{}, &list); err != nil {
+		return nil, fmt.Errorf("list etcd's members: %w", err)
+	}
+	slices.SortFunc(list.Members, func(a, b MemberInfo) int { return strings.Compare(a.Name, b.Name) })
+	return list.Members, nil
+}
+
+func (c *EtcdCluster) addLearner(ctx context.Context, peerURL string) error {
+	request := map[string]any{"peerURLs": []string{peerURL}, "isLearner": true}
+	if err := c.call(ctx, "add", request, &struct{}{}); err != nil {
+		return fmt.Errorf("add a learner to etcd: %w", err)
+	}
+	return nil
+}
+
+// call asks the members that run for something, one after the other until one answers: by the JSON that etcd serves beside
+// gRPC, so that a program that shows a cluster needs no client of etcd.
+func (c *EtcdCluster) call(ctx context.Context, method string, request, response any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	failed := errors.New("no member runs")
+	for number := range 10 {
+		c.mu.Lock()
+		_, isRunning := c.running[number]
+		c.mu.Unlock()
+		if !isRunning {
+			continue
+		}
+		if failed = c.post(ctx, c.memberURL(number)+"/v3/cluster/member/"+method, body, response); failed == nil {
+			return nil
+		}
+	}
+	return failed
+}
+
+func (c *EtcdCluster) post(ctx context.Context, url string, body []byte, response any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	answer, err := c.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", answer.Status, text)
+	}
+	return json.Unmarshal(text, response)
+}

@@ -1,0 +1,206 @@
+// Package machinetest shares one sandbox, which serves the kinds of the machine controller, among the tests of a
+// package, and runs controllers on it.
+//
+// New is the call to start from:
+//
+//	var stage = machinetest.New(sandbox.Options{})
+//
+//	func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+package machinetest
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/manifests"
+	"github.com/runlevel/runlevel/pkg/infra/v1alpha1"
+)
+
+// patience is far longer than anything takes that is to happen.
+const patience = 5 * time.Minute
+
+// A MachineStage is a sandbox for controllers of machines. It starts when the first test needs it.
+type MachineStage struct {
+	*sandboxtest.SharedSandbox
+	definitions string // the folder of definitions
+}
+
+// New describes the sandbox of a package's tests. It starts nothing yet.
+func New(o sandbox.Options) *MachineStage {
+	folder, err := writeDefinitions()
+	if err != nil {
+		panic(fmt.Sprintf("machinetest: write the definitions: %v", err))
+	}
+	o.CRDs = append(o.CRDs, folder)
+	return &MachineStage{SharedSandbox: sandboxtest.New(o), definitions: folder}
+}
+
+// Run runs the tests of a package, for its TestMain, and stops the sandbox.
+func (s *MachineStage) Run(m *testing.M) int {
+	defer func() { _ = os.RemoveAll(s.definitions) }()
+	return s.SharedSandbox.Run(m)
+}
+
+// writeDefinitions writes the definitions among the manifests into a new folder.
+func writeDefinitions() (string, error) {
+	folder, err := os.MkdirTemp("", "machine-definitions-")
+	if err != nil {
+		return "", err
+	}
+	files, err := fs.Glob(manifests.Files(), "*.crd.yaml")
+	for _, file := range files {
+		text, readErr := fs.ReadFile(manifests.Files(), file)
+		if readErr != nil {
+			return "", readErr
+		}
+		if err := os.WriteFile(filepath.Join(folder, file), text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	return folder, err
+}
+
+// NewScheme returns a scheme of the kinds that controllers of machines know.
+func NewScheme(t testing.TB) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, machinev1beta1.Install, clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.Install,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// Client returns the admin's client. It reads from the API server, not from a cache.
+func (s *MachineStage) Client(t testing.TB) client.Client {
+	t.Helper()
+	c, err := client.New(s.Sandbox(t).Config, client.Options{Scheme: NewScheme(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Manage runs controllers in this process until the test ends, or stop is called. They see the objects of one namespace
+// only, and those without a namespace: the machines of other tests are none of theirs.
+func (s *MachineStage) Manage(t testing.TB, namespace string, setUp func(ctrl.Manager) error) (stop func()) {
+	t.Helper()
+	return s.ManageIn(t, namespace, s.Sandbox(t).Config, setUp)
+}
+
+// ManageAs runs controllers that see all namespaces, and reach the API server by a config of the test's own.
+func (s *MachineStage) ManageAs(t testing.TB, rest *rest.Config, setUp func(ctrl.Manager) error) (stop func()) {
+	t.Helper()
+	return s.manage(t, rest, cache.Options{}, setUp)
+}
+
+// ManageIn is Manage for controllers that reach the API server by a config of the test's own.
+func (s *MachineStage) ManageIn(t testing.TB, namespace string, rest *rest.Config, setUp func(ctrl.Manager) error) (stop func()) {
+	t.Helper()
+	return s.manage(t, rest, cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}, setUp)
+}
+
+func (s *MachineStage) manage(t testing.TB, rest *rest.Config, seen cache.Options, setUp func(ctrl.Manager) error) (stop func()) {
+	t.Helper()
+	unchecked := true // several tests of a process run controllers of the same name
+	manager, err := ctrl.NewManager(rest, ctrl.Options{
+		Cache:      seen,
+		Scheme:     NewScheme(t),
+		Metrics:    server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &unchecked, UsePriorityQueue: new(bool)}, // as the program has it
+	})
+	if err == nil {
+		err = setUp(manager)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Start(ctx) }()
+	hasEnded := false
+	stop = func() {
+		if hasEnded {
+			return
+		}
+		hasEnded = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the controllers ended: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// AwaitMachine waits until a Machine is as wanted, and returns it.
+func (s *MachineStage) AwaitMachine(t testing.TB, namespace, name string, isWanted func(*machinev1beta1.Machine) bool,
+) *machinev1beta1.Machine {
+	t.Helper()
+	return Await(t, s.Client(t), &machinev1beta1.Machine{}, client.ObjectKey{Namespace: namespace, Name: name}, isWanted)
+}
+
+// Await waits until an object is as wanted, and returns it.
+func Await[T client.Object](t testing.TB, reader client.Reader, object T, key client.ObjectKey, isWanted func(T) bool) T {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			err := reader.Get(ctx, key, object)
+			return err == nil && isWanted(object), client.IgnoreNotFound(err)
+		})
+	if err != nil {
+		t.Fatalf("%T %s is not as wanted: %v; it is %+v", object, key, err, object)
+	}
+	return object
+}
+
+// AwaitGone waits until an object is gone.
+func AwaitGone(t testing.TB, reader client.Reader, object client.Object, key client.ObjectKey) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			err := reader.Get(ctx, key, object)
+			return client.IgnoreNotFound(err) == nil && err != nil, client.IgnoreNotFound(err)
+		})
+	if err != nil {
+		t.Fatalf("%T %s is still there: %v; it is %+v", object, key, err, object)
+	}
+}
+
+// AwaitCollector waits until the garbage collector has seen all objects of a kind: it would neither orphan nor keep a set
+// for machines that it does not know. It sees them in their order, and deletes one that is created last, whose owner is
+// gone.
+func AwaitCollector(t testing.TB, c client.Client, last client.Object) {
+	t.Helper()
+	last.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "00000000-0000-0000-0000-000000000000",
+	}})
+	if err := c.Create(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	AwaitGone(t, c, last, client.ObjectKeyFromObject(last))
+}

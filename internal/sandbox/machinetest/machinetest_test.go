@@ -1,0 +1,50 @@
+package machinetest_test
+
+import (
+	"os"
+	"testing"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+var stage = machinetest.New(sandbox.Options{})
+
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+
+func TestStage(t *testing.T) {
+	namespace, c := stage.Namespace(t), stage.Client(t)
+	stop := stage.Manage(t, namespace, func(ctrl.Manager) error { return nil })
+	machine := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m"}}
+	if err := c.Create(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	stage.AwaitMachine(t, namespace, "m", func(m *machinev1beta1.Machine) bool { return m.UID == machine.UID })
+	if err := c.Delete(t.Context(), machine); err != nil {
+		t.Fatal(err)
+	}
+	machinetest.AwaitGone(t, c, machine, client.ObjectKeyFromObject(machine))
+	stop()
+}
+
+func TestStageServesClusterAPI(t *testing.T) {
+	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: stage.Namespace(t), Name: "s"}}
+	set.Spec.ClusterName = "c"
+	set.Spec.Selector.MatchLabels = map[string]string{"set": "s"}
+	set.Spec.Template.Labels = set.Spec.Selector.MatchLabels
+	set.Spec.Template.Spec.ClusterName = "c"
+	set.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To("secret")
+	set.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: "infrastructure.runlevel.dev", Kind: "KwokMachineTemplate", Name: "t",
+	}
+	if err := stage.Client(t).Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,73 @@
+package machinetest
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+)
+
+// A WatchGate holds back what watches of a resource tell, while it is closed: a cache behind it lags.
+type WatchGate struct {
+	resource string
+	mu       sync.Mutex
+	opened   *sync.Cond
+	isClosed bool
+}
+
+// NewWatchGate returns an open gate for the watches of a resource.
+func NewWatchGate(resource string) *WatchGate {
+	g := &WatchGate{resource: resource}
+	g.opened = sync.NewCond(&g.mu)
+	return g
+}
+
+// Close has the watches tell nothing.
+func (g *WatchGate) Close() { g.set(true) }
+
+// Open has the watches go on. Controllers whose watches are held do not end.
+func (g *WatchGate) Open() { g.set(false) }
+
+func (g *WatchGate) set(isClosed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.isClosed = isClosed
+	g.opened.Broadcast()
+}
+
+// Config returns one by which the resource is watched through the gate.
+func (g *WatchGate) Config(reach *rest.Config) *rest.Config {
+	gated := rest.CopyConfig(reach)
+	gated.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(request *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(request)
+			isWatch := request.URL.Query().Get("watch") != ""
+			if err == nil && isWatch && strings.HasSuffix(request.URL.Path, "/"+g.resource) {
+				response.Body = &gatedBody{ReadCloser: response.Body, gate: g}
+			}
+			return response, err
+		})
+	})
+	return gated
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+type gatedBody struct {
+	io.ReadCloser
+	gate *WatchGate
+}
+
+func (b *gatedBody) Read(into []byte) (int, error) {
+	count, err := b.ReadCloser.Read(into)
+	b.gate.mu.Lock()
+	defer b.gate.mu.Unlock()
+	for b.gate.isClosed && err == nil {
+		b.gate.opened.Wait()
+	}
+	return count, err
+}

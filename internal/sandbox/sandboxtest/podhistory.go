@@ -1,0 +1,126 @@
+package sandboxtest
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// A PodHistory has the pods of a namespace that there were since it began.
+type PodHistory struct {
+	t         testing.TB
+	client    kubernetes.Interface
+	namespace string
+	look      func(now []corev1.Pod)
+
+	mu   sync.Mutex
+	now  map[types.UID]corev1.Pod
+	all  map[types.UID]corev1.Pod
+	seen map[string]chan struct{} // closed when a pod of this name is seen
+}
+
+// WatchPods begins a PodHistory, which ends with the test. Look is called with the pods that are there after each change of
+// one; it may be nil.
+func WatchPods(t testing.TB, config *rest.Config, namespace string, look func(now []corev1.Pod)) *PodHistory {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &PodHistory{
+		t: t, client: client, namespace: namespace, look: look,
+		now: map[types.UID]corev1.Pod{}, all: map[types.UID]corev1.Pod{}, seen: map[string]chan struct{}{},
+	}
+	there, err := client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range there.Items {
+		h.now[pod.UID], h.all[pod.UID] = pod, pod
+	}
+	changes, err := client.CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: there.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for event := range changes.ResultChan() {
+			h.take(event)
+		}
+	}()
+	t.Cleanup(func() {
+		changes.Stop()
+		<-ended
+	})
+	return h
+}
+
+// take takes in a change.
+func (h *PodHistory) take(event watch.Event) {
+	pod, isPod := event.Object.(*corev1.Pod)
+	if !isPod {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if seen := h.seen[pod.Name]; seen != nil {
+		close(seen)
+		delete(h.seen, pod.Name)
+	}
+	if _, isMark := pod.Labels[markLabel]; isMark {
+		return
+	}
+	h.now[pod.UID], h.all[pod.UID] = *pod, *pod
+	if event.Type == watch.Deleted {
+		delete(h.now, pod.UID)
+	}
+	if h.look != nil {
+		h.look(slices.Collect(maps.Values(h.now)))
+	}
+}
+
+// markLabel is of pods that show how far a watch is.
+const markLabel = "sandbox.runlevel.dev/mark"
+
+// All returns all pods until now, each as it was last, in the order of their creation.
+func (h *PodHistory) All() []corev1.Pod {
+	h.t.Helper()
+	h.catchUp()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.SortedFunc(maps.Values(h.all), func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+}
+
+// catchUp waits until all is seen that has happened until now: it makes a pod that never runs, and waits until that is seen.
+func (h *PodHistory) catchUp() {
+	h.t.Helper()
+	mark, seen := "mark-"+rand.String(10), make(chan struct{})
+	h.mu.Lock()
+	h.seen[mark] = seen
+	h.mu.Unlock()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: mark, Labels: map[string]string{markLabel: ""}}, Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{"no": "such-node"}, Containers: []corev1.Container{{Name: "mark", Image: "none"}},
+	}}
+	pods := h.client.CoreV1().Pods(h.namespace)
+	if _, err := pods.Create(h.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		h.t.Fatal(err)
+	}
+	select {
+	case <-seen:
+	case <-h.t.Context().Done():
+		h.t.Fatal("the pods are not watched any more")
+	}
+	if err := pods.Delete(h.t.Context(), mark, metav1.DeleteOptions{}); err != nil {
+		h.t.Fatal(err)
+	}
+}

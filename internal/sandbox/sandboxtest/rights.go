@@ -1,0 +1,103 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+)
+
+// AuditAccount returns an audit policy that has the log of a sandbox tell of all that a service account asks for.
+func AuditAccount(namespace, name string) string {
+	return fmt.Sprintf(`
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  users: ["system:serviceaccount:%s:%s"]
+- level: None
+`, namespace, name)
+}
+
+// A roleRight is a verb on a resource of a group.
+type roleRight struct{ group, resource, verb string }
+
+// UnusedRights returns what the roles of some name among objects allow, and the audited account has never asked for. That
+// the account may do all it asks for, the rest of a test shows. Rights on excepted resources may be unused.
+func UnusedRights(t testing.TB, s *sandbox.Sandbox, objects []*unstructured.Unstructured, role string, excepted ...string) []string {
+	t.Helper()
+	used, allowed := usedRights(t, s), rightsOf(t, objects, role)
+	if len(allowed) == 0 {
+		t.Fatalf("no role is called %s", role)
+	}
+	var unused []string
+	for _, one := range allowed {
+		isStreamed := one.verb == "list" && used[roleRight{one.group, one.resource, "watch"}] // servers that can't stream are asked for lists
+		if !used[one] && !isStreamed && !slices.Contains(excepted, one.resource) {
+			unused = append(unused, fmt.Sprintf("%s %s.%s", one.verb, one.resource, one.group))
+		}
+	}
+	return unused
+}
+
+// rightsOf returns what the roles of a name allow.
+func rightsOf(t testing.TB, objects []*unstructured.Unstructured, name string) []roleRight {
+	t.Helper()
+	var all []roleRight
+	for _, object := range objects {
+		isRole := object.GetKind() == "ClusterRole" || object.GetKind() == "Role"
+		if !isRole || object.GetName() != name {
+			continue
+		}
+		var role rbacv1.ClusterRole // whose rules are as those of a Role
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						all = append(all, roleRight{group, resource, verb})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// usedRights returns what the audited account has asked for.
+func usedRights(t testing.TB, s *sandbox.Sandbox) map[roleRight]bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.Logs, "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[roleRight]bool{}
+	for line := range bytes.Lines(text) {
+		var request struct {
+			Verb      string
+			ObjectRef struct{ APIGroup, Resource, Subresource string }
+		}
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // it is being written
+		}
+		if err := json.Unmarshal(line, &request); err != nil {
+			t.Fatal(fmt.Errorf("the audit log: %w", err))
+		}
+		resource := strings.TrimSuffix(request.ObjectRef.Resource+"/"+request.ObjectRef.Subresource, "/")
+		used[roleRight{request.ObjectRef.APIGroup, resource, request.Verb}] = true
+	}
+	return used
+}

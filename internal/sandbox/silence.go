@@ -1,0 +1,37 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// kwok plays a node, and what runs on it, as long as it holds the node's lease. So a node falls silent when
+// another holds the lease and does not renew it: here for a year.
+const (
+	takeLease = `{"spec": {"holderIdentity": "silence", "leaseDurationSeconds": 31536000}}`
+	giveLease = `{"spec": {"holderIdentity": null, "leaseDurationSeconds": 40}}`
+)
+
+// SilenceNode ends the heartbeats of a simulated node that is ready, until WakeNode. The node lifecycle controller
+// finds it unreachable after Options.NodeGrace, and its pods stay as they are, deleted or not.
+func SilenceNode(ctx context.Context, client kubernetes.Interface, name string) error {
+	return patchLease(ctx, client, name, takeLease)
+}
+
+// WakeNode has a node go on that fell silent, within seconds.
+func WakeNode(ctx context.Context, client kubernetes.Interface, name string) error {
+	return patchLease(ctx, client, name, giveLease)
+}
+
+func patchLease(ctx context.Context, client kubernetes.Interface, name, patch string) error {
+	leases := client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	if _, err := leases.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("change the lease of node %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+// Package startup is what the programs that run in a cluster do when they start: they read flags from a file, log which
+// ones count, and keep the garbage collector within the limit of their container.
+//
+// It has no flags of its own, and reads no cluster: the programs in cmd/ do.
+//
+// SetFromFile is the call to start from, in the command's RunE.
+package startup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
+)
+
+// SetFromFile sets the flags of a command that a file names and the command line does not. A file that is missing sets none: the ConfigMap
+// that it is from may be made at any time.
+func SetFromFile(command *cobra.Command, path string) error {
+	flags := command.Flags()
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	var values map[string]any
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		return fmt.Errorf("--config: %s: write a line for each flag, as NAME: VALUE: %w", path, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		found := flags.Lookup(name)
+		if found == nil || name == "config" {
+			return fmt.Errorf("--config: %s: there is no flag %q: see %s --help", path, name, command.CommandPath())
+		}
+		if found.Changed {
+			klog.InfoS("the command line counts for more than the file", "flag", name, "file", path, "value", found.Value)
+			continue
+		}
+		if err := flags.Set(name, fmt.Sprint(values[name])); err != nil {
+			return fmt.Errorf("--config: %s: %s: %w", path, name, err)
+		}
+	}
+	return nil
+}
+
+// LogFlags logs what each flag is, wherever it is from. None is secret.
+func LogFlags(flags *pflag.FlagSet) {
+	var values []any
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" {
+			values = append(values, f.Name, f.Value.String())
+		}
+	})
+	klog.InfoS("starting with these flags", values...)
+}

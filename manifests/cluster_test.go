@@ -1,0 +1,88 @@
+package manifests_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/manifests"
+	"github.com/runlevel/runlevel/pkg/cluster"
+)
+
+// patience is far longer than anything takes that is to happen.
+const patience = 5 * time.Minute
+
+var stage = machinetest.New(sandbox.Options{})
+
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+
+// apply applies the manifests of some kinds; all but the ClusterOperator, whose kind is not served here, if none is named.
+func apply(t *testing.T, kinds ...string) {
+	t.Helper()
+	c := stage.Connect(t)
+	for _, object := range manifests.Objects() {
+		if object.GetKind() == "ClusterOperator" || len(kinds) > 0 && !isOf(object, kinds) {
+			continue
+		}
+		in, err := c.Find(t.Context(), object.GroupVersionKind())
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err := c.Apply(t.Context(), in, object, cluster.Force)
+		if err != nil {
+			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+		for _, warning := range result.Warnings {
+			t.Errorf("%s %s: %s", object.GetKind(), object.GetName(), warning)
+		}
+	}
+}
+
+func isOf(object *unstructured.Unstructured, kinds []string) bool {
+	for _, kind := range kinds {
+		if object.GetKind() == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// until waits until something is so that follows from what the API server has been told.
+func until(t *testing.T, what string, isSo func(context.Context) bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		return isSo(ctx), nil
+	})
+	if err != nil {
+		t.Fatalf("never: %s", what)
+	}
+}
+
+// The API server says what pod security thinks of a Deployment, and checks the types of the expressions of policies; pods
+// are only made where security, quota and priority allow it.
+func TestAClusterTakesTheManifests(t *testing.T) {
+	t.Parallel()
+	apply(t)
+	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")
+	sandboxtest.Await(t, stage.SharedSandbox, deployments, "runlevel-machines/machine-controller", func(d *appsv1.Deployment) bool {
+		return d != nil && d.Status.AvailableReplicas == 1
+	})
+	policies := admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies")
+	for _, name := range []string{"machine-controller-machines", "machine-controller-machinesets", "machine-controller-extensions-cluster-api"} {
+		checked := sandboxtest.Await(t, stage.SharedSandbox, policies, name, func(p *admissionv1.ValidatingAdmissionPolicy) bool {
+			return p != nil && p.Status.TypeChecking != nil && p.Status.ObservedGeneration == p.Generation
+		})
+		for _, warning := range checked.Status.TypeChecking.ExpressionWarnings {
+			t.Errorf("%s: %s: %s", name, warning.FieldRef, warning.Warning)
+		}
+	}
+}

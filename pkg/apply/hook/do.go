@@ -1,0 +1,252 @@
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// do does one action.
+func (r *Runner) do(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+	switch action.Do {
+	case lifecycle.Compare:
+		isChanged, err := r.objects.ChangesTemplate()
+		if err == nil {
+			r.isChanged = &isChanged
+		}
+		return err
+	case lifecycle.MakePaused:
+		return r.objects.CreatePaused()
+	case lifecycle.Create:
+		return r.create(ctx, action.Pod)
+	case lifecycle.Delete:
+		return r.delete(ctx, action.Pod)
+	case lifecycle.Report:
+		return r.report(ctx, stage, seen, action)
+	default:
+		return r.save(ctx, stage, seen, action)
+	}
+}
+
+// create creates the pod of a hook. That the cluster refuses it is for the sequence to judge, unless the cluster does not
+// answer. A pod of that name that was not seen may be seen the next time: a process that was killed has created it.
+func (r *Runner) create(ctx context.Context, pod *corev1.Pod) error {
+	_, err := r.cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: lifecycle.FieldManager})
+	switch {
+	case err == nil:
+		r.refused, r.lastState = nil, ""
+		return nil
+	case cluster.IsNoAnswer(err) || ctx.Err() != nil:
+		return err
+	}
+	if r.refused == nil || r.refused.Pod != pod.Name {
+		r.refused = &lifecycle.Refusal{Pod: pod.Name, Since: r.cluster.Now()}
+	}
+	r.refused.Cause, r.refused.IsFinal = printable.Line(r.masker.Replace(err.Error())), !apierrors.IsAlreadyExists(err) && !r.objects.IsRetryable(err)
+	if r.refused.IsFinal {
+		return nil
+	}
+	return fmt.Errorf("its pod can't be created: %w", err) // and so it is tried again after a pause
+}
+
+// delete deletes a pod, and none of the same name.
+func (r *Runner) delete(ctx context.Context, pod *corev1.Pod) error {
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
+	err := r.cluster.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// save saves the state of an action, and scales the Deployment in the same write.
+func (r *Runner) save(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+	result := action.State.Hooks[stage].Result
+	if result != "" && seen.State.Hooks[stage].Result == "" {
+		r.logs.follow(ctx, stage, action.Pod)
+		r.logs.drain()
+		r.ran[stage] = result
+	}
+	if err := r.clearCondition(ctx, seen.Live, *action.State, result); err != nil {
+		return err
+	}
+	if err := r.write(ctx, seen.Live, action); err != nil {
+		return err
+	}
+	if action.IsOverruling {
+		r.isOverruled.Store(true)
+	}
+	return nil
+}
+
+// clearCondition says that no hook has failed, once the one that did has another result, or the rollout is over. It is
+// done before the state is saved: a process that is killed in between does both again. A failure that is ignored stays.
+func (r *Runner) clearCondition(ctx context.Context, live *appsv1.Deployment, next lifecycle.State, result lifecycle.HookResult) error {
+	isOver := next.Rollout == ""
+	if live == nil || !hasFailed(live) || next.HasIgnored() || result == "" && !isOver {
+		return nil
+	}
+	return r.setCondition(ctx, live, corev1.ConditionFalse, "NoHookFailed", "no lifecycle hook has failed since")
+}
+
+// write writes the state of an action to the Deployment and into the record.
+func (r *Runner) write(ctx context.Context, live *appsv1.Deployment, action lifecycle.HookAction) error {
+	if action.State == nil {
+		return nil
+	}
+	if live != nil {
+		if err := r.patchState(ctx, live, action); err != nil {
+			return err
+		}
+	}
+	return r.states.SaveState(*action.State)
+}
+
+// patchState writes the state of an action to the Deployment, and scales it.
+func (r *Runner) patchState(ctx context.Context, live *appsv1.Deployment, action lifecycle.HookAction) error {
+	body := map[string]any{"metadata": map[string]any{"uid": live.UID, "annotations": map[string]any{lifecycle.StateAnnotation: annotation(*action.State)}}}
+	if action.Replicas != nil { // of a Deployment that was just seen: a process that has slept scales nothing
+		body["metadata"].(map[string]any)["resourceVersion"] = live.ResourceVersion
+		body["spec"] = map[string]any{"replicas": *action.Replicas}
+	}
+	now, err := r.patch(ctx, types.MergePatchType, body)
+	if err == nil && action.Replicas != nil && *action.Replicas > 0 {
+		r.scaled = now
+	}
+	return err
+}
+
+// annotation returns the value of the annotation with a state: none, if there is nothing to remember.
+func annotation(state lifecycle.State) any {
+	if state.IsEmpty() {
+		return nil
+	}
+	return state.Text()
+}
+
+// patch patches the Deployment.
+func (r *Runner) patch(ctx context.Context, how types.PatchType, body map[string]any, subresources ...string) (*appsv1.Deployment, error) {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	return r.cluster.Client.AppsV1().Deployments(r.id.Namespace).Patch(ctx, r.id.Name, how, text, metav1.PatchOptions{FieldManager: lifecycle.FieldManager}, subresources...)
+}
+
+// report tells of an attempt that has failed: by an event and a condition of the Deployment, and to the handler.
+func (r *Runner) report(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+	r.logs.drain()
+	r.log = nil
+	if action.Pod != nil {
+		r.log = r.logs.lastLines(ctx, stage, action.Pod)
+	}
+	action = action.WithLastLine(stage, r.log)
+	message := fmt.Sprintf("the %s hook, attempt %d: %s", stage, action.Attempt, action.Message)
+	if err := r.tell(ctx, seen.Live, action.Reason, message, r.log); err != nil {
+		return err
+	}
+	if err := r.write(ctx, seen.Live, action); err != nil {
+		return err
+	}
+	r.refused = nil
+	if r.handler.Failed != nil {
+		r.handler.Failed(AttemptFailure{Stage: stage, Attempt: action.Attempt, Reason: action.Reason, Message: action.Message, Log: r.log})
+	}
+	return nil
+}
+
+// tell tells of a failure by a condition of the Deployment and an event.
+func (r *Runner) tell(ctx context.Context, live *appsv1.Deployment, why, message string, log []string) error {
+	if live == nil {
+		return nil
+	}
+	if err := r.setCondition(ctx, live, corev1.ConditionTrue, why, message); err != nil {
+		return err
+	}
+	r.recordEvent(ctx, live, why, eventText(message, log))
+	return nil
+}
+
+// mostEvent is how long the message of an event may be.
+const mostEvent = 1024
+
+// eventText returns the text of an event: a message, and as many of the last lines of a log as there is room for.
+func eventText(message string, log []string) string {
+	for i := range log {
+		if whole := strings.Join(append([]string{message}, log[i:]...), "\n"); len(whole) <= mostEvent {
+			return whole
+		}
+	}
+	return message
+}
+
+// recordEvent writes an event about the Deployment. It is no failure that it can't be written.
+func (r *Runner) recordEvent(ctx context.Context, live *appsv1.Deployment, why, message string) {
+	news := cluster.ObjectEvent{ID: r.id, UID: live.UID, Reason: why, IsWarning: true, Message: message}
+	if err := r.cluster.RecordEvent(ctx, news); err != nil {
+		r.warn("an event about a failed hook can't be written: " + printable.Line(err.Error()))
+	}
+}
+
+func (r *Runner) warn(message string) {
+	if r.handler.Warned != nil {
+		r.handler.Warned(message)
+	}
+}
+
+// setCondition sets the condition that says whether a hook has failed. Its list is merged by type, so that it stays
+// when the deployment controller writes others. It is no failure that the user may not set it.
+func (r *Runner) setCondition(ctx context.Context, live *appsv1.Deployment, status corev1.ConditionStatus, why, message string) error {
+	now := metav1.NewTime(r.cluster.Now())
+	condition := appsv1.DeploymentCondition{
+		Type: FailedCondition, Status: status, Reason: why, Message: printable.Truncate(message, 1024), LastUpdateTime: now, LastTransitionTime: now,
+	}
+	for _, before := range live.Status.Conditions {
+		if before.Type == FailedCondition && before.Status == status {
+			condition.LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	body := map[string]any{"metadata": map[string]any{"uid": live.UID}, "status": map[string]any{"conditions": []any{condition}}}
+	_, err := r.patch(ctx, types.StrategicMergePatchType, body, "status")
+	if apierrors.IsForbidden(err) {
+		r.warn(fmt.Sprintf("the condition %s can't be set: %s", FailedCondition, printable.Line(err.Error())))
+		return nil
+	}
+	return err
+}
+
+// hasFailed reports whether a Deployment has the condition that a hook has failed.
+func hasFailed(live *appsv1.Deployment) bool {
+	for _, condition := range live.Status.Conditions {
+		if condition.Type == FailedCondition && condition.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// giveUp ends the rollout. What has not been reported as the failure of an attempt, is reported now.
+func (r *Runner) giveUp(ctx context.Context, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+	r.logs.drain()
+	if err := r.write(ctx, seen.Live, action); err != nil {
+		return err
+	}
+	if action.State != nil && action.Reason != lifecycle.HookFailed {
+		if err := r.tell(ctx, seen.Live, action.Reason, action.Message, nil); err != nil {
+			r.warn("it can't be said at the Deployment why its rollout has stopped: " + printable.Line(err.Error()))
+		}
+	}
+	return &GivenUp{Err: &reason.Error{Reason: action.Reason, Message: action.Message}, Log: r.log}
+}

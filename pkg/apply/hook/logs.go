@@ -1,0 +1,92 @@
+package hook
+
+import (
+	"bufio"
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// How much of a log is shown when a hook fails, and how long the end of a followed one is waited for.
+const (
+	lastLines = 20
+	mostBytes = 1 << 20 // of those lines: more than they have, as the server would drop the last ones
+	mostLine  = 1000
+	lastWords = 2 * time.Second
+)
+
+// A stream is the log of a pod, while it is followed.
+type stream struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// podLogs are the logs of hooks.
+type podLogs struct {
+	client  kubernetes.Interface
+	hooks   *lifecycle.Hooks
+	logged  func(stage lifecycle.Stage, pod, line string) // nil if they are not followed
+	streams map[types.UID]*stream                         // by pod, also those that have ended
+}
+
+// follow passes on the log of a pod that runs, or has succeeded before it was seen to run.
+func (l *podLogs) follow(ctx context.Context, stage lifecycle.Stage, pod *corev1.Pod) {
+	if l.logged == nil || pod == nil || l.streams[pod.UID] != nil || pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodSucceeded {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &stream{cancel: cancel, ended: make(chan struct{})}
+	l.streams[pod.UID] = s
+	go func() {
+		defer close(s.ended)
+		body, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: l.container(stage), Follow: true}).Stream(ctx)
+		if err != nil {
+			return // its last lines are told if it fails
+		}
+		defer body.Close()
+		lines := bufio.NewScanner(body)
+		for lines.Buffer(nil, mostBytes); lines.Scan(); {
+			l.logged(stage, pod.Name, printable.Line(lines.Text()))
+		}
+	}()
+}
+
+// container returns the name of a hook's container: the cluster may have added others to its pod.
+func (l *podLogs) container(stage lifecycle.Stage) string {
+	return l.hooks.Of(stage).ExecNewPod.ContainerName
+}
+
+// drain ends what is followed, once what was written last has come.
+func (l *podLogs) drain() {
+	for _, s := range l.streams {
+		timer := time.NewTimer(lastWords)
+		select {
+		case <-s.ended:
+		case <-timer.C:
+		}
+		timer.Stop()
+		s.cancel()
+		<-s.ended
+	}
+}
+
+// lastLines returns the end of the log of a pod: as the kubelet has it, or as the status of the pod does.
+func (l *podLogs) lastLines(ctx context.Context, stage lifecycle.Stage, pod *corev1.Pod) []string {
+	options := &corev1.PodLogOptions{Container: l.container(stage), TailLines: new(int64(lastLines)), LimitBytes: new(int64(mostBytes))}
+	text, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
+	if err != nil {
+		text = []byte(lifecycle.LastLines(pod))
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		lines = append(lines, printable.Truncate(printable.Line(strings.TrimRight(line, "\r\n")), mostLine))
+	}
+	return lines
+}

@@ -1,0 +1,59 @@
+package hook
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+)
+
+// look gathers what the next action of a stage depends on.
+func (r *Runner) look(ctx context.Context, stage lifecycle.Stage) (lifecycle.RolloutFacts, error) {
+	seen := lifecycle.RolloutFacts{
+		Now: r.cluster.Now(), IsOverruled: r.isOverruled.Load(), IsChanged: r.isChanged, LastState: r.lastState, Refused: r.refused,
+	}
+	live, err := r.cluster.Client.AppsV1().Deployments(r.id.Namespace).Get(ctx, r.id.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		seen.Live = live
+	case !apierrors.IsNotFound(err):
+		return seen, err
+	}
+	if seen.State, err = r.state(seen.Live); err != nil {
+		return seen, err
+	}
+	if seen.Pods, err = r.workload.pods(ctx, r.hookPods()); err != nil || seen.Live == nil {
+		return seen, err
+	}
+	if stage == lifecycle.Mid && seen.Live.Spec.Replicas != nil && *seen.Live.Spec.Replicas == 0 {
+		seen.OldPods, err = r.workload.oldPods(ctx, live)
+	}
+	if stage == lifecycle.Post {
+		seen.ReplicaSet, err = r.workload.newReplicaSet(ctx, live)
+	}
+	return seen, err
+}
+
+// state returns the state of the hooks: what the Deployment says counts, and the record follows it.
+func (r *Runner) state(live *appsv1.Deployment) (lifecycle.State, error) {
+	recorded, _ := r.states.State()
+	if live == nil {
+		return recorded, nil
+	}
+	state, isThere := lifecycle.ReadState(live)
+	if !isThere {
+		return recorded, nil
+	}
+	if state.Text() != recorded.Text() { // the process that wrote it was killed, or the record was lost
+		return state, r.states.SaveState(state)
+	}
+	return state, nil
+}
+
+// hookPods selects the pods of the Deployment's hooks.
+func (r *Runner) hookPods() string {
+	return lifecycle.DeploymentLabel + "=" + lifecycle.LabelOf(r.id.Name)
+}

@@ -1,0 +1,96 @@
+package hook
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/pkg/resourcewatch"
+)
+
+// How long a hook waits at most before it looks again: what its watch shows comes at once, but it shows only the pods of
+// hooks, and may be forbidden.
+const (
+	lookEvery    = 10 * time.Second
+	lookOften    = 500 * time.Millisecond // for old pods, and for a new ReplicaSet
+	longestPause = 30 * time.Second       // of a watch that is refused
+)
+
+// watched is what wakes a hook that waits.
+type watched struct {
+	namespace, selector string
+	versions            map[string]string // of pods that were seen, by their names
+}
+
+// waitFor returns what an action waits for.
+func (r *Runner) waitFor(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) *PodWait {
+	until := seen.Now.Add(lookEvery)
+	if len(seen.OldPods) > 0 || stage == lifecycle.Post && seen.ReplicaSet == nil {
+		until = seen.Now.Add(lookOften)
+	}
+	if !action.Until.IsZero() && action.Until.Before(until) {
+		until = action.Until
+	}
+	wait := &PodWait{Message: action.Message, Since: seen.Now, Until: until}
+	if began := seen.State.Hooks[stage].Began; began != nil {
+		wait.Since = began.Time
+	}
+	wait.watched = watched{namespace: r.id.Namespace, selector: r.hookPods(), versions: map[string]string{}}
+	for _, pod := range seen.Pods {
+		wait.watched.versions[pod.Name] = pod.ResourceVersion
+	}
+	if action.Pod != nil {
+		r.lastState = lifecycle.StateOf(action.Pod)
+	}
+	r.logs.follow(ctx, stage, action.Pod)
+	return wait
+}
+
+// OnWake calls a function, once, when it is time to look again: a pod has changed, or time is up. The function that it
+// returns ends that.
+func (r *Runner) OnWake(ctx context.Context, w *PodWait, wake func()) (cancel func()) {
+	ctx, stop := context.WithCancel(ctx)
+	once := sync.OnceFunc(wake)
+	timer := time.AfterFunc(w.Until.Sub(r.cluster.Now()), once)
+	go r.watch(ctx, w.watched, once)
+	return func() {
+		stop()
+		timer.Stop()
+	}
+}
+
+// watch watches the pods of hooks.
+func (r *Runner) watch(ctx context.Context, what watched, wake func()) {
+	pods := r.cluster.Client.CoreV1().Pods(what.namespace)
+	resourcewatch.Run(ctx, resourcewatch.ListerWatcher[*corev1.PodList]{
+		List:   pods.List,
+		Watch:  pods.Watch,
+		Client: r.cluster.Client, Labels: what.selector,
+	}, &waker{what.versions, wake}, longestPause, func(error) {}) // it looks again from time to time as well
+}
+
+// A waker wakes when pods are not as they were seen.
+type waker struct {
+	seen map[string]string
+	wake func()
+}
+
+// OnChange is called with a pod that has changed, or is gone.
+func (w *waker) OnChange(pod *corev1.Pod, exists bool) {
+	if !exists || w.seen[pod.Name] != pod.ResourceVersion {
+		w.wake()
+	}
+}
+
+// OnList is called with all pods.
+func (w *waker) OnList(pods []*corev1.Pod, _ string) {
+	if len(pods) != len(w.seen) {
+		w.wake()
+	}
+	for _, pod := range pods {
+		w.OnChange(pod, true)
+	}
+}

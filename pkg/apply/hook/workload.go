@@ -1,0 +1,87 @@
+package hook
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+)
+
+// revisionAnnotation has the number of a rollout, at a Deployment and at its ReplicaSets.
+const revisionAnnotation = "deployment.kubernetes.io/revision"
+
+// A workload is what Deployments of a namespace have made.
+type workload struct {
+	client    kubernetes.Interface
+	namespace string
+}
+
+// pods lists pods.
+func (w workload) pods(ctx context.Context, selector string) ([]*corev1.Pod, error) {
+	list, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	return pods, nil
+}
+
+// replicaSets lists the ReplicaSets of a Deployment.
+func (w workload) replicaSets(ctx context.Context, of *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
+	list, err := w.client.AppsV1().ReplicaSets(of.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(of.Spec.Selector)})
+	if err != nil {
+		return nil, err
+	}
+	var owned []appsv1.ReplicaSet
+	for _, one := range list.Items {
+		if metav1.IsControlledBy(&one, of) {
+			owned = append(owned, one)
+		}
+	}
+	return owned, nil
+}
+
+// newReplicaSet returns the ReplicaSet of a Deployment's present template; nil if there is none yet.
+func (w workload) newReplicaSet(ctx context.Context, of *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
+	owned, err := w.replicaSets(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range owned {
+		if revision := one.Annotations[revisionAnnotation]; revision != "" && revision == of.Annotations[revisionAnnotation] {
+			return &one, nil
+		}
+	}
+	return nil, nil
+}
+
+// oldPods returns the names of a Deployment's pods that are there, and may still run.
+func (w workload) oldPods(ctx context.Context, of *appsv1.Deployment) ([]string, error) {
+	owned, err := w.replicaSets(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := w.pods(ctx, metav1.FormatLabelSelector(of.Spec.Selector))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, one := range owned {
+		if one.Status.Replicas > 0 || one.Spec.Replicas != nil && *one.Spec.Replicas > 0 { // a pod may be on its way
+			names = append(names, "those of ReplicaSet "+one.Name)
+		}
+		for _, pod := range pods {
+			if metav1.IsControlledBy(pod, &one) && !lifecycle.HasEnded(pod) {
+				names = append(names, pod.Name)
+			}
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,181 @@
+package apply_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+)
+
+// A hookHistory has the pods of hooks that there were.
+type hookHistory struct {
+	*sandboxtest.PodHistory
+}
+
+// watchHooks watches the pods of hooks, and that none of them runs beside another one of the same Deployment, nor mid
+// beside a pod of the Deployment.
+func (s hookedShop) watchHooks() hookHistory {
+	s.Helper()
+	return hookHistory{sandboxtest.WatchPods(s, test.Sandbox(s).Config, s.namespace, func(now []corev1.Pod) {
+		running, pods := map[string][]string{}, 0
+		for _, pod := range now {
+			of := pod.Labels[lifecycle.DeploymentLabel]
+			switch {
+			case of == "":
+				pods++
+			case pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed:
+				running[of] = append(running[of], pod.Labels["runlevel.dev/hook"])
+			}
+		}
+		for of, stages := range running {
+			if len(stages) > 1 || stages[0] == "mid" && pods > 0 {
+				s.Errorf("hooks of %s run at a time: %q, beside %d pods", of, stages, pods)
+			}
+		}
+	})}
+}
+
+// ended returns the stages of all pods until now, with the phases that they ended in.
+func (h hookHistory) ended() []string {
+	var all []string
+	for _, pod := range h.All() {
+		if stage := pod.Labels["runlevel.dev/hook"]; stage != "" {
+			all = append(all, stage+" "+string(pod.Status.Phase))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// errKilled is what a connection says whose applier is dead.
+var errKilled = errors.New("killed")
+
+// killedAfter applies a release, and is dead after some writes; never if that is 0. It returns how many there were.
+func (s hookedShop) killedAfter(writes int, release hookedRelease, options apply.Options) int {
+	s.Helper()
+	ctx, kill := context.WithCancel(s.Context())
+	defer kill()
+	var count atomic.Int64
+	c := connectThrough(s, func(request *http.Request) error {
+		if writes > 0 && count.Load() >= int64(writes) {
+			kill()
+			return errKilled
+		}
+		if request.Method != http.MethodGet {
+			count.Add(1)
+		}
+		return nil
+	})
+	did := runOn(s.T, ctx, c, load(s.T, s.namespace, s.namespace, release.files()), options)
+	if writes == 0 && did.Err != nil {
+		s.Fatal(did.Err)
+	}
+	return int(count.Load())
+}
+
+// isRolledOut checks that nothing is left to do, and which pods of hooks are left.
+func (s hookedShop) isRolledOut(image string, left ...string) {
+	s.Helper()
+	live := s.deployment()
+	if got := live.Spec.Template.Spec.Containers[0].Image; got != image || *live.Spec.Replicas != 2 || live.Spec.Paused {
+		s.Errorf("it has %d replicas of %s, paused: %t", *live.Spec.Replicas, got, live.Spec.Paused)
+	}
+	if status := live.Status; status.ObservedGeneration != live.Generation || status.UpdatedReplicas != 2 || status.AvailableReplicas != 2 {
+		s.Errorf("it is not rolled out: %+v", status)
+	}
+	if state, _ := lifecycle.ReadState(live); state.Rollout != "" || state.Template == "" || state.Replicas != nil {
+		s.Errorf("its state is %s", state.Text())
+	}
+	if pods := s.hookPods(); !slices.Equal(pods, left) {
+		s.Errorf("these pods of hooks are left: %q", pods)
+	}
+	if _, err := connect(s).Client.CoreV1().ConfigMaps(s.namespace).Get(s.Context(), "after", metav1.GetOptions{}); err != nil {
+		s.Error("what comes after it is not there:", err)
+	}
+}
+
+// threeHooks is a release with all hooks.
+func threeHooks(image string) hookedRelease {
+	return hookedRelease{image: image, strategy: "Recreate", hooks: hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds) + hookThat("post", "Abort", succeeds)}
+}
+
+// rollOutKilled installs a release with three hooks, and updates it. Both are killed after some writes, and run again. The
+// pre hook fails, which is ignored: its failure is told by more writes.
+func (s hookedShop) rollOutKilled(writes int) (install, update int) {
+	s.Helper()
+	release := func(image string) hookedRelease {
+		release := threeHooks(image)
+		release.hooks = hookThat("pre", "Ignore", fails) + hookThat("mid", "Abort", succeeds) + hookThat("post", "Abort", succeeds)
+		return release
+	}
+	runs := s.watchHooks()
+	install = s.killedAfter(writes, release("one"), apply.Options{Mode: graph.Install})
+	if did := s.apply(release("one"), apply.Options{Mode: graph.Install}); did.Err != nil {
+		s.Fatalf("the install goes on: %v", did.Err)
+	}
+	s.isRolledOut("one", "pre 1 Failed")
+	s.haveRun(runs, "post Succeeded", "pre Failed")
+	update = s.killedAfter(writes, release("two"), apply.Options{Mode: graph.Update})
+	if did := s.apply(release("two"), apply.Options{}); did.Err != nil {
+		s.Fatalf("the update goes on: %v", did.Err)
+	}
+	s.isRolledOut("two", "pre 1 Failed")
+	s.haveRun(runs, "mid Succeeded", "post Succeeded", "post Succeeded", "pre Failed", "pre Failed")
+	return install, update
+}
+
+// isRolledOutWith checks that nothing is left to do, and which hooks have run until now.
+func (s hookedShop) isRolledOutWith(image string, runs hookHistory, want ...string) {
+	s.Helper()
+	s.isRolledOut(image)
+	s.haveRun(runs, want...)
+}
+
+// haveRun compares the hooks that have run until now.
+func (s hookedShop) haveRun(runs hookHistory, want ...string) {
+	s.Helper()
+	if diff := cmp.Diff(want, runs.ended()); diff != "" {
+		s.Errorf("hooks that have run (-want +got):\n%s", diff)
+	}
+}
+
+var thorough = flag.Bool("thorough", false, "kill the apply of hooks after each of its writes, not after a quarter of them")
+
+// TestKilledAfterAnyWriteOfAHook kills an install and an update with three hooks after their writes. The apply that goes on
+// runs no hook again.
+func TestKilledAfterAnyWriteOfAHook(t *testing.T) {
+	all := 0
+	t.Run("never", func(t *testing.T) {
+		install, update := hookedShop{t, test.Namespace(t)}.rollOutKilled(0)
+		all = max(install, update)
+		t.Logf("the install has %d writes, and the update %d", install, update)
+	})
+	var several errgroup.Group // which -parallel does not bound: they wait more than they work
+	several.SetLimit(16)
+	every := 4
+	if *thorough {
+		every = 1
+	}
+	for writes := 1 + rand.IntN(every); writes <= all; writes += every {
+		several.Go(func() error {
+			t.Run(fmt.Sprintf("after %d", writes), func(t *testing.T) { hookedShop{t, test.Namespace(t)}.rollOutKilled(writes) })
+			return nil
+		})
+	}
+	_ = several.Wait() // the tests have told
+}

@@ -1,0 +1,127 @@
+package apply_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// TestWhatHooksHaveRunIsKnownTwice: neither without its record, nor without the annotation of the Deployment, does an apply
+// run hooks again. It makes good what was lost as soon as there is something to be noted.
+func TestWhatHooksHaveRunIsKnownTwice(t *testing.T) {
+	for name, lose := range map[string]func(hookedShop) error{
+		"the record": hookedShop.loseRecord,
+		"the annotation": func(s hookedShop) error {
+			none := []byte(`{"metadata": {"annotations": {"` + lifecycle.StateAnnotation + `": null}}}`)
+			_, err := connect(s).Client.AppsV1().Deployments(s.namespace).Patch(s.Context(), "web", types.MergePatchType, none, metav1.PatchOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHookedShop(t)
+			runs := s.watchHooks()
+			s.apply(threeHooks("one"), apply.Options{Mode: graph.Install})
+			must(t, lose(s))
+			again := s.apply(threeHooks("one"), apply.Options{})
+			s.tells(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "unchanged "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
+			must(t, lose(s))
+			if did := s.apply(threeHooks("two"), apply.Options{}); did.Err != nil {
+				t.Error(did.Err)
+			}
+			s.isRolledOutWith("two", runs, "mid Succeeded", "post Succeeded", "post Succeeded", "pre Succeeded", "pre Succeeded")
+		})
+	}
+}
+
+// TestHooksOfADeploymentThatIsOnlyCreated run once: it is created with them, and never changed.
+func TestHooksOfADeploymentThatIsOnlyCreated(t *testing.T) {
+	s := newHookedShop(t)
+	runs := s.watchHooks()
+	createOnly := func(image string) *payload.Payload {
+		files := strings.Replace(threeHooks(image).files(), "annotations:\n", "annotations:\n    release.openshift.io/create-only: \"true\"\n", 1)
+		return load(t, s.namespace, s.namespace, files)
+	}
+	install := run(t, t.Context(), createOnly("one"), apply.Options{Mode: graph.Install})
+	s.tells(install, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
+	s.isRolledOutWith("one", runs, "post Succeeded", "pre Succeeded")
+	s.tells(run(t, t.Context(), createOnly("two"), apply.Options{Mode: graph.Update}), "kept "+webDeployment, "unchanged "+afterIt)
+	s.isRolledOutWith("one", runs, "post Succeeded", "pre Succeeded")
+}
+
+// TestAReleaseThatDropsHooksForgetsThem, also if the record was lost that knew of them: when they come back with the same
+// template, that is rolled out with them.
+func TestAReleaseThatDropsHooksForgetsThem(t *testing.T) {
+	s := newHookedShop(t)
+	runs := s.watchHooks()
+	s.apply(threeHooks("one"), apply.Options{Mode: graph.Install})
+	must(t, s.loseRecord())
+	if did := s.apply(hookedRelease{image: "two", strategy: "Recreate"}, apply.Options{}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	if did := s.apply(threeHooks("one"), apply.Options{}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	s.isRolledOutWith("one", runs, "mid Succeeded", "post Succeeded", "post Succeeded", "pre Succeeded", "pre Succeeded")
+}
+
+// TestAReleaseThatDeletesADeploymentForgetsItsHooks: another one with the same template is created with them.
+func TestAReleaseThatDeletesADeploymentForgetsItsHooks(t *testing.T) {
+	s := newHookedShop(t)
+	runs := s.watchHooks()
+	s.apply(threeHooks("one"), apply.Options{Mode: graph.Install})
+	tombstone := strings.Replace(hookedRelease{image: "one", hooks: " "}.files(), "runlevel.dev/lifecycle-hooks: |\n", "release.openshift.io/delete: \"true\"\n", 1)
+	if did := run(t, t.Context(), load(t, s.namespace, s.namespace, tombstone), apply.Options{Mode: graph.Update}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	if did := s.apply(threeHooks("one"), apply.Options{}); did.Err != nil {
+		t.Fatal(did.Err)
+	}
+	s.isRolledOutWith("one", runs, "post Succeeded", "post Succeeded", "pre Succeeded", "pre Succeeded")
+}
+
+// loseRecord deletes the record.
+func (s hookedShop) loseRecord() error {
+	s.Helper()
+	return connect(s).Client.CoreV1().ConfigMaps("default").Delete(s.Context(), lock.Name(s.namespace), metav1.DeleteOptions{})
+}
+
+// TestADeploymentThatIsDeletedWhileItsHookRuns takes the pod with it. Both are made again, and the rollout goes on.
+func TestADeploymentThatIsDeletedWhileItsHookRuns(t *testing.T) {
+	s := newHookedShop(t)
+	release := threeHooks("one")
+	s.apply(release, apply.Options{Mode: graph.Install})
+	release.image, release.hooks = "two", hookThat("pre", "Retry", runsOn)
+	var others sync.WaitGroup
+	deployment, wasDeleted, isEnded := s.deployment(), false, false
+	s.Cleanup(s.watchPods(func(pods []corev1.Pod) {
+		for _, pod := range pods {
+			isRunning := pod.Labels[lifecycle.DeploymentLabel] != "" && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+			switch {
+			case isRunning && pod.OwnerReferences[0].UID != deployment.UID && !isEnded:
+				isEnded = true
+				others.Go(func() { test.EndPod(t, pod.Namespace, pod.Name, 0) })
+			case isRunning && pod.OwnerReferences[0].UID == deployment.UID && !wasDeleted:
+				wasDeleted = true
+				others.Go(func() {
+					must(t, connect(t).Client.AppsV1().Deployments(s.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
+				})
+			}
+		}
+	}))
+	did := s.apply(release, apply.Options{})
+	others.Wait()
+	if did.Err != nil || !wasDeleted {
+		t.Fatalf("deleted: %t, %v", wasDeleted, did.Err)
+	}
+	s.isRolledOut("two")
+}

@@ -1,0 +1,423 @@
+package apply_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/inventory"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/pkg/record"
+)
+
+// A hookedRelease is a release of one Deployment with hooks, and of what comes after it.
+type hookedRelease struct {
+	image    string
+	strategy string // RollingUpdate, if it is empty
+	replicas string // 2, if it is empty
+	hooks    string // lines of the annotation
+	env      string // of the app
+}
+
+func (s hookedRelease) files() string {
+	if s.strategy == "" {
+		s.strategy = "RollingUpdate"
+	}
+	if s.replicas == "" {
+		s.replicas = "replicas: 2"
+	}
+	annotations := ""
+	if s.hooks != "" {
+		annotations = "annotations:\n    runlevel.dev/lifecycle-hooks: |\n" + strings.ReplaceAll("\n"+strings.TrimSpace(s.hooks), "\n", "\n      ")[1:]
+	}
+	return fmt.Sprintf(`
+-- 0000_10_shop_10.yaml --
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  namespace: NS
+  %s
+spec:
+  %s
+  selector: {matchLabels: {app: web}}
+  strategy: {type: %s}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: app
+        image: %s
+        env: [%s]
+-- 0000_10_shop_20.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: after, namespace: NS}}
+`, annotations, s.replicas, s.strategy, s.image, s.env)
+}
+
+// hookThat is a hook of the app's image: its pod ends as the sandbox is told.
+func hookThat(stage, policy, env string) string {
+	return fmt.Sprintf("%s:\n  failurePolicy: %s\n  execNewPod: {containerName: app, command: [run], env: [%s]}\n", stage, policy, env)
+}
+
+const (
+	succeeds = `{name: SANDBOX_EXIT_CODE, value: "0"}`
+	fails    = `{name: SANDBOX_EXIT_CODE, value: "3"}, {name: SANDBOX_LOG, value: "no such table"}`
+)
+
+// A hookedShop is a release with hooks on the control plane.
+type hookedShop struct {
+	*testing.T
+	namespace string
+}
+
+func newHookedShop(t *testing.T) hookedShop {
+	t.Parallel()
+	return hookedShop{t, test.Namespace(t)}
+}
+
+// apply applies a hookedRelease.
+func (s hookedShop) apply(release hookedRelease, options apply.Options) applied {
+	s.Helper()
+	if options.Mode == "" {
+		options.Mode = graph.Update
+	}
+	return run(s.T, s.Context(), load(s.T, s.namespace, s.namespace, release.files()), options)
+}
+
+// deployment reads the Deployment.
+func (s hookedShop) deployment() *appsv1.Deployment {
+	s.Helper()
+	live, err := connect(s).Client.AppsV1().Deployments(s.namespace).Get(s.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return live
+}
+
+// hookPods returns the pods of hooks that are there, by stage, attempt and phase.
+func (s hookedShop) hookPods() []string {
+	s.Helper()
+	return s.eachHookPod(func(pod corev1.Pod) string {
+		return pod.Labels["runlevel.dev/hook"] + " " + pod.Labels["runlevel.dev/hook-attempt"] + " " + string(pod.Status.Phase)
+	})
+}
+
+// hookPodNames returns the names of the pods of hooks.
+func (s hookedShop) hookPodNames() []string {
+	s.Helper()
+	return s.eachHookPod(func(pod corev1.Pod) string { return pod.Name })
+}
+
+func (s hookedShop) eachHookPod(text func(corev1.Pod) string) []string {
+	s.Helper()
+	list, err := connect(s).Client.CoreV1().Pods(s.namespace).List(s.Context(), metav1.ListOptions{LabelSelector: lifecycle.DeploymentLabel})
+	if err != nil {
+		s.Fatal(err)
+	}
+	var found []string
+	for _, pod := range list.Items {
+		found = append(found, text(pod))
+	}
+	slices.Sort(found)
+	return found
+}
+
+// tells compares what was told of objects and hooks, without waits.
+func (s hookedShop) tells(did applied, want ...string) {
+	s.Helper()
+	var got []string
+	for _, line := range did.tale() {
+		if !strings.HasPrefix(line, "waiting") && !strings.HasPrefix(line, "ready") {
+			got = append(got, strings.ReplaceAll(line, s.namespace, "NS"))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("%v\n%s", did.Err, diff)
+	}
+}
+
+const (
+	webDeployment = "Deployment NS/web"
+	afterIt       = "ConfigMap NS/after"
+)
+
+// TestHooksOfAnInstallAndAnUpdate is D1 and D2 without failures: an install runs pre and post, an update all three, and
+// nothing runs them again.
+func TestHooksOfAnInstallAndAnUpdate(t *testing.T) {
+	s := newHookedShop(t)
+	release := hookedRelease{image: "one", strategy: "Recreate", hooks: hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds) + hookThat("post", "Abort", succeeds)}
+	first := s.apply(release, apply.Options{Mode: graph.Install})
+	s.tells(first, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
+
+	again := s.apply(release, apply.Options{})
+	s.tells(again, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "unchanged "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
+
+	release.image = "two"
+	update := s.apply(release, apply.Options{})
+	s.tells(update, "ran pre hook of "+webDeployment, "ran mid hook of "+webDeployment, "configured "+webDeployment, "ran post hook of "+webDeployment, "unchanged "+afterIt)
+	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Spec.Template.Spec.Containers[0].Image != "two" || live.Spec.Paused {
+		t.Errorf("it has %d replicas of %s", *live.Spec.Replicas, live.Spec.Template.Spec.Containers[0].Image)
+	}
+	if pods := s.hookPods(); len(pods) > 0 {
+		t.Errorf("pods of hooks that have succeeded are left: %q", pods)
+	}
+}
+
+// TestAbortStopsTheRollout is D1: what a pre hook aborts stays as it was, and says why.
+func TestAbortStopsTheRollout(t *testing.T) {
+	s := newHookedShop(t)
+	s.apply(hookedRelease{image: "one", hooks: hookThat("pre", "Abort", succeeds)}, apply.Options{Mode: graph.Install})
+	did := s.apply(hookedRelease{image: "two", hooks: hookThat("pre", "Abort", fails)}, apply.Options{})
+	if did.Err == nil || !strings.Contains(did.Err.Error(), "exit code 3: no such table; its failure policy is Abort") {
+		t.Errorf("it ended with %v", did.Err)
+	}
+	s.tells(did, "failed pre hook of "+webDeployment)
+	live := s.deployment()
+	if image := live.Spec.Template.Spec.Containers[0].Image; image != "one" {
+		t.Errorf("the rollout of %s has begun", image)
+	}
+	s.hasCondition(live, corev1.ConditionTrue, "no such table")
+	if pods := s.hookPods(); !slices.Equal(pods, []string{"pre 1 Failed"}) {
+		t.Errorf("the pods of hooks are %q", pods)
+	}
+
+	mended := s.apply(hookedRelease{image: "two", hooks: hookThat("pre", "Abort", succeeds)}, apply.Options{})
+	s.tells(mended, "ran pre hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
+	s.hasCondition(s.deployment(), corev1.ConditionFalse, "")
+}
+
+// hasCondition checks the condition that says whether a hook has failed.
+func (s hookedShop) hasCondition(live *appsv1.Deployment, status corev1.ConditionStatus, words string) {
+	s.Helper()
+	for _, condition := range live.Status.Conditions {
+		if condition.Type == "LifecycleHookFailed" {
+			if condition.Status != status || !strings.Contains(condition.Message, words) {
+				s.Errorf("the condition is %s: %s", condition.Status, condition.Message)
+			}
+			return
+		}
+	}
+	s.Error("there is no condition")
+}
+
+// TestIgnoreGoesOn is D1: a failure that is ignored is told all the same.
+func TestIgnoreGoesOn(t *testing.T) {
+	s := newHookedShop(t)
+	did := s.apply(hookedRelease{image: "one", hooks: hookThat("post", "Ignore", fails)}, apply.Options{})
+	s.tells(did, "created "+webDeployment, "retrying post hook of "+webDeployment, "ignored post hook of "+webDeployment, "created "+afterIt)
+	s.hasCondition(s.deployment(), corev1.ConditionTrue, "no such table")
+}
+
+// TestPostAwaitsTheRollout, also where nothing else is awaited.
+func TestPostAwaitsTheRollout(t *testing.T) {
+	for name, options := range map[string]apply.Options{
+		"no wait": {NoWait: true}, "upstream's standard": {Standard: ready.Upstream}, "upstream's install": {Mode: graph.Install, Standard: ready.Upstream, NoWait: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newHookedShop(t)
+			stop := s.watchPods(func(pods []corev1.Pod) {
+				var notReady int
+				isPost := false
+				for _, pod := range pods {
+					isPost = isPost || pod.Labels["runlevel.dev/hook"] == "post"
+					if pod.Labels["app"] == "web" && pod.Status.Phase == corev1.PodPending {
+						notReady++
+					}
+				}
+				if isPost && notReady > 0 {
+					t.Errorf("the hook runs before the rollout is complete: %d pods have not started", notReady)
+				}
+			})
+			did := s.apply(hookedRelease{image: "one", hooks: hookThat("post", "Retry", succeeds), env: `{name: SANDBOX_START_AFTER, value: 1.5s}`}, options)
+			stop()
+			s.tells(did, "created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
+		})
+	}
+}
+
+// TestMidRunsWhileNoPodDoes is D2: the old pods are gone, and the replicas come back.
+func TestMidRunsWhileNoPodDoes(t *testing.T) {
+	s := newHookedShop(t)
+	release := hookedRelease{image: "one", strategy: "Recreate", replicas: "minReadySeconds: 0"} // in place of replicas, which are then not of the release
+	s.apply(release, apply.Options{Mode: graph.Install})
+	s.scale(3)
+	release.image, release.hooks = "two", hookThat("mid", "Abort", succeeds)
+	stop := s.watchPods(func(pods []corev1.Pod) {
+		isHook := func(pod corev1.Pod) bool { return pod.Labels["runlevel.dev/hook"] != "" }
+		if hook := slices.IndexFunc(pods, isHook); hook >= 0 && pods[hook].Status.Phase != corev1.PodSucceeded && len(pods) > 1 {
+			t.Errorf("%d pods are there while the hook runs", len(pods)-1)
+		}
+	})
+	did := s.apply(release, apply.Options{})
+	stop()
+	s.tells(did, "ran mid hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
+	if live := s.deployment(); *live.Spec.Replicas != 3 {
+		t.Errorf("it has %d replicas", *live.Spec.Replicas)
+	}
+}
+
+// scale sets the replicas of the Deployment, as an administrator does.
+func (s hookedShop) scale(replicas int32) {
+	s.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	_, err := connect(s).Client.AppsV1().Deployments(s.namespace).Patch(s.Context(), "web", types.MergePatchType, patch, metav1.PatchOptions{}, "scale")
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// watchPods calls a function with all pods of the namespace after each change of one, until the function that it returns
+// is called.
+func (s hookedShop) watchPods(look func([]corev1.Pod)) (stop func()) {
+	s.Helper()
+	pods := connect(s).Client.CoreV1().Pods(s.namespace)
+	there, err := pods.List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	changes, err := pods.Watch(s.Context(), metav1.ListOptions{ResourceVersion: there.ResourceVersion})
+	if err != nil {
+		s.Fatal(err)
+	}
+	known, done := map[string]corev1.Pod{}, make(chan struct{})
+	for _, pod := range there.Items {
+		known[pod.Name] = pod
+	}
+	go func() {
+		defer close(done)
+		for event := range changes.ResultChan() {
+			pod, isPod := event.Object.(*corev1.Pod)
+			if !isPod {
+				continue
+			}
+			known[pod.Name] = *pod
+			if event.Type == watch.Deleted {
+				delete(known, pod.Name)
+			}
+			look(slices.Collect(maps.Values(known)))
+		}
+	}()
+	return func() {
+		changes.Stop()
+		<-done
+	}
+}
+
+// TestPreviewOfHooks: a dry run says which hooks would run, and whether the cluster takes their pods; it runs none.
+func TestPreviewOfHooks(t *testing.T) {
+	s := newHookedShop(t)
+	release := hookedRelease{image: "one", strategy: "Recreate", hooks: hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds)}
+	s.apply(release, apply.Options{Mode: graph.Install})
+	preview := func(want ...string) {
+		t.Helper()
+		report := s.preview(release)
+		var got []string
+		for _, change := range report.Changes {
+			if change.Hook != "" {
+				got = append(got, change.Hook+" "+string(change.Action))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the preview is %q, want %q: %v", got, want, report.Err)
+		}
+	}
+	preview("pre not needed", "mid not needed")
+	release.image = "two"
+	preview("pre ran", "mid ran")
+	if pods := s.hookPods(); len(pods) > 0 || s.deployment().Spec.Template.Spec.Containers[0].Image != "one" {
+		t.Errorf("a preview has changed something: %q", pods)
+	}
+}
+
+// preview previews a release.
+func (s hookedShop) preview(release hookedRelease) *apply.Report {
+	s.Helper()
+	c := connect(s)
+	store := record.NewStore(c.Client, "default", s.namespace)
+	known, _, err := store.Load(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	before, err := inventory.Take(s.Context(), c, nil, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	options := apply.Options{Release: s.namespace, Mode: graph.Update, Journal: object.NewJournal(store, known)}
+	return apply.Preview(s.Context(), c, load(s.T, s.namespace, s.namespace, release.files()), before, options)
+}
+
+// TestARolloutOfADeploymentThatIsNoMoreEnds: its hook's pod is ended, and it is scaled back.
+func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
+	s := newHookedShop(t)
+	release := hookedRelease{image: "one", strategy: "Recreate"}
+	s.apply(release, apply.Options{Mode: graph.Install})
+	release.image, release.hooks = "two", hookThat("mid", "Abort", `{name: SANDBOX_POD, value: run}`)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	run(t, ctx, load(t, s.namespace, s.namespace, release.files()), apply.Options{Mode: graph.Update, TellWaits: quickly, Tell: func(event apply.Event) {
+		if event.Hook == "mid" && strings.HasSuffix(event.Message, " runs") {
+			interrupt()
+		}
+	}})
+	if pods := s.hookPods(); !slices.Equal(pods, []string{"mid 1 Running"}) {
+		t.Fatalf("the pods of hooks are %q", pods)
+	}
+	names := s.hookPodNames()
+	_, rest, _ := strings.Cut(release.files(), "-- 0000_10_shop_20.yaml --\n")
+	did := run(t, t.Context(), load(t, s.namespace, s.namespace, "-- 0000_10_shop_20.yaml --\n"+rest), apply.Options{Mode: graph.Update})
+	s.tells(did, "unchanged "+afterIt)
+	for _, name := range names {
+		sandboxtest.Await(t, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+name, func(pod *corev1.Pod) bool { return pod == nil })
+	}
+	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Annotations[lifecycle.StateAnnotation] != "" {
+		t.Errorf("it has %d replicas, and the state %s", *live.Spec.Replicas, live.Annotations[lifecycle.StateAnnotation])
+	}
+}
+
+// TestARolloutThatAHookHasStoppedIsLeftAlone by who applies a release again and again, until the hook is mended.
+func TestARolloutThatAHookHasStoppedIsLeftAlone(t *testing.T) {
+	s := newHookedShop(t)
+	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", fails)}
+	s.apply(release, apply.Options{PauseHooks: time.Hour})
+	left := s.apply(release, apply.Options{PauseHooks: time.Hour})
+	if left.Err == nil || !strings.Contains(left.Err.Error(), "no such table; its failure policy is Abort; it begins again after ") {
+		t.Errorf("it ended with %v", left.Err)
+	}
+	s.apply(release, apply.Options{})
+	if pods := s.hookPods(); !slices.Equal(pods, []string{"pre 1 Failed", "pre 2 Failed"}) {
+		t.Errorf("the pods of hooks are %q", pods)
+	}
+	release.hooks = hookThat("pre", "Abort", succeeds)
+	mended := s.apply(release, apply.Options{PauseHooks: time.Hour})
+	s.tells(mended, "ran pre hook of "+webDeployment, "configured "+webDeployment, "created "+afterIt)
+}
+
+// TestNoHookRunsOfADeploymentThatIsRefused by the API server.
+func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
+	s := newHookedShop(t)
+	release := hookedRelease{image: "one", strategy: "Recreate"}
+	s.apply(release, apply.Options{Mode: graph.Install})
+	release.hooks = hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds)
+	release.image, release.replicas = "two", "replicas: 2\n  minReadySeconds: -1"
+	did := s.apply(release, apply.Options{})
+	s.tells(did, "failed pre hook of "+webDeployment)
+	if live := s.deployment(); *live.Spec.Replicas != 2 || did.Err == nil || !strings.Contains(did.Err.Error(), "spec.minReadySeconds") {
+		t.Errorf("it has %d replicas: %v", *live.Spec.Replicas, did.Err)
+	}
+}

@@ -1,0 +1,95 @@
+package object
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// CreatePaused makes a Deployment that is not there, paused: none of its pods starts before it is applied. A
+// Deployment that is there stays as it is.
+func (a *Applier) CreatePaused(m *payload.Manifest) error {
+	resource, err := a.place(m)
+	if err != nil {
+		return err
+	}
+	o := &target{Manifest: m, resource: resource}
+	draft, err := a.draft(o)
+	if err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedField(draft.Object, true, "spec", "paused"); err != nil {
+		return err
+	}
+	_, err = a.writer.apply(o, draft, cluster.CreateOnly|cluster.Force)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// Unpause applies a create-only Deployment that CreatePaused has made. No other apply changes it.
+func (a *Applier) Unpause(m *payload.Manifest) (Change, error) {
+	resource, err := a.place(m)
+	if err != nil {
+		return Change{}, err
+	}
+	o := &target{Manifest: m, resource: resource}
+	draft, err := a.draft(o)
+	if err != nil {
+		return Change{}, err
+	}
+	applied, err := a.writer.apply(o, draft, cluster.Force)
+	if err != nil {
+		return Change{}, err
+	}
+	return Change{Action: Created, UID: applied.Object.GetUID()}, nil
+}
+
+// ChangesTemplate reports whether an apply changes the pod template of a workload that is there.
+func (a *Applier) ChangesTemplate(m *payload.Manifest) (bool, error) {
+	resource, err := a.place(m)
+	if err != nil {
+		return false, err
+	}
+	live, err := a.cluster.In(resource, m.ID().Namespace).Get(a.requests, m.ID().Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	o := &target{Manifest: m, resource: resource}
+	draft, err := a.draft(o)
+	if err != nil {
+		return false, err
+	}
+	would, err := a.writer.apply(o, draft, cluster.Force|cluster.DryRun)
+	if err != nil {
+		return false, err
+	}
+	return !equality.Semantic.DeepEqual(templateOf(live), templateOf(would.Object)), nil
+}
+
+// templateOf returns the pod template of a workload.
+func templateOf(workload *unstructured.Unstructured) any {
+	template, _, _ := unstructured.NestedFieldNoCopy(workload.Object, "spec", "template")
+	return template
+}
+
+// CheckOwner refuses an object that another release has.
+func (a *Applier) CheckOwner(m *payload.Manifest) error {
+	resource, err := a.place(m)
+	if err != nil {
+		return err
+	}
+	head, isThere, err := a.headNow(resource, m.ID())
+	if err != nil || !isThere {
+		return err
+	}
+	return a.refuseOwned(head)
+}

@@ -1,0 +1,115 @@
+package apply
+
+import (
+	"slices"
+	"time"
+
+	"github.com/runlevel/runlevel/pkg/apply/await"
+	"github.com/runlevel/runlevel/pkg/kinds"
+)
+
+// A parking is a step or a node that waits for an event.
+type parking struct {
+	cancel    func() // of what it waits for
+	interrupt func() // what follows if the walk has to end before
+}
+
+// park waits for an event. Wait is given what to call when the event has come, and returns how to cancel that. What
+// has come by the time that the walk has to end, counts.
+func (w *walk) park(wait func(wake func(then func())) (cancel func()), interrupt func()) {
+	p := &parking{interrupt: interrupt}
+	w.parked[p] = true
+	p.cancel = wait(func(then func()) {
+		w.post(func() {
+			if w.parked[p] {
+				delete(w.parked, p)
+				then()
+			}
+		})
+	})
+}
+
+// interrupt ends what waits, and what is not begun.
+func (w *walk) interrupt() {
+	for p := range w.parked {
+		p.cancel()
+		delete(w.parked, p)
+		p.interrupt()
+	}
+	for len(w.continued) > 0 {
+		step := w.continued[0]
+		w.continued = w.continued[1:]
+		w.skip(step)
+	}
+	w.fresh = nil
+}
+
+// waits parks a step until what it waits for has come. If the walk has to end before, the step is not done, and the
+// report says what it waited for.
+func (w *walk) waits(step int, wait *stepWait) {
+	w.forgetFailure(step)
+	w.run.waits.stepWaits(step, w.run.order.steps[step].ID(), wait)
+	w.park(func(wake func(func())) func() {
+		var cancel func()
+		cancel = wait.until(func() {
+			wake(func() {
+				cancel()
+				w.continued = append(w.continued, step)
+			})
+		})
+		return cancel
+	}, func() { w.skip(step) })
+}
+
+// queueAfter queues a step after a pause.
+func (w *walk) queueAfter(pause time.Duration, step int) {
+	w.park(func(wake func(func())) func() {
+		timer := time.AfterFunc(pause, func() { wake(func() { w.continued = append(w.continued, step) }) })
+		return func() { timer.Stop() }
+	}, func() { w.skip(step) })
+}
+
+// awaitNeeds parks a step until the objects that it needs are ready, if it needs any.
+func (w *walk) awaitNeeds(step int) (isParked bool) {
+	needs := w.run.order.steps[step].Needs()
+	if len(needs) == 0 {
+		return false
+	}
+	w.hasNeeds[step] = true
+	w.await(needs, func(isReady bool) {
+		if isReady {
+			w.continued = append(w.continued, step)
+		} else {
+			w.ended(step, false) // the report says which it was
+		}
+	})
+	return true
+}
+
+// await goes on when the objects of some tasks are ready, or one of them never will be.
+func (w *walk) await(tasks []int, then func(isReady bool)) {
+	objects := make([]kinds.ID, len(tasks))
+	for i, task := range tasks {
+		objects[i] = w.run.order.tasks[task].ID()
+	}
+	w.park(func(wake func(func())) func() {
+		return w.run.tracker.Notify(objects, func(failed []await.Object) {
+			wake(func() {
+				if len(failed) == 0 {
+					then(true)
+					return
+				}
+				w.explains++
+				go func() {
+					for _, o := range slices.Backward(failed) {
+						w.run.explainer.failed(w.run.requests, o)
+					}
+					w.post(func() {
+						w.explains--
+						then(false)
+					})
+				}()
+			})
+		})
+	}, func() { then(false) })
+}

@@ -1,0 +1,17 @@
+package cluster
+
+import (
+	"context"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// UserOf returns the name by which the API server knows the user of a connection; "" if it does not say.
+func UserOf(ctx context.Context, c *Cluster) string {
+	answer, err := c.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return ""
+	}
+	return answer.Status.UserInfo.Username
+}

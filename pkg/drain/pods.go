@@ -1,0 +1,155 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// unreachableGrace is the grace of pods that no kubelet ends. What is over for longer than that is not waited for.
+const unreachableGrace = time.Second
+
+// A pass looks once at the pods of one node. It asks for each DaemonSet, and for the budgets of each namespace,
+// at most once.
+type pass struct {
+	client        kubernetes.Interface
+	node          string
+	isUnreachable bool
+	now           time.Time
+	daemonSets    map[types.NamespacedName]bool // whether they exist
+	budgets       map[string][]policyv1.PodDisruptionBudget
+}
+
+func newPass(client kubernetes.Interface, node *corev1.Node) *pass {
+	return &pass{
+		client: client, node: node.Name, isUnreachable: isUnreachable(node), now: time.Now(),
+		daemonSets: map[types.NamespacedName]bool{}, budgets: map[string][]policyv1.PodDisruptionBudget{},
+	}
+}
+
+// isUnreachable says whether the node's kubelet has stopped telling of itself.
+func isUnreachable(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionUnknown
+		}
+	}
+	return false
+}
+
+// pods returns the pods that have to go, and those that draining leaves alone.
+func (p *pass) pods(ctx context.Context) (leaving, staying []corev1.Pod, err error) {
+	list, err := p.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", p.node).String(),
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the pods of node %s: %w", p.node, requestError(err))
+	}
+	for _, pod := range list.Items {
+		stays, err := p.stays(ctx, &pod)
+		if err != nil {
+			return nil, nil, err
+		}
+		if stays {
+			staying = append(staying, pod)
+		} else {
+			leaving = append(leaving, pod)
+		}
+	}
+	return leaving, staying, nil
+}
+
+// stays says whether draining leaves a pod alone.
+func (p *pass) stays(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	switch {
+	case p.isUnreachable && pod.DeletionTimestamp != nil && p.now.Sub(pod.DeletionTimestamp.Time) > unreachableGrace:
+		return true, nil
+	case isMirror(pod):
+		return true, nil
+	case isFinished(pod):
+		return false, nil
+	}
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != appsv1.SchemeGroupVersion.String() {
+		return false, nil
+	}
+	return p.daemonSetExists(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
+}
+
+// daemonSetExists tells the pods that would be made anew at once from those that a DaemonSet has left behind.
+func (p *pass) daemonSetExists(ctx context.Context, key types.NamespacedName) (bool, error) {
+	if exists, ok := p.daemonSets[key]; ok {
+		return exists, nil
+	}
+	_, err := p.client.AppsV1().DaemonSets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("look for DaemonSet %s: %w", key, requestError(err))
+	}
+	p.daemonSets[key] = err == nil
+	return err == nil, nil
+}
+
+// isMirror says whether a pod shows a static one, which its kubelet runs from a file.
+func isMirror(pod *corev1.Pod) bool {
+	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return ok
+}
+
+func isFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// look says what would hold a pod.
+func (p *pass) look(ctx context.Context, pod *corev1.Pod) (HeldPod, error) {
+	if pod.DeletionTimestamp != nil {
+		return ending(pod), nil
+	}
+	budgets, err := p.budgetsOf(ctx, pod)
+	if err != nil {
+		return HeldPod{}, err
+	}
+	if held, ok := heldByBudgets(pod, budgets); ok {
+		return held, nil
+	}
+	return held(pod, ToBeEvicted, "is to be evicted"), nil
+}
+
+// ending says how far the end of a pod is.
+func ending(pod *corev1.Pod) HeldPod {
+	grace := graceOf(pod)
+	if grace == 0 && len(pod.Finalizers) > 0 {
+		return held(pod, Finalizers, "has ended, and these finalizers hold it: "+strings.Join(pod.Finalizers, ", "))
+	}
+	message := fmt.Sprintf("has been ending since %s, with %d s of grace",
+		pod.DeletionTimestamp.Add(-grace).UTC().Format(time.RFC3339), int(grace.Seconds()))
+	if len(pod.Finalizers) > 0 {
+		message += ", and has finalizers: " + strings.Join(pod.Finalizers, ", ")
+	}
+	return held(pod, Ending, message)
+}
+
+// graceOf returns the time that a pod that is deleted has for its end.
+func graceOf(pod *corev1.Pod) time.Duration {
+	if pod.DeletionGracePeriodSeconds == nil {
+		return 0
+	}
+	return time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+}
+
+// held says what a pod does that is still there.
+func held(pod *corev1.Pod, hold PodHold, does string) HeldPod {
+	return HeldPod{
+		Namespace: pod.Namespace, Name: pod.Name, Hold: hold,
+		Message: fmt.Sprintf("pod %s/%s %s", pod.Namespace, pod.Name, does),
+	}
+}

@@ -1,0 +1,101 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// A PodRule says what draining does with a pod that it would evict.
+type PodRule struct {
+	Behavior PodBehavior
+	// Order is when the pod is evicted: those with a lower one are gone before.
+	Order int32
+}
+
+// A PodBehavior is what draining does with a pod.
+type PodBehavior string
+
+// What draining does with pods.
+const (
+	EvictPod      PodBehavior = "Drain"
+	SkipPod       PodBehavior = "Skip"          // leave it alone
+	WaitCompleted PodBehavior = "WaitCompleted" // wait until it has completed by itself
+)
+
+// PodRules return the rule of a pod.
+type PodRules func(ctx context.Context, pod *corev1.Pod) (PodRule, error)
+
+// EvictByRules does as Evict, with what rules say of each pod. The pods with the lowest order are evicted, the others
+// wait for their turn.
+func EvictByRules(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]HeldPod, error) {
+	p := newPass(client, node)
+	leaving, _, err := p.ruledPods(ctx, rules)
+	if err != nil {
+		return nil, err
+	}
+	turn := firstTurn(leaving)
+	var now []corev1.Pod
+	var waiting []HeldPod
+	for _, pod := range leaving {
+		isNow := pod.rule.Order == turn
+		switch {
+		case pod.rule.Behavior == WaitCompleted && isNow:
+			waiting = append(waiting, held(&pod.Pod, Completion, "is waited for until it has completed"))
+		case pod.rule.Behavior == WaitCompleted:
+			waiting = append(waiting, held(&pod.Pod, CompletionLater, "is to be waited for when others are gone"))
+		case isNow, pod.DeletionTimestamp != nil:
+			now = append(now, pod.Pod)
+		default:
+			waiting = append(waiting, held(&pod.Pod, Later, "is to be evicted when others are gone"))
+		}
+	}
+	left, err := p.evictAll(ctx, now)
+	return append(left, waiting...), err
+}
+
+// StayingPods returns the pods of a node that draining leaves alone.
+func StayingPods(ctx context.Context, client kubernetes.Interface, node *corev1.Node, rules PodRules) ([]corev1.Pod, error) {
+	_, staying, err := newPass(client, node).ruledPods(ctx, rules)
+	return staying, err
+}
+
+// A ruledPod is one with its rule.
+type ruledPod struct {
+	corev1.Pod
+	rule PodRule
+}
+
+// ruledPods returns the pods that have to go, or to complete, and those that draining leaves alone. A pod that is waited
+// for and has completed is among the latter.
+func (p *pass) ruledPods(ctx context.Context, rules PodRules) (leaving []ruledPod, staying []corev1.Pod, err error) {
+	pods, staying, err := p.pods(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, pod := range pods {
+		rule, err := rules(ctx, &pod)
+		if err != nil {
+			return nil, nil, fmt.Errorf("find the drain rule of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		if rule.Behavior == SkipPod || rule.Behavior == WaitCompleted && isFinished(&pod) {
+			staying = append(staying, pod)
+			continue
+		}
+		leaving = append(leaving, ruledPod{Pod: pod, rule: rule})
+	}
+	return leaving, staying, nil
+}
+
+// firstTurn returns the lowest order there is.
+func firstTurn(pods []ruledPod) int32 {
+	var first int32
+	for i, pod := range pods {
+		if i == 0 || pod.rule.Order < first {
+			first = pod.rule.Order
+		}
+	}
+	return first
+}

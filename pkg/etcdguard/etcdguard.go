@@ -1,0 +1,218 @@
+// Package etcdguard decides how the members of an etcd cluster follow the machines that they run on: when the machine of
+// a voting member is being deleted, which step comes next, so that the cluster never loses its quorum; and how long the
+// deletion is to be held. It is pure: an EtcdSnapshot goes in, a GuardStep comes out, and no clock, cluster or memory is
+// asked.
+//
+// A step changes one thing: a member or a pod. All that it follows from is in etcd and in the API server, so that a guard
+// that was killed goes on with a new snapshot.
+//
+// Next and Hold are the calls to start from; the rules are in rules.go.
+package etcdguard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An EtcdSnapshot is what was seen of the machines of the control plane and of the members of etcd.
+type EtcdSnapshot struct {
+	// Voters is how many voting members the cluster is to have. It can't be told from the machines: while one is
+	// being replaced there are more, or fewer.
+	Voters   int
+	Machines []ControlPlaneMachine
+	Members  []EtcdMember
+	// Problem is why the members are not known; empty if they are.
+	Problem string
+}
+
+// A ControlPlaneMachine is a machine that an etcd member may run on.
+type ControlPlaneMachine struct {
+	Name       string // with its namespace
+	IsDeleting bool
+	IsHeld     bool     // its node is not drained, for a hook of the guard's
+	Addresses  []string // the hosts by which members can be known to be on it
+	Zone       string   // where it stands; empty if that is not known
+	IsCordoned bool     // its node takes no pods
+	GuardPods  []string // with their namespaces: pods that keep a drain from its node
+}
+
+// An EtcdMember is a member of the etcd cluster.
+type EtcdMember struct {
+	ID        uint64
+	Name      string   // empty until it has started for the first time
+	Addresses []string // the hosts of its URLs
+	IsLearner bool
+	IsLeader  bool
+	Health    MemberHealth
+}
+
+// MemberHealth says whether a member answers.
+type MemberHealth string
+
+// The healths of members.
+const (
+	Healthy   MemberHealth = "healthy"   // a voter has answered a read that needs the quorum; a learner has answered
+	Silent    MemberHealth = "silent"    // it does not answer now, and may only be restarting
+	Unhealthy MemberHealth = "unhealthy" // it has not answered for so long that it is not waited for
+)
+
+// A GuardStep is what is to be done next.
+type GuardStep struct {
+	Action  GuardAction
+	Reason  string // in CamelCase
+	Message string
+	Machine string // whose member or pod it is; empty for none
+	Member  EtcdMember
+	Pod     string
+}
+
+// AsExpected is the reason of a step that waits for nothing.
+const AsExpected = "AsExpected"
+
+// A GuardAction is what the adapters do for a step. After each one but Wait they look again.
+type GuardAction string
+
+// The actions.
+const (
+	Wait           GuardAction = "wait"
+	DeleteGuardPod GuardAction = "delete guard pod"
+	PromoteLearner GuardAction = "promote learner"
+	MoveLeadership GuardAction = "move leadership" // to the member of the step
+	RemoveMember   GuardAction = "remove member"
+)
+
+// Quorum returns how many of a number of voters have to agree.
+func Quorum(voters int) int { return voters/2 + 1 }
+
+// Next returns what is to be done next.
+func Next(s EtcdSnapshot) GuardStep {
+	v := newView(s)
+	for _, rule := range rules {
+		if step, ok := rule(v); ok {
+			return step
+		}
+	}
+	return GuardStep{Action: Wait, Reason: AsExpected}
+}
+
+// An EtcdCount is how many members there are of each sort.
+type EtcdCount struct {
+	Voters, Learners int
+	Healthy          int // voters that answer
+	Leaving          int // voters on machines that are being deleted
+}
+
+// Count counts the members.
+func Count(s EtcdSnapshot) EtcdCount {
+	v := newView(s)
+	return EtcdCount{Voters: len(v.voters), Learners: len(v.learners), Healthy: v.healthy, Leaving: len(in(v.voters, leaving))}
+}
+
+// Hold returns what holds the deletion of a machine; empty if no member can be on it. Of a machine without addresses that
+// is not known while there is a member on no known machine.
+func Hold(s EtcdSnapshot, machine ControlPlaneMachine) string {
+	v := newView(s)
+	lost := in(slices.Concat(v.voters, v.learners), unplaced)
+	hosted := slices.DeleteFunc(slices.Concat(v.voters, v.learners), func(m placedMember) bool { return !machine.hosts(m.EtcdMember) })
+	next := Next(s)
+	switch {
+	case s.Problem != "":
+		return "the members of etcd are not known: " + s.Problem
+	case len(machine.Addresses) == 0 && len(lost) > 0:
+		return fmt.Sprintf("the machine has no addresses, and may be that of etcd members that are on no known machine: %s", list(lost))
+	case len(hosted) == 0:
+		return ""
+	case next.Reason == AsExpected:
+		return fmt.Sprintf("etcd member %s is on this machine", list(hosted))
+	}
+	return fmt.Sprintf("etcd member %s is on this machine: %s", list(hosted), next.Message)
+}
+
+// A view is a snapshot, and where its members are.
+type view struct {
+	EtcdSnapshot
+	voters, learners []placedMember
+	healthy          int // voters
+}
+
+// A placedMember is a member, and the machine that it is on.
+type placedMember struct {
+	EtcdMember
+	machine ControlPlaneMachine // without a name if it is on none that is known
+	place   place
+}
+
+type place string
+
+const (
+	staying  place = "staying"  // on a machine that stays
+	leaving  place = "leaving"  // on one that is being deleted
+	shared   place = "shared"   // on both, by their addresses
+	unplaced place = "unplaced" // on none that is known
+)
+
+func newView(s EtcdSnapshot) view {
+	v := view{EtcdSnapshot: s}
+	for _, member := range s.Members {
+		placed := placeMember(s.Machines, member)
+		if member.IsLearner {
+			v.learners = append(v.learners, placed)
+			continue
+		}
+		v.voters = append(v.voters, placed)
+		if member.Health == Healthy {
+			v.healthy++
+		}
+	}
+	return v
+}
+
+func placeMember(machines []ControlPlaneMachine, member EtcdMember) placedMember {
+	placed := placedMember{EtcdMember: member, place: unplaced}
+	for _, machine := range machines {
+		if !machine.hosts(member) {
+			continue
+		}
+		here := staying
+		if machine.IsDeleting {
+			here = leaving
+		}
+		if placed.place != unplaced && placed.place != here {
+			here = shared
+		}
+		placed.place, placed.machine = here, machine
+	}
+	return placed
+}
+
+// hosts returns whether a member is on the machine, by its addresses.
+func (m ControlPlaneMachine) hosts(member EtcdMember) bool {
+	return slices.ContainsFunc(member.Addresses, func(address string) bool { return slices.Contains(m.Addresses, address) })
+}
+
+// in returns the members that are in one of some places.
+func in(members []placedMember, places ...place) []placedMember {
+	return slices.DeleteFunc(slices.Clone(members), func(m placedMember) bool { return !slices.Contains(places, m.place) })
+}
+
+// notHealthy returns the members that do not answer.
+func notHealthy(members []placedMember) []placedMember {
+	return slices.DeleteFunc(slices.Clone(members), func(m placedMember) bool { return m.Health == Healthy })
+}
+
+func (m placedMember) String() string {
+	name := m.Name
+	if name == "" {
+		name = strings.Join(m.Addresses, ", ")
+	}
+	return fmt.Sprintf("%s (%x)", name, m.ID)
+}
+
+func list(members []placedMember) string {
+	names := make([]string, len(members))
+	for i, member := range members {
+		names[i] = member.String()
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,137 @@
+package manager_test
+
+import (
+	"bytes"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+var discard = log.New(io.Discard, "", 0)
+
+// A gate sees each request that the guard makes, to the API server and to etcd. It can have the guard die before a
+// write arrives, or before its answer does.
+type gate struct {
+	mu     sync.Mutex
+	writes []string
+	// before and after are called with each write; what they return means that the guard is dead by now. Nil is false.
+	before, after func(write string) bool
+}
+
+// pass passes requests to a handler. Those that are no writes of the guard have no description.
+func (g *gate) pass(next http.Handler, describe func(*http.Request) string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		write := describe(r)
+		if write == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if g.call(false, write) {
+			panic(http.ErrAbortHandler)
+		}
+		recorder := httptest.NewRecorder()
+		next.ServeHTTP(recorder, r)
+		answer := recorder.Result()
+		if isDone(answer) {
+			g.mu.Lock()
+			g.writes = append(g.writes, write)
+			g.mu.Unlock()
+			if g.call(true, write) {
+				panic(http.ErrAbortHandler)
+			}
+		}
+		send(w, answer)
+	})
+}
+
+// isDone returns whether an answer is no refusal. That of etcd is in its trailers.
+func isDone(answer *http.Response) bool {
+	status := answer.Header.Get("Grpc-Status") + answer.Trailer.Get("Grpc-Status")
+	return answer.StatusCode < http.StatusMultipleChoices && (status == "" || status == "0")
+}
+
+// send sends an answer on.
+func send(w http.ResponseWriter, answer *http.Response) {
+	maps.Copy(w.Header(), answer.Header)
+	w.Header().Del("Trailer") // they are sent unannounced
+	w.WriteHeader(answer.StatusCode)
+	_, _ = io.Copy(w, answer.Body)
+	for name, values := range answer.Trailer {
+		w.Header()[http.TrailerPrefix+name] = values
+	}
+}
+
+func (g *gate) call(isAfter bool, write string) bool {
+	g.mu.Lock()
+	function := g.before
+	if isAfter {
+		function = g.after
+	}
+	g.mu.Unlock()
+	return function != nil && function(write)
+}
+
+// set says what is called from now on.
+func (g *gate) set(before, after func(string) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.before, g.after = before, after
+}
+
+// matching returns the writes with a text in them.
+func (g *gate) matching(text string) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(g.writes), func(write string) bool { return !strings.Contains(write, text) })
+}
+
+// describeEtcd names the writes that only the guard makes.
+func describeEtcd(r *http.Request) string {
+	for path, name := range map[string]string{
+		"/etcdserverpb.Cluster/MemberPromote":  "promote",
+		"/etcdserverpb.Cluster/MemberRemove":   "remove",
+		"/etcdserverpb.Maintenance/MoveLeader": "move leader",
+	} {
+		if r.URL.Path == path {
+			return name
+		}
+	}
+	return ""
+}
+
+// describeAPI names the writes that matter: of hooks, and of pods. Events and what a hook says of itself do not.
+func describeAPI(r *http.Request) string {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	_, machine, isMachine := strings.Cut(r.URL.Path, "/machines/")
+	_, pod, isPod := strings.Cut(r.URL.Path, "/pods/")
+	switch {
+	case isMachine && r.Method == http.MethodPatch && bytes.Contains(body, []byte("lifecycleHooks")):
+		if bytes.Contains(body, []byte("EtcdQuorumOperator")) {
+			return "add hook " + machine
+		}
+		return "remove hook " + machine
+	case isPod && r.Method == http.MethodDelete:
+		return "delete " + pod
+	}
+	return ""
+}
+
+// describeMembers writes members as their names; learners have a question mark.
+func describeMembers(found map[string]*etcdserverpb.Member) string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if found[name].IsLearner {
+			name += "?"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
+}

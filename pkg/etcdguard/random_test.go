@@ -1,0 +1,215 @@
+package etcdguard
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+const (
+	seeds        = 400
+	troubleSteps = 60  // in which machines are deleted, and members fall silent
+	calmSteps    = 200 // in which all has to come to an end
+)
+
+// A world is machines with a set that replaces them, members that come with them, and an administrator.
+type world struct {
+	*testing.T
+	EtcdSnapshot
+	random *rand.Rand
+	next   int // the number of the next machine
+}
+
+// TestRandomWorlds lets machines be deleted, members fall silent and hooks be removed at random, and does each step that
+// is decided. Whatever comes, a step leaves a quorum of healthy voters, changes one thing, and no machine may go that has a
+// member; and when it is calm, all deletions end.
+func TestRandomWorlds(t *testing.T) {
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { liveThrough(t, seed) })
+	}
+}
+
+func liveThrough(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	w := &world{T: t, random: random, next: 3}
+	w.EtcdSnapshot = scene(t)
+	if random.IntN(2) == 0 {
+		w.Voters, w.next = 5, 5
+		for i := 3; i < 5; i++ {
+			w.Machines, w.Members = append(w.Machines, newMachine(i)), append(w.Members, newMember(i))
+		}
+	}
+	for range troubleSteps {
+		w.trouble()
+		w.goOn()
+		w.release()
+		w.perform(Next(w.EtcdSnapshot))
+	}
+	for i := range w.Members {
+		w.Members[i].Health = Healthy
+	}
+	for range calmSteps {
+		w.goOn()
+		w.release()
+		w.perform(Next(w.EtcdSnapshot))
+	}
+	deleting := slices.ContainsFunc(w.Machines, func(m ControlPlaneMachine) bool { return m.IsDeleting })
+	if step := Next(w.EtcdSnapshot); deleting || step.Reason != AsExpected || len(newView(w.EtcdSnapshot).voters) != w.Voters {
+		t.Errorf("it does not come to rest: %s: %+v", text(step), w.EtcdSnapshot)
+	}
+}
+
+// trouble is what others do.
+func (w *world) trouble() {
+	machine := &w.Machines[w.random.IntN(len(w.Machines))]
+	switch w.random.IntN(6) {
+	case 0:
+		machine.IsDeleting = true
+	case 1: // an administrator does not wait; the last machines of a quorum are none of those
+		if machine.IsDeleting && w.isSpare(*machine) {
+			machine.IsHeld = false
+		}
+	case 2:
+		w.fall()
+	case 3:
+		for i := range w.Members {
+			w.Members[i].Health = Healthy
+		}
+	case 4:
+		for i := range w.Members {
+			if w.Members[i].Health == Silent {
+				w.Members[i].Health = Unhealthy
+			}
+		}
+	case 5:
+		leader := w.random.IntN(len(w.Members))
+		for i := range w.Members {
+			w.Members[i].IsLeader = i == leader && !w.Members[i].IsLearner && w.Members[i].Health == Healthy
+		}
+	}
+}
+
+// fall has a member fall silent: seldom one without which there is no quorum.
+func (w *world) fall() {
+	v := newView(w.EtcdSnapshot)
+	member := &w.Members[w.random.IntN(len(w.Members))]
+	isSpare := member.IsLearner || member.Health != Healthy || v.healthy > Quorum(len(v.voters))
+	if isSpare || w.random.IntN(4) == 0 {
+		member.Health, member.IsLeader = Silent, false
+	}
+}
+
+// isSpare returns whether there is a quorum without the members of a machine.
+func (w *world) isSpare(machine ControlPlaneMachine) bool {
+	v := newView(w.EtcdSnapshot)
+	healthy := v.healthy
+	for _, voter := range v.voters {
+		if machine.hosts(voter.EtcdMember) && voter.Health == Healthy {
+			healthy--
+		}
+	}
+	return healthy >= Quorum(len(v.voters))
+}
+
+// goOn has the set make machines, members start, and machines go that no hook holds.
+func (w *world) goOn() {
+	for i := 0; i < len(w.Machines); i++ {
+		machine := w.Machines[i]
+		switch {
+		case !machine.IsDeleting || machine.IsHeld:
+		case !machine.IsCordoned:
+			w.Machines[i].IsCordoned = true
+		case len(machine.GuardPods) == 0 && !slices.ContainsFunc(w.Members, machine.hosts):
+			w.Machines = slices.Delete(w.Machines, i, i+1)
+			i--
+		}
+	}
+	replicas := 0
+	for _, machine := range w.Machines {
+		if !machine.IsDeleting {
+			replicas++
+		}
+	}
+	if replicas < w.Voters && w.random.IntN(2) == 0 {
+		machine := newMachine(w.next)
+		machine.Zone = fmt.Sprint(w.random.IntN(3))
+		machine.GuardPods = []string{"ns/guard-" + machine.Name}
+		w.Machines = append(w.Machines, machine)
+		w.next++
+	}
+	learns := slices.ContainsFunc(w.Members, func(m EtcdMember) bool { return m.IsLearner })
+	for _, machine := range w.Machines {
+		if learns || machine.IsDeleting || slices.ContainsFunc(w.Members, machine.hosts) || w.random.IntN(2) == 0 {
+			continue
+		}
+		var number int
+		if _, err := fmt.Sscanf(machine.Name, "ns/m%d", &number); err != nil {
+			w.Fatal(err)
+		}
+		learner := newMember(number)
+		learner.IsLearner = true
+		w.Members = append(w.Members, learner)
+		learns = true
+	}
+}
+
+// release removes the hooks of machines that nothing holds.
+func (w *world) release() {
+	for i, machine := range w.Machines {
+		if !machine.IsDeleting || !machine.IsHeld || Hold(w.EtcdSnapshot, machine) != "" {
+			continue
+		}
+		if slices.ContainsFunc(w.Members, machine.hosts) {
+			w.Fatalf("%s may go, and has a member", machine.Name)
+		}
+		w.Machines[i].IsHeld = false
+	}
+}
+
+// perform does a step, and checks what it must not do.
+func (w *world) perform(step GuardStep) {
+	before := newView(w.EtcdSnapshot)
+	machine := slices.IndexFunc(w.Machines, func(m ControlPlaneMachine) bool { return m.Name == step.Machine })
+	member := slices.IndexFunc(w.Members, func(m EtcdMember) bool { return m.ID == step.Member.ID })
+	switch step.Action {
+	case Wait:
+		return
+	case DeleteGuardPod:
+		w.Machines[machine].GuardPods = nil
+	case PromoteLearner:
+		w.Members[member].IsLearner = false
+	case MoveLeadership:
+		for i := range w.Members {
+			w.Members[i].IsLeader = i == member
+		}
+	case RemoveMember:
+		gone := w.Members[member]
+		if !w.Machines[machine].IsDeleting || !w.Machines[machine].hosts(gone) {
+			w.Fatalf("%s: its machine is not being deleted", text(step))
+		}
+		if gone.IsLeader {
+			w.Errorf("%s: it leads", text(step))
+		}
+		w.Members = slices.Delete(w.Members, member, member+1)
+	}
+	w.checkVoters(step, before, newView(w.EtcdSnapshot))
+}
+
+// checkVoters checks what a step has left.
+func (w *world) checkVoters(step GuardStep, before, after view) {
+	least := w.Voters
+	if step.Member.Health != Healthy {
+		least--
+	}
+	switch {
+	case len(after.voters) == len(before.voters):
+	case before.healthy < Quorum(len(before.voters)):
+		w.Fatalf("%s without a quorum", text(step))
+	case step.Member.Health == Silent:
+		w.Fatalf("%s, which may only be restarting", text(step))
+	case after.healthy < Quorum(len(after.voters)),
+		len(after.voters) < least && step.Action == RemoveMember, len(after.voters) > w.Voters+1:
+		w.Fatalf("%s leaves %d of %d voters healthy", text(step), after.healthy, len(after.voters))
+	}
+}

@@ -1,0 +1,178 @@
+package etcdguard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// scene returns a snapshot of three voters on three machines, with changes: words such as "m0 deleting", "m3 added",
+// "e3 learns", "e0 unhealthy".
+func scene(t *testing.T, changes ...string) EtcdSnapshot {
+	t.Helper()
+	s := EtcdSnapshot{Voters: 3}
+	for i := range 3 {
+		s.Machines = append(s.Machines, newMachine(i))
+		s.Members = append(s.Members, newMember(i))
+	}
+	s.Members[2].IsLeader = true
+	for _, change := range changes {
+		var kind string
+		var i int
+		if _, err := fmt.Sscanf(strings.Fields(change)[0], "%1s%d", &kind, &i); err != nil {
+			t.Fatal(err)
+		}
+		apply(t, &s, kind, i, strings.Join(strings.Fields(change)[1:], " "))
+	}
+	return s
+}
+
+func newMachine(i int) ControlPlaneMachine {
+	return ControlPlaneMachine{Name: fmt.Sprintf("ns/m%d", i), IsHeld: true, Addresses: []string{fmt.Sprintf("10.0.0.%d", i)}}
+}
+
+func newMember(i int) EtcdMember {
+	return EtcdMember{ID: uint64(i + 1), Name: fmt.Sprintf("e%d", i), Addresses: []string{fmt.Sprintf("10.0.0.%d", i)}, Health: Healthy}
+}
+
+func apply(t *testing.T, s *EtcdSnapshot, kind string, i int, change string) {
+	t.Helper()
+	switch change {
+	case "added":
+		s.Machines = append(s.Machines, newMachine(i))
+		return
+	case "learns", "votes":
+		member := newMember(i)
+		member.IsLearner = change == "learns"
+		s.Members = append(s.Members, member)
+		return
+	}
+	machine := slices.IndexFunc(s.Machines, func(m ControlPlaneMachine) bool { return kind == "m" && m.Name == newMachine(i).Name })
+	member := slices.IndexFunc(s.Members, func(m EtcdMember) bool { return kind == "e" && m.ID == newMember(i).ID })
+	if machine < 0 && member < 0 {
+		t.Fatalf("there is no %s%d", kind, i)
+	}
+	switch change {
+	case "deleting":
+		s.Machines[machine].IsDeleting = true
+	case "free":
+		s.Machines[machine].IsHeld = false
+	case "cordoned":
+		s.Machines[machine].IsCordoned = true
+	case "guarded":
+		s.Machines[machine].GuardPods = []string{"ns/guard"}
+	case "nowhere":
+		s.Machines[machine].Addresses = nil
+	case "as m0":
+		s.Machines[machine].Addresses = newMachine(0).Addresses
+	case "in zone a":
+		s.Machines[machine].Zone = "a"
+	case "gone":
+		s.Members = slices.Delete(s.Members, member, member+1)
+	case "unstarted":
+		s.Members[member].Name, s.Members[member].Health = "", Silent
+	case "silent", "unhealthy":
+		s.Members[member].Health = MemberHealth(change)
+	default:
+		t.Fatalf("no change is called %q", change)
+	}
+}
+
+func TestNext(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		changes []string
+		want    string // the step as text
+	}{
+		{"nothing to do", nil, "wait AsExpected"},
+		{"the replacement is missing", []string{"m0 deleting"}, "wait ReplacementMissing"},
+		{"its member is missing", []string{"m0 deleting", "m3 added"}, "wait ReplacementMissing"},
+		{"its member has not started", []string{"m0 deleting", "m3 added", "e3 learns", "e3 unstarted"}, "wait LearnerStarts"},
+		{"the replacement learns", []string{"m0 deleting", "m3 added", "e3 learns"}, "promote learner e3"},
+		{"the replacement votes", []string{"m0 deleting", "m3 added", "e3 votes"}, "remove member e0"},
+		{"the leader hands over", []string{"m2 deleting", "m3 added", "e3 votes"}, "move leadership e0"},
+		{"all are deleted, and the first learns", []string{"m0 deleting", "m1 deleting", "m2 deleting", "m3 added", "e3 learns"}, "promote learner e3"},
+		{"never two voters too many", []string{"m0 deleting", "m1 deleting", "m3 added", "m4 added", "e3 votes", "e4 learns"}, "remove member e0"},
+		{"one that does not lead goes first", []string{"m2 deleting", "m1 deleting", "m3 added", "e3 votes"}, "remove member e1"},
+		{"one of the crowded zone goes first",
+			[]string{"m0 deleting", "m1 deleting", "m3 added", "e3 votes", "m1 in zone a", "m3 in zone a", "m2 in zone a"}, "remove member e1"},
+		{"a learner that replaces none stays one", []string{"m3 added", "e3 learns"}, "wait AsExpected"},
+		{"a voter on no machine does not answer", []string{"m0 nowhere", "e0 unhealthy", "m3 added", "e3 learns"}, "wait UnhealthyMembers"},
+		{"a voter is missing", []string{"e0 gone", "m3 added", "e3 learns"}, "promote learner e3"},
+		{"a learner of a machine that is being deleted goes at once", []string{"m3 added", "m3 deleting", "e3 learns"}, "remove member e3"},
+		{"even if another voter does not answer", []string{"m3 added", "m3 deleting", "e3 learns", "e0 silent"}, "remove member e3"},
+		{"an unhealthy voter of such a machine goes before its replacement is there", []string{"m0 deleting", "e0 unhealthy"}, "remove member e0"},
+		{"and before a healthy one", []string{"m0 deleting", "m1 deleting", "e1 unhealthy", "m3 added", "e3 votes"}, "remove member e1"},
+		{"one that has just fallen silent does not", []string{"m0 deleting", "e0 silent"}, "wait MemberSilent"},
+		{"a healthy one stays while another does not answer", []string{"m0 deleting", "e1 unhealthy", "m3 added", "e3 votes"}, "wait UnhealthyMembers"},
+		{"no second one without a replacement", []string{"m0 deleting", "m1 deleting", "e0 gone", "m0 free"}, "wait ReplacementMissing"},
+		{"no quorum", []string{"m0 deleting", "e0 unhealthy", "e1 unhealthy"}, "wait NoQuorum"},
+		{"two machines with one address", []string{"m0 deleting", "m3 added", "m3 as m0", "e3 votes"}, "wait SharedAddress"},
+		{"a guard pod on a node that is to go", []string{"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded"}, "delete guard pod m0"},
+		{"one on a node that takes pods would come again", []string{"m0 deleting", "m0 free", "m0 guarded", "e0 gone", "m3 added", "e3 votes"}, "wait AsExpected"},
+		{"one on a node that has a member", []string{"m0 deleting", "m0 cordoned", "m0 guarded"}, "wait ReplacementMissing"},
+		{"an administrator's removal of a hook does not change which member goes", []string{"m0 deleting", "m0 free", "m3 added", "e3 votes"}, "remove member e0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := text(Next(scene(t, c.changes...))); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// Guard pods do not need etcd, and nothing else is done without it.
+func TestNextWithoutEtcd(t *testing.T) {
+	for want, changes := range map[string][]string{
+		"wait EtcdUnreachable": {"m0 deleting", "e0 gone"},
+		"delete guard pod m0":  {"m0 deleting", "m0 free", "m0 cordoned", "m0 guarded"},
+	} {
+		s := scene(t, changes...)
+		s.Members, s.Problem = nil, "connection refused"
+		if got := text(Next(s)); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func text(step GuardStep) string {
+	short := func(name string) string { return strings.TrimPrefix(name, "ns/") }
+	words := []string{string(step.Action)}
+	switch step.Action {
+	case Wait:
+		words = append(words, step.Reason)
+	case PromoteLearner, MoveLeadership, RemoveMember:
+		words = append(words, step.Member.Name)
+	default:
+		words = append(words, short(step.Machine))
+	}
+	return strings.Join(words, " ")
+}
+
+func TestHold(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		changes []string
+		machine int
+		want    string // the beginning
+	}{
+		{"a member is on it", []string{"m0 deleting"}, 0, "etcd member e0 (1) is on this machine: 3 voting members are wanted"},
+		{"a learner is on it", []string{"m3 added", "m3 deleting", "e3 learns"}, 3, "etcd member e3 (4) is on this machine: learner e3 (4) is removed"},
+		{"one that has not started is on it", []string{"m3 added", "e3 learns", "e3 unstarted"}, 3, "etcd member 10.0.0.3 (4) is on this machine"},
+		{"its member is gone", []string{"m0 deleting", "m3 added", "e3 votes", "e0 gone"}, 0, ""},
+		{"it was never started", []string{"m3 added", "m3 deleting", "m3 nowhere"}, 3, ""},
+		{"its addresses are lost", []string{"m0 deleting", "m0 nowhere"}, 0, "the machine has no addresses, and may be that of etcd members that are on no known machine: e0 (1)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := scene(t, c.changes...)
+			if got := Hold(s, s.Machines[c.machine]); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+	s := EtcdSnapshot{Voters: 3, Problem: "connection refused"}
+	if got := Hold(s, newMachine(0)); got != "the members of etcd are not known: connection refused" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,163 @@
+package infra
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// UIDAnnotation is on each infrastructure object, and has the UID of its machine. An owner reference would say more
+// than is true: the garbage collector would follow it, and delete infrastructure that a hook still holds.
+const UIDAnnotation = "machine.runlevel.dev/machine-uid"
+
+// ObjectProvider is the Provider of clusters: the infrastructure of a machine is the object of the template's kind that has
+// the machine's namespace and name.
+//
+// For each kind that templates name, it needs the rights get, list, watch, create and delete.
+type ObjectProvider struct {
+	// Client reads from the server: a cached answer could have a machine made twice.
+	Client client.Client
+	// Watcher is told which kinds there are. It may be nil.
+	Watcher *Watcher
+}
+
+// NewObjectProvider returns the Provider for the controllers of a manager. Its Watcher is to be among the sources of
+// the controller of machines.
+func NewObjectProvider(mgr ctrl.Manager) (*ObjectProvider, error) {
+	direct, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect for infrastructure: %w", err)
+	}
+	watcher, err := NewWatcher(mgr, sameName)
+	if err != nil {
+		return nil, err
+	}
+	return &ObjectProvider{Client: direct, Watcher: watcher}, nil
+}
+
+// Look implements Provider.
+func (o *ObjectProvider) Look(ctx context.Context, m Machine) (Instance, error) {
+	object, err := o.find(ctx, m)
+	if err != nil {
+		return Instance{}, err
+	}
+	return instanceOf(m, object)
+}
+
+// Create implements Provider.
+func (o *ObjectProvider) Create(ctx context.Context, m Machine) (Instance, error) {
+	if err := o.begin(m); err != nil {
+		return Instance{}, err
+	}
+	object := m.object()
+	err := o.Client.Create(ctx, object, client.FieldValidation(metav1.FieldValidationStrict))
+	if apierrors.IsAlreadyExists(err) {
+		return o.Look(ctx, m)
+	}
+	if err != nil {
+		return Instance{}, refusal("create", m, err)
+	}
+	return instanceOf(m, object)
+}
+
+// Delete implements Provider.
+func (o *ObjectProvider) Delete(ctx context.Context, m Machine) (Instance, error) {
+	object, err := o.find(ctx, m)
+	if err != nil {
+		return Instance{}, err
+	}
+	instance, err := instanceOf(m, object)
+	if err != nil || !instance.Exists || instance.IsDeleting {
+		return instance, err
+	}
+	uid := object.GetUID()
+	err = o.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return Instance{}, refusal("delete", m, err)
+	}
+	instance.IsDeleting = true
+	return instance, nil
+}
+
+// find returns the infrastructure object of a machine, or nil if there is none.
+func (o *ObjectProvider) find(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
+	if err := o.begin(m); err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(m.Template.GroupVersionKind())
+	err := o.Client.Get(ctx, m.NamespacedName, object)
+	if apierrors.IsNotFound(err) && !isUnknownResource(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, refusal("get", m, err)
+	}
+	return object, nil
+}
+
+// begin checks that there can be an object as the template wants it, and has its kind watched.
+func (o *ObjectProvider) begin(m Machine) error {
+	if err := checkTemplate(m.Template); err != nil {
+		return err
+	}
+	kind := m.Template.GroupVersionKind()
+	mapping, err := o.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return refusal("get", m, err)
+	}
+	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		return invalid("kind %s has no namespaces: infrastructure is an object of the machine's namespace", kind.Kind)
+	}
+	o.Watcher.Watch(mapping.Resource)
+	return nil
+}
+
+// object returns the object that is wanted.
+func (m Machine) object() *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetGroupVersionKind(m.Template.GroupVersionKind())
+	object.SetNamespace(m.Namespace)
+	object.SetName(m.Name)
+	object.SetLabels(merged(m.Template.GetLabels(), m.Labels))
+	object.SetAnnotations(merged(m.Template.GetAnnotations(), map[string]string{UIDAnnotation: string(m.UID)}))
+	if spec, ok := m.Template.Object["spec"]; ok {
+		object.Object["spec"] = spec
+	}
+	return object.DeepCopy()
+}
+
+// merged returns two maps as one. The second one has the last word.
+func merged(first, second map[string]string) map[string]string {
+	both := map[string]string{}
+	maps.Copy(both, first)
+	maps.Copy(both, second)
+	return both
+}
+
+// checkOwner returns an error if an object is not the infrastructure of a machine.
+func checkOwner(m Machine, object *unstructured.Unstructured) error {
+	const wayOut = "delete it, or have this machine take it: kubectl annotate --overwrite -n %s %s %s %s=%s"
+	resource := object.GetKind() + "." + object.GroupVersionKind().Group
+	advice := fmt.Sprintf(wayOut, m.Namespace, resource, m.Name, UIDAnnotation, m.UID)
+	switch owner := object.GetAnnotations()[UIDAnnotation]; owner {
+	case string(m.UID):
+		return nil
+	case "":
+		return fmt.Errorf("%s belongs to no machine: %s", describe(m), advice)
+	default:
+		return fmt.Errorf("%s belongs to another machine of that name, with the UID %s: %s", describe(m), owner, advice)
+	}
+}
+
+// describe names the infrastructure object of a machine.
+func describe(m Machine) string { return m.Template.GetKind() + " " + m.String() }

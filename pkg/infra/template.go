@@ -1,0 +1,83 @@
+package infra
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// example is what to write.
+const example = `write an object, as {"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "ExternalMachine", "spec": {}}`
+
+// ParseTemplate returns the infrastructure object that the providerSpec.value of a machine asks for. It returns an
+// InvalidError if that asks for none.
+func ParseTemplate(value *runtime.RawExtension) (*unstructured.Unstructured, error) {
+	if value == nil || len(value.Raw) == 0 || string(value.Raw) == "null" {
+		return nil, checkTemplate(nil)
+	}
+	template := &unstructured.Unstructured{}
+	if err := json.Unmarshal(value.Raw, &template.Object); err != nil {
+		return nil, invalid("it is no object: %s", example)
+	}
+	return template, checkTemplate(template)
+}
+
+// checkTemplate returns an InvalidError if a template asks for no infrastructure.
+func checkTemplate(template *unstructured.Unstructured) error {
+	if template == nil || len(template.Object) == 0 {
+		return invalid("it is missing: %s", example)
+	}
+	kind := template.GroupVersionKind()
+	switch {
+	case template.GetAPIVersion() == "" || template.GetKind() == "":
+		return invalid("it has no apiVersion or no kind: %s", example)
+	case isOpenShifts(kind):
+		return invalid("kind %s of %s is read by OpenShift's own machine controllers, and is no kind of infrastructure: %s",
+			kind.Kind, template.GetAPIVersion(), example)
+	case isBuiltIn(kind):
+		return invalid("kind %s of %s is Kubernetes' own, and no kind of infrastructure: %s",
+			kind.Kind, template.GetAPIVersion(), example)
+	}
+	return checkFields(template)
+}
+
+// checkFields returns an InvalidError if there are fields that don't end up in the infrastructure object.
+func checkFields(template *unstructured.Unstructured) error {
+	for _, field := range slices.Sorted(maps.Keys(template.Object)) {
+		switch field {
+		case "apiVersion", "kind", "metadata":
+		case "spec":
+			if _, ok := template.Object["spec"].(map[string]any); !ok {
+				return invalid("its spec is no object: %s", example)
+			}
+		case "status":
+			return invalid("it has a status, which only the controller of the infrastructure writes: remove it")
+		default:
+			return invalid("it has a field %q, which is none of an object: put it under spec", field)
+		}
+	}
+	return nil
+}
+
+// isOpenShifts says of a kind that it is of the API of machines. What machines run on there is written as values
+// that have a kind, and are nonetheless no objects.
+func isOpenShifts(kind schema.GroupVersionKind) bool {
+	return kind.Group == "machine.openshift.io" ||
+		strings.HasSuffix(kind.Kind, "ProviderSpec") || strings.HasSuffix(kind.Kind, "ProviderConfig")
+}
+
+// isBuiltIn says that a kind is Kubernetes' own. A template must not lend the rights of the machine controller to
+// make a Lease or an Event, for example.
+func isBuiltIn(kind schema.GroupVersionKind) bool {
+	return !strings.Contains(kind.Group, ".") || strings.HasSuffix(kind.Group, ".k8s.io")
+}
+
+func invalid(format string, values ...any) *InvalidError {
+	return &InvalidError{Message: "providerSpec.value: " + fmt.Sprintf(format, values...)}
+}

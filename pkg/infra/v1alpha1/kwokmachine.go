@@ -1,0 +1,118 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A KwokMachine is infrastructure without a machine behind it: its controller makes a Node, which kwok keeps alive
+// where kwok runs. It is for tests, demonstrations and rehearsals, so its starts and ends can be slow and can fail.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=kwokm,categories=infrastructure
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
+// +kubebuilder:metadata:annotations="include.release.openshift.io/self-managed-high-availability=true"
+// +kubebuilder:metadata:annotations="capability.openshift.io/name=MachineAPI"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="ProviderID",type=string,JSONPath=`.spec.providerID`
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.addresses[0].address`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type KwokMachine struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// +optional
+	Spec KwokMachineSpec `json:"spec,omitempty"`
+	// +optional
+	Status InfrastructureStatus `json:"status,omitempty"`
+}
+
+// A KwokMachineSpec says how the simulated machine behaves.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || has(self.providerID) && self.providerID == oldSelf.providerID",message="spec.providerID can't be changed once it is set"
+type KwokMachineSpec struct {
+	// providerID is the identity of the machine, which its Node has as well. The controller sets it to
+	// kwok://NAMESPACE/NAME.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	ProviderID string `json:"providerID,omitempty"`
+	// address is the internal IP of the Node. The controller chooses a free one from 127.0.1.1 on if it is empty.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="self == '' || isIP(self)",message="spec.address has to be an IP address"
+	Address string `json:"address,omitempty"`
+	// startAfter is how long the start takes: there is no Node before, and the machine is not provisioned.
+	//
+	// +optional
+	StartAfter metav1.Duration `json:"startAfter,omitempty"`
+	// deleteAfter is how long the end takes: the object stays for that long after it was deleted.
+	//
+	// +optional
+	DeleteAfter metav1.Duration `json:"deleteAfter,omitempty"`
+	// vanishAfter is how long the machine runs until it ends unasked, as one that a cloud has lost: the object is gone
+	// then, and the Node stays. It never does so if this is empty.
+	//
+	// +optional
+	VanishAfter *metav1.Duration `json:"vanishAfter,omitempty"`
+	// startFailure has the start fail.
+	//
+	// +optional
+	StartFailure *StartFailure `json:"startFailure,omitempty"`
+	// neverDeletes has the end never come: the object stays until this is set to false.
+	//
+	// +optional
+	NeverDeletes bool `json:"neverDeletes,omitempty"`
+	// node is what the Node is like.
+	//
+	// +optional
+	Node KwokNode `json:"node,omitempty"`
+}
+
+// A StartFailure has the start of a simulated machine fail.
+type StartFailure struct {
+	// message is what the condition Ready says of it.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message"`
+	// times is how often the start fails before it succeeds. Zero means that it never succeeds.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Times int32 `json:"times,omitempty"`
+}
+
+// A KwokNode says what the Node of a simulated machine is like.
+type KwokNode struct {
+	// labels are set on the Node, besides kubernetes.io/hostname.
+	//
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// taints are set on the Node.
+	//
+	// +optional
+	// +listType=atomic
+	Taints []corev1.Taint `json:"taints,omitempty"`
+	// kubeletVersion is what the Node says that its kubelet is.
+	//
+	// +optional
+	KubeletVersion string `json:"kubeletVersion,omitempty"`
+	// osImage is what the Node says that its operating system is.
+	//
+	// +optional
+	OSImage string `json:"osImage,omitempty"`
+}
+
+// A KwokMachineList is a list of KwokMachines.
+//
+// +kubebuilder:object:root=true
+type KwokMachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []KwokMachine `json:"items"`
+}

@@ -1,0 +1,148 @@
+// Package aggregate sums up what the Machines of Cluster API's MachineSets and MachineDeployments are like, as the
+// conditions of both do: how many are ready and up to date, which are not and why, and what is in the way of a scaling.
+// The conditions have the names, reasons and messages of Cluster API's own controllers.
+//
+// The package reads and writes nothing. MachinesReady is the call to start from.
+package aggregate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+const (
+	// judgedAfter is how old a machine is when it should have a condition UpToDate, if it is to have one.
+	judgedAfter = 10 * time.Second
+	// stuckAfter is how long a deletion may take without being named.
+	stuckAfter = 15 * time.Minute
+	// shownMessages is how many messages of machines a condition has.
+	shownMessages = 10
+)
+
+// Condition returns one whose reasons are its name, and its name after "Not".
+func Condition(kind string, isSo bool, message string) metav1.Condition {
+	if isSo {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind, Message: message}
+	}
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Not" + kind, Message: message}
+}
+
+// Scaling returns the conditions ScalingUp and ScalingDown, with what is in the way. A problem of another kind stands in
+// ScalingUp, too.
+func Scaling(current, wanted int, problem, stuck string) []metav1.Condition {
+	up := Condition(clusterv1.ScalingUpCondition, current < wanted, problem)
+	down := Condition(clusterv1.ScalingDownCondition, current > wanted, "")
+	switch {
+	case current < wanted:
+		up.Message = fmt.Sprintf("Scaling up from %d to %d replicas", current, wanted)
+		if problem != "" {
+			up.Message += " is blocked because:\n* " + problem
+		}
+	case current > wanted:
+		down.Message = fmt.Sprintf("Scaling down from %d to %d replicas", current, wanted) + stuck
+	}
+	return []metav1.Condition{up, down}
+}
+
+// Stuck returns a line on machines whose deletion takes long.
+func Stuck(machines []*clusterv1.Machine, now time.Time) string {
+	var names []string
+	for _, m := range machines {
+		if m.DeletionTimestamp != nil && now.Sub(m.DeletionTimestamp.Time) > stuckAfter {
+			names = append(names, m.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\n* %s in deletion for more than 15m: their condition Deleting says why", MachineNames(names))
+}
+
+// MachinesReady returns the condition MachinesReady.
+func MachinesReady(machines []*clusterv1.Machine) metav1.Condition {
+	return aggregate(clusterv1.MachinesReadyCondition, clusterv1.MachineReadyCondition, machines)
+}
+
+// MachinesUpToDate returns the condition MachinesUpToDate. A machine of a set that belongs to no MachineDeployment has
+// no such condition, unless something else sets it; one that is new may be about to have it.
+func MachinesUpToDate(machines []*clusterv1.Machine, now time.Time) metav1.Condition {
+	judged := slices.DeleteFunc(slices.Clone(machines), func(m *clusterv1.Machine) bool {
+		return meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition) == nil &&
+			now.Sub(m.CreationTimestamp.Time) <= judgedAfter
+	})
+	return aggregate(clusterv1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, judged)
+}
+
+// Remediating returns the condition Remediating of an owner that is asked to replace these machines, with what they say of it.
+func Remediating(marked []*clusterv1.Machine) metav1.Condition {
+	said := aggregate(clusterv1.RemediatingCondition, clusterv1.MachineOwnerRemediatedCondition, marked)
+	return Condition(clusterv1.RemediatingCondition, true, said.Message)
+}
+
+// aggregate returns a condition of a set that is True if a condition of all its machines is, and False if that of one is.
+func aggregate(kind, of string, machines []*clusterv1.Machine) metav1.Condition {
+	if len(machines) == 0 {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: clusterv1.NoReplicasReason}
+	}
+	named := map[string][]string{} // the machines of which a message tells
+	worst := metav1.ConditionTrue
+	for _, m := range machines {
+		found := meta.FindStatusCondition(m.Status.Conditions, of)
+		if found == nil {
+			found = &metav1.Condition{Status: metav1.ConditionUnknown, Message: "Condition " + of + " not yet reported"}
+		}
+		if found.Status == metav1.ConditionTrue {
+			continue
+		}
+		message := cmp.Or(found.Message, found.Reason)
+		named[message] = append(named[message], m.Name)
+		if worst != metav1.ConditionFalse {
+			worst = found.Status
+		}
+	}
+	reason := of
+	switch worst {
+	case metav1.ConditionFalse:
+		reason = "Not" + of
+	case metav1.ConditionUnknown:
+		reason = of + "Unknown"
+	}
+	return metav1.Condition{Type: kind, Status: worst, Reason: reason, Message: listed(named)}
+}
+
+// listed returns a line for each message, and the lines that it has indented below.
+func listed(named map[string][]string) string {
+	var lines []string
+	for _, message := range slices.Sorted(maps.Keys(named)) {
+		separator := " "
+		if strings.HasPrefix(message, "* ") {
+			separator = "\n  "
+		}
+		lines = append(lines, fmt.Sprintf("* %s:%s%s", MachineNames(named[message]), separator, strings.ReplaceAll(message, "\n", "\n  ")))
+	}
+	if more := len(lines) - shownMessages; more > 0 {
+		lines = append(lines[:shownMessages], fmt.Sprintf("* %d more", more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// MachineNames names three machines of several.
+func MachineNames(names []string) string {
+	const shown = 3
+	switch {
+	case len(names) == 1:
+		return "Machine " + names[0]
+	case len(names) > shown:
+		return fmt.Sprintf("Machines %s, ... (%d more)", strings.Join(names[:shown], ", "), len(names)-shown)
+	default:
+		return "Machines " + strings.Join(names, ", ")
+	}
+}

@@ -1,0 +1,199 @@
+package capi_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+func TestB1HooksHoldTheDeletionInTheirOrder(t *testing.T) {
+	s := newScene(t)
+	config := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infra.example.com/v1", "kind": "TestConfig",
+		"status": map[string]any{"initialization": map[string]any{"dataSecretCreated": true}, "dataSecretName": "made"},
+	}}
+	config.SetNamespace(s.namespace)
+	config.SetName("m1")
+	config.SetFinalizers([]string{held})
+	s.create(config)
+	m := s.machine("m1")
+	m.Spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: s.ref("TestConfig", "m1")}
+	m.Annotations = map[string]string{preDrain + "b": "b", preDrain + "a": "a", preTerminate + "x": "x"}
+	m, node := s.run(m, held)
+	if name := ptr.Deref(m.Spec.Bootstrap.DataSecretName, ""); name != "made" || m.Spec.ProviderID != s.providerID("m1") {
+		t.Errorf("the Machine has the Secret %q and the providerID %q", name, m.Spec.ProviderID)
+	}
+	web := s.addPod(node, "web", func(p *corev1.Pod) { p.Finalizers = []string{held} })
+
+	s.delete(m)
+	seen := s.awaitDeleting("WaitingForPreDrainHook", "(hooks: "+preDrain+"a,"+preDrain+"b)")
+	if seen.Status.Deletion == nil || seen.Status.Deletion.WaitForPreDrainHookStartTime.IsZero() || seen.Status.Phase != "Deleting" {
+		t.Errorf("status: %+v", seen.Status)
+	}
+	ready := meta.FindStatusCondition(seen.Status.Conditions, "Ready")
+	if ready.Message != "* Deleting: Machine deletion in progress, stage: WaitingForPreDrainHook" || ready.Reason != "NotReady" {
+		t.Errorf("Ready: %+v", ready)
+	}
+	s.expectUntouched(node)
+	s.removeHook(m, preDrain+"a")
+	s.awaitDeleting("WaitingForPreDrainHook", "(hooks: "+preDrain+"b)")
+	s.expectUntouched(node)
+	s.expectInfrastructure()
+
+	s.removeHook(m, preDrain+"b")
+	s.awaitDeleting("DrainingNode", "\n* Pod "+s.namespace+"/web: deletionTimestamp set, but still not removed from the Node")
+	s.change(web, `{"metadata": {"finalizers": null}}`)
+	seen = s.awaitDeleting("WaitingForPreTerminateHook", "(hooks: "+preTerminate+"x)")
+	times := seen.Status.Deletion
+	if times.NodeDrainStartTime.IsZero() || times.WaitForNodeVolumeDetachStartTime.IsZero() || times.WaitForPreTerminateHookStartTime.IsZero() {
+		t.Errorf("times: %+v", times)
+	}
+	s.expectInfrastructure()
+
+	s.removeHook(m, preTerminate+"x")
+	s.awaitDeleting("WaitingForInfrastructureDeletion", "Waiting for TestMachine to be deleted")
+	if s.object("TestConfig", "m1").GetDeletionTimestamp() != nil {
+		t.Error("the bootstrap config goes before the infrastructure is gone")
+	}
+	s.change(s.infrastructure(), `{"metadata": {"finalizers": null}}`)
+	s.awaitDeleting("WaitingForBootstrapDeletion", "Waiting for TestConfig to be deleted")
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil {
+		t.Errorf("the Node goes before its time: %v", err)
+	}
+	s.change(s.object("TestConfig", "m1"), `{"metadata": {"finalizers": null}}`)
+	s.awaitGone(m)
+	s.awaitGone(node)
+}
+
+func TestB1ALatePreDrainHookHoldsAndTheDrainIsNotRepeated(t *testing.T) {
+	s := newScene(t)
+	m, node := s.runs(preTerminate + "x")
+	s.delete(m)
+	s.awaitDeleting("WaitingForPreTerminateHook", "")
+	pod := s.addPod(node, "back", nil)
+	s.change(m, `{"metadata": {"annotations": {"`+preDrain+`late": ""}}}`)
+	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"late")
+	s.removeHook(m, preDrain+"late")
+	s.awaitDeleting("WaitingForPreTerminateHook", "")
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+		t.Errorf("the node is drained again: %v", err)
+	}
+	s.removeHook(m, preTerminate+"x")
+	s.awaitGone(m)
+}
+
+func TestB2WithTheClusterTheNodeIsLeftAlone(t *testing.T) {
+	s := newScene(t)
+	s.change(s.cluster, `{"metadata": {"finalizers": ["`+held+`"]}}`)
+	m, node := s.runs(preDrain+"a", preTerminate+"x")
+	s.delete(s.cluster)
+	s.delete(m)
+	s.awaitDeleting("WaitingForPreTerminateHook", "")
+	s.expectUntouched(node)
+	s.expectInfrastructure()
+	s.removeHook(m, preTerminate+"x")
+	s.awaitGone(m)
+	s.expectUntouched(node)
+	s.change(s.cluster, `{"metadata": {"finalizers": null}}`)
+}
+
+func TestB2WithTheControlPlaneTheNodeIsLeftAlone(t *testing.T) {
+	s := newScene(t)
+	plane := s.addInfrastructure("plane", held) // any object is fit to be one
+	s.change(plane, `{"status": {"externalManagedControlPlane": true}}`)
+	s.change(s.cluster, `{"spec": {"controlPlaneRef": {"apiGroup": "infra.example.com", "kind": "TestMachine", "name": "plane"}}}`)
+	s.delete(s.controlPlane)
+	s.awaitGone(s.controlPlane)
+	m := s.machine("m1")
+	m.Annotations = map[string]string{preDrain + "a": "a"}
+	m, node := s.run(m, held)
+	s.delete(m)
+	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a") // though there are no Machines of the control plane
+	s.delete(plane)
+	s.change(m, `{"metadata": {"labels": {"nudge": "1"}}}`)
+	s.expectEvent("NodeKept", "the Node is neither drained nor deleted: the control plane is being deleted")
+	s.change(s.infrastructure(), `{"metadata": {"finalizers": null}}`)
+	s.awaitGone(m)
+	s.expectUntouched(node)
+	s.change(plane, `{"metadata": {"finalizers": null}}`)
+}
+
+func TestB3TheLastMachineOfTheControlPlane(t *testing.T) {
+	s := newScene(t)
+	m, node := s.runs(preDrain + "a")
+	s.delete(s.controlPlane)
+	s.awaitGone(s.controlPlane)
+	s.delete(m)
+	s.awaitGone(m)
+	s.expectUntouched(node)
+}
+
+func TestB3WithoutANode(t *testing.T) {
+	s := newScene(t)
+	m := s.machine("m1")
+	m.Annotations = map[string]string{preDrain + "a": "a", preTerminate + "x": "x"}
+	s.addInfrastructure("m1")
+	s.create(m)
+	seen := s.await("m1", func(m *clusterv1.Machine) bool { return m.Status.Phase == "Provisioned" })
+	want := "Waiting for a Node with spec.providerID " + s.providerID("m1") + " to exist"
+	if healthy := meta.FindStatusCondition(seen.Status.Conditions, "NodeHealthy"); healthy.Message != want || healthy.Reason != "InspectionFailed" {
+		t.Errorf("NodeHealthy: %+v", healthy)
+	}
+	s.delete(m)
+	s.awaitDeleting("WaitingForPreTerminateHook", "")
+	s.removeHook(m, preTerminate+"x")
+	s.awaitGone(m)
+}
+
+func TestB4ADrainThatTakesTooLongIsGivenUp(t *testing.T) {
+	s := newScene(t)
+	m, node := s.runs()
+	s.addPod(node, "db", nil)
+	s.addBudget("db")
+	s.delete(m)
+	s.awaitDeleting("DrainingNode", "\n* Pod "+s.namespace+"/db: cannot evict pod as it would violate the pod's disruption budget. "+
+		"The disruption budget db needs 1 healthy pods and has 1 currently")
+	s.expectInfrastructure()
+	s.change(m, `{"spec": {"deletion": {"nodeDrainTimeoutSeconds": 1}}}`)
+	s.awaitGone(m)
+	if err := s.client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: "db"}, &corev1.Pod{}); err != nil {
+		t.Errorf("the pod that its budget holds: %v", err)
+	}
+}
+
+func TestB6AMachineThatIsExcludedFromDrainingIsHeldByItsHooks(t *testing.T) {
+	s := newScene(t)
+	m, node := s.runs(preDrain+"a", preTerminate+"x", clusterv1.ExcludeNodeDrainingAnnotation)
+	pod := s.addPod(node, "web", nil)
+	s.delete(m)
+	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
+	s.removeHook(m, preDrain+"a")
+	s.awaitDeleting("WaitingForPreTerminateHook", "")
+	s.expectUntouched(node)
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+		t.Errorf("the pod is evicted: %v", err)
+	}
+	s.removeHook(m, preTerminate+"x")
+	s.awaitGone(m)
+}
+
+func TestB7ANodeThatCanNotBeDeletedIsGivenUpInTime(t *testing.T) {
+	s := newScene(t)
+	s.keepsNodes.Store(true)
+	m := s.machine("m1")
+	m.Spec.Deletion.NodeDeletionTimeoutSeconds = ptr.To(int32(0))
+	m, node := s.run(m)
+	s.delete(m)
+	s.awaitDeleting("DeletingNode", "Error deleting Node, please check controller logs for errors")
+	s.expectEvent("FailedDeleteNode", "no Node is deleted")
+	s.change(m, `{"spec": {"deletion": {"nodeDeletionTimeoutSeconds": 1}}}`)
+	s.awaitGone(m)
+	machinetest.Await(t, s.client, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool { return n.DeletionTimestamp == nil })
+}

@@ -1,0 +1,110 @@
+package machinedeployment_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+)
+
+// leastWrites is how many writes an update of one machine in place has at least.
+const leastWrites = 10
+
+// TestInPlaceRestartBetweenWrites has the controllers die before each of the writes of an update in place, one after the other, at each
+// of its five steps (C11). Others go on, and the machine stays the same.
+func TestInPlaceRestartBetweenWrites(t *testing.T) {
+	t.Parallel()
+	f := newIdleField(t)
+	f.extend(true, runtimev1.FailurePolicyFail)
+	stop := f.manage()
+	d := f.start(f.newDeployment(1, 0, 1))
+	before := identities(f.machines())
+	stop()
+	for at, isCut := 1, true; isCut; at++ {
+		template := []string{"small", "medium"}[at%2]
+		cut := newCut(at)
+		stop := f.manageIn(cut.config(stage.Sandbox(t).Config))
+		f.resize(d, template)
+		isCut = f.awaitCutOrUpdated(cut, template)
+		stop()
+		if !isCut && at <= leastWrites {
+			t.Fatalf("the controllers did not die at write %d", at)
+		}
+		stop = f.manage()
+		f.awaitComplete(d, template)
+		stop()
+		f.checkUpdated(template, before)
+		if len(f.machines()) != 1 || t.Failed() {
+			t.Fatalf("%d machines after the controllers died before write %d: %s", len(f.machines()), at, cut.write())
+		}
+	}
+}
+
+// awaitCutOrUpdated waits until the controllers are cut off, which it returns, or have come to the end of a rollout.
+func (f *field) awaitCutOrUpdated(cut *cutConnection, template string) bool {
+	f.t.Helper()
+	err := wait.PollUntilContextTimeout(f.t.Context(), 20*time.Millisecond, 5*time.Minute, true, func(context.Context) (bool, error) {
+		sets := f.sets()
+		return cut.write() != "" || len(sets) == 1 && sets[template] != nil, nil
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return cut.write() != ""
+}
+
+// A cutConnection is how controllers reach the API server until one of their writes: from then on no request arrives.
+type cutConnection struct {
+	mu    sync.Mutex
+	left  int    // writes that arrive
+	first string // the write that did not arrive; empty if all have
+}
+
+// newCut returns a connection that is cut at the write of that number. Events and statuses are no writes.
+func newCut(at int) *cutConnection { return &cutConnection{left: at - 1} }
+
+func (c *cutConnection) config(base *rest.Config) *rest.Config {
+	config := rest.CopyConfig(base)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &cutTransport{c, next} })
+	return config
+}
+
+// write returns the write that did not arrive.
+func (c *cutConnection) write() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.first
+}
+
+// passes says whether a request arrives.
+func (c *cutConnection) passes(r *http.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	isWrite := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") && !strings.HasSuffix(r.URL.Path, "/status")
+	if isWrite && c.left == 0 && c.first == "" {
+		c.first = r.Method + " " + r.URL.Path
+	}
+	if isWrite {
+		c.left--
+	}
+	return c.first == ""
+}
+
+type cutTransport struct {
+	*cutConnection
+	next http.RoundTripper
+}
+
+func (t *cutTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !t.passes(r) {
+		return nil, errors.New("the connection is cut")
+	}
+	return t.next.RoundTrip(r)
+}

@@ -1,0 +1,84 @@
+package rolloutplan
+
+import (
+	"slices"
+	"strings"
+)
+
+// acknowledge counts the machines that were moved to a set among its replicas: so it does not delete them as surplus, nor
+// move on others in their place. Where the template has changed meanwhile, that set is an old one.
+func (p *planner) acknowledge() {
+	for _, set := range p.all() {
+		set.acknowledge()
+	}
+}
+
+func (s *plannedSet) acknowledge() {
+	s.SetStep.Acknowledged = slices.Sorted(slices.Values(s.Arrived))
+	added := slices.DeleteFunc(slices.Clone(s.SetStep.Acknowledged), func(name string) bool {
+		return slices.Contains(s.SetState.Acknowledged, name)
+	})
+	if len(added) == 0 {
+		return
+	}
+	s.Replicas += len(added)
+	s.To = s.Replicas
+	s.because("moved to it: %s", strings.Join(added, ", "))
+}
+
+// keepUnmoved has sets keep the machines that they were to move, where none are moved any more: they would delete them else.
+func (p *planner) keepUnmoved() {
+	for _, set := range p.all() {
+		if set.Unmoved > 0 {
+			set.Replicas += set.Unmoved
+			set.To = set.Replicas
+			set.because("%d machines are not moved any more", set.Unmoved)
+		}
+	}
+}
+
+// updateInPlace has old sets move machines to the new one instead of deleting them, where these can be updated in place.
+// Nothing else changes in how far the old sets are scaled down: a machine that is updated counts as not available.
+func (p *planner) updateInPlace() {
+	if p.current.Replicas >= p.spec.Replicas {
+		return
+	}
+	for _, set := range p.old {
+		switch {
+		case set.Current == 0:
+		case set.InPlace.IsPossible:
+			set.MoveTo = p.current.Name
+			p.current.ReceiveFrom = append(p.current.ReceiveFrom, set.Name)
+		case set.isScaled() && set.InPlace.Reason != "":
+			set.because("not updated in place: %s", set.InPlace.Reason)
+		}
+	}
+	slices.Sort(p.current.ReceiveFrom)
+	if len(p.current.ReceiveFrom) > 0 {
+		p.dropSurge()
+	}
+}
+
+// dropSurge leaves out machines that would be made beyond what the deployment wants: an update in place needs none of
+// them, but for the first where no machine may be unavailable.
+func (p *planner) dropSurge() {
+	up := p.current.To - p.current.Replicas
+	surge := min(up, sum(p.all(), func(s *plannedSet) int { return max(s.To, s.Current) })-p.spec.Replicas)
+	if surge <= 0 {
+		return
+	}
+	if up > surge || p.isUnderWay() {
+		p.current.To -= surge
+		p.current.because("surge of %d dropped for updates in place", surge)
+		return
+	}
+	p.current.To = p.current.Replicas + 1
+	p.current.because("surge of 1 lets others be updated in place")
+}
+
+// isUnderWay says whether the rollout goes on without another machine.
+func (p *planner) isUnderWay() bool {
+	n := p.current
+	isSettled := n.Replicas == n.Current && n.Replicas == n.UpToDate && n.Replicas == n.Available && len(p.state.Updating) == 0
+	return !isSettled || slices.ContainsFunc(p.old, func(s *plannedSet) bool { return s.Replicas < s.Current || s.To < s.Replicas })
+}

@@ -1,0 +1,120 @@
+package rolloutplan
+
+// scaleNew scales the new set: down to what the deployment wants, or up as far as there may be more machines.
+//
+// A deployment that is scaled down in the middle of a rollout may have fewer machines available than MaxUnavailable
+// allows, for as long as it has old ones: the new set goes first.
+func (p *planner) scaleNew() {
+	present := sum(p.all(), (*plannedSet).present)
+	switch missing := p.spec.Replicas - p.current.Replicas; {
+	case missing < 0:
+		p.current.To = p.spec.Replicas
+		p.current.because("%d wanted", p.spec.Replicas)
+	case missing > 0 && present < p.most():
+		p.current.To = p.current.Replicas + min(missing, p.most()-present)
+		p.current.because("%d machines, %d allowed", present, p.most())
+	}
+}
+
+// scaleOld scales the old sets down, as far as the machines that are available allow it.
+//
+// Which machines a set deletes is up to the set. So each machine that goes is taken for one that is available, unless
+// its set has none. Machines of the new set that are not available count twice: they are not available, and they are a
+// reason not to give up more of the old ones.
+func (p *planner) scaleOld() {
+	leaving := sum(p.all(), (*plannedSet).leaving)
+	notAvailable := max(0, p.current.Replicas-p.current.Available)
+	r := &reserve{
+		fewest:    p.fewest(),
+		machines:  sum(p.all(), (*plannedSet).wanted) - leaving - p.fewest() - notAvailable,
+		available: sum(p.all(), (*plannedSet).available),
+	}
+	if sum(p.old, (*plannedSet).wanted) == 0 {
+		return
+	}
+	for _, set := range p.old { // what is not available first: it is the least loss
+		set.shrink(r, max(0, set.To-set.Available))
+	}
+	for _, set := range p.old {
+		set.shrink(r, set.To)
+	}
+}
+
+// A reserve is what the old sets can still give up.
+type reserve struct {
+	fewest    int // machines that have to be available
+	machines  int // replicas that the sets can still be scaled down by
+	available int // machines that are available after what was planned, if all that go are available ones
+}
+
+// shrink scales a set down by some machines at most.
+func (s *plannedSet) shrink(r *reserve, most int) {
+	down := min(most, r.machines)
+	if down <= 0 {
+		return
+	}
+	before := r.available
+	if s.Available > 0 {
+		// What is scaled down and has no machine yet is no loss.
+		lost := max(0, s.Current-(s.To-down))
+		if spare := max(0, r.available-r.fewest); lost > spare {
+			to := min(s.Current-spare, s.To)
+			down, lost = s.To-to, max(0, s.Current-to)
+		}
+		r.available -= min(s.Available, lost)
+	}
+	if down <= 0 {
+		return
+	}
+	s.To -= down
+	r.machines -= down
+	if r.available < before {
+		s.because("%d available, %d needed", before, r.fewest)
+	} else {
+		s.because("none that is available goes")
+	}
+}
+
+// scaleOldOnDelete scales the old sets down to the machines that have not been deleted, and by what the deployment has
+// too many.
+func (p *planner) scaleOldOnDelete() {
+	surplus := sum(p.old, (*plannedSet).wanted) + p.current.To - p.spec.Replicas
+	for _, set := range p.old {
+		if gone := set.To - set.Current; gone > 0 {
+			set.To -= gone
+			surplus -= gone
+			set.because("%d deleted", gone)
+		}
+	}
+	for _, set := range p.old {
+		if down := min(set.To, surplus); down > 0 {
+			set.To -= down
+			surplus -= down
+			set.because("%d wanted", p.spec.Replicas)
+		}
+	}
+}
+
+// breakDeadlock deletes a machine of an old set where a rollout is stuck: nothing is on its way, all machines of the new
+// set are available, and the old sets have some that are not, which nothing repairs. The machine is deleted, not moved: a
+// set deletes first what is not available, and would move another one.
+func (p *planner) breakDeadlock() {
+	current := sum(p.old, (*plannedSet).current)
+	if current == 0 || current == sum(p.old, (*plannedSet).available) || p.current.Available != p.current.Current ||
+		len(p.state.Updating) > 0 {
+		return
+	}
+	for _, set := range p.all() {
+		if set.Replicas != set.Current || set.isScaled() {
+			return
+		}
+	}
+	for _, set := range p.old {
+		if set.Available != set.Current && set.Replicas > 0 {
+			set.To--
+			set.MoveTo = ""
+			set.because("the rollout is stuck, %d not available", set.Current-set.Available)
+			return
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package machinedeployment
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/pkg/machine/replicas"
+)
+
+// clusterChanges leave out what has no bearing on deployments.
+var clusterChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, isCluster := e.ObjectOld.(*clusterv1.Cluster)
+	after, ok := e.ObjectNew.(*clusterv1.Cluster)
+	return !isCluster || !ok || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
+}}
+
+// deploymentOfMachine returns the deployment of a machine, which the controller of MachineSets writes into its labels.
+func deploymentOfMachine(_ context.Context, machine client.Object) []reconcile.Request {
+	name, ok := machine.GetLabels()[clusterv1.MachineDeploymentNameLabel]
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: machine.GetNamespace(), Name: name}}}
+}
+
+// deploymentsOfOrphan returns the deployments that may adopt a set.
+func (r *ClusterMachineDeploymentReconciler) deploymentsOfOrphan(ctx context.Context, set client.Object) []reconcile.Request {
+	if metav1.GetControllerOfNoCopy(set) != nil {
+		return nil
+	}
+	return r.deploymentsOf(ctx, set.GetNamespace(), func(d *clusterv1.MachineDeployment) bool {
+		selector, err := replicas.SelectorOf(&d.Spec.Selector, d.Spec.Template.Labels)
+		return err == nil && selector.Matches(labels.Set(set.GetLabels()))
+	})
+}
+
+// deploymentsOfCluster returns the deployments of a Cluster.
+func (r *ClusterMachineDeploymentReconciler) deploymentsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return r.deploymentsOf(ctx, cluster.GetNamespace(), func(d *clusterv1.MachineDeployment) bool {
+		return d.Spec.ClusterName == cluster.GetName()
+	})
+}
+
+func (r *ClusterMachineDeploymentReconciler) deploymentsOf(ctx context.Context, namespace string, isOne func(*clusterv1.MachineDeployment) bool) []reconcile.Request {
+	var deployments clusterv1.MachineDeploymentList
+	if err := r.cached.List(ctx, &deployments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list MachineDeployments")
+	}
+	var found []reconcile.Request
+	for i := range deployments.Items {
+		if isOne(&deployments.Items[i]) {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&deployments.Items[i])})
+		}
+	}
+	return found
+}

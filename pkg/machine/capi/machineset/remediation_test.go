@@ -1,0 +1,191 @@
+package machineset_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+// newDeployment returns one whose sets the test makes.
+func (f *field) newDeployment() *clusterv1.MachineDeployment {
+	d := &clusterv1.MachineDeployment{ObjectMeta: f.named("web")}
+	d.Spec = clusterv1.MachineDeploymentSpec{ClusterName: "c", Replicas: ptr.To[int32](3)}
+	d.Spec.Selector.MatchLabels = map[string]string{"role": "web"}
+	d.Spec.Template.Labels = d.Spec.Selector.MatchLabels
+	d.Spec.Template.Spec = f.newSet("any", 1).Spec.Template.Spec
+	return d
+}
+
+// mark has a machine say what a health check has found of it, and, if so, that its owner is to remediate it.
+func (f *field) mark(name string, health metav1.ConditionStatus, isOwners bool) {
+	f.t.Helper()
+	machine := f.machines()[name]
+	before := machine.DeepCopy()
+	meta.SetStatusCondition(&machine.Status.Conditions, metav1.Condition{
+		Type: clusterv1.MachineHealthCheckSucceededCondition, Status: health, Reason: "Tested",
+	})
+	if isOwners {
+		meta.SetStatusCondition(&machine.Status.Conditions, metav1.Condition{
+			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+			Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+		})
+	}
+	if err := f.Status().Patch(f.t.Context(), machine, client.MergeFrom(before)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// hold keeps machines when they are deleted.
+func (f *field) hold(names ...string) {
+	f.t.Helper()
+	for _, name := range names {
+		f.annotate(&clusterv1.Machine{ObjectMeta: f.named(name)}, held, "")
+	}
+}
+
+// release lets machines go that are being deleted, and returns how many there are.
+func (f *field) release() (released int) {
+	f.t.Helper()
+	for _, machine := range f.machines() {
+		if machine.DeletionTimestamp != nil {
+			f.change(machine, `{"metadata":{"annotations":{%q:null}}}`, held)
+			machinetest.AwaitGone(f.t, f, machine, client.ObjectKeyFromObject(machine))
+			released++
+		}
+	}
+	return released
+}
+
+// remediation returns what a machine says of its remediation.
+func remediation(machine *clusterv1.Machine) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition), metav1.Condition{})
+}
+
+// awaitRemediation waits until so many machines are being deleted because they were marked, and so many wait for that. More are
+// never being deleted.
+func (f *field) awaitRemediation(deleting, waiting int) {
+	f.t.Helper()
+	f.await("machines are remediated", func() bool {
+		goes, waits := 0, 0
+		for _, machine := range f.machines() {
+			switch said := remediation(machine); {
+			case machine.DeletionTimestamp != nil && said.Reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason:
+				goes++
+			case said.Reason == clusterv1.MachineSetMachineRemediationDeferredReason:
+				waits++
+			}
+		}
+		if goes > deleting {
+			f.t.Fatalf("%d machines are being deleted at once", goes)
+		}
+		return goes == deleting && waits == waiting
+	})
+}
+
+func TestRemediationsAreLimited(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	d := f.newDeployment()
+	d.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromInt32(1))
+	f.create(d)
+	set := f.newSetOf(d, "web", 3)
+	f.create(set)
+	names := slices.Sorted(maps.Keys(f.awaitReplicas(set, 3)))
+	f.hold(names...)
+	f.annotate(set, clusterv1.PausedAnnotation, "")
+	for _, name := range names {
+		f.mark(name, metav1.ConditionFalse, true)
+	}
+	first := &clusterv1.Machine{ObjectMeta: f.named(names[2])}
+	f.annotate(first, clusterv1.RemediateMachineAnnotation, "")
+	f.change(set, `{"metadata":{"annotations":{%q:null}}}`, clusterv1.PausedAnnotation)
+
+	f.awaitRemediation(1, 2)
+	if f.machines()[first.Name].DeletionTimestamp == nil {
+		t.Error("another machine goes before the one that is annotated")
+	}
+	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
+		return hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionTrue, "* Machines "+names[0]+", "+names[1]+
+			": Waiting because there are already too many remediations in progress (spec.remediation.maxInFlight is 1)")
+	})
+	f.release()
+	f.awaitRemediation(1, 1)
+	// The second one still goes when there is a limit no longer.
+	f.change(d, `{"spec":{"remediation":{"maxInFlight":"100%%"}}}`)
+	f.awaitRemediation(2, 0)
+	if f.release() != 2 {
+		t.Error("others than the two are being deleted")
+	}
+	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
+		return *s.Replicas == 3 && hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionFalse, "")
+	})
+}
+
+// Without a limit, all machines that are marked are replaced, also one that is updated in place, and no others.
+func TestMarkedMachinesAreReplaced(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 4)
+	f.create(set)
+	names := slices.Sorted(maps.Keys(f.awaitReplicas(set, 4)))
+	f.hold(names...)
+	f.annotate(&clusterv1.Machine{ObjectMeta: f.named(names[0])}, clusterv1.UpdateInProgressAnnotation, "")
+	f.mark(names[3], metav1.ConditionTrue, true)
+	f.mark(names[2], metav1.ConditionFalse, false)
+	f.mark(names[1], metav1.ConditionFalse, true)
+	f.mark(names[0], metav1.ConditionFalse, true)
+	f.awaitRemediation(2, 0)
+	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
+		return hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionTrue, "* Machines "+names[0]+", "+names[1]+": Machine is deleting")
+	})
+	f.awaitMachine(names[3], func(m *clusterv1.Machine) bool { return remediation(m).Type == "" }) // it is healthy again
+	if f.release() != 2 {
+		t.Error("machines that are not marked are deleted")
+	}
+	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
+		return *s.Replicas == 4 && hasCondition(s, clusterv1.RemediatingCondition, metav1.ConditionFalse, "Machine "+names[2]+" is not healthy")
+	})
+	if all := f.machines(); all[names[2]] == nil || all[names[3]] == nil {
+		t.Error("machines that are not marked are gone")
+	}
+}
+
+// A marked machine of an outdated set is left to the rollout, which deletes it: it is not worth an update in place.
+func TestARolloutReplacesMarkedMachines(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	d := f.newDeployment()
+	d.Spec.Template.Spec.FailureDomain = "b"
+	f.create(d)
+	from, to := f.newSetOf(d, "from", 1), f.newSetOf(d, "to", 0)
+	to.Spec.Template.Spec.FailureDomain = "b"
+	to.Annotations = map[string]string{clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: "from"}
+	f.create(from, to)
+	f.awaitReplicas(from, 1)
+	machine := f.one()
+	before := machine.DeepCopy()
+	machine.Status.NodeRef.Name = "node"
+	if err := f.Status().Patch(t.Context(), machine, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	f.mark(machine.Name, metav1.ConditionFalse, true)
+	f.awaitMachine(machine.Name, func(m *clusterv1.Machine) bool {
+		said := remediation(m)
+		return said.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason && strings.Contains(said.Message, "pending removal due to rollout")
+	})
+	f.change(from, `{"metadata":{"annotations":{%q:"to"}},"spec":{"replicas":0}}`, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
+	machinetest.AwaitGone(t, f, machine, client.ObjectKeyFromObject(machine))
+	if left := f.machines(); len(left) != 0 {
+		t.Errorf("left are %v", slices.Collect(maps.Keys(left)))
+	}
+}

@@ -1,0 +1,54 @@
+package machineset_test
+
+import (
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+// The controller knows nothing of the machines that it made and deleted.
+func TestCacheThatIsBehind(t *testing.T) {
+	t.Parallel()
+	f, gate := newIdleField(t), machinetest.NewWatchGate("machines")
+	f.manage(gate.Config(stage.Sandbox(t).Config))
+	t.Cleanup(gate.Open) // before the controller is stopped
+	first := f.newSet("first", 1)
+	f.create(first)
+	f.awaitReplicas(first, 1) // so the watches are there
+
+	gate.Close()
+	set := f.newSet("web", 5)
+	f.create(set)
+	f.await("five machines", func() bool { return len(f.machines()) == 6 })
+	for generation := range 5 { // each has the controller look again
+		f.change(set, `{"spec":{"template":{"metadata":{"annotations":{"generation":"%d"}}}}}`, generation)
+		f.awaitReplicas(set, 5)
+		if count := len(f.machines()); count != 6 {
+			t.Fatalf("%d machines, not 6", count)
+		}
+	}
+	f.scale(set, 2)
+	f.await("two machines", func() bool { return len(living(f.machines())) == 3 })
+	for generation := range 5 {
+		f.change(set, `{"spec":{"template":{"metadata":{"annotations":{"generation":"1%d"}}}}}`, generation)
+		f.awaitSet(set, func(clusterv1.MachineSetStatus) bool { return true })
+		if count := len(living(f.machines())); count != 3 {
+			t.Fatalf("%d machines, not 3", count)
+		}
+	}
+	gate.Open()
+	f.awaitReplicas(set, 2)
+}
+
+// living returns those that are not being deleted.
+func living(machines map[string]*clusterv1.Machine) []*clusterv1.Machine {
+	var found []*clusterv1.Machine
+	for _, machine := range machines {
+		if machine.DeletionTimestamp == nil {
+			found = append(found, machine)
+		}
+	}
+	return found
+}

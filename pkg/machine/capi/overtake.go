@@ -1,0 +1,43 @@
+package capi
+
+import (
+	"context"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// overtakes returns what the queue asks of each request: whether its Machine goes before others. The answer comes from the
+// cache. ctx ends the wait for a cache that is not filled yet.
+func (r *ClusterAPIReconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
+	return func(request ctrl.Request) bool {
+		m := &clusterv1.Machine{}
+		return r.client.Get(ctx, request.NamespacedName, m) == nil && !m.DeletionTimestamp.IsZero() && isEnding(m)
+	}
+}
+
+// isEnding says that no hook, pod or volume holds a Machine that is being deleted, or that the last hook of those that the
+// condition tells of was just removed. A Machine does not overtake while its Node is drained: looking at the same pods again
+// is not to come before the drains of other Nodes.
+func isEnding(m *clusterv1.Machine) bool {
+	deleting := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
+	if deleting == nil {
+		return false
+	}
+	switch deleting.Reason {
+	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
+		return !hasHook(m, clusterv1.PreDrainDeleteHookAnnotationPrefix)
+	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
+		return !hasHook(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix)
+	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason, clusterv1.MachineDeletingWaitingForBootstrapDeletionReason,
+		clusterv1.MachineDeletingDeletingNodeReason, clusterv1.MachineDeletingDeletionCompletedReason:
+		return true
+	}
+	return false
+}
+
+func hasHook(m *clusterv1.Machine, prefix string) bool {
+	return len(hooksOf(m, func(key string) bool { return strings.HasPrefix(key, prefix) })) > 0
+}

@@ -1,0 +1,175 @@
+// Package rolloutrules has the rules by which rollouts of Cluster API's MachineDeployments go, apart from the controllers that
+// follow them: what a deployment asks for where it says nothing, how many machines may be missing or too many, what of a template
+// makes machines outdated, which set is the current one, and which machine of a set goes first. It reads and writes nothing, so that
+// a preview of a rollout and the controllers can't differ. What is done next is the business of package rolloutplan.
+//
+// Differences is the call to start from.
+package rolloutrules
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// SetDefaults sets what Cluster API's admission sets, which is not there.
+func SetDefaults(spec *clusterv1.MachineDeploymentSpec) {
+	strategy := &spec.Rollout.Strategy
+	strategy.Type = cmp.Or(strategy.Type, clusterv1.RollingUpdateMachineDeploymentStrategyType)
+	spec.Replicas = cmp.Or(spec.Replicas, ptr.To[int32](1))
+	strategy.RollingUpdate.MaxSurge = cmp.Or(strategy.RollingUpdate.MaxSurge, ptr.To(intstr.FromInt32(1)))
+	strategy.RollingUpdate.MaxUnavailable = cmp.Or(strategy.RollingUpdate.MaxUnavailable, ptr.To(intstr.FromInt32(0)))
+}
+
+// IsOnDelete says whether machines are replaced only when others delete them.
+func IsOnDelete(spec *clusterv1.MachineDeploymentSpec) bool {
+	return spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
+}
+
+// Limits returns how many machines there may be beyond what is wanted, and how many may be unavailable. Percentages of
+// which both come to nothing allow one to be unavailable: the rollout would not go on otherwise.
+func Limits(spec *clusterv1.MachineDeploymentSpec) (surge, unavailable int, err error) {
+	update, wanted := spec.Rollout.Strategy.RollingUpdate, int(*spec.Replicas)
+	if IsOnDelete(spec) {
+		return 0, 0, nil
+	}
+	if surge, err = intstr.GetScaledValueFromIntOrPercent(update.MaxSurge, wanted, true); err != nil {
+		return 0, 0, fmt.Errorf("spec.rollout.strategy.rollingUpdate.maxSurge: %w", err)
+	}
+	if unavailable, err = intstr.GetScaledValueFromIntOrPercent(update.MaxUnavailable, wanted, false); err != nil {
+		return 0, 0, fmt.Errorf("spec.rollout.strategy.rollingUpdate.maxUnavailable: %w", err)
+	}
+	zero := intstr.FromInt32(0)
+	switch {
+	case *update.MaxSurge == zero && *update.MaxUnavailable == zero:
+		return 0, 0, errors.New("spec.rollout.strategy.rollingUpdate: maxSurge and maxUnavailable are both 0, so no machine could be replaced")
+	case surge == 0 && unavailable == 0:
+		unavailable = 1
+	}
+	return surge, min(unavailable, wanted), nil
+}
+
+// Differences says what of a set's template differs from the deployment's, so that its machines are not up to date, in
+// the words of Cluster API.
+func Differences(current, wanted clusterv1.MachineSpec) []string {
+	var found []string
+	if current.Version != wanted.Version {
+		found = append(found, fmt.Sprintf("Version %s, %s required", current.Version, wanted.Version))
+	}
+	if !equality.Semantic.DeepEqual(current.Bootstrap, wanted.Bootstrap) {
+		text := fmt.Sprintf("spec.bootstrap.dataSecretName %s, %s required",
+			ptr.Deref(current.Bootstrap.DataSecretName, "nil"), ptr.Deref(wanted.Bootstrap.DataSecretName, "nil"))
+		if current.Bootstrap.ConfigRef.IsDefined() {
+			text = notUpToDate(current.Bootstrap.ConfigRef)
+		}
+		found = append(found, text)
+	}
+	if current.InfrastructureRef != wanted.InfrastructureRef {
+		found = append(found, notUpToDate(current.InfrastructureRef))
+	}
+	if current.FailureDomain != wanted.FailureDomain {
+		found = append(found, fmt.Sprintf("Failure domain %s, %s required", current.FailureDomain, wanted.FailureDomain))
+	}
+	return found
+}
+
+func notUpToDate(template clusterv1.ContractVersionedObjectReference) string {
+	return strings.TrimSuffix(template.Kind, clusterv1.TemplateSuffix) + " is not up-to-date"
+}
+
+// IsExpired says whether spec.rollout.after has come, and the set is older.
+func IsExpired(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) bool {
+	after := deployment.Spec.Rollout.After
+	return !after.IsZero() && !now.Before(after.Time) && set.CreationTimestamp.Before(&after)
+}
+
+// WhyReplaced says why the machines of an old set are replaced whatever an extension says, because spec.rollout.after asks for new
+// machines, or no object of one kind becomes one of another; empty if an extension is to be asked.
+func WhyReplaced(deployment *clusterv1.MachineDeployment, set *clusterv1.MachineSet, now time.Time) string {
+	const message = "spec.template.spec.%s changes from kind %s to %s"
+	has, wanted := set.Spec.Template.Spec, deployment.Spec.Template.Spec
+	if IsExpired(deployment, set, now) {
+		return "spec.rollout.after asks for new machines"
+	}
+	if before, after := has.InfrastructureRef, wanted.InfrastructureRef; before.GroupKind() != after.GroupKind() {
+		return fmt.Sprintf(message, "infrastructureRef", before.Kind, after.Kind)
+	}
+	if before, after := has.Bootstrap.ConfigRef, wanted.Bootstrap.ConfigRef; before.GroupKind() != after.GroupKind() {
+		return fmt.Sprintf(message, "bootstrap.configRef", cmp.Or(before.Kind, "none"), cmp.Or(after.Kind, "none"))
+	}
+	return ""
+}
+
+// Current returns the set with the deployment's template: of several, the one with most replicas, then the first. It
+// returns nil if there is none.
+func Current(deployment *clusterv1.MachineDeployment, sets []*clusterv1.MachineSet, now time.Time) *clusterv1.MachineSet {
+	var found *clusterv1.MachineSet
+	for _, set := range sets {
+		isWanted := len(Differences(set.Spec.Template.Spec, deployment.Spec.Template.Spec)) == 0 &&
+			!IsExpired(deployment, set, now) && set.DeletionTimestamp == nil
+		if isWanted && (found == nil || ptr.Deref(set.Spec.Replicas, 0) > ptr.Deref(found.Spec.Replicas, 0)) {
+			found = set
+		}
+	}
+	return found
+}
+
+// IsUpdating says whether a machine is being updated in place, from its move to another set on.
+func IsUpdating(m *clusterv1.Machine) bool {
+	_, isUpdating := m.Annotations[clusterv1.UpdateInProgressAnnotation]
+	return isUpdating
+}
+
+// IsArriving says whether a machine was moved to its set, and its update in place has not been begun.
+func IsArriving(m *clusterv1.Machine) bool {
+	_, isArriving := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
+	return isArriving
+}
+
+// IsAvailable says whether a machine is, and is to stay so.
+func IsAvailable(m *clusterv1.Machine) bool {
+	return m.DeletionTimestamp == nil && !IsUpdating(m) && meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineAvailableCondition)
+}
+
+// What ranks a machine; the highest goes first. The figures are Cluster API's: tools that predict a scale down
+// calculate with them.
+const (
+	priorityMarked    = 80.0 // annotated, whatever the annotation's value
+	priorityUpdating  = 75.0 // an update in place that need not be finished
+	priorityUnhealthy = 50.0
+	priorityOther     = 20.0
+)
+
+// DeletionPriority ranks a machine that a set may spare. Of its age it is told a number from 0 to 50, which grows with it.
+func DeletionPriority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, byAge float64) float64 {
+	_, isMarked := m.Annotations[clusterv1.DeleteMachineAnnotation]
+	switch {
+	case isMarked:
+		return priorityMarked
+	case IsUpdating(m):
+		return priorityUpdating
+	case !isHealthy(m):
+		return priorityUnhealthy
+	case order == clusterv1.OldestMachineSetDeletionOrder:
+		return byAge
+	case order == clusterv1.NewestMachineSetDeletionOrder:
+		return priorityUnhealthy - byAge
+	default:
+		return priorityOther
+	}
+}
+
+// isHealthy says whether a machine has a node, and nothing says that it is not healthy.
+func isHealthy(m *clusterv1.Machine) bool {
+	return m.Status.NodeRef.IsDefined() &&
+		!meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition) &&
+		!meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition)
+}

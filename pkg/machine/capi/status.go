@@ -1,0 +1,178 @@
+package capi
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// ownConditions are the conditions that this controller writes. Others are left as they are.
+var ownConditions = []string{
+	clusterv1.PausedCondition, clusterv1.MachineAvailableCondition, clusterv1.MachineReadyCondition,
+	clusterv1.MachineBootstrapConfigReadyCondition, clusterv1.MachineInfrastructureReadyCondition,
+	clusterv1.MachineNodeReadyCondition, clusterv1.MachineNodeHealthyCondition,
+	clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition,
+}
+
+// The reasons that the conditions of infrastructure and bootstrap config have in common.
+const (
+	reasonReady         = clusterv1.MachineInfrastructureReadyReason
+	reasonNotReady      = clusterv1.MachineInfrastructureNotReadyReason
+	reasonInternalError = clusterv1.MachineInfrastructureInternalErrorReason
+	reasonDeleted       = clusterv1.MachineInfrastructureDeletedReason
+	reasonDoesNotExist  = clusterv1.MachineInfrastructureDoesNotExistReason
+)
+
+// setConditions computes the status, and returns when it changes by itself.
+func (f *passFacts) setConditions() time.Duration {
+	f.set(f.bootstrapReady())
+	f.set(f.infrastructureReady())
+	for _, condition := range f.nodeConditions() {
+		f.set(condition)
+	}
+	f.set(f.deleting())
+	f.set(f.updating())
+	f.set(f.ready())
+	available, after := f.available()
+	f.set(available)
+	f.setLegacyConditions()
+	f.setPhase()
+	f.status.ObservedGeneration = f.m.Generation
+	return after
+}
+
+// set sets a condition. The time of its last transition stays as it is if its status does.
+func (f *passFacts) set(condition metav1.Condition) {
+	condition.ObservedGeneration = f.m.Generation
+	condition.LastTransitionTime = f.now()
+	meta.SetStatusCondition(&f.status.Conditions, condition)
+}
+
+// now is the time, as the API stores it.
+func (f *passFacts) now() metav1.Time {
+	return metav1.NewTime(f.time.UTC().Truncate(time.Second))
+}
+
+func (f *passFacts) bootstrapReady() metav1.Condition {
+	kind := f.m.Spec.Bootstrap.ConfigRef.Kind
+	wanted := metav1.Condition{Type: clusterv1.MachineBootstrapConfigReadyCondition}
+	if kind == "" {
+		wanted.Status, wanted.Reason = metav1.ConditionTrue, clusterv1.MachineBootstrapDataSecretProvidedReason
+		return wanted
+	}
+	isCreated := ptr.Deref(f.status.Initialization.BootstrapDataSecretCreated, false)
+	switch {
+	case f.bootstrap.object != nil:
+		return mirrored(wanted, f.bootstrap, isCreated, fmt.Sprintf("%s status.initialization.dataSecretCreated is %t", kind, isCreated))
+	case !f.bootstrap.isGone:
+		return unreadable(wanted)
+	case !f.m.DeletionTimestamp.IsZero() && isCreated:
+		wanted.Status, wanted.Reason, wanted.Message = metav1.ConditionFalse, reasonDeleted, kind+" has been deleted"
+	default:
+		wanted.Status, wanted.Reason, wanted.Message = metav1.ConditionFalse, reasonDoesNotExist, kind+" does not exist"
+	}
+	return wanted
+}
+
+func (f *passFacts) infrastructureReady() metav1.Condition {
+	kind := f.m.Spec.InfrastructureRef.Kind
+	wanted := metav1.Condition{Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionFalse}
+	isProvisioned := ptr.Deref(f.status.Initialization.InfrastructureProvisioned, false)
+	switch {
+	case f.infrastructure.object != nil:
+		return mirrored(wanted, f.infrastructure, isProvisioned, fmt.Sprintf("%s status.initialization.provisioned is %t", kind, isProvisioned))
+	case !f.infrastructure.isGone:
+		return unreadable(wanted)
+	case !isProvisioned:
+		wanted.Reason, wanted.Message = reasonDoesNotExist, kind+" does not exist"
+	case f.m.DeletionTimestamp.IsZero():
+		wanted.Reason, wanted.Message = reasonDeleted, kind+" has been deleted while the Machine still exists"
+	default:
+		wanted.Reason, wanted.Message = reasonDeleted, kind+" has been deleted"
+	}
+	return wanted
+}
+
+// mirrored returns the condition Ready of an object, or what follows from the contract if it has none.
+func mirrored(wanted metav1.Condition, of referenced, isReady bool, notReady string) metav1.Condition {
+	if ready := meta.FindStatusCondition(of.object.Conditions(), clusterv1.ReadyCondition); ready != nil {
+		wanted.Status, wanted.Reason, wanted.Message = ready.Status, ready.Reason, ready.Message
+		if wanted.Reason == "" {
+			wanted.Reason = reasonReady
+		}
+		return wanted
+	}
+	if isReady {
+		wanted.Status, wanted.Reason = metav1.ConditionTrue, reasonReady
+		return wanted
+	}
+	wanted.Status, wanted.Reason, wanted.Message = metav1.ConditionFalse, reasonNotReady, notReady
+	return wanted
+}
+
+func unreadable(wanted metav1.Condition) metav1.Condition {
+	wanted.Status, wanted.Reason = metav1.ConditionUnknown, reasonInternalError
+	wanted.Message = "Please check controller logs for errors"
+	return wanted
+}
+
+func (f *passFacts) deleting() metav1.Condition {
+	if f.m.DeletionTimestamp.IsZero() {
+		return metav1.Condition{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotDeletingReason}
+	}
+	return metav1.Condition{
+		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: f.step.Reason, Message: f.step.Message,
+	}
+}
+
+// updating says whether the Machine is updated in place, and how far that is. A deletion ends the update.
+func (f *passFacts) updating() metav1.Condition {
+	if f.updateReason != "" {
+		return metav1.Condition{
+			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, Reason: f.updateReason, Message: f.updateText,
+		}
+	}
+	return metav1.Condition{Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotUpdatingReason}
+}
+
+// available says whether the Machine has been ready for long enough, and when it will have been.
+func (f *passFacts) available() (metav1.Condition, time.Duration) {
+	available := metav1.Condition{Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineNotReadyReason}
+	ready := meta.FindStatusCondition(f.status.Conditions, clusterv1.MachineReadyCondition)
+	if ready == nil || ready.Status != metav1.ConditionTrue {
+		return available, 0
+	}
+	since := ready.LastTransitionTime.Add(time.Duration(ptr.Deref(f.m.Spec.MinReadySeconds, 0)) * time.Second)
+	if wait := since.Sub(f.now().Time); wait > 0 {
+		available.Reason = clusterv1.MachineWaitingForMinReadySecondsReason
+		return available, wait
+	}
+	available.Status, available.Reason = metav1.ConditionTrue, clusterv1.MachineAvailableReason
+	return available, 0
+}
+
+func (f *passFacts) setPhase() {
+	initialization, phase := f.status.Initialization, clusterv1.MachinePhasePending
+	isProvisioned := ptr.Deref(initialization.InfrastructureProvisioned, false)
+	switch {
+	case !f.m.DeletionTimestamp.IsZero():
+		phase = clusterv1.MachinePhaseDeleting
+	case meta.IsStatusConditionTrue(f.status.Conditions, clusterv1.MachineUpdatingCondition):
+		phase = clusterv1.MachinePhaseUpdating
+	case f.status.NodeRef.Name != "" && isProvisioned:
+		phase = clusterv1.MachinePhaseRunning
+	case f.m.Spec.ProviderID != "":
+		phase = clusterv1.MachinePhaseProvisioned
+	case ptr.Deref(initialization.BootstrapDataSecretCreated, false) && !isProvisioned:
+		phase = clusterv1.MachinePhaseProvisioning
+	case f.status.Phase != "":
+		phase = clusterv1.MachinePhase(f.status.Phase)
+	}
+	if f.status.Phase != string(phase) {
+		f.status.Phase, f.status.LastUpdated = string(phase), f.now()
+	}
+}

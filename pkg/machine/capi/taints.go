@@ -1,0 +1,51 @@
+package capi
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// updateTaints gives a Node the taints that its Machine has for it. Those that are always to be there are put back, and
+// taken away when the Machine has them no more: which they were is noted at the Node. The others are given once, to a Node
+// at which nothing is noted yet.
+func updateTaints(node *corev1.Node, wanted []clusterv1.MachineTaint) {
+	noted, isInitialized := node.Annotations[clusterv1.TaintsFromMachineAnnotation]
+	var kept, always []string
+	for _, taint := range wanted {
+		id := taintID(taint.Key, taint.Effect)
+		kept = append(kept, id)
+		if taint.Propagation == clusterv1.MachineTaintPropagationAlways {
+			always = append(always, id)
+		} else if isInitialized {
+			continue
+		}
+		setTaint(node, corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
+	}
+	before := strings.Split(noted, ",")
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		id := taintID(t.Key, t.Effect)
+		return t.MatchTaint(&clusterv1.NodeUninitializedTaint) || slices.Contains(before, id) && !slices.Contains(kept, id)
+	})
+	slices.Sort(always)
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Annotations[clusterv1.TaintsFromMachineAnnotation] = strings.Join(always, ",")
+}
+
+// taintID is how a taint is noted at a Node: a Node has one of each key and effect.
+func taintID(key string, effect corev1.TaintEffect) string { return key + ":" + string(effect) }
+
+// setTaint gives a Node a taint, with its value.
+func setTaint(node *corev1.Node, taint corev1.Taint) {
+	i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+	switch {
+	case i < 0:
+		node.Spec.Taints = append(node.Spec.Taints, taint)
+	case node.Spec.Taints[i].Value != taint.Value:
+		node.Spec.Taints[i] = taint
+	}
+}

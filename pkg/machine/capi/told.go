@@ -1,0 +1,43 @@
+package capi
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// toldEvents are the last events of each machine by their reasons: what has not changed is not told again.
+type toldEvents struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]map[string]string
+}
+
+// isNew says that an event differs from the last one of its reason, and remembers it.
+func (t *toldEvents) isNew(machine types.NamespacedName, reason, note string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil {
+		t.last = map[types.NamespacedName]map[string]string{}
+	}
+	if t.last[machine] == nil {
+		t.last[machine] = map[string]string{}
+	}
+	last, ok := t.last[machine][reason]
+	t.last[machine][reason] = note
+	return !ok || last != note
+}
+
+func (t *toldEvents) forget(machine types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.last, machine)
+}
+
+// tell makes an event of a Machine.
+func (r *ClusterAPIReconciler) tell(m *clusterv1.Machine, kind, reason, note string) {
+	if r.told.isNew(client.ObjectKeyFromObject(m), reason, note) {
+		r.events.Eventf(m, nil, kind, reason, "Reconcile", "%s", note)
+	}
+}

@@ -1,0 +1,115 @@
+package capi_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// isCordoned says whether the Node of the Machine takes no pods.
+func (u *updateScene) isCordoned() bool {
+	u.Helper()
+	isCordoned, _, _ := unstructured.NestedBool(u.node().Object, "spec", "unschedulable")
+	return isCordoned
+}
+
+// awaitUncordoned waits until the Node takes pods, and nothing of the update is left in it.
+func (u *updateScene) awaitUncordoned() {
+	u.Helper()
+	u.await("m1", func(*clusterv1.Machine) bool {
+		_, isMarked := u.node().GetAnnotations()["machine.runlevel.dev/cordoned-for-update"]
+		return !isMarked && !u.isCordoned()
+	})
+}
+
+// TestANodeIsDrainedBeforeItsUpdate if the extension's settings ask for that: by the rules, and once.
+func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
+	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
+	u.addRule("logs", clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorSkip})
+	node := &corev1.Node{}
+	if err := u.client.Get(t.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node); err != nil {
+		t.Fatal(err)
+	}
+	web, logs := u.addPod(node, "web", nil), u.addPod(node, "logs", nil)
+	budget := u.addBudget("web")
+	u.answers(`{"status":"Success","retryAfterSeconds":1,"message":"half way"}`)
+	u.trigger(2)
+	u.awaitUpdating("InPlaceUpdating", "In-place update in progress: draining Node "+node.Name+": * Pod "+u.namespace+"/web: cannot evict pod")
+	if calls := u.calls(); len(calls) > 0 || !u.isCordoned() {
+		t.Errorf("the extension was called %d times, cordoned: %t", len(calls), u.isCordoned())
+	}
+	u.delete(budget)
+	u.awaitUpdating("InPlaceUpdating", "half way")
+	if err := u.client.Get(t.Context(), client.ObjectKeyFromObject(web), web); !apierrors.IsNotFound(err) {
+		t.Errorf("the pod is still there: %v", err)
+	}
+	late := u.addPod(node, "late", nil) // the node is drained once
+	u.answers(done)
+	u.awaitUpdated()
+	u.awaitUncordoned()
+	for _, pod := range []*corev1.Pod{logs, late} {
+		if err := u.client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+			t.Errorf("pod %s is to stay: %v", pod.Name, err)
+		}
+	}
+}
+
+func TestANodeThatWasCordonedStaysCordoned(t *testing.T) {
+	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
+	u.change(u.node(), `{"spec": {"unschedulable": true}}`)
+	u.answers(done)
+	u.trigger(2)
+	u.awaitUpdated()
+	u.delete(u.controlPlane) // its deletion comes after what is left of the update
+	u.awaitGone(u.controlPlane)
+	if !u.isCordoned() {
+		t.Error("the Node takes pods")
+	}
+}
+
+// TestADrainSettingThatIsNoneHoldsTheUpdate: whether to drain is not known, and pods may be lost.
+func TestADrainSettingThatIsNoneHoldsTheUpdate(t *testing.T) {
+	u := startUpdates(newScene(t), map[string]string{"drain": "yes"})
+	u.answers(done)
+	u.trigger(2)
+	u.awaitUpdating("InPlaceUpdateFailed", `is not called, since spec.settings.drain is "yes": write "true" or "false" into ExtensionConfig `+u.namespace)
+	if calls := u.calls(); len(calls) > 0 || u.isCordoned() {
+		t.Errorf("the extension was called %d times, cordoned: %t", len(calls), u.isCordoned())
+	}
+	u.change(u.config, `{"spec": {"settings": {"drain": "false"}}}`)
+	u.discover()
+	u.awaitUpdated()
+}
+
+// An update with a drain has at least the first number of writes. The second is more than it needs.
+const leastUpdateWrites, writesOfAnUpdate = 7, 10
+
+// TestRestartBetweenTheWritesOfAnUpdate has the controller die at each of its writes, before the write arrives and after. Another
+// one goes on, and ends the update: with a drain, so that the writes to the Node are among them.
+func TestRestartBetweenTheWritesOfAnUpdate(t *testing.T) {
+	for name, isLate := range map[string]bool{"a write that is lost": false, "a write that arrives": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newStoppedScene(t)
+			stop := s.start()
+			u := startUpdates(s, map[string]string{"drain": "true"})
+			for at := range writesOfAnUpdate {
+				u.answers(done)
+				s.writes.arm(at+1, isLate)
+				u.trigger(at + 2)
+				u.await("m1", func(m *clusterv1.Machine) bool {
+					_, isUpdating := m.Annotations[inProgress]
+					return s.writes.hasFailed() || at >= leastUpdateWrites && !isUpdating
+				})
+				stop()
+				s.writes.arm(0, false)
+				stop = s.start()
+				u.awaitUpdated()
+				u.awaitUncordoned()
+			}
+		})
+	}
+}

@@ -1,0 +1,185 @@
+package capi_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+)
+
+// TestC5TheExtensionIsCalledWhenItSays: however often the Machine changes in between.
+func TestC5TheExtensionIsCalledWhenItSays(t *testing.T) {
+	u := startUpdates(newScene(t), map[string]string{"disk": "fast"})
+	const again = `{"status":"Success","retryAfterSeconds":1,"message":"step %d of 3"}`
+	u.answers(fmt.Sprintf(again, 1), fmt.Sprintf(again, 2), done)
+	u.trigger(2)
+	for step := 1; step < 3; step++ {
+		seen := u.awaitUpdating("InPlaceUpdating", fmt.Sprintf("In-place update in progress: step %d of 3", step))
+		u.change(u.m, fmt.Sprintf(`{"metadata": {"labels": {"nudge": "%d"}}}`, step))
+		ready := meta.FindStatusCondition(seen.Status.Conditions, "Ready")
+		if seen.Status.Phase != "Updating" || ready.Message != fmt.Sprintf("* Updating: In-place update in progress: step %d of 3", step) ||
+			!meta.IsStatusConditionFalse(seen.Status.Conditions, "Available") {
+			t.Errorf("phase %s, %+v", seen.Status.Phase, seen.Status.Conditions)
+		}
+	}
+	u.awaitUpdated()
+	u.expectEvent("SuccessfulInPlaceUpdate", "")
+	at := u.calls()
+	if len(at) != 3 || at[1].Sub(at[0]) < time.Second || at[2].Sub(at[1]) < time.Second {
+		t.Errorf("the extension was called at %v", at)
+	}
+	asked := u.Calls()[0].Body
+	for _, want := range []string{`"kind":"UpdateMachineRequest"`, `"size":2`, `"kind":"TestConfig"`, `"settings":{"disk":"fast"}`} {
+		if !strings.Contains(asked, want) {
+			t.Errorf("the extension was asked without %s: %s", want, asked)
+		}
+	}
+	if strings.Contains(asked, `"status"`) {
+		t.Errorf("the extension was told a status: %s", asked)
+	}
+}
+
+// TestC6AFailureIsToldAndTriedAgain: with growing pauses, whatever happens in between.
+func TestC6AFailureIsToldAndTriedAgain(t *testing.T) {
+	u := startUpdates(newScene(t), nil)
+	u.answers(`{"status":"Failure","message":"the disk is full"}`)
+	u.trigger(2)
+	seen := u.awaitUpdating("InPlaceUpdateFailed", "UpdateMachine hook failed: extension update-machine."+u.namespace+" answered Failure (the disk is full)")
+	if seen.Status.Phase != "Updating" || seen.DeletionTimestamp != nil || u.infrastructure().GetDeletionTimestamp() != nil {
+		t.Errorf("phase %s, or something is deleted", seen.Status.Phase)
+	}
+	u.expectEvent("FailedInPlaceUpdate", "the disk is full")
+	for n := range 5 {
+		u.change(u.m, fmt.Sprintf(`{"metadata": {"labels": {"nudge": "%d"}}}`, n))
+		u.awaitCalls(min(n+1, 3))
+	}
+	at := u.calls()
+	for i := 1; i < len(at); i++ {
+		if pause := at[i].Sub(at[i-1]); pause < 250*time.Millisecond<<(i-1) {
+			t.Errorf("call %d came %s after the one before", i+1, pause)
+		}
+	}
+	u.answers(done)
+	u.awaitUpdated()
+}
+
+// TestWhatAnExtensionAnswersIsTold: an answer that is none does not end an update.
+func TestWhatAnExtensionAnswersIsTold(t *testing.T) {
+	u := startUpdates(newScene(t), nil)
+	u.answers("<html>")
+	u.trigger(2)
+	for _, c := range []struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		{func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, "answered something that is not the JSON of the hook"},
+		{func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 30<<20)) }, "answered more than 20 MiB"},
+		{func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://example.com", http.StatusFound)
+		}, "redirects to https://example.com"},
+		{func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"status":"Success"}`) }, "answered no retryAfterSeconds"},
+	} {
+		u.Serve("UpdateMachine", c.answer)
+		u.awaitUpdating("InPlaceUpdateFailed", c.want)
+	}
+	u.answers(done)
+	u.awaitUpdated()
+}
+
+// TestC10DeletionWins: hooks hold the Machine as ever, and the extension is not called any more.
+func TestC10DeletionWins(t *testing.T) {
+	u := startUpdates(newScene(t), nil)
+	u.answers(`{"status":"Success","retryAfterSeconds":1}`)
+	u.change(u.m, `{"metadata": {"annotations": {"`+preDrain+`a": "owner"}}}`)
+	u.trigger(2)
+	u.awaitCalls(1)
+	u.delete(u.m)
+	seen := u.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
+	if seen.Status.Phase != "Deleting" || !meta.IsStatusConditionFalse(seen.Status.Conditions, "Updating") {
+		t.Errorf("phase %s, %+v", seen.Status.Phase, seen.Status.Conditions)
+	}
+	before := len(u.calls())
+	u.ahead.Store(int64(time.Hour)) // the time of the next call is over
+	u.change(u.m, `{"metadata": {"labels": {"nudge": "1"}}}`)
+	u.change(u.cluster, `{"metadata": {"labels": {"nudge": "1"}}}`)
+	u.removeHook(u.m, preDrain+"a")
+	u.awaitGone(u.m)
+	if after := len(u.calls()); after != before {
+		t.Errorf("the extension was called %d times after the deletion", after-before)
+	}
+}
+
+// TestAUserEndsAnUpdate by removing the annotation of the Machine: nothing is left of it.
+func TestAUserEndsAnUpdate(t *testing.T) {
+	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
+	u.answers(`{"status":"Success","retryAfterSeconds":3600}`)
+	u.change(u.m, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "Other"}}}`)
+	u.trigger(2)
+	u.change(u.m, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "Other,UpdateMachine"}}}`)
+	u.awaitCalls(1)
+	u.removeHook(u.m, inProgress)
+	u.await("m1", func(m *clusterv1.Machine) bool {
+		return m.Annotations[runtimev1.PendingHooksAnnotation] == "Other" // which is not ours to remove
+	})
+	u.removeHook(u.m, runtimev1.PendingHooksAnnotation)
+	u.awaitUpdated()
+	u.awaitUncordoned()
+}
+
+// TestAnUpdateWaitsForItsOwner: until all is written, and while the Machine is on its way to another set.
+func TestAnUpdateWaitsForItsOwner(t *testing.T) {
+	u := startUpdates(newScene(t), nil)
+	u.answers(done)
+	u.change(u.m, `{"metadata": {"annotations": {"`+inProgress+`": "", "`+clusterv1.PendingAcknowledgeMoveAnnotation+`": "", "`+
+		runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
+	seen := u.awaitUpdating("InPlaceUpdating", "")
+	if updating := meta.FindStatusCondition(seen.Status.Conditions, "Updating"); updating.Message != "In-place update in progress" {
+		t.Errorf("Updating: %+v", updating)
+	}
+	u.removeHook(u.m, clusterv1.PendingAcknowledgeMoveAnnotation)
+	u.awaitUpdating("InPlaceUpdating", "waiting for the annotation "+inProgress+" of TestMachine m1")
+	u.change(u.infrastructure(), `{"metadata": {"annotations": {"`+inProgress+`": ""}}}`)
+	u.awaitUpdating("InPlaceUpdating", "waiting for the annotation "+inProgress+" of TestConfig m1")
+	if calls := u.calls(); len(calls) > 0 {
+		t.Errorf("the extension was called %d times", len(calls))
+	}
+	u.change(u.object("TestConfig", "m1"), `{"metadata": {"annotations": {"`+inProgress+`": ""}}}`)
+	u.awaitUpdated()
+}
+
+// TestExtensionsThatHangHoldUpNoDeletion: one of two workers is left for machines that are not updated.
+func TestExtensionsThatHangHoldUpNoDeletion(t *testing.T) {
+	s := newStoppedScene(t)
+	s.workers = 2
+	s.start()
+	u := startUpdates(s, nil)
+	other, _ := s.run(s.machine("m2"))
+	deleted, _ := s.run(s.machine("m3"))
+	called, released := make(chan struct{}, 100), make(chan struct{})
+	t.Cleanup(func() { close(released) }) // the server waits for its handlers
+	u.Serve("UpdateMachine", func(_ http.ResponseWriter, request *http.Request) {
+		called <- struct{}{}
+		select {
+		case <-released:
+		case <-request.Context().Done():
+		}
+	})
+	u.config.Status.Handlers[0].TimeoutSeconds = 30
+	u.discover()
+	mark := `"metadata": {"annotations": {"` + inProgress + `": ""}}`
+	u.change(u.object("TestMachine", "m2"), `{`+mark+`}`)
+	u.change(other, `{"metadata": {"annotations": {"`+inProgress+`": "", "`+runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
+	u.trigger(2)
+	<-called
+	u.delete(deleted)
+	u.awaitGone(deleted)
+	if more := len(called); more > 0 {
+		t.Errorf("%d more calls at once", more)
+	}
+}

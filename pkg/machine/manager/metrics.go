@@ -1,0 +1,144 @@
+package manager
+
+import (
+	"context"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/runlevel/runlevel/pkg/machine"
+	"github.com/runlevel/runlevel/pkg/machine/openshift"
+	"github.com/runlevel/runlevel/pkg/metricsserver"
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// The metrics of the Machine API operator, with its names and labels. What is not read off objects but counted is in the
+// packages of the controllers.
+var (
+	machineItems     = describe("mapi_machine_items", "How many Machines there are.")
+	machineCreated   = describe("mapi_machine_created_timestamp_seconds", "When a Machine was created, by its phase.", "name", "namespace", "spec_provider_id", "node", "api_version", "phase")
+	machineSetItems  = describe("mapi_machineset_items", "How many MachineSets there are.")
+	machineSetMade   = describe("mapi_machineset_created_timestamp_seconds", "When a MachineSet was created.", "name", "namespace", "api_version")
+	replicas         = describe("mapi_machine_set_status_replicas", "The replicas of a MachineSet.", "name", "namespace")
+	replicasReady    = describe("mapi_machine_set_status_replicas_ready", "The replicas of a MachineSet whose nodes are ready.", "name", "namespace")
+	replicasAvail    = describe("mapi_machine_set_status_replicas_available", "The replicas of a MachineSet whose nodes have been ready for long enough.", "name", "namespace")
+	nodesCovered     = describe("mapi_machinehealthcheck_nodes_covered", "How many machines a MachineHealthCheck covers.", "name", "namespace")
+	shortCircuit     = describe("mapi_machinehealthcheck_short_circuit", "1 while too many machines are unhealthy for a MachineHealthCheck to replace any.", "name", "namespace")
+	collectorUp      = describe("mapi_mao_collector_up", "1 if objects of a kind could be counted.", "kind")
+	leads            = describe("runlevel_machine_leader", "1 for the replica that holds the Lease, 0 for one that waits for it.")
+	deletionsWaiting = describe("runlevel_machine_deletions_waiting", "How many Machines that are being deleted wait, by stage of the deletion and reason.", "stage", "reason")
+)
+
+// A machineCollector tells of the machines that are in the cache, when it is asked.
+type machineCollector struct {
+	ctx    context.Context // of the controllers: a scrape has none
+	reader client.Reader   // which reads from the cache
+	leads  <-chan struct{} // closed once this replica leads
+}
+
+// addMetrics has a manager serve metrics: those of machines, and those of controller-runtime.
+func addMetrics(ctx context.Context, m ctrl.Manager, o Options) error {
+	own := prometheus.NewRegistry()
+	own.MustRegister(&machineCollector{ctx: ctx, reader: m.GetClient(), leads: m.Elected()})
+	return metricsserver.Serve(m, programName, prometheus.Gatherers{own, metrics.Registry}, o.Metrics)
+}
+
+// Describe tells nothing: which metrics there are depends on the machines.
+func (c *machineCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect tells of the machines as they are at the moment.
+func (c *machineCollector) Collect(to chan<- prometheus.Metric) {
+	select {
+	case <-c.leads:
+		gauge(to, leads, 1)
+	default:
+		gauge(to, leads, 0)
+		return
+	}
+	// A kind that the cache can't fill is told as such, and does not hold up the scrape.
+	ctx, cancel := context.WithTimeout(c.ctx, 5*time.Second)
+	defer cancel()
+	var machines machinev1beta1.MachineList
+	if c.list(ctx, to, "mapi_machine_items", &machines) {
+		collectMachines(to, machines.Items)
+	}
+	var sets machinev1beta1.MachineSetList
+	if c.list(ctx, to, "mapi_machineset_items", &sets) {
+		collectSets(to, sets.Items)
+	}
+	var checks machinev1beta1.MachineHealthCheckList
+	if c.list(ctx, to, "mapi_machinehealthcheck_items", &checks) {
+		collectChecks(to, checks.Items)
+	}
+}
+
+func (c *machineCollector) list(ctx context.Context, to chan<- prometheus.Metric, kind string, into client.ObjectList) bool {
+	if err := c.reader.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
+		gauge(to, collectorUp, 0, kind)
+		return false
+	}
+	gauge(to, collectorUp, 1, kind)
+	return true
+}
+
+func gauge(to chan<- prometheus.Metric, of *prometheus.Desc, value float64, labels ...string) {
+	if metric, err := prometheus.NewConstMetric(of, prometheus.GaugeValue, value, labels...); err == nil {
+		to <- metric
+	}
+}
+
+func collectMachines(to chan<- prometheus.Metric, machines []machinev1beta1.Machine) {
+	type wait struct {
+		stage  machine.DeletionStage
+		reason string
+	}
+	waiting := map[wait]int{}
+	for _, m := range machines {
+		if !m.DeletionTimestamp.IsZero() {
+			stage, reason := openshift.StageOf(&m)
+			waiting[wait{stage, reason}]++
+		}
+		if phase := ptr.Deref(m.Status.Phase, ""); phase != "" { // as upstream: no controller has seen the others
+			gauge(to, machineCreated, float64(m.CreationTimestamp.Unix()), m.Name, m.Namespace,
+				ptr.Deref(m.Spec.ProviderID, ""), ptr.Deref(m.Status.NodeRef, corev1.ObjectReference{}).Name, apiVersion, phase)
+		}
+	}
+	gauge(to, machineItems, float64(len(machines)))
+	for of, count := range waiting {
+		gauge(to, deletionsWaiting, float64(count), string(of.stage), of.reason)
+	}
+}
+
+var apiVersion = machinev1beta1.GroupVersion.String()
+
+func collectSets(to chan<- prometheus.Metric, sets []machinev1beta1.MachineSet) {
+	gauge(to, machineSetItems, float64(len(sets)))
+	for _, s := range sets {
+		gauge(to, machineSetMade, float64(s.CreationTimestamp.Unix()), s.Name, s.Namespace, apiVersion)
+		gauge(to, replicas, float64(s.Status.Replicas), s.Name, s.Namespace)
+		gauge(to, replicasReady, float64(s.Status.ReadyReplicas), s.Name, s.Namespace)
+		gauge(to, replicasAvail, float64(s.Status.AvailableReplicas), s.Name, s.Namespace)
+	}
+}
+
+func collectChecks(to chan<- prometheus.Metric, checks []machinev1beta1.MachineHealthCheck) {
+	for _, check := range checks {
+		gauge(to, nodesCovered, float64(ptr.Deref(check.Status.ExpectedMachines, 0)), check.Name, check.Namespace)
+		isShort := 0.0
+		for _, one := range check.Status.Conditions {
+			if one.Type == machinev1beta1.RemediationAllowedCondition && one.Status == corev1.ConditionFalse {
+				isShort = 1
+			}
+		}
+		gauge(to, shortCircuit, isShort, check.Name, check.Namespace)
+	}
+}

@@ -1,0 +1,38 @@
+package manager_test
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/runtimehooktest"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/pkg/machine/manager"
+)
+
+// discoverAnExtension has an extension discovered, whose certificate authority an administrator lets the controller read.
+func (s *rightsScene) discoverAnExtension() {
+	s.Helper()
+	extension := runtimehooktest.New(s.T)
+	extension.Answer("Discovery", `{"status":"Success"}`)
+	secret := &corev1.Secret{ObjectMeta: s.named("extension-ca"), Data: map[string][]byte{"ca.crt": extension.CA()}}
+	s.must(s.admin.Create(s.Context(), secret))
+	s.must(s.admin.Create(s.Context(), &rbacv1.Role{ObjectMeta: s.named("extension-ca"), Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret.Name}, Verbs: []string{"get"}},
+	}}))
+	s.must(s.admin.Create(s.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: s.named("extension-ca"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-ca"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: manager.DefaultNamespace, Name: "machine-controller"}},
+	}))
+	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "ext", Annotations: map[string]string{
+		runtimev1.InjectCAFromSecretAnnotation: s.namespace + "/" + secret.Name,
+	}}}
+	config.Spec.ClientConfig.URL = extension.ClientConfig().URL
+	s.must(s.admin.Create(s.Context(), config))
+	machinetest.Await(s.T, s.admin, config, client.ObjectKeyFromObject(config), func(c *runtimev1.ExtensionConfig) bool {
+		return meta.IsStatusConditionTrue(c.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
+	})
+}

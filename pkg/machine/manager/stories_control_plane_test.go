@@ -1,0 +1,57 @@
+package manager_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// drainsOfControlPlane tells of nodes of the control plane that the controllers drained at the same time.
+func drainsOfControlPlane(histories map[string]*history) []string {
+	type drain struct {
+		machine string
+		span
+	}
+	var drains []drain
+	for _, h := range histories {
+		for _, cordon := range h.cordons() {
+			if !isOfControlPlane(h.Node.States) {
+				continue
+			}
+			end := endOfTime
+			if gone, ok := h.Node.firstWhen(isGone); ok {
+				end = gone.Begin
+			}
+			drains = append(drains, drain{h.Name, span{Begin: cordon.End, End: end}})
+		}
+	}
+	var found []string
+	for i, one := range drains {
+		for _, other := range drains[i+1:] {
+			if one.Begin.Before(other.End) && other.Begin.Before(one.End) {
+				found = append(found, fmt.Sprintf("control-plane nodes are drained one at a time: those of %s and %s at once at %s",
+					min(one.machine, other.machine), max(one.machine, other.machine), clock(later(one.Begin, other.Begin))))
+			}
+		}
+	}
+	return found
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func isOfControlPlane(node []recorded[corev1.Node]) bool {
+	return slices.ContainsFunc(node, func(state recorded[corev1.Node]) bool {
+		if state.Object == nil {
+			return false
+		}
+		_, isOne := state.Object.Labels["node-role.kubernetes.io/control-plane"]
+		return isOne
+	})
+}

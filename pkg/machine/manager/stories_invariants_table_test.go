@@ -1,0 +1,221 @@
+package manager_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// at is when the request number n was under way: each takes half a second, and the next begins half a second later.
+func at(n int) span {
+	begin := time.Date(2026, 1, 1, 12, 0, n, 0, time.UTC)
+	return span{Begin: begin, End: begin.Add(time.Second / 2)}
+}
+
+// A telling is a history that is made request by request.
+type telling struct {
+	history
+	machine    machinev1beta1.Machine
+	clusterAPI *clusterv1.Machine // instead of machine, if it is not nil
+	node       corev1.Node
+	next       int
+}
+
+// tell begins with a machine that has a node, infrastructure and hooks, and was just deleted.
+func tell(preDrain, preTerminate int) *telling {
+	s := &telling{history: history{Name: "m"}}
+	s.machine.Name, s.machine.Finalizers = "m", []string{machinev1beta1.MachineFinalizer}
+	s.machine.Status.NodeRef = &corev1.ObjectReference{Name: "n"}
+	s.hooks(preDrain, preTerminate)
+	s.Node.States = append(s.Node.States, recorded[corev1.Node]{span: s.now(), Object: &corev1.Node{}})
+	s.Infrastructure.States = append(s.Infrastructure.States, recorded[metav1.PartialObjectMetadata]{span: s.now(), Object: &metav1.PartialObjectMetadata{}})
+	s.machine.DeletionTimestamp = &metav1.Time{Time: at(s.next).Begin}
+	s.phase(machinev1beta1.PhaseDeleting)
+	return s
+}
+
+// now is when the next request is under way.
+func (s *telling) now() span {
+	s.next++
+	return at(s.next)
+}
+
+func (s *telling) write() *telling {
+	state := stateOfOpenShift(s.machine.DeepCopy())
+	if s.clusterAPI != nil {
+		state = stateOfClusterAPI(s.clusterAPI.DeepCopy())
+	}
+	s.Machine.States = append(s.Machine.States, recorded[machineState]{span: s.now(), Object: state})
+	return s
+}
+
+func (s *telling) phase(phase string) *telling {
+	s.machine.Status.Phase = &phase
+	return s.write()
+}
+
+// hooks leaves some hooks.
+func (s *telling) hooks(preDrain, preTerminate int) *telling {
+	hook := machinev1beta1.LifecycleHook{Name: "hook", Owner: "owner"}
+	s.machine.Spec.LifecycleHooks = machinev1beta1.LifecycleHooks{}
+	for range preDrain {
+		s.machine.Spec.LifecycleHooks.PreDrain = append(s.machine.Spec.LifecycleHooks.PreDrain, hook)
+	}
+	for range preTerminate {
+		s.machine.Spec.LifecycleHooks.PreTerminate = append(s.machine.Spec.LifecycleHooks.PreTerminate, hook)
+	}
+	return s.write()
+}
+
+func (s *telling) exclude() *telling {
+	s.machine.Annotations = map[string]string{excludeAnnotation: ""}
+	return s.write()
+}
+
+func (s *telling) drained(status corev1.ConditionStatus) *telling {
+	s.machine.Status.Conditions = []machinev1beta1.Condition{{Type: machinev1beta1.MachineDrained, Status: status}}
+	return s.write()
+}
+
+func (s *telling) skipped() *telling {
+	s.machine.Status.Conditions = []machinev1beta1.Condition{{
+		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: "Node drain skipped",
+	}}
+	return s.write()
+}
+
+func (s *telling) cordon() *telling {
+	s.node.Spec.Unschedulable = true
+	s.Node.States = append(s.Node.States, recorded[corev1.Node]{span: s.now(), Object: s.node.DeepCopy(), By: controllerAgent})
+	return s
+}
+
+func (s *telling) evict(by string) *telling {
+	s.Evictions = append(s.Evictions, podEviction{span: s.now(), Pod: "p", By: by, Code: 201})
+	return s
+}
+
+func (s *telling) terminate() *telling {
+	s.InfrastructureDeletes = append(s.InfrastructureDeletes, s.now())
+	return s
+}
+
+func (s *telling) infrastructureGone() *telling {
+	s.Infrastructure.States = append(s.Infrastructure.States, recorded[metav1.PartialObjectMetadata]{span: s.now()})
+	return s
+}
+
+func (s *telling) deleteNode() *telling {
+	s.Node.States = append(s.Node.States, recorded[corev1.Node]{span: s.now(), By: controllerAgent})
+	return s
+}
+
+func (s *telling) release() *telling {
+	s.machine.Finalizers = nil
+	if s.clusterAPI != nil {
+		s.clusterAPI.Finalizers = nil
+	}
+	return s.write()
+}
+
+// unsure has the Machine written, or not: the log does not tell.
+func (s *telling) unsure() *telling {
+	s.Machine.Unsure = append(s.Machine.Unsure, s.now())
+	return s
+}
+
+// pod has a pod run on the node.
+func (s *telling) pod() *telling {
+	s.Pods = map[string]*timeline[corev1.Pod]{"p": {States: []recorded[corev1.Pod]{{span: s.now(), Object: &corev1.Pod{}}}}}
+	return s
+}
+
+// podEnds has the pod end, or begin to: the log does not tell.
+func (s *telling) podEnds() *telling {
+	s.Pods["p"].Unsure = append(s.Pods["p"].Unsure, s.now())
+	return s
+}
+
+// end is the rest of a deletion from the drain on, as it should be.
+func (s *telling) end() *telling {
+	return s.drained(corev1.ConditionTrue).terminate().infrastructureGone().deleteNode().release()
+}
+
+func TestInvariants(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		told   *telling
+		broken []string // the invariants, by their first words
+	}{
+		"as it should be":              {tell(1, 1).hooks(0, 1).cordon().evict(controllerAgent).drained("True").hooks(0, 0).end(), nil},
+		"cordoned under a hook":        {tell(1, 0).cordon().hooks(0, 0).evict(controllerAgent).end(), []string{"no node is cordoned"}},
+		"evicted under a hook":         {tell(1, 0).cordon().evict(controllerAgent).hooks(0, 0).end(), []string{"no node is cordoned", "no node is cordoned"}},
+		"drained by the hook's owner":  {tell(1, 0).evict("the owner").hooks(0, 0).cordon().end(), nil},
+		"excluded from draining":       {tell(1, 0).exclude().end(), nil},
+		"terminated under a hook":      {tell(0, 1).cordon().drained("True").terminate().hooks(0, 0).end(), []string{"no infrastructure is deleted while"}},
+		"terminated undrained":         {tell(0, 0).cordon().terminate().end(), []string{"no infrastructure is deleted before"}},
+		"evicted before the cordon":    {tell(0, 0).evict(controllerAgent).cordon().end(), []string{"a node is cordoned before"}},
+		"drained twice":                {tell(0, 0).cordon().drained("True").evict(controllerAgent).end(), []string{"a drain that is over"}},
+		"late pre-drain hook":          {tell(0, 0).cordon().drained("True").hooks(1, 0).end(), nil},
+		"Node deleted early":           {tell(0, 0).cordon().drained("True").terminate().deleteNode().infrastructureGone().release(), []string{"a Node is deleted after"}},
+		"released undrained":           {tell(0, 0).cordon().infrastructureGone().deleteNode().release(), []string{"the finalizer goes last"}},
+		"released with infrastructure": {tell(0, 0).cordon().drained("True").terminate().deleteNode().release().infrastructureGone(), []string{"a Node is deleted after", "the finalizer goes last"}},
+		"released with the Node":       {tell(0, 0).cordon().drained("True").terminate().infrastructureGone().release().deleteNode(), []string{"the finalizer goes last"}},
+		"not drained any more":         {tell(0, 0).cordon().drained("True").drained("False").end(), []string{"a deletion does not go back"}},
+		"not deleting any more":        {tell(0, 0).phase("Running").cordon().end(), []string{"a deletion does not go back"}},
+		"drained with a pod":           {tell(0, 0).pod().cordon().end(), []string{"a drain is over"}},
+		"drained without its pod":      {tell(0, 0).pod().cordon().podEnds().end(), nil},
+		"skipped the drain of a pod":   {tell(0, 0).pod().exclude().skipped().terminate().infrastructureGone().deleteNode().release(), nil},
+		"hook removed, perhaps":        {tell(1, 0).unsure().cordon().end(), nil},
+		"hook still there for sure":    {tell(1, 0).unsure().write().cordon().end(), []string{"no node is cordoned"}},
+	} {
+		t.Run(name, func(t *testing.T) { test.told.expect(t, test.broken) })
+	}
+}
+
+// expect expects a history to break some invariants, of which the first words are given.
+func (s *telling) expect(t *testing.T, invariants []string) {
+	t.Helper()
+	broken := violationsOf(map[string]*history{"m": &s.history})
+	beginsWith := cmp.Comparer(func(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) })
+	if diff := cmp.Diff(invariants, broken, beginsWith, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("broken (-want +got):\n%s", diff)
+	}
+}
+
+// A machine that is not being deleted keeps its node and infrastructure.
+func TestInvariantOfTheLiving(t *testing.T) {
+	t.Parallel()
+	s := tell(0, 0)
+	for i := range s.Machine.States {
+		s.Machine.States[i].Object.DeletionTimestamp = nil
+	}
+	if found := deletionsOfLiving(&s.terminate().history); len(found) != 1 {
+		t.Errorf("infrastructure of a living machine was deleted, and found was %q", found)
+	}
+}
+
+// Two nodes of the control plane are cordoned at once only if one of them is gone.
+func TestInvariantOfTheControlPlane(t *testing.T) {
+	t.Parallel()
+	controlPlane := func(skip int) *history {
+		s := tell(0, 0)
+		s.node.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+		s.next += skip
+		return &s.cordon().end().history
+	}
+	one, other, late := controlPlane(0), controlPlane(1), controlPlane(30)
+	if found := drainsOfControlPlane(map[string]*history{"a": one, "b": other}); len(found) != 1 {
+		t.Errorf("two are drained at once, and found was %q", found)
+	}
+	if found := drainsOfControlPlane(map[string]*history{"a": one, "b": late}); len(found) != 0 {
+		t.Errorf("two are drained one after the other, and found was %q", found)
+	}
+}

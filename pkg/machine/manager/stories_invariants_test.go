@@ -1,0 +1,224 @@
+package manager_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// controllerAgent is the user agent of the controllers in these tests.
+const controllerAgent = "machine-controller"
+
+// sparedLabel is of pods that a rule of Cluster API has drains leave alone.
+const sparedLabel = "spared"
+
+// An invariant is what is true of the history of each machine that was deleted.
+type invariant struct {
+	name string
+	// violations says in words what was not as it should be.
+	violations func(*history) []string
+}
+
+// invariants are true at any time: of machines that are being deleted as of those that are gone. Each of them finds
+// only what surely happened, as far as the times of requests tell.
+var invariants = []invariant{
+	{"no node is cordoned or drained while a pre-drain hook is there", drainsUnderHooks},
+	{"no infrastructure is deleted while a hook holds it", terminationsUnderHooks},
+	{"no infrastructure is deleted before the drain is recorded as done", terminationsBeforeDrain},
+	{"what is not being deleted is left alone", deletionsOfLiving},
+	{"a node is cordoned before its pods are evicted", evictionsWithoutCordon},
+	{"a drain is over when no pod is left", drainedWithPods},
+	{"a pod that a rule spares is not evicted", evictionsOfSpared},
+	{"a drain that is over is not repeated", drainsAfterDrained},
+	{"a Node is deleted after the infrastructure is gone", nodeBeforeInfrastructure},
+	{"the finalizer goes last", releasedTooEarly},
+	{"a deletion does not go back", wentBack},
+}
+
+// violationsOf returns what is wrong in the histories of machines, by invariant and machine.
+func violationsOf(histories map[string]*history) []string {
+	var all []string
+	for _, h := range histories {
+		for _, invariant := range invariants {
+			for _, violation := range invariant.violations(h) {
+				all = append(all, fmt.Sprintf("%s: %s: %s", invariant.name, h.Name, violation))
+			}
+		}
+	}
+	slices.Sort(all)
+	return append(all, drainsOfControlPlane(histories)...)
+}
+
+func isGone[T any](object *T) bool { return object == nil }
+
+func isThere[T any](object *T) bool { return object != nil }
+
+func isCordoned(n *corev1.Node) bool { return n != nil && n.Spec.Unschedulable }
+
+// cordons are when the controllers cordoned the node.
+func (h *history) cordons() []span {
+	var spans []span
+	for i, state := range h.Node.States {
+		if strings.HasPrefix(state.By, controllerAgent) && isCordoned(state.Object) && (i == 0 || !isCordoned(h.Node.States[i-1].Object)) {
+			spans = append(spans, state.span)
+		}
+	}
+	return spans
+}
+
+// drains are when the controllers cordoned the node or asked for an eviction.
+func (h *history) drains() []span {
+	spans := h.cordons()
+	for _, eviction := range h.Evictions {
+		if strings.HasPrefix(eviction.By, controllerAgent) {
+			spans = append(spans, eviction.span)
+		}
+	}
+	return spans
+}
+
+// within tells of what was done while something was so.
+func within(what string, done, while []span) []string {
+	var found []string
+	for _, act := range done {
+		for _, period := range while {
+			if act.isWithin(period) {
+				found = append(found, fmt.Sprintf("%s at %s, and so it was from %s on", what, clock(act.Begin), clock(period.Begin)))
+			}
+		}
+	}
+	return found
+}
+
+func clock(t time.Time) string { return t.Format("15:04:05.000") }
+
+func drainsUnderHooks(h *history) []string {
+	return within("drained", h.drains(), h.Machine.during((*machineState).isHeldBeforeDrain))
+}
+
+func terminationsUnderHooks(h *history) []string {
+	return within("terminated", h.InfrastructureDeletes, h.Machine.during((*machineState).isHeldBeforeTerminate))
+}
+
+func terminationsBeforeDrain(h *history) []string {
+	return within("terminated", h.InfrastructureDeletes, h.Machine.during((*machineState).lacksDrain))
+}
+
+func deletionsOfLiving(h *history) []string {
+	acts := slices.Concat(h.InfrastructureDeletes, h.drains(), h.nodeDeletes())
+	return within("drained or terminated", acts, h.Machine.during((*machineState).isLiving))
+}
+
+func evictionsWithoutCordon(h *history) []string {
+	var evictions []span
+	for _, eviction := range h.Evictions {
+		if strings.HasPrefix(eviction.By, controllerAgent) {
+			evictions = append(evictions, eviction.span)
+		}
+	}
+	return within("evicted", evictions, h.Node.during(func(n *corev1.Node) bool { return n != nil && !isCordoned(n) }))
+}
+
+// drainedWithPods tells of pods that no one was asked to end when the drain of their node was over.
+func drainedWithPods(h *history) []string {
+	told := h.drainEnds()
+	if len(within("told", told, h.Node.during(isThere))) == 0 {
+		return nil // pods of a Node that is gone are not waited for
+	}
+	var found []string
+	for _, name := range slices.Sorted(maps.Keys(h.Pods)) {
+		if !h.isSpared(name) {
+			found = append(found, within("over with pod "+name, told, h.Pods[name].during(isThere))...)
+		}
+	}
+	return found
+}
+
+// drainEnds is when the drain of the node was over at the latest: it was recorded as done, or the infrastructure was asked
+// to go. It is empty if it was not yet, or if there was no drain.
+func (h *history) drainEnds() []span {
+	if slices.ContainsFunc(h.Machine.States, func(s recorded[machineState]) bool { return s.Object != nil && s.Object.isDrainSkipped }) {
+		return nil
+	}
+	ends := slices.Clone(h.InfrastructureDeletes)
+	if drained, ok := h.Machine.firstWhen((*machineState).isDrained); ok {
+		ends = append(ends, drained.span)
+	}
+	if len(ends) == 0 {
+		return nil
+	}
+	return []span{slices.MinFunc(ends, func(a, b span) int { return a.Begin.Compare(b.Begin) })}
+}
+
+// isSpared says of a pod that a drain leaves it alone, by a rule of Cluster API.
+func (h *history) isSpared(pod string) bool {
+	known := h.Pods[pod]
+	return known != nil && slices.ContainsFunc(known.States, func(s recorded[corev1.Pod]) bool {
+		return s.Object != nil && s.Object.Labels[sparedLabel] != ""
+	})
+}
+
+// evictionsOfSpared tells of pods that a rule keeps, and that were to be evicted.
+func evictionsOfSpared(h *history) []string {
+	var found []string
+	for _, eviction := range h.Evictions {
+		if strings.HasPrefix(eviction.By, controllerAgent) && h.isSpared(eviction.Pod) {
+			found = append(found, fmt.Sprintf("pod %s at %s", eviction.Pod, clock(eviction.Begin)))
+		}
+	}
+	return found
+}
+
+func drainsAfterDrained(h *history) []string {
+	return within("drained", h.drains(), h.Machine.during((*machineState).isDrained))
+}
+
+// nodeDeletes are when the controllers deleted the Node.
+func (h *history) nodeDeletes() []span {
+	var spans []span
+	for _, state := range h.Node.States {
+		if state.Object == nil && strings.HasPrefix(state.By, controllerAgent) {
+			spans = append(spans, state.span)
+		}
+	}
+	return spans
+}
+
+func nodeBeforeInfrastructure(h *history) []string {
+	return within("deleted the Node", h.nodeDeletes(), h.Infrastructure.during(isThere))
+}
+
+func releasedTooEarly(h *history) []string {
+	released, ok := h.Machine.firstWhen((*machineState).isReleased)
+	if !ok {
+		return nil
+	}
+	var found []string
+	found = append(found, within("released with infrastructure", []span{released.span}, h.Infrastructure.during(isThere))...)
+	found = append(found, within("released with a Node", []span{released.span}, h.Node.during(isThere))...)
+	return append(found, within("released before it was done", []span{released.span}, h.Machine.during((*machineState).isIncomplete))...)
+}
+
+// isLetGo says of a machine that its controller is done with it, or that it is gone.
+func isLetGo(m *machineState) bool { return m == nil || m.isReleased() }
+
+// wentBack tells of a stage that came after a later one.
+func wentBack(h *history) []string {
+	var found []string
+	latest := 0
+	for _, state := range h.Machine.States {
+		if state.Object == nil || state.Object.stage == unknownStage {
+			continue
+		}
+		stages, now := state.Object.stages(), state.Object.stage
+		if now < latest {
+			found = append(found, fmt.Sprintf("%s after %s at %s", stages[now], stages[latest], clock(state.Begin)))
+		}
+		latest = now
+	}
+	return found
+}

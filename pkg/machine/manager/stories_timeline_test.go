@@ -1,0 +1,90 @@
+package manager_test
+
+import (
+	"slices"
+	"time"
+)
+
+// A span is a time between two moments. What is known of a request is a span: it did what it did some time between its
+// receipt and its answer.
+type span struct{ Begin, End time.Time }
+
+// isWithin says that the whole of a span is in another one.
+func (s span) isWithin(other span) bool {
+	return !s.Begin.Before(other.Begin) && !s.End.After(other.End)
+}
+
+// A recorded object is one as a request made it.
+type recorded[T any] struct {
+	span
+	Object *T     // nil after its deletion
+	By     string // the user agent
+}
+
+// A timeline is what an object was over time, as far as the audit log tells.
+type timeline[T any] struct {
+	States []recorded[T] // in their order
+	// Unsure are the requests to write it of which the log does not tell whether they were done.
+	Unsure []span
+}
+
+// add adds what is known from a request to write the object.
+func (l *timeline[T]) add(request auditedRequest, state recorded[T]) {
+	switch {
+	case request.isDone():
+		l.States = append(l.States, state)
+	case request.isUnsure():
+		l.Unsure = append(l.Unsure, request.span())
+	}
+}
+
+// during returns when an object surely was as wanted: from the end of the request that made it so to the beginning of
+// the first one that made it otherwise, or may have.
+func (l *timeline[T]) during(isWanted func(*T) bool) []span {
+	var spans []span
+	for i, state := range l.States {
+		if !isWanted(state.Object) {
+			continue
+		}
+		now := span{Begin: state.End, End: endOfTime}
+		if i+1 < len(l.States) {
+			now.End = l.States[i+1].Begin
+		}
+		for _, unsure := range l.Unsure {
+			if unsure.End.After(now.Begin) && unsure.Begin.Before(now.End) {
+				now.End = unsure.Begin
+			}
+		}
+		wasWanted := i > 0 && isWanted(l.States[i-1].Object)
+		if last := len(spans) - 1; wasWanted && last >= 0 && spans[last].End.Equal(state.Begin) {
+			spans[last].End = now.End // it was so while the request was under way, too
+			continue
+		}
+		if now.Begin.Before(now.End) {
+			spans = append(spans, now)
+		}
+	}
+	return spans
+}
+
+// endOfTime is after all that happens in tests.
+var endOfTime = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// firstWhen returns the first request that left the object as wanted.
+func (l *timeline[T]) firstWhen(isWanted func(*T) bool) (recorded[T], bool) {
+	at := slices.IndexFunc(l.States, func(s recorded[T]) bool { return isWanted(s.Object) })
+	if at < 0 {
+		return recorded[T]{}, false
+	}
+	return l.States[at], true
+}
+
+// mayBe says whether the object is as wanted, as far as the log tells: its last state is, or may not be the last.
+func (l *timeline[T]) mayBe(isWanted func(*T) bool) bool {
+	last := recorded[T]{}
+	if len(l.States) > 0 {
+		last = l.States[len(l.States)-1]
+	}
+	isKnown := !slices.ContainsFunc(l.Unsure, func(unsure span) bool { return unsure.End.After(last.End) })
+	return !isKnown || len(l.States) > 0 && isWanted(last.Object)
+}

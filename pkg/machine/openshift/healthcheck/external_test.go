@@ -1,0 +1,87 @@
+package healthcheck_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/healthcheck"
+)
+
+// definition is of a kind by which another controller is asked to mend machines, or of its templates.
+func definition(kind, plural string) string {
+	return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + plural + `.remedy.example.com},
+		spec: {group: remedy.example.com, scope: Namespaced, names: {kind: ` + kind + `, plural: ` + plural + `}, versions: [{name: v1, served: true,
+		storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`
+}
+
+// Another controller is asked to mend a machine, which is not deleted. While it can't be asked, the health check says so.
+func TestAnotherControllerRemediates(t *testing.T) {
+	t.Parallel()
+	namespace, c, connected := stage.Namespace(t), stage.Client(t), stage.Connect(t)
+	owner := &machinev1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
+	must(t, c.Create(t.Context(), owner))
+	m := newMachine(t, namespace, "web-0", owner)
+	setBroken(t, namespace+"-web-0", corev1.ConditionTrue)
+	check := &machinev1beta1.MachineHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec: machinev1beta1.MachineHealthCheckSpec{
+			UnhealthyConditions: []machinev1beta1.UnhealthyCondition{{Type: "Broken", Status: corev1.ConditionTrue, Timeout: metav1.Duration{Duration: time.Second}}},
+			RemediationTemplate: &corev1.ObjectReference{APIVersion: "remedy.example.com/v1", Kind: "RebootTemplate", Name: "gently"},
+		},
+	}
+	must(t, c.Create(t.Context(), check))
+	stage.ManageIn(t, namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
+	})
+	awaitProblem := func(want machinev1beta1.ConditionType, reason string) {
+		t.Helper()
+		machinetest.Await(t, c, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
+			isAllowed, problem := false, machinev1beta1.Condition{}
+			for _, one := range check.Status.Conditions {
+				isAllowed = isAllowed || one.Type == machinev1beta1.RemediationAllowedCondition
+				if one.Type != machinev1beta1.RemediationAllowedCondition {
+					problem = one
+				}
+			}
+			return isAllowed && problem.Type == want && problem.Reason == reason
+		})
+	}
+	awaitProblem(machinev1beta1.ExternalRemediationRequestAvailable, machinev1beta1.ExternalRemediationRequestCreationFailed)
+
+	sandboxtest.Apply(t, connected, definition("Reboot", "reboots"))
+	sandboxtest.Apply(t, connected, definition("RebootTemplate", "reboottemplates"))
+	awaitProblem(machinev1beta1.ExternalRemediationTemplateAvailable, machinev1beta1.ExternalRemediationTemplateNotFound)
+	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"wait": "5m"}}}}}
+	template.SetAPIVersion("remedy.example.com/v1")
+	template.SetKind("RebootTemplate")
+	template.SetNamespace(namespace)
+	template.SetName("gently")
+	must(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+		return c.Create(ctx, template) == nil, nil // it takes a moment until the kind is served
+	}))
+	asked := &unstructured.Unstructured{}
+	asked.SetAPIVersion("remedy.example.com/v1")
+	asked.SetKind("Reboot")
+	machinetest.Await(t, c, asked, client.ObjectKeyFromObject(m), func(*unstructured.Unstructured) bool { return true })
+	if pause, _, _ := unstructured.NestedString(asked.Object, "spec", "wait"); pause != "5m" || asked.GetOwnerReferences()[0].UID != m.UID {
+		t.Errorf("what is asked for is %+v", asked)
+	}
+	awaitProblem("", "")
+	must(t, c.Get(t.Context(), client.ObjectKeyFromObject(m), m))
+	if m.DeletionTimestamp != nil {
+		t.Error("the machine is deleted, though another controller is to mend it")
+	}
+	setBroken(t, namespace+"-web-0", corev1.ConditionFalse)
+	machinetest.AwaitGone(t, c, asked, client.ObjectKeyFromObject(m))
+}

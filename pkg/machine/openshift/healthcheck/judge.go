@@ -1,0 +1,110 @@
+package healthcheck
+
+import (
+	"fmt"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// ExternalRemediationAnnotation is the annotation of a Machine that asks a bare-metal controller to mend its host.
+const ExternalRemediationAnnotation = "host.metal3.io/external-remediation"
+
+// defaultNodeStartupTimeout is how long a Machine may be without a node, if the health check says nothing.
+const defaultNodeStartupTimeout = 10 * time.Minute
+
+// A target is a Machine and its node.
+type target struct {
+	machine *machinev1beta1.Machine
+	node    *corev1.Node // nil if the Machine names none, or the one that it names is gone
+}
+
+// A verdict is what a health check finds of a target.
+type verdict struct {
+	isHealthy bool
+	// unhealthy says why the machine needs remediation; empty if it does not, or not yet.
+	unhealthy string
+	// again is when a timeout ends that runs by now; zero if none does.
+	again time.Duration
+}
+
+// examine decides whether a machine is healthy. One that may become unhealthy when a timeout ends, that is being
+// deleted, or that others mend is neither healthy nor in need of remediation.
+func examine(t target, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
+	ref := t.machine.Status.NodeRef
+	switch {
+	case t.machine.Status.Phase != nil && *t.machine.Status.Phase == machinev1beta1.PhaseFailed:
+		return verdict{unhealthy: "its phase is Failed"}
+	case ref == nil:
+		return examineStartup(t.machine, spec, now)
+	case t.node == nil:
+		return verdict{unhealthy: fmt.Sprintf("its node %s is gone", ref.Name)}
+	}
+	found := examineNode(t.node, spec.UnhealthyConditions, now)
+	_, isMended := t.machine.Annotations[ExternalRemediationAnnotation]
+	found.isHealthy = found.unhealthy == "" && found.again == 0 && t.machine.DeletionTimestamp == nil && !isMended
+	return found
+}
+
+// examineStartup is about a machine that has no node yet.
+func examineStartup(machine *machinev1beta1.Machine, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
+	timeout := defaultNodeStartupTimeout
+	if spec.NodeStartupTimeout != nil {
+		timeout = spec.NodeStartupTimeout.Duration
+	}
+	if timeout == 0 || machine.Status.LastUpdated == nil { // not limited, or not looked at by its controller yet
+		return verdict{}
+	}
+	if left := machine.Status.LastUpdated.Add(timeout).Sub(now); left >= 0 {
+		return verdict{again: left + time.Second}
+	}
+	return verdict{unhealthy: fmt.Sprintf("it has no node after %s", timeout)}
+}
+
+func examineNode(node *corev1.Node, unhealthy []machinev1beta1.UnhealthyCondition, now time.Time) verdict {
+	var found verdict
+	for _, wanted := range unhealthy {
+		for _, condition := range node.Status.Conditions {
+			if condition.Type != wanted.Type || condition.Status != wanted.Status {
+				continue
+			}
+			left := condition.LastTransitionTime.Add(wanted.Timeout.Duration).Sub(now)
+			if left < 0 {
+				return verdict{unhealthy: fmt.Sprintf("its node %s has had %s=%s for more than %s",
+					node.Name, wanted.Type, wanted.Status, wanted.Timeout.Duration)}
+			}
+			// Times of conditions have no fractions of a second: the second more is theirs.
+			found.again = earliest(found.again, left+time.Second)
+		}
+	}
+	return found
+}
+
+// earliest returns the shorter duration; zero is none.
+func earliest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// maxUnhealthy returns how many of some machines may be unhealthy while machines are remediated. Percentages are
+// rounded down.
+func maxUnhealthy(limit *intstr.IntOrString, machines int) (int, error) {
+	if limit == nil {
+		return machines, nil
+	}
+	value := *limit
+	if value.Type == intstr.String { // "3" is a number too, though the definition would make it one
+		if number := intstr.Parse(value.StrVal); number.Type == intstr.Int {
+			value = number
+		}
+	}
+	most, err := intstr.GetScaledValueFromIntOrPercent(&value, machines, false)
+	if err != nil {
+		return 0, fmt.Errorf("read maxUnhealthy %q: %w", limit.String(), err)
+	}
+	return max(0, most), nil
+}

@@ -1,0 +1,64 @@
+package healthcheck
+
+import (
+	"context"
+	"fmt"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A MachineHealthCheck with this annotation has a bare-metal controller mend hosts, and deletes failed Machines only.
+const (
+	strategyAnnotation = "machine.openshift.io/remediation-strategy"
+	externalStrategy   = "external-baremetal"
+)
+
+// remediate deletes a Machine that a controller replaces, or asks for its host to be mended.
+func (r *MachineHealthCheckReconciler) remediate(
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, machine *machinev1beta1.Machine, reason string,
+) error {
+	hasFailed := machine.Status.Phase != nil && *machine.Status.Phase == machinev1beta1.PhaseFailed
+	if check.Annotations[strategyAnnotation] == externalStrategy && !hasFailed {
+		return r.annotate(ctx, machine)
+	}
+	if metav1.GetControllerOf(machine) == nil {
+		r.recorder.Eventf(machine, nil, corev1.EventTypeNormal, "SkippedNoController", "Remediate",
+			"Machine %s is unhealthy (%s), and is not deleted: it has no controller owner that would replace it", machine.Name, reason)
+		return nil
+	}
+	err := r.client.Delete(ctx, machine.DeepCopy(), client.Preconditions{UID: &machine.UID})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone already
+		return nil
+	}
+	if err != nil {
+		r.recorder.Eventf(machine, nil, corev1.EventTypeWarning, "MachineDeletionFailed", "Remediate",
+			"Machine %s remediation failed: unable to delete Machine object: %v", machine.Name, err)
+		return fmt.Errorf("delete it: %w", err)
+	}
+	remediations.WithLabelValues(check.Name, check.Namespace).Inc()
+	ctrl.LoggerFrom(ctx).Info("unhealthy Machine deleted", "machine", machine.Name, "reason", reason)
+	r.recorder.Eventf(machine, nil, corev1.EventTypeNormal, "MachineDeleted", "Remediate",
+		"Machine %s has been remediated by requesting to delete Machine object: %s", machine.Name, reason)
+	return nil
+}
+
+func (r *MachineHealthCheckReconciler) annotate(ctx context.Context, machine *machinev1beta1.Machine) error {
+	if _, isAsked := machine.Annotations[ExternalRemediationAnnotation]; isAsked {
+		return nil
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, ExternalRemediationAnnotation)
+	if err := r.client.Patch(ctx, machine.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); err != nil {
+		r.recorder.Eventf(machine, nil, corev1.EventTypeWarning, "ExternalAnnotationFailed", "Remediate",
+			"Requesting external remediation of node associated with machine %s failed: %v", machine.Name, err)
+		return fmt.Errorf("ask for external remediation: %w", err)
+	}
+	r.recorder.Eventf(machine, nil, corev1.EventTypeNormal, "ExternalAnnotationAdded", "Remediate",
+		"Requesting external remediation of node associated with machine %s", machine.Name)
+	return nil
+}

@@ -1,0 +1,89 @@
+package healthcheck
+
+import (
+	"context"
+	"maps"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// byNode is the field that Machines are found by, in the cache.
+const byNode = "healthcheck.nodeName"
+
+func nodeName(object client.Object) []string {
+	if ref := object.(*machinev1beta1.Machine).Status.NodeRef; ref != nil {
+		return []string{ref.Name}
+	}
+	return nil
+}
+
+// machineChanges lets pass what may make a machine healthy or unhealthy, or have it selected.
+var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, now := e.ObjectOld.(*machinev1beta1.Machine), e.ObjectNew.(*machinev1beta1.Machine)
+	return before.UID != now.UID || before.Generation != now.Generation ||
+		!maps.Equal(before.Labels, now.Labels) || !maps.Equal(before.Annotations, now.Annotations) ||
+		!equality.Semantic.DeepEqual(before.OwnerReferences, now.OwnerReferences) ||
+		!equality.Semantic.DeepEqual(before.Status.NodeRef, now.Status.NodeRef) ||
+		!equality.Semantic.DeepEqual(before.Status.Phase, now.Status.Phase) ||
+		now.Status.NodeRef == nil && !before.Status.LastUpdated.Equal(now.Status.LastUpdated)
+}}
+
+// nodeChanges lets pass changes of conditions; heartbeats are none of them.
+var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+	return before.UID != now.UID || !maps.Equal(conditions(before), conditions(now))
+}}
+
+// A state is how a condition stands, and since when.
+type state struct {
+	status corev1.ConditionStatus
+	since  int64
+}
+
+func conditions(node *corev1.Node) map[corev1.NodeConditionType]state {
+	all := map[corev1.NodeConditionType]state{}
+	for _, c := range node.Status.Conditions {
+		all[c.Type] = state{c.Status, c.LastTransitionTime.Unix()}
+	}
+	return all
+}
+
+// checksOfMachine returns the health checks that select a Machine.
+func (r *MachineHealthCheckReconciler) checksOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
+	var checks machinev1beta1.MachineHealthCheckList
+	if err := r.client.List(ctx, &checks, client.InNamespace(machine.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "list the health checks of a Machine", "machine", machine.GetName())
+	}
+	var requests []reconcile.Request
+	for i := range checks.Items {
+		check := &checks.Items[i]
+		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+		if err == nil && selector.Matches(labels.Set(machine.GetLabels())) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(check)})
+		}
+	}
+	return requests
+}
+
+// checksOfNode returns the health checks that select the Machine of a node.
+func (r *MachineHealthCheckReconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+	var machines machinev1beta1.MachineList
+	err := r.client.List(ctx, &machines, client.MatchingFields{byNode: node.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "find the Machine of a node", "node", node.GetName())
+	}
+	var requests []reconcile.Request
+	for i := range machines.Items {
+		requests = append(requests, r.checksOfMachine(ctx, &machines.Items[i])...)
+	}
+	return requests
+}

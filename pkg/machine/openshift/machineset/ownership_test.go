@@ -1,0 +1,145 @@
+package machineset_test
+
+import (
+	"testing"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+// newMachine returns one that a MachineSet of that name selects.
+func (f *field) newMachine(name, set string) *machinev1beta1.Machine {
+	return &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: f.namespace, Name: name, Labels: map[string]string{"set": set},
+	}}
+}
+
+func (f *field) ownerOf(machine *machinev1beta1.Machine) string {
+	f.t.Helper()
+	if err := f.Get(f.t.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
+		f.t.Fatal(err)
+	}
+	if owner := metav1.GetControllerOf(machine); owner != nil {
+		return owner.Name
+	}
+	return ""
+}
+
+func TestAdoption(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	early, foreign, other := f.newMachine("early", "web"), f.newMachine("foreign", "web"), f.newMachine("other", "db")
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "owner"}}
+	f.create(owner)
+	foreign.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+	f.create(early, foreign, other)
+	set := f.newSet("web", 2)
+	f.create(set)
+	f.awaitReplicas(set, 2)
+	if count := len(f.machines()); count != 4 { // one was made
+		t.Errorf("%d machines, not 4", count)
+	}
+	for machine, want := range map[*machinev1beta1.Machine]string{early: "web", foreign: "owner", other: ""} {
+		if got := f.ownerOf(machine); got != want {
+			t.Errorf("%s is controlled by %q, not by %q", machine.Name, got, want)
+		}
+	}
+	// One machine too many: a machine of another controller is never the one that goes.
+	f.change(early, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
+	f.change(foreign, `{"metadata":{"annotations":{"machine.openshift.io/delete-machine":"yes"}}}`)
+	late := f.newMachine("late", "web")
+	f.create(late)
+	f.await("the marked machine goes", func() bool { return !names(f.machines())["early"] })
+	f.awaitReplicas(set, 2)
+	if left := names(f.machines()); !left["foreign"] || !left["late"] || len(left) != 4 {
+		t.Errorf("these are left: %v", left)
+	}
+}
+
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 2)
+	f.create(set)
+	released := &f.awaitReplicas(set, 2)[0]
+	f.change(released, `{"metadata":{"labels":{"set":"quarantine"}}}`)
+	f.await("a replacement", func() bool { return len(f.machines()) == 3 && f.ownerOf(released) == "" })
+	f.awaitReplicas(set, 2)
+
+	f.delete(set)
+	f.await("the others go with their set", func() bool { return len(f.machines()) == 1 })
+	if f.ownerOf(released) != "" || released.DeletionTimestamp != nil {
+		t.Errorf("the machine that was released is to stay: %+v", released.ObjectMeta)
+	}
+}
+
+func TestOverlappingSelectors(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	first, second := f.newSet("first", 3), f.newSet("second", 2)
+	second.Spec.Selector, second.Spec.Template.Labels = first.Spec.Selector, first.Spec.Template.Labels
+	f.create(first, second)
+	f.awaitReplicas(first, 3)
+	f.awaitReplicas(second, 2)
+	f.create(f.newMachine("orphan", "first")) // both want it, one gets it and has one too many
+	f.await("the orphan is taken", func() bool {
+		for _, m := range living(f.machines()) {
+			if metav1.GetControllerOf(&m) == nil {
+				return false
+			}
+		}
+		return len(living(f.machines())) == 5
+	})
+	f.scale(first, 1)
+	f.awaitReplicas(first, 1)
+	f.awaitReplicas(second, 2)
+	if count := len(f.machines()); count != 3 {
+		t.Errorf("%d machines, not 3", count)
+	}
+}
+
+func TestDeletionOfASet(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []metav1.DeletionPropagation{
+		metav1.DeletePropagationForeground, metav1.DeletePropagationBackground, metav1.DeletePropagationOrphan,
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			f := newField(t)
+			set := f.newSet("web", 3)
+			f.create(set)
+			machines := f.awaitReplicas(set, 3)
+			for i := range machines { // a hook holds each
+				f.change(&machines[i], `{"metadata":{"finalizers":[%q]}}`, hold)
+			}
+			machinetest.AwaitCollector(t, f, f.newMachine("last", ""))
+			f.delete(set, client.PropagationPolicy(policy))
+			if policy == metav1.DeletePropagationOrphan {
+				f.awaitGone(set)
+				if left := living(f.machines()); len(left) != 3 || f.ownerOf(&left[0]) != "" {
+					t.Errorf("%d machines are left, owned by %q", len(left), f.ownerOf(&left[0]))
+				}
+			} else {
+				f.await("all are deleting, and held", func() bool { return len(living(f.machines())) == 0 })
+				if count := len(f.machines()); count != 3 {
+					t.Errorf("%d machines, not 3: none is to be replaced, none to slip its hook", count)
+				}
+			}
+			isThere := f.Get(t.Context(), client.ObjectKeyFromObject(set), set) == nil
+			if isThere != (policy == metav1.DeletePropagationForeground) {
+				t.Errorf("the set is there: %t", isThere)
+			}
+			for i := range machines {
+				f.change(&machines[i], `{"metadata":{"finalizers":null}}`)
+			}
+			if policy != metav1.DeletePropagationOrphan {
+				f.await("no machine is left", func() bool { return len(f.machines()) == 0 })
+				f.awaitGone(set)
+			}
+		})
+	}
+}

@@ -1,0 +1,177 @@
+// Package nodelink links Machines of machine.openshift.io and the nodes that run on them: a Machine's
+// status.nodeRef names the node, an annotation of the node the Machine, and the node gets the labels, annotations and
+// taints that the Machine has for it.
+//
+// A Machine and a node belong together if they share a providerID or an internal IP address. Where that would make
+// more than one pair, nothing is linked: the node of a Machine is drained and deleted with it.
+//
+// NodeLinkReconciler is what to start from. What belongs together is decided by judge, which is pure.
+package nodelink
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// MachineAnnotation is the annotation of a node that names its Machine, as namespace/name.
+const MachineAnnotation = "machine.openshift.io/machine"
+
+// defaultConcurrency is how many nodes are linked at a time: that many requests are on their way at most.
+const defaultConcurrency = 10
+
+// NodeLinkReconciler links nodes to their Machines. Its requests are names of nodes.
+type NodeLinkReconciler struct {
+	// Concurrency is how many nodes are linked at a time. Zero means 10.
+	Concurrency int
+
+	client   client.Client
+	recorder events.EventRecorder
+	told     problems
+}
+
+// SetupWithManager adds the controller and the indexes that it needs to a manager.
+func (r *NodeLinkReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return fmt.Errorf("index nodes and machines: %w", err)
+	}
+	r.client, r.recorder = mgr.GetClient(), mgr.GetEventRecorder("nodelink-controller")
+	concurrency := r.Concurrency
+	if concurrency == 0 {
+		concurrency = defaultConcurrency
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("nodelink").
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfNode), builder.WithPredicates(nodeChanges)).
+		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfMachine), builder.WithPredicates(machineChanges)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		Complete(r)
+}
+
+// Reconcile links a node and its Machine, and brings to the node what the Machine has for it.
+func (r *NodeLinkReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	node := &corev1.Node{}
+	if err := r.client.Get(ctx, request.NamespacedName, node); err != nil {
+		if apierrors.IsNotFound(err) { // its Machine still names it: so the Machine is known to have lost its node
+			r.told.forget(request.Name)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if node.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	seen, err := r.look(ctx, node)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	machine, problem := judge(seen)
+	switch {
+	case problem != "":
+		r.tellProblem(ctx, seen, problem)
+		return ctrl.Result{}, nil
+	case machine == nil:
+		r.told.forget(node.Name)
+		return ctrl.Result{}, nil
+	}
+	return r.link(ctx, node, machine)
+}
+
+func (r *NodeLinkReconciler) link(ctx context.Context, node *corev1.Node, machine *machinev1beta1.Machine) (ctrl.Result, error) {
+	err := r.setNodeRef(ctx, machine, node)
+	if err == nil {
+		err = r.patchNode(ctx, node, machine)
+	}
+	switch {
+	case apierrors.IsConflict(err): // the cache is behind; what it misses may be no change that is watched
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	case apierrors.IsInvalid(err):
+		seen := candidates{node: node, machines: []*machinev1beta1.Machine{machine}}
+		r.tellProblem(ctx, seen, fmt.Sprintf("node %s can't be given what Machine %s has for it: %v", node.Name, name(machine), err))
+		return ctrl.Result{}, reconcile.TerminalError(err)
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, nil // one of both is gone
+	case err == nil:
+		r.told.forget(node.Name)
+	}
+	return ctrl.Result{}, err
+}
+
+// setNodeRef has the Machine name the node. The write is refused if the Machine has changed since it was read, so
+// that a name that was set meanwhile, or another Machine of the same name, is not overwritten.
+func (r *NodeLinkReconciler) setNodeRef(ctx context.Context, machine *machinev1beta1.Machine, node *corev1.Node) error {
+	before := machine.Status.NodeRef
+	if before != nil && before.Name == node.Name && before.UID == node.UID {
+		return nil
+	}
+	changed, now := machine.DeepCopy(), metav1.Now()
+	changed.Status.NodeRef = &corev1.ObjectReference{Kind: "Node", Name: node.Name, UID: node.UID}
+	changed.Status.LastUpdated = &now
+	patch := client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Status().Patch(ctx, changed, patch); err != nil {
+		return fmt.Errorf("set nodeRef of Machine %s to node %s: %w", name(machine), node.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Machine linked to its node", "machine", name(machine))
+	if before != nil {
+		r.recorder.Eventf(machine, node, corev1.EventTypeNormal, "NodeReplaced", "Link",
+			"node %s (UID %s) takes the place of node %s (UID %s), which is gone", node.Name, node.UID, before.Name, before.UID)
+	}
+	return nil
+}
+
+// patchNode writes what the node lacks. Its patch names only what changes, and the UID, so that another node of the
+// same name is refused. The list of taints is one value to the API server, so a patch of it is only valid for the
+// node that was read.
+func (r *NodeLinkReconciler) patchNode(ctx context.Context, node *corev1.Node, machine *machinev1beta1.Machine) error {
+	wanted, hasNewTaints := wantedNode(node, machine)
+	if wanted == nil {
+		return nil
+	}
+	before := node.DeepCopy()
+	before.UID = ""
+	patch := client.MergeFrom(before)
+	if hasNewTaints {
+		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	}
+	if err := r.client.Patch(ctx, wanted, patch); err != nil {
+		return fmt.Errorf("patch node %s as Machine %s says: %w", node.Name, name(machine), err)
+	}
+	return nil
+}
+
+// problems remembers what was told of each node, so that it is told once.
+type problems struct {
+	mu     sync.Mutex
+	byNode map[string]string
+}
+
+// isNew notes a problem, and reports whether it is another one than the last.
+func (p *problems) isNew(node, problem string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byNode[node] == problem {
+		return false
+	}
+	if p.byNode == nil {
+		p.byNode = map[string]string{}
+	}
+	p.byNode[node] = problem
+	return true
+}
+
+func (p *problems) forget(node string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.byNode, node)
+}

@@ -1,0 +1,154 @@
+package overview
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/pkg/drain"
+	"github.com/runlevel/runlevel/pkg/machine"
+)
+
+var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// deleting is a machine that is being deleted; %HOOKS and %DRAINED are to be replaced.
+const deleting = `
+metadata:
+  name: web-4
+  namespace: shop
+  deletionTimestamp: "2026-11-23T11:50:00Z"
+  finalizers: [machine.machine.openshift.io, example.com/backup]
+spec:
+  providerID: test://web-4
+  lifecycleHooks: {%HOOKS}
+  providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine}}
+status:
+  phase: Deleting
+  nodeRef: {name: node-4}
+  conditions: [%DRAINED]
+`
+
+const (
+	bothHooks     = `preDrain: [{name: MigrateApp, owner: app-op}, {name: Other, owner: o'op}], preTerminate: [{name: ShipLogs, owner: log-op}]`
+	terminateHook = `preTerminate: [{name: ShipLogs, owner: log-op}]`
+	drained       = `{type: Drained, status: "True", lastTransitionTime: "2026-11-23T11:55:00Z"}`
+)
+
+// factsOf are those of a machine whose node is there.
+func factsOf(t *testing.T, hooks, conditions string) *machineFacts {
+	t.Helper()
+	m := &machinev1beta1.Machine{}
+	text := strings.NewReplacer("%HOOKS", hooks, "%DRAINED", conditions).Replace(deleting)
+	if err := yaml.Unmarshal([]byte(text), m); err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-4"}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	f := &machineFacts{machine: m, nodes: &nodeList{byName: map[string]*corev1.Node{"node-4": node}}}
+	f.infra.kind, f.infra.isKnown = templateKind(m), true
+	return f
+}
+
+func infrastructureThatGoes(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(`
+apiVersion: infrastructure.runlevel.dev/v1alpha1
+kind: KwokMachine
+metadata: {name: web-4, namespace: shop, deletionTimestamp: "2026-11-23T11:58:00Z", finalizers: [example.com/power]}
+status: {conditions: [{type: Ready, status: "False", reason: PowerOff, message: the BMC does not answer}]}
+`), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func TestWhatHoldsAMachine(t *testing.T) {
+	controlPlane := map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	for name, c := range map[string]struct {
+		hooks, conditions string
+		seen              func(*machineFacts)
+		want              string
+	}{
+		"hooks before the drain, and those after it": {hooks: bothHooks, want: "preDrain hooks MigrateApp of app-op, Other of o'op; later preTerminate hook ShipLogs of log-op"},
+		"an excluded machine is not held by preDrain hooks": {hooks: bothHooks, seen: func(f *machineFacts) {
+			f.machine.Annotations = map[string]string{machine.ExcludeNodeDraining: ""}
+		}, want: "the machine controller has to skip the drain; later preTerminate hook ShipLogs of log-op"},
+		"pods, those first that do not go by themselves": {seen: func(f *machineFacts) {
+			f.pods = &nodePods{left: []drain.HeldPod{
+				{Namespace: "shop", Name: "a", Hold: drain.Ending, Message: "pod shop/a is ending"},
+				{Namespace: "shop", Name: "b", Hold: drain.ToBeEvicted, Message: "pod shop/b is to be evicted"},
+				{Namespace: "shop", Name: "c", Hold: drain.Budget, Message: "pod shop/c is held by PodDisruptionBudget db", Budgets: []string{"db"}},
+			}}
+		}, want: "pod shop/c is held by PodDisruptionBudget db, pod shop/a is ending and 1 more"},
+		"a node that is not cordoned": {seen: func(f *machineFacts) { f.node().Spec.Unschedulable = false }, want: "the machine controller has to cordon node node-4"},
+		"another node of the control plane": {seen: func(f *machineFacts) {
+			f.node().Spec.Unschedulable, f.node().Labels = false, controlPlane
+			f.nodes.byName["node-1"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: controlPlane}, Spec: corev1.NodeSpec{Unschedulable: true}}
+		}, want: "node node-1, which is drained first"},
+		"a node that is gone is drained": {seen: func(f *machineFacts) { f.nodes.byName = map[string]*corev1.Node{} }, want: "the machine controller has to tell that node node-4 is drained"},
+		"hooks after the drain": {hooks: bothHooks, conditions: drained, seen: func(f *machineFacts) {
+			f.infra.object = infrastructureThatGoes(t)
+			f.infra.object.SetDeletionTimestamp(nil)
+		}, want: "preTerminate hook ShipLogs of log-op"},
+		"infrastructure that goes":           {hooks: terminateHook, conditions: drained, seen: func(f *machineFacts) { f.infra.object = infrastructureThatGoes(t) }, want: "KwokMachine web-4 (finalizer example.com/power): the BMC does not answer"},
+		"infrastructure that a provider has": {conditions: drained, seen: func(f *machineFacts) { f.infra.isKnown = false }, want: "infrastructure: its provider has to terminate test://web-4"},
+		"infrastructure that can't be asked to go": {conditions: drained, seen: func(f *machineFacts) {
+			f.infra.isKnown = false
+			f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
+				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: machine.ErrorDeleting, Message: "the cloud is busy",
+			})
+		}, want: "infrastructure: the cloud is busy"},
+		"the Node object": {conditions: drained, want: "the machine controller has to delete node node-4"},
+		"a Node object that goes does not hold the machine": {conditions: drained, seen: func(f *machineFacts) {
+			f.node().DeletionTimestamp, f.node().Finalizers = new(metav1.Now()), []string{"example.com/node"}
+		}, want: "the machine controller has to remove its finalizer; finalizer example.com/backup"},
+		"a hook that comes after the infrastructure was asked to go": {hooks: terminateHook, conditions: drained, seen: func(f *machineFacts) {
+			f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
+				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: machine.InstanceTerminating,
+			})
+		}, want: "the machine controller has to delete node node-4"},
+		"finalizers of others": {conditions: drained, seen: func(f *machineFacts) { f.machine.Finalizers = f.machine.Finalizers[1:] }, want: "finalizer example.com/backup"},
+		"a machine that has failed": {seen: func(f *machineFacts) {
+			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseFailed)
+			f.machine.Status.ErrorReason, f.machine.Status.ErrorMessage = new(machinev1beta1.InvalidConfigurationMachineError), new("no such kind")
+		}, want: "InvalidConfiguration: no such kind"},
+		"a machine that runs": {hooks: bothHooks, seen: func(f *machineFacts) {
+			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseRunning)
+		}},
+		"a machine without a node yet": {seen: func(f *machineFacts) {
+			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseProvisioned)
+		}, want: "a node with the providerID test://web-4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := factsOf(t, c.hooks, c.conditions)
+			if c.seen != nil {
+				c.seen(f)
+			}
+			m := judge(f)
+			if got := m.HeldBy(); got != c.want {
+				t.Errorf("held by %q, want %q", got, c.want)
+			}
+			if done := m.IsDone(); done != (c.want == "") {
+				t.Errorf("IsDone is %v, and it is held by %q", done, c.want)
+			}
+		})
+	}
+}
+
+func TestTheCommandThatLetsGoOfAHook(t *testing.T) {
+	said := factsOf(t, bothHooks, "").explain(nil, now)
+	statement := said.Statements[2]
+	if want := "preDrain hook Other of o'op holds it, for 10m"; statement.Text != want {
+		t.Errorf("said %q, want %q", statement.Text, want)
+	}
+	const want = `kubectl patch machine.machine.openshift.io web-4 -n shop --type=json -p '[{"op":"test","path":"/spec/lifecycleHooks/preDrain/1/name","value":"Other"},{"op":"remove","path":"/spec/lifecycleHooks/preDrain/1"}]'`
+	if got := statement.Details[len(statement.Details)-1]; got != want {
+		t.Errorf("the command is\n%s\nwant\n%s", got, want)
+	}
+}

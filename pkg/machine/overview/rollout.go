@@ -1,0 +1,60 @@
+package overview
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// This file is about Machines of Cluster API that are not up to date. What becomes of one is decided for all the machines of
+// its MachineDeployment together, so that is what tells it.
+
+var deploymentKind = schema.GroupKind{Group: ClusterAPIKind.Group, Kind: "MachineDeployment"}
+
+// askDeployment reads the MachineDeployment of a machine that is not up to date.
+func (g *machineGatherer) askDeployment(ctx context.Context, f *clusterAPIFacts) {
+	name := f.machine.Labels[clusterv1.MachineDeploymentNameLabel]
+	if name == "" || f.condition(clusterv1.MachineUpToDateCondition).Reason != clusterv1.MachineNotUpToDateReason {
+		return
+	}
+	in, err := g.cluster.FindKind(ctx, deploymentKind)
+	deployment, object := &clusterv1.MachineDeployment{}, &unstructured.Unstructured{}
+	if err == nil {
+		object, err = g.cluster.In(in, f.machine.Namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment)
+	}
+	switch {
+	case err == nil:
+		f.deployment = deployment
+	case !errors.Is(err, ErrNotServed) && !apierrors.IsNotFound(err):
+		f.unknown = append(f.unknown, inLine(notAsked("get MachineDeployment "+f.machine.Namespace+"/"+name, err)))
+	}
+}
+
+// rollout says what becomes of a machine that is not up to date: what of its MachineDeployment's template differs, why machines
+// are replaced rather than updated in place, and what is in the way.
+func (f *clusterAPIFacts) rollout() []MachineStatement {
+	if f.deployment == nil {
+		return nil
+	}
+	statement := MachineStatement{Text: "it is not up to date; its MachineDeployment " + f.deployment.Name + " says:"}
+	for _, kind := range []string{clusterv1.RollingOutCondition, clusterv1.ScalingUpCondition} {
+		if told := meta.FindStatusCondition(f.deployment.Status.Conditions, kind); told != nil && told.Message != "" {
+			statement.Details = append(statement.Details, strings.Split(told.Message, "\n")...)
+		}
+	}
+	if len(statement.Details) == 0 {
+		return nil
+	}
+	return []MachineStatement{statement}
+}

@@ -1,0 +1,79 @@
+// Package queue orders the work queue of a controller of Machines: machines whose deletion only has to be completed come
+// before all others. In a crowd of deletions, a machine whose last hook was removed is then gone soon, and does not wait
+// until each of the others has begun.
+//
+// The queue is client-go's rate limiting work queue, which owns concurrency, deduplication and shutdown. This package has only
+// the order of the items in it. NewQueue is the call to start from.
+package queue
+
+import (
+	"container/list"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// fairness is how many items in a row may overtake one that waits.
+const fairness = 9
+
+// NewQueue returns the option NewQueue of a controller. isFirst says whether a request overtakes others. It is called
+// when a request comes into the queue and when it comes again while it waits there, under the lock of the queue: it must
+// neither wait nor use the queue.
+func NewQueue(isFirst func(reconcile.Request) bool) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: newClassedOrder(isFirst)})
+		delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Queue: ordered})
+		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, DelayingQueue: delaying})
+	}
+}
+
+// A classedOrder is the items of a work queue in two classes. Within a class the item that came first is the first to go.
+type classedOrder[T comparable] struct {
+	isFirst      func(T) bool
+	first, later *list.List
+	waiting      map[T]*list.Element // those in later
+	overtaken    int                 // items of first in a row that went before one in later
+}
+
+func newClassedOrder[T comparable](isFirst func(T) bool) *classedOrder[T] {
+	return &classedOrder[T]{isFirst: isFirst, first: list.New(), later: list.New(), waiting: map[T]*list.Element{}}
+}
+
+// Push implements workqueue.Queue.
+func (o *classedOrder[T]) Push(item T) {
+	if o.isFirst(item) {
+		o.first.PushBack(item)
+		return
+	}
+	o.waiting[item] = o.later.PushBack(item)
+}
+
+// Touch implements workqueue.Queue. An item that is touched may have come to be one of the first.
+func (o *classedOrder[T]) Touch(item T) {
+	if element, ok := o.waiting[item]; ok && o.isFirst(item) {
+		o.later.Remove(element)
+		delete(o.waiting, item)
+		o.first.PushBack(item)
+	}
+}
+
+// Len implements workqueue.Queue.
+func (o *classedOrder[T]) Len() int { return o.first.Len() + o.later.Len() }
+
+// Pop implements workqueue.Queue.
+func (o *classedOrder[T]) Pop() T {
+	from := o.first
+	if from.Len() == 0 || o.later.Len() > 0 && o.overtaken == fairness {
+		from = o.later
+	}
+	if from == o.first && o.later.Len() > 0 {
+		o.overtaken++
+	} else {
+		o.overtaken = 0
+	}
+	item := from.Remove(from.Front()).(T)
+	if from == o.later {
+		delete(o.waiting, item)
+	}
+	return item
+}

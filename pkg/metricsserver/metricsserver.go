@@ -1,0 +1,99 @@
+// Package metricsserver serves the metrics of a controller manager over TLS, to clients that the API server knows and
+// allows to get them. Which metrics there are, the controller says: this package has none.
+//
+// The certificate may be missing, come later, and change at any time.
+//
+// Serve is the call to start from.
+package metricsserver
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+)
+
+// A Serving says where metrics are served, and with which certificate.
+type Serving struct {
+	Address           string // of /metrics; empty for none
+	CertFile, KeyFile string // are read again when they change; while there are none, a certificate of its own is used
+}
+
+// Serve has a manager serve metrics over TLS, to clients that the API server knows by their token and allows to get
+// /metrics. Program is the name in the certificate that is made where there is none.
+func Serve(m ctrl.Manager, program string, metrics prometheus.Gatherer, o Serving) error {
+	if o.Address == "" {
+		return nil
+	}
+	protect, err := filters.WithAuthenticationAndAuthorization(m.GetConfig(), m.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	// A component that reports nonsense, such as a condition twice, costs that metric and no other one.
+	handler, err := protect(ctrl.Log.WithName("metrics"), promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+	if err != nil {
+		return err
+	}
+	certificates := &certificates{files: o, own: sync.OnceValues(func() (*tls.Certificate, error) { return selfSigned(program) })}
+	listener, err := tls.Listen("tcp", o.Address, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificates.get})
+	if err != nil {
+		return err
+	}
+	paths := http.NewServeMux()
+	paths.Handle("GET /metrics", handler)
+	return m.Add(&manager.Server{
+		Name: "metrics", Listener: listener, ShutdownTimeout: ptr.To(5 * time.Second),
+		Server: &http.Server{Handler: paths, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16},
+	})
+}
+
+// certificates are what the server of metrics proves itself with.
+type certificates struct {
+	files Serving
+	own   func() (*tls.Certificate, error) // where there are no files
+
+	mu     sync.Mutex
+	looked time.Time
+	last   *tls.Certificate // of the files; nil until they could be read
+}
+
+// selfSigned makes a certificate that proves nothing, so that what is scraped is at least encrypted.
+func selfSigned(program string) (*tls.Certificate, error) {
+	public, private, err := cert.GenerateSelfSignedCertKey(program, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	own, err := tls.X509KeyPair(public, private)
+	return &own, err
+}
+
+// get returns the certificate of the files as they are now. Where they are wrong, the last good one stays.
+func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.files.CertFile != "" && time.Since(c.looked) > time.Second {
+		c.looked = time.Now()
+		read, err := tls.LoadX509KeyPair(c.files.CertFile, c.files.KeyFile)
+		switch {
+		case err == nil:
+			c.last = &read
+		case !errors.Is(err, fs.ErrNotExist):
+			ctrl.Log.WithName("metrics").Info("certificate not read", "reason", err.Error())
+		}
+	}
+	if c.last != nil {
+		return c.last, nil
+	}
+	return c.own()
+}

@@ -1,0 +1,172 @@
+package operator_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A graphServer is an update service whose graph is told to it.
+type graphServer struct {
+	*httptest.Server
+	mu    sync.Mutex
+	graph string // empty for a service that is broken
+}
+
+// newGraphServer returns an update service that is broken.
+func newGraphServer(t *testing.T) *graphServer {
+	g := &graphServer{}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if asked := r.URL.Query(); g.graph == "" || asked.Get("version") == "" || asked.Get("id") == "" || asked.Get("arch") == "" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, g.graph)
+	}))
+	t.Cleanup(g.Close)
+	return g
+}
+
+// serve makes the graph three versions: an update to the second, and one to the third that has a risk. Without images,
+// the service is broken.
+func (g *graphServer) serve(images ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.graph = ""
+	if len(images) == 3 {
+		g.graph = fmt.Sprintf(`{
+			"nodes": [
+				{"version": "1.0.0", "payload": %q, "metadata": {"io.openshift.upgrades.graph.release.channels": "stable,fast"}},
+				{"version": "1.0.1", "payload": %q}, {"version": "1.1.0", "payload": %q}, {"version": "1.2.0", "payload": "r.example/shop:latest"}],
+			"edges": [[0, 1], [0, 3]],
+			"conditionalEdges": [{"edges": [{"from": "1.0.0", "to": "1.1.0"}, {"from": "1.0.1", "to": "1.1.0"}], "risks": [
+				{"name": "SlowDisks", "url": "https://example.com/disks", "message": "Slow disks get slower.", "matchingRules": [{"type": "Always"}]}]}]
+		}`, images[0], images[1], images[2])
+	}
+}
+
+// serveLargest makes the graph one whose risks are as large as they can be in an answer, with names that their conditions repeat.
+func (g *graphServer) serveLargest(version, image string) {
+	nodes, groups := []string{fmt.Sprintf(`{"version": %q}`, version)}, []string{}
+	for i := range 600 {
+		nodes = append(nodes, fmt.Sprintf(`{"version": "2.0.%d", "payload": %q}`, i, image))
+		groups = append(groups, fmt.Sprintf(`{"edges": [{"from": %q, "to": "2.0.%d"}], "risks": [{"name": %q, "url": "https://example.com",
+			"message": "large", "matchingRules": [{"type": "PromQL", "promql": {"promql": "up"}}]}]}`, version, i, strings.Repeat("r", 10_900)))
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.graph = `{"nodes": [` + strings.Join(nodes, ",") + `], "conditionalEdges": [` + strings.Join(groups, ",") + `]}`
+}
+
+// specify changes the spec of the ClusterVersion.
+func (s *stage) specify(change func(*configv1.ClusterVersionSpec)) {
+	s.t.Helper()
+	v := s.version()
+	patch := client.MergeFrom(v.DeepCopy())
+	change(&v.Spec)
+	s.must(s.client.Patch(s.t.Context(), v, patch))
+}
+
+// offers returns a test of the updates that are listed.
+func offers(want string) func(*configv1.ClusterVersion) bool {
+	return func(v *configv1.ClusterVersion) bool {
+		var all []string
+		for _, one := range v.Status.AvailableUpdates {
+			all = append(all, one.Version)
+		}
+		for _, one := range v.Status.ConditionalUpdates {
+			all = append(all, fmt.Sprintf("%s %s=%s %s", one.Release.Version, one.Conditions[0].Type, one.Conditions[0].Status, one.Conditions[0].Reason))
+		}
+		return strings.Join(all, ", ") == want
+	}
+}
+
+// TestOpenShiftsClientTakesUpdates lists and takes updates of an update service with oc.
+func TestOpenShiftsClientTakesUpdates(t *testing.T) {
+	t.Parallel()
+	needsOC(t)
+	service := newGraphServer(t)
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	says(t, s.oc("adm", "upgrade"), "Cannot display available updates", "Reason: NoUpstream", "set spec.upstream to the URL of one")
+	first, second := s.push("1.0.1", shop), s.push("1.1.0", shop)
+	service.serve(s.options.Payload, first, second)
+	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Upstream = configv1.URL(service.URL) })
+	s.oc("adm", "upgrade", "channel", "stable", "--allow-explicit-channel")
+	s.until("updates are listed", offers("1.0.1, 1.1.0 Recommended=False SlowDisks"))
+	says(t, s.oc("adm", "upgrade", "--include-not-recommended"), "Upstream: "+service.URL, "Channel: stable (available channels: fast, stable)",
+		"Recommended updates:", first, "Updates with known issues:", "Version: 1.1.0\n  Image: "+second,
+		"Reason: SlowDisks\n  Message: Slow disks get slower. https://example.com/disks")
+
+	says(t, s.oc("adm", "upgrade", "--to", "1.0.1"), "Requested update to 1.0.1")
+	s.until("updated", isAt("1.0.1"))
+	s.until("updates of the new version are listed", offers("1.1.0 Recommended=False SlowDisks"))
+	says(t, s.oc("adm", "upgrade"), "No updates available.", "Additional updates which are not recommended")
+	says(t, s.oc("adm", "upgrade", "--to", "1.1.0", "--allow-not-recommended"), "Requested update to 1.1.0")
+	s.until("updated against the advice", isAt("1.1.0"))
+	service.serve()
+	s.oc("adm", "upgrade", "channel", "fast", "--allow-explicit-channel")
+	s.until("the service is broken", has(configv1.RetrievedUpdates, configv1.ConditionFalse, "ResponseFailed"))
+	says(t, s.oc("adm", "upgrade"), "Cannot display available updates", "answers 503 Service Unavailable")
+}
+
+// TestUpdatesOfAnUpdateService takes updates that an update service offers, also when it does not answer any more.
+func TestUpdatesOfAnUpdateService(t *testing.T) {
+	t.Parallel()
+	const retrieved = configv1.RetrievedUpdates
+	service := newGraphServer(t)
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	s.until("there is no service", has(retrieved, configv1.ConditionFalse, "NoUpstream"))
+	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Upstream = configv1.URL(service.URL + "/graph") })
+	s.until("there is no channel", has(retrieved, configv1.ConditionFalse, "NoChannel"))
+	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Channel = "stable" })
+	s.until("the service is broken", has(retrieved, configv1.ConditionFalse, "ResponseFailed"))
+	service.serve(s.options.Payload, s.push("1.0.1", shop), s.push("1.1.0", shop))
+	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Channel = "fast" })
+	const both = "1.0.1, 1.1.0 Recommended=False SlowDisks"
+	listed := s.until("updates are listed", offers(both))
+	if got := find(listed, retrieved); got.Status != configv1.ConditionTrue || !strings.Contains(got.Message, `1.2.0: its image "r.example/shop:latest" is not named by digest`) {
+		t.Errorf("%+v", got)
+	}
+	if got := listed.Status.Desired.Channels; strings.Join(got, ",") != "fast,stable" {
+		t.Errorf("the channels of the release are %q", got)
+	}
+
+	service.serve()
+	s.restart()
+	stays := s.until("the service is broken after a restart", has(retrieved, configv1.ConditionFalse, "ResponseFailed"))
+	if message := find(stays, retrieved).Message; !offers(both)(stays) || !strings.Contains(message, "the updates that are listed were retrieved at 20") {
+		t.Errorf("what was known is gone: %s\n%s", message, s.text())
+	}
+	since := stays.Status.ConditionalUpdates[0].Conditions[0].LastTransitionTime
+	if before := listed.Status.ConditionalUpdates[0].Conditions[0].LastTransitionTime; !since.Equal(&before) {
+		t.Errorf("the update is not recommended since %s, and then since %s", before, since)
+	}
+	s.ask(&configv1.Update{Version: "1.0.1"})
+	s.until("updated to a version of the list", isAt("1.0.1"))
+	s.until("the updates of the version before are gone", offers(""))
+
+	service.serve(s.options.Payload, s.push("1.0.1", shop), s.push("1.1.0", shop))
+	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Channel = "stable" })
+	s.until("updates of the new version are listed", offers("1.1.0 Recommended=False SlowDisks"))
+	s.ask(&configv1.Update{Version: "1.1.0"})
+	done := s.until("updated against the advice", isAt("1.1.0"))
+	if got := done.Status.History[0].AcceptedRisks; got != "RecommendedUpdate-SlowDisks" {
+		t.Errorf("the history has the accepted risks %q", got)
+	}
+
+	service.serveLargest("1.1.0", s.options.Payload)
+	s.specify(func(spec *configv1.ClusterVersionSpec) { spec.Channel = "large" })
+	s.until("a ClusterVersion takes the largest answer", func(v *configv1.ClusterVersion) bool {
+		return len(v.Status.ConditionalUpdates) > 10 && strings.Contains(find(v, retrieved).Message, "a ClusterVersion has no room for it\n* and ")
+	})
+}

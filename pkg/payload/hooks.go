@@ -1,0 +1,79 @@
+package payload
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	yaml3 "go.yaml.in/yaml/v3"
+
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+)
+
+// hookCauses are the causes of problems of hooks.
+var hookCauses = map[lifecycle.HookRule]Cause{
+	lifecycle.RuleInvalid: InvalidHooks, lifecycle.RuleContainer: HookContainer, lifecycle.RuleStrategy: HookStrategy,
+	lifecycle.RuleMisplaced: MisplacedHooks, lifecycle.RuleUnknownVolume: HookVolume, lifecycle.RuleNoEffect: HookIneffective,
+}
+
+// hookProblems are those of the hooks of a Deployment.
+func (d *document) hookProblems(m *Manifest) []Problem {
+	if m.IsTombstone() {
+		return nil
+	}
+	var problems []Problem
+	for _, found := range lifecycle.Check(m.object) {
+		problem := d.problem(hookCauses[found.Rule], found.Path, "%s", found.Message)
+		if found.Line > 0 {
+			problem.Line, problem.Column = d.places.within(found.Line, found.Column, found.Path...)
+			problem.Message = lifecycle.Annotation + ": " + found.Message
+		}
+		problems = append(problems, problem)
+	}
+	return problems
+}
+
+// within is where a line and column of a text stand that is the value of a field. Of a text that the file has in another
+// form, with escapes for example, it is where the field stands.
+func (p *Places) within(line, column int, path ...string) (fileLine, fileColumn int) {
+	if at, before, isThere := p.lineOf(p.node(path...), line); isThere {
+		return p.text.fileLine(at), before + column
+	}
+	return p.At(path...)
+}
+
+// lineOf finds a line of a text in the document: its line, and how many characters stand before it.
+func (p *Places) lineOf(node *yaml3.Node, line int) (at, before int, isThere bool) {
+	if node == nil || node.Kind != yaml3.ScalarNode {
+		return 0, 0, false
+	}
+	said := strings.Split(node.Value, "\n")
+	if line > len(said) || said[line-1] == "" {
+		return 0, 0, false
+	}
+	switch {
+	case node.Style == yaml3.LiteralStyle: // its lines begin below the "|", indented
+		at = node.Line + line
+		before = utf8.RuneCountInString(p.line(at)) - utf8.RuneCountInString(said[line-1])
+	case len(said) == 1:
+		at, before = node.Line, node.Column-1
+		if isQuoted(node) {
+			before++
+		}
+	}
+	return at, before, before >= 0 && strings.HasPrefix(behind(p.line(at), before), said[line-1])
+}
+
+// line is a line of the document, without its break.
+func (p *Places) line(number int) string {
+	lines := strings.Split(string(p.text.text), "\n")
+	if number < 1 || number > len(lines) {
+		return ""
+	}
+	return strings.TrimSuffix(lines[number-1], "\r")
+}
+
+// behind is a text without its first characters.
+func behind(text string, characters int) string {
+	runes := []rune(text)
+	return string(runes[min(characters, len(runes)):])
+}

@@ -1,0 +1,90 @@
+package precondition
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// The ConfigMaps of admin gates: releases write the gates, administrators acknowledge them. They are OpenShift's.
+var (
+	AdminGates = types.NamespacedName{Namespace: "openshift-config-managed", Name: "admin-gates"}
+	AdminAcks  = types.NamespacedName{Namespace: "openshift-config", Name: "admin-acks"}
+)
+
+// An AdminGate holds back updates to another minor version until an administrator has acknowledged it.
+type AdminGate struct {
+	Name    string // the key in both ConfigMaps
+	Message string // what the administrator is to know
+	Lifts   string // what lifts the gate
+}
+
+// gateName is the form of a gate's name, with the minor version that it holds back updates from.
+var gateName = regexp.MustCompile(`^ack-([0-9]+\.[0-9]+)-[^-]`)
+
+// PendingAcks returns the gates of a version that are not acknowledged, by the data of the two ConfigMaps. Of a version
+// that can't be read, all count.
+func PendingAcks(gates, acks map[string]string, version string) []AdminGate {
+	var pending []AdminGate
+	current := parse(version)
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		form := gateName.FindStringSubmatch(name)
+		isOfVersion := form == nil || current == nil || form[1] == fmt.Sprintf("%d.%d", current.Major(), current.Minor())
+		if !isOfVersion || form != nil && gates[name] != "" && acks[name] == "true" {
+			continue
+		}
+		one := AdminGate{name, printable.Line(gates[name]), fmt.Sprintf("an administrator who sets %s: \"true\" in ConfigMap %s", name, AdminAcks)}
+		switch {
+		case form == nil:
+			one.Message = fmt.Sprintf("the key %q of ConfigMap %s has not the form ack-MAJOR.MINOR-NAME", printable.Line(name), AdminGates)
+			one.Lifts = "a release that names the gate right"
+		case gates[name] == "":
+			one.Message = fmt.Sprintf("the gate %s of ConfigMap %s does not say what is to be acknowledged", name, AdminGates)
+			one.Lifts = "a release that gives the gate a text"
+		}
+		pending = append(pending, one)
+	}
+	return pending
+}
+
+// readAcks sets the gates that are not acknowledged. They count for minor and major updates of the cluster's own
+// release: others have versions of their own.
+func (f *Facts) readAcks(ctx context.Context, c *cluster.Cluster) {
+	if !f.hop().isBig() || f.Record.Release != payload.DefaultName {
+		return
+	}
+	data := func(name types.NamespacedName) map[string]string {
+		found, err := c.Client.CoreV1().ConfigMaps(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			f.GatesErr = fmt.Errorf("read ConfigMap %s: %w", name, err)
+		}
+		return found.Data
+	}
+	f.Gates = PendingAcks(data(AdminGates), data(AdminAcks), f.start().Version)
+}
+
+// judgeAcks is AdminAck. On a cluster without OpenShift's namespaces, not all who apply may look for them.
+func judgeAcks(f *Facts) []CheckFinding {
+	const unknown = "whether an administrator has something to acknowledge is not known: %v"
+	switch {
+	case apierrors.IsForbidden(f.GatesErr):
+		return []CheckFinding{warns("the right to read the ConfigMaps of admin gates", unknown, f.GatesErr)}
+	case f.GatesErr != nil:
+		return []CheckFinding{blocks("an API server that answers", unknown, f.GatesErr)}
+	}
+	var findings []CheckFinding
+	for _, gate := range f.Gates {
+		findings = append(findings, blocks(gate.Lifts, "%s: %s", printable.Line(gate.Name), gate.Message))
+	}
+	return findings
+}

@@ -1,0 +1,101 @@
+// Package probes answers the kubelet for a program of controller-runtime, from its start on, and has it wait for the API
+// server: a program that ended for want of an answer would be started again after longer and longer pauses.
+//
+// It knows no kinds and no controllers. Whether the process leads, it asks package leader.
+//
+// New and AwaitServer are the calls to start from.
+package probes
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/runlevel/runlevel/pkg/leader"
+)
+
+// syncedWithin is how long a readiness probe waits for caches.
+const syncedWithin = time.Second
+
+// Probes answer the kubelet. They do so before there is a manager: a process that waits for the API server lives.
+type Probes struct {
+	lease   *leader.ElectionLease
+	manager atomic.Pointer[ctrl.Manager] // nil until it is set up
+}
+
+// New returns the probes of a process that has, or waits for, a Lease.
+func New(lease *leader.ElectionLease) *Probes { return &Probes{lease: lease} }
+
+// Watch has the process be ready once the caches of a manager are filled.
+func (p *Probes) Watch(m ctrl.Manager) { p.manager.Store(&m) }
+
+// Serve answers at /healthz and /readyz until ctx ends.
+func (p *Probes) Serve(ctx context.Context, address string) error {
+	if address == "" {
+		<-ctx.Done()
+		return nil
+	}
+	paths := http.NewServeMux()
+	for path, checks := range map[string]map[string]healthz.Checker{
+		"/healthz": {"election": p.lease.CheckElection},
+		"/readyz":  {"caches": p.checkCaches},
+	} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
+		paths.Handle(path, handler)
+		paths.Handle(path+"/", handler)
+	}
+	server := &manager.Server{
+		Name: "health probe", ShutdownTimeout: ptr.To(time.Second),
+		Server: &http.Server{Addr: address, Handler: paths, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 16},
+	}
+	return server.Start(ctx)
+}
+
+// checkCaches fails until the controllers have seen all objects. Those of a replica that waits for the Lease have not
+// begun: it is ready once it can take over.
+func (p *Probes) checkCaches(request *http.Request) error {
+	m := p.manager.Load()
+	if m == nil {
+		return errors.New("the API server did not answer yet")
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), syncedWithin)
+	defer cancel()
+	if !(*m).GetCache().WaitForCacheSync(ctx) {
+		return errors.New("not all objects were listed yet")
+	}
+	return nil
+}
+
+// AwaitServer waits until the API server is ready. Controllers can't be set up before. It returns early if ctx ends.
+func AwaitServer(ctx context.Context, connection *rest.Config) error {
+	connection = rest.CopyConfig(connection)
+	connection.Timeout = 10 * time.Second
+	client, err := kubernetes.NewForConfig(connection)
+	if err != nil {
+		return err
+	}
+	isTold := false
+	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) { // fails only at the end of ctx
+		err := client.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
+		if err == nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) { // which are answers
+			return true, nil
+		}
+		if !isTold && ctx.Err() == nil {
+			ctrl.Log.Info("waiting for the API server", "reason", err.Error())
+			isTold = true
+		}
+		return false, nil
+	})
+	return nil
+}

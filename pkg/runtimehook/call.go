@@ -1,0 +1,143 @@
+package runtimehook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+)
+
+const (
+	mostOfAnswer  = 20 << 20 // bytes of an answer, as much as Cluster API reads
+	mostOfRefusal = 4 << 10  // bytes of the body of a response other than 200
+	mostOfHeaders = 64 << 10
+)
+
+// A HookClient calls extensions. The zero value works.
+type HookClient struct {
+	// DialContext connects to extensions; without it, their addresses are looked up and connected to as they are. Outside of a
+	// cluster it can find the pods of a Service.
+	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// A call is one request to one extension.
+type call struct {
+	extension string // as it is named in errors
+	url       *url.URL
+	roots     *x509.CertPool // nil for those of the system
+	timeout   time.Duration
+}
+
+// newCall prepares a request to a hook of an extension. Handler is the handler's own name.
+func newCall(config *runtimev1.ExtensionConfig, extension, hook, handler string, timeout time.Duration) (*call, error) {
+	refused := func(problem string) error {
+		return &CallError{Extension: extension, Problem: "can't be called", Advice: "ExtensionConfig " + config.Name + ": " + problem}
+	}
+	where, err := endpoint(config.Spec.ClientConfig)
+	if err != nil {
+		return nil, refused(err.Error())
+	}
+	where.Path = pathOf(where.Path, hook, handler)
+	where.RawPath = ""
+	where.RawQuery = url.Values{"timeout": {timeout.String()}}.Encode()
+	c := &call{extension: extension, url: where, timeout: timeout}
+	if bundle := config.Spec.ClientConfig.CABundle; len(bundle) > 0 {
+		c.roots = x509.NewCertPool()
+		if !c.roots.AppendCertsFromPEM(bundle) {
+			return nil, refused("spec.clientConfig.caBundle has no certificate in PEM form")
+		}
+	}
+	return c, nil
+}
+
+// post sends a request, and reads the answer into response. All of it takes no longer than the call's timeout.
+func (c *HookClient) post(ctx context.Context, to *call, request, response any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("write the request to extension %s: %w", to.extension, err)
+	}
+	limited, cancel := context.WithTimeout(ctx, to.timeout)
+	defer cancel()
+	answer, err := c.exchange(limited, to, body)
+	switch {
+	case ctx.Err() != nil: // the controller stops: the extension is not to blame
+		return fmt.Errorf("call extension %s: %w", to.extension, ctx.Err())
+	case err != nil:
+		return err
+	}
+	if err := json.Unmarshal(answer, response); err != nil {
+		return noAnswer(to.extension, "answered something that is not the JSON of the hook (%s)", shown(err.Error()))
+	}
+	return nil
+}
+
+// exchange sends the body of a request, and returns that of the answer.
+func (c *HookClient) exchange(ctx context.Context, to *call, body []byte) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("call extension %s: %w", to.extension, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json")
+	response, err := c.httpClient(to).Do(request)
+	if err != nil {
+		return nil, to.unreachable(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, to.refusal(response)
+	}
+	answer, err := io.ReadAll(io.LimitReader(response.Body, mostOfAnswer+1))
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, to.unreachable(err)
+	case err != nil:
+		return nil, noAnswer(to.extension, "broke off its answer (%s)", shown(err.Error()))
+	case len(answer) > mostOfAnswer:
+		return nil, noAnswer(to.extension, "answered more than %d MiB", mostOfAnswer>>20)
+	}
+	return answer, nil
+}
+
+// refusal is the error of a response other than 200.
+func (c *call) refusal(response *http.Response) *CallError {
+	if location := response.Header.Get("Location"); response.StatusCode/100 == 3 && location != "" {
+		return noAnswer(c.extension, "redirects to %s, which is not followed", shown(location))
+	}
+	text, _ := io.ReadAll(io.LimitReader(response.Body, mostOfRefusal))
+	problem := fmt.Sprintf("answered %s", shown(response.Status))
+	if words := shown(string(text)); words != "" {
+		problem += " (" + words + ")"
+	}
+	return noAnswer(c.extension, "%s", problem)
+}
+
+// httpClient returns a client for one call: a changed certificate or address is seen by the next one. It follows no
+// redirects, which would lead to servers that the ExtensionConfig does not name.
+func (c *HookClient) httpClient(to *call) *http.Client {
+	dial := c.DialContext
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: to.timeout}).DialContext
+	}
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            dial,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: to.roots, ServerName: to.url.Hostname()},
+			TLSHandshakeTimeout:    to.timeout,
+			DisableKeepAlives:      true,
+			MaxResponseHeaderBytes: mostOfHeaders,
+		},
+	}
+}

@@ -1,0 +1,147 @@
+package runtimehook
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	jsonutil "k8s.io/apimachinery/pkg/util/json"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+)
+
+// A change is an object as it is and as it is to be, and what an extension says that it can change of it.
+type change struct {
+	field            string // of the request
+	current, desired any
+	patch            hooksv1.Patch
+	path             []string // of what is compared: the spec, or the spec in a template
+	// readMachine returns the spec of a Machine in the object, if it has one: other fields of it than are compared reach
+	// Machines without an update.
+	readMachine func(object []byte) (clusterv1.MachineSpec, error)
+}
+
+// uncovered returns the paths at which a current object differs from the desired one after the extension's patch.
+func (c change) uncovered() ([]string, error) {
+	current, desired, err := c.bytes()
+	if err != nil {
+		return nil, err
+	}
+	switch isCurrent, isDesired := string(current) != "null", string(desired) != "null"; {
+	case !isCurrent && !isDesired:
+		return nil, nil
+	case isCurrent != isDesired:
+		return []string{c.field}, nil
+	}
+	patched, err := applyPatch(current, c.patch)
+	if err != nil {
+		return nil, fmt.Errorf("%sPatch: %w", c.field, err)
+	}
+	after, err := c.compared(patched)
+	if err != nil {
+		return nil, fmt.Errorf("%sPatch makes of it what can't be read: %s", c.field, shown(err.Error()))
+	}
+	wanted, err := c.compared(desired)
+	if err != nil {
+		return nil, fmt.Errorf("read the desired %s: %w", c.field, err)
+	}
+	paths := differences(strings.Join(c.path, "."), after, wanted)
+	for i := range paths {
+		paths[i] = c.field + " " + shown(paths[i])
+	}
+	return paths, nil
+}
+
+// bytes returns both objects as JSON: null for one that is not there.
+func (c change) bytes() (current, desired []byte, err error) {
+	if current, err = json.Marshal(c.current); err != nil {
+		return nil, nil, fmt.Errorf("write the current %s: %w", c.field, err)
+	}
+	if desired, err = json.Marshal(c.desired); err != nil {
+		return nil, nil, fmt.Errorf("write the desired %s: %w", c.field, err)
+	}
+	return current, desired, nil
+}
+
+// compared returns what is compared of an object.
+func (c change) compared(object []byte) (any, error) {
+	if c.readMachine != nil {
+		spec, err := c.readMachine(object)
+		if err != nil {
+			return nil, err
+		}
+		return runtime.DefaultUnstructuredConverter.ToUnstructured(comparedOfMachine(&spec))
+	}
+	var fields map[string]any
+	if err := jsonutil.Unmarshal(object, &fields); err != nil {
+		return nil, err
+	}
+	found, _, err := unstructured.NestedFieldNoCopy(fields, c.path...)
+	return found, err
+}
+
+// comparedOfMachine returns what decides in a Machine's spec whether it is updated. What it refers to is compared itself; what
+// is left out reaches Machines that are there, or never changes. A data secret that a user names counts: the data of a Machine
+// can't be changed in place unless the extension says so. One that a bootstrap config made does not.
+func comparedOfMachine(spec *clusterv1.MachineSpec) *clusterv1.MachineSpec {
+	compared := &clusterv1.MachineSpec{Version: spec.Version, FailureDomain: spec.FailureDomain}
+	if !spec.Bootstrap.ConfigRef.IsDefined() {
+		compared.Bootstrap.DataSecretName = spec.Bootstrap.DataSecretName
+	}
+	return compared
+}
+
+func machineOf(object []byte) (clusterv1.MachineSpec, error) {
+	var machine clusterv1.Machine
+	err := json.Unmarshal(object, &machine)
+	return machine.Spec, err
+}
+
+func machineOfSet(object []byte) (clusterv1.MachineSpec, error) {
+	var set clusterv1.MachineSet
+	err := json.Unmarshal(object, &set)
+	return set.Spec.Template.Spec, err
+}
+
+// differences returns the paths at which two values of JSON differ, in their order. A field that is null is one that is
+// not there.
+func differences(path string, after, wanted any) []string {
+	if before, ok := after.(map[string]any); ok {
+		if wanted, ok := wanted.(map[string]any); ok {
+			return differencesOfFields(path, before, wanted)
+		}
+	}
+	if before, ok := after.([]any); ok {
+		if wanted, ok := wanted.([]any); ok && len(before) == len(wanted) {
+			var found []string
+			for i := range wanted {
+				found = append(found, differences(fmt.Sprintf("%s[%d]", path, i), before[i], wanted[i])...)
+			}
+			return found
+		}
+	}
+	if equality.Semantic.DeepEqual(after, wanted) {
+		return nil
+	}
+	return []string{path}
+}
+
+func differencesOfFields(path string, after, wanted map[string]any) []string {
+	names := slices.Sorted(maps.Keys(after))
+	for name := range wanted {
+		if _, isKnown := after[name]; !isKnown {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var found []string
+	for _, name := range names {
+		found = append(found, differences(path+"."+name, after[name], wanted[name])...)
+	}
+	return found
+}

@@ -1,0 +1,228 @@
+package runtimehook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// InPlaceHooks call the hooks of updates in place, each at the extension that answers it.
+type InPlaceHooks struct {
+	Registry ExtensionRegistry
+	Client   HookClient
+
+	known answers
+	now   func() time.Time
+}
+
+// NewInPlaceHooks returns the hooks of the extensions that a cluster has. ExtensionConfigs may be read from a cache; namespaces
+// are read one by one, and only their labels.
+func NewInPlaceHooks(configs, namespaces client.Reader) *InPlaceHooks {
+	return &InPlaceHooks{Registry: ExtensionRegistry{Configs: configs, Namespaces: namespaces}, now: time.Now}
+}
+
+// An HookDecision says whether machines can be updated in place; if not, they are replaced.
+type HookDecision struct {
+	CanUpdate bool
+	Extension string   // the handler that was asked; empty if there is none
+	Reasons   []string // why machines are replaced
+}
+
+// String tells a decision in one line.
+func (d HookDecision) String() string {
+	if d.CanUpdate {
+		return "extension " + d.Extension + " can update in place"
+	}
+	return "replaced, since " + strings.Join(d.Reasons, "; ")
+}
+
+// An UpdateProgress is how far the update of a machine is.
+type UpdateProgress struct {
+	Done       bool
+	RetryAfter time.Duration // when the extension is to be called again, if the update is not done
+	Message    string        // of the extension, in one line
+}
+
+// CanUpdateMachineSet asks whether the machines of a set can be made those of another one. The answer is remembered for ten
+// minutes, and until the ExtensionConfig changes. An error decides nothing: the extension is to be asked again later.
+func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1.CanUpdateMachineSetRequest) (HookDecision, error) {
+	handler, err := h.Registry.Find(ctx, CanUpdateMachineSet, request.Current.MachineSet.Namespace)
+	if err != nil {
+		return HookDecision{}, err
+	}
+	if handler == nil {
+		return withoutHandler(CanUpdateMachineSet), nil
+	}
+	q, err := questionOf(handler, request)
+	if err != nil {
+		return HookDecision{}, err
+	}
+	if known, isKnown := h.known.find(q, h.now()); isKnown {
+		return known, nil
+	}
+	sent := request.DeepCopy()
+	sent.TypeMeta = typeMeta("CanUpdateMachineSetRequest")
+	var response hooksv1.CanUpdateMachineSetResponse
+	if err := h.Client.ask(ctx, handler, sent, &response); err != nil {
+		return ignored(handler, err)
+	}
+	decision, err := decide(handler, changesOfSet(sent, &response))
+	if err == nil {
+		h.known.add(q, decision, h.now())
+	}
+	return decision, err
+}
+
+// CanUpdateMachine asks whether one machine can be updated in place. The answer is not remembered.
+func (h *InPlaceHooks) CanUpdateMachine(ctx context.Context, request *hooksv1.CanUpdateMachineRequest) (HookDecision, error) {
+	handler, err := h.Registry.Find(ctx, CanUpdateMachine, request.Current.Machine.Namespace)
+	if err != nil {
+		return HookDecision{}, err
+	}
+	if handler == nil {
+		return withoutHandler(CanUpdateMachine), nil
+	}
+	sent := request.DeepCopy()
+	sent.TypeMeta = typeMeta("CanUpdateMachineRequest")
+	var response hooksv1.CanUpdateMachineResponse
+	if err := h.Client.ask(ctx, handler, sent, &response); err != nil {
+		return ignored(handler, err)
+	}
+	return decide(handler, changesOfMachine(sent, &response))
+}
+
+var errNoUpdateHandler = errors.New("no extension answers the hook " + UpdateMachine + ": make the ExtensionConfig of one, or delete the machine")
+
+// UpdateMachine has an extension begin or go on with the update of a machine. Every call that fails is an error, whatever the
+// failurePolicy says: a machine is not updated until the extension says so.
+func (h *InPlaceHooks) UpdateMachine(ctx context.Context, request *hooksv1.UpdateMachineRequest) (UpdateProgress, error) {
+	handler, err := h.Registry.Find(ctx, UpdateMachine, request.Desired.Machine.Namespace)
+	if err != nil {
+		return UpdateProgress{}, err
+	}
+	if handler == nil {
+		return UpdateProgress{}, errNoUpdateHandler
+	}
+	sent := request.DeepCopy()
+	sent.TypeMeta = typeMeta("UpdateMachineRequest")
+	var response updateAnswer
+	if err := h.Client.ask(ctx, handler, sent, &response); err != nil {
+		return UpdateProgress{}, err
+	}
+	return response.progress(handler)
+}
+
+// DrainSetting is the setting of an ExtensionConfig that has nodes drained before their machines are updated, if it is "true". The
+// extension gets it as it gets all settings.
+const DrainSetting = "drain"
+
+// DrainsBeforeUpdate says whether the nodes of a namespace's machines are to be drained before UpdateMachine is called. A value that is
+// neither "true" nor "false" is an error: which one is meant is not known.
+func (h *InPlaceHooks) DrainsBeforeUpdate(ctx context.Context, namespace string) (bool, error) {
+	handler, err := h.Registry.Find(ctx, UpdateMachine, namespace)
+	if err != nil {
+		return false, err
+	}
+	if handler == nil {
+		return false, errNoUpdateHandler
+	}
+	switch value := handler.config.Spec.Settings[DrainSetting]; value {
+	case "true":
+		return true, nil
+	case "", "false":
+		return false, nil
+	default:
+		return false, &CallError{
+			Extension: handler.Name, Problem: fmt.Sprintf("is not called, since spec.settings.%s is %q", DrainSetting, shown(value)),
+			Advice: fmt.Sprintf("write \"true\" or \"false\" into ExtensionConfig %s", handler.config.Name),
+		}
+	}
+}
+
+// updateAnswer is the response of UpdateMachine. Whether retryAfterSeconds is there can be told: without it, the Status of an API
+// server, to which a wrong URL leads, would read as an update that is done.
+type updateAnswer struct {
+	hooksv1.CommonResponse
+	RetryAfterSeconds *int32 `json:"retryAfterSeconds"`
+}
+
+func (a *updateAnswer) progress(handler *HookHandler) (UpdateProgress, error) {
+	switch after := a.RetryAfterSeconds; {
+	case after == nil:
+		return UpdateProgress{}, wrongAnswer(handler.Name, "answered no retryAfterSeconds, which is 0 for an update that is done")
+	case *after < 0:
+		return UpdateProgress{}, wrongAnswer(handler.Name, "answered retryAfterSeconds %d, which is less than 0", *after)
+	default:
+		return UpdateProgress{Done: *after == 0, RetryAfter: time.Duration(*after) * time.Second, Message: shown(a.Message)}, nil
+	}
+}
+
+// hookRequest and hookResponse are what all hooks but Discovery have in common.
+type hookRequest interface {
+	GetSettings() map[string]string
+	SetSettings(map[string]string)
+}
+
+type hookResponse interface {
+	GetStatus() hooksv1.ResponseStatus
+	GetMessage() string
+}
+
+// ask calls a handler with the settings of its ExtensionConfig. Those that the request has count for more.
+func (c *HookClient) ask(ctx context.Context, handler *HookHandler, request hookRequest, response hookResponse) error {
+	own := strings.TrimSuffix(handler.Name, "."+handler.config.Name)
+	to, err := newCall(handler.config, handler.Name, handler.Hook, own, handler.Timeout)
+	if err != nil {
+		return err
+	}
+	if settings := handler.config.Spec.Settings; len(settings) > 0 {
+		merged := maps.Clone(settings)
+		maps.Copy(merged, request.GetSettings())
+		request.SetSettings(merged)
+	}
+	if err := c.post(ctx, to, request, response); err != nil {
+		return err
+	}
+	return checkStatus(handler.Name, response.GetStatus(), response.GetMessage())
+}
+
+func withoutHandler(hook string) HookDecision {
+	return HookDecision{Reasons: []string{"no extension answers the hook " + hook}}
+}
+
+// ignored returns the decision that follows from a call that failed: none, unless failurePolicy Ignore says that machines are
+// replaced then.
+func ignored(handler *HookHandler, err error) (HookDecision, error) {
+	if handler.FailurePolicy != runtimev1.FailurePolicyIgnore || !IsUnanswered(err) {
+		return HookDecision{}, err
+	}
+	return HookDecision{Extension: handler.Name, Reasons: []string{err.Error() + " (its failurePolicy is Ignore)"}}, nil
+}
+
+// decide compares what an extension covers with what is to change.
+func decide(handler *HookHandler, changes []change) (HookDecision, error) {
+	decision := HookDecision{Extension: handler.Name}
+	for _, c := range changes {
+		paths, err := c.uncovered()
+		if err != nil {
+			return HookDecision{}, wrongAnswer(handler.Name, "answered a patch that is refused (%s)", shown(err.Error()))
+		}
+		decision.Reasons = append(decision.Reasons, paths...)
+	}
+	decision.CanUpdate = len(decision.Reasons) == 0
+	for i := range decision.Reasons {
+		decision.Reasons[i] += " is not covered by extension " + handler.Name
+	}
+	const shownReasons = 10
+	if more := len(decision.Reasons) - shownReasons; more > 0 {
+		decision.Reasons = append(decision.Reasons[:shownReasons], fmt.Sprintf("and %d more", more))
+	}
+	return decision, nil
+}

@@ -1,0 +1,122 @@
+package runtimehook
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// An ExtensionRegistry tells which extension answers a hook. It remembers nothing: the statuses of ExtensionConfigs have what
+// extensions answered to Discovery.
+type ExtensionRegistry struct {
+	Configs    client.Reader // of ExtensionConfigs
+	Namespaces client.Reader // of the labels of namespaces, which are only read where a namespaceSelector asks for some
+}
+
+// Find returns the handler that answers a hook for the objects of a namespace; nil if there is none. Two handlers for one hook
+// are refused, since each would know of a part of the change only. So is every hook while an extension that serves the namespace
+// is not discovered: whether it answers the hook is not known, and machines that are replaced meanwhile would not come back.
+func (r *ExtensionRegistry) Find(ctx context.Context, hook, namespace string) (*HookHandler, error) {
+	var configs runtimev1.ExtensionConfigList
+	if err := r.Configs.List(ctx, &configs); err != nil {
+		return nil, fmt.Errorf("list ExtensionConfigs: %w", err)
+	}
+	var found []*HookHandler
+	slices.SortFunc(configs.Items, func(a, b runtimev1.ExtensionConfig) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range configs.Items {
+		config := &configs.Items[i]
+		serves, err := r.serves(ctx, config, namespace)
+		if err != nil {
+			return nil, err
+		}
+		if !serves {
+			continue
+		}
+		if err := checkDiscovered(config); err != nil {
+			return nil, err
+		}
+		found = append(found, handlersOf(config, hook)...)
+	}
+	return onlyOne(found, hook)
+}
+
+// serves says whether an extension answers for a namespace. One that is being deleted answers for none.
+func (r *ExtensionRegistry) serves(ctx context.Context, config *runtimev1.ExtensionConfig, namespace string) (bool, error) {
+	if config.DeletionTimestamp != nil {
+		return false, nil
+	}
+	// Without a selector an extension serves all namespaces, as its API says; LabelSelectorAsSelector would say none.
+	if config.Spec.NamespaceSelector == nil {
+		return true, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(config.Spec.NamespaceSelector)
+	if err != nil {
+		return false, &CallError{
+			Extension: config.Name, Problem: "has a namespaceSelector that can't be read (" + shown(err.Error()) + ")",
+			Advice: "correct spec.namespaceSelector of ExtensionConfig " + config.Name,
+		}
+	}
+	if selector.Empty() {
+		return true, nil
+	}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Namespaces.Get(ctx, client.ObjectKey{Name: namespace}, found); err != nil {
+		return false, fmt.Errorf("read the labels of namespace %s for ExtensionConfig %s: %w", namespace, config.Name, err)
+	}
+	return selector.Matches(labels.Set(found.Labels)), nil
+}
+
+// checkDiscovered returns an error if it is not known what an extension answers. The handlers of a Discovery that succeeded
+// before count while the extension is down.
+func checkDiscovered(config *runtimev1.ExtensionConfig) error {
+	discovered := meta.FindStatusCondition(config.Status.Conditions, runtimev1.ExtensionConfigDiscoveredCondition)
+	switch {
+	case discovered == nil || discovered.ObservedGeneration != config.Generation:
+		return &CallError{
+			Extension: config.Name, Problem: "is not discovered yet",
+			Advice: "wait, or see whether ExtensionConfig " + config.Name + " is paused",
+		}
+	case discovered.Status != metav1.ConditionTrue && len(config.Status.Handlers) == 0:
+		return &CallError{
+			Extension: config.Name, Problem: "is not discovered (" + shown(discovered.Message) + ")",
+			Advice: "correct ExtensionConfig " + config.Name + ", or delete it: nothing is updated or replaced meanwhile",
+		}
+	}
+	return nil
+}
+
+func handlersOf(config *runtimev1.ExtensionConfig, hook string) []*HookHandler {
+	var found []*HookHandler
+	for _, h := range config.Status.Handlers {
+		if h.RequestHook.Hook == hook && h.RequestHook.APIVersion == hooksv1.GroupVersion.String() {
+			found = append(found, newHookHandler(config, h))
+		}
+	}
+	return found
+}
+
+func onlyOne(found []*HookHandler, hook string) (*HookHandler, error) {
+	switch len(found) {
+	case 0:
+		return nil, nil
+	case 1:
+		return found[0], nil
+	}
+	var names []string
+	for _, h := range found {
+		names = append(names, h.Name)
+	}
+	return nil, fmt.Errorf("extensions %s all answer the hook %s, and only one is to: delete an ExtensionConfig, or narrow its namespaceSelector",
+		strings.Join(names, ", "), hook)
+}

@@ -1,0 +1,106 @@
+package runtimehook
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+)
+
+// NewMachineSetObjects returns one side of a CanUpdateMachineSetRequest: a set and its templates, without what extensions do not
+// see. There may be no bootstrap template.
+func NewMachineSetObjects(set *clusterv1.MachineSet, infrastructure, bootstrap *unstructured.Unstructured) hooksv1.CanUpdateMachineSetRequestObjects {
+	return hooksv1.CanUpdateMachineSetRequestObjects{
+		MachineSet: clusterv1.MachineSet{
+			TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet"},
+			ObjectMeta: seenMeta(&set.ObjectMeta), Spec: *set.Spec.DeepCopy(),
+		},
+		InfrastructureMachineTemplate: seenObject(infrastructure),
+		BootstrapConfigTemplate:       seenObject(bootstrap),
+	}
+}
+
+// NewMachineObjects returns one side of a CanUpdateMachineRequest: a Machine, its infrastructure, and its bootstrap config, if it
+// has one.
+func NewMachineObjects(machine *clusterv1.Machine, infrastructure, bootstrap *unstructured.Unstructured) hooksv1.CanUpdateMachineRequestObjects {
+	return hooksv1.CanUpdateMachineRequestObjects{
+		Machine: clusterv1.Machine{
+			TypeMeta:   metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
+			ObjectMeta: seenMeta(&machine.ObjectMeta), Spec: *machine.Spec.DeepCopy(),
+		},
+		InfrastructureMachine: seenObject(infrastructure),
+		BootstrapConfig:       seenObject(bootstrap),
+	}
+}
+
+func seenMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations}
+}
+
+func seenObject(object *unstructured.Unstructured) runtime.RawExtension {
+	if object == nil {
+		return runtime.RawExtension{}
+	}
+	seen := &unstructured.Unstructured{Object: map[string]any{}}
+	seen.SetAPIVersion(object.GetAPIVersion())
+	seen.SetKind(object.GetKind())
+	seen.SetNamespace(object.GetNamespace())
+	seen.SetName(object.GetName())
+	seen.SetLabels(object.GetLabels())
+	seen.SetAnnotations(object.GetAnnotations())
+	if spec, hasSpec := object.Object["spec"]; hasSpec {
+		seen.Object["spec"] = spec
+	}
+	return runtime.RawExtension{Object: seen}
+}
+
+// changesOfSet returns what is compared of two sets. Only what their machines have counts, and not their replicas and labels.
+func changesOfSet(r *hooksv1.CanUpdateMachineSetRequest, a *hooksv1.CanUpdateMachineSetResponse) []change {
+	path := []string{"spec", "template", "spec"}
+	return []change{
+		{"machineSet", r.Current.MachineSet, r.Desired.MachineSet, a.MachineSetPatch, path, machineOfSet},
+		{"bootstrapConfigTemplate", r.Current.BootstrapConfigTemplate, r.Desired.BootstrapConfigTemplate, a.BootstrapConfigTemplatePatch, path, nil},
+		{
+			"infrastructureMachineTemplate", r.Current.InfrastructureMachineTemplate, r.Desired.InfrastructureMachineTemplate,
+			a.InfrastructureMachineTemplatePatch, path, nil,
+		},
+	}
+}
+
+func changesOfMachine(r *hooksv1.CanUpdateMachineRequest, a *hooksv1.CanUpdateMachineResponse) []change {
+	path := []string{"spec"}
+	return []change{
+		{"machine", r.Current.Machine, r.Desired.Machine, a.MachinePatch, path, machineOf},
+		{"bootstrapConfig", r.Current.BootstrapConfig, r.Desired.BootstrapConfig, a.BootstrapConfigPatch, path, nil},
+		{"infrastructureMachine", r.Current.InfrastructureMachine, r.Desired.InfrastructureMachine, a.InfrastructureMachinePatch, path, nil},
+	}
+}
+
+// questionOf returns what the answer to a request depends on: the extension, the names of the sets, and what is compared. The
+// replicas of the sets change all the time.
+func questionOf(handler *HookHandler, r *hooksv1.CanUpdateMachineSetRequest) (question, error) {
+	asked := []any{r.Current.MachineSet.Namespace, r.Current.MachineSet.Name, r.Desired.MachineSet.Name, r.Settings}
+	for _, c := range changesOfSet(r, &hooksv1.CanUpdateMachineSetResponse{}) {
+		current, desired, err := c.bytes()
+		if err != nil {
+			return question{}, err
+		}
+		for _, object := range [][]byte{current, desired} {
+			compared, err := c.compared(object)
+			if err != nil {
+				return question{}, fmt.Errorf("read %s: %w", c.field, err)
+			}
+			asked = append(asked, compared)
+		}
+	}
+	text, err := json.Marshal(asked)
+	if err != nil {
+		return question{}, fmt.Errorf("write what an extension is asked: %w", err)
+	}
+	return question{handler.version(), sha256.Sum256(text)}, nil
+}

@@ -1,0 +1,336 @@
+// Package rules tests the alerts of install/monitoring and manifests/monitoring with Prometheus' own engine: when they
+// fire, when they do not, and what they say.
+package rules
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/template"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+	"github.com/prometheus/prometheus/util/annotations"
+	"go.yaml.in/yaml/v3"
+)
+
+// files are those that have alerts, and the pages that explain them.
+var files = map[string]string{
+	"../../install/monitoring/0000_90_runlevel_01_prometheusrule.yaml":             "docs/monitoring.md",
+	"../../manifests/monitoring/0000_90_machine-controller_01_prometheusrule.yaml": "docs/machines.md",
+}
+
+// A scenario is what monitoring sees, and when an alert fires because of it. Series are written as for promtool, with a
+// value each minute; the first is that of time 0.
+type scenario struct {
+	alert  string
+	series []string
+	quiet  time.Duration // at which it does not fire yet; 0 if it never does
+	fires  time.Duration // at which it does; 0 for never
+	says   string        // its summary
+}
+
+const (
+	leads = "runlevel_leader 1x600"
+	nodes = `kube_node_info{node="node-4"} 1x600`
+	made  = "mapi_machine_created_timestamp_seconds"
+	web4  = `{namespace="shop",name="web-4",node="node-4",phase="Running"} 1700000000x600`
+)
+
+var scenarios = []scenario{
+	{"ClusterVersionOperatorDown", []string{"up 1x30"}, 9 * time.Minute, 11 * time.Minute, "No operator keeps the release in place."},
+	{"ClusterVersionOperatorDown", []string{`runlevel_leader{pod="a"} 0x30`, `runlevel_leader{pod="b"} 0x30`}, 9 * time.Minute, 11 * time.Minute, ""},
+	{"ClusterVersionOperatorDown", []string{`runlevel_leader{pod="a"} 1x5 0x25`, `runlevel_leader{pod="b"} 0x7 1x23`}, 29 * time.Minute, 0, ""},
+	{"RunlevelNoFullPass", []string{leads, "runlevel_last_full_pass_timestamp_seconds 0x600"}, 3 * time.Hour, 200 * time.Minute, "The objects of the release were not looked at for 3h 20m 0s."},
+	{"RunlevelNoFullPass", []string{leads, "runlevel_last_full_pass_timestamp_seconds 0x600", `runlevel_problems{problem="waiting"} 1x600`}, 300 * time.Minute, 0, ""},
+	{"RunlevelKindsUnwatched", []string{"runlevel_unwatched_kinds 0x5 2x30"}, 15 * time.Minute, 17 * time.Minute, "Changes of 2 kinds are not seen."},
+	{"CannotRetrieveUpdates", []string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="RemoteFailed"} 0x90`}, 59 * time.Minute, 61 * time.Minute, "Updates can't be retrieved, because of RemoteFailed."},
+	{"CannotRetrieveUpdates", []string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="NoUpstream"} 0x90`}, 80 * time.Minute, 0, ""},
+	{"CannotRetrieveUpdates", []string{`cluster_operator_conditions{name="version",condition="RetrievedUpdates",reason="NoChannel"} 0x90`}, 80 * time.Minute, 0, ""},
+	{"UpdateAvailable", []string{`cluster_version_available_updates{channel="stable",upstream="https://example.com"} 2x9`}, 0, time.Minute, "Channel stable has 2 updates."},
+	{"UpdateAvailable", []string{`cluster_version_available_updates{channel="stable",upstream="https://example.com"} 0x9`}, 5 * time.Minute, 0, ""},
+	{"ClusterReleaseNotAccepted", []string{`cluster_operator_conditions{name="version",condition="ReleaseAccepted",reason="PreconditionChecks"} 0x90`}, 59 * time.Minute, 61 * time.Minute, "The release that is asked for is not begun, because of PreconditionChecks."},
+	{"ClusterNotUpgradeable", []string{`cluster_operator_conditions{name="version",condition="Upgradeable",reason="MultipleReasons"} 0x90`}, 59 * time.Minute, 61 * time.Minute, "Minor updates are held back."},
+	{"RunlevelUpdateStuck", []string{`runlevel_problem_timestamp_seconds{problem="waiting",kind="Deployment.apps",namespace="shop",name="web"} 60x120`}, 65 * time.Minute, 70 * time.Minute, "Deployment.apps shop/web has been waiting for 1h 9m 0s."},
+	{"RunlevelUpdateStuck", []string{`runlevel_problem_timestamp_seconds{problem="waiting",kind="Deployment.apps",namespace="shop",name="web"} 0x120`}, 90 * time.Minute, 0, ""}, // nobody knows since when
+	{"RunlevelDeletePending", []string{`runlevel_problem_timestamp_seconds{problem="deleting",kind="Namespace",namespace="",name="old"} 60x500`}, 6 * time.Hour, 370 * time.Minute, "Namespace /old was asked to go 6h 9m 0s ago, and is still there."},
+	{"RunlevelContested", []string{`runlevel_problem_timestamp_seconds{problem="contested",kind="ConfigMap",namespace="shop",name="web"} 60x30`}, 14 * time.Minute, 16 * time.Minute, "Another writer reverts ConfigMap shop/web again and again."},
+	{"ClusterOperatorDown", []string{`cluster_operator_up{name="till",version="1.0.0",reason="NoDisk"} 1x5 0x30`}, 15 * time.Minute, 17 * time.Minute, "ClusterOperator till is not available, because of NoDisk."},
+	{"ClusterOperatorDegraded", []string{`cluster_operator_conditions{name="till",condition="Degraded",reason="NoDisk"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "ClusterOperator till is degraded, because of NoDisk."},
+	{"ClusterOperatorDegraded", []string{`cluster_operator_conditions{name="version",condition="Failing",reason="MultipleErrors"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "ClusterOperator version is degraded, because of MultipleErrors."},
+	{"ClusterOperatorFlapping", []string{`cluster_operator_condition_transitions{name="till",condition="Available"} 0+1x60`}, 10 * time.Minute, 30 * time.Minute, "ClusterOperator till becomes available and unavailable again and again."},
+	{"ClusterOperatorFlapping", []string{`cluster_operator_condition_transitions{name="till",condition="Available"} 0x10 2x50`}, 40 * time.Minute, 0, ""},
+
+	{"MachineControllerDown", []string{"up 1x30"}, 9 * time.Minute, 11 * time.Minute, "No machine controller is at work."},
+	{"MachineControllerDown", []string{`runlevel_machine_leader{pod="a"} 0x30`, `runlevel_machine_leader{pod="b"} 0x30`}, 9 * time.Minute, 11 * time.Minute, ""},
+	{"MachineControllerDown", []string{`runlevel_machine_leader{pod="a"} 1x5 0x25`, `runlevel_machine_leader{pod="b"} 0x7 1x23`}, 29 * time.Minute, 0, ""},
+	{"MachineAPIOperatorMetricsCollectionFailing", []string{`mapi_mao_collector_up{kind="mapi_machine_items"} 0x30`}, 4 * time.Minute, 6 * time.Minute, "mapi_machine_items can't be counted."},
+	{"MachineAPIOperatorMetricsCollectionFailing", []string{`mapi_mao_collector_up{kind="mapi_machine_items"} 1x30`}, 29 * time.Minute, 0, ""},
+	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting"} 1700000000x600`}, 359 * time.Minute, 361 * time.Minute, "Machine shop/web-4 has been in Deleting phase for more than 6 hours."},
+	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting",pod="a"} 1700000000x100`, made + `{namespace="shop",name="web-4",phase="Deleting",pod="b"} _x110 1700000000x490`}, 359 * time.Minute, 361 * time.Minute, ""}, // another replica
+	{"MachineNotYetDeleted", []string{made + `{namespace="shop",name="web-4",phase="Deleting"} 1700000000x300`, made + `{namespace="shop",name="web-5",phase="Deleting"} _x300 1700000000x300`}, 590 * time.Minute, 0, ""},                                 // one after the other
+	{"MachineNotYetDeleted", []string{made + web4}, 590 * time.Minute, 0, ""},
+	{"MachineWithNoRunningPhase", []string{made + `{namespace="shop",name="web-4",phase="Failed"} 1700000000x90`}, 59 * time.Minute, 61 * time.Minute, "Machine shop/web-4 has not come to run for more than an hour."},
+	{"MachineWithNoRunningPhase", []string{made + `{namespace="shop",name="web-4",phase="Provisioning"} 1700000000x30`, made + `{namespace="shop",name="web-4",phase="Provisioned"} _x30 1700000000x60`}, 59 * time.Minute, 61 * time.Minute, ""},
+	{"MachineWithNoRunningPhase", []string{made + web4, made + `{namespace="shop",name="web-5",phase="Deleting"} 1700000000x600`}, 590 * time.Minute, 0, ""},
+	{"MachineWithoutValidNode", []string{nodes, made + web4, made + `{namespace="shop",name="web-5",node="node-5",phase="Running"} 1700000000x90`}, 59 * time.Minute, 61 * time.Minute, "Machine shop/web-5 has no node."},
+	{"MachineWithoutValidNode", []string{nodes, made + web4, made + `{namespace="shop",name="web-5",node="",phase="Deleting"} 1700000000x600`}, 590 * time.Minute, 0, ""},
+	{"MachineWithoutValidNode", []string{made + `{namespace="shop",name="web-5",node="",phase="Provisioned"} 1700000000x600`}, 590 * time.Minute, 0, ""}, // which nodes there are is not known
+	{"MachineHealthCheckUnterminatedShortCircuit", []string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 1x60`}, 29 * time.Minute, 31 * time.Minute, "MachineHealthCheck shop/web has replaced no machine for 30 minutes, since too many are unhealthy."},
+	{"MachineHealthCheckUnterminatedShortCircuit", []string{`mapi_machinehealthcheck_short_circuit{namespace="shop",name="web"} 0x60`}, 59 * time.Minute, 0, ""},
+}
+
+func TestAlertsFireWhenTheyShould(t *testing.T) {
+	for _, s := range scenarios {
+		t.Run(s.alert, func(t *testing.T) {
+			rule, series := find(t, s.alert), parse(t, s.series)
+			if _, fires := rule.at(t, series, s.quiet); fires && s.quiet > 0 {
+				t.Errorf("it fires at %s", s.quiet)
+			}
+			if s.fires == 0 {
+				return
+			}
+			says, fires := rule.at(t, series, s.fires)
+			if !fires || s.says != "" && says != s.says {
+				t.Errorf("at %s it fires: %v, and says %q, want %q", s.fires, fires, says, s.says)
+			}
+		})
+	}
+}
+
+// TestEachAlertIsTriedAndExplained, on the page to which it links.
+func TestEachAlertIsTriedAndExplained(t *testing.T) {
+	for _, rule := range rules(t) {
+		if !slices.ContainsFunc(scenarios, func(s scenario) bool { return s.alert == rule.Alert && s.fires > 0 }) {
+			t.Errorf("%s never fires in a test", rule.Alert)
+		}
+		anchor := rule.page + "#" + strings.ToLower(rule.Alert)
+		if !strings.Contains(read(t, rule.page), "\n### "+rule.Alert+"\n") || !strings.HasSuffix(rule.Annotations["runbook_url"], anchor) {
+			t.Errorf("%s is not explained in %s, or does not link there: %s", rule.Alert, rule.page, rule.Annotations["runbook_url"])
+		}
+	}
+}
+
+// TestMetricsOfQueriesAreServed: those of the dashboard, and of the alerts, are in the table of their page.
+func TestMetricsOfQueriesAreServed(t *testing.T) {
+	for _, query := range queries(t) {
+		expectMetrics(t, query, "docs/monitoring.md")
+	}
+	for _, rule := range rules(t) {
+		expectMetrics(t, rule.Expr, rule.page)
+	}
+}
+
+// expectMetrics checks that a page has the metrics of a query, but for those that others serve.
+func expectMetrics(t *testing.T, query, page string) {
+	t.Helper()
+	expr, err := parser.ParseExpr(query)
+	if err != nil {
+		t.Errorf("%s: %v", query, err)
+		return
+	}
+	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
+		selector, ok := node.(*parser.VectorSelector)
+		isOfOthers := ok && (strings.HasPrefix(selector.Name, "process_") || strings.HasPrefix(selector.Name, "kube_"))
+		if ok && !isOfOthers && !strings.Contains(read(t, page), "`"+selector.Name+"`") {
+			t.Errorf("%s: %s has no metric %s", query, page, selector.Name)
+		}
+		return nil
+	})
+}
+
+// queries returns those of the dashboard.
+func queries(t *testing.T) []string {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
+	decode(t, "../../install/monitoring/dashboard.json", &dashboard)
+	var all []string
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			all = append(all, target.Expr)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("the dashboard shows nothing")
+	}
+	return all
+}
+
+// An alert is a rule of a file.
+type alert struct {
+	rulefmt.Rule
+	page string // which explains it
+}
+
+// rules returns the alerts, as Prometheus reads them.
+func rules(t *testing.T) []alert {
+	t.Helper()
+	var all []alert
+	for file, page := range files {
+		var object struct{ Spec yaml.Node }
+		decode(t, file, &object)
+		text, err := yaml.Marshal(&object.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups, errs := rulefmt.Parse(text, false, model.UTF8Validation)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		for _, group := range groups.Groups {
+			for _, rule := range group.Rules {
+				all = append(all, alert{rule, page})
+			}
+		}
+	}
+	return all
+}
+
+func decode(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read returns the text of a page.
+func read(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func find(t *testing.T, name string) alert {
+	t.Helper()
+	all := rules(t)
+	i := slices.IndexFunc(all, func(a alert) bool { return a.Alert == name })
+	if i < 0 {
+		t.Fatalf("there is no alert %s", name)
+	}
+	return all[i]
+}
+
+// at returns whether an alert fires at a time: it was active each minute for as long as it says. It returns the summary.
+func (a alert) at(t *testing.T, series seriesSet, now time.Duration) (summary string, fires bool) {
+	t.Helper()
+	begun := now - time.Duration(a.For)
+	if begun < 0 {
+		return "", false
+	}
+	active := series.query(t, a.Expr, begun)
+	for when := begun; when <= now; when += time.Minute {
+		still := series.query(t, a.Expr, when)
+		active = slices.DeleteFunc(still, func(s promql.Sample) bool {
+			return !slices.ContainsFunc(active, func(before promql.Sample) bool { return labels.Equal(before.Metric, s.Metric) })
+		})
+		if len(active) == 0 {
+			return "", false
+		}
+	}
+	one := active[0]
+	text := "{{$labels := .Labels}}{{$value := .Value}}" + a.Annotations["summary"]
+	expander := template.NewTemplateExpander(t.Context(), text, a.Alert, template.AlertTemplateData(one.Metric.Map(), nil, "", one), 0, nil, nil, nil)
+	summary, err := expander.Expand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return summary, true
+}
+
+// A seriesSet is a storage of series.
+type seriesSet []storage.Series
+
+// parse returns series that are written as for promtool.
+func parse(t *testing.T, texts []string) seriesSet {
+	t.Helper()
+	var all seriesSet
+	for _, text := range texts {
+		of, values, err := parser.ParseSeriesDesc(text)
+		if err != nil {
+			t.Fatal(fmt.Errorf("%s: %w", text, err))
+		}
+		var samples []chunks.Sample
+		for minute, value := range values {
+			samples = append(samples, sample{int64(minute) * time.Minute.Milliseconds(), value.Value})
+		}
+		all = append(all, storage.NewListSeries(of, samples))
+	}
+	return all
+}
+
+// query evaluates an expression at a time.
+func (s seriesSet) query(t *testing.T, expr string, at time.Duration) promql.Vector {
+	t.Helper()
+	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
+	defer engine.Close()
+	query, err := engine.NewInstantQuery(t.Context(), s, nil, expr, time.UnixMilli(at.Milliseconds()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer query.Close()
+	vector, err := query.Exec(t.Context()).Vector()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(vector)
+}
+
+// Querier returns a querier of all series, whatever the time.
+func (s seriesSet) Querier(int64, int64) (storage.Querier, error) {
+	return &storage.MockQuerier{SelectMockFunction: func(_ bool, _ *storage.SelectHints, matchers ...*labels.Matcher) storage.SeriesSet {
+		found := &foundSeries{}
+		for _, one := range s {
+			isMatch := !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(one.Labels().Get(m.Name)) })
+			if isMatch {
+				found.left = append(found.left, one)
+			}
+		}
+		return found
+	}}, nil
+}
+
+// foundSeries goes through the series that a query has found.
+type foundSeries struct{ left, now []storage.Series }
+
+func (f *foundSeries) Next() bool {
+	if len(f.left) == 0 {
+		return false
+	}
+	f.now, f.left = f.left[:1], f.left[1:]
+	return true
+}
+func (f *foundSeries) At() storage.Series                { return f.now[0] }
+func (f *foundSeries) Err() error                        { return nil }
+func (f *foundSeries) Warnings() annotations.Annotations { return nil }
+
+// A sample is a number at a time in milliseconds.
+type sample struct {
+	at    int64
+	value float64
+}
+
+func (s sample) T() int64                      { return s.at }
+func (s sample) F() float64                    { return s.value }
+func (s sample) H() *histogram.Histogram       { return nil }
+func (s sample) FH() *histogram.FloatHistogram { return nil }
+func (s sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
+func (s sample) Copy() chunks.Sample           { return s }
