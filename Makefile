@@ -5,6 +5,10 @@ GO ?= go
 # by Go itself then. -race needs CGO_ENABLED=1.
 export CGO_ENABLED ?= 0
 
+# Without the folder's name in them, compiled packages serve every clone, and what a test or a CI action of ours
+# builds. (Flags that go env knows stay.)
+export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
+
 # What is in bench/: what is ours, and the tools of others, which take minutes to build.
 MEASURES = . ./floor ./least ./machines ./internal/...
 PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
