@@ -29,9 +29,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 )
 
-// shared is the control plane of all scripts that begin with "cluster". Its audit log has
-// every write, and of deletes also what they say.
-var shared = sandboxtest.New(sandbox.Options{AuditPolicy: `
+// auditPolicy has every write in the audit log, and of deletes also what they say.
+const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -41,12 +40,15 @@ rules:
 - level: Metadata
   verbs: [create, update, patch]
 - level: None
-`})
+`
+
+// shared is the control plane of all scripts that begin with "cluster".
+var shared = sandboxtest.New(sandbox.Options{AuditPolicy: auditPolicy})
 
 // A patient command gives up after this time, far longer than anything takes.
 const patience = 5 * time.Minute
 
-// A guest is a script on the shared control plane. It acts as a user of its own, by whom
+// A guest is a script on a control plane. It acts as a user of its own, by whom
 // the audit log knows its deletes.
 type guest struct {
 	*cluster.Cluster
@@ -101,7 +103,10 @@ var clusterCommands = map[string]func(*testscript.TestScript, bool, []string){
 
 // enter makes the shared control plane the one of the script.
 func enter(ts *testscript.TestScript, _ bool, _ []string) {
-	s := shared.Sandbox(ts.Value("t").(testing.TB))
+	enterSandbox(ts, shared.Sandbox(ts.Value("t").(testing.TB)))
+}
+
+func enterSandbox(ts *testscript.TestScript, s *sandbox.Sandbox) {
 	c, err := cluster.Connect(s.Config)
 	ts.Check(err)
 	g := &guest{c, s, "script-" + ts.Name(), map[string]string{}, 0}

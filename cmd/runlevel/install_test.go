@@ -8,20 +8,15 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
-	"github.com/runlevel/runlevel/pkg/cluster"
 )
 
-// ownCluster makes a control plane for this script alone, because it changes what others have
-// in common: own-cluster
+// ownCluster makes a control plane for this script alone, because it changes what others have in common, or prints
+// what they would change: own-cluster
 func ownCluster(ts *testscript.TestScript, _ bool, _ []string) {
-	s, err := sandbox.Start(context.Background(), sandbox.Options{Name: ts.Getenv("NAME")})
+	s, err := sandbox.Start(context.Background(), sandbox.Options{Name: ts.Getenv("NAME"), AuditPolicy: auditPolicy})
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(s.Stop()) })
-	c, err := cluster.Connect(s.Config)
-	ts.Check(err)
-	g := &guest{c, s, "script-" + ts.Name(), map[string]string{}, 0}
-	*ts.Value(guestKey{}).(*guest) = *g
-	ts.Setenv("KUBECONFIG", g.kubeconfig(ts, "kubeconfig", ""))
+	enterSandbox(ts, s)
 }
 
 // serveRegistry starts a registry with one image, of the files of a folder, and says where in

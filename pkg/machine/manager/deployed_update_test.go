@@ -189,12 +189,13 @@ func TestAPIServerRestartsDuringDeletions(t *testing.T) {
 	awaitProbe(t, before.Address+":8080/healthz", "ok") // it lives, and has nothing to work on
 	awaitProbe(t, before.Address+":8080/readyz", "[-]caches failed")
 	s.must(s.control.Resume(t.Context(), sandbox.APIServer))
-	s.awaitLeader(before.Pod)
-	s.checkHeld()
-	s.finish(3 * len(heldStages))
+	// It is counted now: on a busy machine the Lease may be lost once more later.
 	if after := s.pods.Processes()[0]; after.Restarts != before.Restarts+1 {
 		t.Errorf("the controller was started again %d times, which is to wait for the API server instead", after.Restarts-before.Restarts)
 	}
+	s.awaitLeader(before.Pod)
+	s.checkHeld()
+	s.finish(3 * len(heldStages))
 }
 
 // awaitLeader waits until a process of a pod has the Lease.

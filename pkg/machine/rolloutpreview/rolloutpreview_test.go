@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -147,12 +148,31 @@ not asked: extension extension can't be reached at 127.0.0.1:`},
 			t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(test.want, got))
 		}
 	}
+	extension.Register(t, stage.Client(t), namespace, runtimev1.FailurePolicyFail, "CanUpdateMachineSet", "UpdateMachine")
+	if got, want := previewOf(t, namespace, fmt.Sprintf(deployment, 0, 1, "v2", "small")), "  updated in place by extension canupdatemachineset."+namespace+"\n"; !strings.Contains(got, want) {
+		t.Errorf("with an ExtensionConfig: %s, want %s", got, want)
+	}
 	q := rolloutpreview.PreviewQuery{Namespace: namespace}
 	q.Wanted, _ = rolloutpreview.Read("new.yaml", fmt.Appendf(nil, deployment, 1, 0, "v2", "large"), "web")
 	_, err := rolloutpreview.Preview(t.Context(), stage.Connect(t), q)
 	if want := "KwokMachineTemplate large is neither in new.yaml nor on the cluster: add it to new.yaml"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
+}
+
+// previewOf previews a wanted deployment with the extensions of the cluster.
+func previewOf(t *testing.T, namespace, wanted string) string {
+	t.Helper()
+	q := rolloutpreview.PreviewQuery{Namespace: namespace}
+	var err error
+	if q.Wanted, err = rolloutpreview.Read("new.yaml", []byte(wanted), "web"); err != nil {
+		t.Fatal(err)
+	}
+	p, err := rolloutpreview.Preview(t.Context(), stage.Connect(t), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(p.Lines(), "\n")
 }
 
 // TestFilesThatAreRefused names the document and the field.

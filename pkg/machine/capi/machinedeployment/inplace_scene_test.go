@@ -1,7 +1,6 @@
 package machinedeployment_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -32,25 +31,7 @@ func (f *field) extend(coversMachines bool, policy runtimev1.FailurePolicy) *run
 	extension := runtimehooktest.New(f.t)
 	extension.Serve(runtimehook.CanUpdateMachineSet, func(w http.ResponseWriter, r *http.Request) { cover(w, r, coversMachines) })
 	extension.Answer(runtimehook.UpdateMachine, done)
-	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
-	config.Spec.ClientConfig = extension.ClientConfig()
-	config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": f.namespace}}
-	f.create(config)
-	f.t.Cleanup(func() { _ = f.Delete(context.Background(), config) })
-	before := config.DeepCopy()
-	for _, hook := range []string{runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine} {
-		config.Status.Handlers = append(config.Status.Handlers, runtimev1.ExtensionHandler{
-			Name: strings.ToLower(hook) + "." + config.Name, TimeoutSeconds: 10, FailurePolicy: policy,
-			RequestHook: runtimev1.GroupVersionHook{APIVersion: hooksv1.GroupVersion.String(), Hook: hook},
-		})
-	}
-	config.Status.Conditions = []metav1.Condition{{
-		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, Reason: "Discovered",
-		ObservedGeneration: config.Generation, LastTransitionTime: metav1.Now(),
-	}}
-	if err := f.Status().Patch(f.t.Context(), config, client.MergeFrom(before)); err != nil {
-		f.t.Fatal(err)
-	}
+	extension.Register(f.t, f, f.namespace, policy, runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine)
 	return extension
 }
 
