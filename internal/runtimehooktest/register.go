@@ -12,9 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Register makes an ExtensionConfig of the namespace's name, for that namespace alone, as its controller leaves it once it has
-// discovered the hooks. It is deleted at the end of the test.
-func (e *TestExtension) Register(t testing.TB, c client.Client, namespace string, policy runtimev1.FailurePolicy, hooks ...string) {
+// Register makes an ExtensionConfig of the namespace's name, for that namespace alone. It is deleted at the end of the test.
+func (e *TestExtension) Register(t testing.TB, c client.Client, namespace string) *runtimev1.ExtensionConfig {
 	t.Helper()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	config.Spec.ClientConfig = e.ClientConfig()
@@ -23,10 +22,16 @@ func (e *TestExtension) Register(t testing.TB, c client.Client, namespace string
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Delete(context.Background(), config) })
+	return config
+}
+
+// Discover writes the status of an ExtensionConfig as its controller does once it has discovered the hooks.
+func Discover(t testing.TB, c client.Client, config *runtimev1.ExtensionConfig, policy runtimev1.FailurePolicy, hooks ...string) {
+	t.Helper()
 	before := config.DeepCopy()
 	for _, hook := range hooks {
 		config.Status.Handlers = append(config.Status.Handlers, runtimev1.ExtensionHandler{
-			Name: strings.ToLower(hook) + "." + namespace, TimeoutSeconds: 10, FailurePolicy: policy,
+			Name: strings.ToLower(hook) + "." + config.Name, TimeoutSeconds: 10, FailurePolicy: policy,
 			RequestHook: runtimev1.GroupVersionHook{APIVersion: hooksv1.GroupVersion.String(), Hook: hook},
 		})
 	}

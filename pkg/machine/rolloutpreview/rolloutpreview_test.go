@@ -148,7 +148,11 @@ not asked: extension extension can't be reached at 127.0.0.1:`},
 			t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(test.want, got))
 		}
 	}
-	extension.Register(t, stage.Client(t), namespace, runtimev1.FailurePolicyFail, "CanUpdateMachineSet", "UpdateMachine")
+	config := extension.Register(t, stage.Client(t), namespace)
+	if got, want := previewOf(t, namespace, fmt.Sprintf(deployment, 0, 1, "v2", "small")), "not asked: extension "+namespace+" is not discovered yet"; !strings.Contains(got, want) {
+		t.Errorf("with an ExtensionConfig that is new: %s, want %s", got, want)
+	}
+	runtimehooktest.Discover(t, stage.Client(t), config, runtimev1.FailurePolicyFail, "CanUpdateMachineSet", "UpdateMachine")
 	if got, want := previewOf(t, namespace, fmt.Sprintf(deployment, 0, 1, "v2", "small")), "  updated in place by extension canupdatemachineset."+namespace+"\n"; !strings.Contains(got, want) {
 		t.Errorf("with an ExtensionConfig: %s, want %s", got, want)
 	}

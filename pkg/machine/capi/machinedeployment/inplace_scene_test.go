@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,10 +29,16 @@ const (
 // to. Updates are done at once.
 func (f *field) extend(coversMachines bool, policy runtimev1.FailurePolicy) *runtimehooktest.TestExtension {
 	f.t.Helper()
-	extension := runtimehooktest.New(f.t)
+	extension := newExtension(f.t, coversMachines)
+	runtimehooktest.Discover(f.t, f, extension.Register(f.t, f, f.namespace), policy, runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine)
+	return extension
+}
+
+func newExtension(t testing.TB, coversMachines bool) *runtimehooktest.TestExtension {
+	t.Helper()
+	extension := runtimehooktest.New(t)
 	extension.Serve(runtimehook.CanUpdateMachineSet, func(w http.ResponseWriter, r *http.Request) { cover(w, r, coversMachines) })
 	extension.Answer(runtimehook.UpdateMachine, done)
-	extension.Register(f.t, f, f.namespace, policy, runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine)
 	return extension
 }
 

@@ -10,6 +10,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/runtimehooktest"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/pkg/runtimehook"
 )
@@ -119,6 +120,22 @@ func TestInPlaceWithoutAnAnswer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An extension that is not discovered yet holds the rollout, which goes on as soon as it is.
+func TestInPlaceOnceDiscovered(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	config := newExtension(t, true).Register(t, f, f.namespace)
+	d := f.start(f.newDeployment(1, 0, 1))
+	before := identities(f.machines())
+	f.resize(d, "medium")
+	f.awaitDeployment(d, func(d *clusterv1.MachineDeployment) bool {
+		return strings.Contains(conditionMessage(d, clusterv1.ScalingUpCondition), "is not discovered yet")
+	})
+	runtimehooktest.Discover(t, f, config, runtimev1.FailurePolicyFail, runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine)
+	f.awaitComplete(d, "medium")
+	f.checkUpdated("medium", before)
 }
 
 // C9: machines that a person deletes come back of the new template.

@@ -50,6 +50,11 @@ func (r *ClusterMachineDeploymentReconciler) deploymentsOfCluster(ctx context.Co
 	})
 }
 
+// allDeployments returns all deployments: a change of an extension may end what holds a rollout.
+func (r *ClusterMachineDeploymentReconciler) allDeployments(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.deploymentsOf(ctx, metav1.NamespaceAll, func(*clusterv1.MachineDeployment) bool { return true })
+}
+
 func (r *ClusterMachineDeploymentReconciler) deploymentsOf(ctx context.Context, namespace string, isOne func(*clusterv1.MachineDeployment) bool) []reconcile.Request {
 	var deployments clusterv1.MachineDeploymentList
 	if err := r.cached.List(ctx, &deployments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
