@@ -3,6 +3,7 @@ package manager_test
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -128,7 +129,7 @@ func (s *rightsScene) terminateOfClusterByHand() {
 	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
 }
 
-// deployMachines makes a deployment of the templates that are there, and deletes it.
+// deployMachines makes a deployment of the templates that are there, has its machine updated in place by another, and deletes it.
 func (s *rightsScene) deployMachines() {
 	s.Helper()
 	labels := map[string]string{"deployment": "rolled"}
@@ -143,6 +144,28 @@ func (s *rightsScene) deployMachines() {
 	machinetest.Await(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment), func(d *clusterv1.MachineDeployment) bool {
 		return ptr.Deref(d.Status.ReadyReplicas, 0) == 1
 	})
+	before := s.machineOf(labels)
+	later := &v1alpha1.KwokMachineTemplate{ObjectMeta: s.named("later")}
+	later.Spec.Template.Spec.StartAfter = metav1.Duration{Duration: time.Second}
+	s.must(s.admin.Create(s.Context(), later))
+	s.patch(deployment, `{"spec":{"template":{"spec":{"infrastructureRef":{"name":"later"}}}}}`)
+	machinetest.Await(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment), func(d *clusterv1.MachineDeployment) bool {
+		return d.Status.ObservedGeneration == d.Generation && ptr.Deref(d.Status.UpToDateReplicas, 0) == 1 && ptr.Deref(d.Status.Replicas, 0) == 1
+	})
+	if after := s.machineOf(labels); after != before {
+		s.Errorf("machine %s was replaced by %s", before, after)
+	}
 	s.must(s.admin.Delete(s.Context(), deployment))
 	machinetest.AwaitGone(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment))
+}
+
+// machineOf returns the name of the one machine with the labels.
+func (s *rightsScene) machineOf(labels map[string]string) string {
+	s.Helper()
+	var machines clusterv1.MachineList
+	s.must(s.admin.List(s.Context(), &machines, client.InNamespace(s.namespace), client.MatchingLabels(labels)))
+	if len(machines.Items) != 1 {
+		s.Fatalf("%d machines", len(machines.Items))
+	}
+	return machines.Items[0].Name
 }

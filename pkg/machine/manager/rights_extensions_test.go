@@ -1,6 +1,8 @@
 package manager_test
 
 import (
+	"encoding/base64"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,11 +15,22 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/manager"
 )
 
+// discovery is what an extension says that updates machines in place, and startsLater that it covers the template "later".
+const (
+	discovery = `{"status":"Success","handlers":[
+		{"name":"can","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"CanUpdateMachineSet"}},
+		{"name":"do","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"UpdateMachine"}}]}`
+	startsLater = `{"spec":{"template":{"spec":{"startAfter":"1s"}}}}`
+)
+
 // discoverAnExtension has an extension discovered, whose certificate authority an administrator lets the controller read.
 func (s *rightsScene) discoverAnExtension() {
 	s.Helper()
 	extension := runtimehooktest.New(s.T)
-	extension.Answer("Discovery", `{"status":"Success"}`)
+	extension.Answer("Discovery", discovery)
+	extension.Answer("CanUpdateMachineSet", `{"status":"Success","infrastructureMachineTemplatePatch":{"patchType":"JSONMergePatch","patch":"`+
+		base64.StdEncoding.EncodeToString([]byte(startsLater))+`"}}`)
+	extension.Answer("UpdateMachine", `{"status":"Success","retryAfterSeconds":0}`)
 	secret := &corev1.Secret{ObjectMeta: s.named("extension-ca"), Data: map[string][]byte{"ca.crt": extension.CA()}}
 	s.must(s.admin.Create(s.Context(), secret))
 	s.must(s.admin.Create(s.Context(), &rbacv1.Role{ObjectMeta: s.named("extension-ca"), Rules: []rbacv1.PolicyRule{

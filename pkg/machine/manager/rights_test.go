@@ -61,8 +61,8 @@ func TestEachRightIsUsed(t *testing.T) {
 	s.addCluster()
 	s.drainACluster()
 	s.terminateOfClusterByHand()
-	s.deployMachines()
 	s.discoverAnExtension()
+	s.deployMachines()
 	s.askForMetrics(address)
 	machinetest.Await(t, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"}, func(o *configv1.ClusterOperator) bool {
 		lacksNone := slices.ContainsFunc(o.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
