@@ -177,6 +177,9 @@ func TestExtensionsThatHangHoldUpNoDeletion(t *testing.T) {
 	u.change(other, `{"metadata": {"annotations": {"`+inProgress+`": "", "`+runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
 	u.trigger(2)
 	<-called
+	// The other Machine's passes end meanwhile: a pass that waits for the extension writes no status.
+	u.change(other, `{"spec": {"minReadySeconds": 1}}`)
+	u.await("m2", func(m *clusterv1.Machine) bool { return m.Status.ObservedGeneration == m.Generation })
 	u.delete(deleted)
 	u.awaitGone(deleted)
 	if more := len(called); more > 0 {
