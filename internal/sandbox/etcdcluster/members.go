@@ -2,6 +2,7 @@ package etcdcluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // A MemberInfo is what etcd says of a member.
@@ -31,10 +35,19 @@ func (c *EtcdCluster) Members(ctx context.Context) ([]MemberInfo, error) {
 	return list.Members, nil
 }
 
+// addLearner adds a member. etcd refuses that as unhealthy until its members have been connected with each other for 5 seconds.
 func (c *EtcdCluster) addLearner(ctx context.Context, peerURL string) error {
 	request := map[string]any{"peerURLs": []string{peerURL}, "isLearner": true}
-	if err := c.call(ctx, "add", request, &struct{}{}); err != nil {
-		return fmt.Errorf("add a learner to etcd: %w", err)
+	var refused error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		refused = c.call(ctx, "add", request, &struct{}{})
+		if refused != nil && strings.Contains(refused.Error(), "unhealthy cluster") {
+			return false, nil
+		}
+		return true, refused
+	})
+	if err != nil {
+		return fmt.Errorf("add a learner to etcd: %w", cmp.Or(refused, err))
 	}
 	return nil
 }
