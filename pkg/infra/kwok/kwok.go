@@ -20,6 +20,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -37,6 +38,8 @@ const (
 	concurrency = 10
 	// startsAgain is when a start that failed is tried again, and takenAgain when a Node of another is looked at again.
 	startsAgain, takenAgain = time.Second, 30 * time.Second
+	// conflictPause is for the cache to see what was written.
+	conflictPause = 100 * time.Millisecond
 )
 
 // A KwokMachineReconciler is the controller of KwokMachines.
@@ -62,6 +65,14 @@ func (r *KwokMachineReconciler) Reconcile(ctx context.Context, request ctrl.Requ
 	if err := r.Client.Get(ctx, request.NamespacedName, machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	result, err := r.reconcile(ctx, machine)
+	if apierrors.IsConflict(err) { // the cache is behind
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	return result, err
+}
+
+func (r *KwokMachineReconciler) reconcile(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
 	if machine.DeletionTimestamp != nil {
 		return r.end(ctx, machine)
 	}

@@ -60,6 +60,19 @@ func TestAMachineComesTogetherWithItsInfrastructureAndItsNode(t *testing.T) {
 	})
 }
 
+// TestAMachineIsLinkedBeforeItIsAvailable has others change the Node whenever the controller is about to.
+func TestAMachineIsLinkedBeforeItIsAvailable(t *testing.T) {
+	s := newScene(t)
+	s.overtakes.Store(5)
+	s.create(s.machine("m1"))
+	s.addInfrastructure("m1")
+	node := s.addNode("m1")
+	seen := s.await("m1", func(m *clusterv1.Machine) bool { return meta.IsStatusConditionTrue(m.Status.Conditions, "Available") })
+	if seen.Status.NodeRef.Name != node.Name || seen.Status.Phase != "Running" || s.overtakes.Load() > 0 {
+		t.Errorf("available with the Node %q, in phase %s; %d overtakes are left", seen.Status.NodeRef.Name, seen.Status.Phase, s.overtakes.Load())
+	}
+}
+
 func TestTaintsReachTheNode(t *testing.T) {
 	s := newScene(t)
 	m := s.machine("m1")

@@ -28,6 +28,9 @@ func (p *machinePass) gatherNode(ctx context.Context) error {
 	}
 	err := p.patchNode(ctx)
 	if apierrors.IsConflict(err) { // a Machine of the other API may have been faster
+		if p.m.DeletionTimestamp.IsZero() && p.status.NodeRef.Name == "" {
+			p.node = nil // it is not linked yet, so that the Machine is not available either
+		}
 		return err
 	}
 	if p.status.NodeRef.Name == "" {

@@ -3,8 +3,10 @@ package capi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -55,6 +57,7 @@ type scene struct {
 	keepsNodes   atomic.Bool  // the controller's deletions of Nodes fail
 	writes       writeCut     // may have the controller die
 	ahead        atomic.Int64 // how far the controller's clock is, a time.Duration
+	overtakes    atomic.Int64 // how many of the controller's patches of Nodes come after another writer's
 	workers      int          // of the controller; its default if it is 0
 	controlPlane *clusterv1.Machine
 	cluster      *clusterv1.Cluster
@@ -114,6 +117,10 @@ type gate struct {
 func (g gate) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method == http.MethodDelete && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && g.s.keepsNodes.Load() {
 		return nil, errors.New("no Node is deleted")
+	}
+	if request.Method == http.MethodPatch && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && g.s.overtakes.Add(-1) >= 0 {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: path.Base(request.URL.Path)}}
+		g.s.change(node, fmt.Sprintf(`{"metadata": {"annotations": {"overtakes": "%d"}}}`, g.s.overtakes.Load()))
 	}
 	return g.s.writes.pass(request, g.next)
 }
