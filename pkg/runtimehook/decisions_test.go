@@ -38,7 +38,7 @@ func TestUpdateProgress(t *testing.T) {
 func TestWithoutAnExtension(t *testing.T) {
 	hooks := runtimehook.NewInPlaceHooks(configs{}, nil)
 	decision, err := hooks.CanUpdateMachineSet(t.Context(), newSetRequest(t))
-	if err != nil || decision.CanUpdate || decision.String() != "replaced, since no extension answers the hook CanUpdateMachineSet" {
+	if err != nil || decision.CanUpdate || decision.String() != "replaced, since no extension answers the hook CanUpdateMachineSet in this namespace" {
 		t.Errorf("%s %v", decision, err)
 	}
 	if _, err := hooks.UpdateMachine(t.Context(), newUpdateRequest(t)); err == nil || !strings.HasPrefix(err.Error(), "no extension answers the hook UpdateMachine") {

@@ -50,15 +50,23 @@ type UpdateProgress struct {
 	Message    string        // of the extension, in one line
 }
 
-// CanUpdateMachineSet asks whether the machines of a set can be made those of another one. The answer is remembered for ten
-// minutes, and until the ExtensionConfig changes. An error decides nothing: the extension is to be asked again later.
+// CanUpdateMachineSet asks whether the machines of a set can be made those of another one, which takes an extension that answers
+// UpdateMachine as well. The answer is remembered for ten minutes, and until the ExtensionConfig changes. An error decides nothing: the extension is to be asked again later.
 func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1.CanUpdateMachineSetRequest) (HookDecision, error) {
-	handler, err := h.Registry.Find(ctx, CanUpdateMachineSet, request.Current.MachineSet.Namespace)
+	namespace := request.Current.MachineSet.Namespace
+	handler, err := h.Registry.Find(ctx, CanUpdateMachineSet, namespace)
 	if err != nil {
 		return HookDecision{}, err
 	}
 	if handler == nil {
 		return withoutHandler(CanUpdateMachineSet), nil
+	}
+	updater, err := h.Registry.Find(ctx, UpdateMachine, namespace)
+	if err != nil {
+		return HookDecision{}, err
+	}
+	if updater == nil {
+		return withoutHandler(UpdateMachine), nil
 	}
 	q, err := questionOf(handler, request)
 	if err != nil {
@@ -194,7 +202,7 @@ func (c *HookClient) ask(ctx context.Context, handler *HookHandler, request hook
 }
 
 func withoutHandler(hook string) HookDecision {
-	return HookDecision{Reasons: []string{"no extension answers the hook " + hook}}
+	return HookDecision{Reasons: []string{"no extension answers the hook " + hook + " in this namespace"}}
 }
 
 // ignored returns the decision that follows from a call that failed: none, unless failurePolicy Ignore says that machines are

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/pkg/machine/capi/rolloutrules"
 	"github.com/runlevel/runlevel/pkg/runtimehook"
 )
 
@@ -32,7 +33,7 @@ type updatePass struct {
 // update does what is due for an update in place, and returns when to look again. What an extension can't do is no error of the
 // pass: it is told by the condition, and tried again at the time that is returned.
 func (u *updatePass) update(ctx context.Context) (time.Duration, error) {
-	if !isUpdating(u.m) {
+	if !rolloutrules.IsUpdating(u.m) {
 		return u.cleanUp(ctx)
 	}
 	u.note(clusterv1.MachineInPlaceUpdatingReason, updateMessage)

@@ -16,6 +16,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/pkg/machine/capi/rolloutrules"
 	"github.com/runlevel/runlevel/pkg/runtimehook"
 )
 
@@ -55,7 +56,7 @@ func (u *updatePass) endNewest(ctx context.Context) error {
 		return client.IgnoreNotFound(err)
 	}
 	isSame := newest.UID == u.m.UID && newest.Generation == u.m.Generation && newest.DeletionTimestamp.IsZero()
-	if !isSame || !isUpdating(newest) || !isTriggered(newest) {
+	if !isSame || !rolloutrules.IsUpdating(newest) || !isTriggered(newest) {
 		return nil
 	}
 	return u.end(ctx, newest)
@@ -94,12 +95,6 @@ func (u *updatePass) dropAnnotation(ctx context.Context, from referenced) error 
 		return fmt.Errorf("remove the annotation of the update in place from %s: %w", from.object, err)
 	}
 	return nil
-}
-
-// isUpdating says whether the Machine is updated in place.
-func isUpdating(m *clusterv1.Machine) bool {
-	_, isUpdating := m.Annotations[clusterv1.UpdateInProgressAnnotation]
-	return isUpdating
 }
 
 // isTriggered says whether the owner of the Machine has written all of what it is to be. While a Machine is on its way to another

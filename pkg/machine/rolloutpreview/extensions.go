@@ -118,16 +118,6 @@ func (d *SetDecision) ask(ctx context.Context, hooks *runtimehook.InPlaceHooks, 
 		d.Reasons = []string{reason}
 		return nil
 	}
-	for _, hook := range []string{runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine} {
-		handler, err := hooks.Registry.Find(ctx, hook, set.Namespace)
-		if err != nil {
-			return err
-		}
-		if handler == nil {
-			d.Reasons = []string{"no extension answers the hook " + hook}
-			return nil
-		}
-	}
 	wanted := cmp.Or(f.current, &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: f.deployment.Name + "-new"}}).DeepCopy()
 	wanted.Spec.ClusterName, wanted.Spec.Template.Spec = f.deployment.Spec.ClusterName, f.deployment.Spec.Template.Spec
 	decision, err := hooks.CanUpdateMachineSet(ctx, &hooksv1.CanUpdateMachineSetRequest{Current: f.sideOf(set), Desired: f.sideOf(wanted)})

@@ -57,12 +57,6 @@ func (r *ClusterMachineDeploymentReconciler) whyReplaced(ctx context.Context, se
 	if len(rolloutrules.Differences(set.Spec.Template.Spec, seen.deployment.Spec.Template.Spec)) == 0 {
 		return "MachineSet " + set.Name + " has the same template", nil
 	}
-	for _, hook := range []string{runtimehook.CanUpdateMachineSet, runtimehook.UpdateMachine} {
-		handler, err := r.hooks.Registry.Find(ctx, hook, set.Namespace)
-		if err != nil || handler == nil {
-			return "no extension answers the hook " + hook + " in this namespace", err
-		}
-	}
 	return r.ask(ctx, seen, set)
 }
 
