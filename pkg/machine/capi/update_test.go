@@ -172,14 +172,16 @@ func TestExtensionsThatHangHoldUpNoDeletion(t *testing.T) {
 	})
 	u.config.Status.Handlers[0].TimeoutSeconds = 30
 	u.discover()
-	mark := `"metadata": {"annotations": {"` + inProgress + `": ""}}`
-	u.change(u.object("TestMachine", "m2"), `{`+mark+`}`)
-	u.change(other, `{"metadata": {"annotations": {"`+inProgress+`": "", "`+runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
 	u.trigger(2)
 	<-called
-	// The other Machine's passes end meanwhile: a pass that waits for the extension writes no status.
-	u.change(other, `{"spec": {"minReadySeconds": 1}}`)
-	u.await("m2", func(m *clusterv1.Machine) bool { return m.Status.ObservedGeneration == m.Generation })
+	mark := `{"metadata": {"annotations": {"` + inProgress + `": ""}}}`
+	u.change(other, mark)
+	u.change(u.object("TestMachine", "m2"), mark)
+	u.change(other, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
+	for i := range 5 { // passes of the other Machine, which end: one that waited for the extension would write no status
+		u.change(other, fmt.Sprintf(`{"spec": {"minReadySeconds": %d}}`, i+1))
+		u.await("m2", func(m *clusterv1.Machine) bool { return m.Status.ObservedGeneration == m.Generation })
+	}
 	u.delete(deleted)
 	u.awaitGone(deleted)
 	if more := len(called); more > 0 {
