@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/yaml"
 
@@ -159,7 +160,12 @@ func (b bed) get(object *unstructured.Unstructured) *unstructured.Unstructured {
 // adopt takes fields over, and wants to have found some managers.
 func (b bed) adopt(live *unstructured.Unstructured, from []string, want ...string) *unstructured.Unstructured {
 	b.Helper()
-	now, found, err := ownership.Adopt(b.Context(), b.Cluster, b.in(live), live, from)
+	var now metav1.Object
+	var found []string
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) { // a new Deployment's controller may write more often than Adopt tries
+		now, found, err = ownership.Adopt(b.Context(), b.Cluster, b.in(live), live, from)
+		return err
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
