@@ -18,7 +18,8 @@ const (
 )
 
 // SilenceNode ends the heartbeats of a simulated node that is ready, until WakeNode. The node lifecycle controller
-// finds it unreachable after Options.NodeGrace, and its pods stay as they are, deleted or not.
+// finds it unreachable after Options.NodeGrace. A deleted pod of it stays if it is annotated to take its time:
+// whether the lease counts for pods depends on the order in which two controllers of kwok 0.8 happen to start.
 func SilenceNode(ctx context.Context, client kubernetes.Interface, name string) error {
 	return patchLease(ctx, client, name, takeLease)
 }
