@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"flag"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -11,22 +10,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/etcdguard/manager"
 )
 
-// newCommand returns the command line of the guard.
-func newCommand() *cobra.Command {
-	root := &cobra.Command{
-		Use: "etcd-quorum-guard", Short: "holds machines of the control plane until their etcd members have been replaced",
-		SilenceUsage: true, SilenceErrors: true,
-	}
-	root.PersistentFlags().AddGoFlag(flag.CommandLine.Lookup("kubeconfig"))
-	root.AddCommand(newStart())
-	return root
-}
-
+// newStart returns the command that runs the program.
 func newStart() *cobra.Command {
-	var config string
 	o := manager.Options{Name: os.Getenv("POD_NAME"), Version: cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")}
 	command := &cobra.Command{
-		Use: "start", Args: cobra.NoArgs, Short: "guard the quorum of etcd while machines are replaced",
+		Short: "guard the quorum of etcd while machines are replaced",
 		Long: `Start puts the lifecycle hook EtcdQuorumOperator onto each machine of the control plane. When such a machine is
 deleted, the guard waits for the learner on its replacement, promotes it, removes the member of the machine, and then the hook.
 
@@ -35,20 +23,16 @@ any moment. It reports how it stands as ClusterOperator "etcd-quorum-guard", whe
 
 Environment: RELEASE_VERSION is the version that is reported; POD_NAME and POD_NAMESPACE say who and where the guard is; KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := startup.SetFromFile(c, config); err != nil {
+			config, err := startup.ConfigOf(c)
+			if err != nil {
 				return err
 			}
-			startup.LogFlags(c.Flags())
-			return start(c.Context(), o)
+			return manager.Run(c.Context(), config, o)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&config, "config", "", "a YAML file of these flags, as NAME: VALUE; it may be missing, and the command line counts for more")
+	startup.AddServingFlags(flags, &o.Listen, &o.Metrics)
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the Lease, and of guard pods (default runlevel-etcd)")
-	flags.StringVar(&o.Listen, "listen", "", "the address of /healthz and /readyz, such as :8080")
-	flags.StringVar(&o.Metrics.Address, "metrics-listen", "", "the address of /metrics, such as :9099, which is served over TLS to those whom the API server allows to get it")
-	flags.StringVar(&o.Metrics.CertFile, "serving-cert-file", "", "the certificate for --metrics-listen; it may be missing or change at any time")
-	flags.StringVar(&o.Metrics.KeyFile, "serving-key-file", "", "the key of --serving-cert-file")
 	flags.DurationVar(&o.LeaseDuration, "lease-duration", 0, "how long the Lease outlives a leader that died (default 15s)")
 	flags.StringVar(&o.MachineAPI, "machine-api", manager.OpenShift, "the API of the machines: "+manager.OpenShift+" or "+manager.ClusterAPI)
 	flags.StringVar(&o.Machines, "machines", "", "labels that select the machines of the control plane (default those that the API has for it)")

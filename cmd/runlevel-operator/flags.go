@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,22 +14,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
-// newCommand returns the command line of the operator.
-func newCommand() *cobra.Command {
-	root := &cobra.Command{
-		Use: "runlevel-operator", Short: "keeps a cluster at the release that its ClusterVersion asks for",
-		SilenceUsage: true, SilenceErrors: true,
-	}
-	root.PersistentFlags().AddGoFlag(flag.CommandLine.Lookup("kubeconfig"))
-	root.AddCommand(newStart())
-	return root
-}
-
+// newStart returns the command that runs the program.
 func newStart() *cobra.Command {
-	var image, folder, standard, config string
+	var image, folder, standard string
 	o := operator.Options{Name: os.Getenv("POD_NAME")}
 	command := &cobra.Command{
-		Use: "start", Args: cobra.NoArgs, Short: "apply the release, keep it in place, and update it when the ClusterVersion says so",
+		Short: "apply the release, keep it in place, and update it when the ClusterVersion says so",
 		Long: `Start applies a release to the cluster, keeps it in place, and writes how far that is into the
 status of the ClusterVersion named "version", which it makes if there is none. An update begins when
 spec.desiredUpdate of the ClusterVersion names one, as "oc adm upgrade" does.
@@ -42,9 +31,6 @@ Environment: CLUSTER_PROFILE, EXCLUDE_MANIFESTS and PAYLOAD_OVERRIDE are the def
 --payload-dir, as for the cluster-version operator; POD_NAME and POD_NAMESPACE say who and where the operator is;
 KUBECONFIG names a cluster other than the one it runs in.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := startup.SetFromFile(c, config); err != nil {
-				return err
-			}
 			switch o.Payload, o.Standard = cmp.Or(image, folder), ready.Standard(standard); {
 			case (image == "") == (folder == ""):
 				return errors.New("name the release: either --release-image or --payload-dir")
@@ -55,21 +41,20 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 			case o.Standard != ready.Full && o.Standard != ready.Upstream:
 				return errors.New("--wait-for: use ready or upstream")
 			}
-			startup.LogFlags(c.Flags())
-			return start(c.Context(), o)
+			config, err := startup.ConfigOf(c)
+			if err != nil {
+				return err
+			}
+			return operator.Run(c.Context(), config, o)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&config, "config", "", "a YAML file of these flags, as NAME: VALUE; it may be missing, and the command line counts for more")
+	startup.AddServingFlags(flags, &o.Listen, &o.Metrics)
 	flags.StringVar(&image, "release-image", "", "the image of the release, by digest")
 	flags.StringVar(&folder, "payload-dir", os.Getenv("PAYLOAD_OVERRIDE"), "the folder of the release, in the operator's own image")
 	flags.StringVar(&o.Profile, "profile", os.Getenv("CLUSTER_PROFILE"), "the cluster profile: only what is included in it is applied (include.release.openshift.io/PROFILE)")
 	flags.StringVar(&o.Exclude, "exclude", os.Getenv("EXCLUDE_MANIFESTS"), "leave out what is annotated exclude.release.openshift.io/NAME")
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the release's record and lock")
-	flags.StringVar(&o.Listen, "listen", "", "the address of /healthz and /readyz, such as :8080")
-	flags.StringVar(&o.Metrics.Address, "metrics-listen", "", "the address of /metrics, such as :9099, which is served over TLS to those whom the API server allows to get it")
-	flags.StringVar(&o.Metrics.CertFile, "serving-cert-file", "", "the certificate for --metrics-listen; it may be missing or change at any time")
-	flags.StringVar(&o.Metrics.KeyFile, "serving-key-file", "", "the key of --serving-cert-file")
 	flags.StringVar(&o.CacheDir, "cache-dir", "", "where the last images are kept that were pulled, by digest")
 	flags.StringVar(&standard, "wait-for", string(ready.Upstream), "what counts as applied: ready (everything is rolled out) or upstream (as for the cluster-version operator)")
 	flags.BoolVar(&o.Source.Insecure, "insecure-registry", false, "also pull over plain http, or from registries whose certificate proves nothing; and ask such update services")

@@ -1,9 +1,3 @@
-// Package startup is what the programs that run in a cluster do when they start: they read flags from a file, log which
-// ones count, and keep the garbage collector within the limit of their container.
-//
-// It has no flags of its own, and reads no cluster: the programs in cmd/ do.
-//
-// SetFromFile is the call to start from, in the command's RunE.
 package startup
 
 import (
@@ -20,9 +14,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// SetFromFile sets the flags of a command that a file names and the command line does not. A file that is missing sets none: the ConfigMap
-// that it is from may be made at any time.
-func SetFromFile(command *cobra.Command, path string) error {
+// setFromFile sets the flags of a command that a file names and the command line does not. A file that is missing sets
+// none: the ConfigMap that it is from may be made at any time.
+func setFromFile(command *cobra.Command, path string) error {
 	flags := command.Flags()
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +45,8 @@ func SetFromFile(command *cobra.Command, path string) error {
 	return nil
 }
 
-// LogFlags logs what each flag is, wherever it is from. None is secret.
-func LogFlags(flags *pflag.FlagSet) {
+// logFlags logs what each flag is, wherever it is from. None is secret.
+func logFlags(flags *pflag.FlagSet) {
 	var values []any
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Name != "help" {

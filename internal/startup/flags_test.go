@@ -51,7 +51,7 @@ func TestFlagsOfAFile(t *testing.T) {
 			if err := flags.Parse([]string{"--wait-for=upstream", "--config=" + path}); err != nil {
 				t.Fatal(err)
 			}
-			err := SetFromFile(command, path)
+			err := setFromFile(command, path)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("%v, want %s", err, test.err)
@@ -64,7 +64,7 @@ func TestFlagsOfAFile(t *testing.T) {
 			expectFlags(t, flags, strings.Contains(test.text, "strict"))
 		})
 	}
-	if err := SetFromFile(newStart(), filepath.Join(t.TempDir(), "missing.yaml")); err != nil {
+	if err := setFromFile(newStart(), filepath.Join(t.TempDir(), "missing.yaml")); err != nil {
 		t.Error("a file that is missing:", err)
 	}
 }
@@ -94,10 +94,10 @@ func TestTheLogSaysWhichFlagsCount(t *testing.T) {
 	defer klog.LogToStderr(true)
 	command := newStart()
 	flags := command.Flags()
-	if err := errors.Join(flags.Parse([]string{"--wait-for=upstream"}), SetFromFile(command, path)); err != nil {
+	if err := errors.Join(flags.Parse([]string{"--wait-for=upstream"}), setFromFile(command, path)); err != nil {
 		t.Fatal(err)
 	}
-	LogFlags(flags)
+	logFlags(flags)
 	klog.Flush()
 	for _, want := range []string{
 		`the command line counts for more than the file" flag="wait-for"`,

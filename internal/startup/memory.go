@@ -7,14 +7,9 @@ import (
 	"strings"
 )
 
-// memoryLimit is the file with the limit of the container's memory: a number of bytes, or "max".
-const memoryLimit = "/sys/fs/cgroup/memory.max"
-
-// LimitMemory makes the garbage collector keep the process within the limit of its container.
-func LimitMemory() { limitMemory(memoryLimit) }
-
-// limitMemory makes the garbage collector keep the process within a limit, less a tenth for what the collector does not
-// count. Where the file has no limit, or GOMEMLIMIT is set, nothing changes.
+// limitMemory makes the garbage collector keep the process within the limit of its container, less a tenth for what the
+// collector does not count. The limit is in a file: a number of bytes, or "max". Where there is none, or GOMEMLIMIT is set,
+// nothing changes.
 func limitMemory(file string) {
 	text, err := os.ReadFile(file)
 	if err != nil || os.Getenv("GOMEMLIMIT") != "" {
