@@ -4,6 +4,8 @@ package live
 
 import (
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/charmbracelet/x/term"
 	"golang.org/x/sys/unix"
@@ -47,3 +49,6 @@ func (e *echo) state() *term.State {
 	}
 	return state
 }
+
+// notifyResumed asks to be told when the program goes on that was stopped.
+func notifyResumed(told chan<- os.Signal) { signal.Notify(told, syscall.SIGCONT) }

@@ -10,3 +10,6 @@ type echo struct{ terminal *os.File }
 func (*echo) turnOff() {}
 
 func (*echo) restore() {}
+
+// notifyResumed has nothing to ask for: programs are not stopped here.
+func notifyResumed(chan<- os.Signal) {}
