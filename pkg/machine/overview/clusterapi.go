@@ -159,17 +159,13 @@ func (f *clusterAPIFacts) deletionHolds(stage machine.DeletionStage) []MachineHo
 	case machine.RemovingNode:
 		hold.Message = cmp.Or(deleting.Message, "delete node "+f.machine.Status.NodeRef.Name)
 	case machine.Completed:
-		return append(controllerFinalizer(f.machine.Finalizers), finalizersOf(f.machine, clusterv1.MachineFinalizer)...)
+		others := finalizersOf(f.machine, clusterv1.MachineFinalizer)
+		if len(others) == len(f.machine.Finalizers) {
+			return others
+		}
+		return append(controllerHas("remove its finalizer"), others...)
 	}
 	return []MachineHold{hold}
-}
-
-// controllerFinalizer is the finalizer of the machine controller itself, which has only to remove it.
-func controllerFinalizer(finalizers []string) []MachineHold {
-	if !slices.Contains(finalizers, clusterv1.MachineFinalizer) {
-		return nil
-	}
-	return controllerHas("remove its finalizer")
 }
 
 // drainHolds are the pods that hold the drain, or what the machine says of them if they can't be looked at.
@@ -200,24 +196,9 @@ func (f *clusterAPIFacts) hooks(of MachineHoldType, since *time.Time) []MachineH
 // explain says what there is to say.
 func (f *clusterAPIFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
 	m := &MachineExplanation{MachineOverview: f.judge()}
-	text := "its phase is " + m.Phase
-	if f.isDeleting() {
-		text = "it is being deleted"
-	}
-	text += ", for " + age(now, m.Since)
-	if m.Node != "" {
-		text += "; its node is " + m.Node
-	}
-	m.Statements = append(m.Statements, MachineStatement{Text: text})
-	for i := range m.Holds {
-		m.Statements = append(m.Statements, m.Holds[i].statement(f.remedy(&m.Holds[i]), now))
-	}
+	m.sayHolds("", f.remedy, now)
 	m.Statements = append(m.Statements, f.rollout()...)
-	var lines []string
-	for _, c := range f.machine.Status.Conditions {
-		lines = append(lines, conditionLine(c, now))
-	}
-	m.sayRest(lines, events, now)
+	m.sayRest(f.machine.Status.Conditions, events, now)
 	return m
 }
 

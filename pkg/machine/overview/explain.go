@@ -16,6 +16,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/machine"
 )
 
 // mostEvents is how many events are told, the newest.
@@ -38,7 +39,7 @@ type MachineStatement struct {
 func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExplanation, error) {
 	g := &machineGatherer{cluster: c}
 	q := MachineQuery{Namespace: id.Namespace, Names: []string{id.Name}}
-	var explain func([]corev1.Event) *MachineExplanation
+	var explain func([]corev1.Event, time.Time) *MachineExplanation
 	var object metav1.Object
 	if id.Group == ClusterAPIKind.Group {
 		facts, err := g.clusterAPIMachines(ctx, q)
@@ -46,20 +47,20 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 			return nil, err
 		}
 		g.askDeployment(ctx, facts[0])
-		object, explain = facts[0].machine, func(events []corev1.Event) *MachineExplanation { return facts[0].explain(events, c.Now()) }
+		object, explain = facts[0].machine, facts[0].explain
 	} else {
-		machines, err := g.machines(ctx, q)
+		machines, err := machinesOf[machinev1beta1.Machine](ctx, g, Kind, q)
 		if err != nil || len(machines) == 0 {
 			return nil, err
 		}
 		f := g.facts(ctx, machines)[0]
-		object, explain = f.machine, func(events []corev1.Event) *MachineExplanation { return f.explain(events, c.Now()) }
+		object, explain = f.machine, f.explain
 	}
 	events, err := eventsOf(ctx, c, object)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	m := explain(events)
+	m := explain(events, c.Now())
 	if err != nil {
 		m.Unknown = append(m.Unknown, inLine(notAsked("list events in namespace "+id.Namespace, err)))
 	}
@@ -69,51 +70,61 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 // explain says what there is to say.
 func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
 	m := &MachineExplanation{MachineOverview: judge(f)}
-	m.Statements = append(m.Statements, MachineStatement{Text: f.standing(m.MachineOverview, now)})
-	for i := range m.Holds {
-		m.Statements = append(m.Statements, m.Holds[i].statement(f.remedy(&m.Holds[i]), now))
-	}
-	var lines []string
+	m.sayHolds(f.standing(m.Stage), f.remedy, now)
+	var conditions []metav1.Condition
 	for _, c := range f.machine.Status.Conditions {
-		lines = append(lines, conditionLine(metav1.Condition{
+		conditions = append(conditions, metav1.Condition{
 			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
-		}, now))
+		})
 	}
-	m.sayRest(lines, events, now)
+	m.sayRest(conditions, events, now)
 	return m
 }
 
-// sayRest says what hooks come later, and what the conditions and events of the machine are.
-func (m *MachineExplanation) sayRest(conditions []string, events []corev1.Event, now time.Time) {
-	for i := range m.Later {
-		text := fmt.Sprintf("later, after the drain, %s holds it", m.Later[i].sentence())
-		m.Statements = append(m.Statements, MachineStatement{Text: text})
+// standing is what is said of the node and the deletion of a machine beyond what all machines tell.
+func (f *machineFacts) standing(stage machine.DeletionStage) string {
+	text := ""
+	if f.nodeName() != "" && f.nodes.byName != nil && f.node() == nil {
+		text = ", which is gone"
 	}
-	if len(conditions) > 0 {
-		m.Statements = append(m.Statements, MachineStatement{"its conditions:", conditions})
+	if told := f.machine.Status.Phase; stage != "" && (told == nil || *told != machinev1beta1.PhaseDeleting) {
+		text += "; the machine controller has not noticed the deletion yet"
 	}
-	if lines := eventLines(events, now); len(lines) > 0 {
-		m.Statements = append(m.Statements, MachineStatement{"its events:", lines})
-	}
+	return text
 }
 
-// standing says in a sentence how a machine stands.
-func (f *machineFacts) standing(m MachineOverview, now time.Time) string {
+// sayHolds says how a machine stands, what holds it, and what to do about that.
+func (m *MachineExplanation) sayHolds(standing string, remedy func(*MachineHold) []string, now time.Time) {
 	text := "its phase is " + m.Phase
-	if m.Stage != "" {
+	if m.Phase == machinev1beta1.PhaseDeleting {
 		text = "it is being deleted"
 	}
 	text += ", for " + age(now, m.Since)
 	if m.Node != "" {
 		text += "; its node is " + m.Node
-		if f.nodes.byName != nil && f.node() == nil {
-			text += ", which is gone"
-		}
 	}
-	if told := f.machine.Status.Phase; m.Stage != "" && (told == nil || *told != machinev1beta1.PhaseDeleting) {
-		text += "; the machine controller has not noticed the deletion yet"
+	m.Statements = append(m.Statements, MachineStatement{Text: text + standing})
+	for i := range m.Holds {
+		m.Statements = append(m.Statements, m.Holds[i].statement(remedy(&m.Holds[i]), now))
 	}
-	return text
+}
+
+// sayRest says what hooks come later, and what the conditions and events of the machine are.
+func (m *MachineExplanation) sayRest(conditions []metav1.Condition, events []corev1.Event, now time.Time) {
+	for i := range m.Later {
+		text := fmt.Sprintf("later, after the drain, %s holds it", m.Later[i].sentence())
+		m.Statements = append(m.Statements, MachineStatement{Text: text})
+	}
+	var lines []string
+	for _, c := range conditions {
+		lines = append(lines, conditionLine(c, now))
+	}
+	if len(lines) > 0 {
+		m.Statements = append(m.Statements, MachineStatement{"its conditions:", lines})
+	}
+	if lines := eventLines(events, now); len(lines) > 0 {
+		m.Statements = append(m.Statements, MachineStatement{"its events:", lines})
+	}
 }
 
 // conditionLine tells a condition.

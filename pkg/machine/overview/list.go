@@ -41,7 +41,7 @@ var ErrNotServed = cluster.ErrNotServed
 // listed only of nodes that are drained, and infrastructure is read only where a machine waits for it.
 func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) ([]MachineOverview, error) {
 	g := &machineGatherer{cluster: c}
-	machines, err := g.machines(ctx, q)
+	machines, err := machinesOf[machinev1beta1.Machine](ctx, g, Kind, q)
 	others, otherErr := g.clusterAPIMachines(ctx, q)
 	if errors.Is(err, ErrNotServed) && errors.Is(otherErr, ErrNotServed) {
 		return nil, err
@@ -80,11 +80,6 @@ type machineGatherer struct {
 	cluster        *cluster.Cluster
 	nodes          nodeList
 	hasListedNodes bool
-}
-
-// machines lists the machines of OpenShift's API that are asked about.
-func (g *machineGatherer) machines(ctx context.Context, q MachineQuery) ([]*machinev1beta1.Machine, error) {
-	return machinesOf[machinev1beta1.Machine](ctx, g, Kind, q)
 }
 
 // machinesOf lists the machines of a kind that are asked about.
@@ -210,8 +205,7 @@ func (g *machineGatherer) askInfrastructure(ctx context.Context, f *machineFacts
 		return
 	}
 	in, err := g.cluster.Find(ctx, f.infra.kind)
-	if errors.Is(err, cluster.ErrNotServed) || err == nil && !in.Namespaced {
-		f.infra.isUnserved = true
+	if errors.Is(err, cluster.ErrNotServed) || err == nil && !in.Namespaced { // a provider of its own has the infrastructure
 		return
 	}
 	if err == nil {

@@ -49,7 +49,7 @@ func (r registered) Get(ctx context.Context, key client.ObjectKey, object client
 
 // decide decides of each outdated set whether its machines are updated in place. An extension that gives no answer leaves that open,
 // as it holds a rollout; NotAsked says why.
-func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q PreviewQuery) error {
+func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q PreviewQuery) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	configs, err := extensionsOf(ctx, c, q)
@@ -76,7 +76,6 @@ func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *fact
 	if len(p.Sets) == 0 {
 		p.NotAsked = "" // there is nothing to ask
 	}
-	return nil
 }
 
 // extensionsOf returns the ExtensionConfigs of the cluster, or one of the URL that is asked about.

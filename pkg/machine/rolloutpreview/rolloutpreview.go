@@ -73,9 +73,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*RolloutP
 		return nil, err
 	}
 	p := &RolloutPreview{Namespace: q.Namespace, Name: q.Wanted.deployment.Name, Sets: []SetDecision{}, Steps: []PreviewStep{}, Totals: map[string]int{}}
-	if err := p.decide(ctx, c, f, q); err != nil {
-		return nil, err
-	}
+	p.decide(ctx, c, f, q)
 	if p.NotAsked == "" {
 		play(f, p)
 	}
