@@ -24,7 +24,7 @@ type applyFlags struct {
 	hooks  hookFlags
 
 	dryRun     dryRun
-	wait       choice
+	wait       ready.Standard
 	full       bool
 	noWait     bool
 	noProgress bool
@@ -68,7 +68,7 @@ lock that another holds, 2 for misuse or a release that can't be read.
 `
 
 func newApply(streams Streams) *cobra.Command {
-	f := applyFlags{wait: choice{value: string(ready.Full), allowed: []string{string(ready.Full), string(ready.Upstream)}}}
+	f := applyFlags{wait: ready.Full}
 	command := &cobra.Command{
 		Use:   "apply SOURCE",
 		Short: "Apply a release to a cluster, and delete what it marks",
@@ -105,7 +105,7 @@ func newApply(streams Streams) *cobra.Command {
 	addDryRun(command, &f.dryRun)
 	addWatchFlags(command, &f.watch)
 	addHookFlags(command, &f.hooks, &f.release)
-	addChoice(command, &f.wait, "wait", "what to wait for: ready for everything that can be, upstream for what the cluster-version operator waits for")
+	addChoice(command, &f.wait, "wait", "what to wait for: ready for everything that can be, upstream for what the cluster-version operator waits for", ready.Full, ready.Upstream)
 	flags := command.Flags()
 	flags.BoolVar(&f.full, "full", false, "apply each object, even if nothing can have changed since the last time")
 	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, ready or not; the record then says Partial")
@@ -169,7 +169,7 @@ func (f *applyFlags) check() error {
 func (f *applyFlags) options(ref string) rollout.Options {
 	options := f.intentFlags.options(ref)
 	options.Force, options.Lock = f.force, lock.Options{Wait: f.waitLock, Duration: f.lockFor}
-	options.Apply.Standard, options.Apply.NoWait = ready.Standard(f.wait.value), f.noWait
+	options.Apply.Standard, options.Apply.NoWait = f.wait, f.noWait
 	options.Apply.Timeout, options.Apply.Workers, options.Apply.Full = f.timeout, f.atOnce, f.full
 	return options
 }

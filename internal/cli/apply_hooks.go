@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -112,14 +111,6 @@ func (h hookedDeployment) String() string {
 	return printable.Line(h.flag()) + " (" + joined(h.stages) + ")"
 }
 
-func joined(stages []lifecycle.Stage) string {
-	names := make([]string, len(stages))
-	for i, stage := range stages {
-		names[i] = string(stage)
-	}
-	return strings.Join(names, ", ")
-}
-
 // hookedDeployments returns the Deployments of a release that have hooks.
 func hookedDeployments(release *payload.Payload) []hookedDeployment {
 	var all []hookedDeployment
@@ -205,8 +196,7 @@ func (f *clusterFlags) user() string {
 
 // completeHooks completes hooks of the release that the command line names, also behind a comma.
 func (f *releaseFlags) completeHooks(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	const patience = 3 * time.Second
-	ctx, cancel := context.WithTimeout(command.Context(), patience)
+	ctx, cancel := context.WithTimeout(command.Context(), completesWithin)
 	defer cancel()
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -22,20 +22,18 @@ import (
 type intentFlags struct {
 	release   releaseFlags
 	cluster   clusterFlags
-	mode      choice
-	unknown   choice
+	mode      graph.Mode
+	unknown   string
 	adoptFrom []string
 }
 
 // addIntentFlags adds them, without those of the release.
 func addIntentFlags(command *cobra.Command, f *intentFlags) {
-	f.mode = choice{allowed: []string{string(graph.Install), string(graph.Update), string(graph.Reconcile)}}
-	f.unknown = choice{value: "refuse", allowed: []string{"refuse", "drop"}}
+	f.unknown = "refuse"
 	addClusterFlags(command, &f.cluster)
-	addChoice(command, &f.mode, "mode", "install, update or reconcile (default: what follows from the record)")
-	addChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning")
+	addChoice(command, &f.mode, "mode", "install, update or reconcile (default: what follows from the record)", graph.Install, graph.Update, graph.Reconcile)
+	addChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning", "refuse", "drop")
 	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, take over the fields of these managers, too, as NAME[,NAME]: what they have set, and the release does not, leaves it; may be repeated")
-	_ = command.RegisterFlagCompletionFunc("adopt-from", cobra.NoFileCompletions)
 }
 
 // check refuses values that make no sense.
@@ -61,7 +59,7 @@ func (f *intentFlags) managers() []string {
 func (f *intentFlags) options(ref string) rollout.Options {
 	return rollout.Options{
 		Namespace: f.cluster.namespace, Source: ref,
-		Apply: apply.Options{Mode: graph.Mode(f.mode.value), DropUnknownFields: f.unknown.value == "drop", AdoptFrom: f.managers()},
+		Apply: apply.Options{Mode: f.mode, DropUnknownFields: f.unknown == "drop", AdoptFrom: f.managers()},
 	}
 }
 
@@ -84,7 +82,7 @@ func (f *intentFlags) preview(ctx context.Context, ref string, progress io.Write
 		return nil, outcome.Report.Err
 	}
 	for _, one := range outcome.Report.Warnings {
-		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(one.Text), printable.Line(listed(one.Files)))
+		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(one.Text), printable.Line(printable.Few(one.Files, mostFiles)))
 	}
 	found := outcome.Plan(ctx, c, release)
 	for i := range found.Steps {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -160,13 +159,7 @@ func isWorthALine(event apply.Event) bool {
 	}
 }
 
-func (r *reporter) write(value any) {
-	line, err := json.Marshal(value)
-	if err != nil {
-		return // all these values can be written
-	}
-	_, _ = r.Write(append(printable.JSON(line), '\n'))
-}
+func (r *reporter) write(value any) { _ = asJSON.printNext(r, value) } // Write keeps the error
 
 // Write writes to standard output. If that fails, the apply goes on, and the error is reported at the end.
 func (r *reporter) Write(text []byte) (int, error) {

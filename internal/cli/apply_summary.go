@@ -82,8 +82,11 @@ var countedHooks = []struct {
 	words  string
 }{{object.Ran, "ran"}, {object.Ignored, "failed, which was ignored"}, {object.Failed, "failed"}, {object.NotDone, "not done"}}
 
-// mostListed is the most lines of a section.
-const mostListed = 20
+// The most lines of a section, and the most files in a line.
+const (
+	mostListed = 20
+	mostFiles  = 3
+)
 
 // print prints the summary for people.
 func (s applySummary) print(out io.Writer, now time.Time) {
@@ -122,7 +125,7 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 	})
 	section(out, "not known", s.Notes, func(note string) sectionLine { return sectionLine{printable.Line(note), note, ""} })
 	section(out, "warnings of the cluster", s.Warnings, func(one apply.Warning) sectionLine {
-		return sectionLine{printable.Line(one.Text), one.Text, fmt.Sprintf(" (%s)", printable.Line(listed(one.Files)))}
+		return sectionLine{printable.Line(one.Text), one.Text, fmt.Sprintf(" (%s)", printable.Line(printable.Few(one.Files, mostFiles)))}
 	})
 }
 
@@ -206,13 +209,4 @@ func section[T any](out io.Writer, title string, items []T, line func(T) section
 		fmt.Fprintf(out, "    %s%s%s\n", line(item.first).name, more, line(item.first).text)
 		left -= 1 + len(item.others)
 	}
-}
-
-// listed returns a list of files as text; a long one is cut.
-func listed(files []string) string {
-	const most = 3
-	if len(files) <= most {
-		return strings.Join(files, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(files[:most], ", "), len(files)-most)
 }

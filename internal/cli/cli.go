@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -79,6 +80,7 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 	root.AddCommand(newApply(streams), newDeletes(streams), newDemo(streams), newDiff(streams), newExplain(streams), newGate(streams), newGraph(streams), newHistory(streams), newInspect(streams), newInstall(streams), newLint(streams), newMachines(streams), newPlan(streams), newRender(streams), newSandbox(streams), newStatus(streams), newUninstall(streams), newVersion(streams), newWhy(streams))
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
+	completeFlags(root)
 	return root
 }
 
@@ -125,7 +127,7 @@ func (v verbosityFlag) Set(text string) error {
 	return v.Value.Set(text)
 }
 
-// A misuse is an error in how the command was called.
+// A misuse is an error in how the command was called, or in what it was to read.
 type misuse struct{ error }
 
 func (m misuse) Unwrap() error { return m.error }
@@ -135,6 +137,14 @@ func (m misuse) Unwrap() error { return m.error }
 type exitStatus int
 
 func (e exitStatus) Error() string { return "exit status " + strconv.Itoa(int(e)) }
+
+// failIf returns an error without a message, which makes the exit code that of a failure, if something is wrong.
+func failIf(isWrong bool) error {
+	if isWrong {
+		return exitStatus(exitFailed)
+	}
+	return nil
+}
 
 // exitCode prints an error, if there is one to print, and returns its code.
 func exitCode(err error, stderr io.Writer) int {
@@ -147,11 +157,10 @@ func exitCode(err error, stderr io.Writer) int {
 	fmt.Fprintln(stderr, "runlevel:", inWords(err))
 	var status exitStatus
 	var wrongCall misuse
-	var wrongInput unreadable
 	switch {
 	case errors.As(err, &status):
 		return int(status)
-	case errors.As(err, &wrongCall), errors.As(err, &wrongInput), errors.Is(err, sandbox.ErrOptions):
+	case errors.As(err, &wrongCall), errors.Is(err, sandbox.ErrOptions):
 		return exitMisuse
 	default:
 		return exitFailed
@@ -173,15 +182,15 @@ var flags = strings.NewReplacer("(DropUnknownFields)", "with --unknown-fields=dr
 func withFlags(message string) string { return flags.Replace(message) }
 
 // checkArgs makes wrong arguments of every command a misuse, with a hint where
-// to read how it is called.
+// to read how it is called. A command that says nothing of arguments takes none.
 func checkArgs(command *cobra.Command) {
 	for _, child := range command.Commands() {
 		checkArgs(child)
 	}
-	check := command.Args
-	if check == nil {
-		return
+	if command.Args == nil {
+		command.Args, command.ValidArgsFunction = cobra.NoArgs, cobra.NoFileCompletions
 	}
+	check := command.Args
 	command.Args = func(command *cobra.Command, args []string) error {
 		err := check(command, args)
 		if err == nil {
@@ -191,3 +200,31 @@ func checkArgs(command *cobra.Command) {
 		return misuse{fmt.Errorf("%s\nsee \"%s --help\"", text, command.CommandPath())}
 	}
 }
+
+// fileFlags are the flags of which a value is a file or a folder.
+var fileFlags = []string{"audit-policy", "baseline", "config", "crds", "extension-ca", "filename", "images-from", "kubeconfig", "output-dir", "updating-from"}
+
+// completeFlags has no flag completed with files that is for something else.
+func completeFlags(command *cobra.Command) {
+	for _, child := range command.Commands() {
+		completeFlags(child)
+	}
+	command.Flags().VisitAll(func(flag *pflag.Flag) {
+		if !slices.Contains(fileFlags, flag.Name) {
+			_ = command.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions) // unless it is completed with something
+		}
+	})
+}
+
+// completePaths completes up to some arguments with what is on disk.
+func completePaths(most int, what cobra.ShellCompDirective) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, what
+	}
+}
+
+// completeSource completes a SOURCE on disk.
+var completeSource = completePaths(1, cobra.ShellCompDirectiveDefault)

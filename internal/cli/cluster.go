@@ -11,11 +11,12 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -35,7 +36,6 @@ type clusterFlags struct {
 func addClusterFlags(command *cobra.Command, f *clusterFlags) {
 	addConnectionFlags(command, f)
 	command.Flags().StringVar(&f.namespace, "record-namespace", rollout.DefaultNamespace, "the namespace where the cluster keeps what was applied; made if it is not there")
-	_ = command.RegisterFlagCompletionFunc("record-namespace", cobra.NoFileCompletions)
 }
 
 // addConnectionFlags adds those that say which cluster to talk to.
@@ -74,7 +74,7 @@ const answersWithin = 30 * time.Second
 func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
 	config, err := f.config()
 	if err != nil {
-		return nil, unreadable{err}
+		return nil, misuse{err}
 	}
 	config.UserAgent = "runlevel/" + readVersion().Version
 	c, err := cluster.Connect(config)
@@ -83,7 +83,7 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
 	}
 	asked, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	err = c.Client.Discovery().RESTClient().Get().AbsPath("/version").Do(asked).Error()
+	err = getVersion(asked, c)
 	var unreached *url.Error
 	switch {
 	case ctx.Err() != nil:
@@ -142,6 +142,34 @@ func (f *clusterFlags) isThere() bool {
 	return err == nil
 }
 
+// completesWithin is how long a shell waits for the completion of a word.
+const completesWithin = 3 * time.Second
+
+// completing completes a word with what is found on the cluster.
+func (f *clusterFlags) completing(command *cobra.Command, find func(context.Context, *cluster.Cluster) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(command.Context(), completesWithin)
+	defer cancel()
+	c, err := f.connect(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return find(ctx, c), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeMetadata completes a text of the metadata of objects of some kinds, each once.
+func (f *clusterFlags) completeMetadata(command *cobra.Command, namespace string, text func(*metav1.PartialObjectMetadata) string, kinds ...schema.GroupKind) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
+		var found []cobra.Completion
+		for _, kind := range kinds {
+			if in, err := c.FindKind(ctx, kind); err == nil {
+				_ = c.EachMetadata(ctx, in, namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) { found = append(found, text(m)) })
+			}
+		}
+		slices.Sort(found)
+		return slices.Compact(found)
+	})
+}
+
 // contexts are those of the kubeconfig.
 func (f *clusterFlags) contexts() []string {
 	raw, err := f.loader().RawConfig()
@@ -156,26 +184,17 @@ func (f *clusterFlags) completeContexts(*cobra.Command, []string, string) ([]cob
 	return f.contexts(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// readFor reads a release for a cluster, and connects to it meanwhile. What is wrong with the
-// release is told first.
+// readFor reads a release for a cluster, and connects to it.
 func (f *clusterFlags) readFor(ctx context.Context, release *releaseFlags, ref string, progress io.Writer) (*payload.Payload, *cluster.Cluster, error) {
-	var c *cluster.Cluster
-	var unreached error
-	var connecting sync.WaitGroup
-	connecting.Go(func() {
-		if c, unreached = f.connect(ctx); unreached == nil {
-			go func() { _, _, _ = c.AllKinds(ctx) }() // which kinds there are; the first request for a kind returns the error
-		}
-	})
 	read, err := release.load(ctx, ref, progress)
+	if err == nil {
+		err = cmp.Or(checkNamed(read), checkNotEmpty(read))
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := cmp.Or(checkNamed(read), checkNotEmpty(read)); err != nil {
-		return nil, nil, err
-	}
-	connecting.Wait()
-	return read, c, unreached
+	c, err := f.connect(ctx)
+	return read, c, err
 }
 
 // checkNamed refuses a release without a name: objects are labelled with it.

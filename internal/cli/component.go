@@ -39,7 +39,6 @@ func addComponentFlags(command *cobra.Command, f *componentFlags) {
 	flags := command.Flags()
 	flags.StringSliceVar(&f.names, "component", nil, "the name of the component that SOURCE has the manifests of; more than one, if its files are called differently")
 	flags.StringVar(&f.into, "into", "", "the SOURCE of the release that the component's manifests are put into")
-	_ = command.RegisterFlagCompletionFunc("component", cobra.NoFileCompletions)
 	_ = command.RegisterFlagCompletionFunc("into", completeSource)
 }
 
@@ -89,7 +88,7 @@ func (f *componentFlags) place(ctx context.Context, ref string, flags, released 
 	defer func() { err = errors.Join(err, release.Close()) }()
 	build, err := component.Into(release.FS, cmp.Or(flags.instead, own.FS), component.Options{Names: f.names, Version: flags.version})
 	if err != nil {
-		return nil, unreadable{fmt.Errorf("%s: %w", ref, err)}
+		return nil, misuse{fmt.Errorf("%s: %w", ref, err)}
 	}
 	p := &placed{Build: build}
 	if released != nil {

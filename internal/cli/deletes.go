@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,8 +41,6 @@ The state is read from the objects; only what was asked for is from the record.`
 		Example: `  runlevel deletes
   runlevel deletes --watch          # until all are done
   runlevel deletes -o json | jq -r '.[].object.name'`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.run(command.Context(), streams)
 		},
@@ -143,22 +140,31 @@ func askedOf(ctx context.Context, c *cluster.Cluster, releases ...*record.Record
 	return asked, nil
 }
 
-// records are those of the releases that are asked about: those that can be read, beside
-// an error about those that can't.
-func (f *deletesFlags) records(ctx context.Context, c *cluster.Cluster) ([]*record.Record, error) {
-	records, err := record.List(ctx, c.Client, f.cluster.namespace)
-	if f.name == "" {
-		return records, err
+// records are those of a release, or of all if none is named: those that can be read, beside an error about
+// those that can't.
+func (f *clusterFlags) records(ctx context.Context, c *cluster.Cluster, release string) ([]*record.Record, error) {
+	if release == "" {
+		return record.List(ctx, c.Client, f.namespace)
 	}
-	records = slices.DeleteFunc(records, func(r *record.Record) bool { return r.Release != f.name })
-	switch {
-	case len(records) > 0:
-		return records, nil // the others are not asked about
-	case err != nil:
+	one, isFound, err := record.NewStore(c.Client, f.namespace, release).Load(ctx)
+	if err != nil || !isFound {
 		return nil, err
-	default:
-		return nil, fmt.Errorf("namespace %s has no record of a release %q", f.cluster.namespace, f.name)
 	}
+	return []*record.Record{one}, nil
+}
+
+// noRecord is the error about a release that was named, and has no record.
+func (f *clusterFlags) noRecord(release string) error {
+	return fmt.Errorf("namespace %s has no record of a release %q", f.namespace, release)
+}
+
+// records are those of the releases that are asked about.
+func (f *deletesFlags) records(ctx context.Context, c *cluster.Cluster) ([]*record.Record, error) {
+	records, err := f.cluster.records(ctx, c, f.name)
+	if f.name != "" && len(records) == 0 && err == nil {
+		err = f.cluster.noRecord(f.name)
+	}
+	return records, err
 }
 
 func printDeletes(out io.Writer, pending []pendingDelete) error {
@@ -166,12 +172,11 @@ func printDeletes(out io.Writer, pending []pendingDelete) error {
 		_, err := fmt.Fprintln(out, "no delete is pending")
 		return err
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RELEASE\tOBJECT\tASKED BY\tSTATE")
+	rows := []string{"RELEASE\tOBJECT\tASKED BY\tSTATE"}
 	for _, one := range pending {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", one.Release, one.Object, one.Version, one.State)
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", one.Release, one.Object, one.Version, one.State))
 	}
-	return table.Flush()
+	return printLines(out, aligned(rows))
 }
 
 // follow prints pending deletes whenever one of them changes, until none is left.

@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/examples"
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -32,9 +37,7 @@ is edited, and the operator updates the release and repairs it. In the last one 
 is applied, and a machine is deleted while a hook holds it; then a machine of a control plane, which
 the etcd quorum guard holds until its member of etcd is replaced. Nothing is left behind but the cached
 programs.`,
-		Example:           `  runlevel demo`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: `  runlevel demo`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return demonstrate(command.Context(), streams)
 		},
@@ -54,12 +57,8 @@ func demonstrate(ctx context.Context, streams Streams) (err error) {
 	if err != nil {
 		return err
 	}
-	d := demo{streams: streams, cluster: c}
-	if err := play(ctx, d.install, d.hold, d.update, d.isRefused, d.letGo, d.updateAgain, d.keepInPlace); err != nil {
-		return err
-	}
-	return play(ctx, func(ctx context.Context) error { return d.withOperator(ctx, s) },
-		func(ctx context.Context) error { return d.withMachines(ctx, s) })
+	d := demo{streams: streams, cluster: c, sandbox: s}
+	return play(ctx, d.install, d.hold, d.update, d.isRefused, d.letGo, d.updateAgain, d.keepInPlace, d.withOperator, d.withMachines)
 }
 
 // play tells scenes one after the other.
@@ -76,6 +75,7 @@ func play(ctx context.Context, scenes ...func(context.Context) error) error {
 type demo struct {
 	streams Streams
 	cluster *cluster.Cluster
+	sandbox *sandbox.Sandbox
 }
 
 const (
@@ -141,18 +141,25 @@ func (d *demo) updateAgain(ctx context.Context) error {
 
 func (d *demo) title(text string) { fmt.Fprintf(d.streams.Out, "\n# %s\n", text) }
 
-// apply applies a version of the sample release, as runlevel apply does.
+// apply applies a version of the sample release.
 func (d *demo) apply(ctx context.Context, version string) error {
-	d.title("runlevel apply examples/hello/" + version)
-	release, _, err := payload.Load(ctx, examples.Hello(version), payload.Options{})
+	source := "examples/hello/" + version
+	d.title("runlevel apply " + source)
+	return d.applyPayload(ctx, examples.Hello(version), source, "", func(*reporter, *rollout.Options) {})
+}
+
+// applyPayload applies a payload of this program, as runlevel apply does. The options may be changed before.
+func (d *demo) applyPayload(ctx context.Context, files fs.FS, source, name string, change func(*reporter, *rollout.Options)) error {
+	release, _, err := payload.Load(ctx, files, payload.Options{Name: name})
 	if err != nil {
 		return err
 	}
 	report := newReporter(d.streams, asText, false, d.cluster.Now)
-	options := rollout.Options{Source: "examples/hello/" + version, OnBegin: report.onBegin(ctx, d.cluster, release.Manifests)}
+	options := rollout.Options{Source: source, OnBegin: report.onBegin(ctx, d.cluster, release.Manifests)}
 	options.Apply.Tell = report.event
 	report.configure(&options.Apply)
-	return report.end(rollout.Run(ctx, d.cluster, release, options))
+	change(report, &options)
+	return report.finishOnce(rollout.Run(ctx, d.cluster, release, options))
 }
 
 func (d *demo) patchFinalizers(ctx context.Context, finalizers string) error {
@@ -160,3 +167,34 @@ func (d *demo) patchFinalizers(ctx context.Context, finalizers string) error {
 	_, err := d.cluster.Client.AppsV1().Deployments(demoNamespace).Patch(ctx, demoDeployment, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }
+
+// withPods calls a function while the pods of a program's Deployment run on this machine. If the program is not beside this
+// one, it says what is missed without it.
+func (d *demo) withPods(ctx context.Context, name, namespace, missed string, do func(folder string) error) error {
+	own, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(filepath.Dir(own), name)
+	if _, err := os.Stat(program); err != nil {
+		fmt.Fprintf(d.streams.Err, "%s, needs %s beside this program: \"make build\" makes both\n", missed, name)
+		return nil
+	}
+	folder, err := os.MkdirTemp("", "runlevel-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	pods, err := hostpods.Start(ctx, hostpods.Options{
+		Config: d.sandbox.Config, Namespace: namespace, Selector: "app.kubernetes.io/name=" + name,
+		Programs: map[string]string{name: program}, Folder: folder,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = pods.Stop() }()
+	return do(folder)
+}
+
+// isGone says whether an object is not there any more.
+func isGone(seen *unstructured.Unstructured) bool { return seen == nil }

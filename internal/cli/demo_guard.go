@@ -14,7 +14,6 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 	"github.com/runlevel/runlevel/internal/sandbox/etcdcluster"
-	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
 	"github.com/runlevel/runlevel/manifests"
 )
 
@@ -33,42 +32,28 @@ const (
 )
 
 // withGuard tells the end of the last act, if the program of the guard is beside this one.
-func (d *machineDemo) withGuard(ctx context.Context, s *sandbox.Sandbox) error {
-	program, ok, err := d.besideThis(guardName, "the end of the last act, with etcd")
-	if err != nil || !ok {
-		return err
-	}
+func (d *machineDemo) withGuard(ctx context.Context) error {
+	const act = "the end of the last act, with etcd"
 	if runtime.GOOS != "linux" {
-		fmt.Fprintln(d.streams.Err, "the end of the last act, with etcd, needs Linux, where each address that begins with 127 is this machine's")
+		fmt.Fprintln(d.streams.Err, act+", needs Linux, where each address that begins with 127 is this machine's")
 		return nil
 	}
-	folder, err := os.MkdirTemp("", "runlevel-demo-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	programs, err := binaries.Locate(ctx, []string{sandbox.Etcd}, nil)
-	if err != nil {
-		return err
-	}
-	etcd, err := etcdcluster.New(etcdcluster.EtcdOptions{Program: programs[sandbox.Etcd], Folder: folder})
-	if err != nil {
-		return err
-	}
-	defer etcd.Stop()
-	if err := etcd.Bootstrap(ctx, 1, 2, 3); err != nil {
-		return err
-	}
-	pods, err := hostpods.Start(ctx, hostpods.Options{
-		Config: s.Config, Namespace: guardNamespace, Selector: "app.kubernetes.io/name=" + guardName,
-		Programs: map[string]string{guardName: program}, Folder: folder,
+	return d.withPods(ctx, guardName, guardNamespace, act, func(folder string) error {
+		programs, err := binaries.Locate(ctx, []string{sandbox.Etcd}, nil)
+		if err != nil {
+			return err
+		}
+		etcd, err := etcdcluster.New(etcdcluster.EtcdOptions{Program: programs[sandbox.Etcd], Folder: folder})
+		if err != nil {
+			return err
+		}
+		defer etcd.Stop()
+		if err := etcd.Bootstrap(ctx, 1, 2, 3); err != nil {
+			return err
+		}
+		g := &guardDemo{machineDemo: *d, etcd: etcd}
+		return play(ctx, g.makeControlPlane, g.installGuard, g.deleteWithMember, g.replaceMember)
 	})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = pods.Stop() }()
-	g := &guardDemo{machineDemo: *d, etcd: etcd}
-	return play(ctx, g.makeControlPlane, g.installGuard, g.deleteWithMember, g.replaceMember)
 }
 
 // makeControlPlane makes three machines, at the addresses of the members.
@@ -111,8 +96,7 @@ func (d *guardDemo) makeMember(ctx context.Context, number int) error {
 // installGuard applies the guard, with the certificate of a client of etcd, and waits for its hook.
 func (d *guardDemo) installGuard(ctx context.Context) error {
 	d.title("kubectl create secret generic etcd-client --namespace " + guardNamespace)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: guardNamespace}}
-	if _, err := d.cluster.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+	if err := d.makeNamespace(ctx, guardNamespace); err != nil {
 		return err
 	}
 	secret, err := d.clientSecret()
@@ -190,7 +174,6 @@ func (d *guardDemo) replaceMember(ctx context.Context) error {
 	if err := d.etcd.Join(ctx, newMember); err != nil {
 		return err
 	}
-	isGone := func(machine *unstructured.Unstructured) bool { return machine == nil }
 	if _, err := sandbox.Await(ctx, d.machines(), deleted, isGone); err != nil {
 		return err
 	}

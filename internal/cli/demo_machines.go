@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,10 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
-	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
 	"github.com/runlevel/runlevel/manifests"
 	"github.com/runlevel/runlevel/pkg/machine/overview"
-	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -56,43 +53,11 @@ var (
 )
 
 // withMachines tells the last act, if the program of the machine controller is beside this one.
-func (d *demo) withMachines(ctx context.Context, s *sandbox.Sandbox) error {
-	program, ok, err := d.besideThis(controllerName, "the last act, with machines")
-	if err != nil || !ok {
-		return err
-	}
-	folder, err := os.MkdirTemp("", "runlevel-demo-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	pods, err := hostpods.Start(ctx, hostpods.Options{
-		Config: s.Config, Namespace: "runlevel-machines", Selector: "app.kubernetes.io/name=" + controllerName,
-		Programs: map[string]string{controllerName: program}, Folder: folder,
+func (d *demo) withMachines(ctx context.Context) error {
+	return d.withPods(ctx, controllerName, "runlevel-machines", "the last act, with machines", func(string) error {
+		m := &machineDemo{demo: *d}
+		return play(ctx, m.installController, m.makeMachines, m.deleteMachine, m.letMachineGo, m.withGuard)
 	})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = pods.Stop() }()
-	m := &machineDemo{demo: *d}
-	if err := play(ctx, m.installController, m.makeMachines, m.deleteMachine, m.letMachineGo); err != nil {
-		return err
-	}
-	return m.withGuard(ctx, s)
-}
-
-// besideThis returns the path of a program that is in the folder of this one, or says what is missed without it.
-func (d *demo) besideThis(name, without string) (string, bool, error) {
-	own, err := os.Executable()
-	if err != nil {
-		return "", false, err
-	}
-	program := filepath.Join(filepath.Dir(own), name)
-	if _, err := os.Stat(program); err != nil {
-		fmt.Fprintf(d.streams.Err, "%s, needs %s beside this program: \"make build\" makes both\n", without, name)
-		return "", false, nil
-	}
-	return program, true, nil
 }
 
 // installController applies the bundled payload, as a release of its own.
@@ -103,25 +68,20 @@ func (d *machineDemo) installController(ctx context.Context) error {
 // applyBundled applies a payload of this program, as a release of its own.
 func (d *machineDemo) applyBundled(ctx context.Context, files fs.FS, source, name string) error {
 	d.title("runlevel apply " + source + " --name " + name)
-	release, _, err := payload.Load(ctx, files, payload.Options{Name: name})
-	if err != nil {
-		return err
-	}
-	report := newReporter(d.streams, asText, false, d.cluster.Now)
-	options := rollout.Options{Source: source, OnBegin: report.onBegin(ctx, d.cluster, release.Manifests)}
-	options.Apply.Tell = report.event
-	report.configure(&options.Apply)
-	return report.end(rollout.Run(ctx, d.cluster, release, options))
+	return d.applyPayload(ctx, files, source, name, func(*reporter, *rollout.Options) {})
+}
+
+// makeNamespace makes a namespace.
+func (d *machineDemo) makeNamespace(ctx context.Context, name string) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := d.cluster.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	return err
 }
 
 // makeMachines makes a MachineSet, and waits until its machines run.
 func (d *machineDemo) makeMachines(ctx context.Context) error {
 	d.title("two machines, which a backup operator holds by a hook before they are drained")
-	namespace := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": demoMachineNamespace},
-	}}
-	namespaces := d.cluster.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	if _, err := namespaces.Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+	if err := d.makeNamespace(ctx, demoMachineNamespace); err != nil {
 		return err
 	}
 	set := &unstructured.Unstructured{}
@@ -193,7 +153,6 @@ func (d *machineDemo) letMachineGo(ctx context.Context) error {
 	if _, err := d.machines().Patch(ctx, d.deleted, apitypes.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
 	}
-	isGone := func(seen *unstructured.Unstructured) bool { return seen == nil }
 	if _, err := sandbox.Await(ctx, d.machines(), d.deleted, isGone); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"os"
 	"testing/fstest"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 
 	"github.com/runlevel/runlevel/examples"
 	"github.com/runlevel/runlevel/internal/sandbox"
-	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
@@ -34,28 +32,12 @@ const operatorName = "runlevel-operator"
 var versionsResource = schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "clusterversions"}
 
 // withOperator tells the second act, if the operator's program is beside this one.
-func (d *demo) withOperator(ctx context.Context, s *sandbox.Sandbox) error {
-	program, ok, err := d.besideThis(operatorName, "the second act, with an operator")
-	if err != nil || !ok {
-		return err
-	}
-	folder, err := os.MkdirTemp("", "runlevel-demo-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	releases := imageregistry.Start()
-	defer releases.Close()
-	pods, err := hostpods.Start(ctx, hostpods.Options{
-		Config: s.Config, Namespace: theOperator.Namespace, Selector: "app.kubernetes.io/name=" + operatorName,
-		Programs: map[string]string{operatorName: program}, Folder: folder,
+func (d *demo) withOperator(ctx context.Context) error {
+	return d.withPods(ctx, operatorName, theOperator.Namespace, "the second act, with an operator", func(string) error {
+		o := &operatorDemo{demo: *d, registry: imageregistry.Start()}
+		defer o.registry.Close()
+		return play(ctx, o.installOperator, o.updateByClusterVersion, o.showStatus, o.repairAgain)
 	})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = pods.Stop() }()
-	o := &operatorDemo{demo: *d, registry: releases}
-	return play(ctx, o.installOperator, o.updateByClusterVersion, o.showStatus, o.repairAgain)
 }
 
 // installOperator installs the operator with the version that is applied already, which it takes over.

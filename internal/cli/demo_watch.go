@@ -9,7 +9,6 @@ import (
 
 	"github.com/runlevel/runlevel/examples"
 	"github.com/runlevel/runlevel/pkg/keep"
-	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -37,29 +36,22 @@ func (d *demo) drifts() []drift {
 // keepInPlace keeps the release in place, as runlevel apply --watch does, while a user changes
 // it. It ends when all is repaired.
 func (d *demo) keepInPlace(ctx context.Context) error {
-	const version = "1.2.0"
-	d.title("runlevel apply examples/hello/" + version + " --watch")
-	release, _, err := payload.Load(ctx, examples.Hello(version), payload.Options{})
-	if err != nil {
-		return err
-	}
-	report := newReporter(d.streams, asText, false, d.cluster.Now)
+	const source = "examples/hello/1.2.0"
+	d.title("runlevel apply " + source + " --watch")
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	told := make(chan keep.Event)
 	go func() { cancel(d.disturb(ctx, told)) }()
-	options := rollout.Options{Source: "examples/hello/" + version, OnBegin: report.onBegin(ctx, d.cluster, release.Manifests)}
-	options.Apply.Tell = report.event
-	report.configure(&options.Apply)
-	options.Keep = &keep.Options{Tell: func(event keep.Event) {
-		report.kept(event)
-		select {
-		case told <- event:
-		case <-ctx.Done():
-		}
-	}}
-	options.OnOutcome = func(applied *rollout.Outcome) { _ = report.end(applied) }
-	err = report.finishOnce(rollout.Run(ctx, d.cluster, release, options))
+	err := d.applyPayload(ctx, examples.Hello("1.2.0"), source, "", func(report *reporter, options *rollout.Options) {
+		options.OnOutcome = func(applied *rollout.Outcome) { _ = report.end(applied) }
+		options.Keep = &keep.Options{Tell: func(event keep.Event) {
+			report.kept(event)
+			select {
+			case told <- event:
+			case <-ctx.Done():
+			}
+		}}
+	})
 	if errors.Is(err, errAllRepaired) {
 		return nil
 	}

@@ -18,11 +18,11 @@ type gateFlags struct {
 	release releaseFlags
 	cluster clusterFlags
 	format  output
-	wait    choice
+	wait    ready.Standard
 }
 
 func newGate(streams Streams) *cobra.Command {
-	f := gateFlags{wait: choice{value: string(ready.Full), allowed: []string{string(ready.Full), string(ready.Upstream)}}}
+	f := gateFlags{wait: ready.Full}
 	command := &cobra.Command{
 		Use:   "gate SOURCE",
 		Short: "Say what would stop a release from being applied to a cluster",
@@ -48,7 +48,7 @@ Exit codes: 0 when nothing blocks, 1 when something does, 2 for misuse.
 	addReleaseFlags(command, &f.release)
 	addClusterFlags(command, &f.cluster)
 	addOutput(command, &f.format)
-	addChoice(command, &f.wait, "wait", "what apply would wait for, which says what it must be allowed to watch: ready or upstream")
+	addChoice(command, &f.wait, "wait", "what apply would wait for, which says what it must be allowed to watch: ready or upstream", ready.Full, ready.Upstream)
 	return command
 }
 
@@ -68,7 +68,7 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error 
 		return err
 	}
 	outcome := rollout.Inspect(ctx, c, release, rollout.Options{
-		Namespace: f.cluster.namespace, Source: ref, Apply: apply.Options{Standard: ready.Standard(f.wait.value)},
+		Namespace: f.cluster.namespace, Source: ref, Apply: apply.Options{Standard: f.wait},
 	})
 	if outcome.Err != nil {
 		return outcome.Err
@@ -80,10 +80,7 @@ func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error 
 	if err := f.format.print(streams.Out, report, func(out io.Writer) error { return report.print(out, titleOf(outcome)) }); err != nil {
 		return err
 	}
-	if report.Blocked {
-		return exitStatus(exitFailed)
-	}
-	return nil
+	return failIf(report.Blocked)
 }
 
 // print prints the report for people.

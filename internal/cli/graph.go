@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -25,17 +24,14 @@ const (
 type graphFlags struct {
 	release   releaseFlags
 	format    output
-	mode      choice
-	edges     choice
+	mode      graph.Mode
+	edges     string
 	attempt   int
 	manifests bool
 }
 
 func newGraph(streams Streams) *cobra.Command {
-	f := graphFlags{
-		mode:  choice{value: string(graph.Update), allowed: []string{string(graph.Update), string(graph.Install), string(graph.Reconcile)}},
-		edges: choice{value: "files", allowed: []string{"files", "all"}},
-	}
+	f := graphFlags{mode: graph.Update, edges: "files"}
 	command := &cobra.Command{
 		Use:   "graph SOURCE",
 		Short: "Draw the order in which a release is applied",
@@ -67,7 +63,7 @@ Lifecycle hooks of a Deployment run before and after it at its place, one after 
 			switch {
 			case f.attempt < 0:
 				return misuse{fmt.Errorf("--attempt %d: attempts are counted from 0", f.attempt)}
-			case f.attempt > 0 && f.mode.value != string(graph.Reconcile):
+			case f.attempt > 0 && f.mode != graph.Reconcile:
 				return misuse{errors.New("--attempt is for --mode reconcile: other modes have one order only")}
 			}
 			release, problems, err := f.release.parse(command.Context(), args[0], streams.Err)
@@ -75,7 +71,7 @@ Lifecycle hooks of a Deployment run before and after it at its place, one after 
 				return err
 			}
 			// What is there twice can be drawn, and a picture may be just what helps.
-			problems = tolerated(problems, payload.Duplicate)
+			problems = tolerateDuplicates(problems)
 			if err := f.release.accept(args[0], release, problems, streams.Err); err != nil {
 				return err
 			}
@@ -85,21 +81,19 @@ Lifecycle hooks of a Deployment run before and after it at its place, one after 
 	}
 	addReleaseFlags(command, &f.release)
 	addOutput(command, &f.format, asText, asJSON, asYAML, asDOT, asMermaid, asSVG)
-	addChoice(command, &f.mode, "mode", "what the order is for: update, install or reconcile")
-	addChoice(command, &f.edges, "edges", "files: the order of the files; all: what the objects imply, too")
+	addChoice(command, &f.mode, "mode", "what the order is for: update, install or reconcile", graph.Update, graph.Install, graph.Reconcile)
+	addChoice(command, &f.edges, "edges", "files: the order of the files; all: what the objects imply, too", "files", "all")
 	command.Flags().IntVar(&f.attempt, "attempt", 0, "which attempt of a reconciliation, each of which has another order")
 	command.Flags().BoolVar(&f.manifests, "manifests", false, "list every manifest (in text)")
-	_ = command.RegisterFlagCompletionFunc("attempt", cobra.NoFileCompletions)
 	return command
 }
 
 // draw prints the graph of a release.
 func (f *graphFlags) draw(streams Streams, ref string, release *payload.Payload) error {
-	mode := graph.Mode(f.mode.value)
-	g := graph.Build(release.Manifests, graph.Options{Mode: mode, Attempt: f.attempt})
-	picture := draw.Picture{Graph: g, Title: title(ref, release, mode), Manifests: f.manifests}
-	if f.edges.value == "all" {
-		respected := graph.Build(release.Manifests, graph.Options{Mode: mode, Attempt: f.attempt, Implied: true})
+	g := graph.Build(release.Manifests, graph.Options{Mode: f.mode, Attempt: f.attempt})
+	picture := draw.Picture{Graph: g, Title: title(ref, release, f.mode), Manifests: f.manifests}
+	if f.edges == "all" {
+		respected := graph.Build(release.Manifests, graph.Options{Mode: f.mode, Attempt: f.attempt, Implied: true})
 		picture.Dependencies = respected.Implied
 		for _, c := range respected.Conflicts {
 			fmt.Fprintf(streams.Err, "warning: %s comes before %s, though %s: the order of the files wins\n",
@@ -111,14 +105,9 @@ func (f *graphFlags) draw(streams Streams, ref string, release *payload.Payload)
 	}
 	write, isPicture := render[f.format]
 	if !isPicture {
-		return f.format.print(streams.Out, newGraphInfo(release, picture, mode), nil)
+		return f.format.print(streams.Out, newGraphInfo(release, picture, f.mode), nil)
 	}
-	var whole bytes.Buffer // so that no half of a picture is taken for the whole
-	if err := write(&whole); err != nil {
-		return err
-	}
-	_, err := whole.WriteTo(streams.Out)
-	return err
+	return f.format.printWhole(streams.Out, nil, write)
 }
 
 func title(ref string, release *payload.Payload, mode graph.Mode) string {
@@ -194,12 +183,4 @@ func notNil(list []int) []int {
 		return []int{}
 	}
 	return list
-}
-
-// completeSource completes what is on disk.
-func completeSource(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return nil, cobra.ShellCompDirectiveDefault
 }

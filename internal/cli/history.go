@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,8 +28,6 @@ completed, also when and why its last apply ended, and what failed first; nothin
 was killed. While an apply runs, also what it waits for.`,
 		Example: `  runlevel history
   runlevel history --name shop -o json | jq -r '.[0].history[0].version'`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.history(command.Context(), streams)
 		},
@@ -70,8 +67,7 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 // printHistory prints the record of one release.
 func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 	fmt.Fprintf(out, "release %s\n", printable.Line(of.Release))
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "  VERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE")
+	rows := []string{"  VERSION\tSTATE\tMODE\tSTARTED\tTOOK\tFORCED\tSOURCE"}
 	for _, entry := range of.History {
 		took := ""
 		switch {
@@ -80,10 +76,10 @@ func printHistory(out io.Writer, of *record.Record, now time.Time) error {
 		case entry.End != nil:
 			took = max(entry.End.Time.Sub(entry.Started.Time), 0).String()
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
-			entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")), printable.Line(entry.Source))
+		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s\t%s\t%s\t%s\t%s", printable.Line(cmp.Or(entry.Version, "-")), entry.State, printable.Line(entry.Mode),
+			entry.Started.UTC().Format(time.RFC3339), took, printable.Line(strings.Join(entry.Forced, ",")), printable.Line(entry.Source)))
 	}
-	if err := table.Flush(); err != nil {
+	if err := printLines(out, aligned(rows)); err != nil {
 		return err
 	}
 	for i, entry := range of.History {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,13 +50,8 @@ func newInspect(streams Streams) *cobra.Command {
 
   # An operator in another namespace
   runlevel inspect ./report --record-namespace platform`,
-		Args: cobra.ExactArgs(1),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		},
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completePaths(1, cobra.ShellCompDirectiveFilterDirs),
 		RunE: func(command *cobra.Command, args []string) error {
 			return f.run(command.Context(), args[0], streams)
 		},
@@ -101,10 +95,7 @@ func (f *inspectFlags) run(ctx context.Context, folder string, streams Streams) 
 	if err := f.format.print(streams.Out, i.report, i.report.print); err != nil {
 		return err
 	}
-	if len(i.report.Unread) > 0 {
-		return exitStatus(exitFailed)
-	}
-	return nil
+	return failIf(len(i.report.Unread) > 0)
 }
 
 // checkEmpty wants a folder that is empty, or not there yet.
@@ -124,19 +115,16 @@ func checkEmpty(folder string) error {
 // print prints the report for people.
 func (r *inspectReport) print(out io.Writer) error {
 	fmt.Fprintf(out, "wrote %s to %s:\n", printable.Count(len(r.Files), "file"), printable.Line(r.Folder))
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var rows []string
 	for _, file := range r.Files {
-		fmt.Fprintf(table, "  %s\t%s\n", printable.Line(file.Path), printable.Line(file.Has))
+		rows = append(rows, "  "+printable.Line(file.Path)+"\t"+printable.Line(file.Has))
 	}
-	if err := table.Flush(); err != nil {
-		return err
-	}
+	lines := aligned(rows)
 	if len(r.Unread) > 0 {
-		fmt.Fprintln(out, "could not be read:")
+		lines = append(lines, "could not be read:")
 	}
 	for _, what := range r.Unread {
-		fmt.Fprintf(out, "  %s\n", what)
+		lines = append(lines, "  "+what)
 	}
-	_, err := fmt.Fprintln(out, "no values of Secrets are in them; environment variables and custom resources are: look at the files before you send them")
-	return err
+	return printLines(out, append(lines, "no values of Secrets are in them; environment variables and custom resources are: look at the files before you send them"))
 }

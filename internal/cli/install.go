@@ -94,8 +94,6 @@ func newInstall(streams Streams) *cobra.Command {
 
   # Then ask for another release
   oc adm upgrade --to-image registry.example/shop@sha256:... --allow-explicit-upgrade`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.run(command, streams)
 		},
@@ -107,8 +105,6 @@ func newInstall(streams Streams) *cobra.Command {
 	flags.StringVar(&f.profile, "profile", "", "the cluster profile, such as self-managed-high-availability: the operator applies only what is included in it. It stays in the operator's settings.")
 	flags.BoolVar(&f.insecure, "insecure", false, insecureUsage+", for this command and for the operator; it stays in the operator's settings, --insecure=false takes it back")
 	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, and don't wait until the operator is available")
-	_ = command.RegisterFlagCompletionFunc("release", cobra.NoFileCompletions)
-	_ = command.RegisterFlagCompletionFunc("image", cobra.NoFileCompletions)
 	_ = command.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(loader.Profiles(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }

@@ -89,11 +89,11 @@ func (p *operatorProgram) read(ctx context.Context, options source.Options) (err
 		return nil
 	}
 	if err != nil {
-		return unreadable{fmt.Errorf("%s: %w", p.release, err)}
+		return misuse{fmt.Errorf("%s: %w", p.release, err)}
 	}
 	references, err := payload.ParseReferences(text)
 	if err != nil {
-		return unreadable{fmt.Errorf("%s: image-references: %w", p.release, err)}
+		return misuse{fmt.Errorf("%s: image-references: %w", p.release, err)}
 	}
 	if own := references.Images[ownImage]; own != "" {
 		p.image = own

@@ -40,18 +40,11 @@ func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
 
 // applySettings puts flags of the operator beside those that its ConfigMap has, and returns the file of all of them.
 func (s *operatorSetup) applySettings(ctx context.Context, flags map[string]any) (string, error) {
-	in, err := s.cluster.FindKind(ctx, theSettings.GroupKind())
-	if err != nil {
-		return "", err
-	}
-	before, err := s.cluster.In(in, theSettings.Namespace).Get(ctx, theSettings.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		before, err = &unstructured.Unstructured{}, nil
-	}
-	if err != nil {
+	before, err := s.cluster.Client.CoreV1().ConfigMaps(theSettings.Namespace).Get(ctx, theSettings.Name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("get %s: %w", theSettings, err)
 	}
-	text, _, _ := unstructured.NestedString(before.Object, "data", settingsFile)
+	text := before.Data[settingsFile]
 	if len(flags) == 0 {
 		return text, nil
 	}

@@ -27,11 +27,11 @@ type lintFlags struct {
 	config          string
 	baseline        baselineFlags
 	kubernetes      string
-	failOn          choice
+	failOn          lint.Severity
 	off             []string
 	suppressed      bool
 	all             bool
-	watch           choice
+	watch           string
 	fix             fixFlags
 
 	isConfigured bool // --config is set
@@ -63,7 +63,7 @@ Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when somethin
 ` + fixHelp + sourceHelp
 
 func newLint(streams Streams) *cobra.Command {
-	f := lintFlags{watch: choice{allowed: []string{watchChanges, watchAll}}, failOn: choice{value: string(lint.Error), allowed: []string{string(lint.Error), string(lint.Warning), string(lint.Info), "never"}}}
+	f := lintFlags{failOn: lint.Error}
 	command := &cobra.Command{
 		Use:   "lint SOURCE",
 		Short: "Say what will go wrong with a release, before there is one",
@@ -90,7 +90,7 @@ func newLint(streams Streams) *cobra.Command {
 		ValidArgsFunction: completeSource,
 		RunE: func(command *cobra.Command, args []string) error {
 			f.isConfigured = command.Flags().Changed("config")
-			if f.watch.value != "" {
+			if f.watch != "" {
 				return f.watchSource(command.Context(), args[0], streams)
 			}
 			return f.run(command.Context(), args[0], streams)
@@ -109,13 +109,10 @@ func newLint(streams Streams) *cobra.Command {
 	flags.BoolVar(&f.suppressed, "show-ignored", false, "list what is ignored, too, with the reasons (in text)")
 	flags.BoolVar(&f.all, "all", false, "list every finding; else many with one cause are told of once (in text, and for GitHub)")
 	addFixFlags(command, &f.fix)
-	addChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never")
-	addChoice(command, &f.watch, "watch", "look again when a file changes, and print what has changed; all prints all findings each time, for editors")
+	addChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never", lint.Error, lint.Warning, lint.Info, never)
+	addChoice(command, &f.watch, "watch", "look again when a file changes, and print what has changed; all prints all findings each time, for editors", watchChanges, watchAll)
 	flags.Lookup("watch").NoOptDefVal = watchChanges
 	_ = command.RegisterFlagCompletionFunc("previous", completeSource)
-	for _, name := range []string{"kubernetes-version", "previous-version"} {
-		_ = command.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 	_ = command.RegisterFlagCompletionFunc("off", cobra.FixedCompletions(ruleIDs(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
@@ -166,10 +163,7 @@ func (f *lintFlags) run(ctx context.Context, ref string, streams Streams) error 
 	if err := f.print(newLintReport(seen), folderOf(ref) != "", pasteable, streams.Out); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(seen.result.Findings, f.fails) {
-		return exitStatus(exitFailed)
-	}
-	return nil
+	return failIf(slices.ContainsFunc(seen.result.Findings, f.fails))
 }
 
 // print writes a report in the format that was asked for.
@@ -192,7 +186,10 @@ func (f *lintFlags) print(report lintReport, inFolder bool, pasteable string, ou
 	}
 }
 
+// never is the value of --fail-on that no finding is as bad as.
+const never lint.Severity = "never"
+
 // fails says whether a finding is as bad as --fail-on.
 func (f *lintFlags) fails(finding lint.Finding) bool {
-	return f.failOn.value != "never" && finding.Severity.AtLeast(lint.Severity(f.failOn.value))
+	return f.failOn != never && finding.Severity.AtLeast(f.failOn)
 }

@@ -39,7 +39,7 @@ func (f baselineFlags) read(format output) (*lint.Baseline, error) {
 	}
 	content, err := f.content()
 	if err != nil {
-		return nil, unreadable{err}
+		return nil, misuse{err}
 	}
 	if f.write && len(content) == 0 {
 		return nil, nil
@@ -49,7 +49,7 @@ func (f baselineFlags) read(format output) (*lint.Baseline, error) {
 		err = fmt.Errorf("%w; it is not written over: remove it first, if it may go", err)
 	}
 	if err != nil {
-		return nil, unreadable{err}
+		return nil, misuse{err}
 	}
 	if f.write {
 		return nil, nil

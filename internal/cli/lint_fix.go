@@ -34,29 +34,27 @@ Objects that need a tombstone get one with --fix=tombstones, each by its name. W
 
 // fixFlags are those flags of lint that change files.
 type fixFlags struct {
-	what    choice
+	what    string
 	objects []string
 	diff    bool
 }
 
 func addFixFlags(command *cobra.Command, f *fixFlags) {
-	f.what.allowed = []string{fixSafe, fixTombstones}
-	addChoice(command, &f.what, "fix", `mend what is found in a folder: "safe" what can't go wrong, "tombstones" what objects named by --object need`)
+	addChoice(command, &f.what, "fix", `mend what is found in a folder: "safe" what can't go wrong, "tombstones" what objects named by --object need`, fixSafe, fixTombstones)
 	flags := command.Flags()
 	flags.Lookup("fix").NoOptDefVal = fixSafe
 	flags.StringArrayVar(&f.objects, "object", nil, `with --fix=tombstones: the object to delete, as findings print it, "KIND NAMESPACE/NAME"; may be repeated`)
 	flags.BoolVar(&f.diff, "diff", false, "with --fix: print what would be changed as a diff, and change nothing")
-	_ = command.RegisterFlagCompletionFunc("object", cobra.NoFileCompletions)
 }
 
-func (f *fixFlags) isOn() bool { return f.what.value != "" }
+func (f *fixFlags) isOn() bool { return f.what != "" }
 
 // check refuses flags that contradict each other, and sources that can't be changed.
 func (f *fixFlags) check(ref string, format output) error {
 	switch {
 	case f.diff && !f.isOn():
 		return misuse{errors.New("--diff is for --fix")}
-	case len(f.objects) > 0 && f.what.value != fixTombstones:
+	case len(f.objects) > 0 && f.what != fixTombstones:
 		return misuse{errors.New("--object is for --fix=tombstones")}
 	case f.diff && format != asText:
 		return misuse{fmt.Errorf("--diff prints a diff and no findings: drop -o %s", format)}
@@ -87,11 +85,11 @@ func (m *fixRun) nameOf(file string) string {
 func (m *fixRun) run(ctx context.Context) (err error) {
 	folder, err := fix.OpenFolder(m.ref)
 	if err != nil {
-		return unreadable{err}
+		return misuse{err}
 	}
 	defer func() { err = cmp.Or(err, folder.Close()) }()
 	patch := fix.New(folder.FS())
-	if m.flags.fix.what.value == fixTombstones {
+	if m.flags.fix.what == fixTombstones {
 		err = m.addTombstones(patch)
 	} else {
 		err = m.fix(ctx, patch)

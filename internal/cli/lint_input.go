@@ -101,7 +101,7 @@ func (f *lintFlags) readPrevious(ctx context.Context, progress io.Writer) (*payl
 	if err != nil {
 		return nil, err
 	}
-	if err := payload.Refuse(tolerated(problems, payload.Duplicate)); err != nil {
+	if err := payload.Refuse(tolerateDuplicates(problems)); err != nil {
 		return nil, refused("--previous "+f.previous, err)
 	}
 	return read, nil
@@ -134,11 +134,11 @@ func (f *lintFlags) readConfig() (lint.Config, error) {
 		err = nil
 	}
 	if err != nil {
-		return lint.Config{}, unreadable{err}
+		return lint.Config{}, misuse{err}
 	}
 	config, err := lint.ParseConfig(file, text)
 	if err != nil {
-		return config, unreadable{err}
+		return config, misuse{err}
 	}
 	if config.Severities == nil {
 		config.Severities = map[string]lint.Severity{}

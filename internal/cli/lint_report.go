@@ -99,7 +99,7 @@ func others(findings []lint.Finding) string {
 		}
 		places = append(places, printable.Line(where))
 	}
-	return fmt.Sprintf("and %d more like it, which --all lists: %s", len(findings), listed(places))
+	return fmt.Sprintf("and %d more like it, which --all lists: %s", len(findings), printable.Few(places, mostFiles))
 }
 
 // text writes a line for each finding, or for each cause of many unless all are wanted, and what they

@@ -31,7 +31,7 @@ func (f *lintFlags) watchSource(ctx context.Context, ref string, streams Streams
 		return misuse{errors.New("--watch prints text, and does nothing else: leave out --fix, --write-baseline and --output")}
 	}
 	f.release.cache = loader.NewImageCache()
-	w := lintWatch{all: f.watch.value == watchAll, suppressed: f.suppressed, now: time.Now}
+	w := lintWatch{all: f.watch == watchAll, suppressed: f.suppressed, now: time.Now}
 	config := lintConfigFile
 	if f.isConfigured {
 		config = f.config

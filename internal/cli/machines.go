@@ -9,10 +9,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/machine/overview"
@@ -72,6 +72,7 @@ func newMachines(streams Streams) *cobra.Command {
 
   # What is to be done about it?
   runlevel why machine/web-4 -n shop-machines`,
+		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: f.completeNames,
 		RunE: func(command *cobra.Command, args []string) error {
 			return f.run(command.Context(), args, streams)
@@ -86,6 +87,17 @@ func newMachines(streams Streams) *cobra.Command {
 	_ = command.RegisterFlagCompletionFunc("namespace", f.completeNamespaces)
 	command.AddCommand(newMachinesPlan(streams))
 	return command
+}
+
+// completeNames completes the names of machines.
+func (f *machinesFlags) completeNames(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	names, directive := f.cluster.completeMetadata(command, f.namespace, (*metav1.PartialObjectMetadata).GetName, overview.Kind, overview.ClusterAPIKind)
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), directive
+}
+
+// completeNamespaces completes the namespaces that have machines.
+func (f *machinesFlags) completeNamespaces(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return f.cluster.completeMetadata(command, f.namespace, (*metav1.PartialObjectMetadata).GetNamespace, overview.Kind, overview.ClusterAPIKind)
 }
 
 // query says which machines are asked about.
@@ -103,7 +115,7 @@ func (f *machinesFlags) run(ctx context.Context, names []string, streams Streams
 		return err
 	}
 	if f.watch {
-		return newMachinesWatch(f, names, c, streams).follow(ctx, list)
+		return f.follow(ctx, names, c, list, streams)
 	}
 	if err := f.print(streams.Out, list, c.Now()); err != nil {
 		return err
@@ -141,8 +153,7 @@ func missingNames(list []overview.MachineOverview, names []string) []string {
 // print prints machines.
 func (f *machinesFlags) print(out io.Writer, list []overview.MachineOverview, now time.Time) error {
 	return f.format.printWhole(out, list, func(out io.Writer) error {
-		_, err := io.WriteString(out, strings.Join(f.lines(list, now), "\n")+"\n")
-		return err
+		return printLines(out, f.lines(list, now))
 	})
 }
 
@@ -183,15 +194,4 @@ func (f *machinesFlags) row(cells []string) string {
 		cells[i] = printable.Line(cmp.Or(cell, "-"))
 	}
 	return strings.Join(cells, "\t")
-}
-
-// aligned are rows with cells between tabs as lines with columns.
-func aligned(rows []string) []string {
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(table, row)
-	}
-	_ = table.Flush() // a strings.Builder takes all
-	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 }

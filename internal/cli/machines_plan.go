@@ -1,14 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,8 +68,6 @@ func newMachinesPlan(streams Streams) *cobra.Command {
 	flags.StringVarP(&f.file, "filename", "f", "", "the file with the MachineDeployment as it is to be, or - for standard input")
 	flags.StringVar(&f.extension, "extension", "", "the https URL of an extension that is asked instead of those of ExtensionConfigs")
 	flags.StringVar(&f.authority, "extension-ca", "", "the file with the CA of the certificate of --extension, as PEM (default: the system's)")
-	_ = command.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
-	_ = command.RegisterFlagCompletionFunc("extension", cobra.NoFileCompletions)
 	return command
 }
 
@@ -89,13 +85,9 @@ func (f *machinesPlanFlags) run(ctx context.Context, name string, streams Stream
 		return err
 	}
 	err = f.format.printWhole(streams.Out, preview, func(out io.Writer) error {
-		_, err := io.WriteString(out, strings.Join(preview.Lines(), "\n")+"\n")
-		return err
+		return printLines(out, preview.Lines())
 	})
-	if err == nil && (preview.NotAsked != "" || preview.IsStuck) {
-		return exitStatus(exitFailed)
-	}
-	return err
+	return cmp.Or(err, failIf(preview.NotAsked != "" || preview.IsStuck))
 }
 
 // query reads the files.
@@ -115,7 +107,7 @@ func (f *machinesPlanFlags) query(name string, in io.Reader) (rolloutpreview.Pre
 		q.Wanted, err = rolloutpreview.Read(f.file, text, name)
 	}
 	if err != nil {
-		return q, unreadable{err}
+		return q, misuse{err}
 	}
 	switch inFile := q.Wanted.Namespace(); {
 	case q.Namespace == "" && inFile == "":
@@ -136,21 +128,11 @@ func readFileOr(path string, in io.Reader) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// completeNames completes the names of MachineDeployments. It gives up soon: a shell waits.
+// completeNames completes the names of MachineDeployments.
 func (f *machinesPlanFlags) completeNames(command *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	const patience = 3 * time.Second
-	ctx, cancel := context.WithTimeout(command.Context(), patience)
-	defer cancel()
-	c, err := f.cluster.connect(ctx)
-	if err != nil || len(args) > 0 {
+	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	in, err := c.FindKind(ctx, schema.GroupKind{Group: overview.ClusterAPIKind.Group, Kind: "MachineDeployment"})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []cobra.Completion
-	_ = c.EachMetadata(ctx, in, f.namespace, metav1.ListOptions{}, func(m *metav1.PartialObjectMetadata) { names = append(names, m.Name) })
-	slices.Sort(names)
-	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+	deployment := schema.GroupKind{Group: overview.ClusterAPIKind.Group, Kind: "MachineDeployment"}
+	return f.cluster.completeMetadata(command, f.namespace, (*metav1.PartialObjectMetadata).GetName, deployment)
 }

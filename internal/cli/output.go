@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -29,62 +30,48 @@ func addOutput(command *cobra.Command, o *output, ways ...output) {
 	if len(ways) == 0 {
 		ways = []output{asText, asJSON, asYAML}
 	}
-	var names []string
-	for _, way := range ways {
-		names = append(names, string(way))
-	}
 	*o = ways[0]
-	last := len(names) - 1
-	help := fmt.Sprintf("how to print: %s or %s", strings.Join(names[:last], ", "), names[last])
-	command.Flags().VarP(chosenOutput{o, names}, "output", "o", help)
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	last := len(ways) - 1
+	help := fmt.Sprintf("how to print: %s or %s", joined(ways[:last]), ways[last])
+	choice[output]{o, "format", ways}.addTo(command, "output", "o", help)
 }
 
-// A chosenOutput is the flag that sets an output.
-type chosenOutput struct {
-	*output
-	allowed []string
-}
-
-func (c chosenOutput) String() string {
-	if c.output == nil {
-		return ""
-	}
-	return string(*c.output)
-}
-
-func (chosenOutput) Type() string { return "format" }
-
-func (c chosenOutput) Set(value string) error {
-	*c.output = output(value)
-	return oneOf(value, c.allowed)
+// addChoice adds a flag that sets a value to one of those that are allowed. What the value has is the default.
+func addChoice[T ~string](command *cobra.Command, value *T, name, help string, allowed ...T) {
+	choice[T]{value, "name", allowed}.addTo(command, name, "", help)
 }
 
 // A choice is a flag with a fixed set of values.
-type choice struct {
-	value   string
-	allowed []string
+type choice[T ~string] struct {
+	value   *T
+	what    string // what the help calls a value
+	allowed []T
 }
 
-// addChoice adds a flag that is a choice.
-func addChoice(command *cobra.Command, c *choice, name, help string) {
-	command.Flags().Var(c, name, help)
-	_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp))
+func (c choice[T]) addTo(command *cobra.Command, name, short, help string) {
+	command.Flags().VarP(c, name, short, help)
+	names := strings.Split(joined(c.allowed), ", ")
+	_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func (c *choice) String() string { return c.value }
-func (c *choice) Type() string   { return "name" }
+func (c choice[T]) String() string { return string(*c.value) }
+func (c choice[T]) Type() string   { return c.what }
 
-func (c *choice) Set(value string) error {
-	c.value = value
-	return oneOf(value, c.allowed)
-}
-
-func oneOf(value string, allowed []string) error {
-	if !slices.Contains(allowed, value) {
-		return fmt.Errorf("use one of %s", strings.Join(allowed, ", "))
+func (c choice[T]) Set(value string) error {
+	if !slices.Contains(c.allowed, T(value)) {
+		return fmt.Errorf("use one of %s", joined(c.allowed))
 	}
+	*c.value = T(value)
 	return nil
+}
+
+// joined lists texts of a type.
+func joined[T ~string](all []T) string {
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = string(one)
+	}
+	return strings.Join(names, ", ")
 }
 
 // print writes a value for machines, or has text written for people.
@@ -103,6 +90,25 @@ func (o output) print(out io.Writer, value any, text func(io.Writer) error) erro
 		return err
 	}
 	_, err = out.Write(content)
+	return err
+}
+
+// printNext prints a value of a stream: as a line of JSON, or as a document of YAML.
+func (o output) printNext(out io.Writer, value any) error {
+	if o != asJSON {
+		fmt.Fprintln(out, "---")
+		return o.print(out, value, nil)
+	}
+	line, err := json.Marshal(value)
+	if err == nil {
+		_, err = out.Write(append(printable.JSON(line), '\n'))
+	}
+	return err
+}
+
+// printLines prints lines for people.
+func printLines(out io.Writer, lines []string) error {
+	_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
 	return err
 }
 
@@ -128,4 +134,15 @@ func (o output) printWhole(out io.Writer, value any, text func(io.Writer) error)
 	}
 	_, err := whole.WriteTo(out)
 	return err
+}
+
+// aligned are rows with cells between tabs as lines with columns.
+func aligned(rows []string) []string {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(table, row)
+	}
+	_ = table.Flush() // a strings.Builder takes all
+	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 }

@@ -113,9 +113,6 @@ func newPlan(streams Streams) *cobra.Command {
 	flags.BoolVar(&f.all, "all", false, "list what is unchanged, too, and cut nothing (in text)")
 	flags.BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there is a difference, and with 2 if anything goes wrong")
 	_ = flags.MarkHidden("updating-from") // OLD is that
-	for _, name := range []string{"previous-version", "previous-image"} {
-		_ = command.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 	return command
 }
 
@@ -153,13 +150,10 @@ func (f *planFlags) run(command *cobra.Command, args []string, streams Streams) 
 // exitOfDifference is the error of a command that may be asked to exit with 1 if there is a
 // difference: then that must mean nothing else.
 func exitOfDifference(isAsked, isDifferent bool, err error) error {
-	switch {
-	case err != nil && isAsked:
+	if err != nil && isAsked {
 		return misuse{err}
-	case err == nil && isAsked && isDifferent:
-		return exitStatus(exitFailed)
 	}
-	return err
+	return cmp.Or(err, failIf(isAsked && isDifferent))
 }
 
 func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (isDifferent bool, err error) {
@@ -269,8 +263,9 @@ func (f *releaseFlags) loadAs(ctx context.Context, what, ref string, progress io
 
 // completeSources completes two of what is on disk; one, where a cluster says what is there.
 func (f *planFlags) completeSources(command *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	most := 2
 	if f.ofCluster {
-		return completeSource(command, args, toComplete)
+		most = 1
 	}
-	return completeSource(command, args[min(1, len(args)):], toComplete)
+	return completePaths(most, cobra.ShellCompDirectiveDefault)(command, args, toComplete)
 }

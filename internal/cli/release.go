@@ -69,11 +69,10 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags.StringVar(&f.platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
 	flags.BoolVar(&f.insecure, "insecure", false, insecureUsage)
 	for name, values := range map[string][]string{
-		"profile":       loader.Profiles(),
-		"feature-set":   loader.FeatureSets(),
-		"capabilities":  payload.CapabilityBaselines(),
-		"platform":      {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
-		"feature-gates": nil, "major-version": nil, "exclude": nil, "unmanaged": nil, "name": nil, "release-version": nil, "release-image": nil,
+		"profile":      loader.Profiles(),
+		"feature-set":  loader.FeatureSets(),
+		"capabilities": payload.CapabilityBaselines(),
+		"platform":     {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
 	} {
 		_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -92,11 +91,6 @@ func (o *once) Set(value string) error {
 	*o = once(value)
 	return nil
 }
-
-// An unreadable is an error in what was to be read.
-type unreadable struct{ error }
-
-func (u unreadable) Unwrap() error { return u.error }
 
 // parse opens a release and reads what can be read of it.
 func (f *releaseFlags) parse(ctx context.Context, ref string, progress io.Writer) (*payload.Payload, []payload.Problem, error) {
@@ -118,11 +112,11 @@ func (f *releaseFlags) read(ctx context.Context, release *source.Release, progre
 	return read, problems, failed(ctx, err)
 }
 
-// tolerated makes warnings of problems of one cause.
-func tolerated(problems []payload.Problem, cause payload.Cause) []payload.Problem {
+// tolerateDuplicates makes warnings of problems with objects that are there twice.
+func tolerateDuplicates(problems []payload.Problem) []payload.Problem {
 	problems = slices.Clone(problems)
 	for i := range problems {
-		if problems[i].Cause == cause {
+		if problems[i].Cause == payload.Duplicate {
 			problems[i].Cause = payload.Suspicious
 		}
 	}
@@ -153,9 +147,9 @@ func (f *releaseFlags) accept(ref string, release *payload.Payload, problems []p
 func refused(ref string, err error) error {
 	var problems payload.Problems
 	if errors.As(err, &problems) && len(problems) > 1 {
-		return unreadable{fmt.Errorf("%s has %d problems:\n%s", ref, len(problems), strings.Join(problemLines(problems), "\n"))}
+		return misuse{fmt.Errorf("%s has %d problems:\n%s", ref, len(problems), strings.Join(problemLines(problems), "\n"))}
 	}
-	return unreadable{fmt.Errorf("%s: %w", ref, err)}
+	return misuse{fmt.Errorf("%s: %w", ref, err)}
 }
 
 // problemLines has a line for each problem, or for each cause of many.
@@ -203,7 +197,7 @@ func failed(ctx context.Context, err error) error {
 	case errors.As(err, &problems):
 		return refused(problems.Source, problems.Problems)
 	default:
-		return unreadable{err}
+		return misuse{err}
 	}
 }
 
@@ -242,11 +236,11 @@ func (f *releaseFlags) references() (*payload.References, error) {
 	}
 	text, err := os.ReadFile(f.imagesFrom)
 	if err != nil {
-		return nil, unreadable{err}
+		return nil, misuse{err}
 	}
 	references, err := payload.ParseReferences(text)
 	if err != nil {
-		return nil, unreadable{fmt.Errorf("%s: %w", f.imagesFrom, err)}
+		return nil, misuse{fmt.Errorf("%s: %w", f.imagesFrom, err)}
 	}
 	return references, nil
 }

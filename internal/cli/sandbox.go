@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,8 +70,6 @@ func newSandboxDown(streams Streams) *cobra.Command {
 		Short: "Stop a sandbox and remove all it had",
 		Example: `  runlevel sandbox down
   runlevel sandbox down --name other`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := sandbox.Down(command.Context(), name); err != nil {
 				return hinted(err)
@@ -95,8 +92,6 @@ their components, and the ones that ended by themselves a short time ago, with t
 reason. What a killed sandbox or a reboot has left behind is removed.`,
 		Example: `  runlevel sandbox status
   runlevel sandbox status -o json`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			states, err := sandbox.List()
 			if err != nil {
@@ -137,16 +132,15 @@ func printState(out io.Writer, state sandbox.Status) error {
 	}
 	fmt.Fprintf(out, "sandbox %s is %s, up for %s at %s\n", state.Name, readiness,
 		time.Since(state.Started).Round(time.Second), state.Server)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var rows []string
 	for _, component := range state.Components {
 		running := "not running"
 		if component.PID != 0 {
 			running = fmt.Sprintf("process %d", component.PID)
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", component.Name, running, component.Log)
+		rows = append(rows, fmt.Sprintf("  %s\t%s\t%s", component.Name, running, component.Log))
 	}
-	fmt.Fprintf(table, "  kubeconfig\t\t%s\n", state.Kubeconfig)
-	return table.Flush()
+	return printLines(out, aligned(append(rows, "  kubeconfig\t\t"+state.Kubeconfig)))
 }
 
 func newSandboxKubeconfig(streams Streams) *cobra.Command {
@@ -158,8 +152,6 @@ func newSandboxKubeconfig(streams Streams) *cobra.Command {
 everything and is never throttled, and %q, an ordinary cluster-admin.`, sandbox.AdminUser, sandbox.OrdinaryUser),
 		Example: `  export KUBECONFIG="$(runlevel sandbox kubeconfig)"
   kubectl --context user get nodes`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			state, err := sandbox.Find(name)
 			if err != nil {
@@ -235,20 +227,18 @@ func newSandboxBuild(streams Streams) *cobra.Command {
 		Long: `Find the programs of the control plane, or build them, and say where they are.
 The other commands do it by themselves; this one does it ahead of time. It takes
 about 5 minutes on 2 cores, once; when interrupted, the next one goes on from there.`,
-		Example:           `  runlevel sandbox build`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: `  runlevel sandbox build`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			programs, err := binaries.Locate(command.Context(), sandbox.Components(), streams.Err)
 			if err != nil {
 				return err
 			}
 			return format.print(streams.Out, programs, func(out io.Writer) error {
-				table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+				var rows []string
 				for _, name := range sandbox.Components() {
-					fmt.Fprintf(table, "%s\t%s\n", name, programs[name])
+					rows = append(rows, name+"\t"+programs[name])
 				}
-				return table.Flush()
+				return printLines(out, aligned(rows))
 			})
 		},
 	}

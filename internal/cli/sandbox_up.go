@@ -32,11 +32,6 @@ func addStartFlags(command *cobra.Command, f *startFlags) {
 	flags.StringToStringVar(&f.gates, "feature-gates", nil, "feature gates of Kubernetes, as NAME=true,NAME=false")
 	flags.StringVar(&f.auditPolicy, "audit-policy", "", "file with an audit policy; the log is audit.log beside the others")
 	flags.StringSliceVar(&f.crds, "crds", nil, "files and folders of CustomResourceDefinitions to start with")
-	for name, complete := range map[string]cobra.CompletionFunc{
-		"nodes": cobra.NoFileCompletions, "controllers": cobra.NoFileCompletions, "feature-gates": cobra.NoFileCompletions,
-	} {
-		_ = command.RegisterFlagCompletionFunc(name, complete)
-	}
 }
 
 // options turns flags into what package sandbox wants.
@@ -81,8 +76,6 @@ stays until "runlevel sandbox down".`,
 		Example: `  runlevel sandbox up
   runlevel sandbox up --detach --name other --nodes 3
   runlevel sandbox up --crds ./crds --audit-policy audit.yaml`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			o, err := flags.options(streams.Err)
 			if err != nil {
@@ -97,7 +90,6 @@ stays until "runlevel sandbox down".`,
 	}
 	command.Flags().StringVar(&name, "name", defaultSandbox, "what to call it; sandboxes of different names run side by side")
 	command.Flags().BoolVarP(&detach, "detach", "d", false, "return when it is ready, and leave it running")
-	_ = command.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions)
 	addStartFlags(command, &flags)
 	addOutput(command, &format)
 	return command

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -62,8 +62,6 @@ func newStatus(streams Streams) *cobra.Command {
 
   # How far is it?
   runlevel status --watch -o json | jq '.percent'`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.run(command.Context(), streams)
 		},
@@ -78,15 +76,10 @@ func newStatus(streams Streams) *cobra.Command {
 
 // completeReleases completes the names of the releases that have a record.
 func (f *clusterFlags) completeReleases(command *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	const patience = 3 * time.Second
-	ctx, cancel := context.WithTimeout(command.Context(), patience)
-	defer cancel()
-	c, err := f.connect(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	records, _ := record.List(ctx, c.Client, f.namespace)
-	return namesOf(records), cobra.ShellCompDirectiveNoFileComp
+	return f.completing(command, func(ctx context.Context, c *cluster.Cluster) []cobra.Completion {
+		records, _ := record.List(ctx, c.Client, f.namespace)
+		return namesOf(records)
+	})
 }
 
 // namesOf returns the releases of records.
@@ -123,7 +116,7 @@ func (f *statusFlags) run(ctx context.Context, streams Streams) error {
 	if err := screen.show(first); err != nil {
 		return err
 	}
-	return first.exit()
+	return failIf(!first.Done)
 }
 
 // choose returns the record that is asked about, and the names of the other releases; nil if there is none.

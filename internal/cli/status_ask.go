@@ -25,7 +25,7 @@ type statusAsker struct {
 // ask returns how the release stands. What can't be found out is said, and the rest is there all the same.
 func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
 	s := &releaseStatus{Says: []why.Sentence{}}
-	records, unread := (&whyFlags{cluster: a.flags.cluster, release: releaseFlags{name: a.flags.name}}).records(ctx, a.cluster, nil)
+	records, unread := a.flags.cluster.knownRecords(ctx, a.cluster, a.flags.name)
 	if unread != "" {
 		s.Unknown = append(s.Unknown, unread)
 	}

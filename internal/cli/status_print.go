@@ -50,6 +50,18 @@ func under(title string, lines []string) []string {
 	return append([]string{title}, lines...)
 }
 
+// firstOf returns the lines of the first items, and how many more items there are.
+func firstOf[T any](items []T, of func(T) []string) []string {
+	var lines []string
+	for _, one := range items[:min(mostOfEach, len(items))] {
+		lines = append(lines, of(one)...)
+	}
+	if more := len(items) - mostOfEach; more > 0 {
+		lines = append(lines, fmt.Sprintf("  and %d more: -o json has them all", more))
+	}
+	return lines
+}
+
 // title says in a line which version it is, and how far.
 func (s *releaseStatus) title() string {
 	title := "release " + s.Release
@@ -112,20 +124,14 @@ func (s *releaseStatus) share() string {
 
 // objectLines are those on the objects that are not as they are to be, a screenful at most.
 func (s *releaseStatus) objectLines() []string {
-	return under("not as they are to be:", objectsOfWhole(&why.ReleaseAnswer{Objects: s.Objects}, mostLines))
+	return under("not as they are to be:", objectLinesOf(s.Objects, mostLines))
 }
 
 // hookLines are those on lifecycle hooks of Deployments.
 func (s *releaseStatus) hookLines() []string {
-	var lines []string
-	for i, one := range s.Hooks {
-		if i == mostOfEach {
-			lines = append(lines, fmt.Sprintf("  and %d more: -o json has them all", len(s.Hooks)-i))
-			break
-		}
-		lines = append(lines, "  "+one.Sentence("the "+one.Object.OrHook(string(one.Hook)), s.Time))
-	}
-	return under("lifecycle hooks:", lines)
+	return under("lifecycle hooks:", firstOf(s.Hooks, func(one why.HookStanding) []string {
+		return []string{"  " + one.Sentence("the "+one.Object.OrHook(string(one.Hook)), s.Time)}
+	}))
 }
 
 // repairLines are those on what was repaired since the version was begun.
@@ -134,10 +140,7 @@ func (s *releaseStatus) repairLines() []string {
 		return nil
 	}
 	var lines []string
-	for i, one := range s.Repairs.Latest {
-		if i == mostEvents {
-			break
-		}
+	for _, one := range s.Repairs.Latest[:min(mostEvents, len(s.Repairs.Latest))] {
 		text := one.ID.String() + ": " + one.Message + ", " + age(s.Time, one.Time.Time) + " ago"
 		if one.Count > 1 {
 			text += fmt.Sprintf("; %d times", one.Count)
@@ -220,31 +223,21 @@ func (s *releaseStatus) gateLines(isAsked bool) []string {
 			gates = append(gates, one)
 		}
 	}
-	var lines []string
-	for i, one := range gates {
-		if i == mostOfEach {
-			return append(lines, fmt.Sprintf("  and %d more: -o json has them all", len(gates)-i))
-		}
-		since := one.Since
+	return firstOf(gates, func(one releaseGate) []string {
 		if strings.Contains(one.Message, " for ") { // it says so itself
-			since = nil
+			one.Since = nil
 		}
-		lines = append(lines, statement(cmp.Or(one.Reason, "not upgradeable"), one.Message, since, s.Time)...)
-	}
-	return lines
+		return statement(cmp.Or(one.Reason, "not upgradeable"), one.Message, one.Since, s.Time)
+	})
 }
 
 func (s *releaseStatus) operatorLines() []string {
-	var lines []string
-	for i, one := range s.Operators {
-		if i == mostOfEach {
-			return append(lines, fmt.Sprintf("  and %d more: -o json has them all", len(s.Operators)-i))
-		}
+	return firstOf(s.Operators, func(one operatorStatus) (lines []string) {
 		for _, condition := range one.Conditions {
 			lines = append(lines, condition.lines(strings.TrimSpace(one.Name+" "+one.Version)+": ", s.Time)...)
 		}
-	}
-	return lines
+		return lines
+	})
 }
 
 func (s *releaseStatus) eventLines() []string {

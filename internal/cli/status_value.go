@@ -99,14 +99,6 @@ type statusEvent struct {
 	Warning bool      `json:"warning,omitempty"`
 }
 
-// exit returns the exit code, as an error.
-func (s *releaseStatus) exit() error {
-	if s.Done {
-		return nil
-	}
-	return exitStatus(exitFailed)
-}
-
 // pending returns the deletes that hold back the next minor version.
 func (s *releaseStatus) pending() []pendingDelete {
 	var pending []pendingDelete

@@ -57,8 +57,6 @@ func newUninstall(streams Streams) *cobra.Command {
   runlevel uninstall --operator --dry-run=server
 
   runlevel uninstall --operator`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.run(command.Context(), streams)
 		},

@@ -30,8 +30,6 @@ func newVersion(streams Streams) *cobra.Command {
 		Short: "Print the versions of Runlevel and of the Kubernetes it is made with",
 		Example: `  runlevel version
   runlevel version -o json`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			info := readVersion()
 			return format.print(streams.Out, info, info.print)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -88,13 +87,8 @@ func newWhy(streams Streams) *cobra.Command {
 
   # What holds it up, in the end?
   runlevel why deployment/web -n shop -o json | jq -r '.[].holds[]? | "\(.object.kind) \(.object.name): \(.for)"'`,
-		Args: cobra.MaximumNArgs(2),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if len(args) > 1 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return nil, cobra.ShellCompDirectiveDefault
-		},
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: completePaths(2, cobra.ShellCompDirectiveDefault),
 		RunE: func(command *cobra.Command, args []string) error {
 			return f.run(command.Context(), args, streams)
 		},
@@ -103,7 +97,6 @@ func newWhy(streams Streams) *cobra.Command {
 	addClusterFlags(command, &f.cluster)
 	addOutput(command, &f.format, asText, asJSON)
 	command.Flags().StringVarP(&f.namespace, "namespace", "n", "", "the namespace of the object (default: that of the kubeconfig)")
-	_ = command.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions)
 	return command
 }
 
@@ -127,9 +120,13 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 	if err != nil {
 		return err
 	}
-	records, unread := f.records(ctx, c, release)
+	name := f.release.name
+	if release != nil {
+		name = release.Name
+	}
+	records, unread := f.cluster.knownRecords(ctx, c, name)
 	if f.release.name != "" && release == nil && len(records) == 0 && unread == "" {
-		return fmt.Errorf("namespace %s has no record of a release %q", f.cluster.namespace, f.release.name)
+		return f.cluster.noRecord(f.release.name)
 	}
 	objects, err := f.asked(ctx, c, args[0], release, records)
 	if err != nil {
@@ -148,35 +145,17 @@ func (f *whyFlags) run(ctx context.Context, args []string, streams Streams) erro
 	if err := f.format.printWhole(streams.Out, answers, func(out io.Writer) error { return printAnswers(out, answers) }); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(answers, func(a *why.Answer) bool { return !a.Done }) {
-		return exitStatus(exitFailed)
-	}
-	return nil
+	return failIf(slices.ContainsFunc(answers, func(a *why.Answer) bool { return !a.Done }))
 }
 
-// records are those of the releases that may have what is asked for, or why they can't be
-// read.
-func (f *whyFlags) records(ctx context.Context, c *cluster.Cluster, release *payload.Payload) ([]*record.Record, string) {
-	name := f.release.name
-	if release != nil {
-		name = release.Name
-	}
-	var records []*record.Record
-	var err error
-	if name == "" {
-		records, err = record.List(ctx, c.Client, f.cluster.namespace)
-	} else {
-		var one *record.Record
-		var found bool
-		if one, found, err = record.NewStore(c.Client, f.cluster.namespace, name).Load(ctx); found && err == nil {
-			records = []*record.Record{one}
-		}
-	}
+// knownRecords are the records of a release, or of all if none is named, and why others can't be read.
+func (f *clusterFlags) knownRecords(ctx context.Context, c *cluster.Cluster, release string) ([]*record.Record, string) {
+	records, err := f.records(ctx, c, release)
 	switch {
 	case err == nil:
 		return records, ""
 	case apierrors.IsForbidden(err):
-		return records, fmt.Sprintf("what applies have told: this user may not read configmaps in namespace %s, where records are", f.cluster.namespace)
+		return records, fmt.Sprintf("what applies have told: this user may not read configmaps in namespace %s, where records are", f.namespace)
 	default:
 		return records, "what applies have told: " + printable.Line(err.Error())
 	}
@@ -232,8 +211,7 @@ func printAnswers(out io.Writer, answers []*why.Answer) error {
 	var failed error
 	for _, answer := range answers {
 		lines := append([]string{printable.Line(answer.Object.String() + ": " + stands[answer.State])}, said(answer.Sentences, answer.Unknown)...)
-		_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
-		failed = cmp.Or(failed, err)
+		failed = cmp.Or(failed, printLines(out, lines))
 	}
 	return failed
 }

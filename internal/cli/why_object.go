@@ -61,7 +61,7 @@ func (f *whyFlags) asked(ctx context.Context, c *cluster.Cluster, text string, r
 		}
 	}
 	if len(objects) == 0 {
-		return nil, unreadable{fmt.Errorf("there is no file %s, and neither SOURCE nor an apply that is not done knows one of that name", text)}
+		return nil, misuse{fmt.Errorf("there is no file %s, and neither SOURCE nor an apply that is not done knows one of that name", text)}
 	}
 	return objects, nil
 }
@@ -200,18 +200,18 @@ func (f *whyFlags) defaultNamespace() string {
 func (f *whyFlags) onDisk(ctx context.Context, c *cluster.Cluster, name string) ([]askedObject, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, unreadable{err}
+		return nil, misuse{err}
 	}
 	documents, err := payload.Documents(text)
 	if err != nil {
-		return nil, unreadable{fmt.Errorf("%s: %w", name, err)}
+		return nil, misuse{fmt.Errorf("%s: %w", name, err)}
 	}
 	var objects []askedObject
 	for _, document := range documents {
 		value, _ := document.Value.(map[string]any)
 		object := &unstructured.Unstructured{Object: value}
 		if object.GetKind() == "" || object.GetAPIVersion() == "" || object.GetName() == "" {
-			return nil, unreadable{fmt.Errorf("%s, document %d: it is no object: apiVersion, kind and metadata.name are needed", name, document.Number)}
+			return nil, misuse{fmt.Errorf("%s, document %d: it is no object: apiVersion, kind and metadata.name are needed", name, document.Number)}
 		}
 		kind := object.GroupVersionKind().GroupKind()
 		id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}
@@ -221,7 +221,7 @@ func (f *whyFlags) onDisk(ctx context.Context, c *cluster.Cluster, name string) 
 		objects = append(objects, askedObject{id, object.GetAnnotations()[payload.DeleteAnnotation] == "true"})
 	}
 	if len(objects) == 0 {
-		return nil, unreadable{fmt.Errorf("%s: there is no object in it", name)}
+		return nil, misuse{fmt.Errorf("%s: there is no object in it", name)}
 	}
 	return objects, nil
 }

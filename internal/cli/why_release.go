@@ -30,12 +30,12 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 	if err != nil {
 		return err
 	}
-	records, unread := f.records(ctx, c, nil)
+	records, unread := f.cluster.knownRecords(ctx, c, f.release.name)
 	if unread != "" {
 		return fmt.Errorf("not known: %s", unread)
 	}
 	if len(records) == 0 && f.release.name != "" {
-		return fmt.Errorf("namespace %s has no record of a release %q", f.cluster.namespace, f.release.name)
+		return f.cluster.noRecord(f.release.name)
 	}
 	if len(records) == 0 {
 		return fmt.Errorf("no release was applied yet, as far as namespace %s knows: --record-namespace says where records are", f.cluster.namespace)
@@ -50,10 +50,7 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 	if err := f.format.printWhole(streams.Out, wholes, func(out io.Writer) error { return printWholes(out, wholes) }); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(wholes, func(w *why.ReleaseAnswer) bool { return !w.Done }) {
-		return exitStatus(exitFailed)
-	}
-	return nil
+	return failIf(slices.ContainsFunc(wholes, func(w *why.ReleaseAnswer) bool { return !w.Done }))
 }
 
 // printWholes prints a screenful on releases for people.
@@ -62,10 +59,9 @@ func printWholes(out io.Writer, wholes []*why.ReleaseAnswer) error {
 	for i, whole := range wholes {
 		own := append([]string{titleOfWhole(whole)}, said(whole.Sentences, whole.Unknown)...)
 		rest := mostLines - len(lines) - len(own) - (len(wholes)-i-1)*2
-		lines = append(lines, append(own, objectsOfWhole(whole, rest)...)...)
+		lines = append(lines, append(own, objectLinesOf(whole.Objects, rest)...)...)
 	}
-	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
-	return err
+	return printLines(out, lines)
 }
 
 // titleOfWhole says how a release stands, in one line.
@@ -89,12 +85,12 @@ func titleOfWhole(w *why.ReleaseAnswer) string {
 	return printable.Line(title + ": " + strings.Join(counts, "; "))
 }
 
-// objectsOfWhole are the lines on the objects of a release, about as many as there is room for.
+// objectLinesOf returns lines on the objects of a release, about as many as there is room for.
 // Objects with the same trouble are told of once.
-func objectsOfWhole(w *why.ReleaseAnswer, room int) []string {
+func objectLinesOf(objects []*why.Answer, room int) []string {
 	var lines []string
 	told := 0
-	for _, answers := range folded(w.Objects, trouble) {
+	for _, answers := range folded(objects, trouble) {
 		first, more := answers.first, len(answers.others)
 		own := said(first.Sentences, nil)
 		if len(own) > mostOfEach {
@@ -111,7 +107,7 @@ func objectsOfWhole(w *why.ReleaseAnswer, room int) []string {
 		lines = append(lines, own...)
 		told += 1 + more
 	}
-	if rest := len(w.Objects) - told; rest > 0 {
+	if rest := len(objects) - told; rest > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more: -o json has them all", rest))
 	}
 	for i := range lines {
