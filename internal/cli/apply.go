@@ -131,7 +131,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if err != nil {
 		return err
 	}
-	f.cluster.withUser(ctx, c, hooks)
+	addUser(ctx, c, hooks)
 	signal.Ignore(syscall.SIGPIPE) // who reads what we tell may end before we do
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
 	options, run := f.options(ref), rollout.Run

@@ -169,29 +169,16 @@ func listHooked(hooked []hookedDeployment) string {
 	return "these have: " + printable.Few(names, 5)
 }
 
-// withUser adds to overrides who wants them: the user as the API server knows it, or else as the kubeconfig calls it.
-func (f *clusterFlags) withUser(ctx context.Context, c *cluster.Cluster, overrides map[kinds.ID]lifecycle.Override) {
+// addUser adds to overrides who wants them: the user as the API server knows it.
+func addUser(ctx context.Context, c *cluster.Cluster, overrides map[kinds.ID]lifecycle.Override) {
 	if len(overrides) == 0 {
 		return
 	}
-	by := cmp.Or(cluster.UserOf(ctx, c), f.user(), "an unknown user")
+	by := cmp.Or(cluster.UserOf(ctx, c), "an unknown user")
 	for id, one := range overrides {
 		one.By = by
 		overrides[id] = one
 	}
-}
-
-// user returns the name of the kubeconfig's user; "" if there is none.
-func (f *clusterFlags) user() string {
-	raw, err := f.loader().RawConfig()
-	if err != nil {
-		return ""
-	}
-	current := raw.Contexts[cmp.Or(f.context, raw.CurrentContext)]
-	if current == nil {
-		return ""
-	}
-	return current.AuthInfo
 }
 
 // completeHooks completes hooks of the release that the command line names, also behind a comma.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -62,14 +63,11 @@ func (r *reporter) startView(ctx context.Context, c *cluster.Cluster, o *rollout
 	klog.LogToStderr(false) // otherwise logs of libraries would be printed into the screen
 	klog.SetOutput(view)
 	ctx, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		followDeletes(ctx, c, view)
-	}()
+	var following sync.WaitGroup
+	following.Go(func() { followDeletes(ctx, c, view) })
 	r.view, r.stopFollowing = view, func() {
 		stop()
-		<-ended
+		following.Wait()
 	}
 }
 

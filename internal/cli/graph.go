@@ -134,7 +134,13 @@ type graphInfo struct {
 
 // taskInfo is a manifest and where it stands.
 type taskInfo struct {
-	objectInfo
+	File      string `json:"file"`
+	Line      int    `json:"line"`
+	Document  int    `json:"document"`
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
 	Level     string `json:"level,omitempty"`
 	Component string `json:"component,omitempty"`
 	Tombstone bool   `json:"tombstone,omitempty"`
@@ -168,8 +174,11 @@ func newGraphInfo(release *payload.Payload, picture draw.Picture, mode graph.Mod
 }
 
 func newTaskInfo(m *payload.Manifest) taskInfo {
-	name := graph.ParseName(m.File())
-	info := taskInfo{objectInfo: newObjectInfo(m), Level: name.Level, Component: name.Component, Tombstone: m.IsTombstone()}
+	id, name := m.ID(), graph.ParseName(m.File())
+	info := taskInfo{
+		File: m.Path, Line: m.Line, Document: m.Document, Group: id.Group, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name,
+		Level: name.Level, Component: name.Component, Tombstone: m.IsTombstone(),
+	}
 	if steps := draw.StepsOf(m); len(steps) > 1 {
 		for _, step := range steps {
 			info.Steps = append(info.Steps, cmp.Or(string(step.Hook), "object"))

@@ -50,8 +50,7 @@ type choice[T ~string] struct {
 
 func (c choice[T]) addTo(command *cobra.Command, name, short, help string) {
 	command.Flags().VarP(c, name, short, help)
-	names := strings.Split(joined(c.allowed), ", ")
-	_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(textsOf(c.allowed), cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (c choice[T]) String() string { return string(*c.value) }
@@ -65,14 +64,17 @@ func (c choice[T]) Set(value string) error {
 	return nil
 }
 
-// joined lists texts of a type.
-func joined[T ~string](all []T) string {
-	names := make([]string, len(all))
+// textsOf returns texts of a type as plain ones.
+func textsOf[T ~string](all []T) []string {
+	texts := make([]string, len(all))
 	for i, one := range all {
-		names[i] = string(one)
+		texts[i] = string(one)
 	}
-	return strings.Join(names, ", ")
+	return texts
 }
+
+// joined lists texts of a type.
+func joined[T ~string](all []T) string { return strings.Join(textsOf(all), ", ") }
 
 // print writes a value for machines, or has text written for people.
 func (o output) print(out io.Writer, value any, text func(io.Writer) error) error {

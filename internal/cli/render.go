@@ -222,17 +222,6 @@ type renderInfo struct {
 	Manifests []manifestInfo `json:"manifests"`
 }
 
-// objectInfo says which object it is and where it was read.
-type objectInfo struct {
-	File      string `json:"file"`
-	Line      int    `json:"line"`
-	Document  int    `json:"document"`
-	Group     string `json:"group,omitempty"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-}
-
 type manifestInfo struct {
 	taskInfo
 	Excluded *exclusionInfo `json:"excluded,omitempty"`
@@ -242,14 +231,6 @@ type manifestInfo struct {
 type exclusionInfo struct {
 	Filter payload.FilterName `json:"filter"`
 	Reason string             `json:"reason"`
-}
-
-func newObjectInfo(m *payload.Manifest) objectInfo {
-	id := m.ID()
-	return objectInfo{
-		File: m.Path, Line: m.Line, Document: m.Document,
-		Group: id.Group, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name,
-	}
 }
 
 func (f *renderFlags) info(release *payload.Payload, manifests []rendered) renderInfo {
