@@ -3,6 +3,7 @@ package live
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -13,7 +14,10 @@ import (
 type Still struct {
 	terminal      *os.File
 	width, height int
-	drawn         int // lines
+	drawn         []string // what it shows
+	above         []string // lines that are yet to be printed above it, and stay
+	printed       []string // the last of those that were
+	isSpoilt      bool     // another program has written to the terminal
 }
 
 // NewStill returns a still on which nothing is drawn yet.
@@ -38,21 +42,39 @@ func (s *Still) Size() (width, height int) {
 // of lines. Long ones are wrapped where there is room for that, and cut where there is not.
 func (s *Still) Draw(render func(width, some int) []string) error {
 	width, height := s.Size()
-	lines := fitting(render(width, max(height/2, 1)), width, height-1) // the cursor has a line of its own
-	text := ""
-	switch {
-	case s.drawn > 0 && (width != s.width || height != s.height): // the terminal may have broken what stood there
-		text = ansi.EraseEntireScreen + ansi.CursorHomePosition
-	case s.drawn > 0:
-		text = "\r" + ansi.CursorUp(s.drawn) + ansi.EraseScreenBelow
-	}
-	s.width, s.height, s.drawn = width, height, len(lines)
+	lines := render(width, max(height/2, 1))
+	return s.replace(fitting(lines, width, height-1), width, height) // the cursor has a line of its own
+}
+
+// replace draws lines that fit a screen in place of those before. Where the terminal may have broken what stood there, all is
+// drawn anew, with what was printed last.
+func (s *Still) replace(lines []string, width, height int) error {
 	if os.Getenv("NO_COLOR") != "" {
 		for i := range lines {
 			lines[i] = Plain(lines[i])
 		}
 	}
-	_, err := s.terminal.WriteString(text + strings.Join(lines, "\n") + "\n")
+	var text strings.Builder
+	switch isNarrower := width < s.width || height < s.height; {
+	case len(s.drawn) > 0 && (isNarrower || s.isSpoilt):
+		text.WriteString(ansi.EraseEntireScreen + ansi.CursorHomePosition)
+		s.above, s.printed = append(s.printed, s.above...), nil
+	case slices.Equal(lines, s.drawn) && len(s.above) == 0:
+		return nil
+	case len(s.drawn) > 0:
+		text.WriteString("\r" + ansi.CursorUp(len(s.drawn)))
+	}
+	if len(s.above) > 0 { // which may take more than a line each
+		text.WriteString(ansi.EraseScreenBelow)
+	}
+	for _, line := range slices.Concat(s.above, lines) {
+		text.WriteString(ansi.EraseLineRight + line + "\n")
+	}
+	text.WriteString(ansi.EraseScreenBelow)
+	s.printed = append(s.printed, s.above...)
+	s.printed = s.printed[max(0, len(s.printed)-height):]
+	s.width, s.height, s.drawn, s.above, s.isSpoilt = width, height, lines, nil, false
+	_, err := s.terminal.WriteString(text.String())
 	return err
 }
 
