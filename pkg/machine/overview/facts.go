@@ -40,8 +40,6 @@ type infraFacts struct {
 	kind    schema.GroupVersionKind // that the machine asks for; its Kind is "" if it asks for none
 	isKnown bool                    // its object could be looked for: the kind is served
 	object  *unstructured.Unstructured
-	// unserved says that the kind is none of an object, so that a provider of its own has the infrastructure.
-	isUnserved bool
 }
 
 // isDeleting returns whether the machine is on its way out.
