@@ -28,6 +28,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -183,7 +184,7 @@ func (k *knowledge) Extended(live *unstructured.Unstructured) {
 // NoteReady notes in which version an object was ready.
 func (k *knowledge) NoteReady(m *payload.Manifest, resource cluster.Resource, live *unstructured.Unstructured) {
 	if text, isKnown := k.text(m, resource); isKnown {
-		k.fingerprints.AddReady(live, text, k.standard())
+		k.fingerprints.AddReady(objectmeta.Of(resource, live), text, k.standard())
 	}
 }
 

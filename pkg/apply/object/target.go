@@ -72,7 +72,7 @@ func (k *knowledge) isUntouched(m *payload.Manifest, head objectmeta.LiveMetadat
 // wasReady reports whether an object was ready, and was not written since.
 func (k *knowledge) wasReady(m *payload.Manifest, head objectmeta.LiveMetadata) bool {
 	text, isKnown := k.text(m, head.Resource)
-	return isKnown && k.fingerprints.CarryOverReady(k.known, head.Object(), text, k.standard())
+	return isKnown && k.fingerprints.CarryOverReady(k.known, head, text, k.standard())
 }
 
 // standard returns what readiness depends on, beside the object: by upstream's, some of it does
