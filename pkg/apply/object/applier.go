@@ -126,10 +126,10 @@ func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, o
 		handler.Adopted = func(*payload.Manifest, []string) {}
 	}
 	k := &knowledge{
-		requests: ctx, cluster: c, options: options, handler: handler, before: before, definitions: newDefinitions(ctx, c, before),
+		requests: ctx, cluster: c, options: options, handler: handler, before: before,
 		known: options.Journal.fingerprints(), fingerprints: options.Fingerprints,
 	}
-	k.scaling = &scaling{knowledge: k}
+	k.definitions, k.scaling = &definitions{knowledge: k, known: map[string]definition{}}, &scaling{knowledge: k}
 	return &Applier{knowledge: k, writer: writer{k}, deleter: deleter{k}}
 }
 
