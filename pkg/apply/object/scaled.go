@@ -54,12 +54,13 @@ func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error
 		return false, nil
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.ask(); err != nil {
+	err := s.ask()
+	isScaled, forbidden := s.scaled.Has(m.ID()), s.forbidden
+	s.mu.Unlock()
+	if err != nil {
 		return false, err
 	}
-	isScaled := s.scaled.Has(m.ID())
-	if s.forbidden != nil && !isScaled {
+	if forbidden != nil && !isScaled {
 		s.handler.Warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
 	}
 	return isScaled, nil
