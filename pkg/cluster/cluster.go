@@ -80,7 +80,7 @@ func (c *Cluster) Now() time.Time { return c.clock.at(time.Now()) }
 // difference between the two is thought to be the same.
 func (c *Cluster) ServerTime(local time.Time) time.Time { return c.clock.at(local) }
 
-// An WriteResult is what came of applying an object.
+// A WriteResult is what came of applying an object.
 type WriteResult struct {
 	Object   *unstructured.Unstructured // as it is now
 	Created  bool                       // it was not there before
