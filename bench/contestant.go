@@ -31,9 +31,6 @@ func contestants() []contestant {
 		{name: floor + "-wait", title: "floor --wait", apply: func(p place, _ string, _ bool) []line {
 			return []line{{floor, "--wait", p.folder}}
 		}},
-		{name: least, title: "least", apply: func(p place, _ string, _ bool) []line {
-			return []line{{"least", p.folder}}
-		}},
 		{name: ours, title: "Runlevel", apply: applied()},
 		{name: ours + "-no-wait", title: "Runlevel --no-wait", apply: applied("--no-wait")},
 		// It has to be told what the rest needs, and waits for none of it.
@@ -63,7 +60,6 @@ func applied(flags ...string) func(p place, name string, first bool) []line {
 
 const (
 	floor = "floor"
-	least = "least" // lower than the floor, and no yardstick: no tool would be written like that
 	ours  = "runlevel"
 )
 

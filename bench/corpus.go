@@ -125,7 +125,7 @@ func plain(text []byte) (without []byte, deleted bool, err error) {
 	return without, deleted, err
 }
 
-// try leaves out what the server does not take, by having the least apply it all once,
+// try leaves out what the server does not take, by having the floor apply it all once,
 // on a server of its own.
 func (c *corpus) try(ctx context.Context, programs map[string]string, below string, progress io.Writer) (err error) {
 	s, err := startServer(ctx, programs[ours], below)
@@ -138,7 +138,7 @@ func (c *corpus) try(ctx context.Context, programs map[string]string, below stri
 		return err
 	}
 	on := stand{server: s, programs: programs, home: below}
-	if _, err := on.run(ctx, []line{{least, p.folder}}); err == nil || ctx.Err() != nil {
+	if _, err := on.run(ctx, []line{{floor, p.folder}}); err == nil || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	said, err := os.ReadFile(filepath.Join(below, "output"))
@@ -161,7 +161,7 @@ func (c *corpus) try(ctx context.Context, programs map[string]string, below stri
 	return nil
 }
 
-// refusals reads the lines of least, each of which begins with a file.
+// refusals reads the lines of the floor, each of which begins with a file.
 func refusals(said, folder string) map[string]string {
 	found := map[string]string{}
 	for line := range strings.Lines(said) {

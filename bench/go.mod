@@ -8,7 +8,6 @@ tool (
 )
 
 require (
-	github.com/fxamacker/cbor/v2 v2.9.0
 	github.com/go-logr/logr v1.4.4
 	github.com/openshift/api v0.0.0-20260317165824-54a3998d81eb
 	github.com/runlevel/runlevel v0.0.0
@@ -62,6 +61,7 @@ require (
 	github.com/fatih/color v1.15.0 // indirect
 	github.com/felixge/httpsnoop v1.0.4 // indirect
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
+	github.com/fxamacker/cbor/v2 v2.9.0 // indirect
 	github.com/go-errors/errors v1.4.2 // indirect
 	github.com/go-gorp/gorp/v3 v3.1.0 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect

@@ -96,9 +96,6 @@ func findPrograms(o options) (map[string]string, error) {
 	for _, variant := range []string{ours + "-no-wait", floor + "-wait"} {
 		delete(programs, variant)
 	}
-	for _, always := range []string{floor, least} {
-		programs[always] = filepath.Join(filepath.Dir(self), always)
-	}
 	if programs[ours], err = filepath.Abs(o.runlevel); err != nil {
 		return nil, err
 	}

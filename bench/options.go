@@ -25,7 +25,7 @@ func parse(arguments []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	sizes := flags.String("sizes", "100,300,1000,5000", "how many objects a payload has; several, to see how it grows")
-	tools := flags.String("tools", "floor,floor-wait,least,runlevel,runlevel-no-wait,kubectl,helm,kapp", "who takes part")
+	tools := flags.String("tools", "floor,floor-wait,runlevel,runlevel-no-wait,kubectl,helm,kapp", "who takes part")
 	most := flags.String("most-for", "", "the most objects for a tool, as in kubectl=5000,helm=1000")
 	quick := flags.Bool("quick", false, "one round of 100 objects, to see that it runs")
 	output := flags.String("o", "text", "how to print: text or json")
@@ -74,7 +74,7 @@ func parseTools(text string) ([]contestant, error) {
 	named := append(strings.Split(text, ","), floor)
 	for _, name := range named {
 		if !slices.ContainsFunc(all, func(c contestant) bool { return c.name == name }) {
-			return nil, fmt.Errorf("--tools: there is no %q: use floor, floor-wait, least, runlevel, runlevel-no-wait, kubectl, helm, kapp", name)
+			return nil, fmt.Errorf("--tools: there is no %q: use floor, floor-wait, runlevel, runlevel-no-wait, kubectl, helm, kapp", name)
 		}
 	}
 	return slices.DeleteFunc(all, func(c contestant) bool { return !slices.Contains(named, c.name) }), nil

@@ -8,13 +8,13 @@ import (
 
 func TestOptions(t *testing.T) {
 	for _, test := range []struct{ arguments, want string }{
-		{"--corpus=", "100: floor floor-wait least runlevel runlevel-no-wait kubectl helm kapp, 7 times; 300: floor floor-wait least runlevel runlevel-no-wait kubectl helm kapp, 5 times; " +
-			"1000: floor floor-wait least runlevel runlevel-no-wait kubectl helm kapp, 2 times; 5000: floor floor-wait least runlevel runlevel-no-wait helm kapp, 2 times"},
-		{"--quick --corpus x", "100: floor floor-wait least runlevel runlevel-no-wait kubectl helm kapp, 1 times"},
+		{"--corpus=", "100: floor floor-wait runlevel runlevel-no-wait kubectl helm kapp, 7 times; 300: floor floor-wait runlevel runlevel-no-wait kubectl helm kapp, 5 times; " +
+			"1000: floor floor-wait runlevel runlevel-no-wait kubectl helm kapp, 2 times; 5000: floor floor-wait runlevel runlevel-no-wait helm kapp, 2 times"},
+		{"--quick --corpus x", "100: floor floor-wait runlevel runlevel-no-wait kubectl helm kapp, 1 times"},
 		{"--sizes 50,500 --tools runlevel,helm --most-for helm=100 --rounds 5", "50: floor runlevel helm, 5 times; 500: floor runlevel, 5 times"},
 		{"--sizes 1e3", `--sizes: "1e3" is no number of objects: use 10 or more`},
 		{"--sizes 9", `--sizes: "9" is no number of objects: use 10 or more`},
-		{"--tools flux", `--tools: there is no "flux": use floor, floor-wait, least, runlevel, runlevel-no-wait, kubectl, helm, kapp`},
+		{"--tools flux", `--tools: there is no "flux": use floor, floor-wait, runlevel, runlevel-no-wait, kubectl, helm, kapp`},
 		{"--most-for helm", `--most-for: "helm": use TOOL=OBJECTS, of a tool that takes part`},
 		{"--tools runlevel --most-for kapp=1", `--most-for: "kapp=1": use TOOL=OBJECTS, of a tool that takes part`},
 		{"-o yaml", "-o yaml: use text or json"},

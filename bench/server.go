@@ -43,7 +43,7 @@ func (s *server) open(ctx context.Context) error {
 		return err
 	}
 	file := strings.TrimSpace(string(printed))
-	if s.admin, err = api.Open(file, 1); err != nil {
+	if s.admin, err = api.Open(file); err != nil {
 		return err
 	}
 	if err := api.As("user", file, s.kubeconfig); err != nil {

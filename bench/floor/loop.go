@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -48,8 +51,15 @@ func open(kubeconfig string, atOnce int) (*loop, error) {
 	return l, err
 }
 
-// run applies a folder, and returns what comes after its namespaces and definitions.
-func (l *loop) run(ctx context.Context, folder string) ([]*unstructured.Unstructured, error) {
+// A manifest is the object of a file.
+type manifest struct {
+	file string
+	*unstructured.Unstructured
+}
+
+// run applies a folder, and returns what comes after its namespaces and definitions. It fails with a line for each object
+// that was refused, which begins with its file.
+func (l *loop) run(ctx context.Context, folder string) ([]manifest, error) {
 	first, then, err := read(folder)
 	if err != nil {
 		return nil, err
@@ -57,24 +67,19 @@ func (l *loop) run(ctx context.Context, folder string) ([]*unstructured.Unstruct
 	if err := l.discover(); err != nil {
 		return nil, err
 	}
-	if err := l.sendAll(ctx, first); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	refused := l.sendAll(ctx, first)
+	timed, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for !l.hasAll(then) {
-		if err := pause(ctx); err != nil {
-			return nil, err
-		}
+	for !l.hasAll(then) && pause(timed) == nil {
 		if err := l.discover(); err != nil {
 			return nil, err
 		}
 	}
-	return then, l.sendAll(context.WithoutCancel(ctx), then)
+	return then, errors.Join(refused, l.sendAll(ctx, then))
 }
 
 // read reads the objects of a folder: namespaces and definitions, and the rest.
-func read(folder string) (first, then []*unstructured.Unstructured, err error) {
+func read(folder string) (first, then []manifest, err error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
 		return nil, nil, err
@@ -84,7 +89,7 @@ func read(folder string) (first, then []*unstructured.Unstructured, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		object := &unstructured.Unstructured{}
+		object := manifest{file, &unstructured.Unstructured{}}
 		if err := yaml.Unmarshal(text, &object.Object); err != nil {
 			return nil, nil, err
 		}
@@ -107,7 +112,7 @@ func (l *loop) discover() error {
 }
 
 // hasAll says whether the server has the kinds of some objects.
-func (l *loop) hasAll(objects []*unstructured.Unstructured) bool {
+func (l *loop) hasAll(objects []manifest) bool {
 	for _, object := range objects {
 		kind := object.GroupVersionKind()
 		if _, err := l.places.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
@@ -117,17 +122,24 @@ func (l *loop) hasAll(objects []*unstructured.Unstructured) bool {
 	return true
 }
 
-func (l *loop) sendAll(ctx context.Context, objects []*unstructured.Unstructured) error {
-	group, ctx := errgroup.WithContext(ctx)
+func (l *loop) sendAll(ctx context.Context, objects []manifest) error {
+	refused := make([]error, len(objects))
+	var group errgroup.Group
 	group.SetLimit(l.atOnce)
-	for _, object := range objects {
-		group.Go(func() error { return l.send(ctx, object) })
+	for i, object := range objects {
+		group.Go(func() error {
+			if err := l.send(ctx, object); err != nil {
+				refused[i] = fmt.Errorf("%s: %s", object.file, strings.ReplaceAll(err.Error(), "\n", " "))
+			}
+			return nil
+		})
 	}
-	return group.Wait()
+	_ = group.Wait()
+	return errors.Join(refused...)
 }
 
 // send applies one, again if not all of the server knows its kind yet.
-func (l *loop) send(ctx context.Context, object *unstructured.Unstructured) error {
+func (l *loop) send(ctx context.Context, object manifest) error {
 	kind := object.GroupVersionKind()
 	place, err := l.places.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {

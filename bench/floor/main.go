@@ -3,8 +3,8 @@
 //
 // It reads the files, asks once which kinds the server has, applies namespaces and
 // definitions, then the rest, so many at a time, and ends; with --wait, once Deployments
-// are rolled out. There is no order beyond that, no record, nothing is told, and nothing is
-// ever left out. Command least does with less, without client-go. Start with loop.go.
+// are rolled out. There is no order beyond that, no record, nothing is told but what was refused,
+// and nothing is ever left out. Start with loop.go.
 package main
 
 import (

@@ -20,11 +20,11 @@ const rolloutPatience = 5 * time.Minute
 
 // wait waits until the Deployments among some objects are rolled out, by one watch of all that
 // there are.
-func (l *loop) wait(ctx context.Context, objects []*unstructured.Unstructured) error {
+func (l *loop) wait(ctx context.Context, objects []manifest) error {
 	left := map[types.NamespacedName]bool{}
 	for _, object := range objects {
 		if object.GetKind() == "Deployment" {
-			left[nameOf(object)] = true
+			left[nameOf(object.Unstructured)] = true
 		}
 	}
 	if len(left) == 0 {

@@ -133,62 +133,56 @@ func run(ctx context.Context, arguments []string, to io.Writer) error {
 }
 
 // measureKwok measures machines with simulated nodes, and then those that do the same by other means.
-func measureKwok(ctx context.Context, o options, all *results) (err error) {
+func measureKwok(ctx context.Context, o options, all *results) error {
 	if o.kwok == 0 {
 		return nil
 	}
-	s, err := newStand(ctx, o, 1)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.startController(ctx, openshift{}); err != nil {
-		return err
-	}
-	f := newFleet(s, openshift{}, "KwokMachine", o.kwok)
-	if err := f.measure(ctx, o, all); err != nil {
-		return err
-	}
-	if err := measureDrains(ctx, s, o, all); err != nil {
-		return err
-	}
-	if err := s.stopController(); err != nil {
-		return err
-	}
-	if err := measureKubectl(ctx, s, o, all); err != nil {
-		return err
-	}
-	return measureFloor(ctx, s, o, all)
+	return withController(ctx, o, 1, openshift{}, func(s *stand) error {
+		if err := newFleet(s, openshift{}, "KwokMachine", o.kwok).measure(ctx, o, all); err != nil {
+			return err
+		}
+		if err := measureDrains(ctx, s, o, all); err != nil {
+			return err
+		}
+		if err := s.stopController(); err != nil {
+			return err
+		}
+		if err := measureKubectl(ctx, s, o, all); err != nil {
+			return err
+		}
+		return measureFloor(ctx, s, o, all)
+	})
 }
 
 // measureExternal measures machines with external infrastructure. Without kwok, nothing sends heartbeats of nodes.
-func measureExternal(ctx context.Context, o options, all *results) (err error) {
+func measureExternal(ctx context.Context, o options, all *results) error {
 	if o.external == 0 {
 		return nil
 	}
-	s, err := newStand(ctx, o, -1)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.startController(ctx, openshift{}); err != nil {
-		return err
-	}
-	return newFleet(s, openshift{}, "ExternalMachine", o.external).measure(ctx, o, all)
+	return withController(ctx, o, -1, openshift{}, func(s *stand) error {
+		return newFleet(s, openshift{}, "ExternalMachine", o.external).measure(ctx, o, all)
+	})
 }
 
 // measureClusterAPI measures machines of Cluster API with simulated nodes.
-func measureClusterAPI(ctx context.Context, o options, all *results) (err error) {
+func measureClusterAPI(ctx context.Context, o options, all *results) error {
 	if o.clusterAPI == 0 {
 		return nil
 	}
-	s, err := newStand(ctx, o, 1)
+	return withController(ctx, o, 1, clusterAPI{}, func(s *stand) error {
+		return newFleet(s, clusterAPI{}, "KwokMachine", o.clusterAPI).measure(ctx, o, all)
+	})
+}
+
+// withController measures something on a stand of its own, while the controller runs there.
+func withController(ctx context.Context, o options, nodes int, of dialect, measure func(*stand) error) (err error) {
+	s, err := newStand(ctx, o, nodes)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.startController(ctx, clusterAPI{}); err != nil {
+	if err := s.startController(ctx, of); err != nil {
 		return err
 	}
-	return newFleet(s, clusterAPI{}, "KwokMachine", o.clusterAPI).measure(ctx, o, all)
+	return measure(s)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -58,24 +57,18 @@ func newDeployment(s *stand, machines int) *deployment {
 }
 
 // measureRollouts measures the rollouts of a MachineDeployment.
-func measureRollouts(ctx context.Context, o options, all *results) (err error) {
+func measureRollouts(ctx context.Context, o options, all *results) error {
 	if o.rollout == 0 {
 		return nil
-	}
-	s, err := newStand(ctx, o, 1)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err := s.startController(ctx, clusterAPI{}); err != nil {
-		return err
 	}
 	extension := httptest.NewTLSServer(newExtension())
 	defer extension.Close()
 	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "bench"}}
 	config.Spec.ClientConfig.URL = extension.URL
 	config.Spec.ClientConfig.CABundle = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: extension.Certificate().Raw})
-	return newDeployment(s, o.rollout).measure(ctx, config, all)
+	return withController(ctx, o, 1, clusterAPI{}, func(s *stand) error {
+		return newDeployment(s, o.rollout).measure(ctx, config, all)
+	})
 }
 
 // measure measures how the machines are made, and then two rollouts: one with an extension, and one without.

@@ -4,7 +4,7 @@
 // It decides neither what to apply (the payload), nor in which order (the graph), nor whether it may (the gate). It
 // does not know when an object is ready either: package ready does.
 //
-// Run is the call to start from. A step, in step.go, is one thing to do: package object does it. The order of steps
+// Run is the call to start from. A step is one thing to do: packages object and hook do it. The order of steps
 // is in order.go, and the walk through them in walk.go: one loop that hands out steps to workers, and parks those that
 // wait, in parking.go. Package await tracks readiness. What came of steps is in results.go and report.go; what is reported meanwhile
 // in events.go, components.go, waits.go and why.go, and in the record by standing.go.
@@ -13,10 +13,13 @@
 package apply
 
 import (
+	"context"
 	"errors"
 	"time"
 
+	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/fingerprint"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -80,8 +83,8 @@ type Options struct {
 	// FollowHooks tells each line that the pod of a hook logs.
 	FollowHooks bool
 
-	lookCounts time.Duration                                                                 // object.LookCounts, unless a test says otherwise
-	newSteps   func(r *run, steps []step, task int, m *payload.Manifest, needs []int) []step // of a test; nil else
+	lookCounts time.Duration         // object.LookCounts, unless a test says otherwise
+	newSteps   func(r *run) newSteps // of a test; nil else
 }
 
 // workers are how many objects are written at a time, by mode.
@@ -135,6 +138,13 @@ func (o Options) objects(manifests []*payload.Manifest) object.Options {
 	return object.Options{
 		Release: o.Release, Version: o.Version, Mode: o.Mode, Standard: o.Standard, DropUnknownFields: o.DropUnknownFields, Full: o.Full,
 		AdoptFrom: o.AdoptFrom, Manifests: manifests, LookCounts: o.lookCounts, Journal: o.Journal, Lock: o.Lock, Fingerprints: o.Fingerprints,
+	}
+}
+
+// hooks returns what the hooks of a run, or of a preview, share.
+func (o Options) hooks(requests context.Context, c *cluster.Cluster, applier *object.Applier) hook.Settings {
+	return hook.Settings{
+		Requests: requests, Cluster: c, Applier: applier, Journal: o.Journal, Release: o.Release, Overrides: o.Hooks, Pause: o.PauseHooks,
 	}
 }
 

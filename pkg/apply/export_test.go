@@ -25,35 +25,37 @@ type Hook struct {
 
 // WithHooks are options of a run whose manifests have hooks.
 func (o Options) WithHooks(of func(*payload.Manifest) []Hook) Options {
-	o.newSteps = func(r *run, steps []step, task int, m *payload.Manifest, needs []int) []step {
-		var after []step
-		for _, hook := range of(m) {
-			id := object.StepOf(m)
-			id.Hook = hook.Stage
-			if hook.Stage == "pre" {
-				steps, needs = append(steps, hookStep{stepBase{id, needs}, hook}), nil
-				continue
+	o.newSteps = func(r *run) newSteps {
+		return func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep {
+			var after []object.WalkStep
+			for _, hook := range of(m) {
+				id := object.StepOf(m)
+				id.Hook = hook.Stage
+				if hook.Stage == "pre" {
+					steps, needs = append(steps, hookStep{object.StepBase{Name: id, After: needs}, hook}), nil
+					continue
+				}
+				one := hookStep{object.StepBase{Name: id}, hook}
+				if hook.IsLate {
+					one.After = []int{task}
+				}
+				after = append(after, one)
 			}
-			one := hookStep{stepBase: stepBase{id: id}, Hook: hook}
-			if hook.IsLate {
-				one.needs = []int{task}
-			}
-			after = append(after, one)
+			return append(append(steps, r.applier.NewStep(m, needs)), after...)
 		}
-		return append(append(steps, newStep(m, needs, r.applier)), after...)
 	}
 	return o
 }
 
 type hookStep struct {
-	stepBase
+	object.StepBase
 	Hook
 }
 
-func (s hookStep) Do(ctx context.Context) outcome {
-	did := outcome{Change: object.Change{StepID: s.id, Action: object.Ran}}
+func (s hookStep) Do(ctx context.Context) object.TryResult {
+	did := object.TryResult{Change: object.Change{StepID: s.Name, Action: object.Ran}}
 	if what, until := s.Try(ctx); what != "" {
-		did.wait = &stepWait{For: what, until: until}
+		did.Wait = &object.StepWait{For: what, Until: until}
 	}
 	return did
 }

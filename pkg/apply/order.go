@@ -3,8 +3,6 @@ package apply
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -16,7 +14,7 @@ import (
 type order struct {
 	graph *graph.Graph
 	tasks []task
-	steps []step
+	steps []object.WalkStep
 	// isUnawaited says of a task that its object can't be ready before something that comes later is there:
 	// nothing in between waits for it.
 	isUnawaited []bool
@@ -67,7 +65,7 @@ func (o *order) addSteps(newSteps newSteps) {
 	for _, dependency := range o.graph.Implied {
 		needs[dependency.Task] = append(needs[dependency.Task], dependency.Needs)
 	}
-	o.steps, o.taskOf, o.firsts = make([]step, 0, len(o.tasks)), make([]int, 0, len(o.tasks)), make([]int, 0, len(o.tasks)+1)
+	o.steps, o.taskOf, o.firsts = make([]object.WalkStep, 0, len(o.tasks)), make([]int, 0, len(o.tasks)), make([]int, 0, len(o.tasks)+1)
 	for i, task := range o.tasks {
 		o.firsts = append(o.firsts, len(o.steps))
 		o.steps = newSteps(o.steps, i, task.Manifest, needs[i])
@@ -100,7 +98,7 @@ func (o *order) tasksOf(steps []int) []int {
 
 // stepOn returns the step that is about an object itself.
 func (o *order) stepOn(id kinds.ID) (place int, isThere bool) {
-	place = slices.IndexFunc(o.steps, func(s step) bool { return s.ID().ID == id && s.ID().Hook == "" })
+	place = slices.IndexFunc(o.steps, func(s object.WalkStep) bool { return s.ID().ID == id && s.ID().Hook == "" })
 	return place, place >= 0
 }
 
@@ -170,38 +168,4 @@ func (o *order) parts(steps []int) []int {
 		}
 	}
 	return ends
-}
-
-// workloadKinds are those whose objects run pods, but for Jobs: nothing overtakes those.
-var workloadKinds = map[schema.GroupKind]bool{
-	{Kind: "Pod"}:                        true,
-	{Kind: "ReplicationController"}:      true,
-	{Group: "apps", Kind: "DaemonSet"}:   true,
-	{Group: "apps", Kind: "Deployment"}:  true,
-	{Group: "apps", Kind: "ReplicaSet"}:  true,
-	{Group: "apps", Kind: "StatefulSet"}: true,
-	{Group: "batch", Kind: "CronJob"}:    true,
-}
-
-// rank orders the nodes of an install, which may nearly all begin at once: what begins first decides how long all of
-// it takes. What other objects wait for comes first. Custom resources come as soon as their definition is served: the
-// server has to learn about it with the first of them, which takes longer than any other answer. What runs pods comes
-// last: its controllers keep the server busy while the rest is still to be written, and its pods would wait for what
-// they mount.
-func (o *order) rank(node int) int {
-	first := o.graph.Nodes[node].Tasks[0]
-	kind := o.tasks[first].ID().GroupKind()
-	isDefinition := func(need int) bool { return o.tasks[need].ID().GroupKind() == kinds.CustomResourceDefinition }
-	switch {
-	case o.tasks[first].IsTombstone():
-		return 2
-	case object.IsPrerequisite(kind):
-		return 0
-	case slices.ContainsFunc(o.steps[o.firsts[first]].Needs(), isDefinition):
-		return 1
-	case workloadKinds[kind] && len(o.graph.Nodes[node].Out) == 0:
-		return 3
-	default:
-		return 2
-	}
 }

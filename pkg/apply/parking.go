@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply/await"
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
@@ -46,12 +47,12 @@ func (w *walk) interrupt() {
 
 // waits parks a step until what it waits for has come. If the walk has to end before, the step is not done, and the
 // report says what it waited for.
-func (w *walk) waits(step int, wait *stepWait) {
+func (w *walk) waits(step int, wait *object.StepWait) {
 	w.forgetFailure(step)
 	w.run.waits.stepWaits(step, w.run.order.steps[step].ID(), wait)
 	w.park(func(wake func(func())) func() {
 		var cancel func()
-		cancel = wait.until(func() {
+		cancel = wait.Until(func() {
 			wake(func() {
 				cancel()
 				w.continued = append(w.continued, step)

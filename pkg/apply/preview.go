@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -27,8 +28,9 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	defer p.cut()
 	applier := object.New(p.requests, c, before, options.objects(release.Manifests), p.results.handler(nil))
 	p.previewer = object.NewPreviewer(applier, release)
-	hooks := hookSettings{requests: p.requests, cluster: c, applier: applier, results: p.results, options: options, isPreview: true}
-	order, err := newOrder(release.Manifests, graph.Options{Mode: options.Mode}, applier, hooks.newSteps)
+	hooks := options.hooks(p.requests, c, applier)
+	hooks.IsPreview = true
+	order, err := newOrder(release.Manifests, graph.Options{Mode: options.Mode}, applier, stepsWithHooks(applier, hooks))
 	if err != nil {
 		return &Report{Mode: options.Mode, Err: err}
 	}
@@ -58,13 +60,13 @@ type preview struct {
 }
 
 // step finds out what would come of one step.
-func (p *preview) step(i int, s step, m *payload.Manifest) {
+func (p *preview) step(i int, s object.WalkStep, m *payload.Manifest) {
 	if p.requests.Err() != nil {
 		return
 	}
 	look := func() (object.Change, error) { return p.previewer.Preview(m) }
-	if hook, isHook := s.(*stageStep); isHook {
-		look = hook.preview
+	if ofHook, isHook := s.(*hook.StageStep); isHook {
+		look = ofHook.Preview
 	}
 	change, err := look()
 	change.StepID = s.ID()

@@ -41,7 +41,7 @@ func (r *results) handler(readiness object.Readiness) object.Handler {
 }
 
 // expect makes all steps not done yet, each of which is to have a change.
-func (r *results) expect(steps []step) {
+func (r *results) expect(steps []object.WalkStep) {
 	for _, step := range steps {
 		r.changes = append(r.changes, object.Change{StepID: step.ID(), Action: object.NotDone})
 	}
@@ -89,7 +89,7 @@ func (r *results) retrying(i int, failure *object.Failure, attempt int, next tim
 }
 
 // waiting notes that a step waits, and returns the wait. Now is by the server's clock.
-func (r *results) waiting(i int, step object.StepID, what *stepWait, now time.Time) (wait Wait, isNew bool) {
+func (r *results) waiting(i int, step object.StepID, what *object.StepWait, now time.Time) (wait Wait, isNew bool) {
 	wait = waitOf(step)
 	wait.For, wait.Since, wait.Why, wait.Reason, wait.Effect, wait.isOfStep = printable.Line(what.For), what.Since.UTC(), what.Why, what.Reason, what.Effect, true
 	r.mu.Lock()

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/apply/await"
+	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -87,14 +89,33 @@ func newRun(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory
 
 // plan orders what is to be done.
 func (r *run) plan(manifests []*payload.Manifest) (err error) {
-	if r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode}, r.applier, r.newSteps); err != nil {
+	hooks := r.hooks()
+	newSteps := stepsWithHooks(r.applier, hooks)
+	if r.options.newSteps != nil {
+		newSteps = r.options.newSteps(r)
+	}
+	if r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode}, r.applier, newSteps); err != nil {
 		return err
 	}
 	r.nodes, r.components = &nodes{graph: r.order.graph}, newComponents(r.order, r.results.events)
 	r.results.expect(r.order.steps)
-	r.abandonHooks()
+	hooks.Abandon(func(id kinds.ID) bool {
+		return slices.ContainsFunc(manifests, func(m *payload.Manifest) bool { return m.ID() == id && !m.IsTombstone() })
+	})
 	r.applier.Begin()
 	return nil
+}
+
+// hooks returns what the hooks of the run share.
+func (r *run) hooks() hook.Settings {
+	hooks, events := r.options.hooks(r.requests, r.cluster, r.applier), r.results.events
+	hooks.Failed = func(step object.StepID, reason, message string, log []string) {
+		events.about(step, Event{Type: Retrying, Reason: reason, Message: message, Why: log})
+	}
+	if r.options.FollowHooks {
+		hooks.Logged = func(step object.StepID, line string) { events.about(step, Event{Type: Logged, Message: line}) }
+	}
+	return hooks
 }
 
 func (r *run) close() {

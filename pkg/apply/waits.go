@@ -71,7 +71,7 @@ func (w *waits) of(o await.Object) Wait {
 }
 
 // stepWaits notes what a step waits for, and reports it at once if that is new.
-func (w *waits) stepWaits(place int, step object.StepID, what *stepWait) {
+func (w *waits) stepWaits(place int, step object.StepID, what *object.StepWait) {
 	if wait, isNew := w.results.waiting(place, step, what, w.cluster.Now()); isNew {
 		w.report(wait)
 	}

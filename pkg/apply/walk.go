@@ -2,14 +2,12 @@ package apply
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
@@ -135,7 +133,7 @@ func (w *walk) takeEvents() []func() {
 // work does steps.
 func (w *walk) work() {
 	for i := range w.steps {
-		var did outcome
+		var did object.TryResult
 		isTried := w.ctx.Err() == nil
 		began := time.Now()
 		if isTried {
@@ -148,8 +146,8 @@ func (w *walk) work() {
 				w.skip(i)
 			case did.Err != nil:
 				w.failed(i, did, began)
-			case did.wait != nil:
-				w.waits(i, did.wait)
+			case did.Wait != nil:
+				w.waits(i, did.Wait)
 			default:
 				w.forgetFailure(i)
 				w.run.done(i, did.Change)
@@ -160,7 +158,7 @@ func (w *walk) work() {
 }
 
 // failed takes in that a try has failed: the step is tried again after a pause, if that may help.
-func (w *walk) failed(step int, did outcome, began time.Time) {
+func (w *walk) failed(step int, did object.TryResult, began time.Time) {
 	isInterrupted := w.ctx.Err() != nil
 	if isInterrupted && object.IsInterruption(did.Err) {
 		did.Err = object.FailureOf(did.StepID, object.CutOff{Cause: context.Cause(w.ctx)})
@@ -170,14 +168,14 @@ func (w *walk) failed(step int, did outcome, began time.Time) {
 		w.run.results.failed(step, did.Change)
 		w.ended(step, false)
 	}
-	if isInterrupted || !did.isRetryable {
+	if isInterrupted || !did.IsRetryable {
 		giveUp()
 		return
 	}
 	t := w.triesOf(step, began)
 	t.giveUp = giveUp
 	t.count++
-	pause := max(t.backoff.Step(), did.pause)
+	pause := max(t.backoff.Step(), did.Pause)
 	w.run.results.retrying(step, did.Err, t.count, pause, w.run.cluster.ServerTime(t.began))
 	w.queueAfter(pause, step)
 }
@@ -277,9 +275,6 @@ func (w *walk) beginNodes() {
 			w.nodes[step] = n
 		}
 		w.fresh = append(w.fresh, steps[0])
-	}
-	if w.run.options.Mode == graph.Install && len(nodes) > 0 {
-		slices.SortStableFunc(w.fresh, func(a, b int) int { return w.run.order.rank(w.nodes[a].node) - w.run.order.rank(w.nodes[b].node) })
 	}
 }
 

@@ -21,19 +21,18 @@ import (
 
 // A scripted step does what a test says.
 type scripted struct {
-	step
-	do func() (object.Change, error)
+	object.WalkStep
+	do func() object.TryResult
 }
 
-func (s scripted) Do(context.Context) outcome {
-	original := s.step.(*objectStep)
-	return try(original.applier, original.manifest, func(*payload.Manifest) (object.Change, error) { return s.do() })
-}
+func (s scripted) Do(context.Context) object.TryResult { return s.do() }
 
 // script makes the steps of a run ones that are done by a function.
 func script(r *run, do func(step int) (object.Change, error)) {
 	for i, one := range r.order.steps {
-		r.order.steps[i] = scripted{one, func() (object.Change, error) { return do(i) }}
+		r.order.steps[i] = scripted{one, func() object.TryResult {
+			return r.applier.Try(r.order.tasks[r.order.taskOf[i]].Manifest, func(*payload.Manifest) (object.Change, error) { return do(i) })
+		}}
 	}
 }
 

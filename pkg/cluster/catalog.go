@@ -79,7 +79,24 @@ func (c *Cluster) FindKind(ctx context.Context, kind schema.GroupKind) (Resource
 // AllKinds are the kinds that the cluster has, each once, in the version that it prefers, in the
 // order of their names. Where it can't say which kinds a group has, unknown says why.
 func (c *Cluster) AllKinds(ctx context.Context) (all []Resource, unknown map[string]error, err error) {
-	return c.kinds.all(ctx)
+	k := c.kinds
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.load(ctx); err != nil {
+		return nil, nil, err
+	}
+	preferred := map[schema.GroupResource]Resource{}
+	for _, kinds := range []map[schema.GroupKind][]Resource{k.served, k.learnt} {
+		for kind := range kinds {
+			for _, resource := range slices.Backward(k.known(kind)) {
+				preferred[resource.GroupResource()] = resource
+			}
+		}
+	}
+	inOrder := slices.SortedFunc(maps.Values(preferred), func(a, b Resource) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	return inOrder, maps.Clone(k.unknown), nil
 }
 
 // FindByName are the kinds that people call by a word: the kind, its plural, its singular or a
@@ -94,7 +111,12 @@ func (c *Cluster) FindByName(ctx context.Context, word string, group *string) ([
 
 // Learn makes the kind of an established CustomResourceDefinition known, without asking
 // the server, whose list of kinds is a moment behind.
-func (c *Cluster) Learn(definition *unstructured.Unstructured) { c.kinds.learn(definition) }
+func (c *Cluster) Learn(definition *unstructured.Unstructured) {
+	kind, resources := DefinedKind(definition)
+	c.kinds.mu.Lock()
+	defer c.kinds.mu.Unlock()
+	c.kinds.learnt[kind] = resources
+}
 
 // Refresh makes the next look-up ask the server again. What was learnt stays known.
 func (c *Cluster) Refresh() {
@@ -134,26 +156,6 @@ func (k *catalog) find(ctx context.Context, kind schema.GroupKind, version strin
 		return Resource{}, fmt.Errorf("the cluster has %s in version %s, not in %s: %w", kind, known[0].Version, version, ErrNotServed)
 	}
 	return Resource{}, fmt.Errorf("the cluster has no kind %s: %w", kind, ErrNotServed)
-}
-
-func (k *catalog) all(ctx context.Context) ([]Resource, map[string]error, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err := k.load(ctx); err != nil {
-		return nil, nil, err
-	}
-	preferred := map[schema.GroupResource]Resource{}
-	for _, kinds := range []map[schema.GroupKind][]Resource{k.served, k.learnt} {
-		for kind := range kinds {
-			for _, resource := range slices.Backward(k.known(kind)) {
-				preferred[resource.GroupResource()] = resource
-			}
-		}
-	}
-	inOrder := slices.SortedFunc(maps.Values(preferred), func(a, b Resource) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource))
-	})
-	return inOrder, maps.Clone(k.unknown), nil
 }
 
 // known are the places where objects of a kind are, the best first.
@@ -251,17 +253,6 @@ type bound struct {
 
 func (b bound) RoundTrip(request *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(request.WithContext(b.ctx))
-}
-
-// learn takes the kind of a definition.
-func (k *catalog) learn(definition *unstructured.Unstructured) {
-	kind, resources := DefinedKind(definition)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.learnt == nil {
-		k.learnt = map[schema.GroupKind][]Resource{}
-	}
-	k.learnt[kind] = resources
 }
 
 // DefinedKind is the kind that a CustomResourceDefinition defines, and where its objects are in

@@ -15,14 +15,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -51,7 +50,7 @@ func Connect(config *rest.Config) (*Cluster, error) {
 	c.config.WarningHandlerWithContext = warningsOfContext{}
 	c.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &observer{next: next, clock: c.clock} })
 	client, err := c.connect()
-	c.kinds = &catalog{config: c.config, client: client}
+	c.kinds = &catalog{config: c.config, client: client, learnt: map[schema.GroupKind][]Resource{}}
 	return c, err
 }
 
@@ -81,7 +80,7 @@ func (c *Cluster) Now() time.Time { return c.clock.at(time.Now()) }
 // difference between the two is thought to be the same.
 func (c *Cluster) ServerTime(local time.Time) time.Time { return c.clock.at(local) }
 
-// An WriteResult is what came of applying an object.
+// A WriteResult is what came of applying an object.
 type WriteResult struct {
 	Object   *unstructured.Unstructured // as it is now
 	Created  bool                       // it was not there before
@@ -92,13 +91,13 @@ type WriteResult struct {
 type ApplyMode int
 
 const (
-	// Plainly fails with a conflict if others own a field and want it otherwise.
+	// NoForce fails with a conflict if others own a field and want it otherwise.
 	NoForce ApplyMode = 0
-	// Forced makes everything so that the object says, even what others own.
+	// Force sets all fields as the object says, even those that others own.
 	Force ApplyMode = 1 << (iota - 1)
-	// OnlyNew fails with a conflict if the object is there.
+	// CreateOnly fails with a conflict if the object is there.
 	CreateOnly
-	// Dry finds out what would come of it, and changes nothing.
+	// DryRun finds out what would come of the apply, and changes nothing.
 	DryRun
 )
 
@@ -111,17 +110,12 @@ func (c *Cluster) Apply(ctx context.Context, in Resource, object *unstructured.U
 	if how&CreateOnly != 0 {
 		object = withMetadata(object, map[string]any{"resourceVersion": noVersion})
 	}
-	body, err := json.Marshal(object.Object)
-	if err != nil {
-		return WriteResult{}, err
-	}
-	request := c.Client.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(in.path(object.GetNamespace(), object.GetName())...).
-		Param("fieldManager", FieldManager).Param("force", strconv.FormatBool(how&Force != 0))
+	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: how&Force != 0}
 	if how&DryRun != 0 {
-		request.Param("dryRun", metav1.DryRunAll)
+		options.DryRun = []string{metav1.DryRunAll}
 	}
 	return write(ctx, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return read(request.SetHeader("Accept", runtime.ContentTypeJSON).Body(body).Do(ctx))
+		return c.In(in, object.GetNamespace()).Apply(ctx, object.GetName(), object, options)
 	})
 }
 
@@ -139,20 +133,6 @@ func withMetadata(object *unstructured.Unstructured, more map[string]any) *unstr
 	object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
 	object.Object["metadata"] = metadata
 	return object
-}
-
-// read reads the object of an answer, once: client-go's own reading looks through the text
-// for its kind, and then for items, before it makes an object of it.
-func read(answer rest.Result) (*unstructured.Unstructured, error) {
-	if err := answer.Error(); err != nil {
-		return nil, err
-	}
-	text, err := answer.Raw()
-	if err != nil {
-		return nil, err
-	}
-	object := &unstructured.Unstructured{}
-	return object, utiljson.Unmarshal(text, &object.Object)
 }
 
 // Create makes an object that must not be there yet.
@@ -220,18 +200,6 @@ func (c *Cluster) DryRunPatch(ctx context.Context, in Resource, namespace, name 
 func (c *Cluster) GetMetadata(ctx context.Context, in Resource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	return c.metadataOf(in, namespace).Get(ctx, name, metav1.GetOptions{})
 }
-
-// AwaitCached waits until the server's cache has an object that was just written, but not for long.
-// Admission looks into another one that is hardly later: of what comes into a Namespace that is
-// not there yet, it keeps each for 50 ms before it looks again.
-func (c *Cluster) AwaitCached(ctx context.Context, in Resource, written metav1.Object) {
-	ctx, cancel := context.WithTimeout(ctx, longestSettling)
-	defer cancel()
-	_, _ = c.metadataOf(in, written.GetNamespace()).Get(ctx, written.GetName(), metav1.GetOptions{ResourceVersion: written.GetResourceVersion()})
-}
-
-// longestSettling is after how long Settle gives up: what comes next is done all the same, only later.
-const longestSettling = time.Second
 
 // metadataOf is where the objects of a resource are without their bodies.
 func (c *Cluster) metadataOf(in Resource, namespace string) metadata.ResourceInterface {

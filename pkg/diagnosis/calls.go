@@ -34,7 +34,7 @@ func IsCallFailure(message string) bool {
 	return failedWebhook.MatchString(message) || failedConversion.MatchString(message) || failedAPIServer.MatchString(message)
 }
 
-// A callAnswer is what OfCall has found out about a cause.
+// A callAnswer is what ExplainCall has found out about a cause.
 type callAnswer struct {
 	lines []string
 	err   error
@@ -42,7 +42,7 @@ type callAnswer struct {
 
 // ExplainCall explains the message of a request for a kind that failed because the API server got no answer
 // from a webhook or an aggregated API: the object that makes it call, the Service that it calls, and why
-// that has no endpoints. An Asker looks into each cause once.
+// that has no endpoints. A Diagnoser looks into each cause once.
 func (all *Diagnoser) ExplainCall(ctx context.Context, kind schema.GroupKind, message string) ([]string, error) {
 	cause, explain := causeOf(kind, message)
 	if explain == nil {

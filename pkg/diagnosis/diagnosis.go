@@ -44,7 +44,7 @@ func CanExplain(object *unstructured.Unstructured) bool {
 	return podsOf(object) != nil || object != nil && len(kinds.CalledServices(object)) > 0
 }
 
-// An Diagnoser asks about any number of objects at about the same time: the nodes of the cluster are
+// A Diagnoser asks about any number of objects at about the same time: the nodes of the cluster are
 // listed once for all of them.
 type Diagnoser struct {
 	Cluster *cluster.Cluster

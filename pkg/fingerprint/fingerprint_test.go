@@ -114,7 +114,7 @@ func TestNothingIsKnownOfAnObjectWithoutAVersion(t *testing.T) {
 	object.ResourceVersion = ""
 	known := fingerprint.Read(nil)
 	known.Add(head(object), text)
-	known.AddReady(object, text, "full")
+	known.AddReady(head(object), text, "full")
 	if fingerprint.Read(nil).CarryOver(known, head(object), text, func() bool { return true }) || len(known.Bytes()) > 0 {
 		t.Errorf("%d bytes are known", len(known.Bytes()))
 	}
@@ -129,7 +129,7 @@ func TestFingerprintsAreUpdatedWhereItPays(t *testing.T) {
 		for _, version := range ready {
 			seen := object.DeepCopy()
 			seen.ResourceVersion = version
-			all.AddReady(seen, text, "full")
+			all.AddReady(head(seen), text, "full")
 		}
 		return all
 	}
@@ -178,7 +178,7 @@ func TestBrokenFingerprintsKnowLess(t *testing.T) {
 				t.Errorf("broken at %d, it knows what was never applied", at)
 			}
 		}
-		if got := len(fingerprint.Read(whole[:at]).Bytes()); got != at/16*16 {
+		if got := len(fingerprint.Read(whole[:at]).Bytes()); got != at/48*48 {
 			t.Errorf("of the first %d bytes it reads %d", at, got)
 		}
 	}
@@ -192,7 +192,7 @@ func FuzzReadFingerprints(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add(known.Bytes())
 	f.Add(bytes.Repeat(known.Bytes()[:8], 5))
-	f.Add([]byte("0123456789abcdef0123456701234567abcdefgh"))
+	f.Add([]byte("0123456789abcdef0123456701234567abcdefgh0123456789"))
 	object.ResourceVersion, object.Generation = "8", 4
 	f.Fuzz(func(t *testing.T, data []byte) {
 		read := fingerprint.Read(data)

@@ -15,7 +15,6 @@ import (
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
@@ -74,7 +73,7 @@ func Of(resource cluster.Resource, object metav1.Object) LiveMetadata {
 		Release: object.GetLabels()[ReleaseLabel], Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
 		object: object,
 	}
-	for _, entry := range entriesOf(object) {
+	for _, entry := range object.GetManagedFields() {
 		if entry.Manager != cluster.FieldManager || entry.Subresource != "" {
 			continue
 		}
@@ -97,39 +96,6 @@ func applyEntryOf(entry metav1.ManagedFieldsEntry) ApplyEntry {
 	}
 	if entry.FieldsV1 != nil {
 		ours.Fields = unique.Make(string(entry.FieldsV1.GetRawBytes())).Value() // most objects of a kind have the same
-	}
-	return ours
-}
-
-// entriesOf returns the entries of managedFields. Of an object with its body, it returns only those of our
-// manager, and reads them by hand: client-go's conversion takes longer than all else that Of does.
-func entriesOf(object metav1.Object) []metav1.ManagedFieldsEntry {
-	whole, isWhole := object.(*unstructured.Unstructured)
-	if !isWhole {
-		return object.GetManagedFields()
-	}
-	all, _, _ := unstructured.NestedFieldNoCopy(whole.Object, "metadata", "managedFields")
-	list, _ := all.([]any)
-	var ours []metav1.ManagedFieldsEntry
-	for _, item := range list {
-		fields, _ := item.(map[string]any)
-		if fields["manager"] != cluster.FieldManager {
-			continue
-		}
-		text := func(field string) string {
-			value, _ := fields[field].(string)
-			return value
-		}
-		entry := metav1.ManagedFieldsEntry{
-			Manager: text("manager"), Operation: metav1.ManagedFieldsOperationType(text("operation")), Subresource: text("subresource"),
-		}
-		if since, err := time.Parse(time.RFC3339, text("time")); err == nil {
-			entry.Time = &metav1.Time{Time: since}
-		}
-		if owned, err := json.Marshal(fields["fieldsV1"]); err == nil && fields["fieldsV1"] != nil {
-			entry.FieldsV1 = metav1.NewFieldsV1(string(owned))
-		}
-		ours = append(ours, entry)
 	}
 	return ours
 }

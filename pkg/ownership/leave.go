@@ -20,7 +20,7 @@ import (
 // is there. It returns the paths of what it took out, in order, as the server writes them.
 //
 // It does what the server does, as far as that can be done without the kind's schema. The
-// server then sets defaults: see Settle.
+// server then sets defaults: see DryRunDefaults.
 func DryRunAdopt(would *unstructured.Unstructured, live metav1.Object, from []string) []string {
 	if slices.ContainsFunc(live.GetManagedFields(), isOurs) {
 		return nil
@@ -90,7 +90,7 @@ func steps(set *fieldpath.Set) []fieldpath.PathElement {
 	return slices.Collect(all.All())
 }
 
-// DryRunDefaults asks the server what it would make of an object that Leave has left: defaults come
+// DryRunDefaults asks the server what it would make of an object that DryRunAdopt has left: defaults come
 // back that the adopted managers only owned because they made the object, and what can't be
 // changed is refused, as it would be in the end.
 //

@@ -5,8 +5,8 @@
 //
 // It applies nothing, and does not decide whose fields are taken over beyond the usual.
 //
-// Adopt is the call to start from, and Leave is for those who may change nothing. Losses
-// and Owners say who is concerned.
+// Adopt is the call to start from, and DryRunAdopt is for callers that may change nothing. Conflicts
+// and Owners name the other managers.
 package ownership
 
 import (

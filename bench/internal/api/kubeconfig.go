@@ -1,9 +1,8 @@
 // Package api talks to an API server with as little as that takes.
 //
-// It knows one kubeconfig (the sandbox's), one discovery, and requests of bytes; no
-// types, no caches, no limits. It is no client for other programs: it is what the least
-// is made of, which is to be the least that does it, and small enough that the driver
-// is not taken for one of those it measures. Start with Open.
+// It knows one kubeconfig (the sandbox's), and requests of bytes; no
+// types, no caches, no limits. So the driver is small enough not to be taken for one of those it
+// measures. Start with Open.
 package api
 
 import (

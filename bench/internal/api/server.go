@@ -8,44 +8,32 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 )
 
 // A Server is an API server, as one user sees it.
 type Server struct {
-	address     string
-	connections []*http.Client
-	next        atomic.Uint32
+	address string
+	client  *http.Client
 }
 
-// Open reads who to ask. Requests are spread over so many connections.
-func Open(kubeconfig string, connections int) (*Server, error) {
+// Open reads who to ask.
+func Open(kubeconfig string) (*Server, error) {
 	address, config, err := readKubeconfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{address: strings.TrimSuffix(address, "/")}
-	for range max(connections, 1) {
-		s.connections = append(s.connections, &http.Client{Transport: &http.Transport{
-			TLSClientConfig: config.Clone(), ForceAttemptHTTP2: true, DisableCompression: true,
-		}})
-	}
-	return s, nil
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true}
+	return &Server{strings.TrimSuffix(address, "/"), &http.Client{Transport: transport}}, nil
 }
+
+// JSON is the plainest answer there is.
+const JSON = "application/json"
 
 // A Request is one, with the body as bytes of the type it names.
 type Request struct {
 	Method, Path, Type, Accept string
 	Body                       []byte
 }
-
-// A Refusal is an answer that is none.
-type Refusal struct {
-	Code    int
-	Message string
-}
-
-func (r *Refusal) Error() string { return fmt.Sprintf("%d: %s", r.Code, r.Message) }
 
 // Do sends a request, and gives the answer to read, if it is not nil. What is not
 // read is thrown away.
@@ -58,8 +46,7 @@ func (s *Server) Do(ctx context.Context, r Request, read func(io.Reader) error) 
 	if r.Type != "" {
 		request.Header.Set("Content-Type", r.Type)
 	}
-	client := s.connections[int(s.next.Add(1))%len(s.connections)]
-	response, err := client.Do(request)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return err
 	}
@@ -89,5 +76,5 @@ func refusal(response *http.Response) error {
 	if json.Unmarshal(content, &status) != nil || status.Message == "" {
 		status.Message = strings.TrimSpace(string(content))
 	}
-	return &Refusal{Code: response.StatusCode, Message: status.Message}
+	return fmt.Errorf("%d: %s", response.StatusCode, status.Message)
 }

@@ -1,8 +1,8 @@
 // Package manifests reads folders of manifests, as far as it takes to send them.
 //
 // It knows documents and names, nothing of what is in them: no order, no checks, no
-// lines. Runlevel's own parser is not used here, because this one reads for those that
-// Runlevel is measured beside. Start with Read.
+// lines. Runlevel's own parser is not used here, since what it does not take may well be
+// taken by others. Start with Read.
 package manifests
 
 import (
@@ -11,9 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"sync"
 
 	"sigs.k8s.io/yaml"
 )
@@ -27,35 +24,21 @@ type Manifest struct {
 	JSON       []byte `json:"-"`
 }
 
-// Read reads all manifests of a folder, several files at a time, in the order of their
-// names.
+// Read reads all manifests of a folder, in the order of their names.
 func Read(folder string) ([]Manifest, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.y*ml"))
 	if err != nil {
 		return nil, err
 	}
-	read := make([][]Manifest, len(files))
-	failed := make([]error, len(files))
-	next := make(chan int)
-	var group sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		group.Go(func() {
-			for i := range next {
-				read[i], failed[i] = readFile(files[i])
-			}
-		})
-	}
-	for i := range files {
-		next <- i
-	}
-	close(next)
-	group.Wait()
-	for _, err := range failed {
+	var all []Manifest
+	for _, file := range files {
+		read, err := readFile(file)
 		if err != nil {
 			return nil, err
 		}
+		all = append(all, read...)
 	}
-	return slices.Concat(read...), nil
+	return all, nil
 }
 
 func readFile(file string) ([]Manifest, error) {

@@ -12,110 +12,56 @@ import (
 
 // A service is one that the API server calls for some of our objects.
 type service struct {
-	serving    map[string]bool // endpoint slices by name that have a ready endpoint
-	isExternal bool            // it leads out of the cluster: whether something serves it is not known
-	watches    []*watch
+	itself, slices related // the Service, and the endpoint slices that say where it leads to
+	watches        []*watch
 }
 
-// servicesResource and slicesOf are where Services are, and where one leads to.
-var servicesResource = corev1.SchemeGroupVersion.WithResource("services")
-
-func slicesOf(name types.NamespacedName) watchKey {
-	return watchKey{
+// watchService watches a Service, and where it leads to.
+func (t *Tracker) watchService(name types.NamespacedName) {
+	if t.services[name] != nil {
+		return
+	}
+	called := &service{itself: newRelated(t), slices: newRelated(t)}
+	t.services[name] = called
+	itself := watchKey{resource: corev1.SchemeGroupVersion.WithResource("services"), namespace: name.Namespace, fieldsOnly: named(name.Name)}
+	slices := watchKey{
 		resource:  discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
 		namespace: name.Namespace, labels: discoveryv1.LabelServiceName + "=" + name.Name,
 	}
-}
-
-// services are those that the API server calls for objects of the release.
-type services struct {
-	tracker *Tracker
-	known   map[types.NamespacedName]*service
-}
-
-// watch watches where a Service leads to.
-func (s *services) watch(name types.NamespacedName) {
-	if s.known[name] != nil {
-		return
-	}
-	called := &service{serving: map[string]bool{}}
-	s.known[name] = called
-	itself := watchKey{resource: servicesResource, namespace: name.Namespace, fieldsOnly: named(name.Name)}
-	called.watches = []*watch{s.tracker.start(slicesOf(name), slicesHandler{s.tracker, called}), s.tracker.start(itself, serviceHandler{s.tracker, called})}
+	called.watches = []*watch{t.start(slices, called.slices), t.start(itself, called.itself)}
 }
 
 // serving reports of some Services whether anything serves them.
-func (s *services) serving(names []types.NamespacedName) map[types.NamespacedName]bool {
+func (t *Tracker) serving(names []types.NamespacedName) map[types.NamespacedName]bool {
 	serving := map[types.NamespacedName]bool{}
 	for _, name := range names {
-		serving[name] = s.known[name].isExternal || len(s.known[name].serving) > 0
+		serving[name] = t.services[name].isServing()
 	}
 	return serving
 }
 
-// watches returns the watches on some Services.
-func (s *services) watches(names []types.NamespacedName) (all []*watch) {
+// watchesOf returns the watches on some Services.
+func (t *Tracker) watchesOf(names []types.NamespacedName) (all []*watch) {
 	for _, name := range names {
-		all = append(all, s.known[name].watches...)
+		all = append(all, t.services[name].watches...)
 	}
 	return all
 }
 
-// rejudge judges the objects again that call Services, after one of those has changed.
-func (t *Tracker) rejudge(change func()) {
-	t.do(func() {
-		change()
-		for _, o := range t.objects {
-			if len(o.calls) > 0 {
-				t.judge(o)
-			}
+// isServing reports whether a Service leads to an endpoint that is ready, or out of the cluster: whether something is there
+// is not known.
+func (s *service) isServing() bool {
+	for _, slice := range s.slices.objects {
+		if hasReadyEndpoint(slice) {
+			return true
 		}
-	})
-}
-
-// slicesHandler takes in where a Service leads to.
-type slicesHandler struct {
-	tracker *Tracker
-	service *service
-}
-
-func (s slicesHandler) seen(slice *unstructured.Unstructured, exists bool) {
-	s.tracker.rejudge(func() { s.service.note(slice, exists) })
-}
-
-func (s slicesHandler) listed(slices []*unstructured.Unstructured, _ string) {
-	s.tracker.rejudge(func() {
-		clear(s.service.serving)
-		for _, slice := range slices {
-			s.service.note(slice, true)
+	}
+	for _, itself := range s.itself.objects {
+		if kind, _, _ := unstructured.NestedString(itself.Object, "spec", "type"); kind == string(corev1.ServiceTypeExternalName) {
+			return true
 		}
-	})
-}
-
-func (s *service) note(slice *unstructured.Unstructured, exists bool) {
-	delete(s.serving, slice.GetName())
-	if exists && hasReadyEndpoint(slice) {
-		s.serving[slice.GetName()] = true
 	}
-}
-
-// serviceHandler takes in what kind of Service it is.
-type serviceHandler struct {
-	tracker *Tracker
-	service *service
-}
-
-func (s serviceHandler) seen(service *unstructured.Unstructured, exists bool) {
-	kind, _, _ := unstructured.NestedString(service.Object, "spec", "type")
-	s.tracker.rejudge(func() { s.service.isExternal = exists && kind == string(corev1.ServiceTypeExternalName) })
-}
-
-func (s serviceHandler) listed(services []*unstructured.Unstructured, _ string) {
-	if len(services) == 0 {
-		s.tracker.rejudge(func() { s.service.isExternal = false })
-		return
-	}
-	s.seen(services[0], true)
+	return false
 }
 
 // hasReadyEndpoint reports whether a slice leads to anything.
@@ -125,4 +71,42 @@ func hasReadyEndpoint(slice *unstructured.Unstructured) bool {
 		return false
 	}
 	return kinds.ReadyEndpoints(&endpoints) > 0
+}
+
+// related are the objects that a watch sees, of those that decide whether a Service serves.
+type related struct {
+	tracker *Tracker
+	objects map[string]*unstructured.Unstructured // by name
+}
+
+func newRelated(t *Tracker) related { return related{t, map[string]*unstructured.Unstructured{}} }
+
+func (r related) seen(object *unstructured.Unstructured, exists bool) {
+	r.change(func() {
+		delete(r.objects, object.GetName())
+		if exists {
+			r.objects[object.GetName()] = object
+		}
+	})
+}
+
+func (r related) listed(objects []*unstructured.Unstructured, _ string) {
+	r.change(func() {
+		clear(r.objects)
+		for _, object := range objects {
+			r.objects[object.GetName()] = object
+		}
+	})
+}
+
+// change changes something, and then judges the objects again that call Services.
+func (r related) change(change func()) {
+	r.tracker.do(func() {
+		change()
+		for _, o := range r.tracker.objects {
+			if len(o.calls) > 0 {
+				r.tracker.judge(o)
+			}
+		}
+	})
 }

@@ -107,7 +107,7 @@ func (t *Tracker) observeFirst(o *tracked, live *unstructured.Unstructured) {
 		o.calls = kinds.CalledServices(live)
 	}
 	for _, called := range o.calls {
-		t.services.watch(called)
+		t.watchService(called)
 	}
 	t.observe(o, live)
 	if o.stalled != "" {
@@ -191,7 +191,7 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 		return ready.Verdict{State: ready.Waiting, Message: "it was deleted after it was applied"}
 	}
 	verdict := ready.Check(o.live, o.standard, ready.Related{
-		Manifest: o.manifest.Object(), Serving: t.services.serving(o.calls), Installing: t.options.Installing,
+		Manifest: o.manifest.Object(), Serving: t.serving(o.calls), Installing: t.options.Installing,
 	})
 	_, isMarked := o.live.GetAnnotations()[ready.Annotation]
 	if ready.HasSucceeded(o.live) && (verdict.State == ready.Ready || !isMarked) {

@@ -34,7 +34,7 @@ type Options struct {
 	Installing bool
 }
 
-// A Handler is told what a Tracker sees. Each function may be nil.
+// A Handler is told what a Tracker sees.
 type Handler struct {
 	// Extended is told that a definition or an APIService is ready, before those who wait for it go on. It
 	// must not call the Tracker.
@@ -47,25 +47,6 @@ type Handler struct {
 	Invisible func(Object)
 	// Missing is told of an object, as its manifest names it, that was deleted after it was applied.
 	Missing func(kinds.ID)
-}
-
-func (h Handler) withDefaults() Handler {
-	if h.Extended == nil {
-		h.Extended = func(*unstructured.Unstructured) {}
-	}
-	if h.Ready == nil {
-		h.Ready = func(*payload.Manifest, time.Duration) {}
-	}
-	if h.Finished == nil {
-		h.Finished = func(*payload.Manifest, types.UID) {}
-	}
-	if h.Invisible == nil {
-		h.Invisible = func(Object) {}
-	}
-	if h.Missing == nil {
-		h.Missing = func(kinds.ID) {}
-	}
-	return h
 }
 
 // An Object is what is known of one.
@@ -93,7 +74,7 @@ type Tracker struct {
 	known             map[kinds.ID]*tracked // as manifests name them
 	watches           map[watchKey]*watch
 	narrow            map[schema.GroupVersionResource]bool // those that may only be watched namespace by namespace
-	services          services
+	services          map[types.NamespacedName]*service    // that the API server calls for objects of the release
 	timers            []*time.Timer
 	hasChanges        bool     // something was changed since: see Changed
 	toleratesFailures bool     // see TolerateFailures
@@ -104,13 +85,11 @@ type Tracker struct {
 // New returns a Tracker. Its watches end with the context.
 func New(ctx context.Context, c *cluster.Cluster, options Options, handler Handler) *Tracker {
 	ctx, stop := context.WithCancel(ctx)
-	handler = handler.withDefaults()
 	t := &Tracker{
 		ctx: ctx, stop: stop, cluster: c, options: options, handler: handler,
 		objects: map[kinds.ID]*tracked{}, known: map[kinds.ID]*tracked{}, watches: map[watchKey]*watch{},
-		narrow: map[schema.GroupVersionResource]bool{},
+		narrow: map[schema.GroupVersionResource]bool{}, services: map[types.NamespacedName]*service{},
 	}
-	t.services = services{t, map[types.NamespacedName]*service{}}
 	return t
 }
 

@@ -43,7 +43,8 @@ func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, objectHandle
 		return true, nil, errors.New("no answer")
 	})
 	tr := New(t.Context(), &cluster.Cluster{Objects: silent}, Options{Release: "shop", Standard: func(*payload.Manifest) ready.Standard { return ready.Full }}, Handler{
-		Ready: func(*payload.Manifest, time.Duration) {},
+		Extended: func(*unstructured.Unstructured) {}, Ready: func(*payload.Manifest, time.Duration) {}, Finished: func(*payload.Manifest, types.UID) {},
+		Invisible: func(Object) {}, Missing: func(kinds.ID) {},
 	})
 	t.Cleanup(tr.Close)
 	for _, m := range release.Manifests {

@@ -228,7 +228,7 @@ func (t *Tracker) broke(s *watch, err error) {
 		s.err, s.isTold = err, s.isTold || isNew
 		for _, o := range t.objects {
 			switch {
-			case o.watch != s && !slices.Contains(t.services.watches(o.calls), s):
+			case o.watch != s && !slices.Contains(t.watchesOf(o.calls), s):
 			case o.watch == s && apierrors.IsForbidden(err) && s.key.namespace == "" && o.resource.Namespaced:
 				t.narrow[s.key.resource] = true
 				s.stop()
@@ -247,7 +247,7 @@ func (t *Tracker) whyUnwatched(o *tracked) string {
 		return cantSee("it", o.watch)
 	}
 	for _, name := range o.calls {
-		for _, s := range t.services.known[name].watches {
+		for _, s := range t.services[name].watches {
 			if s.err != nil {
 				return cantSee("Service "+name.String(), s)
 			}

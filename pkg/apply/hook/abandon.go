@@ -2,28 +2,50 @@ package hook
 
 import (
 	"context"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
-	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// Abandon ends a rollout of a Deployment that the release has no more: pods of its hooks that have not ended are
-// deleted, and a Deployment that was scaled to 0 for its mid hook is scaled back.
-func Abandon(ctx context.Context, c *cluster.Cluster, release string, of record.DeploymentHooks) error {
-	id, r := of.ID, New(of.ID, c, lifecycle.Rollout{}, Options{})
-	live, err := c.Client.AppsV1().Deployments(id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+// Abandon ends the rollouts that an earlier version has begun, of Deployments that the release has no more.
+func (s Settings) Abandon(isKept func(kinds.ID) bool) {
+	var all []record.DeploymentHooks
+	s.Journal.Read(func(known *record.Record) { all = slices.Clone(known.Hooks) })
+	for _, one := range all {
+		if isKept(one.ID) {
+			continue
+		}
+		var err error
+		if one.Rollout != "" {
+			err = s.newRunner(one.ID, nil, lifecycle.Rollout{}).abandon(s.Requests, one.Replicas)
+		}
+		if err == nil { // it has hooks again if it comes back
+			err = s.saveState(one.ID, lifecycle.State{})
+		}
+		if err != nil {
+			klog.FromContext(s.Requests).Error(err, "the hooks of a Deployment that the release has no more could not be ended", "object", one.ID.String())
+		}
+	}
+}
+
+// abandon deletes the pods of the Deployment's hooks that have not ended, and scales a Deployment back that was scaled to
+// 0 for its mid hook.
+func (r *runner) abandon(ctx context.Context, replicas *int32) error {
+	live, err := r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Get(ctx, r.id.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil // its pods go with it
 	}
 	if err != nil {
 		return err
 	}
-	if owner, isOthers := live.Labels[objectmeta.ReleaseLabel]; isOthers && owner != release {
+	if owner, isOthers := live.Labels[objectmeta.ReleaseLabel]; isOthers && owner != r.Release {
 		return nil
 	}
 	pods, err := r.workload.pods(ctx, r.hookPods())
@@ -40,7 +62,7 @@ func Abandon(ctx context.Context, c *cluster.Cluster, release string, of record.
 	}
 	back := lifecycle.HookAction{State: &lifecycle.State{}}
 	if live.Spec.Replicas != nil && *live.Spec.Replicas == 0 {
-		back.Replicas = of.Replicas
+		back.Replicas = replicas
 	}
 	return r.patchState(ctx, live, back)
 }

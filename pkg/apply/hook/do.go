@@ -19,16 +19,16 @@ import (
 )
 
 // do does one action.
-func (r *Runner) do(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+func (r *runner) do(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
 	switch action.Do {
 	case lifecycle.Compare:
-		isChanged, err := r.objects.ChangesTemplate()
+		isChanged, err := r.Applier.ChangesTemplate(r.manifest)
 		if err == nil {
 			r.isChanged = &isChanged
 		}
 		return err
 	case lifecycle.MakePaused:
-		return r.objects.CreatePaused()
+		return r.Applier.CreatePaused(r.manifest)
 	case lifecycle.Create:
 		return r.create(ctx, action.Pod)
 	case lifecycle.Delete:
@@ -42,8 +42,8 @@ func (r *Runner) do(ctx context.Context, stage lifecycle.Stage, seen lifecycle.R
 
 // create creates the pod of a hook. That the cluster refuses it is for the sequence to judge, unless the cluster does not
 // answer. A pod of that name that was not seen may be seen the next time: a process that was killed has created it.
-func (r *Runner) create(ctx context.Context, pod *corev1.Pod) error {
-	_, err := r.cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: lifecycle.FieldManager})
+func (r *runner) create(ctx context.Context, pod *corev1.Pod) error {
+	_, err := r.Cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: lifecycle.FieldManager})
 	switch {
 	case err == nil:
 		r.refused, r.lastState = nil, ""
@@ -52,9 +52,9 @@ func (r *Runner) create(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if r.refused == nil || r.refused.Pod != pod.Name {
-		r.refused = &lifecycle.Refusal{Pod: pod.Name, Since: r.cluster.Now()}
+		r.refused = &lifecycle.Refusal{Pod: pod.Name, Since: r.Cluster.Now()}
 	}
-	r.refused.Cause, r.refused.IsFinal = printable.Line(r.masker.Replace(err.Error())), !apierrors.IsAlreadyExists(err) && !r.objects.IsRetryable(err)
+	r.refused.Cause, r.refused.IsFinal = printable.Line(r.masker.Replace(err.Error())), !apierrors.IsAlreadyExists(err) && !r.Applier.IsRetryable(r.manifest, err)
 	if r.refused.IsFinal {
 		return nil
 	}
@@ -62,9 +62,9 @@ func (r *Runner) create(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // delete deletes a pod, and none of the same name.
-func (r *Runner) delete(ctx context.Context, pod *corev1.Pod) error {
+func (r *runner) delete(ctx context.Context, pod *corev1.Pod) error {
 	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
-	err := r.cluster.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	err := r.Cluster.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (r *Runner) delete(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // save saves the state of an action, and scales the Deployment in the same write.
-func (r *Runner) save(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+func (r *runner) save(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
 	result := action.State.Hooks[stage].Result
 	if result != "" && seen.State.Hooks[stage].Result == "" {
 		r.logs.follow(ctx, stage, action.Pod)
@@ -93,7 +93,7 @@ func (r *Runner) save(ctx context.Context, stage lifecycle.Stage, seen lifecycle
 
 // clearCondition says that no hook has failed, once the one that did has another result, or the rollout is over. It is
 // done before the state is saved: a process that is killed in between does both again. A failure that is ignored stays.
-func (r *Runner) clearCondition(ctx context.Context, live *appsv1.Deployment, next lifecycle.State, result lifecycle.HookResult) error {
+func (r *runner) clearCondition(ctx context.Context, live *appsv1.Deployment, next lifecycle.State, result lifecycle.HookResult) error {
 	isOver := next.Rollout == ""
 	if live == nil || !hasFailed(live) || next.HasIgnored() || result == "" && !isOver {
 		return nil
@@ -102,7 +102,7 @@ func (r *Runner) clearCondition(ctx context.Context, live *appsv1.Deployment, ne
 }
 
 // write writes the state of an action to the Deployment and into the record.
-func (r *Runner) write(ctx context.Context, live *appsv1.Deployment, action lifecycle.HookAction) error {
+func (r *runner) write(ctx context.Context, live *appsv1.Deployment, action lifecycle.HookAction) error {
 	if action.State == nil {
 		return nil
 	}
@@ -111,11 +111,11 @@ func (r *Runner) write(ctx context.Context, live *appsv1.Deployment, action life
 			return err
 		}
 	}
-	return r.states.SaveState(*action.State)
+	return r.saveState(r.id, *action.State)
 }
 
 // patchState writes the state of an action to the Deployment, and scales it.
-func (r *Runner) patchState(ctx context.Context, live *appsv1.Deployment, action lifecycle.HookAction) error {
+func (r *runner) patchState(ctx context.Context, live *appsv1.Deployment, action lifecycle.HookAction) error {
 	body := map[string]any{"metadata": map[string]any{"uid": live.UID, "annotations": map[string]any{lifecycle.StateAnnotation: annotation(*action.State)}}}
 	if action.Replicas != nil { // of a Deployment that was just seen: a process that has slept scales nothing
 		body["metadata"].(map[string]any)["resourceVersion"] = live.ResourceVersion
@@ -137,16 +137,16 @@ func annotation(state lifecycle.State) any {
 }
 
 // patch patches the Deployment.
-func (r *Runner) patch(ctx context.Context, how types.PatchType, body map[string]any, subresources ...string) (*appsv1.Deployment, error) {
+func (r *runner) patch(ctx context.Context, how types.PatchType, body map[string]any, subresources ...string) (*appsv1.Deployment, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	return r.cluster.Client.AppsV1().Deployments(r.id.Namespace).Patch(ctx, r.id.Name, how, text, metav1.PatchOptions{FieldManager: lifecycle.FieldManager}, subresources...)
+	return r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Patch(ctx, r.id.Name, how, text, metav1.PatchOptions{FieldManager: lifecycle.FieldManager}, subresources...)
 }
 
-// report tells of an attempt that has failed: by an event and a condition of the Deployment, and to the handler.
-func (r *Runner) report(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+// report tells of an attempt that has failed: by an event and a condition of the Deployment, and to the settings.
+func (r *runner) report(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
 	r.logs.drain()
 	r.log = nil
 	if action.Pod != nil {
@@ -161,14 +161,14 @@ func (r *Runner) report(ctx context.Context, stage lifecycle.Stage, seen lifecyc
 		return err
 	}
 	r.refused = nil
-	if r.handler.Failed != nil {
-		r.handler.Failed(AttemptFailure{Stage: stage, Attempt: action.Attempt, Reason: action.Reason, Message: action.Message, Log: r.log})
+	if r.rollout.Hooks.Of(stage).Policy() != lifecycle.Abort { // else the end of the step says so
+		r.Failed(r.nameOf(stage), action.Reason, fmt.Sprintf("attempt %d failed: %s", action.Attempt, action.Message), indented(r.log))
 	}
 	return nil
 }
 
 // tell tells of a failure by a condition of the Deployment and an event.
-func (r *Runner) tell(ctx context.Context, live *appsv1.Deployment, why, message string, log []string) error {
+func (r *runner) tell(ctx context.Context, live *appsv1.Deployment, why, message string, log []string) error {
 	if live == nil {
 		return nil
 	}
@@ -193,23 +193,17 @@ func eventText(message string, log []string) string {
 }
 
 // recordEvent writes an event about the Deployment. It is no failure that it can't be written.
-func (r *Runner) recordEvent(ctx context.Context, live *appsv1.Deployment, why, message string) {
+func (r *runner) recordEvent(ctx context.Context, live *appsv1.Deployment, why, message string) {
 	news := cluster.ObjectEvent{ID: r.id, UID: live.UID, Reason: why, IsWarning: true, Message: message}
-	if err := r.cluster.RecordEvent(ctx, news); err != nil {
+	if err := r.Cluster.RecordEvent(ctx, news); err != nil {
 		r.warn("an event about a failed hook can't be written: " + printable.Line(err.Error()))
-	}
-}
-
-func (r *Runner) warn(message string) {
-	if r.handler.Warned != nil {
-		r.handler.Warned(message)
 	}
 }
 
 // setCondition sets the condition that says whether a hook has failed. Its list is merged by type, so that it stays
 // when the deployment controller writes others. It is no failure that the user may not set it.
-func (r *Runner) setCondition(ctx context.Context, live *appsv1.Deployment, status corev1.ConditionStatus, why, message string) error {
-	now := metav1.NewTime(r.cluster.Now())
+func (r *runner) setCondition(ctx context.Context, live *appsv1.Deployment, status corev1.ConditionStatus, why, message string) error {
+	now := metav1.NewTime(r.Cluster.Now())
 	condition := appsv1.DeploymentCondition{
 		Type: FailedCondition, Status: status, Reason: why, Message: printable.Truncate(message, 1024), LastUpdateTime: now, LastTransitionTime: now,
 	}
@@ -238,7 +232,7 @@ func hasFailed(live *appsv1.Deployment) bool {
 }
 
 // giveUp ends the rollout. What has not been reported as the failure of an attempt, is reported now.
-func (r *Runner) giveUp(ctx context.Context, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+func (r *runner) giveUp(ctx context.Context, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
 	r.logs.drain()
 	if err := r.write(ctx, seen.Live, action); err != nil {
 		return err
@@ -248,5 +242,5 @@ func (r *Runner) giveUp(ctx context.Context, seen lifecycle.RolloutFacts, action
 			r.warn("it can't be said at the Deployment why its rollout has stopped: " + printable.Line(err.Error()))
 		}
 	}
-	return &GivenUp{Err: &reason.Error{Reason: action.Reason, Message: action.Message}, Log: r.log}
+	return &givenUp{&reason.Error{Reason: action.Reason, Message: action.Message}, r.log}
 }

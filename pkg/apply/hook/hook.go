@@ -1,9 +1,9 @@
-// Package hook runs the lifecycle hooks of Deployments against a cluster. What to do next is decided by package
-// lifecycle, of what this package has looked at; it does that, and looks again.
+// Package hook has the steps of Deployments with lifecycle hooks. What to do next is decided by package lifecycle, of what
+// this package has looked at; it does that on the cluster, and looks again.
 //
-// A Runner is where to start: Run goes on with the hook of a stage until it has to wait, and Before and After stand
-// around the apply of the Deployment itself. look.go and workload.go gather what there is, do.go has the actions, wait.go what wakes
-// a hook that waits, and logs.go the logs of pods.
+// Settings.Steps is the call to start from. The steps are in step.go, and the loop of looks and actions in run.go. look.go and
+// workload.go gather what there is, do.go has the actions, wait.go what wakes a hook that waits, and logs.go the logs of
+// pods.
 package hook
 
 import (
@@ -13,220 +13,137 @@ import (
 	"sync/atomic"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/lifecycle"
-	"github.com/runlevel/runlevel/pkg/reason"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
 )
 
 // FailedCondition is the condition of a Deployment whose hook has failed. It is False again when the hook has succeeded.
 const FailedCondition = "LifecycleHookFailed"
 
-// Objects applies the Deployment of a Runner.
-type Objects interface {
-	// CreatePaused makes the Deployment, paused, if it is not there.
-	CreatePaused() error
-	// ChangesTemplate reports whether an apply changes the pod template of the Deployment.
-	ChangesTemplate() (bool, error)
-	// IsRetryable reports whether a request that was refused may succeed later.
-	IsRetryable(error) bool
+// Settings are what the hooks of a run, or of a preview, share.
+type Settings struct {
+	Requests  context.Context
+	Cluster   *cluster.Cluster
+	Applier   *object.Applier
+	Journal   *object.Journal
+	Release   string
+	Overrides map[kinds.ID]lifecycle.Override
+	Pause     time.Duration // how long a rollout is left alone that a hook has stopped; not at all if it is 0
+	IsPreview bool
+
+	// Failed is told of an attempt that has failed, and of the last lines of its pod, unless the end of the step says so.
+	Failed func(step object.StepID, reason, message string, log []string)
+	// Logged is told of each line that the pod of a hook logs; logs are not followed if it is nil.
+	Logged func(step object.StepID, line string)
 }
 
-// States keeps the state of the Deployment's hooks in the record.
-type States interface {
-	State() (lifecycle.State, bool)
-	SaveState(lifecycle.State) error
-}
-
-// A Handler is told what a Runner does. Its functions may be nil.
-type Handler struct {
-	Failed func(AttemptFailure)
-	Logged func(stage lifecycle.Stage, pod, line string) // a line of a running pod; if it is nil, logs are not followed
-	Warned func(message string)
-}
-
-// An AttemptFailure is an attempt that has failed.
-type AttemptFailure struct {
-	Stage   lifecycle.Stage
-	Attempt int
-	Reason  string
-	Message string
-	Log     []string // the last lines of the pod
-}
-
-// A Runner runs the hooks of one Deployment, for one apply.
-type Runner struct {
-	id      kinds.ID
-	cluster *cluster.Cluster
-	rollout lifecycle.Rollout
-	objects Objects
-	states  States
-	handler Handler
+// A runner runs the hooks of one Deployment, for one apply.
+type runner struct {
+	Settings
+	id       kinds.ID
+	manifest *payload.Manifest // nil of a Deployment that the release has no more
+	rollout  lifecycle.Rollout
 
 	masker      *strings.Replacer // of values of environment variables
 	workload    workload
 	scaled      *appsv1.Deployment
 	running     sync.Mutex
-	isOverruled atomic.Bool // it is asked while another call runs
+	isOverruled atomic.Bool // it is asked while another step runs
+	isChecked   bool        // whether the Deployment is another release's
 	isChanged   *bool
 	refused     *lifecycle.Refusal
 	lastState   string // of the pod that is waited for
 	ran         map[lifecycle.Stage]lifecycle.HookResult
 	log         []string // the last lines of the pod that has failed last
 	logs        *podLogs
+	previewed   preview
 }
 
-// A PodWait is what a hook waits for.
-type PodWait struct {
-	Message string
-	Since   time.Time
-	Until   time.Time // when to look again at the latest
-	watched watched
-}
-
-// A StageResult is what came of one call of a Runner.
-type StageResult struct {
-	Wait    *PodWait // not nil: what it waits for, until another call
-	Ran     lifecycle.HookResult
-	Message string
-}
-
-// Options are what a Runner works with.
-type Options struct {
-	Objects Objects
-	States  States
-	Handler Handler
-}
-
-// New returns a Runner for the Deployment of a rollout.
-func New(id kinds.ID, c *cluster.Cluster, rollout lifecycle.Rollout, options Options) *Runner {
-	return &Runner{
-		masker: rollout.Masker(), workload: workload{c.Client, id.Namespace}, id: id, cluster: c, rollout: rollout, objects: options.Objects, states: options.States, handler: options.Handler,
-		ran:  map[lifecycle.Stage]lifecycle.HookResult{},
-		logs: &podLogs{client: c.Client, hooks: rollout.Hooks, logged: options.Handler.Logged, streams: map[types.UID]*stream{}},
+// newRunner returns a runner for the Deployment of a rollout.
+func (s Settings) newRunner(id kinds.ID, m *payload.Manifest, rollout lifecycle.Rollout) *runner {
+	r := &runner{
+		Settings: s, id: id, manifest: m, rollout: rollout,
+		masker: rollout.Masker(), workload: workload{s.Cluster.Client, id.Namespace}, ran: map[lifecycle.Stage]lifecycle.HookResult{},
+		logs: &podLogs{client: s.Cluster.Client, hooks: rollout.Hooks, streams: map[types.UID]*stream{}},
 	}
-}
-
-// IsDue reports whether the template is not known to be rolled out with its hooks. It sends no request.
-func (r *Runner) IsDue() bool {
-	state, _ := r.states.State()
-	return !state.IsRolledOut(r.rollout.Template) || !r.rollout.Override.IsEmpty() && !r.isOverruled.Load()
-}
-
-// Run goes on with the hook of a stage, until it has come to its end or has to wait. Its error is a *GivenUp if the
-// rollout is to stop; another call may mend any other.
-func (r *Runner) Run(ctx context.Context, stage lifecycle.Stage) (StageResult, error) {
-	return r.run(ctx, stage, func(seen lifecycle.RolloutFacts) lifecycle.HookAction { return r.rollout.Next(stage, seen) })
-}
-
-// Before prepares the apply of the Deployment itself.
-func (r *Runner) Before(ctx context.Context) (StageResult, error) {
-	return r.run(ctx, "", r.rollout.NextApply)
-}
-
-// After ends what Before and earlier stages have begun, once the Deployment was applied.
-func (r *Runner) After(ctx context.Context) (StageResult, error) {
-	return r.run(ctx, "", r.rollout.AfterApply)
-}
-
-// mostConflicts is how often a Deployment is looked at again because another client has just written it.
-const mostConflicts = 10
-
-// run does one action after the other.
-func (r *Runner) run(ctx context.Context, stage lifecycle.Stage, next func(lifecycle.RolloutFacts) lifecycle.HookAction) (StageResult, error) {
-	r.running.Lock() // the Deployment may be applied again while its post hook runs
-	defer r.running.Unlock()
-	if !r.IsDue() {
-		return StageResult{Message: "the pod template is not new"}, nil
+	if s.Logged != nil {
+		r.logs.logged = func(stage lifecycle.Stage, line string) { s.Logged(r.nameOf(stage), line) }
 	}
-	for conflicts := 0; ; {
-		seen, err := r.look(ctx, stage)
-		if err != nil {
-			return StageResult{}, err
-		}
-		action := next(seen)
-		switch action.Do {
-		case lifecycle.Proceed:
-			return StageResult{Ran: r.ran[stage], Message: inWords(r.ran[stage], action)}, nil
-		case lifecycle.Wait:
-			return StageResult{Wait: r.waitFor(ctx, stage, seen, action)}, nil
-		case lifecycle.GiveUp:
-			err = r.giveUp(ctx, seen, action)
-		default:
-			err = r.do(ctx, stage, seen, action)
-		}
-		if apierrors.IsConflict(err) && conflicts < mostConflicts { // the deployment controller writes at the same time
-			conflicts++
-			continue
-		}
-		if err != nil {
-			return StageResult{}, err
-		}
-		if action.Do == lifecycle.Scale && stage == lifecycle.Mid { // its pods take a moment, and another client may scale it up again
-			return StageResult{Wait: r.waitFor(ctx, stage, seen, lifecycle.HookAction{Message: "the Deployment is scaled to 0"})}, nil
-		}
-	}
+	return r
 }
 
-// ScaleBack scales the Deployment back that was scaled to 0 for its mid hook.
-func (r *Runner) ScaleBack(ctx context.Context) error {
-	r.running.Lock()
-	defer r.running.Unlock()
-	seen, err := r.look(ctx, "")
-	if err != nil || seen.Live == nil {
-		return err
-	}
-	replicas, state := seen.State.Restore(seen.Live)
-	if replicas == nil {
+// runnerOf returns a runner for the Deployment of a manifest; nil if that has no hooks, and nothing is left of earlier ones.
+func (s Settings) runnerOf(m *payload.Manifest) *runner {
+	if m.IsTombstone() || m.GroupVersionKind().GroupKind() != kinds.Deployment {
 		return nil
 	}
-	return r.write(ctx, seen.Live, lifecycle.HookAction{State: state, Replicas: replicas})
+	hooks, _ := lifecycle.Parse(m.Object()) // what is wrong with them was said when the release was read
+	if hooks == nil && !s.isRemembered(m) || s.isCreated(m) {
+		return nil
+	}
+	desired := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object().Object, desired); err != nil {
+		return nil // the API server refuses it, and says why
+	}
+	return s.newRunner(m.ID(), m, lifecycle.Rollout{
+		Release: s.Release, Hooks: hooks, Desired: desired, Template: lifecycle.HashTemplate(desired), Override: s.Overrides[m.ID()], Pause: s.Pause,
+	})
 }
 
-// TakeScaled returns the Deployment as it was when it was scaled back last, once; nil if it was not.
-func (r *Runner) TakeScaled() *unstructured.Unstructured {
-	r.running.Lock()
-	defer r.running.Unlock()
-	live := r.scaled
-	r.scaled = nil
+// isRemembered reports whether earlier hooks of a Deployment are remembered: by the record, or, if that was lost, by the
+// Deployment itself.
+func (s Settings) isRemembered(m *payload.Manifest) bool {
+	if _, isThere := s.stateOf(m.ID()); isThere {
+		return true
+	}
+	live := s.Applier.Before(m)
 	if live == nil {
+		return false
+	}
+	_, isThere := lifecycle.ReadState(live)
+	return isThere
+}
+
+// isCreated reports whether a Deployment is create-only, and was created with its hooks. No template of it is rolled out
+// any more.
+func (s Settings) isCreated(m *payload.Manifest) bool {
+	return m.IsCreateOnly() && s.Applier.Before(m) != nil && !s.isBeingCreated(m)
+}
+
+// isBeingCreated reports whether a rollout is under way that has created a Deployment.
+func (s Settings) isBeingCreated(m *payload.Manifest) bool {
+	state, _ := s.stateOf(m.ID())
+	return state.Rollout != "" && state.IsInstall
+}
+
+// stateOf returns what the record has of the hooks of a Deployment.
+func (s Settings) stateOf(id kinds.ID) (state lifecycle.State, isThere bool) {
+	s.Journal.Read(func(known *record.Record) { state, isThere = known.FindHooks(id) })
+	return state, isThere
+}
+
+// saveState notes the state of the hooks of a Deployment in the record.
+func (s Settings) saveState(id kinds.ID, state lifecycle.State) error {
+	if s.IsPreview {
 		return nil
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
-	if err != nil {
-		return nil // its watch shows it as well
-	}
-	return &unstructured.Unstructured{Object: object}
+	return s.Journal.Note(s.Requests, func(known *record.Record) { known.RememberHooks(id, state) })
 }
 
-// inWords says why a hook has not run, or what else there is to say of it.
-func inWords(result lifecycle.HookResult, proceed lifecycle.HookAction) string {
-	switch result {
-	case lifecycle.Succeeded:
-		return ""
-	case lifecycle.Ignored:
-		return "it has failed, and its failure policy is Ignore"
-	case lifecycle.Skipped:
-		return "it was skipped"
-	case lifecycle.NotNeeded:
-		return "none of the Deployment's pods runs yet"
-	default: // nothing in this apply
-		return proceed.Message
-	}
+// nameOf returns the name of a hook's step.
+func (r *runner) nameOf(stage lifecycle.Stage) object.StepID {
+	id := object.StepOf(r.manifest)
+	id.Hook = string(stage)
+	return id
 }
 
-// A GivenUp is why a rollout stops.
-type GivenUp struct {
-	Err *reason.Error
-	Log []string // the last lines of the pod that has failed
-}
-
-func (g *GivenUp) Error() string { return g.Err.Error() }
-func (g *GivenUp) Unwrap() error { return g.Err }
+// warn passes on a warning about the Deployment.
+func (r *runner) warn(text string) { r.Applier.Warn(r.manifest, text) }

@@ -32,8 +32,8 @@ type stream struct {
 type podLogs struct {
 	client  kubernetes.Interface
 	hooks   *lifecycle.Hooks
-	logged  func(stage lifecycle.Stage, pod, line string) // nil if they are not followed
-	streams map[types.UID]*stream                         // by pod, also those that have ended
+	logged  func(stage lifecycle.Stage, line string) // nil if they are not followed
+	streams map[types.UID]*stream                    // by pod, also those that have ended
 }
 
 // follow passes on the log of a pod that runs, or has succeeded before it was seen to run.
@@ -53,7 +53,7 @@ func (l *podLogs) follow(ctx context.Context, stage lifecycle.Stage, pod *corev1
 		defer body.Close()
 		lines := bufio.NewScanner(body)
 		for lines.Buffer(nil, mostBytes); lines.Scan(); {
-			l.logged(stage, pod.Name, printable.Line(lines.Text()))
+			l.logged(stage, printable.Line(lines.Text()))
 		}
 	}()
 }

@@ -11,11 +11,11 @@ import (
 )
 
 // look gathers what the next action of a stage depends on.
-func (r *Runner) look(ctx context.Context, stage lifecycle.Stage) (lifecycle.RolloutFacts, error) {
+func (r *runner) look(ctx context.Context, stage lifecycle.Stage) (lifecycle.RolloutFacts, error) {
 	seen := lifecycle.RolloutFacts{
-		Now: r.cluster.Now(), IsOverruled: r.isOverruled.Load(), IsChanged: r.isChanged, LastState: r.lastState, Refused: r.refused,
+		Now: r.Cluster.Now(), IsOverruled: r.isOverruled.Load(), IsChanged: r.isChanged, LastState: r.lastState, Refused: r.refused,
 	}
-	live, err := r.cluster.Client.AppsV1().Deployments(r.id.Namespace).Get(ctx, r.id.Name, metav1.GetOptions{})
+	live, err := r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Get(ctx, r.id.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		seen.Live = live
@@ -38,8 +38,8 @@ func (r *Runner) look(ctx context.Context, stage lifecycle.Stage) (lifecycle.Rol
 }
 
 // state returns the state of the hooks: what the Deployment says counts, and the record follows it.
-func (r *Runner) state(live *appsv1.Deployment) (lifecycle.State, error) {
-	recorded, _ := r.states.State()
+func (r *runner) state(live *appsv1.Deployment) (lifecycle.State, error) {
+	recorded, _ := r.stateOf(r.id)
 	if live == nil {
 		return recorded, nil
 	}
@@ -48,12 +48,12 @@ func (r *Runner) state(live *appsv1.Deployment) (lifecycle.State, error) {
 		return recorded, nil
 	}
 	if state.Text() != recorded.Text() { // the process that wrote it was killed, or the record was lost
-		return state, r.states.SaveState(state)
+		return state, r.saveState(r.id, state)
 	}
 	return state, nil
 }
 
 // hookPods selects the pods of the Deployment's hooks.
-func (r *Runner) hookPods() string {
+func (r *runner) hookPods() string {
 	return lifecycle.DeploymentLabel + "=" + lifecycle.LabelOf(r.id.Name)
 }

@@ -2,32 +2,65 @@ package hook
 
 import (
 	"context"
+	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// Preview returns the hooks that an apply would run, in their order. The cluster is asked whether it would take their
-// pods: the error of a stage is its answer.
-func (r *Runner) Preview(ctx context.Context) (stages []lifecycle.Stage, refused map[lifecycle.Stage]error, err error) {
+// A preview is which hooks of a Deployment would run.
+type preview struct {
+	once    sync.Once
+	stages  []lifecycle.Stage
+	refused map[lifecycle.Stage]error // what the cluster says of their pods
+	err     error
+}
+
+// Preview returns what would come of the hook. All hooks of a Deployment are looked at together.
+func (s *StageStep) Preview() (object.Change, error) {
+	p := &s.previewed
+	p.once.Do(func() { p.err = p.find(s.Requests, s.runner) })
+	isRetryable := func(err error) bool { return s.Applier.IsRetryable(s.manifest, err) }
+	refused := p.refused[s.stage]
+	switch {
+	case p.err != nil && !isRetryable(p.err):
+		return object.Change{}, p.err
+	case p.err != nil:
+		return object.Change{Action: object.NotChecked, Message: printable.Line(p.err.Error())}, nil
+	case !slices.Contains(p.stages, s.stage):
+		return object.Change{Action: object.NotNeeded}, nil
+	case refused != nil && isRetryable(refused): // what it lacks may come with the release
+		return object.Change{Action: object.NotChecked, Message: printable.Line(refused.Error())}, nil
+	case refused != nil:
+		return object.Change{}, refused
+	default:
+		return object.Change{Action: object.Ran}, nil
+	}
+}
+
+// find finds out which hooks an apply would run, and asks the cluster whether it would take their pods.
+func (p *preview) find(ctx context.Context, r *runner) error {
 	facts, err := r.look(ctx, "")
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	if facts.Live != nil {
-		isChanged, err := r.objects.ChangesTemplate()
+		isChanged, err := r.Applier.ChangesTemplate(r.manifest)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		facts.IsChanged = &isChanged
 	}
-	stages, refused = r.rollout.Due(facts), map[lifecycle.Stage]error{}
-	for _, stage := range stages {
+	p.stages, p.refused = r.rollout.Due(facts), map[lifecycle.Stage]error{}
+	for _, stage := range p.stages {
 		pod := r.rollout.NextPod(stage, facts)
-		_, refused[stage] = r.cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod, metav1.CreateOptions{
+		_, p.refused[stage] = r.Cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod, metav1.CreateOptions{
 			FieldManager: lifecycle.FieldManager, DryRun: []string{metav1.DryRunAll},
 		})
 	}
-	return stages, refused, nil
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/resourcewatch"
 )
@@ -19,14 +20,8 @@ const (
 	longestPause = 30 * time.Second       // of a watch that is refused
 )
 
-// watched is what wakes a hook that waits.
-type watched struct {
-	namespace, selector string
-	versions            map[string]string // of pods that were seen, by their names
-}
-
 // waitFor returns what an action waits for.
-func (r *Runner) waitFor(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) *PodWait {
+func (r *runner) waitFor(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) *object.StepWait {
 	until := seen.Now.Add(lookEvery)
 	if len(seen.OldPods) > 0 || stage == lifecycle.Post && seen.ReplicaSet == nil {
 		until = seen.Now.Add(lookOften)
@@ -34,14 +29,15 @@ func (r *Runner) waitFor(ctx context.Context, stage lifecycle.Stage, seen lifecy
 	if !action.Until.IsZero() && action.Until.Before(until) {
 		until = action.Until
 	}
-	wait := &PodWait{Message: action.Message, Since: seen.Now, Until: until}
+	wait := &object.StepWait{For: action.Message, Since: seen.Now}
 	if began := seen.State.Hooks[stage].Began; began != nil {
 		wait.Since = began.Time
 	}
-	wait.watched = watched{namespace: r.id.Namespace, selector: r.hookPods(), versions: map[string]string{}}
+	versions := map[string]string{}
 	for _, pod := range seen.Pods {
-		wait.watched.versions[pod.Name] = pod.ResourceVersion
+		versions[pod.Name] = pod.ResourceVersion
 	}
+	wait.Until = func(wake func()) (cancel func()) { return r.wakeBy(ctx, until, versions, wake) }
 	if action.Pod != nil {
 		r.lastState = lifecycle.StateOf(action.Pod)
 	}
@@ -49,13 +45,13 @@ func (r *Runner) waitFor(ctx context.Context, stage lifecycle.Stage, seen lifecy
 	return wait
 }
 
-// OnWake calls a function, once, when it is time to look again: a pod has changed, or time is up. The function that it
-// returns ends that.
-func (r *Runner) OnWake(ctx context.Context, w *PodWait, wake func()) (cancel func()) {
+// wakeBy calls a function, once, when it is time to look again: a pod of a hook has another version than was seen, or time
+// is up. The function that it returns ends that.
+func (r *runner) wakeBy(ctx context.Context, until time.Time, versions map[string]string, wake func()) (cancel func()) {
 	ctx, stop := context.WithCancel(ctx)
 	once := sync.OnceFunc(wake)
-	timer := time.AfterFunc(w.Until.Sub(r.cluster.Now()), once)
-	go r.watch(ctx, w.watched, once)
+	timer := time.AfterFunc(until.Sub(r.Cluster.Now()), once)
+	go r.watch(ctx, &waker{versions, once})
 	return func() {
 		stop()
 		timer.Stop()
@@ -63,13 +59,13 @@ func (r *Runner) OnWake(ctx context.Context, w *PodWait, wake func()) (cancel fu
 }
 
 // watch watches the pods of hooks.
-func (r *Runner) watch(ctx context.Context, what watched, wake func()) {
-	pods := r.cluster.Client.CoreV1().Pods(what.namespace)
+func (r *runner) watch(ctx context.Context, to *waker) {
+	pods := r.Cluster.Client.CoreV1().Pods(r.id.Namespace)
 	resourcewatch.Run(ctx, resourcewatch.ListerWatcher[*corev1.PodList]{
 		List:   pods.List,
 		Watch:  pods.Watch,
-		Client: r.cluster.Client, Labels: what.selector,
-	}, &waker{what.versions, wake}, longestPause, func(error) {}) // it looks again from time to time as well
+		Client: r.Cluster.Client, Labels: r.hookPods(),
+	}, to, longestPause, func(error) {}) // it looks again from time to time as well
 }
 
 // A waker wakes when pods are not as they were seen.

@@ -2,7 +2,7 @@
 // them, previews that, and repairs them. There is one code path for every kind.
 //
 // It knows nothing of an order, waits for nothing and tries nothing again: what a failure means for another try
-// is in failures.go.
+// is in failures.go. What a run does with an object, or with anything else, is a WalkStep, in step.go.
 //
 // An Applier is where to start: Apply, in apply.go, looks at what is known of an object and decides what to do;
 // target.go and delete.go do it, with scaled.go, unknown.go and immutable.go for what servers do not take as it
@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +28,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -110,6 +110,7 @@ type knowledge struct {
 	known        *fingerprint.Cache // from before
 	fingerprints *fingerprint.Cache
 	written      sync.Map // by group whose definition was written: when, or when it became ready
+	outdated     sync.Map // objects of which nothing counts that was seen before: see ForgetBefore
 	isRepairing  bool     // the Applier is a Repairer's, which lives long
 }
 
@@ -125,10 +126,10 @@ func New(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory, o
 		handler.Adopted = func(*payload.Manifest, []string) {}
 	}
 	k := &knowledge{
-		requests: ctx, cluster: c, options: options, handler: handler, before: before, definitions: newDefinitions(ctx, c, before),
+		requests: ctx, cluster: c, options: options, handler: handler, before: before,
 		known: options.Journal.fingerprints(), fingerprints: options.Fingerprints,
 	}
-	k.scaling = &scaling{knowledge: k}
+	k.definitions, k.scaling = &definitions{knowledge: k, known: map[string]definition{}}, &scaling{knowledge: k}
 	return &Applier{knowledge: k, writer: writer{k}, deleter: deleter{k}}
 }
 
@@ -158,11 +159,8 @@ func (k *knowledge) IsThere(m *payload.Manifest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = k.cluster.GetMetadata(k.requests, resource, "", m.Object().GetName())
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil, err
+	_, isThere, err := k.headNow(resource, m.ID())
+	return isThere, err
 }
 
 // IsPrerequisite reports whether other objects can't be without those of a kind.
@@ -186,7 +184,7 @@ func (k *knowledge) Extended(live *unstructured.Unstructured) {
 // NoteReady notes in which version an object was ready.
 func (k *knowledge) NoteReady(m *payload.Manifest, resource cluster.Resource, live *unstructured.Unstructured) {
 	if text, isKnown := k.text(m, resource); isKnown {
-		k.fingerprints.AddReady(live, text, k.standard())
+		k.fingerprints.AddReady(objectmeta.Of(resource, live), text, k.standard())
 	}
 }
 

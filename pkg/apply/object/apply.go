@@ -25,19 +25,13 @@ const hasFinished = "it has finished before, and is not run again"
 // Delete deletes the object of a tombstone, in an update, and waits for nothing.
 func (a *Applier) Delete(m *payload.Manifest) (Change, error) { return a.deleter.Delete(m) }
 
-// Apply makes the object of a manifest what the manifest says.
-func (a *Applier) Apply(m *payload.Manifest) (Change, error) { return a.put(m, a.head) }
-
-// Reapply is Apply for an object that has changed since the cluster was looked at.
-func (a *Applier) Reapply(m *payload.Manifest) (Change, error) { return a.put(m, a.headNow) }
-
-// put applies an object whose metadata a function looks up.
-func (a *Applier) put(m *payload.Manifest, find func(cluster.Resource, kinds.ID) (objectmeta.LiveMetadata, bool, error)) (Change, error) {
+// Apply makes the object of a manifest what the manifest says. What was seen of the object before the run counts once.
+func (a *Applier) Apply(m *payload.Manifest) (Change, error) {
 	resource, err := a.place(m)
 	if err != nil {
 		return Change{}, err
 	}
-	head, isThere, err := find(resource, m.ID())
+	head, isThere, err := a.head(resource, m.ID())
 	if err != nil {
 		return Change{}, err
 	}
@@ -56,8 +50,12 @@ func (a *Applier) put(m *payload.Manifest, find func(cluster.Resource, kinds.ID)
 		}))
 	}
 	change.Version = o.version()
+	a.ForgetBefore(m)
 	return change, nil
 }
+
+// ForgetBefore makes what was seen of an object before the run not count any more: it has been written since.
+func (k *knowledge) ForgetBefore(m *payload.Manifest) { k.outdated.Store(m.ID(), true) }
 
 // place returns the resource of a manifest's object.
 func (k *knowledge) place(m *payload.Manifest) (cluster.Resource, error) {
@@ -70,10 +68,7 @@ func (k *knowledge) place(m *payload.Manifest) (cluster.Resource, error) {
 
 // putKnown is put for an object whose metadata is known.
 func (a *Applier) putKnown(o *target) (Change, error) {
-	f, err := a.gather(o, true)
-	if err != nil {
-		return Change{}, err
-	}
+	f := a.gather(o, true)
 	what := decide(f)
 	if what == refuse {
 		return Change{}, ownedBy(f.owner)
@@ -135,8 +130,11 @@ func (k *knowledge) find(kind schema.GroupVersionKind) (cluster.Resource, error)
 }
 
 // head returns the metadata of an object as it was before the run. The server is only asked where the object could not
-// be listed.
+// be listed, or was written since.
 func (k *knowledge) head(resource cluster.Resource, id kinds.ID) (objectmeta.LiveMetadata, bool, error) {
+	if _, isOutdated := k.outdated.Load(id); isOutdated {
+		return k.headNow(resource, id)
+	}
 	if !resource.Namespaced {
 		id.Namespace = "" // which manifests may say all the same
 	}
@@ -158,19 +156,6 @@ func (k *knowledge) headNow(resource cluster.Resource, id kinds.ID) (objectmeta.
 	return objectmeta.Of(resource, object), true, nil
 }
 
-// isAbsent reports whether an object is not there. Where all that we have applied is known,
-// the server is not asked.
-func (k *knowledge) isAbsent(resource cluster.Resource, id kinds.ID) (bool, error) {
-	if k.before.Covers(id) {
-		return true, nil
-	}
-	_, err := k.cluster.GetMetadata(k.requests, resource, id.Namespace, id.Name)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	return false, err
-}
-
 // wasThere is the message of a create-only object that is kept.
 const wasThere = "it is create-only, and was there"
 
@@ -182,7 +167,6 @@ func (a *Applier) create(o *target) (Change, error) {
 		made, err := a.cluster.Create(a.requests, o.resource, draft)
 		a.handler.Warned(o.Manifest, maskedWarnings(o.Manifest, made.Warnings))
 		if err == nil {
-			a.makeKnown(o, made.Object)
 			a.settled(o, made.Object)
 			return Change{Action: Created, UID: made.Object.GetUID()}, nil
 		}

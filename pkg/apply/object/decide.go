@@ -51,16 +51,15 @@ func decide(f facts) decision {
 
 // gather finds out the facts of an object that was looked at. Whether it is untouched does not count where its
 // definition will be another one.
-func (a *Applier) gather(o *target, isUntouchedEnough bool) (f facts, err error) {
-	if f.owner = a.otherOwner(o.head); f.owner != "" {
-		return f, nil
+func (a *Applier) gather(o *target, isUntouchedEnough bool) facts {
+	if owner := a.otherOwner(o.head); owner != "" {
+		return facts{owner: owner}
 	}
-	f.isThere, f.isTrusted, f.isCreateOnly = o.isThere, a.trusts(o.head), o.Manifest.IsCreateOnly()
-	f.isUntouched = isUntouchedEnough && a.isUntouched(o.Manifest, o.head, o.isThere)
-	if o.GroupVersionKind().GroupKind() == kinds.Job && !f.isThere && a.options.Journal.hasFinished(o.Manifest) {
-		f.hasFinished, err = a.isAbsent(o.resource, o.ID())
+	return facts{
+		isThere: o.isThere, isTrusted: a.trusts(o.head), isCreateOnly: o.Manifest.IsCreateOnly(),
+		isUntouched: isUntouchedEnough && a.isUntouched(o.Manifest, o.head, o.isThere),
+		hasFinished: !o.isThere && o.GroupVersionKind().GroupKind() == kinds.Job && a.options.Journal.hasFinished(o.Manifest),
 	}
-	return f, err
 }
 
 // A deletion is what is to be done about the object of a tombstone.

@@ -1,7 +1,6 @@
 package object
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -9,15 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // definitions tell versions of CustomResourceDefinitions apart, as far as custom resources may notice.
 type definitions struct {
-	ctx     context.Context
-	cluster *cluster.Cluster
-	before  *inventory.Inventory
+	*knowledge
 
 	mu    sync.Mutex
 	known map[string]definition // by name
@@ -27,10 +23,6 @@ type definitions struct {
 type definition struct {
 	version string
 	isKnown bool // else the user may not read it
-}
-
-func newDefinitions(ctx context.Context, c *cluster.Cluster, before *inventory.Inventory) *definitions {
-	return &definitions{ctx: ctx, cluster: c, before: before, known: map[string]definition{}}
 }
 
 // note takes in an object that was applied, if it is a definition, and reports whether it is another than the one that
@@ -71,11 +63,11 @@ func (d *definitions) find(name string) (found definition, isAnswered bool) {
 	if head, isListed := d.before.Find(id); isListed {
 		return definition{versionOf(head.Object()), true}, true
 	}
-	resource, err := d.cluster.FindKind(d.ctx, kinds.CustomResourceDefinition)
+	resource, err := d.cluster.FindKind(d.requests, kinds.CustomResourceDefinition)
 	if err != nil {
 		return definition{}, false
 	}
-	object, err := d.cluster.GetMetadata(d.ctx, resource, "", name)
+	object, err := d.cluster.GetMetadata(d.requests, resource, "", name)
 	if err != nil {
 		return definition{isKnown: apierrors.IsNotFound(err)}, apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
 	}

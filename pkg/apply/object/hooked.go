@@ -10,15 +10,21 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// CreatePaused makes a Deployment that is not there, paused: none of its pods starts before it is applied. A
-// Deployment that is there stays as it is.
-func (a *Applier) CreatePaused(m *payload.Manifest) error {
+// drafted returns the target of a workload that is applied beside the usual order, and what an apply of it sends.
+func (a *Applier) drafted(m *payload.Manifest) (*target, *unstructured.Unstructured, error) {
 	resource, err := a.place(m)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	o := &target{Manifest: m, resource: resource}
 	draft, err := a.draft(o)
+	return o, draft, err
+}
+
+// CreatePaused makes a Deployment that is not there, paused: none of its pods starts before it is applied. A
+// Deployment that is there stays as it is.
+func (a *Applier) CreatePaused(m *payload.Manifest) error {
+	o, draft, err := a.drafted(m)
 	if err != nil {
 		return err
 	}
@@ -34,12 +40,7 @@ func (a *Applier) CreatePaused(m *payload.Manifest) error {
 
 // Unpause applies a create-only Deployment that CreatePaused has made. No other apply changes it.
 func (a *Applier) Unpause(m *payload.Manifest) (Change, error) {
-	resource, err := a.place(m)
-	if err != nil {
-		return Change{}, err
-	}
-	o := &target{Manifest: m, resource: resource}
-	draft, err := a.draft(o)
+	o, draft, err := a.drafted(m)
 	if err != nil {
 		return Change{}, err
 	}
@@ -52,19 +53,14 @@ func (a *Applier) Unpause(m *payload.Manifest) (Change, error) {
 
 // ChangesTemplate reports whether an apply changes the pod template of a workload that is there.
 func (a *Applier) ChangesTemplate(m *payload.Manifest) (bool, error) {
-	resource, err := a.place(m)
+	o, draft, err := a.drafted(m)
 	if err != nil {
 		return false, err
 	}
-	live, err := a.cluster.In(resource, m.ID().Namespace).Get(a.requests, m.ID().Name, metav1.GetOptions{})
+	live, err := a.cluster.In(o.resource, m.ID().Namespace).Get(a.requests, m.ID().Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	o := &target{Manifest: m, resource: resource}
-	draft, err := a.draft(o)
 	if err != nil {
 		return false, err
 	}
@@ -92,4 +88,12 @@ func (a *Applier) CheckOwner(m *payload.Manifest) error {
 		return err
 	}
 	return a.refuseOwned(head)
+}
+
+// Warn passes on a warning about the object of a manifest.
+func (a *Applier) Warn(m *payload.Manifest, text string) { a.handler.Warned(m, []string{text}) }
+
+// Observe takes in an object as the server has returned it to another write than an apply.
+func (a *Applier) Observe(m *payload.Manifest, live *unstructured.Unstructured) {
+	a.handler.Readiness.Applied(m, live)
 }

@@ -35,10 +35,7 @@ func (p *Previewer) object(m *payload.Manifest) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	f, err := p.gather(&target{Manifest: m, resource: resource, head: head, isThere: isThere}, !p.definitionOf(m).isChanged())
-	if err != nil {
-		return Change{}, err
-	}
+	f := p.gather(&target{Manifest: m, resource: resource, head: head, isThere: isThere}, !p.definitionOf(m).isChanged())
 	switch what := decide(f); what {
 	case refuse:
 		return Change{}, ownedBy(f.owner)

@@ -30,7 +30,6 @@ func NewRepairer(ctx context.Context, c *cluster.Cluster, release *payload.Paylo
 	options.Manifests = release.Manifests
 	a := New(requests, c, &inventory.Inventory{}, options, Handler{})
 	a.isRepairing = true
-	a.fingerprints.KeepNewest()
 	a.scaling.find()
 	return &Repairer{a, cut}
 }

@@ -19,9 +19,8 @@ import (
 // not asked for it before it matters for an object.
 type scaling struct {
 	*knowledge
-	asking sync.Mutex // so that the server is asked once
 
-	mu        sync.Mutex
+	mu        sync.Mutex             // held while the server is asked, so that it is asked once
 	scaled    ownership.ScaleTargets // nil until it was asked for
 	asked     time.Time              // when
 	forbidden error                  // why not all of it is known
@@ -54,12 +53,13 @@ func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error
 	if !ownership.Concerns(m.Object(), live) {
 		return false, nil
 	}
-	if err := s.ask(); err != nil {
-		return false, err
-	}
 	s.mu.Lock()
+	err := s.ask()
 	isScaled, forbidden := s.scaled.Has(m.ID()), s.forbidden
 	s.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
 	if forbidden != nil && !isScaled {
 		s.handler.Warned(m, []string{"this user may not list HorizontalPodAutoscalers, so the replicas of the manifest count: allow it to list horizontalpodautoscalers.autoscaling"})
 	}
@@ -69,14 +69,9 @@ func (s *scaling) isScaled(m *payload.Manifest, live metav1.Object) (bool, error
 // scalersCount is for how long a Repairer, which lives long, knows which autoscalers there are.
 const scalersCount = time.Second
 
-// ask asks the server which objects are scaled, unless that is known.
+// ask asks the server which objects are scaled, unless that is known. The lock is held.
 func (s *scaling) ask() error {
-	s.asking.Lock()
-	defer s.asking.Unlock()
-	s.mu.Lock()
-	isKnown := s.scaled != nil && (!s.isRepairing || time.Since(s.asked) <= scalersCount)
-	s.mu.Unlock()
-	if isKnown {
+	if s.scaled != nil && (!s.isRepairing || time.Since(s.asked) <= scalersCount) {
 		return nil
 	}
 	var namespaces []string
@@ -98,8 +93,6 @@ func (s *scaling) ask() error {
 			scaled.Remove(m.Object())
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.scaled, s.forbidden, s.asked = scaled, err, time.Now()
 	return nil
 }

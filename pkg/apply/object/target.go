@@ -72,7 +72,7 @@ func (k *knowledge) isUntouched(m *payload.Manifest, head objectmeta.LiveMetadat
 // wasReady reports whether an object was ready, and was not written since.
 func (k *knowledge) wasReady(m *payload.Manifest, head objectmeta.LiveMetadata) bool {
 	text, isKnown := k.text(m, head.Resource)
-	return isKnown && k.fingerprints.CarryOverReady(k.known, head.Object(), text, k.standard())
+	return isKnown && k.fingerprints.CarryOverReady(k.known, head, text, k.standard())
 }
 
 // standard returns what readiness depends on, beside the object: by upstream's, some of it does
@@ -112,18 +112,8 @@ func (a *Applier) set(o *target) (Change, error) {
 	if applied.Object.GetDeletionTimestamp() != nil {
 		return Change{}, a.deleter.terminating(o.Manifest, applied.Object.GetUID())
 	}
-	if applied.Created {
-		a.makeKnown(o, applied.Object)
-	}
 	after := objectmeta.Of(o.resource, applied.Object)
 	return a.applied(o, applied, after, a.action(o, applied, after, began)), nil
-}
-
-// makeKnown waits until the server has taken notice of a Namespace that was made, before anything comes into it.
-func (a *Applier) makeKnown(o *target, made *unstructured.Unstructured) {
-	if o.resource.GroupKind() == kinds.Namespace {
-		a.cluster.AwaitCached(a.requests, o.resource, made)
-	}
 }
 
 // applied takes in what came of an object.

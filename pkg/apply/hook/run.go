@@ -1,0 +1,115 @@
+package hook
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/pkg/reason"
+)
+
+// isDue reports whether the template is not known to be rolled out with its hooks. It sends no request.
+func (r *runner) isDue() bool {
+	state, _ := r.stateOf(r.id)
+	return !state.IsRolledOut(r.rollout.Template) || !r.rollout.Override.IsEmpty() && !r.isOverruled.Load()
+}
+
+// mostConflicts is how often a Deployment is looked at again because another client has just written it.
+const mostConflicts = 10
+
+// run does one action after the other, until the next step may follow or one has to be waited for. Its error is a *givenUp
+// if the rollout is to stop; another call may mend any other.
+func (r *runner) run(ctx context.Context, stage lifecycle.Stage, next func(lifecycle.RolloutFacts) lifecycle.HookAction) (object.TryResult, error) {
+	r.running.Lock() // the Deployment may be applied again while its post hook runs
+	defer r.running.Unlock()
+	if !r.isDue() {
+		return object.TryResult{Change: object.Change{Action: object.NotNeeded, Message: "the pod template is not new"}}, nil
+	}
+	for conflicts := 0; ; {
+		seen, err := r.look(ctx, stage)
+		if err != nil {
+			return object.TryResult{}, err
+		}
+		action := next(seen)
+		switch action.Do {
+		case lifecycle.Proceed:
+			return object.TryResult{Change: r.change(stage, action)}, nil
+		case lifecycle.Wait:
+			return object.TryResult{Wait: r.waitFor(ctx, stage, seen, action)}, nil
+		case lifecycle.GiveUp:
+			err = r.giveUp(ctx, seen, action)
+		default:
+			err = r.do(ctx, stage, seen, action)
+		}
+		if apierrors.IsConflict(err) && conflicts < mostConflicts { // the deployment controller writes at the same time
+			conflicts++
+			continue
+		}
+		if err != nil {
+			return object.TryResult{}, err
+		}
+		if action.Do == lifecycle.Scale && stage == lifecycle.Mid { // its pods take a moment, and another client may scale it up again
+			return object.TryResult{Wait: r.waitFor(ctx, stage, seen, lifecycle.HookAction{Message: "the Deployment is scaled to 0"})}, nil
+		}
+	}
+}
+
+// scaleBack scales the Deployment back that was scaled to 0 for its mid hook.
+func (r *runner) scaleBack(ctx context.Context) error {
+	r.running.Lock()
+	defer r.running.Unlock()
+	seen, err := r.look(ctx, "")
+	if err != nil || seen.Live == nil {
+		return err
+	}
+	replicas, state := seen.State.Restore(seen.Live)
+	if replicas == nil {
+		return nil
+	}
+	return r.write(ctx, seen.Live, lifecycle.HookAction{State: state, Replicas: replicas})
+}
+
+// takeScaled returns the Deployment as it was when it was scaled back last, once; nil if it was not.
+func (r *runner) takeScaled() *unstructured.Unstructured {
+	r.running.Lock()
+	defer r.running.Unlock()
+	live := r.scaled
+	r.scaled = nil
+	if live == nil {
+		return nil
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return nil // its watch shows it as well
+	}
+	return &unstructured.Unstructured{Object: object}
+}
+
+// change returns what has come of the hook of a stage, with why it has not run, or what else there is to say of it.
+func (r *runner) change(stage lifecycle.Stage, proceed lifecycle.HookAction) object.Change {
+	switch r.ran[stage] {
+	case lifecycle.Succeeded:
+		return object.Change{Action: object.Ran}
+	case lifecycle.Ignored:
+		return object.Change{Action: object.Ignored, Message: "it has failed, and its failure policy is Ignore"}
+	case lifecycle.Skipped:
+		return object.Change{Action: object.NotNeeded, Message: "it was skipped"}
+	case lifecycle.NotNeeded:
+		return object.Change{Action: object.NotNeeded, Message: "none of the Deployment's pods runs yet"}
+	default: // nothing in this apply
+		return object.Change{Action: object.NotNeeded, Message: proceed.Message}
+	}
+}
+
+// A givenUp is why a rollout stops.
+type givenUp struct {
+	err *reason.Error
+	log []string // the last lines of the pod that has failed
+}
+
+func (g *givenUp) Error() string { return g.err.Error() }
+func (g *givenUp) Unwrap() error { return g.err }

@@ -1,0 +1,143 @@
+package hook
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// Steps returns the steps of a task whose Deployment has hooks; none if it has none. Needs are what the first one needs.
+func (s Settings) Steps(task int, m *payload.Manifest, needs []int) (steps []object.WalkStep) {
+	r := s.runnerOf(m)
+	if r == nil {
+		return nil
+	}
+	next := func() []int {
+		first := needs
+		needs = nil
+		return first
+	}
+	for _, stage := range []lifecycle.Stage{lifecycle.Pre, lifecycle.Mid} {
+		if r.rollout.Hooks.Of(stage) != nil {
+			steps = append(steps, &StageStep{object.StepBase{Name: r.nameOf(stage), After: next()}, r, stage})
+		}
+	}
+	steps = append(steps, &applyStep{StepBase: object.StepBase{Name: object.StepOf(m), After: next()}, runner: r})
+	if r.rollout.Hooks.Of(lifecycle.Post) != nil {
+		steps = append(steps, &StageStep{object.StepBase{Name: r.nameOf(lifecycle.Post), After: []int{task}}, r, lifecycle.Post})
+	}
+	return steps
+}
+
+// A StageStep runs the hook of one stage.
+type StageStep struct {
+	object.StepBase
+	*runner
+	stage lifecycle.Stage
+}
+
+// Needs returns what the step needs: nothing, if its hook does not run.
+func (s *StageStep) Needs() []int {
+	if s.stage == lifecycle.Post && !s.isDue() {
+		return nil
+	}
+	return s.After
+}
+
+// Do goes on with the hook, until it has come to its end or has to wait.
+func (s *StageStep) Do(context.Context) object.TryResult {
+	return s.try(s.ID(), s.stage, func(seen lifecycle.RolloutFacts) lifecycle.HookAction { return s.rollout.Next(s.stage, seen) })
+}
+
+// An applyStep applies a Deployment between its hooks.
+type applyStep struct {
+	object.StepBase
+	*runner
+	did *object.Change // what came of the apply, while what follows it has failed
+}
+
+func (s *applyStep) Do(context.Context) object.TryResult {
+	if s.did == nil {
+		isDue := s.isDue()
+		if before := s.try(s.ID(), "", s.rollout.NextApply); before.Err != nil || before.Wait != nil {
+			return before
+		}
+		applied := s.apply(isDue)
+		if applied.Err != nil {
+			return applied
+		}
+		s.did = &applied.Change
+	}
+	if after := s.try(s.ID(), "", s.rollout.AfterApply); after.Err != nil || after.Wait != nil {
+		return after
+	}
+	if live := s.takeScaled(); live != nil {
+		s.Applier.Observe(s.manifest, live)
+	}
+	change := *s.did
+	s.did = nil
+	return object.TryResult{Change: change}
+}
+
+// apply applies the Deployment itself.
+func (s *applyStep) apply(isDue bool) object.TryResult {
+	if isDue && s.Applier.Before(s.manifest) != nil {
+		s.Applier.ForgetBefore(s.manifest)
+	}
+	applied := s.Applier.Try(s.manifest, s.Applier.Apply)
+	if isDue && applied.Err != nil && !applied.IsRetryable {
+		if err := s.scaleBack(s.Requests); err != nil {
+			s.warn("it stays scaled to 0: " + printable.Line(err.Error()))
+		}
+	}
+	if applied.Err == nil && s.manifest.IsCreateOnly() && s.isBeingCreated(s.manifest) {
+		applied = s.Applier.Try(s.manifest, s.Applier.Unpause)
+	}
+	return applied
+}
+
+// try does actions until the next step may follow, or one has to be waited for, and returns what came of them.
+func (r *runner) try(id object.StepID, stage lifecycle.Stage, next func(lifecycle.RolloutFacts) lifecycle.HookAction) object.TryResult {
+	did, err := r.checked(stage, next)
+	did.StepID = id
+	if err == nil {
+		return did
+	}
+	did = object.TryResult{Change: object.Change{StepID: id, Action: object.Failed}}
+	var givenUp *givenUp
+	if errors.As(err, &givenUp) {
+		did.Err = object.FailureOf(id, givenUp.err)
+		did.Err.Why = indented(givenUp.log)
+		return did
+	}
+	did.Err = object.NewFailure(r.manifest, err)
+	did.Err.StepID = id
+	did.IsRetryable, did.Pause = r.Applier.IsRetryable(r.manifest, err) || apierrors.IsNotFound(err), object.WantedPause(err)
+	return did
+}
+
+// checked does actions, unless the Deployment is another release's.
+func (r *runner) checked(stage lifecycle.Stage, next func(lifecycle.RolloutFacts) lifecycle.HookAction) (object.TryResult, error) {
+	if !r.isChecked && r.isDue() {
+		if err := r.Applier.CheckOwner(r.manifest); err != nil {
+			return object.TryResult{}, err
+		}
+		r.isChecked = true
+	}
+	return r.run(r.Requests, stage, next)
+}
+
+// indented returns lines of a log as they stand below a failure.
+func indented(log []string) []string {
+	lines := make([]string, len(log))
+	for i, line := range log {
+		lines[i] = "  | " + line
+	}
+	return lines
+}
