@@ -83,11 +83,15 @@ func (c *component) start() error {
 	return nil
 }
 
+// garbage has the components collect garbage less often than Go does by default. It saves an eighth of their processor
+// time, for 80 MB of memory. A GOGC of the user's comes after it, and counts.
+const garbage = "GOGC=300"
+
 // environment is the user's, without what would reconfigure a component behind
 // our back: etcd and kwok take settings from variables, kwok from a file in the
 // user's home too.
 func environment(home string) []string {
-	env := []string{dieWithStdin, "KWOK_WORKDIR=" + home}
+	env := []string{dieWithStdin, garbage, "KWOK_WORKDIR=" + home}
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "ETCD_") && !strings.HasPrefix(variable, "KWOK_") {
 			env = append(env, variable)

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,33 +23,13 @@ import (
 	"github.com/runlevel/runlevel/install"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
-
-// programs builds the operator and the command line, once, and returns their folder.
-var programs = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "runlevel-operator-")
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.Command("go", "build", "-o", folder, "../../cmd/...").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
-	}
-	return folder, err
-})
-
-// program returns the path of a program that is built.
-func (s *stage) program(name string) string {
-	s.t.Helper()
-	folder, err := programs()
-	s.must(err)
-	return filepath.Join(folder, name)
-}
 
 // status returns what "runlevel status" prints, and whether it says that the release is complete and all is well.
 func (s *stage) status() (text string, isDone bool) {
 	s.t.Helper()
-	command := exec.CommandContext(s.t.Context(), s.program("runlevel"), "status")
+	command := exec.CommandContext(s.t.Context(), sandboxtest.Program(s.t, "runlevel"), "status")
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.sandbox.Kubeconfig)
 	out, err := command.CombinedOutput()
 	return string(out), err == nil
@@ -72,7 +50,7 @@ func (s *stage) deploy(image string, change ...func(*appsv1.Deployment)) *hostpo
 	}
 	pods, err := hostpods.Start(s.t.Context(), hostpods.Options{
 		Config: s.sandbox.Config, Namespace: system, Selector: "app.kubernetes.io/name=runlevel-operator",
-		Programs: map[string]string{"runlevel-operator": s.program("runlevel-operator")}, Folder: s.t.TempDir(),
+		Programs: map[string]string{"runlevel-operator": sandboxtest.Program(s.t, "runlevel-operator")}, Folder: s.t.TempDir(),
 	})
 	s.must(err)
 	s.t.Cleanup(func() {

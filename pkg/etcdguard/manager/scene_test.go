@@ -49,9 +49,7 @@ func newStage() *guardStage {
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	code := shared.Run(m)
-	_ = os.RemoveAll(programs)
-	os.Exit(code)
+	os.Exit(shared.Run(m))
 }
 
 // prepare has the stage serve what a guard needs, and run a machine controller, which ends with the process: its Lease

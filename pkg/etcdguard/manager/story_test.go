@@ -18,29 +18,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 var thorough = flag.Bool("thorough", false, "kill the guard before and after each write of each replacement")
-
-// programs is the folder of the guard's program, which TestMain removes.
-var programs = filepath.Join(os.TempDir(), fmt.Sprintf("etcd-quorum-guard-%d", os.Getpid()))
-
-var buildGuard = sync.OnceValue(func() error {
-	out, err := exec.Command("go", "build", "-o", programs+"/", "../../../cmd/etcd-quorum-guard").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
-	}
-	return err
-})
-
-// guardProgram returns the path of the program, which is built if it was not.
-func guardProgram(t *testing.T) string {
-	t.Helper()
-	if err := buildGuard(); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(programs, "etcd-quorum-guard")
-}
 
 // A guardProcess is the program of the guard. It is started again whenever it ends, as by a kubelet.
 type guardProcess struct {
@@ -54,7 +36,7 @@ type guardProcess struct {
 func (s *scene) startGuardProcess(t *testing.T) *guardProcess {
 	t.Helper()
 	folder := t.TempDir()
-	program, kubeconfig := guardProgram(t), filepath.Join(folder, "kubeconfig")
+	program, kubeconfig := sandboxtest.Program(t, "etcd-quorum-guard"), filepath.Join(folder, "kubeconfig")
 	config := clientcmdapi.NewConfig()
 	config.Clusters["gate"] = &clientcmdapi.Cluster{Server: s.api.Host}
 	config.Contexts["gate"] = &clientcmdapi.Context{Cluster: "gate"}

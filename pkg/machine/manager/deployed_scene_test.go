@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -16,29 +15,10 @@ import (
 
 	"github.com/runlevel/runlevel/install"
 	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/manifests"
 	"github.com/runlevel/runlevel/pkg/machine/manager"
 )
-
-// programs is the folder of the controller and the command line, which TestMain removes.
-var programs = filepath.Join(os.TempDir(), fmt.Sprintf("machine-controller-%d", os.Getpid()))
-
-var buildPrograms = sync.OnceValue(func() error {
-	out, err := exec.Command("go", "build", "-o", programs+"/", "../../../cmd/machine-controller", "../../../cmd/runlevel").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
-	}
-	return err
-})
-
-// program returns the path of a program, which is built if it was not.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	if err := buildPrograms(); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(programs, name)
-}
 
 // A shippedScene is a scene where the controllers run from their Deployment, as runlevel has applied it.
 type shippedScene struct {
@@ -62,7 +42,7 @@ func newShippedScene(t *testing.T) *shippedScene {
 // apply has runlevel apply a version of the payload, and wait until it is at work.
 func (s *shippedScene) apply(version string) error {
 	s.t.Helper()
-	command := exec.CommandContext(s.t.Context(), program(s.t, "runlevel"), "apply", writePayload(s.t, version),
+	command := exec.CommandContext(s.t.Context(), sandboxtest.Program(s.t, "runlevel"), "apply", writePayload(s.t, version),
 		"--name", "machines", "--release-version", version)
 	command.Env = append(os.Environ(), "KUBECONFIG="+s.control.Kubeconfig)
 	out, err := command.CombinedOutput()
@@ -95,7 +75,7 @@ func runPods(t *testing.T, config *rest.Config) *hostpods.HostPods {
 	t.Helper()
 	pods, err := hostpods.Start(t.Context(), hostpods.Options{
 		Config: config, Namespace: manager.DefaultNamespace, Selector: "app.kubernetes.io/name=machine-controller",
-		Programs: map[string]string{"machine-controller": program(t, "machine-controller")}, Folder: t.TempDir(),
+		Programs: map[string]string{"machine-controller": sandboxtest.Program(t, "machine-controller")}, Folder: t.TempDir(),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -33,9 +33,7 @@ var deployed = machinetest.New(sandbox.Options{})
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	code := deployed.Run(m)
-	_ = os.RemoveAll(programs)
-	os.Exit(code)
+	os.Exit(deployed.Run(m))
 }
 
 // deploy applies the manifests for a version of the release.
