@@ -24,7 +24,8 @@ func newCommand() *cobra.Command {
 
 func newStart() *cobra.Command {
 	var config string
-	o := manager.Options{Name: os.Getenv("POD_NAME"), Version: cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")}
+	var o manager.Options
+	o.Name, o.Version = os.Getenv("POD_NAME"), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
 	command := &cobra.Command{
 		Use: "start", Args: cobra.NoArgs, Short: "guard the quorum of etcd while machines are replaced",
 		Long: `Start puts the lifecycle hook EtcdQuorumOperator onto each machine of the control plane. When such a machine is

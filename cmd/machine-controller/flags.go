@@ -25,7 +25,8 @@ func newCommand() *cobra.Command {
 func newStart() *cobra.Command {
 	var config string
 	var dialects []string
-	o := manager.Options{Name: os.Getenv("POD_NAME"), Version: cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")}
+	var o manager.Options
+	o.Name, o.Version = os.Getenv("POD_NAME"), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
 	command := &cobra.Command{
 		Use: "start", Args: cobra.NoArgs, Short: "run the controllers of Machines, MachineSets and MachineHealthChecks",
 		Long: `Start makes the infrastructure of each Machine (machine.openshift.io/v1beta1), links it with its node, and
