@@ -12,6 +12,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/machine"
 	"github.com/runlevel/runlevel/pkg/machine/openshift"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -106,10 +107,8 @@ func collectChecks(to chan<- prometheus.Metric, checks []machinev1beta1.MachineH
 	for _, check := range checks {
 		gauge(to, nodesCovered, float64(ptr.Deref(check.Status.ExpectedMachines, 0)), check.Name, check.Namespace)
 		isShort := 0.0
-		for _, one := range check.Status.Conditions {
-			if one.Type == machinev1beta1.RemediationAllowedCondition && one.Status == corev1.ConditionFalse {
-				isShort = 1
-			}
+		if conditions.Find(check.Status.Conditions, machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse {
+			isShort = 1
 		}
 		gauge(to, shortCircuit, isShort, check.Name, check.Namespace)
 	}

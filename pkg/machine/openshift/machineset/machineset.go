@@ -11,7 +11,6 @@ package machineset
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
@@ -49,8 +48,8 @@ func SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
 		cached: manager.GetClient(), live: manager.GetAPIReader(),
 		recorder: manager.GetEventRecorder("machineset-controller"), now: time.Now,
 	}
-	if err := indexByNode(ctx, manager); err != nil {
-		return fmt.Errorf("index machines by their nodes: %w", err)
+	if err := byNode.Add(ctx, manager); err != nil {
+		return err
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &machinev1beta1.MachineSet{},
 		handler.OnlyControllerOwner())
