@@ -12,7 +12,8 @@ import (
 
 // newStart returns the command that runs the program.
 func newStart() *cobra.Command {
-	o := manager.Options{Name: os.Getenv("POD_NAME"), Version: cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")}
+	var o manager.Options
+	o.Name, o.Version = os.Getenv("POD_NAME"), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
 	command := &cobra.Command{
 		Short: "guard the quorum of etcd while machines are replaced",
 		Long: `Start puts the lifecycle hook EtcdQuorumOperator onto each machine of the control plane. When such a machine is

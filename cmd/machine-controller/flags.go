@@ -13,7 +13,8 @@ import (
 // newStart returns the command that runs the program.
 func newStart() *cobra.Command {
 	var dialects []string
-	o := manager.Options{Name: os.Getenv("POD_NAME"), Version: cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")}
+	var o manager.Options
+	o.Name, o.Version = os.Getenv("POD_NAME"), cmp.Or(os.Getenv("RELEASE_VERSION"), "0.0.1-snapshot")
 	command := &cobra.Command{
 		Short: "run the controllers of Machines, MachineSets and MachineHealthChecks",
 		Long: `Start makes the infrastructure of each Machine (machine.openshift.io/v1beta1), links it with its node, and

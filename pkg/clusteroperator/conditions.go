@@ -3,10 +3,11 @@ package clusteroperator
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // The reasons of conditions that each controller has.
@@ -96,9 +97,5 @@ const mostNames = 5
 
 // List returns names in their order, and how many more there are.
 func List(names []string) string {
-	names = slices.Sorted(slices.Values(names))
-	if more := len(names) - mostNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return printable.Few(slices.Sorted(slices.Values(names)), mostNames)
 }

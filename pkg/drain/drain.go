@@ -79,12 +79,7 @@ func Cordon(ctx context.Context, client kubernetes.Interface, node *corev1.Node)
 // Evict evicts the pods of a node, once, and returns those that are still there. An error concerns all pods:
 // a right is missing, or the API server does not answer; some may have been evicted nevertheless.
 func Evict(ctx context.Context, client kubernetes.Interface, node *corev1.Node) ([]HeldPod, error) {
-	p := newPass(client, node)
-	pods, _, err := p.pods(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return p.evictAll(ctx, pods)
+	return EvictByRules(ctx, client, node, func(context.Context, *corev1.Pod) (PodRule, error) { return PodRule{Behavior: EvictPod}, nil })
 }
 
 // evictAll evicts pods, and returns those that are still there.

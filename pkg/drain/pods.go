@@ -32,13 +32,13 @@ type pass struct {
 
 func newPass(client kubernetes.Interface, node *corev1.Node) *pass {
 	return &pass{
-		client: client, node: node.Name, isUnreachable: isUnreachable(node), now: time.Now(),
+		client: client, node: node.Name, isUnreachable: IsUnreachable(node), now: time.Now(),
 		daemonSets: map[types.NamespacedName]bool{}, budgets: map[string][]policyv1.PodDisruptionBudget{},
 	}
 }
 
-// isUnreachable says whether the node's kubelet has stopped telling of itself.
-func isUnreachable(node *corev1.Node) bool {
+// IsUnreachable says whether the node's kubelet has stopped telling of itself.
+func IsUnreachable(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
 			return condition.Status == corev1.ConditionUnknown

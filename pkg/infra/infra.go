@@ -44,7 +44,6 @@ type Instance struct {
 	IsProvisioned bool
 	ProviderID    string
 	Addresses     []corev1.NodeAddress
-	Zone          string // the failure domain
 	// Failure is why it is not ready, as its own condition Ready says.
 	Failure    string
 	Finalizers []string

@@ -23,7 +23,6 @@ func instanceOf(m Machine, object *unstructured.Unstructured) (Instance, error) 
 	instance.IsDeleting = object.GetDeletionTimestamp() != nil
 	instance.Finalizers = object.GetFinalizers()
 	instance.ProviderID, _, _ = unstructured.NestedString(object.Object, "spec", "providerID")
-	instance.Zone, _, _ = unstructured.NestedString(object.Object, "status", "failureDomain")
 	instance.Addresses = addresses(object)
 	instance.Failure = failure(object)
 	isProvisioned, _, _ := unstructured.NestedBool(object.Object, "status", "initialization", "provisioned")

@@ -3,14 +3,15 @@ package infra
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // UIDAnnotation is on each infrastructure object, and has the UID of its machine. An owner reference would say more
@@ -24,12 +25,12 @@ const UIDAnnotation = "machine.runlevel.dev/machine-uid"
 type ObjectProvider struct {
 	// Client reads from the server: a cached answer could have a machine made twice.
 	Client client.Client
-	// Watcher is told which kinds there are. It may be nil.
+	// Watcher watches the kinds that there are. It may be nil.
 	Watcher *Watcher
 }
 
-// NewObjectProvider returns the Provider for the controllers of a manager. Its Watcher is to be among the sources of
-// the controller of machines.
+// NewObjectProvider returns the Provider for the controllers of a manager. Its Watcher has yet to be given the controller of
+// machines.
 func NewObjectProvider(mgr ctrl.Manager) (*ObjectProvider, error) {
 	direct, err := client.New(mgr.GetConfig(), client.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
@@ -37,7 +38,7 @@ func NewObjectProvider(mgr ctrl.Manager) (*ObjectProvider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect for infrastructure: %w", err)
 	}
-	watcher, err := NewWatcher(mgr, sameName)
+	watcher, err := NewWatcher(mgr)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +119,12 @@ func (o *ObjectProvider) begin(m Machine) error {
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		return invalid("kind %s has no namespaces: infrastructure is an object of the machine's namespace", kind.Kind)
 	}
-	o.Watcher.Watch(mapping.Resource)
-	return nil
+	return o.Watcher.Watch(kind, sameName)
+}
+
+// sameName wakes the machine that has the name of its infrastructure.
+func sameName(_ context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
 // object returns the object that is wanted.
@@ -128,20 +133,12 @@ func (m Machine) object() *unstructured.Unstructured {
 	object.SetGroupVersionKind(m.Template.GroupVersionKind())
 	object.SetNamespace(m.Namespace)
 	object.SetName(m.Name)
-	object.SetLabels(merged(m.Template.GetLabels(), m.Labels))
-	object.SetAnnotations(merged(m.Template.GetAnnotations(), map[string]string{UIDAnnotation: string(m.UID)}))
+	object.SetLabels(labels.Merge(m.Template.GetLabels(), m.Labels))
+	object.SetAnnotations(labels.Merge(m.Template.GetAnnotations(), map[string]string{UIDAnnotation: string(m.UID)}))
 	if spec, ok := m.Template.Object["spec"]; ok {
 		object.Object["spec"] = spec
 	}
 	return object.DeepCopy()
-}
-
-// merged returns two maps as one. The second one has the last word.
-func merged(first, second map[string]string) map[string]string {
-	both := map[string]string{}
-	maps.Copy(both, first)
-	maps.Copy(both, second)
-	return both
 }
 
 // checkOwner returns an error if an object is not the infrastructure of a machine.

@@ -58,7 +58,7 @@ func TestInfrastructureIsMadeReadAndDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	instance := infra.Instance{
-		Kind: m.Template.GroupVersionKind(), Exists: true, IsProvisioned: true, ProviderID: "blade://7", Zone: "rack-7",
+		Kind: m.Template.GroupVersionKind(), Exists: true, IsProvisioned: true, ProviderID: "blade://7",
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.7"}},
 		Failure:   "too hot", Finalizers: []string{"infra.example.com/blade"},
 	}

@@ -1,163 +1,73 @@
 package infra
 
 import (
-	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/runlevel/runlevel/pkg/resourcewatch"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// longestPause is the longest pause before a watch is tried again. A definition that was deleted may come back.
-const longestPause = 30 * time.Second
-
-// A Watcher is a source of requests: a change of an infrastructure object is a request for its machine. Which kinds there
-// are is known only when a machine names one, so the watch of a kind begins then. Of each object it remembers its version
-// and its machine alone.
+// A Watcher has a controller watch kinds that are known only when an object names one: the watch of a kind begins then. It reads
+// metadata alone, into a cache of its own: a kind that can't be listed, for want of rights, costs its watch and keeps no process
+// from being ready.
 type Watcher struct {
-	client    metadata.Interface
-	machineOf MachineOf
+	// Controller is the one that is woken. It is to be set once it is built, before it starts.
+	Controller controller.Controller
 
-	mu       sync.Mutex
-	watched  map[schema.GroupVersionResource]bool
-	begin    func(schema.GroupVersionResource) // nil until the controller starts
-	awaiting []schema.GroupVersionResource     // kinds that were named before
+	cache   cache.Cache
+	mu      sync.Mutex
+	watched map[schema.GroupVersionKind]bool
 }
 
-type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+// MapFunc returns the requests that a change of an object makes. Of the object it has name, namespace and owner references.
+type MapFunc = handler.TypedMapFunc[*metav1.PartialObjectMetadata, reconcile.Request]
 
-// MachineOf returns the name of the machine that an object is the infrastructure of, or an empty one if there is none. Of the
-// object it has name, namespace and owner references.
-type MachineOf func(object *metav1.PartialObjectMetadata) types.NamespacedName
-
-// sameName is the MachineOf of machines whose infrastructure has their name.
-func sameName(object *metav1.PartialObjectMetadata) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
-}
-
-// NewWatcher returns a Watcher, which is to be among the sources of the controller of machines.
-func NewWatcher(mgr ctrl.Manager, machineOf MachineOf) (*Watcher, error) {
-	connected, err := metadata.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+// NewWatcher returns a Watcher for a controller of a manager.
+func NewWatcher(mgr ctrl.Manager) (*Watcher, error) {
+	own, err := cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), DefaultTransform: trimMetadata,
+	})
+	if err == nil {
+		err = mgr.Add(own)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect for watches of infrastructure: %w", err)
 	}
-	return &Watcher{client: connected, machineOf: machineOf, watched: map[schema.GroupVersionResource]bool{}}, nil
+	return &Watcher{cache: own, watched: map[schema.GroupVersionKind]bool{}}, nil
 }
 
-// Start is called by the controller that has the Watcher among its sources.
-func (w *Watcher) Start(ctx context.Context, queue requestQueue) error {
+// Watch begins the watch of a kind unless it has begun. It does not wait for it. An object that is there when the watch begins
+// counts as one that comes.
+func (w *Watcher) Watch(kind schema.GroupVersionKind, requests MapFunc, only ...predicate.TypedPredicate[*metav1.PartialObjectMetadata]) error {
+	if w == nil {
+		return nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.begin = func(resource schema.GroupVersionResource) { go w.run(ctx, resource, queue) }
-	for _, resource := range w.awaiting {
-		w.begin(resource)
+	if w.watched[kind] {
+		return nil
 	}
-	w.awaiting = nil
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kind)
+	if err := w.Controller.Watch(source.Kind(w.cache, object, handler.TypedEnqueueRequestsFromMapFunc(requests), only...)); err != nil {
+		return fmt.Errorf("watch %s: %w", kind.Kind, err)
+	}
+	w.watched[kind] = true
 	return nil
 }
 
-// Watch begins the watch of a resource unless it has begun. It does not wait for it.
-func (w *Watcher) Watch(resource schema.GroupVersionResource) {
-	if w == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.watched[resource] {
-		return
-	}
-	w.watched[resource] = true
-	if w.begin == nil {
-		w.awaiting = append(w.awaiting, resource)
-		return
-	}
-	w.begin(resource)
-}
-
-// run watches a resource until the controller ends.
-func (w *Watcher) run(ctx context.Context, resource schema.GroupVersionResource, queue requestQueue) {
-	objects := w.client.Resource(resource)
-	from := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
-		Client: w.client,
-		List: func(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-			return objects.List(ctx, o)
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return objects.Watch(ctx, o) },
-		Trim:  trimMetadata,
-	}
-	changes := &machineRequests{queue: queue, machineOf: w.machineOf, seen: map[types.NamespacedName]seenObject{}}
-	resourcewatch.Run(ctx, from, changes, longestPause, func(err error) {
-		log.FromContext(ctx).Info("The watch of infrastructure has ended, and begins again", "resource", resource, "reason", err)
-	})
-}
-
 // trimMetadata removes what requests are not made of.
-func trimMetadata(object any) {
+func trimMetadata(object any) (any, error) {
 	if object, ok := object.(*metav1.PartialObjectMetadata); ok {
 		object.ManagedFields, object.Labels, object.Annotations = nil, nil, nil
 	}
-}
-
-// machineRequests are the requests that the changes of one resource make.
-type machineRequests struct {
-	queue     requestQueue
-	machineOf MachineOf
-	seen      map[types.NamespacedName]seenObject
-}
-
-// A seenObject is what is remembered of an object.
-type seenObject struct {
-	version string
-	machine types.NamespacedName
-}
-
-// OnChange implements resourcewatch.EventHandler.
-func (r *machineRequests) OnChange(object *metav1.PartialObjectMetadata, exists bool) {
-	key := sameName(object)
-	now, before := seenObject{object.ResourceVersion, r.machineOf(object)}, r.seen[key]
-	if exists {
-		r.seen[key] = now
-	} else {
-		delete(r.seen, key)
-	}
-	r.request(now.machine)
-	if before.machine != now.machine {
-		r.request(before.machine)
-	}
-}
-
-// OnList implements resourcewatch.EventHandler. A list that comes after a watch has ended shows what went meanwhile
-// by not having it.
-func (r *machineRequests) OnList(objects []*metav1.PartialObjectMetadata, _ string) {
-	before := r.seen
-	r.seen = make(map[types.NamespacedName]seenObject, len(objects))
-	for _, object := range objects {
-		key := sameName(object)
-		r.seen[key] = seenObject{object.ResourceVersion, r.machineOf(object)}
-		if before[key].version != object.ResourceVersion {
-			r.request(r.seen[key].machine)
-		}
-		delete(before, key)
-	}
-	for _, gone := range before {
-		r.request(gone.machine)
-	}
-}
-
-// request asks for a machine, if there is one.
-func (r *machineRequests) request(machine types.NamespacedName) {
-	if machine.Name != "" {
-		r.queue.Add(reconcile.Request{NamespacedName: machine})
-	}
+	return object, nil
 }

@@ -56,7 +56,8 @@ func (r recorder) start(t *testing.T) *infra.ObjectProvider {
 		if err != nil {
 			return err
 		}
-		return recording.Watch(objects.Watcher)
+		objects.Watcher.Controller = recording
+		return nil
 	})
 	return objects
 }

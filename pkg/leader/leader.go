@@ -1,9 +1,11 @@
-// Package leader elects one of several replicas of a controller, by a Lease, and keeps one that has lost it from writing: a
-// replica that was asleep, while another one took over, finds out too late from the election itself.
+// Package leader runs the controllers of a program in one of its replicas. It elects that one by a Lease, and keeps one that has
+// lost the Lease from writing: a replica that was asleep, while another one took over, finds out too late from the election
+// itself. It answers the kubelet and serves metrics in all replicas, and reports a ClusterOperator.
 //
-// It is for programs of controller-runtime. The lock of a release, which outlives its process, is package lock's.
+// It is for programs of controller-runtime, and knows no controllers: a Program says which there are. The lock of a release,
+// which outlives its process, is package lock's.
 //
-// New is the call to start from.
+// Program.Run is the call to start from.
 package leader
 
 import (
@@ -19,54 +21,36 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 )
-
-// Options say which Lease elects the leader. All have to be set.
-type Options struct {
-	Namespace string
-	Name      string // of the Lease
-	Replica   string // the holder, which is given a suffix: two processes of one name are two replicas
-	Duration  time.Duration
-}
-
-// renewDeadline is how long a leader tries to renew its Lease until it gives up: less than another one waits.
-func (o Options) renewDeadline() time.Duration { return o.Duration * 2 / 3 }
 
 // An ElectionLease is the lock of leader election. It notes when it was last renewed.
 type ElectionLease struct {
 	resourcelock.Interface
-	options Options
-	renewed atomic.Int64 // in nanoseconds since 1970, before the request was sent; 0 if it is not held
-	asked   atomic.Int64 // when a request was sent last; 0 if none was
+	duration time.Duration
+	renewed  atomic.Int64 // in nanoseconds since 1970, before the request was sent; 0 if it is not held
+	asked    atomic.Int64 // when a request was sent last; 0 if none was
 }
 
-// New returns a Lease that is not held yet.
-func New(connection *rest.Config, o Options) (*ElectionLease, error) {
+// newLease returns the Lease of a program, which is not held yet. Its holder is given a suffix: two processes of one name are
+// two replicas.
+func newLease(connection *rest.Config, program string, o Options) (*ElectionLease, error) {
+	l := &ElectionLease{duration: o.LeaseDuration}
 	connection = rest.CopyConfig(connection)
-	connection.Timeout = o.renewDeadline() / 2
+	connection.Timeout = l.renewDeadline() / 2
 	client, err := kubernetes.NewForConfig(connection)
 	if err != nil {
 		return nil, err
 	}
-	return &ElectionLease{options: o, Interface: &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
+	l.Interface = &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: program},
 		Client:     client.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Replica + "_" + rand.String(8)},
-	}}, nil
+		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Name + "_" + rand.String(8)},
+	}
+	return l, nil
 }
 
-// Configure has a manager run its controllers while it holds the Lease.
-func (l *ElectionLease) Configure(o *ctrl.Options) {
-	o.LeaderElection = true
-	o.LeaderElectionID = l.options.Name
-	o.LeaderElectionResourceLockInterface = l
-	o.LeaderElectionReleaseOnCancel = true
-	o.LeaseDuration = &l.options.Duration
-	o.RenewDeadline = ptr.To(l.options.renewDeadline())
-	o.RetryPeriod = ptr.To(l.options.Duration / 10)
-}
+// renewDeadline is how long a leader tries to renew its Lease until it gives up: less than another one waits.
+func (l *ElectionLease) renewDeadline() time.Duration { return l.duration * 2 / 3 }
 
 // Get reads the Lease.
 func (l *ElectionLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -74,12 +58,12 @@ func (l *ElectionLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRe
 	return l.Interface.Get(ctx)
 }
 
-// CheckElection is a probe. It fails when the election hangs: a leader and a replica that waits ask for the Lease all the
+// checkElection is a probe. It fails when the election hangs: a leader and a replica that waits ask for the Lease all the
 // time, whether there is an answer or not.
-func (l *ElectionLease) CheckElection(*http.Request) error {
+func (l *ElectionLease) checkElection(*http.Request) error {
 	asked := l.asked.Load()
 	silent := time.Since(time.Unix(0, asked))
-	if asked == 0 || silent < 4*l.options.renewDeadline() {
+	if asked == 0 || silent < 4*l.renewDeadline() {
 		return nil
 	}
 	return fmt.Errorf("no request for the Lease was sent for %s", silent.Round(time.Second))
@@ -111,14 +95,14 @@ func (l *ElectionLease) note(record resourcelock.LeaderElectionRecord, send func
 
 // IsHeld returns whether the Lease was renewed so lately that no other replica can have taken it.
 func (l *ElectionLease) IsHeld() bool {
-	return time.Since(time.Unix(0, l.renewed.Load())) < l.options.renewDeadline()
+	return time.Since(time.Unix(0, l.renewed.Load())) < l.renewDeadline()
 }
 
 // ErrFenced is why nothing is written without the Lease.
 var ErrFenced = errors.New("the Lease was not renewed in time, so that another replica may be at work: nothing is written")
 
-// Fence returns a connection that writes only while the Lease is held.
-func (l *ElectionLease) Fence(connection *rest.Config) *rest.Config {
+// fence returns a connection that writes only while the Lease is held.
+func (l *ElectionLease) fence(connection *rest.Config) *rest.Config {
 	connection = rest.CopyConfig(connection)
 	connection.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {

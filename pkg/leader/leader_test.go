@@ -11,7 +11,7 @@ import (
 func TestOnlyARenewedLeaseIsHeld(t *testing.T) {
 	l := &ElectionLease{
 		Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}},
-		options:   Options{Duration: time.Minute},
+		duration:  time.Minute,
 	}
 	send := func() error { return nil }
 	if l.IsHeld() {
@@ -34,16 +34,16 @@ func TestOnlyARenewedLeaseIsHeld(t *testing.T) {
 
 // TestElectionThatHangs is not alive once it was silent for longer than requests can take.
 func TestElectionThatHangs(t *testing.T) {
-	l := &ElectionLease{options: Options{Duration: 90 * time.Second}}
-	if err := l.CheckElection(nil); err != nil {
+	l := &ElectionLease{duration: 90 * time.Second}
+	if err := l.checkElection(nil); err != nil {
 		t.Errorf("before the first request: %v", err)
 	}
 	l.asked.Store(time.Now().Add(-time.Minute).UnixNano())
-	if err := l.CheckElection(nil); err != nil {
+	if err := l.checkElection(nil); err != nil {
 		t.Errorf("while a request is under way: %v", err)
 	}
 	l.asked.Store(time.Now().Add(-time.Hour).UnixNano())
-	if err := l.CheckElection(nil); err == nil || err.Error() != "no request for the Lease was sent for 1h0m0s" {
+	if err := l.checkElection(nil); err == nil || err.Error() != "no request for the Lease was sent for 1h0m0s" {
 		t.Errorf("after an hour of silence: %v", err)
 	}
 }

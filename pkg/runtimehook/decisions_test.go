@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/runlevel/runlevel/internal/runtimehooktest"
@@ -65,8 +66,8 @@ func TestTwoExtensionsForOneHookAreRefused(t *testing.T) {
 // TestRememberedAnswers counts the calls: an answer holds for a question, for a version of the ExtensionConfig, and for a while.
 func TestRememberedAnswers(t *testing.T) {
 	s := newScene(t)
-	now := time.Now()
-	s.hooks.SetClock(func() time.Time { return now })
+	clock := clocktesting.NewFakeClock(time.Now())
+	s.hooks.SetClock(clock)
 	covers := answerWithPatch("infrastructureMachineTemplatePatch", "JSONMergePatch", `{"spec":{"template":{"spec":{"size":2}}}}`)
 	request := newSetRequest(t)
 	ask := func(what string, calls int, canUpdate bool) {
@@ -83,7 +84,7 @@ func TestRememberedAnswers(t *testing.T) {
 	request.Current.MachineSet.Spec.Replicas = &replicas
 	request.Current.MachineSet.Annotations = map[string]string{"a": "b"}
 	ask("replicas and annotations do not count", 1, false)
-	now = now.Add(runtimehook.AnswerLifetime)
+	clock.Step(runtimehook.AnswerLifetime)
 	ask("the extension was repaired", 2, true)
 	s.Answer("CanUpdateMachineSet", `{"status":"Success"}`)
 	ask("remembered", 2, true)

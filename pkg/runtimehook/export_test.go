@@ -1,9 +1,12 @@
 package runtimehook
 
-import "time"
+import (
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/utils/clock"
+)
 
 // SetClock has the answers that are remembered grow old by a clock of the test.
-func (h *InPlaceHooks) SetClock(now func() time.Time) { h.now = now }
+func (h *InPlaceHooks) SetClock(c clock.Clock) { h.known = cache.NewExpiringWithClock(c) }
 
 // AnswerLifetime is how long an answer is remembered.
 const AnswerLifetime = answerLifetime

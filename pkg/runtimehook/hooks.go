@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/cache"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,14 +19,17 @@ type InPlaceHooks struct {
 	Registry ExtensionRegistry
 	Client   HookClient
 
-	known answers
-	now   func() time.Time
+	known *cache.Expiring // what extensions have decided, by questions
 }
+
+// answerLifetime is how long an answer is remembered: an extension that is repaired without a change of its ExtensionConfig
+// is asked again after that.
+const answerLifetime = 10 * time.Minute
 
 // NewInPlaceHooks returns the hooks of the extensions that a cluster has. ExtensionConfigs may be read from a cache; namespaces
 // are read one by one, and only their labels.
 func NewInPlaceHooks(configs, namespaces client.Reader) *InPlaceHooks {
-	return &InPlaceHooks{Registry: ExtensionRegistry{Configs: configs, Namespaces: namespaces}, now: time.Now}
+	return &InPlaceHooks{Registry: ExtensionRegistry{Configs: configs, Namespaces: namespaces}, known: cache.NewExpiring()}
 }
 
 // An HookDecision says whether machines can be updated in place; if not, they are replaced.
@@ -72,8 +76,8 @@ func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1
 	if err != nil {
 		return HookDecision{}, err
 	}
-	if known, isKnown := h.known.find(q, h.now()); isKnown {
-		return known, nil
+	if known, isKnown := h.known.Get(q); isKnown {
+		return known.(HookDecision), nil
 	}
 	sent := request.DeepCopy()
 	sent.TypeMeta = typeMeta("CanUpdateMachineSetRequest")
@@ -83,7 +87,7 @@ func (h *InPlaceHooks) CanUpdateMachineSet(ctx context.Context, request *hooksv1
 	}
 	decision, err := decide(handler, changesOfSet(sent, &response))
 	if err == nil {
-		h.known.add(q, decision, h.now())
+		h.known.Set(q, decision, answerLifetime)
 	}
 	return decision, err
 }
@@ -186,7 +190,7 @@ type hookResponse interface {
 // ask calls a handler with the settings of its ExtensionConfig. Those that the request has count for more.
 func (c *HookClient) ask(ctx context.Context, handler *HookHandler, request hookRequest, response hookResponse) error {
 	own := strings.TrimSuffix(handler.Name, "."+handler.config.Name)
-	to, err := newCall(handler.config, handler.Name, handler.Hook, own, handler.Timeout)
+	to, err := newCall(handler.config, handler.Name, handler.RequestHook.Hook, own, handler.timeout())
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func handlersOf(config *runtimev1.ExtensionConfig, hook string) []*HookHandler {
 	var found []*HookHandler
 	for _, h := range config.Status.Handlers {
 		if h.RequestHook.Hook == hook && h.RequestHook.APIVersion == hooksv1.GroupVersion.String() {
-			found = append(found, newHookHandler(config, h))
+			found = append(found, &HookHandler{h, config})
 		}
 	}
 	return found

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 )
@@ -81,6 +82,14 @@ func changesOfMachine(r *hooksv1.CanUpdateMachineRequest, a *hooksv1.CanUpdateMa
 	}
 }
 
+// A question is what an extension was asked, and by which version of its ExtensionConfig: a changed one may name another extension.
+type question struct {
+	config     types.UID
+	generation int64
+	handler    string
+	hash       [sha256.Size]byte // of what the answer depends on in the request
+}
+
 // questionOf returns what the answer to a request depends on: the extension, the names of the sets, and what is compared. The
 // replicas of the sets change all the time.
 func questionOf(handler *HookHandler, r *hooksv1.CanUpdateMachineSetRequest) (question, error) {
@@ -102,5 +111,5 @@ func questionOf(handler *HookHandler, r *hooksv1.CanUpdateMachineSetRequest) (qu
 	if err != nil {
 		return question{}, fmt.Errorf("write what an extension is asked: %w", err)
 	}
-	return question{handler.version(), sha256.Sum256(text)}, nil
+	return question{handler.config.UID, handler.config.Generation, handler.Name, sha256.Sum256(text)}, nil
 }

@@ -12,7 +12,6 @@ package runtimehook
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
@@ -25,36 +24,19 @@ const (
 	UpdateMachine       = "UpdateMachine"
 )
 
-// A HookHandler is one function of an extension: it answers one hook.
+// A HookHandler is one function of an extension: it answers one hook. Its Name is the handler's own name, a dot, and the
+// ExtensionConfig's.
 type HookHandler struct {
-	Name          string // in status.handlers: the handler's own name, a dot, and the ExtensionConfig's
-	Hook          string
-	Timeout       time.Duration
-	FailurePolicy runtimev1.FailurePolicy
-
+	runtimev1.ExtensionHandler
 	config *runtimev1.ExtensionConfig
 }
 
 // defaultTimeout is how long a handler may take that does not say how long.
 const defaultTimeout = hooksv1.DefaultHandlersTimeoutSeconds * time.Second
 
-// newHookHandler returns a handler of an ExtensionConfig's status.
-func newHookHandler(config *runtimev1.ExtensionConfig, found runtimev1.ExtensionHandler) *HookHandler {
-	h := &HookHandler{
-		Name: found.Name, Hook: found.RequestHook.Hook, Timeout: time.Duration(found.TimeoutSeconds) * time.Second,
-		FailurePolicy: found.FailurePolicy, config: config,
+func (h *HookHandler) timeout() time.Duration {
+	if h.TimeoutSeconds <= 0 {
+		return defaultTimeout
 	}
-	if h.Timeout <= 0 {
-		h.Timeout = defaultTimeout
-	}
-	return h
+	return time.Duration(h.TimeoutSeconds) * time.Second
 }
-
-// version is what an answer depends on, beside the request: a changed ExtensionConfig may name another extension.
-type version struct {
-	config     types.UID
-	generation int64
-	handler    string
-}
-
-func (h *HookHandler) version() version { return version{h.config.UID, h.config.Generation, h.Name} }

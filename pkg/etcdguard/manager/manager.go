@@ -13,28 +13,21 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
-	"golang.org/x/sync/errgroup"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/runlevel/runlevel/pkg/clusteroperator"
 	"github.com/runlevel/runlevel/pkg/etcdguard/members"
 	"github.com/runlevel/runlevel/pkg/leader"
-	"github.com/runlevel/runlevel/pkg/metricsserver"
-	"github.com/runlevel/runlevel/pkg/probes"
 )
 
 // DefaultNamespace is where the guard is, and its Lease.
@@ -45,13 +38,7 @@ const programName = "etcd-quorum-guard"
 
 // Options say what is guarded. The zero value guards three voters on Machines of machine.openshift.io.
 type Options struct {
-	Namespace string // of the Lease and of guard pods; DefaultNamespace if it is empty
-	Name      string // of this process, as the holder of the Lease; its host name if it is empty
-	Version   string // of the release, which the ClusterOperator reports
-	Listen    string // the address of /healthz and /readyz; empty for none
-	Metrics   metricsserver.Serving
-	// LeaseDuration is how long the Lease outlives a leader that died; 15 seconds if it is 0.
-	LeaseDuration time.Duration
+	leader.Options // Namespace is that of guard pods, too
 	// MachineAPI is the group of the machines: OpenShift, if it is empty, or ClusterAPI.
 	MachineAPI string
 	// Machines selects the machines of the control plane by labels; those that the API has for it if it is empty.
@@ -69,96 +56,51 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
-	o.LeaseDuration = cmp.Or(o.LeaseDuration, 15*time.Second)
 	o.MachineAPI = cmp.Or(o.MachineAPI, OpenShift)
 	o.Voters = cmp.Or(o.Voters, 3)
 	o.Etcd.Patience = cmp.Or(o.Etcd.Patience, members.DefaultPatience)
 	o.GuardPods = cmp.Or(o.GuardPods, "app=guard")
-	o.GuardPodsNamespace = cmp.Or(o.GuardPodsNamespace, o.Namespace)
-	if o.Name == "" {
-		o.Name, _ = os.Hostname()
-	}
+	o.GuardPodsNamespace = cmp.Or(o.GuardPodsNamespace, o.Namespace, DefaultNamespace)
 	return o
 }
 
 // Run runs the guard until ctx ends. It ends with an error when the Lease is lost.
 func Run(ctx context.Context, connection *rest.Config, o Options) error {
-	o = o.withDefaults()
-	connection = rest.CopyConfig(connection)
-	connection.QPS = -1 // the API server's own flow control says how much is too much
-	lease, err := leader.New(connection, leader.Options{
-		Namespace: o.Namespace, Name: programName, Replica: o.Name, Duration: o.LeaseDuration,
-	})
-	if err != nil {
-		return fmt.Errorf("prepare leader election: %w", err)
-	}
-	p := probes.New(lease)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.Serve(ctx, o.Listen) })
-	group.Go(func() error { return run(ctx, connection, o, lease, p) })
-	return group.Wait()
-}
-
-// run sets up the guard once the API server answers, and runs it.
-func run(ctx context.Context, connection *rest.Config, o Options, lease *leader.ElectionLease, p *probes.Probes) error {
-	if err := probes.AwaitServer(ctx, connection); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	denials := &clusteroperator.Denials{}
-	m, err := newManager(denials.Watch(lease.Fence(connection)), lease)
-	if err != nil {
-		return fmt.Errorf("connect to the cluster: %w", err)
-	}
-	g, err := setUp(m, lease.IsHeld, o)
-	if err != nil {
-		return fmt.Errorf("set up the guard: %w", err)
-	}
-	if err := addMetrics(m, g); err != nil {
-		return fmt.Errorf("serve metrics: %w", err)
-	}
-	r, err := newReporter(connection, m, denials, g)
-	if err != nil {
-		return fmt.Errorf("connect to the cluster: %w", err)
-	}
-	if err := m.Add(r); err != nil {
-		return err
-	}
-	p.Watch(m)
-	return m.Start(ctx)
-}
-
-// newScheme returns the kinds that the guard knows.
-func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, machinev1beta1.Install, clusterv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
+	kinds := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, machinev1beta1.Install, clusterv1.AddToScheme)
+	if err := kinds.AddToScheme(scheme); err != nil {
+		return err
 	}
-	return scheme, nil
+	program := leader.Program{
+		Name: programName, Namespace: DefaultNamespace,
+		Manager: ctrl.Options{
+			Scheme: scheme,
+			// What is decided on is read from the API server itself; the cache only tells of changes of machines.
+			Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Pod{}, &corev1.Node{}}}},
+		},
+		SetUp: func(_ context.Context, m ctrl.Manager, isLeader func() bool) (leader.Controllers, error) {
+			g, err := setUp(m, isLeader, o.withDefaults())
+			if err != nil {
+				return leader.Controllers{}, fmt.Errorf("set up the guard: %w", err)
+			}
+			return g.controllers(), nil
+		},
+	}
+	return program.Run(ctx, connection, o.Options)
 }
 
-func newManager(connection *rest.Config, lease *leader.ElectionLease) (ctrl.Manager, error) {
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
-	options := ctrl.Options{
-		Scheme: scheme,
-		Controller: config.Controller{
-			SkipNameValidation: ptr.To(true),     // a process may have one guard after another
-			CacheSyncTimeout:   1000 * time.Hour, // machines may not be served yet, or not be allowed to be listed: both may come
-			UsePriorityQueue:   ptr.To(false),    // it may keep a process from its end (kubernetes-sigs/controller-runtime#3538)
+// controllers returns what is told of the guard.
+func (g *guard) controllers() leader.Controllers {
+	return leader.Controllers{
+		Metrics: leader.ControllerMetrics{Leads: metricPrefix + "leader", Collect: g.collect, Counted: []prometheus.Collector{g.steps}},
+		RelatedObjects: []configv1.ObjectReference{
+			{Resource: "namespaces", Name: DefaultNamespace},
+			{Group: g.options.MachineAPI, Resource: "machines"},
+			{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
 		},
-		Cache: cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
-		// What is decided on is read from the API server itself; the cache only tells of changes of machines.
-		Client:  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Pod{}, &corev1.Node{}}}},
-		Metrics: server.Options{BindAddress: "0"}, // which package metricsserver serves
+		Awaited: g.api.machine, Awaits: "the guard has not seen the machines of the control plane yet",
+		Stand: func(context.Context) (clusteroperator.ControllerStanding, error) {
+			return g.seen.standing(g.options.Etcd.Patience)
+		},
 	}
-	lease.Configure(&options)
-	return ctrl.NewManager(connection, options)
 }

@@ -4,11 +4,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/runlevel/runlevel/pkg/etcdguard"
-	"github.com/runlevel/runlevel/pkg/metricsserver"
 )
 
 // metricPrefix is that of all metrics of the guard.
@@ -19,7 +16,6 @@ func describe(name, help string) *prometheus.Desc {
 }
 
 var (
-	leads        = describe("leader", "1 for the replica that holds the Lease, 0 for one that waits for it.")
 	isReachable  = describe("etcd_reachable", "1 if the members of etcd are known, 0 if not: the other numbers of members are missing then.")
 	wanted       = describe("voters_wanted", "How many voting members etcd is to have.")
 	voters       = describe("voters", "How many voting members etcd has.")
@@ -42,35 +38,12 @@ func (g *guard) count(step etcdguard.GuardStep, result string) {
 	g.steps.WithLabelValues(strings.ReplaceAll(string(step.Action), " ", "_"), result).Inc()
 }
 
-// A memberCollector tells of the members as the guard has seen them last.
-type memberCollector struct {
-	guard *guard
-	leads <-chan struct{} // closed once this replica leads
-}
-
-// addMetrics has a manager serve metrics: those of the guard, and those of controller-runtime.
-func addMetrics(m ctrl.Manager, g *guard) error {
-	own := prometheus.NewRegistry()
-	own.MustRegister(&memberCollector{guard: g, leads: m.Elected()}, g.steps)
-	return metricsserver.Serve(m, programName, prometheus.Gatherers{own, metrics.Registry}, g.options.Metrics)
-}
-
-// Describe tells nothing: which metrics there are depends on whether etcd can be reached.
-func (c *memberCollector) Describe(chan<- *prometheus.Desc) {}
-
-// Collect tells of the members.
-func (c *memberCollector) Collect(to chan<- prometheus.Metric) {
+// collect tells of the members as the guard has seen them last.
+func (g *guard) collect(to chan<- prometheus.Metric) {
 	gauge := func(of *prometheus.Desc, value int) {
 		to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, float64(value))
 	}
-	select {
-	case <-c.leads:
-		gauge(leads, 1)
-	default:
-		gauge(leads, 0)
-		return
-	}
-	seen, isMade := c.guard.seen.last()
+	seen, isMade := g.seen.last()
 	if !isMade || seen.Problem != "" {
 		gauge(isReachable, 0)
 		return

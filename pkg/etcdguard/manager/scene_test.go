@@ -30,6 +30,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/etcdguard/manager"
+	"github.com/runlevel/runlevel/pkg/leader"
 	machinemanager "github.com/runlevel/runlevel/pkg/machine/manager"
 )
 
@@ -65,7 +66,7 @@ func (s *guardStage) prepare(t *testing.T) {
 		}
 		go func() {
 			_ = machinemanager.Run(context.Background(), config, machinemanager.Options{
-				Namespace: metav1.NamespaceDefault, LeaseDuration: 10 * time.Minute,
+				Options:  leader.Options{Namespace: metav1.NamespaceDefault, LeaseDuration: 10 * time.Minute},
 				Dialects: []machinemanager.MachineDialect{machinemanager.OpenShift, machinemanager.ClusterAPI},
 			})
 		}()
@@ -147,7 +148,7 @@ func (s *scene) addMachines(t *testing.T) {
 
 // guardOptions are those of a guard of the scene's own: nodes of other scenes have members, too.
 func (s *scene) guardOptions() manager.Options {
-	options := manager.Options{Namespace: s.namespace, Etcd: s.options}
+	options := manager.Options{Options: leader.Options{Namespace: s.namespace}, Etcd: s.options}
 	for number := 1; number < 10; number++ {
 		options.Endpoints = append(options.Endpoints, s.ClientURL(number))
 	}

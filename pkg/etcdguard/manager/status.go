@@ -1,16 +1,10 @@
 package manager
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
-
-	configv1 "github.com/openshift/api/config/v1"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/runlevel/runlevel/pkg/clusteroperator"
 	"github.com/runlevel/runlevel/pkg/etcdguard"
@@ -93,23 +87,4 @@ func replacement(seen etcdguard.EtcdSnapshot) clusteroperator.ControllerProblem 
 			"etcd has %d of %d voting members, and a minor update would restart them", counts.Voters, seen.Voters)}
 	}
 	return clusteroperator.ControllerProblem{}
-}
-
-// newReporter returns what writes the guard's ClusterOperator.
-func newReporter(connection *rest.Config, m ctrl.Manager, d *clusteroperator.Denials, g *guard) (*clusteroperator.StatusReporter, error) {
-	return clusteroperator.NewReporter(connection, clusteroperator.ReporterOptions{
-		Name: programName, Namespace: DefaultNamespace, Version: g.options.Version, Denials: d,
-		RelatedObjects: []configv1.ObjectReference{
-			{Resource: "namespaces", Name: DefaultNamespace},
-			{Group: g.options.MachineAPI, Resource: "machines"},
-			{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
-		},
-		Stand: func(ctx context.Context) (clusteroperator.ControllerStanding, error) {
-			informer, err := m.GetCache().GetInformer(ctx, g.api.machine, cache.BlockUntilSynced(false))
-			if err != nil || !informer.HasSynced() { // the kind may not be served yet
-				return clusteroperator.ControllerStanding{Awaits: "the guard has not seen the machines of the control plane yet"}, nil
-			}
-			return g.seen.standing(g.options.Etcd.Patience)
-		},
-	})
 }

@@ -95,12 +95,3 @@ type KwokConfigTemplateResource struct {
 	// +optional
 	Spec KwokConfigSpec `json:"spec,omitempty"`
 }
-
-// A KwokConfigTemplateList is a list of KwokConfigTemplates.
-//
-// +kubebuilder:object:root=true
-type KwokConfigTemplateList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []KwokConfigTemplate `json:"items"`
-}

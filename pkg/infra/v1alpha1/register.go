@@ -17,12 +17,12 @@ import (
 // GroupVersion is the one of the kinds.
 var GroupVersion = schema.GroupVersion{Group: "infrastructure.runlevel.dev", Version: "v1alpha1"}
 
-// Install has a scheme know the kinds.
+// Install has a scheme know the kinds. Templates have no list type: they are read one by one, or as metadata.
 func Install(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
-		&KwokMachine{}, &KwokMachineList{}, &KwokMachineTemplate{}, &KwokMachineTemplateList{},
-		&ExternalMachine{}, &ExternalMachineList{}, &ExternalMachineTemplate{}, &ExternalMachineTemplateList{},
-		&KwokConfig{}, &KwokConfigList{}, &KwokConfigTemplate{}, &KwokConfigTemplateList{})
+		&KwokMachine{}, &KwokMachineList{}, &KwokMachineTemplate{},
+		&ExternalMachine{}, &ExternalMachineList{}, &ExternalMachineTemplate{},
+		&KwokConfig{}, &KwokConfigList{}, &KwokConfigTemplate{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

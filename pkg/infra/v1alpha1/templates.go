@@ -32,15 +32,6 @@ type KwokMachineTemplateResource struct {
 	Spec KwokMachineSpec `json:"spec"`
 }
 
-// A KwokMachineTemplateList is a list of KwokMachineTemplates.
-//
-// +kubebuilder:object:root=true
-type KwokMachineTemplateList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []KwokMachineTemplate `json:"items"`
-}
-
 // An ExternalMachineTemplate is what Cluster API's MachineSets make ExternalMachines of.
 //
 // +kubebuilder:object:root=true
@@ -69,15 +60,6 @@ type ExternalMachineTemplateResource struct {
 	ObjectMeta TemplateMeta `json:"metadata,omitempty,omitzero"`
 	// +kubebuilder:validation:XValidation:rule="!has(self.providerID) && !has(self.addresses)",message="spec.template.spec has a providerID or addresses, which are for one machine, and can't be in a template"
 	Spec ExternalMachineSpec `json:"spec"`
-}
-
-// An ExternalMachineTemplateList is a list of ExternalMachineTemplates.
-//
-// +kubebuilder:object:root=true
-type ExternalMachineTemplateList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-	Items           []ExternalMachineTemplate `json:"items"`
 }
 
 // TemplateMeta is the metadata that is copied of a template.

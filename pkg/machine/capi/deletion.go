@@ -184,10 +184,10 @@ func (d *deletionPass) release(ctx context.Context) error {
 }
 
 // hooksOf returns the annotations that are hooks: all keys with the prefix, with or without a slash behind it.
-func hooksOf(m *clusterv1.Machine, hasPrefix func(key string) bool) []machine.DeletionHook {
+func hooksOf(m *clusterv1.Machine, prefix string) []machine.DeletionHook {
 	var hooks []machine.DeletionHook
 	for key, owner := range m.Annotations {
-		if hasPrefix(key) {
+		if strings.HasPrefix(key, prefix) {
 			hooks = append(hooks, machine.DeletionHook{Name: key, Owner: owner})
 		}
 	}

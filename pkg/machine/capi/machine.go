@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/runlevel/runlevel/pkg/infra"
 	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
@@ -81,7 +80,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 	if err != nil {
 		return fmt.Errorf("connect for drains: %w", err)
 	}
-	watcher, err := infra.NewWatcher(mgr, machineOf)
+	watcher, err := infra.NewWatcher(mgr)
 	if err != nil {
 		return err
 	}
@@ -93,17 +92,17 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("cluster-api-machine").
+	watcher.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("cluster-api-machine").
 		For(&clusterv1.Machine{}, builder.WithPredicates(machineMatters)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode), builder.WithPredicates(nodeMatters)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfCluster)).
-		WatchesRawSource(source.Source(watcher)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.Concurrency,
 			NewQueue:                queue.NewQueue(r.overtakes(ctx)),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
 		}).
-		Complete(r)
+		Build(r)
+	return err
 }
 
 // Reconcile does what is due for a Machine.

@@ -2,7 +2,6 @@ package capi
 
 import (
 	"context"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -28,16 +27,12 @@ func isEnding(m *clusterv1.Machine) bool {
 	}
 	switch deleting.Reason {
 	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
-		return !hasHook(m, clusterv1.PreDrainDeleteHookAnnotationPrefix)
+		return len(hooksOf(m, clusterv1.PreDrainDeleteHookAnnotationPrefix)) == 0
 	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
-		return !hasHook(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix)
+		return len(hooksOf(m, clusterv1.PreTerminateDeleteHookAnnotationPrefix)) == 0
 	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason, clusterv1.MachineDeletingWaitingForBootstrapDeletionReason,
 		clusterv1.MachineDeletingDeletingNodeReason, clusterv1.MachineDeletingDeletionCompletedReason:
 		return true
 	}
 	return false
-}
-
-func hasHook(m *clusterv1.Machine, prefix string) bool {
-	return len(hooksOf(m, func(key string) bool { return strings.HasPrefix(key, prefix) })) > 0
 }

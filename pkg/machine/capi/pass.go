@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/runlevel/runlevel/pkg/machine"
+	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
 )
 
 // missingObject is when to look again for an object that a Machine refers to, and that is not there.
@@ -108,21 +109,18 @@ func (p *machinePass) finishFailed(ctx context.Context, err error) error {
 
 // readCluster reads the Cluster of the Machine. Without one nothing is done, since it may be one that is not looked at.
 func (p *machinePass) readCluster(ctx context.Context) error {
-	p.cluster = &clusterv1.Cluster{}
 	var reader client.Reader = p.client
 	if !p.m.DeletionTimestamp.IsZero() {
 		reader = p.server
 	}
-	err := reader.Get(ctx, client.ObjectKey{Namespace: p.m.Namespace, Name: p.m.Spec.ClusterName}, p.cluster)
-	if apierrors.IsNotFound(err) {
+	var err error
+	p.cluster, err = contract.FindCluster(ctx, reader, p.m.Namespace, p.m.Spec.ClusterName)
+	if err == nil && p.cluster == nil {
 		note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace, p.m.Spec.ClusterName)
 		p.tell(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
 		return errors.New(note)
 	}
-	if err != nil {
-		return fmt.Errorf("get Cluster %s/%s: %w", p.m.Namespace, p.m.Spec.ClusterName, err)
-	}
-	return nil
+	return err
 }
 
 // setPaused sets the condition Paused, and says whether nothing is to be done.
@@ -153,9 +151,7 @@ func (p *machinePass) adopt(ctx context.Context) error {
 	}
 	p.m.Labels[clusterv1.ClusterNameLabel] = p.m.Spec.ClusterName
 	if isStandAlone(p.m) {
-		p.m.OwnerReferences = append(p.m.OwnerReferences, metav1.OwnerReference{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: p.cluster.Name, UID: p.cluster.UID,
-		})
+		p.m.OwnerReferences = append(p.m.OwnerReferences, contract.ClusterOwner(p.cluster))
 	}
 	return p.patch(ctx, base, "give the Machine its owner and its labels")
 }

@@ -41,14 +41,14 @@ func (p *machinePass) lookAt(ctx context.Context, to clusterv1.ContractVersioned
 	case apierrors.IsNotFound(err):
 		// Its kind is watched all the same: it may come.
 		if served, err := p.references.Served(ctx, to.GroupKind()); err == nil {
-			p.watcher.Watch(served.Resource)
+			err = p.watcher.Watch(served.GroupVersionKind, machineOf)
+			return referenced{isGone: err == nil, problem: err}
 		}
 		return referenced{isGone: true}
 	case err != nil:
 		return referenced{problem: err}
 	}
-	p.watcher.Watch(object.Served.Resource)
-	if err := p.claim(ctx, object); err != nil {
+	if err := errors.Join(p.watcher.Watch(object.Served.GroupVersionKind, machineOf), p.claim(ctx, object)); err != nil {
 		return referenced{problem: err}
 	}
 	return referenced{object: object}

@@ -3,7 +3,6 @@ package capi
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,10 +80,8 @@ func (d *deletionPass) keepsNode(ctx context.Context) (string, error) {
 // snapshot returns what the next step of the deletion comes of.
 func (d *deletionPass) snapshot() machine.Snapshot {
 	seen := machine.Snapshot{
-		PreDrain: hooksOf(d.m, func(key string) bool { return strings.HasPrefix(key, clusterv1.PreDrainDeleteHookAnnotationPrefix) }),
-		PreTerminate: hooksOf(d.m, func(key string) bool {
-			return strings.HasPrefix(key, clusterv1.PreTerminateDeleteHookAnnotationPrefix)
-		}),
+		PreDrain:     hooksOf(d.m, clusterv1.PreDrainDeleteHookAnnotationPrefix),
+		PreTerminate: hooksOf(d.m, clusterv1.PreTerminateDeleteHookAnnotationPrefix),
 		Node: machine.MachineNode{
 			Name: d.status.NodeRef.Name, IsGone: d.target == nil || d.isNodeAsked, Problem: d.nodeRefusal,
 			IsCordoned: d.target != nil && d.target.Spec.Unschedulable,

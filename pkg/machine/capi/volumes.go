@@ -16,7 +16,7 @@ import (
 func (d *deletionPass) lookAtVolumes(ctx context.Context) {
 	volumes := &d.volumes
 	volumes.HasLooked = true
-	if isUnreachable(d.target) {
+	if drain.IsUnreachable(d.target) {
 		return
 	}
 	left, err := d.attachedVolumes(ctx)
@@ -27,12 +27,6 @@ func (d *deletionPass) lookAtVolumes(ctx context.Context) {
 		return
 	}
 	volumes.Left = left.lines()
-}
-
-func isUnreachable(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
-	})
 }
 
 // attachedVolumes are the volumes that are attached to a node, by what is known of them.

@@ -10,12 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/pkg/machine/enqueue"
 )
 
 // The indexes of the cache.
@@ -55,15 +56,15 @@ func nonEmpty(value string) []string {
 
 // machineOf returns the Machine that owns an object. One without an owner may be that of the Machine with its name, which
 // makes it its own.
-func machineOf(object *metav1.PartialObjectMetadata) types.NamespacedName {
-	owner := metav1.GetControllerOf(object)
-	if owner == nil {
-		return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+func machineOf(_ context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
+	name, owner := object.Name, metav1.GetControllerOf(object)
+	if owner != nil {
+		name = owner.Name
 	}
-	if owner.Kind != "Machine" || groupOf(owner.APIVersion) != clusterv1.GroupVersion.Group {
-		return types.NamespacedName{}
+	if owner != nil && (owner.Kind != "Machine" || groupOf(owner.APIVersion) != clusterv1.GroupVersion.Group) {
+		return nil
 	}
-	return types.NamespacedName{Namespace: object.Namespace, Name: owner.Name}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: object.Namespace, Name: name}}}
 }
 
 func groupOf(apiVersion string) string {
@@ -119,11 +120,11 @@ func (r *ClusterAPIReconciler) machinesOfNode(ctx context.Context, object client
 	if !ok {
 		return nil
 	}
-	requests := r.machinesWith(ctx, client.MatchingFields{machinesByNodeName: node.Name})
+	found := r.machinesWith(ctx, client.MatchingFields{machinesByNodeName: node.Name})
 	if node.Spec.ProviderID != "" {
-		requests = append(requests, r.machinesWith(ctx, client.MatchingFields{machinesByProviderID: node.Spec.ProviderID})...)
+		found = append(found, r.machinesWith(ctx, client.MatchingFields{machinesByProviderID: node.Spec.ProviderID})...)
 	}
-	return requests
+	return found
 }
 
 func (r *ClusterAPIReconciler) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
@@ -131,13 +132,5 @@ func (r *ClusterAPIReconciler) machinesOfCluster(ctx context.Context, cluster cl
 }
 
 func (r *ClusterAPIReconciler) machinesWith(ctx context.Context, which ...client.ListOption) []reconcile.Request {
-	var list clusterv1.MachineList
-	if err := r.client.List(ctx, &list, which...); err != nil {
-		return nil
-	}
-	requests := make([]reconcile.Request, len(list.Items))
-	for i := range list.Items {
-		requests[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
-	}
-	return requests
+	return enqueue.Requests(ctx, r.client, &clusterv1.MachineList{}, func(*clusterv1.Machine) bool { return true }, which...)
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/pkg/machine"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
 // A turn is whether a stage of a deletion has come.
@@ -56,13 +57,9 @@ func viewOpenShift(o client.Object) HeldMachine {
 // turnOpenShift: a machine without a node, or one that is excluded from draining, is not held by hooks before the drain.
 func turnOpenShift(o client.Object, stage machine.DeletionStage) turn {
 	m := o.(*machinev1beta1.Machine)
-	conditions := map[machinev1beta1.ConditionType]machinev1beta1.Condition{}
-	for _, condition := range m.Status.Conditions {
-		conditions[condition.Type] = condition
-	}
 	_, isExcluded := m.Annotations[machine.ExcludeNodeDraining]
-	isDrained := conditions[machinev1beta1.MachineDrained].Status == corev1.ConditionTrue
-	isTerminating := conditions[machinev1beta1.InstanceExistsCondition].Reason == machine.InstanceTerminating
+	isDrained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained).Status == corev1.ConditionTrue
+	isTerminating := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == machine.InstanceTerminating
 	switch {
 	case ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseDeleting:
 		return notYet

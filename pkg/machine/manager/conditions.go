@@ -1,11 +1,13 @@
 package manager
 
 import (
+	"context"
 	"fmt"
 
 	configv1 "github.com/openshift/api/config/v1"
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/pkg/clusteroperator"
 )
@@ -22,6 +24,15 @@ var relatedObjects = []configv1.ObjectReference{
 	{Group: "machine.openshift.io", Resource: "machinesets"},
 	{Group: "machine.openshift.io", Resource: "machinehealthchecks"},
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
+}
+
+// stand returns how the controllers stand, from the machines in the cache.
+func stand(ctx context.Context, cached client.Reader) (clusteroperator.ControllerStanding, error) {
+	var machines machinev1beta1.MachineList
+	if err := cached.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
+		return clusteroperator.ControllerStanding{}, fmt.Errorf("list machines: %w", err)
+	}
+	return standing(machines.Items), nil
 }
 
 // standing returns how the controllers stand that have seen all machines. Upgradeable is false while the control plane is

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/runlevel/runlevel/pkg/machine/manager"
+	"github.com/runlevel/runlevel/pkg/leader"
 )
 
 // TestBusyControllersEnd ends controllers whose queues are full. A queue that keeps a worker keeps the process, until it is
@@ -31,7 +31,7 @@ func TestBusyControllersEnd(t *testing.T) {
 // endBusyController ends a controller when it has reconciled a few hundred times, and waits for its end.
 func endBusyController(t *testing.T) {
 	t.Helper()
-	m, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{Controller: manager.ControllerConfig(), Metrics: server.Options{BindAddress: "0"}})
+	m, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{Controller: leader.ControllerConfig(), Metrics: server.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,10 +6,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// ControllerConfig is for tests that run a controller in their own process.
-var ControllerConfig = controllerConfig
-
 // AddControllers adds the controllers of a program with these options to the manager of a test.
 func AddControllers(ctx context.Context, m ctrl.Manager, o Options) error {
-	return addControllers(ctx, m, o.withDefaults())
+	return addControllers(ctx, m, o)
 }

@@ -8,13 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/runlevel/runlevel/pkg/machine"
 	"github.com/runlevel/runlevel/pkg/machine/openshift"
-	"github.com/runlevel/runlevel/pkg/metricsserver"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -34,55 +32,30 @@ var (
 	nodesCovered     = describe("mapi_machinehealthcheck_nodes_covered", "How many machines a MachineHealthCheck covers.", "name", "namespace")
 	shortCircuit     = describe("mapi_machinehealthcheck_short_circuit", "1 while too many machines are unhealthy for a MachineHealthCheck to replace any.", "name", "namespace")
 	collectorUp      = describe("mapi_mao_collector_up", "1 if objects of a kind could be counted.", "kind")
-	leads            = describe("runlevel_machine_leader", "1 for the replica that holds the Lease, 0 for one that waits for it.")
 	deletionsWaiting = describe("runlevel_machine_deletions_waiting", "How many Machines that are being deleted wait, by stage of the deletion and reason.", "stage", "reason")
 )
 
-// A machineCollector tells of the machines that are in the cache, when it is asked.
-type machineCollector struct {
-	ctx    context.Context // of the controllers: a scrape has none
-	reader client.Reader   // which reads from the cache
-	leads  <-chan struct{} // closed once this replica leads
-}
-
-// addMetrics has a manager serve metrics: those of machines, and those of controller-runtime.
-func addMetrics(ctx context.Context, m ctrl.Manager, o Options) error {
-	own := prometheus.NewRegistry()
-	own.MustRegister(&machineCollector{ctx: ctx, reader: m.GetClient(), leads: m.Elected()})
-	return metricsserver.Serve(m, programName, prometheus.Gatherers{own, metrics.Registry}, o.Metrics)
-}
-
-// Describe tells nothing: which metrics there are depends on the machines.
-func (c *machineCollector) Describe(chan<- *prometheus.Desc) {}
-
-// Collect tells of the machines as they are at the moment.
-func (c *machineCollector) Collect(to chan<- prometheus.Metric) {
-	select {
-	case <-c.leads:
-		gauge(to, leads, 1)
-	default:
-		gauge(to, leads, 0)
-		return
-	}
+// collect tells of the machines as they are in the cache. ctx is that of the controllers: a scrape has none.
+func collect(ctx context.Context, cached client.Reader, to chan<- prometheus.Metric) {
 	// A kind that the cache can't fill is told as such, and does not hold up the scrape.
-	ctx, cancel := context.WithTimeout(c.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var machines machinev1beta1.MachineList
-	if c.list(ctx, to, "mapi_machine_items", &machines) {
+	if list(ctx, cached, to, "mapi_machine_items", &machines) {
 		collectMachines(to, machines.Items)
 	}
 	var sets machinev1beta1.MachineSetList
-	if c.list(ctx, to, "mapi_machineset_items", &sets) {
+	if list(ctx, cached, to, "mapi_machineset_items", &sets) {
 		collectSets(to, sets.Items)
 	}
 	var checks machinev1beta1.MachineHealthCheckList
-	if c.list(ctx, to, "mapi_machinehealthcheck_items", &checks) {
+	if list(ctx, cached, to, "mapi_machinehealthcheck_items", &checks) {
 		collectChecks(to, checks.Items)
 	}
 }
 
-func (c *machineCollector) list(ctx context.Context, to chan<- prometheus.Metric, kind string, into client.ObjectList) bool {
-	if err := c.reader.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
+func list(ctx context.Context, cached client.Reader, to chan<- prometheus.Metric, kind string, into client.ObjectList) bool {
+	if err := cached.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
 		gauge(to, collectorUp, 0, kind)
 		return false
 	}
@@ -134,10 +107,8 @@ func collectChecks(to chan<- prometheus.Metric, checks []machinev1beta1.MachineH
 	for _, check := range checks {
 		gauge(to, nodesCovered, float64(ptr.Deref(check.Status.ExpectedMachines, 0)), check.Name, check.Namespace)
 		isShort := 0.0
-		for _, one := range check.Status.Conditions {
-			if one.Type == machinev1beta1.RemediationAllowedCondition && one.Status == corev1.ConditionFalse {
-				isShort = 1
-			}
+		if conditions.Find(check.Status.Conditions, machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse {
+			isShort = 1
 		}
 		gauge(to, shortCircuit, isShort, check.Name, check.Namespace)
 	}

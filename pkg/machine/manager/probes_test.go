@@ -18,6 +18,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/pkg/leader"
 	"github.com/runlevel/runlevel/pkg/machine/manager"
 )
 
@@ -33,7 +34,7 @@ func TestProbes(t *testing.T) {
 		}
 		return send.RoundTrip(r)
 	})
-	o := manager.Options{Namespace: deployed.Namespace(t), Name: "probed", Listen: "127.83.3.1:8080"}
+	o := manager.Options{Options: leader.Options{Namespace: deployed.Namespace(t), Name: "probed", Listen: "127.83.3.1:8080"}}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Run(ctx, config, o) }()

@@ -26,6 +26,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/manifests"
 	"github.com/runlevel/runlevel/pkg/infra/v1alpha1"
+	"github.com/runlevel/runlevel/pkg/leader"
 	"github.com/runlevel/runlevel/pkg/machine/manager"
 	"github.com/runlevel/runlevel/pkg/metricsserver"
 )
@@ -126,7 +127,7 @@ func (s *rightsScene) run() string {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- manager.Run(s.Context(), config, manager.Options{
-			Name: "it", Version: "1.0.0", Metrics: metricsserver.Serving{Address: address},
+			Options:  leader.Options{Name: "it", Version: "1.0.0", Metrics: metricsserver.Serving{Address: address}},
 			Dialects: []manager.MachineDialect{manager.OpenShift, manager.ClusterAPI},
 		})
 	}()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/pkg/leader"
 	"github.com/runlevel/runlevel/pkg/machine/manager"
 )
 
@@ -40,7 +41,7 @@ func TestControllerProcess(t *testing.T) {
 		config = rest.CopyConfig(config)
 		config.UserAgent = controllerAgent
 		err = manager.Run(ctx, config, manager.Options{
-			Namespace: metav1.NamespaceDefault, Dialects: []manager.MachineDialect{manager.OpenShift, manager.ClusterAPI},
+			Options: leader.Options{Namespace: metav1.NamespaceDefault}, Dialects: []manager.MachineDialect{manager.OpenShift, manager.ClusterAPI},
 		})
 	}
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/drain"
 	"github.com/runlevel/runlevel/pkg/infra"
 	"github.com/runlevel/runlevel/pkg/machine"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
 // A deletion is one pass over a machine that is being deleted.
@@ -127,7 +128,7 @@ func (d *deletion) evict(ctx context.Context) {
 // recordDrained writes that the node is drained, before anything follows from it.
 func (d *deletion) recordDrained(ctx context.Context, step machine.DeletionStep) error {
 	status := *d.m.Status.DeepCopy()
-	setCondition(&status, machinev1beta1.Condition{
+	status.Conditions = conditions.Set(status.Conditions, machinev1beta1.Condition{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: step.Message,
 	}, d.options.Now())
 	if err := d.writeStatus(ctx, d.m, status); err != nil {

@@ -28,9 +28,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/runlevel/runlevel/pkg/infra"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 	"github.com/runlevel/runlevel/pkg/machine/queue"
 )
 
@@ -82,7 +82,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, infrastructure: o.Infrastructure,
 		events: mgr.GetEventRecorder("machine-controller"), options: o,
 	}
-	if err := errors.Join(indexNodes(ctx, mgr), registerMetrics()); err != nil {
+	if err := errors.Join(nodeIndex.Add(ctx, mgr), registerMetrics()); err != nil {
 		return err
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("machine").
@@ -93,15 +93,16 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) e
 			NewQueue:                queue.NewQueue(r.overtakes(ctx)),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
 		})
-	if r.infrastructure == nil {
-		objects, err := infra.NewObjectProvider(mgr)
-		if err != nil {
-			return err
-		}
-		r.infrastructure = objects
-		b = b.WatchesRawSource(source.Source(objects.Watcher))
+	if r.infrastructure != nil {
+		return b.Complete(r)
 	}
-	return b.Complete(r)
+	objects, err := infra.NewObjectProvider(mgr)
+	if err != nil {
+		return err
+	}
+	r.infrastructure = objects
+	objects.Watcher.Controller, err = b.Build(r)
+	return err
 }
 
 // Reconcile does what is due for a Machine.
@@ -146,7 +147,7 @@ func (r *MachineReconciler) writeStatus(ctx context.Context, m *machinev1beta1.M
 		return nil
 	}
 	base, before := m.DeepCopy(), ptr.Deref(m.Status.Phase, "")
-	now := ctrlTime(r.options.Now())
+	now := conditions.Time(r.options.Now())
 	next.LastUpdated = &now
 	m.Status = next
 	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})

@@ -7,15 +7,16 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/pkg/machine/enqueue"
 )
 
 // nodeIndex finds machines by the names of their nodes.
-const nodeIndex = "deletion.nodeRef"
+const nodeIndex enqueue.NodeIndex = "deletion.nodeRef"
 
 // controlPlaneLabels are on the nodes of the control plane, either of them.
 var controlPlaneLabels = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
@@ -31,32 +32,10 @@ var nodeMatters = predicate.Funcs{
 	},
 }
 
-func indexNodes(ctx context.Context, mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &machinev1beta1.Machine{}, nodeIndex, func(o client.Object) []string {
-		if m, ok := o.(*machinev1beta1.Machine); ok && m.Status.NodeRef != nil {
-			return []string{m.Status.NodeRef.Name}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("index machines by their nodes: %w", err)
-	}
-	return nil
-}
-
 // machinesOfNode returns the machines that are being deleted, and have a node.
 func (r *MachineReconciler) machinesOfNode(ctx context.Context, node client.Object) []reconcile.Request {
-	var list machinev1beta1.MachineList
-	if err := r.client.List(ctx, &list, client.MatchingFields{nodeIndex: node.GetName()}); err != nil {
-		return nil
-	}
-	var requests []reconcile.Request
-	for _, m := range list.Items {
-		if !m.DeletionTimestamp.IsZero() {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&m)})
-		}
-	}
-	return requests
+	isDeleting := func(m *machinev1beta1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
+	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineList{}, isDeleting, client.MatchingFields{string(nodeIndex): node.GetName()})
 }
 
 func isControlPlane(node *corev1.Node) bool {

@@ -7,6 +7,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/pkg/machine"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
 // overtakes returns what the queue asks of each request: whether its machine goes before others. The answer comes from the
@@ -23,6 +24,6 @@ func (r *MachineReconciler) overtakes(ctx context.Context) func(ctrl.Request) bo
 // pods again is not to come before the drains of other nodes.
 func isEnding(m *machinev1beta1.Machine) bool {
 	stage, _ := StageOf(m)
-	isHeld := findCondition(m.Status, machinev1beta1.MachineDrainable).Reason == machinev1beta1.MachineHookPresent
+	isHeld := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrainable).Reason == machinev1beta1.MachineHookPresent
 	return stage == machine.Terminating || stage == machine.Draining && isHeld
 }

@@ -5,13 +5,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/runlevel/runlevel/pkg/machine"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
 // StageOf returns which stage the deletion of a machine is in, and the reason why it is not further, as far as the Machine
 // itself tells.
 func StageOf(m *machinev1beta1.Machine) (machine.DeletionStage, string) {
 	seen := snapshotOf(m, machine.Drain{HasLooked: true, Left: []string{"pods"}})
-	drained, exists := findCondition(m.Status, machinev1beta1.MachineDrained), findCondition(m.Status, machinev1beta1.InstanceExistsCondition)
+	drained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained)
+	exists := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition)
 	seen.Node.IsCordoned, seen.Drain.IsStuck = true, drained.Status == corev1.ConditionFalse
 	seen.Infrastructure = machine.Infrastructure{Exists: true, IsDeleting: exists.Reason == machine.InstanceTerminating}
 	if exists.Status == corev1.ConditionUnknown || exists.Reason == machine.ErrorDeleting {

@@ -4,17 +4,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/pkg/infra"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
 // An observation is what was seen of the infrastructure of a machine that is not being deleted.
@@ -33,7 +31,7 @@ func hookConditions(m *machinev1beta1.Machine, status *machinev1beta1.MachineSta
 			condition.Severity = machinev1beta1.ConditionSeverityWarning
 			condition.Message = fmt.Sprintf("%s operation currently blocked by: %+v", operation, hooks)
 		}
-		setCondition(status, condition, now)
+		status.Conditions = conditions.Set(status.Conditions, condition, now)
 	}
 	setHooks(machinev1beta1.MachineDrainable, "Drain", hooks.PreDrain)
 	setHooks(machinev1beta1.MachineTerminable, "Terminate", hooks.PreTerminate)
@@ -82,7 +80,7 @@ func liveStatus(m *machinev1beta1.Machine, seen observation, now time.Time) mach
 		exists.Severity = machinev1beta1.ConditionSeverityWarning
 	}
 	status.Phase = &phase
-	setCondition(&status, exists, now)
+	status.Conditions = conditions.Set(status.Conditions, exists, now)
 	return status
 }
 
@@ -91,43 +89,11 @@ func isProvisioned(m *machinev1beta1.Machine) bool {
 	return len(m.Status.Addresses) > 0 || ptr.Deref(m.Spec.ProviderID, "") != ""
 }
 
-// setCondition sets a condition. The list stays sorted by type, and the time of the last transition as it is if
-// nothing else changes.
-func setCondition(status *machinev1beta1.MachineStatus, condition machinev1beta1.Condition, now time.Time) {
-	condition.LastTransitionTime = ctrlTime(now)
-	isIt := func(c machinev1beta1.Condition) bool { return c.Type == condition.Type }
-	if i := slices.IndexFunc(status.Conditions, isIt); i >= 0 {
-		before := status.Conditions[i]
-		before.LastTransitionTime = condition.LastTransitionTime
-		if before != condition {
-			status.Conditions[i] = condition
-		}
-	} else {
-		status.Conditions = append(status.Conditions, condition)
-	}
-	slices.SortStableFunc(status.Conditions, func(a, b machinev1beta1.Condition) int {
-		return strings.Compare(string(a.Type), string(b.Type))
-	})
-}
-
-// findCondition returns a condition, or an empty one.
-func findCondition(status machinev1beta1.MachineStatus, kind machinev1beta1.ConditionType) machinev1beta1.Condition {
-	for _, condition := range status.Conditions {
-		if condition.Type == kind {
-			return condition
-		}
-	}
-	return machinev1beta1.Condition{}
-}
-
 func isDrained(m *machinev1beta1.Machine) bool {
-	return findCondition(m.Status, machinev1beta1.MachineDrained).Status == corev1.ConditionTrue
+	return conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained).Status == corev1.ConditionTrue
 }
 
 func statusDiffers(before, after machinev1beta1.MachineStatus) bool {
 	after.LastUpdated = before.LastUpdated
 	return !equality.Semantic.DeepEqual(before, after)
 }
-
-// ctrlTime is a time as the API stores it.
-func ctrlTime(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/infra"
 	"github.com/runlevel/runlevel/pkg/machine"
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
 // gather takes the Snapshot of a machine. It asks for nothing that the phase does not need: before the drain is over,
@@ -77,7 +78,7 @@ func (d *deletion) readNode(ctx context.Context, name string) error {
 // gatherInfrastructure looks at the infrastructure. What can't be made, and never had an address, was never made.
 func (d *deletion) gatherInfrastructure(ctx context.Context) machine.Infrastructure {
 	seen := machine.Infrastructure{
-		IsDeleting: d.isAsked || findCondition(d.m.Status, machinev1beta1.InstanceExistsCondition).Reason == machine.InstanceTerminating,
+		IsDeleting: d.isAsked || conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == machine.InstanceTerminating,
 	}
 	if d.isEnded {
 		return seen
@@ -137,7 +138,7 @@ func (d *deletion) wait(ctx context.Context, step machine.DeletionStep) (ctrl.Re
 		case step.Reason == "InfrastructureProblem":
 			exists.Reason, exists.Message = machine.ErrorDeleting, "Failed to delete the instance: "+step.Message
 		}
-		setCondition(&status, exists, now)
+		status.Conditions = conditions.Set(status.Conditions, exists, now)
 	}
 	if err := d.writeStatus(ctx, d.m, status); err != nil {
 		return ctrl.Result{}, err
@@ -158,7 +159,7 @@ func (d *deletion) wait(ctx context.Context, step machine.DeletionStep) (ctrl.Re
 // waitForDrain writes why the node is not drained. Pods that end as they should are no failure, but once there is
 // one its message is kept up to date.
 func (d *deletion) waitForDrain(status *machinev1beta1.MachineStatus, step machine.DeletionStep) {
-	drained := findCondition(*status, machinev1beta1.MachineDrained)
+	drained := conditions.Find(status.Conditions, machinev1beta1.MachineDrained)
 	if step.Reason == "PodsEnd" && drained.Status != corev1.ConditionFalse {
 		return
 	}
@@ -166,7 +167,7 @@ func (d *deletion) waitForDrain(status *machinev1beta1.MachineStatus, step machi
 	if step.Reason == "OtherControlPlaneNodeDrains" {
 		message = "drain not permitted: " + message
 	}
-	setCondition(status, machinev1beta1.Condition{
+	status.Conditions = conditions.Set(status.Conditions, machinev1beta1.Condition{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionFalse, Reason: machinev1beta1.MachineDrainError,
 		Severity: machinev1beta1.ConditionSeverityWarning, Message: "could not drain machine: " + message,
 	}, d.options.Now())

@@ -2,9 +2,9 @@ package replicas
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // shownNames is how many machines an event names.
@@ -68,6 +70,15 @@ func (s Scaler) Create(ctx context.Context, count int, create func() error) erro
 	return fmt.Errorf("create %d of %d machines: %w", count-made, count, failure)
 }
 
+// MessageOf returns what went wrong with a set. What was seen may have changed meanwhile, or the controller stops: that is no
+// problem of the set.
+func MessageOf(problem error) string {
+	if problem == nil || apierrors.IsConflict(problem) || errors.Is(problem, context.Canceled) {
+		return ""
+	}
+	return printable.Line(problem.Error())
+}
+
 // Remove deletes machines, each only if it is the one that was seen.
 func Remove[M client.Object](ctx context.Context, s Scaler, names []string, machines map[string]M) error {
 	deleted, failure := InParallel(len(names), s.Requests, func(i int) error {
@@ -78,10 +89,6 @@ func Remove[M client.Object](ctx context.Context, s Scaler, names []string, mach
 		return fmt.Errorf("delete %d of %d machines: %w", len(names)-deleted, len(names), failure)
 	}
 	ctrl.LoggerFrom(ctx).Info("machines deleted", "count", deleted)
-	shown := strings.Join(names[:min(shownNames, len(names))], ", ")
-	if len(names) > shownNames {
-		shown += fmt.Sprintf(" and %d more", len(names)-shownNames)
-	}
-	s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulDelete", "Scale", "Deleted machines: %s", shown)
+	s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulDelete", "Scale", "Deleted machines: %s", printable.Few(names, shownNames))
 	return nil
 }

@@ -3,11 +3,11 @@ package contract
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -80,6 +80,26 @@ func (r ObjectReferences) ownFields(ctx context.Context, object *ReferencedObjec
 	return r.Client.Patch(ctx, object.Unstructured, client.RawPatch(types.JSONPatchType, patch))
 }
 
+// Apply makes or changes an object, but for its status, by server-side apply. One with a resourceVersion that has changed since is
+// left alone (Conflict).
+func Apply(ctx context.Context, c client.Client, object client.Object, manager client.FieldOwner) error {
+	kind, err := c.GroupVersionKindFor(object)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", object.GetName(), err)
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", kind.Kind, object.GetName(), err)
+	}
+	unstructured.RemoveNestedField(fields, "status")
+	wanted := &unstructured.Unstructured{Object: fields}
+	wanted.SetGroupVersionKind(kind)
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), manager, client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), err)
+	}
+	return nil
+}
+
 // cloneOf returns the object that is wanted of a template. Of the template's own metadata, labels and annotations count.
 func cloneOf(template *unstructured.Unstructured, wanted TemplateClone) *unstructured.Unstructured {
 	inner, _, _ := unstructured.NestedMap(template.Object, "spec", "template")
@@ -92,22 +112,13 @@ func cloneOf(template *unstructured.Unstructured, wanted TemplateClone) *unstruc
 	object.SetKind(strings.TrimSuffix(template.GetKind(), clusterv1.TemplateSuffix))
 	object.SetNamespace(wanted.Namespace)
 	object.SetName(wanted.Name)
-	object.SetLabels(merged(from.GetLabels(), wanted.Labels, map[string]string{clusterv1.ClusterNameLabel: wanted.ClusterName}))
-	object.SetAnnotations(merged(from.GetAnnotations(), wanted.Annotations, map[string]string{
+	object.SetLabels(labels.Merge(from.GetLabels(), labels.Merge(wanted.Labels, map[string]string{clusterv1.ClusterNameLabel: wanted.ClusterName})))
+	object.SetAnnotations(labels.Merge(from.GetAnnotations(), labels.Merge(wanted.Annotations, map[string]string{
 		clusterv1.TemplateClonedFromNameAnnotation:      template.GetName(),
 		clusterv1.TemplateClonedFromGroupKindAnnotation: template.GroupVersionKind().GroupKind().String(),
-	}))
+	})))
 	if wanted.Owner != nil {
 		object.SetOwnerReferences([]metav1.OwnerReference{*wanted.Owner})
 	}
 	return object
-}
-
-// merged returns maps as one. The last one has the last word.
-func merged(all ...map[string]string) map[string]string {
-	one := map[string]string{}
-	for _, each := range all {
-		maps.Copy(one, each)
-	}
-	return one
 }

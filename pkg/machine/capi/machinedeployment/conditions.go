@@ -54,23 +54,19 @@ func rollingOut(seen *sight) metav1.Condition {
 	if outdated == 0 {
 		return aggregate.Condition(clusterv1.RollingOutCondition, false, "")
 	}
-	lines := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
-		return cmp.Or(-compare(strings.HasPrefix(a, "* Version"), strings.HasPrefix(b, "* Version")), strings.Compare(a, b))
-	})
+	lines := slices.Sorted(maps.Keys(reasons))
+	slices.SortStableFunc(lines, func(a, b string) int { return rankOf(a) - rankOf(b) })
 	lines = append(lines, seen.replacements()...)
 	return aggregate.Condition(clusterv1.RollingOutCondition, true,
 		fmt.Sprintf("Rolling out %d not up-to-date replicas\n%s", outdated, strings.Join(lines, "\n")))
 }
 
-// compare orders booleans: false first.
-func compare(a, b bool) int {
-	switch {
-	case a == b:
+// rankOf has a version come before other reasons.
+func rankOf(reason string) int {
+	if strings.HasPrefix(reason, "* Version") {
 		return 0
-	case a:
-		return 1
 	}
-	return -1
+	return 1
 }
 
 // remediating returns the condition Remediating. Machines are remediated by their sets.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -31,11 +32,12 @@ var ownAnnotations = []string{
 // desired returns a set as the deployment and the plan want it. What of the template needs new machines is as the set
 // has it.
 func (s *sight) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, revision map[string]string, isClosed bool) *clusterv1.MachineSet {
-	spec, hash := s.deployment.Spec.DeepCopy(), set.Labels[clusterv1.MachineDeploymentUniqueLabel]
+	spec := s.deployment.Spec.DeepCopy()
+	unique := map[string]string{clusterv1.MachineDeploymentUniqueLabel: set.Labels[clusterv1.MachineDeploymentUniqueLabel]}
 	desired := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.deployment.Namespace, Name: set.Name, UID: set.UID, Finalizers: set.Finalizers,
 		OwnerReferences: []metav1.OwnerReference{controllerOf(s.deployment)},
-		Labels:          with(spec.Template.Labels, clusterv1.MachineDeploymentUniqueLabel, hash),
+		Labels:          labels.Merge(spec.Template.Labels, unique),
 		Annotations:     s.annotations(step, revision, isClosed),
 	}}
 	desired.Labels[clusterv1.MachineDeploymentNameLabel] = s.deployment.Name
@@ -43,9 +45,9 @@ func (s *sight) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, rev
 		ClusterName: spec.ClusterName, Replicas: ptr.To(int32(step.To)), Selector: spec.Selector,
 		MachineNaming: spec.MachineNaming,
 	}
-	desired.Spec.Selector.MatchLabels = with(spec.Selector.MatchLabels, clusterv1.MachineDeploymentUniqueLabel, hash)
+	desired.Spec.Selector.MatchLabels = labels.Merge(spec.Selector.MatchLabels, unique)
 	desired.Spec.Deletion.Order = spec.Deletion.Order
-	desired.Spec.Template.Labels = with(spec.Template.Labels, clusterv1.MachineDeploymentUniqueLabel, hash)
+	desired.Spec.Template.Labels = labels.Merge(spec.Template.Labels, unique)
 	desired.Spec.Template.Annotations = spec.Template.Annotations
 	desired.Spec.Template.Spec = *set.Spec.Template.Spec.DeepCopy()
 	setMutable(&desired.Spec.Template.Spec, spec.Template.Spec)
@@ -86,29 +88,12 @@ func isAsDesired(set, desired *clusterv1.MachineSet) bool {
 		{desired.Labels, set.Labels}, {desired.Annotations, set.Annotations},
 		{wanted.Template.Labels, spec.Template.Labels}, {wanted.Template.Annotations, spec.Template.Annotations},
 	} {
-		if !isWithin(pair[0], pair[1]) {
+		if !labels.Set(pair[0]).AsSelectorPreValidated().Matches(labels.Set(pair[1])) {
 			return false
 		}
 	}
 	spec.Template.ObjectMeta = wanted.Template.ObjectMeta
 	return equality.Semantic.DeepEqual(wanted, spec)
-}
-
-func isWithin(part, whole map[string]string) bool {
-	for key, value := range part {
-		if got, ok := whole[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
-}
-
-// with returns a map with one more entry.
-func with(before map[string]string, key, value string) map[string]string {
-	after := map[string]string{}
-	maps.Copy(after, before)
-	after[key] = value
-	return after
 }
 
 // hashOf returns a hash of values, as the value of a label.

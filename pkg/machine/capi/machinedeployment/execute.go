@@ -9,12 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
 )
 
 // fieldManager is that of Cluster API's own controller: what it has set, this one can change and remove, and the other way
@@ -31,9 +31,7 @@ func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *si
 		metav1.SetMetaDataAnnotation(&claimed.ObjectMeta, clusterv1.RevisionAnnotation, seen.rollout.revision)
 	}
 	if seen.cluster != nil && !slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == seen.cluster.UID }) {
-		claimed.OwnerReferences = append(claimed.OwnerReferences, metav1.OwnerReference{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: seen.cluster.Name, UID: seen.cluster.UID,
-		})
+		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(seen.cluster))
 	}
 	if equality.Semantic.DeepEqual(before, &claimed.ObjectMeta) {
 		return nil
@@ -91,7 +89,7 @@ func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *s
 			return err
 		}
 	}
-	if err := r.apply(ctx, change.desired); err != nil {
+	if err := contract.Apply(ctx, r.cached, change.desired, fieldManager); err != nil {
 		return err
 	}
 	if change.before == nil {
@@ -121,21 +119,6 @@ func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *
 		}
 	}
 	return errors.Join(failures...)
-}
-
-func (r *ClusterMachineDeploymentReconciler) apply(ctx context.Context, set *clusterv1.MachineSet) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
-	if err != nil {
-		return fmt.Errorf("write MachineSet %s: %w", set.Name, err)
-	}
-	object := &unstructured.Unstructured{Object: fields}
-	object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineSet"))
-	unstructured.RemoveNestedField(fields, "status")
-	err = r.cached.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldManager, client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("apply MachineSet %s: %w", set.Name, err)
-	}
-	return nil
 }
 
 // end deletes the sets of a deployment that is being deleted, and lets the deployment go when they are gone. Where

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
 	"github.com/runlevel/runlevel/pkg/machine/capi/machinedeployment/rolloutplan"
 	"github.com/runlevel/runlevel/pkg/machine/capi/rolloutrules"
 	"github.com/runlevel/runlevel/pkg/machine/replicas"
@@ -75,13 +75,9 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName, n
 		return nil, client.IgnoreNotFound(err)
 	}
 	rolloutrules.SetDefaults(&seen.deployment.Spec)
-	cluster := &clusterv1.Cluster{}
-	err := reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: seen.deployment.Spec.ClusterName}, cluster)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("read the Cluster: %w", err)
-	case err == nil:
-		seen.cluster = cluster
+	var err error
+	if seen.cluster, err = contract.FindCluster(ctx, reader, key.Namespace, seen.deployment.Spec.ClusterName); err != nil {
+		return nil, err
 	}
 	seen.validate()
 	for i := range machines.Items {
@@ -140,10 +136,7 @@ func (s *sight) owned() []*clusterv1.Machine {
 }
 
 // isPaused says whether all is to stay as it is. A deployment with spec.paused is still scaled.
-func (s *sight) isPaused() bool {
-	_, isPaused := s.deployment.Annotations[clusterv1.PausedAnnotation]
-	return isPaused || s.cluster != nil && ptr.Deref(s.cluster.Spec.Paused, false)
-}
+func (s *sight) isPaused() bool { return contract.IsPaused(s.deployment, s.cluster) }
 
 // isIncomplete says whether anything is to be done that needs a look at the API server first.
 func (s *sight) isIncomplete() bool {

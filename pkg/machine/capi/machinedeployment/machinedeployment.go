@@ -66,7 +66,7 @@ func SetupWithManager(manager ctrl.Manager, hooks *runtimehook.InPlaceHooks) err
 		Watches(&clusterv1.MachineSet{}, owner).
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfOrphan)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(deploymentOfMachine)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfCluster), builder.WithPredicates(clusterChanges)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfCluster), builder.WithPredicates(contract.ClusterPauses)).
 		Watches(&runtimev1.ExtensionConfig{}, handler.EnqueueRequestsFromMapFunc(r.allDeployments)).
 		Complete(r)
 }

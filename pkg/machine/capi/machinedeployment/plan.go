@@ -63,7 +63,7 @@ func (s *sight) spec() rolloutplan.RolloutSpec {
 func (s *sight) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
 	state := rolloutplan.SetState{
 		Name: set.Name, Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Current: len(s.machines[set.UID]),
-		InPlace: s.inPlace[set.UID], Acknowledged: names(set.Annotations[clusterv1.AcknowledgedMoveAnnotation]),
+		InPlace: s.inPlace[set.UID], Acknowledged: rolloutrules.Names(set.Annotations[clusterv1.AcknowledgedMoveAnnotation]),
 	}
 	living := 0
 	for _, machine := range s.machines[set.UID] {
@@ -76,7 +76,7 @@ func (s *sight) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
 		if rolloutrules.IsAvailable(machine) && len(rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) == 0 {
 			state.UpToDate++
 		}
-		if _, hasArrived := machine.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]; hasArrived {
+		if rolloutrules.IsArriving(machine) {
 			state.Arrived = append(state.Arrived, machine.Name)
 		}
 	}
@@ -84,14 +84,6 @@ func (s *sight) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
 		state.Unmoved = max(0, living-state.Replicas)
 	}
 	return state
-}
-
-// names reads what an annotation lists.
-func names(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, ",")
 }
 
 // changes returns the sets that are not as the plan wants them: the new one first.
@@ -130,7 +122,7 @@ func newRevision(current *clusterv1.MachineSet, old []*clusterv1.MachineSet) map
 	if before := revisionOf(current); before <= highest {
 		annotations[clusterv1.RevisionAnnotation] = strconv.Itoa(highest + 1)
 		if before > 0 {
-			history := append(names(annotations[historyAnnotation]), strconv.Itoa(before))
+			history := append(rolloutrules.Names(annotations[historyAnnotation]), strconv.Itoa(before))
 			annotations[historyAnnotation] = strings.Join(history, ",")
 		}
 	}

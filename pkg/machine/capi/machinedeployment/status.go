@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -17,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/pkg/machine/capi/aggregate"
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/machine/replicas"
 )
 
 // report writes the status, and tells of a problem that was not told before. The problem is returned, to be tried again.
 func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *sight, problem error) error {
-	message := cmp.Or(seen.invalid, messageOf(problem))
+	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
 	before := &clusterv1.MachineDeployment{ObjectMeta: seen.deployment.ObjectMeta, Status: seen.deployment.Status}
 	changed := before.DeepCopy()
 	changed.Status = newStatus(seen, message)
@@ -38,15 +37,6 @@ func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *s
 		return errors.Join(problem, fmt.Errorf("write the status of MachineDeployment %s: %w", before.Name, err))
 	}
 	return problem
-}
-
-// messageOf returns what went wrong. What was seen may have changed meanwhile, or the controller stops: that is no problem
-// of the deployment.
-func messageOf(problem error) string {
-	if problem == nil || apierrors.IsConflict(problem) || errors.Is(problem, context.Canceled) {
-		return ""
-	}
-	return printable.Line(problem.Error())
 }
 
 // newStatus returns the status of a deployment. One that is paused, or invalid, keeps its counts.

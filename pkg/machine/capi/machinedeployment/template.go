@@ -23,11 +23,6 @@ func setMutable(spec *clusterv1.MachineSpec, template clusterv1.MachineSpec) {
 	spec.MinReadySeconds, spec.Taints = template.MinReadySeconds, template.Taints
 }
 
-// isExpired says whether spec.rollout.after has come, and the set is older.
-func (s *sight) isExpired(set *clusterv1.MachineSet) bool {
-	return rolloutrules.IsExpired(s.deployment, set, s.time)
-}
-
 // untilRollout returns how long it is until spec.rollout.after, 0 if that has come.
 func (s *sight) untilRollout() time.Duration {
 	after := s.deployment.Spec.Rollout.After

@@ -46,7 +46,7 @@ func (s *sight) upToDate(set *clusterv1.MachineSet, machine *clusterv1.Machine) 
 		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation,
 	}
 	missing := rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)
-	if s.isExpired(set) {
+	if rolloutrules.IsExpired(s.deployment, set, s.time) {
 		missing = append(missing, "MachineDeployment spec.rolloutAfter expired")
 	}
 	kubelet := ""

@@ -5,23 +5,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/pkg/machine/enqueue"
 	"github.com/runlevel/runlevel/pkg/machine/replicas"
 )
-
-// clusterChanges leave out what has no bearing on deployments.
-var clusterChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, isCluster := e.ObjectOld.(*clusterv1.Cluster)
-	after, ok := e.ObjectNew.(*clusterv1.Cluster)
-	return !isCluster || !ok || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
-}}
 
 // deploymentOfMachine returns the deployment of a machine, which the controller of MachineSets writes into its labels.
 func deploymentOfMachine(_ context.Context, machine client.Object) []reconcile.Request {
@@ -56,15 +46,5 @@ func (r *ClusterMachineDeploymentReconciler) allDeployments(ctx context.Context,
 }
 
 func (r *ClusterMachineDeploymentReconciler) deploymentsOf(ctx context.Context, namespace string, isOne func(*clusterv1.MachineDeployment) bool) []reconcile.Request {
-	var deployments clusterv1.MachineDeploymentList
-	if err := r.cached.List(ctx, &deployments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list MachineDeployments")
-	}
-	var found []reconcile.Request
-	for i := range deployments.Items {
-		if isOne(&deployments.Items[i]) {
-			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&deployments.Items[i])})
-		}
-	}
-	return found
+	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineDeploymentList{}, isOne, client.InNamespace(namespace))
 }

@@ -19,12 +19,7 @@ import (
 
 // acknowledged returns the machines that were moved to the set, and that its deployment has counted among its replicas.
 func (s *sight) acknowledged() []string {
-	return listed(s.set.Annotations[clusterv1.AcknowledgedMoveAnnotation])
-}
-
-// listed reads the names that an annotation lists.
-func listed(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
+	return rolloutrules.Names(s.set.Annotations[clusterv1.AcknowledgedMoveAnnotation])
 }
 
 // isUncounted says whether a machine has arrived, and the set's replicas do not count it yet: it is not surplus.
@@ -107,7 +102,7 @@ func (r *ClusterMachineSetReconciler) updateReferenced(ctx context.Context, set 
 
 // withHook adds a hook to those that are to be called.
 func withHook(pending, hook string) string {
-	hooks := listed(pending)
+	hooks := rolloutrules.Names(pending)
 	if !slices.Contains(hooks, hook) {
 		hooks = append(hooks, hook)
 	}

@@ -52,7 +52,7 @@ func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *cl
 		return err
 	}
 	made = append(made, machine.Spec.InfrastructureRef)
-	return r.applyMachine(ctx, machine)
+	return contract.Apply(ctx, r.cached, machine, fieldManager)
 }
 
 // A creationError is why a machine can't be made, in the same words each time: each try has another name.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
 	"github.com/runlevel/runlevel/pkg/machine/replicas"
 )
 
@@ -22,9 +23,7 @@ func (r *ClusterMachineSetReconciler) claim(ctx context.Context, seen *sight) er
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, claimed.Spec.ClusterName)
 	_, isOfDeployment := claimed.Labels[clusterv1.MachineDeploymentNameLabel]
 	if seen.cluster != nil && !isOfDeployment && !slices.ContainsFunc(claimed.OwnerReferences, isClusterOrDeployment) {
-		claimed.OwnerReferences = append(claimed.OwnerReferences, metav1.OwnerReference{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: seen.cluster.Name, UID: seen.cluster.UID,
-		})
+		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(seen.cluster))
 	}
 	if equality.Semantic.DeepEqual(seen.set.ObjectMeta, claimed.ObjectMeta) {
 		return nil

@@ -14,6 +14,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
+	"github.com/runlevel/runlevel/pkg/machine/capi/rolloutrules"
 	"github.com/runlevel/runlevel/pkg/machine/replicas"
 )
 
@@ -43,13 +45,9 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	if err := reader.Get(ctx, key, seen.set); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	cluster := &clusterv1.Cluster{}
-	err := reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: seen.set.Spec.ClusterName}, cluster)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("read the Cluster: %w", err)
-	case err == nil:
-		seen.cluster = cluster
+	var err error
+	if seen.cluster, err = contract.FindCluster(ctx, reader, key.Namespace, seen.set.Spec.ClusterName); err != nil {
+		return nil, err
 	}
 	seen.selector, err = replicas.SelectorOf(&seen.set.Spec.Selector, seen.set.Spec.Template.Labels)
 	if err != nil {
@@ -75,10 +73,7 @@ func (s *sight) replicaOf(machine *clusterv1.Machine) replicas.Replica {
 }
 
 // isPaused says whether all is to stay as it is.
-func (s *sight) isPaused() bool {
-	_, isPaused := s.set.Annotations[clusterv1.PausedAnnotation]
-	return isPaused || s.cluster != nil && ptr.Deref(s.cluster.Spec.Paused, false)
-}
+func (s *sight) isPaused() bool { return contract.IsPaused(s.set, s.cluster) }
 
 // isIncomplete says whether anything is to be done that needs a look at the API server first.
 func (s *sight) isIncomplete(now time.Time) bool {
@@ -133,4 +128,12 @@ func (s *sight) wanted() int {
 		return 0
 	}
 	return int(ptr.Deref(s.set.Spec.Replicas, 1))
+}
+
+// ageConstant is Cluster API's.
+const ageConstant = 10 * 24 * time.Hour
+
+// priority ranks a machine that a set may spare.
+func priority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, now time.Time) float64 {
+	return rolloutrules.DeletionPriority(m, order, replicas.PriorityByAge(m.CreationTimestamp.Time, now, ageConstant))
 }

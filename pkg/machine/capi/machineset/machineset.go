@@ -14,7 +14,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"k8s.io/client-go/tools/events"
@@ -28,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/pkg/infra"
 	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
 )
 
@@ -52,35 +52,35 @@ type ClusterMachineSetReconciler struct {
 	references contract.ObjectReferences
 	recorder   events.EventRecorder
 	now        func() time.Time
-	templates  missingTemplates
+	templates  *infra.Watcher // of templates that are missing
 }
 
 // SetupWithManager has a manager keep the machines of all MachineSets that its cache has.
 func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
+	templates, err := infra.NewWatcher(manager)
+	if err != nil {
+		return err
+	}
 	r := &ClusterMachineSetReconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(),
 		references: contract.ObjectReferences{Client: manager.GetClient()},
 		recorder:   manager.GetEventRecorder("machineset-controller"),
-		now:        time.Now,
+		now:        time.Now, templates: templates,
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &clusterv1.MachineSet{},
 		handler.OnlyControllerOwner())
 	soon := cmp.Or(o.RetrySoon, retrySoon)
 	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](soon, max(soon, retrySeldom))
-	built, err := ctrl.NewControllerManagedBy(manager).
+	templates.Controller, err = ctrl.NewControllerManagedBy(manager).
 		Named("cluster-api-machineset").
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: backoff}).
 		For(&clusterv1.MachineSet{}).
 		Watches(&clusterv1.Machine{}, owner).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan)).
-		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(setsOfDeployment(r)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOfCluster), builder.WithPredicates(clusterChanges)).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOfCluster), builder.WithPredicates(contract.ClusterPauses)).
 		Build(r)
-	if err != nil {
-		return fmt.Errorf("build the controller of MachineSets: %w", err)
-	}
-	r.templates.controller, r.templates.cache = built, manager.GetCache()
-	return nil
+	return err
 }
 
 // Reconcile does what a MachineSet lacks, and writes its status.

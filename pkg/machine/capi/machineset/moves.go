@@ -76,7 +76,7 @@ func (s *sight) checkTarget() error {
 		return fmt.Errorf("MachineSet %s, to which machines are to be moved, is not of the same MachineDeployment", name)
 	case s.target.DeletionTimestamp != nil:
 		return fmt.Errorf("MachineSet %s, to which machines are to be moved, is being deleted", name)
-	case !slices.Contains(listed(s.target.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]), s.set.Name):
+	case !slices.Contains(rolloutrules.Names(s.target.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]), s.set.Name):
 		return fmt.Errorf("MachineSet %s, to which machines are to be moved, does not expect any of MachineSet %s", name, s.set.Name)
 	}
 	return nil

@@ -11,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
 	"github.com/runlevel/runlevel/pkg/machine/replicas"
 )
 
@@ -63,17 +64,9 @@ func isCurrent(set *clusterv1.MachineSet, machine *clusterv1.Machine) bool {
 		return false
 	}
 	return machine.DeletionTimestamp != nil ||
-		isWithin(machineLabels(set), machine.Labels) && isWithin(set.Spec.Template.Annotations, machine.Annotations) &&
+		labels.Set(machineLabels(set)).AsSelectorPreValidated().Matches(labels.Set(machine.Labels)) &&
+			labels.Set(set.Spec.Template.Annotations).AsSelectorPreValidated().Matches(labels.Set(machine.Annotations)) &&
 			machine.Annotations[appliedAnnotation] == hashOf(set)
-}
-
-func isWithin(part, whole map[string]string) bool {
-	for key, value := range part {
-		if got, ok := whole[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
 }
 
 // setMutable sets the fields that can change without a new machine. How long a Node may take to be deleted has a default,
@@ -107,7 +100,7 @@ func (r *ClusterMachineSetReconciler) updateMachine(ctx context.Context, set *cl
 			return err // what is gone, the controller of Machines tells of
 		}
 	}
-	return r.applyMachine(ctx, desiredMachine(set, machine))
+	return contract.Apply(ctx, r.cached, desiredMachine(set, machine), fieldManager)
 }
 
 // desiredMachine returns a machine as the template wants it. What needs a new machine is as the machine has it.
@@ -133,14 +126,11 @@ func desiredMachine(set *clusterv1.MachineSet, machine *clusterv1.Machine) *clus
 
 // machineLabels returns the labels of a set's machines.
 func machineLabels(set *clusterv1.MachineSet) map[string]string {
-	labels := map[string]string{}
-	maps.Copy(labels, set.Spec.Template.Labels)
-	labels[clusterv1.ClusterNameLabel] = set.Spec.ClusterName
-	labels[clusterv1.MachineSetNameLabel] = labelValue(set.Name)
+	own := map[string]string{clusterv1.ClusterNameLabel: set.Spec.ClusterName, clusterv1.MachineSetNameLabel: labelValue(set.Name)}
 	if name, ok := set.Labels[clusterv1.MachineDeploymentNameLabel]; ok {
-		labels[clusterv1.MachineDeploymentNameLabel] = name
+		own[clusterv1.MachineDeploymentNameLabel] = name
 	}
-	return labels
+	return labels.Merge(set.Spec.Template.Labels, own)
 }
 
 // labelValue returns a name as the value of a label: as it is, or a hash where it is too long, as Cluster API has it.
@@ -163,18 +153,6 @@ func hashOf(set *clusterv1.MachineSet) string {
 	return fmt.Sprintf("%016x", hash.Sum64())
 }
 
-// applyMachine makes or changes a machine. One that has changed since it was seen is left alone (Conflict).
-func (r *ClusterMachineSetReconciler) applyMachine(ctx context.Context, machine *clusterv1.Machine) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(machine)
-	if err != nil {
-		return fmt.Errorf("write machine %s: %w", machine.Name, err)
-	}
-	object := &unstructured.Unstructured{Object: fields}
-	object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	unstructured.RemoveNestedField(fields, "status")
-	return r.apply(ctx, object, fieldManager)
-}
-
 // applyMetadata brings labels and annotations of the template to what belongs to a machine.
 func (r *ClusterMachineSetReconciler) applyMetadata(ctx context.Context, set *clusterv1.MachineSet, ref clusterv1.ContractVersionedObjectReference) error {
 	found, err := r.references.Get(ctx, ref, set.Namespace)
@@ -188,13 +166,5 @@ func (r *ClusterMachineSetReconciler) applyMetadata(ctx context.Context, set *cl
 	object.SetUID(found.GetUID()) // so that it is not made if it is gone
 	object.SetLabels(machineLabels(set))
 	object.SetAnnotations(set.Spec.Template.Annotations)
-	return r.apply(ctx, object, metadataFieldManager)
-}
-
-func (r *ClusterMachineSetReconciler) apply(ctx context.Context, object *unstructured.Unstructured, manager client.FieldOwner) error {
-	err := r.cached.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), manager, client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
-	}
-	return nil
+	return contract.Apply(ctx, r.cached, object, metadataFieldManager)
 }

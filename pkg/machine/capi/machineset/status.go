@@ -9,20 +9,19 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/pkg/machine/capi/rolloutrules"
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/machine/replicas"
 )
 
 // report writes the status, and tells of a problem that was not told before. The problem is returned, to be tried again.
 func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *sight, problem error) error {
 	changed := seen.set.DeepCopy()
-	message := cmp.Or(seen.invalid, messageOf(problem))
+	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
 	changed.Status = newStatus(seen, message, r.now())
 	if equality.Semantic.DeepEqual(seen.set.Status, changed.Status) {
 		return problem
@@ -41,15 +40,6 @@ func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *sight, p
 func isTold(status *clusterv1.MachineSetStatus, message string) bool {
 	condition := meta.FindStatusCondition(status.Conditions, clusterv1.ScalingUpCondition)
 	return message == "" || condition != nil && strings.HasSuffix(condition.Message, message)
-}
-
-// messageOf returns what went wrong. What was seen may have changed meanwhile, or the controller stops: that is no problem
-// of the set.
-func messageOf(problem error) string {
-	if problem == nil || apierrors.IsConflict(problem) || errors.Is(problem, context.Canceled) {
-		return ""
-	}
-	return printable.Line(problem.Error())
 }
 
 // count sets the numbers of a status. An update in place takes a machine out of service.

@@ -2,30 +2,15 @@ package machineset
 
 import (
 	"context"
-	"fmt"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 )
-
-// missingTemplates wakes sets when a template comes that they lack. The templates of a kind are watched from the first time
-// on that one of them is missing.
-type missingTemplates struct {
-	controller controller.Controller
-	cache      cache.Cache
-	mu         sync.Mutex
-	watched    map[schema.GroupVersionKind]bool
-}
 
 // comings pass only objects that were not there before: what is in a template can't be changed.
 var comings = predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
@@ -33,34 +18,16 @@ var comings = predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
 	DeleteFunc: func(event.TypedDeleteEvent[*metav1.PartialObjectMetadata]) bool { return false },
 }
 
-// await begins the watch of a kind unless it has begun. One that is there when it begins counts as one that comes.
-func (t *missingTemplates) await(kind schema.GroupVersionKind, setsOf handler.TypedMapFunc[*metav1.PartialObjectMetadata, reconcile.Request]) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.watched[kind] {
-		return nil
-	}
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind)
-	if err := t.controller.Watch(source.Kind(t.cache, object, handler.TypedEnqueueRequestsFromMapFunc(setsOf), comings)); err != nil {
-		return fmt.Errorf("watch %s: %w", kind.Kind, err)
-	}
-	if t.watched == nil {
-		t.watched = map[schema.GroupVersionKind]bool{}
-	}
-	t.watched[kind] = true
-	return nil
-}
-
-// awaitTemplate has the sets of a template that is missing be woken when it comes.
+// awaitTemplate has the sets of a template that is missing be woken when it comes. The templates of a kind are watched from the
+// first time on that one of them is missing.
 func (r *ClusterMachineSetReconciler) awaitTemplate(ctx context.Context, template clusterv1.ContractVersionedObjectReference) error {
 	served, err := r.references.Served(ctx, template.GroupKind())
 	if err != nil {
 		return err
 	}
-	return r.templates.await(served.GroupVersionKind, func(ctx context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
+	return r.templates.Watch(served.GroupVersionKind, func(ctx context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
 		return r.setsOfTemplate(ctx, template.GroupKind(), object)
-	})
+	}, comings)
 }
 
 // setsOfTemplate returns the sets whose machines are made of a template.

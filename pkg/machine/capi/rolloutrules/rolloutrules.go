@@ -134,6 +134,11 @@ func IsArriving(m *clusterv1.Machine) bool {
 	return isArriving
 }
 
+// Names returns the names that an annotation lists, with commas between them.
+func Names(annotation string) []string {
+	return strings.FieldsFunc(annotation, func(r rune) bool { return r == ',' })
+}
+
 // IsAvailable says whether a machine is, and is to stay so.
 func IsAvailable(m *clusterv1.Machine) bool {
 	return m.DeletionTimestamp == nil && !IsUpdating(m) && meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineAvailableCondition)

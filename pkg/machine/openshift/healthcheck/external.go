@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
 // The conditions of a MachineHealthCheck that has another controller remediate.
@@ -118,7 +120,7 @@ func withProblem(all []machinev1beta1.Condition, err error, now time.Time) []mac
 	if problem.of == "" {
 		return all
 	}
-	return withCondition(all, machinev1beta1.Condition{
+	return conditions.Set(all, machinev1beta1.Condition{
 		Type: problem.of, Status: corev1.ConditionFalse, Severity: machinev1beta1.ConditionSeverityError,
 		Reason: problem.reason, Message: problem.Error(),
 	}, now)

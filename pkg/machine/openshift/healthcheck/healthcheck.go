@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/pkg/machine/enqueue"
 )
 
 // PausedAnnotation is the annotation of a MachineHealthCheck that nothing is to be done for.
@@ -36,8 +38,8 @@ type MachineHealthCheckReconciler struct {
 
 // SetupWithManager adds the controller and the index that it needs to a manager.
 func (r *MachineHealthCheckReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &machinev1beta1.Machine{}, byNode, nodeName); err != nil {
-		return fmt.Errorf("index machines by node: %w", err)
+	if err := byNode.Add(ctx, mgr); err != nil {
+		return err
 	}
 	if err := registerMetrics(); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
@@ -109,20 +111,29 @@ func (r *MachineHealthCheckReconciler) targets(ctx context.Context, check *machi
 	}
 	var targets []target
 	for i := range list.Items {
-		t := target{machine: &list.Items[i]}
-		if ref := t.machine.Status.NodeRef; ref != nil {
-			node := &corev1.Node{}
-			err := r.client.Get(ctx, client.ObjectKey{Name: ref.Name}, node, client.UnsafeDisableDeepCopy)
-			switch {
-			case err == nil:
-				t.node = node
-			case !apierrors.IsNotFound(err):
-				return nil, fmt.Errorf("get node %s: %w", ref.Name, err)
-			}
+		t, err := newTarget(ctx, r.client, &list.Items[i])
+		if err != nil {
+			return nil, err
 		}
 		targets = append(targets, t)
 	}
 	return targets, nil
+}
+
+// newTarget reads the node of a Machine. It belongs to the cache, where the reader is one.
+func newTarget(ctx context.Context, reader client.Reader, machine *machinev1beta1.Machine) (target, error) {
+	t, name := target{machine: machine}, enqueue.NodeName(machine)
+	if name == "" {
+		return t, nil
+	}
+	node := &corev1.Node{}
+	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); {
+	case err == nil:
+		t.node = node
+	case !apierrors.IsNotFound(err):
+		return t, fmt.Errorf("get node %s: %w", name, err)
+	}
+	return t, nil
 }
 
 // writeStatus writes the status, if it changes, and tells when remediation becomes restricted.
@@ -198,15 +209,9 @@ func (r *MachineHealthCheckReconciler) confirm(
 	if err != nil {
 		return false, fmt.Errorf("get it: %w", err)
 	}
-	now := target{machine: machine}
-	if ref := machine.Status.NodeRef; ref != nil {
-		node := &corev1.Node{}
-		switch err := r.server.Get(ctx, client.ObjectKey{Name: ref.Name}, node); {
-		case err == nil:
-			now.node = node
-		case !apierrors.IsNotFound(err):
-			return false, fmt.Errorf("get node %s: %w", ref.Name, err)
-		}
+	now, err := newTarget(ctx, r.server, machine)
+	if err != nil {
+		return false, err
 	}
 	isSame := machine.UID == seen.UID && machine.DeletionTimestamp == nil
 	return isSame && examine(now, check.Spec, time.Now()).unhealthy != "", nil

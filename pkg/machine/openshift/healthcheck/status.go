@@ -2,13 +2,12 @@ package healthcheck
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
 // A census is how many machines a health check selects, and how they are.
@@ -23,9 +22,7 @@ func (c census) allowsRemediation() bool { return c.unhealthy() <= c.limit }
 
 // isRestricted reports whether the last census allowed no remediation.
 func isRestricted(status machinev1beta1.MachineHealthCheckStatus) bool {
-	return slices.ContainsFunc(status.Conditions, func(c machinev1beta1.Condition) bool {
-		return c.Type == machinev1beta1.RemediationAllowedCondition && c.Status == corev1.ConditionFalse
-	})
+	return conditions.Find(status.Conditions, machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse
 }
 
 // nextStatus returns the status of a health check that follows from what was counted.
@@ -40,19 +37,6 @@ func nextStatus(check *machinev1beta1.MachineHealthCheck, c census, now time.Tim
 		condition.Message = fmt.Sprintf("Remediation is not allowed, the number of not started or unhealthy machines "+
 			"exceeds maxUnhealthy (total: %d, unhealthy: %d, maxUnhealthy: %v)", c.machines, c.unhealthy(), check.Spec.MaxUnhealthy)
 	}
-	next.Conditions = withCondition(next.Conditions, condition, now)
+	next.Conditions = conditions.Set(next.Conditions, condition, now)
 	return next
-}
-
-// withCondition returns conditions with one of them set, sorted by type. Its time changes with anything else of it.
-func withCondition(all []machinev1beta1.Condition, set machinev1beta1.Condition, now time.Time) []machinev1beta1.Condition {
-	set.LastTransitionTime = metav1.NewTime(now.UTC().Truncate(time.Second))
-	at := slices.IndexFunc(all, func(c machinev1beta1.Condition) bool { return c.Type == set.Type })
-	if at < 0 {
-		all = append(all, set)
-	} else if old := all[at]; old.Status != set.Status || old.Reason != set.Reason || old.Severity != set.Severity || old.Message != set.Message {
-		all[at] = set
-	}
-	slices.SortFunc(all, func(a, b machinev1beta1.Condition) int { return strings.Compare(string(a.Type), string(b.Type)) })
-	return all
 }

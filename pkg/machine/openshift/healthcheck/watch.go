@@ -9,22 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/pkg/machine/enqueue"
 )
 
-// byNode is the field that Machines are found by, in the cache.
-const byNode = "healthcheck.nodeName"
-
-func nodeName(object client.Object) []string {
-	if ref := object.(*machinev1beta1.Machine).Status.NodeRef; ref != nil {
-		return []string{ref.Name}
-	}
-	return nil
-}
+// byNode is the index that Machines are found by, in the cache.
+const byNode enqueue.NodeIndex = "healthcheck.nodeName"
 
 // machineChanges lets pass what may make a machine healthy or unhealthy, or have it selected.
 var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -40,7 +34,7 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 // nodeChanges lets pass changes of conditions; heartbeats are none of them.
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-	return before.UID != now.UID || !maps.Equal(conditions(before), conditions(now))
+	return before.UID != now.UID || !maps.Equal(statesOf(before), statesOf(now))
 }}
 
 // A state is how a condition stands, and since when.
@@ -49,7 +43,7 @@ type state struct {
 	since  int64
 }
 
-func conditions(node *corev1.Node) map[corev1.NodeConditionType]state {
+func statesOf(node *corev1.Node) map[corev1.NodeConditionType]state {
 	all := map[corev1.NodeConditionType]state{}
 	for _, c := range node.Status.Conditions {
 		all[c.Type] = state{c.Status, c.LastTransitionTime.Unix()}
@@ -59,31 +53,17 @@ func conditions(node *corev1.Node) map[corev1.NodeConditionType]state {
 
 // checksOfMachine returns the health checks that select a Machine.
 func (r *MachineHealthCheckReconciler) checksOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
-	var checks machinev1beta1.MachineHealthCheckList
-	if err := r.client.List(ctx, &checks, client.InNamespace(machine.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the health checks of a Machine", "machine", machine.GetName())
-	}
-	var requests []reconcile.Request
-	for i := range checks.Items {
-		check := &checks.Items[i]
+	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineHealthCheckList{}, func(check *machinev1beta1.MachineHealthCheck) bool {
 		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-		if err == nil && selector.Matches(labels.Set(machine.GetLabels())) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(check)})
-		}
-	}
-	return requests
+		return err == nil && selector.Matches(labels.Set(machine.GetLabels()))
+	}, client.InNamespace(machine.GetNamespace()))
 }
 
 // checksOfNode returns the health checks that select the Machine of a node.
 func (r *MachineHealthCheckReconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
-	var machines machinev1beta1.MachineList
-	err := r.client.List(ctx, &machines, client.MatchingFields{byNode: node.GetName()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "find the Machine of a node", "node", node.GetName())
+	var found []reconcile.Request
+	for _, machine := range byNode.Machines(ctx, r.client, node.GetName()) {
+		found = append(found, r.checksOfMachine(ctx, &machine)...)
 	}
-	var requests []reconcile.Request
-	for i := range machines.Items {
-		requests = append(requests, r.checksOfMachine(ctx, &machines.Items[i])...)
-	}
-	return requests
+	return found
 }

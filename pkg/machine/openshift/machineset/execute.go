@@ -12,7 +12,7 @@ import (
 // execute does what was planned.
 func (r *MachineSetReconciler) execute(ctx context.Context, seen *sight, p replicas.ReplicaPlan) error {
 	scaler := replicas.Scaler{
-		Client: r.cached, Events: r.recorder, Set: seen.set, Owner: controllerOf(seen.set), Requests: r.requests,
+		Client: r.cached, Events: r.recorder, Set: seen.set, Owner: controllerOf(seen.set), Requests: requests,
 	}
 	if err := replicas.SettleOwnership(ctx, scaler, p, seen.machines); err != nil {
 		return err

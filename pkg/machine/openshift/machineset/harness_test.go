@@ -53,7 +53,7 @@ func newIdleField(t testing.TB) *field {
 func (f *field) manage(reach *rest.Config) (stop func()) {
 	f.t.Helper()
 	return stage.ManageIn(f.t, f.namespace, reach, func(m ctrl.Manager) error {
-		return machineset.SetupWithManager(f.t.Context(), m, machineset.Options{})
+		return machineset.SetupWithManager(f.t.Context(), m)
 	})
 }
 

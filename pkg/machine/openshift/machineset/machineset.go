@@ -11,7 +11,6 @@ package machineset
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
@@ -30,51 +29,39 @@ import (
 // up to retrySeldom: an administrator who raises a quota waits for that.
 const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
 
-// Options say how much is done at a time; the zero value is fit for use.
-type Options struct {
-	// Concurrency is how many MachineSets are worked on at a time. Zero means 10.
-	Concurrency int
-	// Requests is how many machines of one MachineSet are made or deleted at a time. Zero means 20.
-	Requests int
-}
+const (
+	concurrency = 10 // MachineSets that are worked on at a time
+	requests    = 20 // machines of one MachineSet that are made or deleted at a time
+)
 
 // A MachineSetReconciler keeps the machines of MachineSets.
 type MachineSetReconciler struct {
 	cached   client.Client
 	live     client.Reader // asks the API server
 	recorder events.EventRecorder
-	requests int
 	now      func() time.Time
 }
 
 // SetupWithManager has a manager keep the machines of all MachineSets that its cache has.
-func SetupWithManager(ctx context.Context, manager ctrl.Manager, o Options) error {
+func SetupWithManager(ctx context.Context, manager ctrl.Manager) error {
 	r := &MachineSetReconciler{
 		cached: manager.GetClient(), live: manager.GetAPIReader(),
-		recorder: manager.GetEventRecorder("machineset-controller"),
-		requests: withDefault(o.Requests, 20), now: time.Now,
+		recorder: manager.GetEventRecorder("machineset-controller"), now: time.Now,
 	}
-	if err := indexByNode(ctx, manager); err != nil {
-		return fmt.Errorf("index machines by their nodes: %w", err)
+	if err := byNode.Add(ctx, manager); err != nil {
+		return err
 	}
 	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &machinev1beta1.MachineSet{},
 		handler.OnlyControllerOwner())
 	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retrySoon, retrySeldom)
 	return ctrl.NewControllerManagedBy(manager).
 		Named("machineset").
-		WithOptions(controller.Options{MaxConcurrentReconciles: withDefault(o.Concurrency, 10), RateLimiter: backoff}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: backoff}).
 		For(&machinev1beta1.MachineSet{}).
 		Watches(&machinev1beta1.Machine{}, owner, builder.WithPredicates(machineChanges)).
 		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan), builder.WithPredicates(machineChanges)).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.setsOfNode), builder.WithPredicates(readinessChanges)).
 		Complete(r)
-}
-
-func withDefault(value, fallback int) int {
-	if value == 0 {
-		return fallback
-	}
-	return value
 }
 
 // Reconcile makes or deletes the machines that a MachineSet lacks or can spare, and writes its status.

@@ -16,7 +16,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/machine/enqueue"
+	"github.com/runlevel/runlevel/pkg/machine/replicas"
 )
 
 // A readiness is what a node says of itself.
@@ -88,7 +89,7 @@ func (r *MachineSetReconciler) tallyOf(ctx context.Context, seen *sight) (tally,
 		}
 		machine := seen.machines[replica.Name]
 		m := member{isFullyLabeled: template.Matches(labels.Set(machine.Labels))}
-		if name := nodeName(machine); name != "" {
+		if name := enqueue.NodeName(machine); name != "" {
 			var node corev1.Node
 			err := r.cached.Get(ctx, client.ObjectKey{Name: name}, &node, client.UnsafeDisableDeepCopy)
 			if client.IgnoreNotFound(err) != nil {
@@ -112,35 +113,23 @@ func newStatus(seen *sight, counted tally, problem error) machinev1beta1.Machine
 		status.ErrorMessage = ptr.To(seen.invalid)
 		return status
 	}
-	if problem != nil && !isPassing(problem) {
-		status.ErrorMessage = ptr.To(messageOf(problem))
+	if message := messageOf(problem); message != "" {
+		status.ErrorMessage = ptr.To(message)
 	}
 	status.Replicas, status.FullyLabeledReplicas = counted.replicas, counted.fullyLabeled
 	status.ReadyReplicas, status.AvailableReplicas = counted.ready, counted.available
 	return status
 }
 
-// isPassing says whether a problem is none of the set's: what was seen has changed meanwhile, or the controller stops.
-func isPassing(problem error) bool {
-	return apierrors.IsConflict(problem) || errors.Is(problem, context.Canceled)
-}
-
 // messageOf returns what went wrong, in the same words each time: a machine that is refused gets another name with
 // each request.
 func messageOf(problem error) string {
-	message := problem.Error()
+	message := replicas.MessageOf(problem)
 	var refused *apierrors.StatusError
 	if errors.As(problem, &refused) && refused.ErrStatus.Details != nil && refused.ErrStatus.Details.Name != "" {
 		message = strings.ReplaceAll(message, fmt.Sprintf("%q ", refused.ErrStatus.Details.Name), "")
 	}
-	return printable.Line(message)
-}
-
-func nodeName(machine *machinev1beta1.Machine) string {
-	if machine.Status.NodeRef == nil {
-		return ""
-	}
-	return machine.Status.NodeRef.Name
+	return message
 }
 
 func readinessOf(node *corev1.Node) readiness {

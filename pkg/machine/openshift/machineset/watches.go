@@ -8,30 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/pkg/machine/enqueue"
 	"github.com/runlevel/runlevel/pkg/machine/replicas"
 )
 
-// byNode is an index of machines, of this controller's own: a manager may have another one of the same field.
-const byNode = "machineset: status.nodeRef.name"
-
-// indexByNode has the cache find the machine of a node.
-func indexByNode(ctx context.Context, manager ctrl.Manager) error {
-	return manager.GetFieldIndexer().IndexField(ctx, &machinev1beta1.Machine{}, byNode,
-		func(object client.Object) []string {
-			machine, ok := object.(*machinev1beta1.Machine)
-			if !ok || machine.Status.NodeRef == nil {
-				return nil
-			}
-			return []string{machine.Status.NodeRef.Name}
-		})
-}
+// byNode is the index that machines are found by, in the cache.
+const byNode enqueue.NodeIndex = "machineset: status.nodeRef.name"
 
 // machineChanges are those that can change what a set has. What only ranks a machine is read when a set can spare one.
 var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -41,7 +28,7 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		!equality.Semantic.DeepEqual(before.Labels, after.Labels) ||
 		!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
-		nodeName(before) != nodeName(after)
+		enqueue.NodeName(before) != enqueue.NodeName(after)
 }}
 
 // readinessChanges leave out the heartbeats of nodes.
@@ -56,34 +43,19 @@ func (r *MachineSetReconciler) setsOfOrphan(ctx context.Context, machine client.
 	if metav1.GetControllerOfNoCopy(machine) != nil {
 		return nil
 	}
-	var sets machinev1beta1.MachineSetList
-	err := r.cached.List(ctx, &sets, client.InNamespace(machine.GetNamespace()), client.UnsafeDisableDeepCopy)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list MachineSets")
-	}
-	var requests []reconcile.Request
-	for i := range sets.Items {
-		selector, err := replicas.SelectorOf(&sets.Items[i].Spec.Selector, sets.Items[i].Spec.Template.Labels)
-		if err == nil && selector.Matches(labels.Set(machine.GetLabels())) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&sets.Items[i])})
-		}
-	}
-	return requests
+	return enqueue.Requests(ctx, r.cached, &machinev1beta1.MachineSetList{}, func(set *machinev1beta1.MachineSet) bool {
+		selector, err := replicas.SelectorOf(&set.Spec.Selector, set.Spec.Template.Labels)
+		return err == nil && selector.Matches(labels.Set(machine.GetLabels()))
+	}, client.InNamespace(machine.GetNamespace()))
 }
 
 // setsOfNode returns the set of a node's machine.
 func (r *MachineSetReconciler) setsOfNode(ctx context.Context, node client.Object) []reconcile.Request {
-	var machines machinev1beta1.MachineList
-	err := r.cached.List(ctx, &machines, client.MatchingFields{byNode: node.GetName()}, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list machines of a node", "node", node.GetName())
-	}
-	var requests []reconcile.Request
-	for i := range machines.Items {
-		if owner := metav1.GetControllerOfNoCopy(&machines.Items[i]); owner != nil {
-			key := types.NamespacedName{Namespace: machines.Items[i].Namespace, Name: owner.Name}
-			requests = append(requests, reconcile.Request{NamespacedName: key})
+	var found []reconcile.Request
+	for _, machine := range byNode.Machines(ctx, r.cached, node.GetName()) {
+		if owner := metav1.GetControllerOfNoCopy(&machine); owner != nil {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: owner.Name}})
 		}
 	}
-	return requests
+	return found
 }

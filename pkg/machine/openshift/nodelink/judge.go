@@ -7,6 +7,7 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -136,17 +137,13 @@ func shared(node *corev1.Node, machine *machinev1beta1.Machine) string {
 // has all of it. What a Machine no longer has stays on the node: others may rely on it by then. A taint of the same
 // key and effect stays as it is, since taints have many writers.
 func wantedNode(node *corev1.Node, machine *machinev1beta1.Machine) (wanted *corev1.Node, hasNewTaints bool) {
-	labels, annotations := machine.Spec.Labels, maps.Clone(machine.Spec.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[MachineAnnotation] = name(machine)
 	missing := missingTaints(node.Spec.Taints, machine.Spec.Taints)
-	if len(missing) == 0 && includes(node.Labels, labels) && includes(node.Annotations, annotations) {
+	wanted = node.DeepCopy()
+	wanted.Labels = labels.Merge(node.Labels, machine.Spec.Labels)
+	wanted.Annotations = labels.Merge(node.Annotations, labels.Merge(machine.Spec.Annotations, map[string]string{MachineAnnotation: name(machine)}))
+	if len(missing) == 0 && maps.Equal(node.Labels, wanted.Labels) && maps.Equal(node.Annotations, wanted.Annotations) {
 		return nil, false
 	}
-	wanted = node.DeepCopy()
-	wanted.Labels, wanted.Annotations = merged(node.Labels, labels), merged(node.Annotations, annotations)
 	wanted.Spec.Taints = append(wanted.Spec.Taints, missing...)
 	return wanted, len(missing) > 0
 }
@@ -160,22 +157,4 @@ func missingTaints(has, wanted []corev1.Taint) []corev1.Taint {
 		}
 	}
 	return missing
-}
-
-func includes(has, wanted map[string]string) bool {
-	for key, value := range wanted {
-		if got, ok := has[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
-}
-
-func merged(has, wanted map[string]string) map[string]string {
-	all := maps.Clone(has)
-	if all == nil {
-		all = map[string]string{}
-	}
-	maps.Copy(all, wanted)
-	return all
 }

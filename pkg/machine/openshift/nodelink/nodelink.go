@@ -30,14 +30,11 @@ import (
 // MachineAnnotation is the annotation of a node that names its Machine, as namespace/name.
 const MachineAnnotation = "machine.openshift.io/machine"
 
-// defaultConcurrency is how many nodes are linked at a time: that many requests are on their way at most.
-const defaultConcurrency = 10
+// concurrency is how many nodes are linked at a time: that many requests are on their way at most.
+const concurrency = 10
 
 // NodeLinkReconciler links nodes to their Machines. Its requests are names of nodes.
 type NodeLinkReconciler struct {
-	// Concurrency is how many nodes are linked at a time. Zero means 10.
-	Concurrency int
-
 	client   client.Client
 	recorder events.EventRecorder
 	told     problems
@@ -49,10 +46,6 @@ func (r *NodeLinkReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Mana
 		return fmt.Errorf("index nodes and machines: %w", err)
 	}
 	r.client, r.recorder = mgr.GetClient(), mgr.GetEventRecorder("nodelink-controller")
-	concurrency := r.Concurrency
-	if concurrency == 0 {
-		concurrency = defaultConcurrency
-	}
 	return ctrl.NewControllerManagedBy(mgr).Named("nodelink").
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfNode), builder.WithPredicates(nodeChanges)).
 		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.nodesOfMachine), builder.WithPredicates(machineChanges)).

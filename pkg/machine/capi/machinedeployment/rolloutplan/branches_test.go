@@ -44,7 +44,7 @@ func TestSingleDecisions(t *testing.T) {
 			"scale new up from 0 to 1: moved to it: m1\nscale old up from 1 to 2: 1 machines are not moved any more",
 		},
 	} {
-		if got := rolloutplan.Make(c.state).String(); got != c.want {
+		if got := textOf(rolloutplan.Make(c.state)); got != c.want {
 			t.Errorf("%s: %q, not %q", name, got, c.want)
 		}
 	}

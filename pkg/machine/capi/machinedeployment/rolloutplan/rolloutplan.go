@@ -8,6 +8,8 @@
 // Make is the call to start from.
 package rolloutplan
 
+import "fmt"
+
 // A RolloutSpec is what a deployment asks for. MaxSurge and MaxUnavailable are resolved: at least one of them is not 0.
 type RolloutSpec struct {
 	Replicas       int
@@ -169,3 +171,8 @@ func (s *plannedSet) leaving() int { return max(0, s.Current-min(s.Replicas, s.T
 
 // isScaled says whether this plan scales the set.
 func (s *plannedSet) isScaled() bool { return s.To != s.Replicas }
+
+// because adds a reason.
+func (s *plannedSet) because(format string, arguments ...any) {
+	s.Reasons = append(s.Reasons, fmt.Sprintf(format, arguments...))
+}

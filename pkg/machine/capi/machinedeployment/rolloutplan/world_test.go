@@ -68,7 +68,7 @@ func (w *world) turnOfDeployment() {
 	}
 	state := w.seen(at)
 	plan := rolloutplan.Make(state)
-	if text := plan.String(); text != "" {
+	if text := textOf(plan); text != "" {
 		for line := range strings.Lines(text) {
 			w.logf("deployment: %s", strings.TrimSpace(line))
 		}

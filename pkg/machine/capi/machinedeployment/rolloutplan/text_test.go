@@ -1,25 +1,27 @@
-package rolloutplan
+package rolloutplan_test
 
 import (
 	"fmt"
 	"strings"
+
+	"github.com/runlevel/runlevel/pkg/machine/capi/machinedeployment/rolloutplan"
 )
 
-// String returns the steps that scale sets, or move machines between them, a line for each.
-func (p RolloutPlan) String() string {
+// textOf returns the steps that scale sets, or move machines between them, a line for each.
+func textOf(p rolloutplan.RolloutPlan) string {
 	var lines []string
 	if p.New != nil {
-		lines = append(lines, p.New.lines()...)
+		lines = append(lines, linesOf(*p.New)...)
 	}
 	for _, step := range p.Old {
-		lines = append(lines, step.lines()...)
+		lines = append(lines, linesOf(step)...)
 	}
 	return strings.Join(lines, "\n")
 }
 
-// lines returns what a step does, and why. It is empty for a step that changes nothing.
-func (s SetStep) lines() []string {
-	text := s.scaling()
+// linesOf returns what a step does, and why. It is empty for a step that changes nothing.
+func linesOf(s rolloutplan.SetStep) []string {
+	text := scalingOf(s)
 	if text == "" {
 		return nil
 	}
@@ -29,7 +31,7 @@ func (s SetStep) lines() []string {
 	return []string{text}
 }
 
-func (s SetStep) scaling() string {
+func scalingOf(s rolloutplan.SetStep) string {
 	switch {
 	case s.To > s.From:
 		return fmt.Sprintf("scale %s up from %d to %d", s.Set, s.From, s.To)
@@ -41,9 +43,4 @@ func (s SetStep) scaling() string {
 		return fmt.Sprintf("keep %s at %d", s.Set, s.To)
 	}
 	return ""
-}
-
-// because adds a reason.
-func (s *plannedSet) because(format string, arguments ...any) {
-	s.Reasons = append(s.Reasons, fmt.Sprintf(format, arguments...))
 }

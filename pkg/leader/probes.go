@@ -1,10 +1,4 @@
-// Package probes answers the kubelet for a program of controller-runtime, from its start on, and has it wait for the API
-// server: a program that ended for want of an answer would be started again after longer and longer pauses.
-//
-// It knows no kinds and no controllers. Whether the process leads, it asks package leader.
-//
-// New and AwaitServer are the calls to start from.
-package probes
+package leader
 
 import (
 	"context"
@@ -21,34 +15,26 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/runlevel/runlevel/pkg/leader"
 )
 
 // syncedWithin is how long a readiness probe waits for caches.
 const syncedWithin = time.Second
 
-// Probes answer the kubelet. They do so before there is a manager: a process that waits for the API server lives.
-type Probes struct {
-	lease   *leader.ElectionLease
+// probes answer the kubelet. They do so before there is a manager: a process that waits for the API server lives.
+type probes struct {
+	lease   *ElectionLease
 	manager atomic.Pointer[ctrl.Manager] // nil until it is set up
 }
 
-// New returns the probes of a process that has, or waits for, a Lease.
-func New(lease *leader.ElectionLease) *Probes { return &Probes{lease: lease} }
-
-// Watch has the process be ready once the caches of a manager are filled.
-func (p *Probes) Watch(m ctrl.Manager) { p.manager.Store(&m) }
-
-// Serve answers at /healthz and /readyz until ctx ends.
-func (p *Probes) Serve(ctx context.Context, address string) error {
+// serve answers at /healthz and /readyz until ctx ends.
+func (p *probes) serve(ctx context.Context, address string) error {
 	if address == "" {
 		<-ctx.Done()
 		return nil
 	}
 	paths := http.NewServeMux()
 	for path, checks := range map[string]map[string]healthz.Checker{
-		"/healthz": {"election": p.lease.CheckElection},
+		"/healthz": {"election": p.lease.checkElection},
 		"/readyz":  {"caches": p.checkCaches},
 	} {
 		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
@@ -64,7 +50,7 @@ func (p *Probes) Serve(ctx context.Context, address string) error {
 
 // checkCaches fails until the controllers have seen all objects. Those of a replica that waits for the Lease have not
 // begun: it is ready once it can take over.
-func (p *Probes) checkCaches(request *http.Request) error {
+func (p *probes) checkCaches(request *http.Request) error {
 	m := p.manager.Load()
 	if m == nil {
 		return errors.New("the API server did not answer yet")
@@ -77,8 +63,9 @@ func (p *Probes) checkCaches(request *http.Request) error {
 	return nil
 }
 
-// AwaitServer waits until the API server is ready. Controllers can't be set up before. It returns early if ctx ends.
-func AwaitServer(ctx context.Context, connection *rest.Config) error {
+// awaitServer waits until the API server is ready. Controllers can't be set up before, and a program that ended for want of an
+// answer would be started again after longer and longer pauses. It returns early if ctx ends.
+func awaitServer(ctx context.Context, connection *rest.Config) error {
 	connection = rest.CopyConfig(connection)
 	connection.Timeout = 10 * time.Second
 	client, err := kubernetes.NewForConfig(connection)

@@ -1,0 +1,45 @@
+package enqueue
+
+import (
+	"context"
+	"fmt"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// A NodeIndex finds Machines of machine.openshift.io by the names of their nodes, in the cache. Each controller has one of its
+// own name, so that it can run with or without the others.
+type NodeIndex string
+
+// Add has the cache of a manager keep the index.
+func (i NodeIndex) Add(ctx context.Context, mgr ctrl.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &machinev1beta1.Machine{}, string(i), func(o client.Object) []string {
+		if name := NodeName(o.(*machinev1beta1.Machine)); name != "" {
+			return []string{name}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index machines by their nodes: %w", err)
+	}
+	return nil
+}
+
+// Machines returns the Machines of a node. They belong to the cache: they are not to be changed.
+func (i NodeIndex) Machines(ctx context.Context, reader client.Reader, node string) []machinev1beta1.Machine {
+	var list machinev1beta1.MachineList
+	if err := reader.List(ctx, &list, client.MatchingFields{string(i): node}, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "find the Machine of a node", "node", node)
+	}
+	return list.Items
+}
+
+// NodeName returns the name of the node that a Machine has; empty if it has none.
+func NodeName(machine *machinev1beta1.Machine) string {
+	if machine.Status.NodeRef == nil {
+		return ""
+	}
+	return machine.Status.NodeRef.Name
+}

@@ -1,0 +1,48 @@
+// Package conditions sets and finds conditions of machine.openshift.io: those of Machines, and those of MachineHealthChecks.
+// The API's own package has no functions for them, and those of apimachinery are for another type.
+//
+// The package reads and writes nothing, and knows no condition by its name.
+//
+// Set is the call to start from.
+package conditions
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Set returns conditions with one of them set. The list is sorted by type, and the time of the last transition stays as it is if
+// nothing else changes.
+func Set(all []machinev1beta1.Condition, condition machinev1beta1.Condition, now time.Time) []machinev1beta1.Condition {
+	condition.LastTransitionTime = Time(now)
+	if i := index(all, condition.Type); i < 0 {
+		all = append(all, condition)
+	} else {
+		before := all[i]
+		before.LastTransitionTime = condition.LastTransitionTime
+		if before != condition {
+			all[i] = condition
+		}
+	}
+	slices.SortStableFunc(all, func(a, b machinev1beta1.Condition) int { return strings.Compare(string(a.Type), string(b.Type)) })
+	return all
+}
+
+// Find returns a condition, or an empty one.
+func Find(all []machinev1beta1.Condition, kind machinev1beta1.ConditionType) machinev1beta1.Condition {
+	if i := index(all, kind); i >= 0 {
+		return all[i]
+	}
+	return machinev1beta1.Condition{}
+}
+
+func index(all []machinev1beta1.Condition, kind machinev1beta1.ConditionType) int {
+	return slices.IndexFunc(all, func(c machinev1beta1.Condition) bool { return c.Type == kind })
+}
+
+// Time returns a time as the API stores it.
+func Time(t time.Time) metav1.Time { return metav1.NewTime(t.UTC().Truncate(time.Second)) }
