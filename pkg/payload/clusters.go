@@ -9,7 +9,6 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/manifest"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // CommonCluster finds a cluster on which two manifests of a release are both applied, as
@@ -57,16 +56,16 @@ func (f Filter) clusters(must, others []*Manifest, gates []string) iter.Seq[Filt
 	manifests := slices.Concat(must, others)
 	profiles, sets, excludes, majors := []string{f.Profile}, []string{f.FeatureSet}, []string{f.Exclude}, []uint64{f.MajorVersion}
 	if f.Profile == "" {
-		profiles = orNone(collect(manifests, func(m *Manifest) []string { return annotationsBelow(m, includePrefix) }))
+		profiles = orNone(collect(manifests, ByProfile))
 	}
 	if f.Exclude == "" {
-		excludes = append(excludes, collect(manifests, func(m *Manifest) []string { return annotationsBelow(m, excludePrefix) })...)
+		excludes = append(excludes, collect(manifests, ByExclude)...)
 	}
 	if f.FeatureSet == "" {
-		sets = orNone(withOthers(collect(manifests, func(m *Manifest) []string { return annotationList(m, featureSetAnnotation, ",") })))
+		sets = orNone(withOthers(collect(manifests, ByFeatureSet)))
 	}
 	if f.MajorVersion == 0 {
-		majors = orNone(withNext(collect(manifests, func(m *Manifest) []uint64 { return numbers(annotationList(m, majorVersionAnnotation, ",")) })))
+		majors = orNone(withNext(numbers(collect(manifests, ByMajorVersion))))
 	}
 	if f.FeatureGates != nil {
 		gates = f.FeatureGates
@@ -98,26 +97,22 @@ func accepting[T any](manifests []*Manifest, values []T, filter func(T) Filter) 
 	})
 }
 
-// subjects returns manifests as library-go's filters want them, with kind and annotations: only overrides need more.
+// subjects returns manifests as library-go's filters want them: only overrides need more than heads.
 func subjects(manifests []*Manifest) []*manifest.Manifest {
 	found := make([]*manifest.Manifest, len(manifests))
 	for i, m := range manifests {
-		object := m.object
-		if m.annotations() == nil { // see subject
-			object = &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}}}
-		}
-		found[i] = &manifest.Manifest{GVK: m.GroupVersionKind(), Obj: object}
+		found[i] = m.head()
 	}
 	return found
 }
 
 func (f Filter) leavesOut(subject *manifest.Manifest) bool { return f.include(subject) != nil }
 
-// collect is what manifests name, each once.
-func collect[T comparable](manifests []*Manifest, names func(*Manifest) []T) []T {
-	var found []T
+// collect returns the names that manifests give to a filter, each once.
+func collect(manifests []*Manifest, filter FilterName) []string {
+	var found []string
 	for _, m := range manifests {
-		for _, name := range names(m) {
+		for _, name := range m.namesFor(filter) {
 			if !slices.Contains(found, name) {
 				found = append(found, name)
 			}
@@ -147,7 +142,7 @@ func withNext(majors []uint64) []uint64 {
 // that must be off.
 func gatesOf(m *Manifest, which func(gate string) bool) []string {
 	var found []string
-	for _, gate := range annotationList(m, featureGateAnnotation, ",") {
+	for _, gate := range m.namesFor(ByFeatureGates) {
 		if gate = strings.TrimSpace(gate); gate != "" && which(gate) {
 			found = append(found, strings.TrimPrefix(gate, "-"))
 		}
@@ -155,7 +150,7 @@ func gatesOf(m *Manifest, which func(gate string) bool) []string {
 	return found
 }
 
-func namesGates(m *Manifest) bool { return m.annotations()[featureGateAnnotation] != "" }
+func namesGates(m *Manifest) bool { return m.annotations()[FeatureGateAnnotation] != "" }
 
 func unwanted(gate string) bool { return strings.HasPrefix(gate, "-") }
 func wanted(gate string) bool   { return !unwanted(gate) }
