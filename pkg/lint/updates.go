@@ -25,7 +25,7 @@ func (s *subject) absent(action plan.PlannedAction, report func(*manifest, plan.
 	}
 	for _, entry := range s.update.Absent {
 		if entry.Action == action {
-			report(s.previous.byID[kinds.ID(entry.ObjectID)][0], entry)
+			report(s.previous.byID[entry.ID][0], entry)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func checkDropped(s *subject, r *reporter) error {
 		}
 	})
 	s.absent(plan.TakenAlong, func(m *manifest, entry plan.ObjectPlan) {
-		takers := tombstonesOf(s.byID[kinds.ID(*entry.With)])
+		takers := tombstonesOf(s.byID[*entry.With])
 		if where, stays := s.clusterWithout(m, takers); stays && len(takers) > 0 {
 			r.at(m, "it is gone, and stays in clusters that keep %s%s: "+todo, entry.With, onCluster(where), payload.DeleteAnnotation)
 		}
@@ -80,7 +80,7 @@ func checkNarrowed(s *subject, r *reporter) error {
 		}
 	}
 	s.absent(plan.LeftOut, func(old *manifest, entry plan.ObjectPlan) {
-		if left := s.excluded[kinds.ID(entry.ObjectID)]; left != nil && !old.isTombstone {
+		if left := s.excluded[entry.ID]; left != nil && !old.isTombstone {
 			r.at(newManifest(left.Manifest), "%s:%d had it, and here it is left out (%s), so it stays: let it be for those clusters too, or add a tombstone for them", old.where(), old.Line, left.Why())
 		}
 	})
