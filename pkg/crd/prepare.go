@@ -24,10 +24,11 @@ func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 	}
 	report.secrets = secrets(nil, after, v.properties)
 
-	meta, hasMeta, unknown, err := objectmeta.GetObjectMetaWithOptions(after, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	options := objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true}
+	meta, hasMeta, unknown, err := objectmeta.GetObjectMetaWithOptions(after, options)
 	if err != nil {
-		report.found = append(report.found, misfit(object, func(part map[string]any) error {
-			_, _, err := objectmeta.GetObjectMeta(part, false)
+		report.found = append(report.found, misfit(after, func(part map[string]any) error {
+			_, _, _, err := objectmeta.GetObjectMetaWithOptions(part, options)
 			return err
 		}))
 		return nil, report
