@@ -16,34 +16,33 @@ import (
 // given it twice, whether it is applied anywhere. What the filter has chosen already
 // is chosen for all clusters.
 func (f Filter) CommonCluster(a, b *Manifest) (Filter, bool) {
-	gates := append(gatesOf(a, wanted), gatesOf(b, wanted)...)
-	both := subjects([]*Manifest{a, b})
-	for cluster := range f.clusters([]*Manifest{a, b}, nil, gates) {
-		if !slices.ContainsFunc(both, cluster.leavesOut) {
-			return cluster, true
-		}
-	}
-	return Filter{}, false
+	return f.findCluster([]*Manifest{a, b}, nil, append(gatesOf(a, wanted), gatesOf(b, wanted)...))
 }
 
 // ClusterWithout finds a cluster on which a manifest is applied, and none of some others is.
 func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
-	all := append(slices.Clone(others), m)
 	fewest := gatesOf(m, wanted)
-	if slices.ContainsFunc(all, namesGates) {
+	if namesGates(m) || slices.ContainsFunc(others, namesGates) {
 		fewest = append([]string{}, fewest...) // none is not the same as not to ask
 	}
-	heads := subjects(all)
+	if cluster, found := f.findCluster([]*Manifest{m}, others, fewest); found {
+		return cluster, true
+	}
 	most := slices.Clone(fewest)
 	for _, other := range others {
 		most = append(most, gatesOf(other, unwanted)...)
 	}
-	for _, gates := range [][]string{fewest, most} {
-		for cluster := range f.clusters([]*Manifest{m}, others, gates) {
-			isIn := func(subject *manifest.Manifest) bool { return !cluster.leavesOut(subject) }
-			if isIn(heads[len(others)]) && !slices.ContainsFunc(heads[:len(others)], isIn) {
-				return cluster, true
-			}
+	return f.findCluster([]*Manifest{m}, others, most)
+}
+
+// findCluster finds a cluster with some feature gates enabled on which all of some manifests are applied, and none of some
+// others is.
+func (f Filter) findCluster(must, others []*Manifest, gates []string) (Filter, bool) {
+	in, out := subjects(must), subjects(others)
+	for cluster := range f.clusters(must, others, gates) {
+		isIn := func(subject *manifest.Manifest) bool { return !cluster.leavesOut(subject) }
+		if !slices.ContainsFunc(in, cluster.leavesOut) && !slices.ContainsFunc(out, isIn) {
+			return cluster, true
 		}
 	}
 	return Filter{}, false
