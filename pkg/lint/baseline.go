@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// BaselineVersion is the version of the format of baselines that is read and written.
-const BaselineVersion = 1
+// baselineVersion is the version of the format of baselines that is read and written.
+const baselineVersion = 1
 
 // A Baseline is findings that are accepted until they are fixed. All other findings are new, and count.
 type Baseline struct {
@@ -76,7 +76,7 @@ const baselineComment = `# What "runlevel lint" is known to find, and accepts un
 // WriteBaseline writes the baseline that accepts some findings, and no others. The same
 // findings always make the same text.
 func WriteBaseline(out io.Writer, findings []Finding) error {
-	text := baselineText{Version: BaselineVersion, Findings: []*baselineEntry{}}
+	text := baselineText{Version: baselineVersion, Findings: []*baselineEntry{}}
 	entries := map[baselineKey]*baselineEntry{}
 	for _, f := range findings {
 		at := baselineKeyOf(f)
@@ -139,10 +139,10 @@ func (t *baselineText) parse(content []byte) error {
 		return errors.New(explain(err))
 	}
 	if head.Version.IsZero() {
-		return fmt.Errorf(`this is no baseline: it says no "version: %d"`, BaselineVersion)
+		return fmt.Errorf(`this is no baseline: it says no "version: %d"`, baselineVersion)
 	}
-	if head.Version.Value != fmt.Sprint(BaselineVersion) {
-		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it anew", cmp.Or(head.Version.Value, "?"), BaselineVersion)
+	if head.Version.Value != fmt.Sprint(baselineVersion) {
+		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it anew", cmp.Or(head.Version.Value, "?"), baselineVersion)
 	}
 	if err := decodeDocument(content, t); err != nil {
 		return err

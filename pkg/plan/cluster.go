@@ -167,8 +167,8 @@ func (s ObjectPreview) changes(live, would map[string]any) []FieldChange {
 	return changes
 }
 
-// NeedsApply reports whether an apply would change the object in a cluster, or try to.
-func (e ObjectPlan) NeedsApply() bool {
+// needsApply reports whether an apply would change the object in a cluster, or try to.
+func (e ObjectPlan) needsApply() bool {
 	switch e.Action {
 	case Created, Changed, Deleted, Rejected, Unchecked:
 		return true
@@ -180,7 +180,7 @@ func (e ObjectPlan) NeedsApply() bool {
 // WithoutUnchanged returns the plan of a cluster without the objects that an apply leaves as they are.
 func (p *Plan) WithoutUnchanged() *Plan {
 	less := *p
-	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool { return !e.NeedsApply() })
+	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool { return !e.needsApply() })
 	less.Absent, less.Counts, less.Warnings = []ObjectPlan{}, map[PlannedAction]int{}, []UpdateWarning{}
 	less.count()
 	less.warn(nil)

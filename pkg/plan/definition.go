@@ -35,8 +35,8 @@ type Field struct {
 	Path    string `json:"path"` // spec.list[*].key, or spec.mapping.*.key
 }
 
-// IsStored says whether objects were stored in a version.
-func (d *DefinitionChange) IsStored(version string) bool {
+// isStored says whether objects were stored in a version.
+func (d *DefinitionChange) isStored(version string) bool {
 	return d.Storage != nil && d.Storage.Old == version
 }
 

@@ -196,7 +196,7 @@ func (e ObjectPlan) Refused() []FieldChange {
 // cluster. What was left behind there before is no difference then.
 func (p *Plan) IsEmpty() bool {
 	if p.Cluster != nil {
-		return !slices.ContainsFunc(p.Steps, ObjectPlan.NeedsApply)
+		return !slices.ContainsFunc(p.Steps, ObjectPlan.needsApply)
 	}
 	for _, step := range p.Steps {
 		if !step.IsNoop() {

@@ -176,7 +176,7 @@ func (d *DefinitionChange) warn(add func(reason Reason, format string, args ...a
 
 // ifStored says what a version was that is removed.
 func (d *DefinitionChange) ifStored(version string) string {
-	if !d.IsStored(version) {
+	if !d.isStored(version) {
 		return ""
 	}
 	return ", in which objects were stored: the API server refuses that as long as its status.storedVersions names it"
