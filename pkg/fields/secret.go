@@ -20,6 +20,9 @@ type secretValue struct{ value any }
 // Mask returns a copy of an object without the values of Secrets, be it one or have some in it, and without those of hooks
 // of Deployments.
 func Mask(object map[string]any) map[string]any {
+	if object == nil {
+		return nil
+	}
 	open, _ := maskAt("", hideWhole(object)).(map[string]any)
 	return open
 }
