@@ -51,7 +51,7 @@ func (m *fixRun) missingTombstonesOf(f lint.Finding) []missingTombstone {
 	var found []missingTombstone
 	for _, entry := range m.absent {
 		if entry.Tombstone != "" && entry.String() == f.Object {
-			found = append(found, missingTombstone{object: f.Object, id: kinds.ID(entry.ObjectID), file: m.fileFor(entry.Old.File), text: entry.Tombstone})
+			found = append(found, missingTombstone{object: f.Object, id: entry.ID, file: m.fileFor(entry.Old.File), text: entry.Tombstone})
 		}
 	}
 	return found

@@ -30,7 +30,7 @@ func (f *lintFlags) watchSource(ctx context.Context, ref string, streams Streams
 	if f.baseline.write || f.fix.isOn() || f.format != asText {
 		return misuse{errors.New("--watch prints text, and does nothing else: leave out --fix, --write-baseline and --output")}
 	}
-	f.release.cache = loader.NewImageCache()
+	f.release.cache = loader.ImageCache{}
 	w := lintWatch{all: f.watch == watchAll, suppressed: f.suppressed, now: time.Now}
 	config := lintConfigFile
 	if f.isConfigured {

@@ -43,10 +43,10 @@ type releaseFlags struct {
 	exclude      string
 	unmanaged    []string
 
-	keepText bool               // for those who ask for lines later
-	before   *payload.Payload   // what it is an update from, if that was read already: see updatingFrom
-	cache    *loader.ImageCache // of images, for --watch
-	instead  fs.FS              // what to read instead of the files of the release: them, with some mended
+	keepText bool              // for those who ask for lines later
+	before   *payload.Payload  // what it is an update from, if that was read already: see updatingFrom
+	cache    loader.ImageCache // of images, for --watch
+	instead  fs.FS             // what to read instead of the files of the release: them, with some mended
 }
 
 const insecureUsage = "allow registries with plain http, or with a certificate of an unknown authority"
@@ -70,7 +70,7 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags.BoolVar(&f.insecure, "insecure", false, insecureUsage)
 	for name, values := range map[string][]string{
 		"profile":      loader.Profiles(),
-		"feature-set":  loader.FeatureSets(),
+		"feature-set":  payload.FeatureSets(),
 		"capabilities": payload.CapabilityBaselines(),
 		"platform":     {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
 	} {

@@ -27,14 +27,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// The folders and files of a release, and of a component.
-const (
-	templates      = "manifests"
-	manifests      = "release-manifests"
-	referencesFile = "image-references"
-	metadataFile   = "release-metadata"
-)
-
 // Options say which component it is, and what is built.
 type Options struct {
 	// Names are those that the component has in the names of files. Files without a
@@ -51,8 +43,7 @@ type Build struct {
 	Problems []payload.Problem // of the component's image-references, and of what they stand for
 
 	names    []string
-	own      map[string]string // files of the component, by what they are called in the build
-	told     map[string]string // the same, of files that are not in the build
+	own      map[string]string // files of the component, by what they are called in the build; see reserve, too
 	called   map[string]bool   // the names of its files, now and before
 	replaced []string          // files of the release that were the component's
 	taken    []string          // of these, files that are called for another component
@@ -68,10 +59,10 @@ func Into(release, component fs.FS, options Options) (*Build, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Build{names: options.Names, own: map[string]string{}, told: map[string]string{}, called: map[string]bool{}}
+	b := &Build{names: options.Names, own: map[string]string{}, called: map[string]bool{}}
 	home := "." // where the release has its manifests
-	if _, err := fs.Stat(release, manifests); err == nil {
-		home = manifests
+	if _, err := fs.Stat(release, payload.ReleaseFolder); err == nil {
+		home = payload.ReleaseFolder
 	}
 	b.Before = release
 	if options.Version != "" {
@@ -82,8 +73,9 @@ func Into(release, component fs.FS, options Options) (*Build, error) {
 	if err := b.take(release, files, home, layer); err != nil {
 		return nil, err
 	}
+	names := sortedKeys(b.own)
 	rewriting := b.rewriting(release, home, options.Version, files)
-	for _, name := range sortedKeys(b.own) {
+	for _, name := range names {
 		layer.Put(name, b.rewrite(rewriting, name, files[b.own[name]]))
 	}
 	return b, nil
@@ -109,10 +101,10 @@ func CheckNames(names []string) error {
 // read reads the files of a component: those of the folder itself, or of manifests/ in
 // it, where the images of operators have them.
 func read(component fs.FS) (map[string][]byte, error) {
-	if _, err := fs.Stat(component, manifests); err == nil {
-		return nil, fmt.Errorf("it has %s/, so it is a whole release: name the folder of one component's manifests", manifests)
+	if _, err := fs.Stat(component, payload.ReleaseFolder); err == nil {
+		return nil, fmt.Errorf("it has %s/, so it is a whole release: name the folder of one component's manifests", payload.ReleaseFolder)
 	}
-	for _, folder := range []string{".", templates} {
+	for _, folder := range []string{".", payload.TemplatesFolder} {
 		entries, err := fs.ReadDir(component, folder)
 		if err != nil && folder == "." {
 			return nil, err
@@ -124,22 +116,18 @@ func read(component fs.FS) (map[string][]byte, error) {
 				continue
 			}
 			files[name] = nil
-			if !isManifest(name) && entry.Name() != referencesFile {
+			if !payload.IsManifest(name) && entry.Name() != payload.ImagesFile {
 				continue // whatever it holds: only that it is there may be told
 			}
 			if files[name], err = fs.ReadFile(component, name); err != nil {
 				return nil, err
 			}
 		}
-		if slices.ContainsFunc(sortedKeys(files), isManifest) {
+		if slices.ContainsFunc(sortedKeys(files), payload.IsManifest) {
 			return files, nil
 		}
 	}
 	return nil, fmt.Errorf("there is no manifest in it: a manifest is a .yaml, .yml or .json file")
-}
-
-func isManifest(name string) bool {
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
 }
 
 // take takes the component's old files out of the release, and finds places for the new.
@@ -147,7 +135,7 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 	inBuild := map[string]string{} // files of the component, by their names in the build
 	others := map[string]bool{}    // components that some of them are named for, beside its own names
 	for _, file := range sortedKeys(files) {
-		if name := path.Base(file); name == referencesFile || name == metadataFile {
+		if name := path.Base(file); name == payload.ImagesFile || name == payload.MetadataFile {
 			continue
 		}
 		name := path.Base(file)
@@ -160,12 +148,12 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 		}
 	}
 	folders := map[string]string{} // of those that the release has already
-	for _, folder := range []string{home, templates} {
+	for _, folder := range []string{home, payload.TemplatesFolder} {
 		entries, err := fs.ReadDir(release, folder)
 		if folder == home && err != nil {
 			return err
 		}
-		if folder == templates && home == "." {
+		if folder == payload.TemplatesFolder && home == "." {
 			break // it is nothing but a folder that is not read
 		}
 		for _, entry := range entries {
@@ -173,7 +161,7 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 			_, isSame := inBuild[name]
 			component := graph.ParseName(name).Component
 			switch {
-			case entry.IsDir() || !isManifest(name):
+			case entry.IsDir() || !payload.IsManifest(name):
 			case isSame || slices.Contains(b.names, component):
 				folders[name] = folder
 				layer.Remove(full)
@@ -197,7 +185,7 @@ func (b *Build) take(release fs.FS, files map[string][]byte, home string, layer 
 // numbered is what a build of a release calls a manifest of a component. What is no
 // manifest keeps its name, and is not read.
 func numbered(file, component string, taken map[string]string) string {
-	if !isManifest(file) {
+	if !payload.IsManifest(file) {
 		return file
 	}
 	if !strings.HasPrefix(file, "0000_") {
@@ -229,8 +217,8 @@ func relabelled(release fs.FS, home, version string) fs.FS {
 			layer.Put(path.Join(home, name), changed)
 		}
 	}
-	set(metadataFile, func(fields map[string]any) { fields["version"] = version })
-	set(referencesFile, func(fields map[string]any) {
+	set(payload.MetadataFile, func(fields map[string]any) { fields["version"] = version })
+	set(payload.ImagesFile, func(fields map[string]any) {
 		if metadata, isMapping := fields["metadata"].(map[string]any); isMapping {
 			metadata["name"] = version
 		}

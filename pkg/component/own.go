@@ -15,9 +15,7 @@ import (
 // Own is what a file of the build is called in the component's folder, if it is one of
 // the component's.
 func (b *Build) Own(file string) (own string, isOwn bool) {
-	if own, isOwn = b.own[file]; !isOwn {
-		own, isOwn = b.told[file]
-	}
+	own, isOwn = b.own[file]
 	return own, isOwn
 }
 
@@ -39,7 +37,7 @@ func (b *Build) Home(file string) string {
 	}
 	for _, own := range sortedKeys(b.own) {
 		folder = path.Dir(b.own[own])
-		if !isManifest(own) || strings.HasPrefix(path.Base(b.own[own]), "0000_") {
+		if !payload.IsManifest(own) || strings.HasPrefix(path.Base(b.own[own]), "0000_") {
 			continue
 		}
 		if rest, isNumbered := strings.CutPrefix(name, "0000_50_"+b.names[0]+"_"); isNumbered && rest != "" {

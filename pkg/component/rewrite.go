@@ -13,12 +13,12 @@ import (
 // rewriting is what a build does to the text of the component's manifests: nothing, if
 // the component has no image-references, or the release has none to compare them with.
 func (b *Build) rewriting(release fs.FS, home, version string, files map[string][]byte) *payload.Rewriting {
-	file := slices.IndexFunc(sortedKeys(files), func(file string) bool { return path.Base(file) == referencesFile })
+	file := slices.IndexFunc(sortedKeys(files), func(file string) bool { return path.Base(file) == payload.ImagesFile })
 	if file < 0 {
 		return nil
 	}
 	name := sortedKeys(files)[file]
-	text, err := fs.ReadFile(release, path.Join(home, referencesFile))
+	text, err := fs.ReadFile(release, path.Join(home, payload.ImagesFile))
 	if err != nil {
 		return nil
 	}
@@ -50,13 +50,13 @@ func (b *Build) rewriting(release fs.FS, home, version string, files map[string]
 // image-references of its own.
 func (b *Build) reserve(home, file string) string {
 	name := path.Join(home, "0000_50_"+b.names[0]+"_"+path.Base(file))
-	b.told[name] = file
+	b.own[name] = file
 	return name
 }
 
 // rewrite makes of a manifest's text what the build makes of it.
 func (b *Build) rewrite(rewriting *payload.Rewriting, file string, text []byte) []byte {
-	if rewriting == nil || !isManifest(file) {
+	if rewriting == nil || !payload.IsManifest(file) {
 		return text
 	}
 	text, unknown, err := rewriting.Apply(text)

@@ -91,7 +91,7 @@ func (d *Definition) Check(ctx context.Context, object map[string]any) []SchemaP
 	if v.hasStatus {
 		delete(after, "status") // a create can't set it
 	}
-	v.validate(ctx, after, report)
+	v.validate(ctx, nil, after, report)
 	return report.problems()
 }
 
@@ -119,7 +119,7 @@ func (d *Definition) CheckUpdate(ctx context.Context, before, after map[string]a
 		keepStatus(updated, old)
 	}
 	report.secrets = append(report.secrets, oldReport.secrets...)
-	v.validateUpdate(ctx, old, updated, report)
+	v.validate(ctx, old, updated, report)
 	return report.problems()
 }
 

@@ -90,14 +90,12 @@ func decode(object map[string]any) (*apiextensionsv1.CustomResourceDefinition, [
 	if problem := notADefinition(object); problem != nil {
 		return nil, []SchemaProblem{*problem}
 	}
-	encoded, err := json.Marshal(object)
+	crd, unknown, err := unmarshal(object)
 	if err != nil {
-		return nil, []SchemaProblem{{Message: oneLine("the definition can't be written as JSON: " + err.Error())}}
-	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	unknown, err := kjson.UnmarshalStrict(encoded, crd)
-	if err != nil {
-		return nil, []SchemaProblem{misfit(object, "", err)}
+		return nil, []SchemaProblem{misfit(object, func(part map[string]any) error {
+			_, _, err := unmarshal(part)
+			return err
+		})}
 	}
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd)
 	report := &report{object: object}
@@ -108,6 +106,17 @@ func decode(object map[string]any) (*apiextensionsv1.CustomResourceDefinition, [
 		}
 	}
 	return crd, report.problems()
+}
+
+// unmarshal reads a definition, and returns an error for each field that definitions don't have.
+func unmarshal(object map[string]any) (crd *apiextensionsv1.CustomResourceDefinition, unknown []error, err error) {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return nil, nil, err
+	}
+	crd = &apiextensionsv1.CustomResourceDefinition{}
+	unknown, err = kjson.UnmarshalStrict(encoded, crd)
+	return crd, unknown, err
 }
 
 func notADefinition(object map[string]any) *SchemaProblem {

@@ -1,8 +1,7 @@
 package crd
 
 import (
-	"fmt"
-	"math"
+	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	kjson "sigs.k8s.io/json"
 )
 
 // prepare returns a copy of a custom resource as the API server has it before it
@@ -17,17 +17,20 @@ import (
 // if the object can't be read.
 func (v *version) prepare(object map[string]any) (map[string]any, *report) {
 	report := &report{object: object}
-	copied, err := decoded(object)
+	after, err := decoded(object)
 	if err != nil {
 		report.found = append(report.found, SchemaProblem{Message: oneLine("the object can't be written as JSON: " + err.Error())})
 		return nil, report
 	}
-	after, _ := copied.(map[string]any)
 	report.secrets = secrets(nil, after, v.properties)
 
-	meta, hasMeta, unknown, err := objectmeta.GetObjectMetaWithOptions(after, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	options := objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true}
+	meta, hasMeta, unknown, err := objectmeta.GetObjectMetaWithOptions(after, options)
 	if err != nil {
-		report.found = append(report.found, misfit(object, "metadata", err))
+		report.found = append(report.found, misfit(after, func(part map[string]any) error {
+			_, _, _, err := objectmeta.GetObjectMetaWithOptions(part, options)
+			return err
+		}))
 		return nil, report
 	}
 	report.unknown(unknown...)
@@ -69,46 +72,14 @@ func name(meta *metav1.ObjectMeta) {
 	}
 }
 
-// decoded returns a copy of a value as it comes out of JSON, where a number without a
-// fraction is an integer however it was written.
-func decoded(value any) (any, error) {
-	switch value := value.(type) {
-	case nil, string, bool, int64:
-		return value, nil
-	case int:
-		return int64(value), nil
-	case float64:
-		return number(value)
-	case []any:
-		items := make([]any, len(value))
-		for i, item := range value {
-			var err error
-			if items[i], err = decoded(item); err != nil {
-				return nil, err
-			}
-		}
-		return items, nil
-	case map[string]any:
-		fields := make(map[string]any, len(value))
-		for key, item := range value {
-			var err error
-			if fields[key], err = decoded(item); err != nil {
-				return nil, err
-			}
-		}
-		return fields, nil
-	default:
-		return nil, fmt.Errorf("a value of Go's type %T", value)
+// decoded returns a copy of an object as it comes out of JSON, where a number without a fraction is an integer however it
+// was written.
+func decoded(object map[string]any) (map[string]any, error) {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
 	}
-}
-
-func number(value float64) (any, error) {
-	switch {
-	case math.IsNaN(value) || math.IsInf(value, 0):
-		return nil, fmt.Errorf("the number %v", value)
-	case value == math.Trunc(value) && value >= math.MinInt64 && value < math.MaxInt64:
-		return int64(value), nil
-	default:
-		return value, nil
-	}
+	var copied map[string]any
+	err = kjson.UnmarshalCaseSensitivePreserveInts(encoded, &copied)
+	return copied, err
 }

@@ -241,21 +241,13 @@ func show(value any) string {
 	case secret:
 		return value.String()
 	case string:
-		return strconv.Quote(shortened(value))
+		return strconv.Quote(printable.Shorten(value, longest))
 	}
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Sprintf("a %T", value)
 	}
-	return shortened(string(encoded))
-}
-
-func shortened(text string) string {
-	runes := []rune(text)
-	if len(runes) <= longest {
-		return text
-	}
-	return string(runes[:longest-1]) + "…"
+	return printable.Shorten(string(encoded), longest)
 }
 
 // oneLine leaves out the pictures that CEL draws of expressions, and what is not to be

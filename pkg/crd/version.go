@@ -3,8 +3,10 @@ package crd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
+	"strings"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
@@ -35,10 +38,8 @@ type version struct {
 
 	// The rest is made when custom resources ask for it, because it is expensive and many
 	// definitions have none.
-	fields   func() (validation.SchemaValidator, error)
-	allRules func() *cel.Validator        // nil if there are none
-	bare     func() structural.Structural // the structure without its rules
-	checked  atomic.Int32                 // how many objects were
+	fields func() (validation.SchemaValidator, error)
+	rules  func() *cel.Validator // nil if there are none
 }
 
 // newVersion reads a version's schema, which is cheap.
@@ -64,9 +65,10 @@ func newVersion(crd *apiextensionsv1.CustomResourceDefinition, from *apiextensio
 			validator, _, err := validation.NewSchemaValidator(converted.OpenAPIV3Schema)
 			return validator, err
 		}),
-		bare: sync.OnceValue(func() structural.Structural { return withoutRules(structure) }),
 	}
-	v.allRules = sync.OnceValue(func() *cel.Validator { return v.newRules(structure) })
+	v.rules = sync.OnceValue(func() *cel.Validator {
+		return cel.NewValidator(structure, true, uint64(min(celconfig.PerCallLimit, v.maxCost)))
+	})
 	if from.Subresources != nil {
 		v.hasStatus = from.Subresources.Status != nil
 		v.scale = from.Subresources.Scale
@@ -74,56 +76,35 @@ func newVersion(crd *apiextensionsv1.CustomResourceDefinition, from *apiextensio
 	return v, nil
 }
 
-// compile makes the validator of fields, and reports if that fails.
-func (v *version) compile(report *report) (validation.SchemaValidator, bool) {
-	validator, err := v.fields()
+// validate looks at a prepared object in the order of the API server's create, or of its update if there was an object
+// before: an update forgives what it leaves alone.
+func (v *version) validate(ctx context.Context, before, after map[string]any, report *report) {
+	fields, err := v.fields()
 	if err != nil {
 		report.add(field.Invalid(field.NewPath("apiVersion"), nil, "its schema can't be used: "+err.Error()))
-	}
-	return validator, err == nil
-}
-
-// validate looks at a prepared object in the order of the API server's create.
-func (v *version) validate(ctx context.Context, object map[string]any, report *report) {
-	fields, ok := v.compile(report)
-	if !ok {
 		return
 	}
 	var found field.ErrorList
-	found = append(found, validation.ValidateCustomResource(nil, object, fields)...)
-	found = append(found, v.validateScale(object)...)
-	found = append(found, objectmeta.Validate(nil, object, v.structure, false)...)
-	found = append(found, listtype.ValidateListSetsAndMaps(nil, v.structure, object)...)
-	report.add(found...)
-	if blocksRules(found) {
-		return
+	var old any
+	var options []cel.Option
+	if before == nil {
+		found = append(found, validation.ValidateCustomResource(nil, after, fields)...)
+	} else {
+		both := common.NewCorrelatedObject(after, before, &model.Structural{Structural: v.structure})
+		found = append(found, validation.ValidateCustomResourceUpdate(nil, after, before, fields, validation.WithRatcheting(both))...)
+		old, options = before, []cel.Option{cel.WithRatcheting(both)}
 	}
-	if rules := v.rulesFor(object); rules != nil {
-		broken, left := rules.Validate(ctx, nil, v.structure, object, nil, v.maxCost)
-		report.addRules(broken, left < 0 && v.maxCost < celconfig.RuntimeCELCostBudget)
-	}
-}
-
-// validateUpdate is the same for an update, which forgives what it leaves alone.
-func (v *version) validateUpdate(ctx context.Context, before, after map[string]any, report *report) {
-	fields, ok := v.compile(report)
-	if !ok {
-		return
-	}
-	both := common.NewCorrelatedObject(after, before, &model.Structural{Structural: v.structure})
-	var found field.ErrorList
-	found = append(found, validation.ValidateCustomResourceUpdate(nil, after, before, fields, validation.WithRatcheting(both))...)
 	found = append(found, v.validateScale(after)...)
 	found = append(found, objectmeta.Validate(nil, after, v.structure, false)...)
-	if len(listtype.ValidateListSetsAndMaps(nil, v.structure, before)) == 0 {
+	if before == nil || len(listtype.ValidateListSetsAndMaps(nil, v.structure, before)) == 0 {
 		found = append(found, listtype.ValidateListSetsAndMaps(nil, v.structure, after)...)
 	}
 	report.add(found...)
 	if blocksRules(found) {
 		return
 	}
-	if rules := v.rulesFor(after); rules != nil {
-		broken, left := rules.Validate(ctx, nil, v.structure, after, before, v.maxCost, cel.WithRatcheting(both))
+	if rules := v.rules(); rules != nil {
+		broken, left := rules.Validate(ctx, nil, v.structure, after, old, v.maxCost, options...)
 		report.addRules(broken, left < 0 && v.maxCost < celconfig.RuntimeCELCostBudget)
 	}
 }
@@ -138,4 +119,57 @@ func blocksRules(found field.ErrorList) bool {
 		}
 	}
 	return false
+}
+
+// validateScale looks at the fields that the scale subresource reads. The API server's
+// own code for it can't be had without its storage.
+func (v *version) validateScale(object map[string]any) field.ErrorList {
+	if v.scale == nil {
+		return nil
+	}
+	found := replicas(object, v.scale.SpecReplicasPath)
+	found = append(found, replicas(object, v.scale.StatusReplicasPath)...)
+	if v.scale.LabelSelectorPath != nil {
+		path := strings.TrimPrefix(*v.scale.LabelSelectorPath, ".")
+		if _, _, err := unstructured.NestedString(object, strings.Split(path, ".")...); err != nil {
+			found = append(found, field.Invalid(field.NewPath(path), nil, "must be a string, because the scale subresource reads it"))
+		}
+	}
+	return found
+}
+
+func replicas(object map[string]any, path string) field.ErrorList {
+	path = strings.TrimPrefix(path, ".")
+	count, _, err := unstructured.NestedInt64(object, strings.Split(path, ".")...)
+	switch {
+	case err != nil:
+		return field.ErrorList{field.Invalid(field.NewPath(path), nil, "must be an integer, because the scale subresource reads it")}
+	case count < 0:
+		return field.ErrorList{field.Invalid(field.NewPath(path), count, "must not be negative")}
+	case count > math.MaxInt32:
+		return field.ErrorList{field.Invalid(field.NewPath(path), count, fmt.Sprintf("must be at most %d", math.MaxInt32))}
+	default:
+		return nil
+	}
+}
+
+// CountRules returns how many CEL rules a CustomResourceDefinition has. To compile one takes about a
+// millisecond.
+func CountRules(definition any) int {
+	count := 0
+	switch value := definition.(type) {
+	case map[string]any:
+		for key, inside := range value {
+			if rules, isList := inside.([]any); isList && key == "x-kubernetes-validations" {
+				count += len(rules)
+			} else {
+				count += CountRules(inside)
+			}
+		}
+	case []any:
+		for _, item := range value {
+			count += CountRules(item)
+		}
+	}
+	return count
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 )
 
 // What stands in the place of a secret, and of another one where two differ.
@@ -15,21 +17,18 @@ const (
 // A secretValue can be compared, and is never shown.
 type secretValue struct{ value any }
 
-// Mask returns an object without the values of Secrets, be it one or have some in it, and without those of hooks of
-// Deployments: the object itself if there are none. What it returns must not be changed.
+// Mask returns a copy of an object without the values of Secrets, be it one or have some in it, and without those of hooks
+// of Deployments.
 func Mask(object map[string]any) map[string]any {
-	open, _ := maskHooks(maskSecrets(object)).(map[string]any)
+	if object == nil {
+		return nil
+	}
+	open, _ := maskAt("", hideWhole(object)).(map[string]any)
 	return open
 }
 
-// maskSecrets returns an object without the values of Secrets.
-func maskSecrets(object map[string]any) map[string]any {
-	if isSecret(object, true) {
-		object = hideSecret(object)
-	}
-	open, _ := mask(object).(map[string]any)
-	return open
-}
+// HoldsSecrets reports whether an object is a Secret with values, or has some in it. Hooks are not looked at.
+func HoldsSecrets(object map[string]any) bool { return hasSecret(hideWhole(object)) }
 
 // IsMask says whether a value only stands in the place of a secret.
 func IsMask(value any) bool { return value == masked || value == maskedOther }
@@ -54,6 +53,14 @@ func isSecret(fields map[string]any, isWhole bool) bool {
 // referenceFields are the fields of a reference to an object: a mapping with no others is no Secret.
 var referenceFields = []string{
 	"apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath", "key", "optional", "controller", "blockOwnerDeletion",
+}
+
+// hideWhole returns an object, with its values hidden if it is a Secret.
+func hideWhole(object map[string]any) map[string]any {
+	if isSecret(object, true) {
+		return hideSecret(object)
+	}
+	return object
 }
 
 // hideSecret returns a Secret in which every value that can be secret is a secretValue, those of misspelt fields
@@ -127,22 +134,14 @@ func hideLeaves(value any) any {
 	return closed
 }
 
-// mask replaces hidden values, and those of Secrets within a value, by the mask. A value without any is
-// returned itself.
-func mask(value any) any {
-	if !hasSecret(value) {
-		return value
-	}
-	return maskHidden(value)
-}
-
+// hasSecret reports whether a value has hidden values, or those of Secrets within it.
 func hasSecret(value any) bool {
 	switch value := value.(type) {
 	case secretValue:
 		return true
 	case map[string]any:
 		if isSecret(value, false) {
-			return true
+			value = hideSecret(value)
 		}
 		for _, field := range value {
 			if hasSecret(field) {
@@ -155,26 +154,59 @@ func hasSecret(value any) bool {
 	return false
 }
 
-func maskHidden(value any) any {
+// maskAt returns a copy of the value of a key, in which the mask stands in the place of hidden values, of those of Secrets,
+// and of what hooks of Deployments may have of secrets.
+func maskAt(key string, value any) any {
 	switch value := value.(type) {
 	case secretValue:
 		return masked
+	case string:
+		return maskedAnnotation(key, value)
 	case map[string]any:
 		if isSecret(value, false) {
 			value = hideSecret(value)
 		}
 		open := make(map[string]any, len(value))
 		for key, field := range value {
-			open[key] = maskHidden(field)
+			open[key] = maskAt(key, field)
 		}
 		return open
 	case []any:
 		open := make([]any, len(value))
 		for i, item := range value {
-			open[i] = maskHidden(item)
+			open[i] = maskAt("", item)
 		}
 		return open
 	default:
 		return value
 	}
+}
+
+// copyAnnotation has a copy of the object that kubectl has applied, its annotations included.
+const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
+
+// maskedAnnotation returns the value of an annotation without what it may have of secrets in hooks.
+func maskedAnnotation(key, text string) string {
+	switch {
+	case key == lifecycle.Annotation:
+		return lifecycle.Masked(text)
+	case key == copyAnnotation && strings.Contains(text, lifecycle.Annotation):
+		return masked
+	default:
+		return text
+	}
+}
+
+// maskedChange returns the value of a key before and after, without secrets. Two masks of different values differ.
+func maskedChange(key string, before, after any) (maskedBefore, maskedAfter any) {
+	from, wasText := before.(string)
+	to, isText := after.(string)
+	if wasText && isText && key == lifecycle.Annotation {
+		return lifecycle.MaskedChange(from, to)
+	}
+	before, after = maskAt(key, before), maskAt(key, after)
+	if before == masked && after == masked {
+		return masked, maskedOther
+	}
+	return before, after
 }

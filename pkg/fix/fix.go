@@ -20,6 +20,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/runlevel/runlevel/pkg/overlay"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // The rules whose findings can be mended, by the names that package lint gives them.
@@ -181,9 +184,8 @@ func (p *Patch) read(name string) ([]byte, error) {
 
 // isTemplate says whether a file is rendered before it is read.
 func (p *Patch) isTemplate(name string) bool {
-	const templates, releases = "manifests", "release-manifests"
-	_, err := fs.Stat(p.files, releases)
-	return path.Dir(name) == templates && err == nil
+	_, err := fs.Stat(p.files, payload.ReleaseFolder)
+	return path.Dir(name) == payload.TemplatesFolder && err == nil
 }
 
 // change is the one of a file, made for it if it has none.
@@ -199,4 +201,16 @@ func (p *Patch) leave(left Unfixed) {
 	if !slices.Contains(p.left, left) {
 		p.left = append(p.left, left)
 	}
+}
+
+// FS is the files as they will be.
+func (p *Patch) FS() fs.FS {
+	files := overlay.On(p.files)
+	for _, change := range p.changes {
+		files.Remove(change.Path)
+	}
+	for name, change := range p.changes { // which may be called as another was
+		files.Put(name, change.After)
+	}
+	return files
 }

@@ -61,25 +61,40 @@ func (m *fixer) fixDocuments(documents []payload.Document, requests []Request) {
 			asked[r.Document] = append(asked[r.Document], r.Rule)
 		}
 	}
+	byNumber := map[int][]correction{}
+	for _, number := range slices.Sorted(maps.Keys(asked)) {
+		changed, lost := corrections(documents[number-1], asked[number])
+		for _, at := range lost {
+			m.left = append(m.left, Unfixed{Line: m.line(documents[number-1], at), Why: byHand})
+		}
+		byNumber[number] = changed
+	}
+	m.correct(documents, byNumber)
+}
+
+// line is where a place in a document stands.
+func (m *fixer) line(d payload.Document, at int) int {
+	return 1 + bytes.Count(m.text[:d.Start+at], []byte("\n"))
+}
+
+// correct makes corrections of documents, which are given by their numbers.
+func (m *fixer) correct(documents []payload.Document, byNumber map[int][]correction) {
 	var edits []edit
 	var fixed []Fixed
 	want := slices.Clone(documents)
-	for _, number := range slices.Sorted(maps.Keys(asked)) {
-		d := documents[number-1]
-		changed, lost := corrections(d, asked[number])
-		line := func(at int) int { return 1 + bytes.Count(m.text[:d.Start+at], []byte("\n")) }
-		for _, at := range lost {
-			m.left = append(m.left, Unfixed{Line: line(at), Why: byHand})
-		}
+	for _, number := range slices.Sorted(maps.Keys(byNumber)) {
+		d, changed := documents[number-1], byNumber[number]
 		value, ok := verify(d, changed)
 		if !ok {
-			m.left = append(m.left, Unfixed{Line: line(changed[0].start), Why: byHand})
+			m.left = append(m.left, Unfixed{Line: m.line(d, changed[0].start), Why: byHand})
 			continue
 		}
 		want[number-1].Value = value
 		for _, c := range changed {
 			edits = append(edits, edit{d.Start + c.start, d.Start + c.end, c.with})
-			fixed = append(fixed, Fixed{Rule: c.rule, Line: line(c.start), What: c.what})
+			if c.what != "" {
+				fixed = append(fixed, Fixed{Rule: c.rule, Line: m.line(d, c.start), What: c.what})
+			}
 		}
 	}
 	if len(edits) == 0 {
@@ -140,7 +155,7 @@ func lineBreak(text []byte) string {
 type correction struct {
 	edit
 	rule   string
-	what   string
+	what   string   // for people; "" if another correction says it
 	path   []string // to what is changed
 	key    string   // what the last step of the path is called then, if that is changed
 	value  any      // what stands there then

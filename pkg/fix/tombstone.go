@@ -96,25 +96,17 @@ func (p *Patch) Correct(name string, document int, key string) error {
 	if err != nil || document < 1 || document > len(documents) {
 		return fmt.Errorf("%s: there is no document %d", name, document)
 	}
-	d := documents[document-1]
-	corrected, err := correctKey(d, key)
+	corrected, err := correctKey(documents[document-1], key)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	value, ok := verify(d, corrected)
-	var edits []edit
-	for _, c := range corrected {
-		edits = append(edits, edit{d.Start + c.start, d.Start + c.end, c.with})
-	}
-	after := apply(text, edits)
-	documents[document-1].Value = value
-	if !ok || !reads(after, documents) {
+	m := fixer{text: text}
+	m.correct(documents, map[int][]correction{document: corrected})
+	if len(m.left) > 0 {
 		return fmt.Errorf("%s: %s", name, byHand)
 	}
 	change := p.change(name, text)
-	change.After = after
-	line := 1 + bytes.Count(text[:edits[0].start], []byte("\n"))
-	change.Fixed = append(change.Fixed, Fixed{Rule: Misspelt, Line: line, What: corrected[0].what})
+	change.After, change.Fixed = m.text, append(change.Fixed, m.fixed...)
 	return nil
 }
 

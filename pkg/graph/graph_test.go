@@ -3,7 +3,6 @@ package graph_test
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -121,25 +120,16 @@ func TestReconcileIsTheSameForTheSameAttempt(t *testing.T) {
 	}
 }
 
-// pattern is what the cluster-version operator recognizes file names by.
-var pattern = regexp.MustCompile(`^0000_(\d+)_([a-zA-Z0-9]+(-[a-zA-Z0-9]+)*?)_`)
-
-func FuzzParseName(f *testing.F) {
-	for _, name := range []string{
-		"0000_50_a-b_x.yaml", "0000_50_a_b_x.yaml", "0000_5_a_", "0000_50_a", "0000__a_", "0000_50__x", "0000_50_-a_x",
-		"0000_50_a-_x", "0000_50_a--b_x", "000_50_a_x", "0000_5x_a_x", "0000_٥_a_x", "0000_50_ä_x", "", "0000_50_a.b_x",
+func TestParseName(t *testing.T) {
+	for name, want := range map[string]graph.Name{
+		"0000_50_a-b_x.yaml": {Level: "50", Component: "a-b"}, "0000_50_a_b_x.yaml": {Level: "50", Component: "a"}, "0000_5_a_": {Level: "5", Component: "a"},
+		"0000_50_a": {}, "0000__a_": {}, "0000_50__x": {}, "0000_50_-a_x": {}, "0000_50_a-_x": {}, "0000_50_a--b_x": {}, "000_50_a_x": {},
+		"0000_5x_a_x": {}, "0000_٥_a_x": {}, "0000_50_ä_x": {}, "": {}, "0000_50_a.b_x": {},
 	} {
-		f.Add(name)
-	}
-	f.Fuzz(func(t *testing.T, name string) {
-		var want graph.Name
-		if found := pattern.FindStringSubmatch(name); found != nil {
-			want = graph.Name{Level: found[1], Component: found[2]}
-		}
 		if got := graph.ParseName(name); got != want {
 			t.Errorf("%q is %+v, want %+v", name, got, want)
 		}
-	})
+	}
 }
 
 // finish walks a graph to its end, and returns the order of the tasks.

@@ -38,7 +38,7 @@ type index struct {
 	kinds      map[schema.GroupKind][]int
 	namespaces map[string][]int
 	services   map[types.NamespacedName]int
-	workloads  map[podLabel][]int             // by each label of their pods
+	workloads  PodIndex[int]
 	served     map[types.NamespacedName][]int // what servedBy found
 	tasks      []Task
 }
@@ -80,7 +80,7 @@ func Dependencies(tasks []Task) []Dependency {
 func newIndex(tasks []Task) *index {
 	x := &index{
 		kindOf: make([]schema.GroupKind, len(tasks)), kinds: map[schema.GroupKind][]int{}, namespaces: map[string][]int{},
-		services: map[types.NamespacedName]int{}, workloads: map[podLabel][]int{}, served: map[types.NamespacedName][]int{}, tasks: tasks,
+		services: map[types.NamespacedName]int{}, workloads: PodIndex[int]{}, served: map[types.NamespacedName][]int{}, tasks: tasks,
 	}
 	for i, task := range tasks {
 		if task.IsTombstone() {
@@ -90,18 +90,14 @@ func newIndex(tasks []Task) *index {
 		x.kindOf[i] = object.GroupVersionKind().GroupKind()
 		switch x.kindOf[i] {
 		case kinds.CustomResourceDefinition:
-			group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
-			defined, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
-			kind := schema.GroupKind{Group: group, Kind: defined}
+			kind := kinds.DefinedBy(object)
 			x.kinds[kind] = append(x.kinds[kind], i)
 		case kinds.Namespace:
 			x.namespaces[object.GetName()] = append(x.namespaces[object.GetName()], i)
 		case serviceKind:
 			x.services[types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}] = i
 		case kinds.Deployment, daemonSetKind, statefulSetKind:
-			for _, label := range podLabels(object) {
-				x.workloads[label] = append(x.workloads[label], i)
-			}
+			x.workloads.Add(object, i)
 		}
 	}
 	return x
@@ -123,7 +119,7 @@ func (x *index) findWorkloads(service types.NamespacedName) []int {
 		return nil
 	}
 	var found []int
-	for _, i := range rarest(x.workloads, x.tasks[at].Object()) {
+	for _, i := range x.workloads.Candidates(x.tasks[at].Object()) {
 		if Selects(x.tasks[at].Object(), x.tasks[i].Object()) {
 			found = append(found, i)
 		}
@@ -131,31 +127,32 @@ func (x *index) findWorkloads(service types.NamespacedName) []int {
 	return found
 }
 
+// A PodIndex finds workloads by the labels of their pods.
+type PodIndex[T comparable] map[podLabel][]T
+
 // A podLabel is one that pods of a namespace have.
 type podLabel struct{ namespace, key, value string }
 
-// podLabels are those of a workload's pods.
-func podLabels(workload *unstructured.Unstructured) []podLabel {
-	labels, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "template", "metadata", "labels")
-	return inNamespace(workload.GetNamespace(), labels)
-}
-
-func inNamespace(namespace string, labels map[string]string) []podLabel {
-	var found []podLabel
-	for key, value := range labels {
-		found = append(found, podLabel{namespace, key, value})
+// Add adds a workload, under the labels of the pods of an object. One that is added for several objects in a row has each label once.
+func (x PodIndex[T]) Add(object *unstructured.Unstructured, workload T) {
+	pods, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "metadata", "labels")
+	for key, value := range pods {
+		label := podLabel{object.GetNamespace(), key, value}
+		if known := x[label]; len(known) == 0 || known[len(known)-1] != workload {
+			x[label] = append(known, workload)
+		}
 	}
-	return found
 }
 
-// rarest are the workloads that have that label of a Service's selector which fewest
-// have.
-func rarest(workloads map[podLabel][]int, service *unstructured.Unstructured) []int {
+// Candidates returns the workloads that have that label of a Service's selector which fewest have: others can't be
+// selected.
+func (x PodIndex[T]) Candidates(service *unstructured.Unstructured) []T {
 	selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
-	var fewest []int
-	for i, label := range inNamespace(service.GetNamespace(), selector) {
-		if found := workloads[label]; i == 0 || len(found) < len(fewest) {
-			fewest = found
+	var fewest []T
+	isFirst := true
+	for key, value := range selector {
+		if found := x[podLabel{service.GetNamespace(), key, value}]; isFirst || len(found) < len(fewest) {
+			fewest, isFirst = found, false
 		}
 	}
 	return fewest

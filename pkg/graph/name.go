@@ -2,6 +2,7 @@ package graph
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 )
 
@@ -32,39 +33,14 @@ func CompareLevels(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
 
-// ParseName reads the name of a file. It takes what the cluster-version operator's
-// pattern takes, ^0000_(\d+)_([a-zA-Z0-9]+(-[a-zA-Z0-9]+)*?)_ , in a tenth of the
-// time of a regular expression.
-func ParseName(file string) Name {
-	rest, found := strings.CutPrefix(file, "0000_")
-	if !found {
-		return Name{}
-	}
-	level, rest, found := strings.Cut(rest, "_")
-	if !found || level == "" || strings.Trim(level, "0123456789") != "" {
-		return Name{}
-	}
-	component, _, found := strings.Cut(rest, "_")
-	if !found || !isComponent(component) {
-		return Name{}
-	}
-	return Name{Level: level, Component: component}
-}
+// namePattern is the cluster-version operator's.
+var namePattern = regexp.MustCompile(`^0000_(\d+)_([a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*?)_`)
 
-// isComponent says whether a text is words of letters and digits with single
-// dashes between them.
-func isComponent(text string) bool {
-	afterDash := true
-	for i := range len(text) {
-		c := text[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-			afterDash = false
-		case c == '-' && !afterDash:
-			afterDash = true
-		default:
-			return false
-		}
+// ParseName reads the name of a file.
+func ParseName(file string) Name {
+	found := namePattern.FindStringSubmatch(file)
+	if found == nil {
+		return Name{}
 	}
-	return !afterDash
+	return Name{Level: found[1], Component: found[2]}
 }

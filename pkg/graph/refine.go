@@ -8,7 +8,7 @@ import "slices"
 func (g *Graph) imply() {
 	g.Implied, g.Conflicts = g.respected(Dependencies(g.Tasks))
 	g.cut(g.Implied)
-	home := g.home()
+	home := g.NodesOfTasks()
 	// Dependencies are in the order of the tasks that wait, so all of a node are met in
 	// a row: it is enough to know which edges the node at hand has.
 	leadsTo := slices.Repeat([]int{none}, len(g.Nodes)) // the last node that one is known to have an edge to
@@ -27,8 +27,8 @@ func (g *Graph) imply() {
 	}
 }
 
-// home says in which node each task is.
-func (g *Graph) home() []int {
+// NodesOfTasks says in which node each task is.
+func (g *Graph) NodesOfTasks() []int {
 	home := make([]int, len(g.Tasks))
 	for i, node := range g.Nodes {
 		for _, task := range node.Tasks {
@@ -141,7 +141,7 @@ func components(after [][]int) []int {
 
 // cut divides nodes where dependencies begin or end.
 func (g *Graph) cut(dependencies []Dependency) {
-	home := g.home()
+	home := g.NodesOfTasks()
 	before := make([]bool, len(g.Tasks)) // whether to cut in front of a task
 	after := make([]bool, len(g.Tasks))  // whether to cut behind it
 	for _, d := range dependencies {

@@ -15,9 +15,6 @@ const (
 	Skipped NodeState = "skipped" // nothing was to be done: what waits for it may go on
 )
 
-// IsEnd says that a node will not change any more.
-func (s NodeState) IsEnd() bool { return s == OK || s == Failed || s == Skipped }
-
 // A Walk goes through a graph once. The caller asks Ready for nodes to work on,
 // and reports the end of each to Done. Each edge is looked at once: a walk costs no more
 // than the graph is large.
@@ -60,7 +57,7 @@ func (w *Walk) Ready() []int {
 
 // Done tells how a node ended that Ready has given out: OK, Failed or Skipped.
 func (w *Walk) Done(node int, end NodeState) {
-	if w.states[node] != Running || !end.IsEnd() {
+	if isEnd := end == OK || end == Failed || end == Skipped; w.states[node] != Running || !isEnd {
 		panic(fmt.Sprintf("graph: a node that is %s can't become %s", w.states[node], end))
 	}
 	w.states[node] = end

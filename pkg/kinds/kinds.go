@@ -14,6 +14,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -101,6 +103,20 @@ func kindsOf(getter reflect.Type) []schema.GroupKind {
 		kinds[i] = kind.GroupKind()
 	}
 	return kinds
+}
+
+// DefinedBy returns the kind that a CustomResourceDefinition defines. What the definition does not say, as a tombstone
+// need not, is empty.
+func DefinedBy(definition *unstructured.Unstructured) schema.GroupKind {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	return schema.GroupKind{Group: group, Kind: kind}
+}
+
+// DefinitionName returns the name that the CustomResourceDefinition of a kind has, if its plural is the usual one.
+func DefinitionName(kind schema.GroupKind) string {
+	plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion(""))
+	return plural.GroupResource().String()
 }
 
 // Extends reports whether the objects of a kind make the API server serve other kinds.

@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// BaselineVersion is the version of the format of baselines that is read and written.
-const BaselineVersion = 1
+// baselineVersion is the version of the format of baselines that is read and written.
+const baselineVersion = 1
 
 // A Baseline is findings that are accepted until they are fixed. All other findings are new, and count.
 type Baseline struct {
@@ -76,7 +76,7 @@ const baselineComment = `# What "runlevel lint" is known to find, and accepts un
 // WriteBaseline writes the baseline that accepts some findings, and no others. The same
 // findings always make the same text.
 func WriteBaseline(out io.Writer, findings []Finding) error {
-	text := baselineText{Version: BaselineVersion, Findings: []*baselineEntry{}}
+	text := baselineText{Version: baselineVersion, Findings: []*baselineEntry{}}
 	entries := map[baselineKey]*baselineEntry{}
 	for _, f := range findings {
 		at := baselineKeyOf(f)
@@ -139,18 +139,13 @@ func (t *baselineText) parse(content []byte) error {
 		return errors.New(explain(err))
 	}
 	if head.Version.IsZero() {
-		return fmt.Errorf(`this is no baseline: it says no "version: %d"`, BaselineVersion)
+		return fmt.Errorf(`this is no baseline: it says no "version: %d"`, baselineVersion)
 	}
-	if head.Version.Value != fmt.Sprint(BaselineVersion) {
-		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it anew", cmp.Or(head.Version.Value, "?"), BaselineVersion)
+	if head.Version.Value != fmt.Sprint(baselineVersion) {
+		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it anew", cmp.Or(head.Version.Value, "?"), baselineVersion)
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(t); err != nil {
-		return errors.New(explain(err))
-	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return errors.New(`there must be one document only: drop what comes behind "---"`)
+	if err := decodeDocument(content, t); err != nil {
+		return err
 	}
 	if slices.Contains(t.Findings, nil) {
 		return errors.New("findings has an empty entry: write a file and a rule, or drop it")
@@ -158,33 +153,21 @@ func (t *baselineText) parse(content []byte) error {
 	return nil
 }
 
-// acceptedKeys are what an entry may say.
-var acceptedKeys = []string{"file", "in", "rule", "object", "count", "message"}
-
 // UnmarshalYAML keeps the line, to tell of an entry that accepts nothing any more.
 func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
 	type plain baselineEntry // without this method
-	hasCount := false
-	for at := 0; at+1 < len(node.Content); at += 2 {
-		key := node.Content[at]
-		if !slices.Contains(acceptedKeys, key.Value) {
-			return fmt.Errorf("line %d: an entry of findings has file, in, rule, object, count and message, and no %s", key.Line, key.Value)
-		}
-		hasCount = hasCount || key.Value == "count"
-	}
-	if err := node.Decode((*plain)(a)); err != nil {
+	a.line, a.Count = node.Line, 1
+	if err := decodeEntry(node, "findings", []string{"file", "in", "rule", "object", "count", "message"}, (*plain)(a)); err != nil {
 		return err
 	}
-	a.line = node.Line
 	switch {
 	case a.File == "" || a.Rule == "":
 		return fmt.Errorf("line %d: this entry accepts nothing: write its file and its rule", a.line)
 	case !slices.Contains([]Origin{InPayload, InPrevious, InRelease, InConfig}, a.In):
 		return fmt.Errorf("line %d: in is %q, and must be %s, %s or %s, or left out", a.line, a.In, InPrevious, InRelease, InConfig)
-	case hasCount && a.Count < 1:
+	case a.Count < 1:
 		return fmt.Errorf("line %d: count is %d, and must be 1 or more: drop the entry if there are none", a.line, a.Count)
 	}
-	a.Count = max(1, a.Count)
 	return nil
 }
 

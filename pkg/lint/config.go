@@ -53,33 +53,44 @@ type Known struct {
 // UnmarshalYAML keeps the line, to tell of an Ignore that no longer ignores anything.
 func (i *Ignore) UnmarshalYAML(node *yaml.Node) error {
 	type plain Ignore // without this method
-	for at := 0; at+1 < len(node.Content); at += 2 {
-		if key := node.Content[at]; !slices.Contains([]string{"rule", "file", "object", "reason"}, key.Value) {
-			return fmt.Errorf("line %d: an entry of ignore has rule, file, object and reason, and no %s", key.Line, key.Value)
-		}
-	}
-	if err := node.Decode((*plain)(i)); err != nil {
-		return err
-	}
 	i.line = node.Line
-	return nil
+	return decodeEntry(node, "ignore", []string{"rule", "file", "object", "reason"}, (*plain)(i))
 }
 
 // ParseConfig reads a configuration. The file is the name to tell of it.
 func ParseConfig(file string, text []byte) (Config, error) {
 	config := Config{file: file}
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
-	if err := decoder.Decode(&config); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("%s: %s", file, printable.Line(explain(err)))
-	}
-	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf(`%s: there must be one document only: drop what comes behind "---"`, file)
+	if err := decodeDocument(text, &config); err != nil {
+		return Config{}, fmt.Errorf("%s: %s", file, printable.Line(err.Error()))
 	}
 	if err := config.check(); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", file, err)
 	}
 	return config, nil
+}
+
+// decodeDocument decodes the one document of a file, whose keys must all be known. A file may be empty.
+func decodeDocument(text []byte, into any) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(into); err != nil && !errors.Is(err, io.EOF) {
+		return errors.New(explain(err))
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return errors.New(`there must be one document only: drop what comes behind "---"`)
+	}
+	return nil
+}
+
+// decodeEntry decodes an entry of a list, which has no keys but some.
+func decodeEntry(node *yaml.Node, list string, keys []string, into any) error {
+	for at := 0; at+1 < len(node.Content); at += 2 {
+		if key := node.Content[at]; !slices.Contains(keys, key.Value) {
+			last := len(keys) - 1
+			return fmt.Errorf("line %d: an entry of %s has %s and %s, and no %s", key.Line, list, strings.Join(keys[:last], ", "), keys[last], key.Value)
+		}
+	}
+	return node.Decode(into)
 }
 
 // How the YAML library tells of a key that there isn't, and of a value that does not fit.
@@ -137,16 +148,14 @@ func (c Config) IsAhead() bool { return newestKubernetes().LessThan(c.kubernetes
 
 // DidYouMean is a hint at the rule whose name is nearest, if one is near.
 func DidYouMean(id string) string {
-	best, closest := "", 4
+	var known []string
 	for _, rule := range Rules() {
-		if d := printable.EditDistance(rule.ID, id); d < closest {
-			best, closest = rule.ID, d
-		}
+		known = append(known, rule.ID)
 	}
-	if best == "" {
-		return `: "runlevel explain" lists them`
+	if best := printable.Nearest(id, known, 4); best != "" {
+		return fmt.Sprintf(": did you mean %s?", best)
 	}
-	return fmt.Sprintf(": did you mean %s?", best)
+	return `: "runlevel explain" lists them`
 }
 
 // severity is that of a rule.

@@ -17,7 +17,7 @@ import (
 // more than once.
 
 // checkMisspeltDelete looks for keys that were meant to be the delete annotation.
-func checkMisspeltDelete(s *subject, r *reporter) error {
+func checkMisspeltDelete(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		for _, key := range sortedKeys(m.annotations) {
 			if key != payload.DeleteAnnotation && looksLikeDelete(key) {
@@ -29,7 +29,6 @@ func checkMisspeltDelete(s *subject, r *reporter) error {
 			}
 		}
 	}
-	return nil
 }
 
 // looksLikeDelete says whether a key is nearly the delete annotation: a few letters
@@ -48,12 +47,13 @@ func looksLikeDelete(key string) bool {
 }
 
 // checkMisplacedDelete looks for the annotation anywhere but among the object's own.
-func checkMisplacedDelete(s *subject, r *reporter) error {
+func checkMisplacedDelete(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		if !bytes.Contains(m.Text(), []byte(payload.DeleteAnnotation)) {
 			continue
 		}
-		for _, path := range keysNamed(payload.DeleteAnnotation, m.Object().Object, nil) {
+		for _, found := range keysNamed(payload.DeleteAnnotation, m.Object().Object, nil) {
+			path := found.path
 			isSchema := m.groupKind() == kinds.CustomResourceDefinition && path[0] == "spec" // of a field of that name
 			if isSchema || slices.Equal(path, annotation(payload.DeleteAnnotation)) {
 				continue
@@ -62,18 +62,23 @@ func checkMisplacedDelete(s *subject, r *reporter) error {
 			r.field(m, path, "%s stands in %s, where it deletes nothing: it belongs into metadata.annotations of the object itself", payload.DeleteAnnotation, where)
 		}
 	}
-	return nil
 }
 
-// keysNamed finds the paths of all keys of a name.
-func keysNamed(name string, value any, path []string) [][]string {
-	var found [][]string
+// A keyed is a value below an object, and the path to it.
+type keyed struct {
+	path  []string
+	value any
+}
+
+// keysNamed finds the values of all keys of a name.
+func keysNamed(name string, value any, path []string) []keyed {
+	var found []keyed
 	switch value := value.(type) {
 	case map[string]any:
 		for _, key := range sortedKeys(value) {
 			below := append(slices.Clone(path), key)
 			if key == name {
-				found = append(found, below)
+				found = append(found, keyed{below, value[key]})
 			}
 			found = append(found, keysNamed(name, value[key], below)...)
 		}
@@ -85,33 +90,14 @@ func keysNamed(name string, value any, path []string) [][]string {
 	return found
 }
 
-// valueAt is what stands at a path that keysNamed has found.
-func valueAt(value any, path []string) any {
-	for _, step := range path {
-		switch inside := value.(type) {
-		case map[string]any:
-			value = inside[step]
-		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil || i >= len(inside) {
-				return nil
-			}
-			value = inside[i]
-		default:
-			return nil
-		}
-	}
-	return value
-}
-
 // checkDeleteNever looks for tombstones that no cluster ever gets.
-func checkDeleteNever(s *subject, r *reporter) error {
+func checkDeleteNever(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		switch {
 		case !s.shareCluster(m, m):
 			r.field(m, annotation(payload.DeleteAnnotation), "its annotations leave it out of every cluster, so it deletes nothing: mend those that say for which profile, feature set or feature gate it is")
 		case s.profiles && !m.hasProfile():
-			r.field(m, annotation(payload.DeleteAnnotation), "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", includePrefix)
+			r.field(m, annotation(payload.DeleteAnnotation), "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", payload.IncludePrefix)
 		}
 	}
 	for _, left := range s.Excluded {
@@ -120,21 +106,19 @@ func checkDeleteNever(s *subject, r *reporter) error {
 			r.field(newManifest(left.Manifest), annotation(payload.DeleteAnnotation), "it is for another major version than this release, so it deletes nothing: %s", left.Reason)
 		}
 	}
-	return nil
 }
 
-func checkDeleteCreateOnly(s *subject, r *reporter) error {
+func checkDeleteCreateOnly(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
-		if strings.EqualFold(m.annotations[createOnly], "true") {
-			r.field(m, annotation(createOnly), "delete wins, and %s means nothing beside it", createOnly)
+		if m.IsCreateOnly() {
+			r.field(m, annotation(payload.CreateOnlyAnnotation), "delete wins, and %s means nothing beside it", payload.CreateOnlyAnnotation)
 		}
 	}
-	return nil
 }
 
 // checkCreatedAndDeleted compares each tombstone with the normal manifests of its
 // object, in whatever file.
-func checkCreatedAndDeleted(s *subject, r *reporter) error {
+func checkCreatedAndDeleted(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		for _, other := range s.byID[m.id] {
 			if where, meet := s.sharedCluster(m, other); meet && !other.isTombstone {
@@ -143,11 +127,10 @@ func checkCreatedAndDeleted(s *subject, r *reporter) error {
 			}
 		}
 	}
-	return nil
 }
 
 // checkDuplicate reports each manifest that meets an earlier one of the same object.
-func checkDuplicate(s *subject, r *reporter) error {
+func checkDuplicate(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		for _, other := range s.byID[m.id] {
 			if other == m {
@@ -159,5 +142,4 @@ func checkDuplicate(s *subject, r *reporter) error {
 			}
 		}
 	}
-	return nil
 }

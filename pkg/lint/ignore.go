@@ -17,7 +17,7 @@ import (
 type ignores struct {
 	byFile []*ignoreEntry // of the configuration
 	inside map[string][]*ignoreEntry
-	ran    map[string]bool // the rules that have looked
+	ran    []string // the rules that have looked
 	config Config
 	change *ComponentChange
 	bad    []Finding
@@ -31,7 +31,7 @@ type ignoreEntry struct {
 	used     bool
 }
 
-func newIgnores(s *subject, ran map[string]bool) *ignores {
+func newIgnores(s *subject, ran []string) *ignores {
 	i := &ignores{inside: map[string][]*ignoreEntry{}, ran: ran, config: s.config, change: s.change}
 	for _, ignore := range s.config.Ignore {
 		i.add(&ignoreEntry{Ignore: *ignore, at: Finding{File: s.config.file, Line: ignore.line, In: InConfig}}, true)
@@ -163,7 +163,7 @@ func (i *ignores) findings() []Finding {
 	}
 	unused := func(all []*ignoreEntry) {
 		for _, one := range all {
-			if !one.used && i.ran[one.Rule] {
+			if !one.used && slices.Contains(i.ran, one.Rule) {
 				f := one.at
 				f.Message = fmt.Sprintf("%s finds nothing here: drop the comment or entry that ignores it", one.Rule)
 				tell("unused-ignore", f)

@@ -35,22 +35,20 @@ func (s *subject) scopeOf(m *manifest) kinds.Scope {
 	return kinds.Unknown
 }
 
-func checkNoNamespace(s *subject, r *reporter) error {
+func checkNoNamespace(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		if m.id.Namespace == "" && s.scopeOf(m) == kinds.Namespaced {
 			r.field(m, []string{"metadata"}, "%s is a namespaced kind, and this one says no namespace: write metadata.namespace", m.kind.Kind)
 		}
 	}
-	return nil
 }
 
-func checkNeedlessNamespace(s *subject, r *reporter) error {
+func checkNeedlessNamespace(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		if m.Object().GetNamespace() != "" && s.scopeOf(m) == kinds.Cluster {
 			r.field(m, []string{"metadata", "namespace"}, "%s is a cluster-wide kind: drop metadata.namespace", m.kind.Kind)
 		}
 	}
-	return nil
 }
 
 // removedIn is the version of Kubernetes that no longer serves a type; nil where it is
@@ -75,7 +73,7 @@ func replacement(object runtime.Object) string {
 	return ": write " + replaced.APILifecycleReplacement().GroupVersion().String()
 }
 
-func checkRemovedAPI(s *subject, r *reporter) error {
+func checkRemovedAPI(s *subject, r *reporter) {
 	target := s.config.kubernetes()
 	for _, m := range s.manifests {
 		object, err := kinds.Scheme().New(m.kind)
@@ -86,10 +84,9 @@ func checkRemovedAPI(s *subject, r *reporter) error {
 			r.field(m, []string{"apiVersion"}, "Kubernetes %s and later don't serve %s of %s%s", since, m.kind.Kind, m.kind.GroupVersion(), replacement(object))
 		}
 	}
-	return nil
 }
 
-func checkUnknownAPI(s *subject, r *reporter) error {
+func checkUnknownAPI(s *subject, r *reporter) {
 	newest := newestKubernetes()
 	for _, m := range s.manifests {
 		switch {
@@ -104,7 +101,6 @@ func checkUnknownAPI(s *subject, r *reporter) error {
 			r.field(m, []string{field}, "Kubernetes %d.%d has no %s in %s%s", newest.Major(), newest.Minor(), m.kind.Kind, m.kind.GroupVersion(), what)
 		}
 	}
-	return nil
 }
 
 // reportUnserved reports a version that no CustomResourceDefinition of the payload
@@ -161,7 +157,7 @@ func instead(kind schema.GroupKind, target *version.Version) string {
 }
 
 // checkForeignKind reports each kind once: that of an object is no news the second time.
-func checkForeignKind(s *subject, r *reporter) error {
+func checkForeignKind(s *subject, r *reporter) {
 	seen := map[schema.GroupKind]bool{}
 	for _, m := range s.normal {
 		kind := m.groupKind()
@@ -171,5 +167,4 @@ func checkForeignKind(s *subject, r *reporter) error {
 		seen[kind] = true
 		r.field(m, []string{"kind"}, "%s of %s is defined elsewhere, so nothing is known of its fields here (%s)", kind.Kind, kind.Group, printable.Count(len(s.byKind[kind]), "object"))
 	}
-	return nil
 }

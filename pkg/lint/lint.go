@@ -44,7 +44,7 @@ type Rule struct {
 	Severity Severity
 	Summary  string // one sentence
 	needs    need
-	check    func(*subject, *reporter) error
+	check    func(*subject, *reporter)
 }
 
 // A need is what a rule can't do without.
@@ -162,17 +162,15 @@ func run(ctx context.Context, input Input) (*Result, error) {
 	s := newSubject(ctx, input)
 	result := &Result{Findings: []Finding{}, Suppressed: []Finding{}, Skipped: []Skipped{}}
 	var found []Finding
-	ran := map[string]bool{}
 	for _, rule := range Rules() {
 		severity := input.Config.severity(rule)
 		if severity == Off {
 			continue
 		}
-		if missing := s.isMissing(rule.needs); missing {
+		if s.isMissing(rule.needs) {
 			result.Skipped = append(result.Skipped, Skipped{Rule: rule.ID, Needs: string(rule.needs)})
 			continue
 		}
-		ran[rule.ID] = true
 		result.Ran = append(result.Ran, rule.ID)
 		if rule.check == nil {
 			continue
@@ -184,7 +182,7 @@ func run(ctx context.Context, input Input) (*Result, error) {
 		found = append(found, r.findings...)
 	}
 	locate(found)
-	result.add(newIgnores(s, ran), found)
+	result.add(newIgnores(s, result.Ran), found)
 	return result, nil
 }
 
@@ -231,14 +229,16 @@ type reporter struct {
 
 // run runs the rule, and returns when the context ends, even if the rule takes longer.
 func (r *reporter) run(ctx context.Context, s *subject) error {
-	done := make(chan error, 1)
-	go func() { done <- r.rule.check(s, r) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.rule.check(s, r)
+	}()
 	select {
-	case err := <-done:
-		return cmp.Or(err, ctx.Err())
+	case <-done:
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // at reports something about a manifest as a whole.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
@@ -14,7 +15,7 @@ import (
 
 // checkFileName looks for files whose place is only that of their letters. A folder
 // where no file has a level is one of plain manifests.
-func checkFileName(s *subject, r *reporter) error {
+func checkFileName(s *subject, r *reporter) {
 	isNamed := func(file string) bool { return graph.ParseName(path.Base(file)).IsKnown() }
 	var unnamed []string
 	for _, file := range s.Files {
@@ -23,16 +24,15 @@ func checkFileName(s *subject, r *reporter) error {
 		}
 	}
 	if len(unnamed) == len(s.Files) {
-		return nil
+		return
 	}
 	for _, file := range unnamed {
 		r.file(file, 0, "the name says no level and component, so its place is that of its letters, and nothing runs beside it: call it 0000_LEVEL_COMPONENT_anything%s", path.Ext(file))
 	}
-	return nil
 }
 
 // checkLevelWidth looks for levels whose order as text is not that of their numbers.
-func checkLevelWidth(s *subject, r *reporter) error {
+func checkLevelWidth(s *subject, r *reporter) {
 	count := map[int]int{}
 	for _, file := range s.Files {
 		count[len(levelOf(file.Path))]++
@@ -59,7 +59,6 @@ func checkLevelWidth(s *subject, r *reporter) error {
 		f.Message = fmt.Sprintf("the level %s has %s, and others have %d; they are compared as text: %s", level, printable.Count(len(level), "digit"), usual, todo)
 		r.report(f)
 	}
-	return nil
 }
 
 func levelOf(file string) string { return graph.ParseName(path.Base(file)).Level }
@@ -72,7 +71,7 @@ func padded(level string, digits int) string {
 
 // checkSplitComponent looks for components that come back after others: they are in
 // both folders of a release.
-func checkSplitComponent(s *subject, r *reporter) error {
+func checkSplitComponent(s *subject, r *reporter) {
 	last := map[graph.Name]int{}
 	for i, file := range s.Files {
 		name := graph.ParseName(path.Base(file.Path))
@@ -85,7 +84,6 @@ func checkSplitComponent(s *subject, r *reporter) error {
 		}
 		last[name] = i
 	}
-	return nil
 }
 
 // almostManifests are endings of names that show that a file was meant to be read, or
@@ -96,29 +94,27 @@ var almostManifests = []string{
 	".yaml#", ".yml#", ".json#", ".yaml.rej", ".yml.rej", ".yalm", ".yaml.disabled", ".yml.disabled", ".yaml.txt", ".yml.txt",
 }
 
-func checkIgnoredFile(s *subject, r *reporter) error {
+func checkIgnoredFile(s *subject, r *reporter) {
 	for _, file := range s.Ignored {
 		name := path.Base(file)
 		lower := strings.ToLower(name)
 		isMeant := slices.ContainsFunc(almostManifests, func(end string) bool { return strings.HasSuffix(lower, end) })
-		if isMeant || slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(lower)) || graph.ParseName(name).IsKnown() {
+		if isMeant || payload.IsManifest(lower) || graph.ParseName(name).IsKnown() {
 			r.file(file, 0, "it is not read: only files whose names end in .yaml, .yml or .json are, and no folders; rename it, or take it out of the release")
 		}
 	}
-	return nil
 }
 
 // checkFinalNewline looks for last lines that go on where something is appended.
-func checkFinalNewline(s *subject, r *reporter) error {
+func checkFinalNewline(s *subject, r *reporter) {
 	for _, file := range s.Files {
 		if file.UnendedLine > 0 {
 			r.file(file.Path, file.UnendedLine, "the last line does not end with a line break: what is appended to the file comes to stand in it")
 		}
 	}
-	return nil
 }
 
-func checkEmptyDocument(s *subject, r *reporter) error {
+func checkEmptyDocument(s *subject, r *reporter) {
 	broken := map[string]bool{}
 	for _, p := range s.problems {
 		broken[p.File] = true
@@ -132,5 +128,4 @@ func checkEmptyDocument(s *subject, r *reporter) error {
 			r.file(file.Path, line, "this document is empty: was a manifest cut off, or has it become a comment?")
 		}
 	}
-	return nil
 }

@@ -4,13 +4,13 @@ import (
 	"slices"
 	"strings"
 
-	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/api/features"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -18,7 +18,7 @@ import (
 // These rules are about single objects, and what others they need.
 
 // checkMissingNamespace reports each namespace once.
-func checkMissingNamespace(s *subject, r *reporter) error {
+func checkMissingNamespace(s *subject, r *reporter) {
 	seen := sets.New(ownedByKubernetes...).Insert(s.config.Known.Namespaces...)
 	for _, m := range s.normal {
 		namespace := m.id.Namespace
@@ -42,11 +42,10 @@ func checkMissingNamespace(s *subject, r *reporter) error {
 		seen.Insert(namespace)
 		r.field(m, []string{"metadata", "namespace"}, "the Namespace %s %s (%s in it): add it, or say in the configuration that it is known", namespace, missing, printable.Count(normal, "object"))
 	}
-	return nil
 }
 
 // checkOutOfOrder asks the graph for what the names of files contradict.
-func checkOutOfOrder(s *subject, r *reporter) error {
+func checkOutOfOrder(s *subject, r *reporter) {
 	g := graph.Build(s.Payload.Manifests, graph.Options{Mode: graph.Update, Implied: true})
 	type need struct {
 		task int
@@ -63,15 +62,7 @@ func checkOutOfOrder(s *subject, r *reporter) error {
 			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it in its file, so that this comes later", needs.id, needs.Path, needs.Line, conflict.Why)
 		}
 	}
-	return nil
 }
-
-const (
-	capabilityAnnotation   = "capability.openshift.io/name"
-	featureSetAnnotation   = "release.openshift.io/feature-set"
-	featureGateAnnotation  = "release.openshift.io/feature-gate"
-	majorVersionAnnotation = "release.openshift.io/major-version"
-)
 
 // A vocabulary is what names an annotation may have.
 type vocabulary struct {
@@ -86,7 +77,7 @@ func (v vocabulary) report(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		for _, name := range v.unknown(m) {
 			follows := "no cluster gets this"
-			if v.annotation == featureGateAnnotation && strings.HasPrefix(name, "-") {
+			if v.annotation == payload.FeatureGateAnnotation && strings.HasPrefix(name, "-") {
 				name, follows = strings.TrimPrefix(name, "-"), "it is off on every cluster, and the minus means nothing"
 			}
 			r.field(m, annotation(v.annotation), "there is no %s %q, so %s%s (if it is your own, say so in the configuration)", v.what, name, follows, v.hint(name))
@@ -98,12 +89,12 @@ func (v vocabulary) report(s *subject, r *reporter) {
 // around them, and may be left out, which means something to feature sets alone.
 func (v vocabulary) unknown(m *manifest) []string {
 	value, named := m.annotations[v.annotation]
-	if !named || value == "" && v.annotation != featureSetAnnotation {
+	if !named || value == "" && v.annotation != payload.FeatureSetAnnotation {
 		return nil
 	}
 	var found []string
 	for name := range strings.SplitSeq(value, v.separator) {
-		if v.annotation == featureGateAnnotation {
+		if v.annotation == payload.FeatureGateAnnotation {
 			name = strings.TrimSpace(name)
 			if name == "" || v.known.Has(strings.TrimPrefix(name, "-")) {
 				continue
@@ -121,34 +112,20 @@ func (v vocabulary) hint(name string) string {
 	if v.known.Has(strings.TrimSpace(name)) {
 		return ": drop the blank"
 	}
-	best, closest := "", 3
-	for _, known := range sets.List(v.known) {
-		if d := printable.EditDistance(strings.ToLower(known), strings.ToLower(name)); d < closest {
-			best, closest = known, d
-		}
+	if best := printable.Nearest(name, sets.List(v.known), 3); best != "" {
+		return ": did you mean " + best + "?"
 	}
-	if best == "" {
-		return ""
-	}
-	return ": did you mean " + best + "?"
+	return ""
 }
 
 func capabilities(config Config) vocabulary {
-	known := sets.New(config.Known.Capabilities...)
-	for _, name := range configv1.KnownClusterVersionCapabilities {
-		known.Insert(string(name))
-	}
-	return vocabulary{capabilityAnnotation, "capability", "+", known}
+	known := sets.New(config.Known.Capabilities...).Insert(payload.KnownCapabilities()...)
+	return vocabulary{payload.CapabilityAnnotation, "capability", "+", known}
 }
 
 func featureSets(config Config) vocabulary {
-	known := sets.New(config.Known.FeatureSets...).Insert("Default", string(configv1.CustomNoUpgrade))
-	for _, name := range configv1.AllFixedFeatureSets {
-		if name != configv1.Default { // which is "", and only written as Default
-			known.Insert(string(name))
-		}
-	}
-	return vocabulary{featureSetAnnotation, "feature set", ",", known}
+	known := sets.New(config.Known.FeatureSets...).Insert(payload.FeatureSets()...)
+	return vocabulary{payload.FeatureSetAnnotation, "feature set", ",", known}
 }
 
 func featureGates(config Config) vocabulary {
@@ -162,53 +139,48 @@ func featureGates(config Config) vocabulary {
 			}
 		}
 	}
-	return vocabulary{featureGateAnnotation, "feature gate", ",", known}
+	return vocabulary{payload.FeatureGateAnnotation, "feature gate", ",", known}
 }
 
-func checkUnknownCapability(s *subject, r *reporter) error {
+func checkUnknownCapability(s *subject, r *reporter) {
 	capabilities(s.config).report(s, r)
-	return nil
 }
 
-func checkUnknownFeatureSet(s *subject, r *reporter) error {
+func checkUnknownFeatureSet(s *subject, r *reporter) {
 	featureSets(s.config).report(s, r)
-	return nil
 }
 
-func checkUnknownFeatureGate(s *subject, r *reporter) error {
+func checkUnknownFeatureGate(s *subject, r *reporter) {
 	featureGates(s.config).report(s, r)
-	return nil
 }
 
 // checkNeverApplied leaves out what other rules tell more of.
-func checkNeverApplied(s *subject, r *reporter) error {
+func checkNeverApplied(s *subject, r *reporter) {
 	sets := featureSets(s.config)
 	for _, m := range s.normal {
 		if s.shareCluster(m, m) || len(sets.unknown(m)) > 0 || hasSetAndGate(m) || isForMajorVersions(m) && !mayHaveMajorVersion(m) {
 			continue
 		}
-		r.field(m, []string{"metadata", "annotations"}, `no cluster gets it: its annotations contradict each other, or an %sPROFILE is something else than "true"; mend them, or drop the manifest`, includePrefix)
+		r.field(m, []string{"metadata", "annotations"}, `no cluster gets it: its annotations contradict each other, or an %sPROFILE is something else than "true"; mend them, or drop the manifest`, payload.IncludePrefix)
 	}
-	return nil
 }
 
 func hasSetAndGate(m *manifest) bool {
-	_, set := m.annotations[featureSetAnnotation]
-	_, gate := m.annotations[featureGateAnnotation]
+	_, set := m.annotations[payload.FeatureSetAnnotation]
+	_, gate := m.annotations[payload.FeatureGateAnnotation]
 	return set && gate
 }
 
-func checkFeatureSetAndGate(s *subject, r *reporter) error {
+func checkFeatureSetAndGate(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		if hasSetAndGate(m) {
-			r.field(m, annotation(featureGateAnnotation), "%s and %s don't go together: OpenShift refuses a manifest with both; keep one", featureSetAnnotation, featureGateAnnotation)
+			r.field(m, annotation(payload.FeatureGateAnnotation), "%s and %s don't go together: OpenShift refuses a manifest with both; keep one", payload.FeatureSetAnnotation, payload.FeatureGateAnnotation)
 		}
 	}
-	return nil
 }
 
 func isForMajorVersions(m *manifest) bool {
-	_, named := m.annotations[majorVersionAnnotation]
+	_, named := m.annotations[payload.MajorVersionAnnotation]
 	return named
 }
 
@@ -216,7 +188,7 @@ func mayHaveMajorVersion(m *manifest) bool {
 	return m.groupKind() == kinds.CustomResourceDefinition || m.groupKind() == schema.GroupKind{Group: "config.openshift.io", Kind: "FeatureGate"}
 }
 
-func checkMajorVersionKind(s *subject, r *reporter) error {
+func checkMajorVersionKind(s *subject, r *reporter) {
 	manifests := slices.Clone(s.manifests)
 	for _, left := range s.Excluded { // for just this, if the release says its version
 		manifests = append(manifests, newManifest(left.Manifest))
@@ -227,14 +199,13 @@ func checkMajorVersionKind(s *subject, r *reporter) error {
 			if kind == "FeatureGate" {
 				kind += " of " + m.kind.Group
 			}
-			r.field(m, annotation(majorVersionAnnotation), "%s only works for a CustomResourceDefinition or a FeatureGate of config.openshift.io: no cluster gets this %s; drop it", majorVersionAnnotation, kind)
+			r.field(m, annotation(payload.MajorVersionAnnotation), "%s only works for a CustomResourceDefinition or a FeatureGate of config.openshift.io: no cluster gets this %s; drop it", payload.MajorVersionAnnotation, kind)
 		}
 	}
-	return nil
 }
 
 // checkImageNotInRelease looks at the images of containers.
-func checkImageNotInRelease(s *subject, r *reporter) error {
+func checkImageNotInRelease(s *subject, r *reporter) {
 	known := sets.New[string]()
 	for _, spec := range s.Images {
 		known.Insert(spec)
@@ -243,28 +214,27 @@ func checkImageNotInRelease(s *subject, r *reporter) error {
 		if m.groupKind() == kinds.CustomResourceDefinition || !isWorkload(m) && m.kind.Kind != "Pod" {
 			continue
 		}
-		for _, path := range keysNamed("image", m.Object().Object["spec"], []string{"spec"}) {
+		for _, found := range keysNamed("image", m.Object().Object["spec"], []string{"spec"}) {
+			path := found.path
 			if isContainer := len(path) > 2 && strings.HasSuffix(strings.ToLower(path[len(path)-3]), "containers"); !isContainer {
 				continue
 			}
-			if image, isText := valueAt(m.Object().Object, path).(string); isText && image != "" && !known.Has(image) { // "" is the release's own, in a template
+			if image, isText := found.value.(string); isText && image != "" && !known.Has(image) { // "" is the release's own, in a template
 				r.field(m, path, "the image %s is none of image-references: it does not come with the release, and is not there where nothing else can be pulled: add it to image-references, or correct it", image)
 			}
 		}
 	}
-	return nil
 }
 
-func checkJobRunsAgain(s *subject, r *reporter) error {
+func checkJobRunsAgain(s *subject, r *reporter) {
 	for _, m := range s.normal {
-		if m.groupKind() == jobKind && m.get("spec", "ttlSecondsAfterFinished") != nil {
+		if m.groupKind() == kinds.Job && m.get("spec", "ttlSecondsAfterFinished") != nil {
 			r.field(m, []string{"spec", "ttlSecondsAfterFinished"}, "the Job is removed when it is done, and whatever keeps the release in place creates it, and runs it, again: drop this field")
 		}
 	}
-	return nil
 }
 
-func checkReadyExpression(s *subject, r *reporter) error {
+func checkReadyExpression(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		text, marked := m.annotations[ready.Annotation]
 		if !marked {
@@ -274,7 +244,6 @@ func checkReadyExpression(s *subject, r *reporter) error {
 			r.field(m, annotation(ready.Annotation), "%s is wrong: %s", ready.Annotation, err)
 		}
 	}
-	return nil
 }
 
 // mustNotBeRecreated says whether too much would go with an object.
@@ -282,7 +251,7 @@ func mustNotBeRecreated(m *manifest) bool {
 	return slices.Contains([]schema.GroupKind{kinds.CustomResourceDefinition, kinds.Namespace, {Kind: "PersistentVolumeClaim"}}, m.groupKind())
 }
 
-func checkRecreateRefused(s *subject, r *reporter) error {
+func checkRecreateRefused(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		value, marked := m.annotations[recreate]
 		switch {
@@ -293,5 +262,4 @@ func checkRecreateRefused(s *subject, r *reporter) error {
 			r.field(m, annotation(recreate), `%s is %q, and only "true" recreates anything: write "true", or drop it`, recreate, value)
 		}
 	}
-	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,7 +15,7 @@ import (
 
 // These rules are about deletes that take something away from what still needs it.
 
-func checkInsideDeletedNamespace(s *subject, r *reporter) error {
+func checkInsideDeletedNamespace(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, holder := range s.deletedNamespaces(m) {
 			if where, meet := s.sharedCluster(m, holder); meet {
@@ -25,7 +24,6 @@ func checkInsideDeletedNamespace(s *subject, r *reporter) error {
 			}
 		}
 	}
-	return nil
 }
 
 // deletedNamespaces are the tombstones of the Namespace that an object is in. What is
@@ -43,7 +41,7 @@ func (s *subject) deletedNamespaces(m *manifest) []*manifest {
 	return found
 }
 
-func checkOfDeletedDefinition(s *subject, r *reporter) error {
+func checkOfDeletedDefinition(s *subject, r *reporter) {
 	seen := map[*manifest]bool{} // there may be a tombstone for each variant of the definition
 	for _, definition := range s.tombstones {
 		for _, m := range s.outages.resourcesOf(definition) {
@@ -53,7 +51,6 @@ func checkOfDeletedDefinition(s *subject, r *reporter) error {
 			}
 		}
 	}
-	return nil
 }
 
 // resourcesOf are the custom resources of a CustomResourceDefinition. A tombstone may
@@ -64,8 +61,7 @@ func (f *outageFinder) resourcesOf(definition *manifest) []*manifest {
 		return nil
 	}
 	for _, d := range f.sameIn(definition) {
-		kind := schema.GroupKind{Group: d.text("spec", "group"), Kind: d.text("spec", "names", "kind")}
-		if kind.Kind != "" {
+		if kind := kinds.DefinedBy(d.Object()); kind.Kind != "" {
 			return f.byKind[kind]
 		}
 	}
@@ -82,8 +78,7 @@ func (f *outageFinder) kindsByPlural() map[string][]schema.GroupKind {
 	if f.plurals == nil {
 		f.plurals = map[string][]schema.GroupKind{}
 		for kind := range f.byKind {
-			plural, _ := meta.UnsafeGuessKindToResource(kind.WithVersion("v1"))
-			name := plural.GroupResource().String()
+			name := kinds.DefinitionName(kind)
 			f.plurals[name] = append(f.plurals[name], kind)
 		}
 	}
@@ -103,8 +98,8 @@ func (s *subject) sameIn(m *manifest) []*manifest {
 // An outageFinder finds what deletes take away from objects that still need it.
 type outageFinder struct {
 	*subject
-	plurals  map[string][]schema.GroupKind // see kindsByPlural
-	labelled map[podLabel][]*manifest      // see workloadsOf
+	plurals   map[string][]schema.GroupKind // see kindsByPlural
+	workloads graph.PodIndex[*manifest]     // see workloadsOf
 }
 
 // callers are the objects that make the API server call a Service.
@@ -117,9 +112,9 @@ var callers = []schema.GroupKind{
 
 // checkBackendDeleted looks for Services, or what is behind them, that go while the
 // API server still calls them. Then it refuses what it was to ask them about.
-func checkBackendDeleted(s *subject, r *reporter) error {
+func checkBackendDeleted(s *subject, r *reporter) {
 	if len(s.tombstones) == 0 {
-		return nil
+		return
 	}
 	for _, kind := range callers {
 		for _, caller := range s.byKind[kind] {
@@ -131,7 +126,6 @@ func checkBackendDeleted(s *subject, r *reporter) error {
 			s.outages.reportBackends(r, caller)
 		}
 	}
-	return nil
 }
 
 // reportBackends reports what takes away the Services that the API server calls
@@ -239,45 +233,20 @@ func (f *outageFinder) deletersOf(caller *manifest, service types.NamespacedName
 	return found
 }
 
-// A podLabel is one that pods of a namespace have.
-type podLabel struct{ namespace, key, value string }
-
-// workloadsOf returns the workloads that have that label of a Service's selector which fewest have:
-// others can't be selected.
+// workloadsOf returns the workloads whose pods a Service may select, by what is in this payload or in the previous one.
 func (f *outageFinder) workloadsOf(service *manifest) []*manifest {
-	if f.labelled == nil {
-		f.labelled = map[podLabel][]*manifest{}
+	if f.workloads == nil {
+		f.workloads = graph.PodIndex[*manifest]{}
 		for _, m := range f.manifests {
-			f.addLabels(m)
-		}
-	}
-	selector, _, _ := unstructured.NestedStringMap(service.Object().Object, "spec", "selector")
-	var fewest []*manifest
-	isFirst := true
-	for key, value := range selector {
-		if found := f.labelled[podLabel{service.id.Namespace, key, value}]; isFirst || len(found) < len(fewest) {
-			fewest, isFirst = found, false
-		}
-	}
-	return fewest
-}
-
-// addLabels finds a workload by the labels of its pods, those of the previous payload
-// too.
-func (f *outageFinder) addLabels(m *manifest) {
-	if !isWorkload(m) {
-		return
-	}
-	seen := map[podLabel]bool{}
-	for _, same := range f.sameIn(m) {
-		pods, _, _ := unstructured.NestedStringMap(same.Object().Object, "spec", "template", "metadata", "labels")
-		for key, value := range pods {
-			if label := (podLabel{m.id.Namespace, key, value}); !seen[label] {
-				seen[label] = true
-				f.labelled[label] = append(f.labelled[label], m)
+			if !isWorkload(m) {
+				continue
+			}
+			for _, same := range f.sameIn(m) {
+				f.workloads.Add(same.Object(), m)
 			}
 		}
 	}
+	return f.workloads.Candidates(service.Object())
 }
 
 // allOf are the manifests of an object, in the previous payload too.
@@ -310,16 +279,15 @@ func isWorkload(m *manifest) bool {
 // ownedByKubernetes are the Namespaces of every cluster.
 var ownedByKubernetes = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
-func checkProtectedNamespace(s *subject, r *reporter) error {
+func checkProtectedNamespace(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		if m.groupKind() == kinds.Namespace && slices.Contains(ownedByKubernetes, m.id.Name) {
 			r.at(m, "every cluster has this Namespace, and no release owns it: drop the tombstone")
 		}
 	}
-	return nil
 }
 
-func checkDeleteInsideDeleted(s *subject, r *reporter) error {
+func checkDeleteInsideDeleted(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		holders := s.deletedNamespaces(m)
 		if len(holders) == 0 || !s.shareCluster(m, m) {
@@ -329,10 +297,9 @@ func checkDeleteInsideDeleted(s *subject, r *reporter) error {
 			r.at(m, "%s:%d deletes its Namespace, and this with it: it can go", holders[0].Path, holders[0].Line)
 		}
 	}
-	return nil
 }
 
-func checkDeleteAfterDefinition(s *subject, r *reporter) error {
+func checkDeleteAfterDefinition(s *subject, r *reporter) {
 	seen := map[*manifest]bool{} // there may be a tombstone for each variant of the definition
 	for _, definition := range s.tombstones {
 		for _, m := range s.outages.resourcesOf(definition) {
@@ -347,5 +314,4 @@ func checkDeleteAfterDefinition(s *subject, r *reporter) error {
 			r.at(m, "%s:%d deletes its CustomResourceDefinition, and all objects with it, %s: name this file so that it comes first, or drop it", definition.Path, definition.Line, when)
 		}
 	}
-	return nil
 }

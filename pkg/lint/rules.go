@@ -154,13 +154,12 @@ func FindRule(id string) (Rule, bool) {
 }
 
 // problemsOf reports the problems of reading that have a cause.
-func problemsOf(cause payload.Cause) func(*subject, *reporter) error {
-	return func(s *subject, r *reporter) error {
+func problemsOf(cause payload.Cause) func(*subject, *reporter) {
+	return func(s *subject, r *reporter) {
 		for _, p := range s.problems {
 			if p.Cause == cause {
 				r.report(Finding{File: p.File, Line: p.Line, Column: p.Column, Document: p.Document, Object: p.Object, Message: p.Message})
 			}
 		}
-		return nil
 	}
 }

@@ -23,7 +23,6 @@ import (
 // A schemaCheck is one validation, and the manifests that its problems are reported for.
 type schemaCheck struct {
 	manifests []*manifest
-	size      int // of the definition: the larger, the slower
 	run       func() []crd.SchemaProblem
 	problems  []crd.SchemaProblem
 }
@@ -32,38 +31,32 @@ type schemaCheck struct {
 // has found out serves all rules.
 type schemaChecker struct {
 	*subject
-	isDone                 bool
 	definitions, resources []*schemaCheck
 
 	alike       map[*manifest]*manifest        // see firstLike
 	validators  map[*manifest]*schemaValidator // see validatorsOf
+	check       func()                         // runs all checks, once
 	overLimit   func() map[*manifest]bool      // definitions beyond maxRules
 	resourceSum int                            // custom resources that are validated
 }
 
 func newSchemaChecker(s *subject) *schemaChecker {
 	c := &schemaChecker{subject: s, alike: map[*manifest]*manifest{}, validators: map[*manifest]*schemaValidator{}}
-	c.overLimit = sync.OnceValue(c.findOverLimit)
+	c.check, c.overLimit = sync.OnceFunc(c.checkAll), sync.OnceValue(c.findOverLimit)
 	return c
 }
 
-// check runs all checks that enabled rules need, the slowest first.
-func (c *schemaChecker) check() error {
-	if c.isDone {
-		return nil
-	}
-	c.isDone = true
+// checkAll runs all checks that enabled rules need.
+func (c *schemaChecker) checkAll() {
 	if c.isEnabled("definition") || c.isEnabled("unknown-field") {
 		c.definitions = c.definitionChecks()
 	}
 	if c.isEnabled("custom-resource") || c.isEnabled("unknown-field") {
 		c.resources = c.resourceChecks()
 	}
-	all := slices.Concat(c.definitions, c.resources)
-	slices.SortStableFunc(all, func(a, b *schemaCheck) int { return b.size - a.size })
 	group, ctx := errgroup.WithContext(c.ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for _, check := range all {
+	for _, check := range slices.Concat(c.definitions, c.resources) {
 		group.Go(func() error {
 			if ctx.Err() == nil {
 				check.problems = check.run()
@@ -71,7 +64,7 @@ func (c *schemaChecker) check() error {
 			return ctx.Err()
 		})
 	}
-	return group.Wait()
+	_ = group.Wait() // whose error is that of the context, which Run returns
 }
 
 func (c *schemaChecker) isEnabled(id string) bool {
@@ -110,7 +103,7 @@ func (c *schemaChecker) definitionChecks() []*schemaCheck {
 		first := c.firstLike(m)
 		if byFirst[first] == nil {
 			isOverLimit := c.overLimit()[first]
-			byFirst[first] = &schemaCheck{size: len(m.Text()), run: func() []crd.SchemaProblem {
+			byFirst[first] = &schemaCheck{run: func() []crd.SchemaProblem {
 				if isOverLimit {
 					return []crd.SchemaProblem{{Message: fmt.Sprintf("its schema is not checked: definitions of the release have more than %d CEL rules", maxRules)}}
 				}
@@ -202,7 +195,7 @@ func (c *schemaChecker) resourceChecks() []*schemaCheck {
 	for _, m := range c.normal {
 		for _, v := range c.validatorsOf(m) {
 			if c.change.concerns(m) || c.change.concerns(v.manifest) {
-				found = append(found, &schemaCheck{manifests: []*manifest{m}, size: len(v.manifest.Text()), run: func() []crd.SchemaProblem { return c.validate(v, m) }})
+				found = append(found, &schemaCheck{manifests: []*manifest{m}, run: func() []crd.SchemaProblem { return c.validate(v, m) }})
 			}
 		}
 	}
@@ -222,25 +215,20 @@ func (c *schemaChecker) validate(v *schemaValidator, m *manifest) []crd.SchemaPr
 	return problems
 }
 
-func checkDefinition(s *subject, r *reporter) error {
-	err := s.schemas.check()
+func checkDefinition(s *subject, r *reporter) {
+	s.schemas.check()
 	r.schemaProblems(s.schemas.definitions, func(p crd.SchemaProblem) bool { return !p.Unknown })
-	return err
 }
 
-func checkCustomResource(s *subject, r *reporter) error {
-	err := s.schemas.check()
+func checkCustomResource(s *subject, r *reporter) {
+	s.schemas.check()
 	r.schemaProblems(s.schemas.resources, func(p crd.SchemaProblem) bool { return !p.Unknown })
-	return err
 }
 
-func checkUnknownField(s *subject, r *reporter) error {
-	if err := problemsOf(payload.UnknownField)(s, r); err != nil {
-		return err
-	}
-	err := s.schemas.check()
+func checkUnknownField(s *subject, r *reporter) {
+	problemsOf(payload.UnknownField)(s, r)
+	s.schemas.check()
 	r.schemaProblems(slices.Concat(s.schemas.definitions, s.schemas.resources), func(p crd.SchemaProblem) bool { return p.Unknown })
-	return err
 }
 
 // schemaProblems reports those problems of checks that are wanted. Variants of a definition that

@@ -68,11 +68,8 @@ type index struct {
 	defines    map[schema.GroupKind][]*manifest // CustomResourceDefinitions by what they define
 }
 
-// The kinds that rules know by name.
-var (
-	accountKind = schema.GroupKind{Kind: "ServiceAccount"}
-	jobKind     = schema.GroupKind{Group: "batch", Kind: "Job"}
-)
+// accountKind is a kind that rules know by name.
+var accountKind = schema.GroupKind{Kind: "ServiceAccount"}
 
 func newIndex(p *payload.Payload, isPrevious bool) *index {
 	x := &index{
@@ -97,7 +94,7 @@ func newManifest(m *payload.Manifest) *manifest {
 		annotations: m.Object().GetAnnotations(), isTombstone: m.IsTombstone(),
 	}
 	for key, value := range made.annotations {
-		if profile, found := strings.CutPrefix(key, includePrefix); found && value == "true" {
+		if profile, found := strings.CutPrefix(key, payload.IncludePrefix); found && value == "true" {
 			made.profiles = append(made.profiles, profile)
 		}
 	}
@@ -116,8 +113,7 @@ func (x *index) add(m *manifest) {
 	if m.id.Namespace != "" {
 		x.inside[m.id.Namespace] = append(x.inside[m.id.Namespace], m)
 	}
-	if m.groupKind() == kinds.CustomResourceDefinition && m.text("spec", "names", "kind") != "" {
-		defined := schema.GroupKind{Group: m.text("spec", "group"), Kind: m.text("spec", "names", "kind")}
+	if defined := kinds.DefinedBy(m.Object()); m.groupKind() == kinds.CustomResourceDefinition && defined.Kind != "" {
 		x.defines[defined] = append(x.defines[defined], m)
 	}
 }
@@ -183,12 +179,10 @@ func newSubject(ctx context.Context, input Input) *subject {
 	return s
 }
 
-const includePrefix = "include.release.openshift.io/"
-
 // hasProfile says whether a manifest is for some profiles only.
 func (m *manifest) hasProfile() bool {
 	for key := range m.annotations {
-		if strings.HasPrefix(key, includePrefix) {
+		if strings.HasPrefix(key, payload.IncludePrefix) {
 			return true
 		}
 	}

@@ -2,14 +2,14 @@ package lint
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/plan"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -25,7 +25,7 @@ func (s *subject) absent(action plan.PlannedAction, report func(*manifest, plan.
 	}
 	for _, entry := range s.update.Absent {
 		if entry.Action == action {
-			report(s.previous.byID[kinds.ID(entry.ObjectID)][0], entry)
+			report(s.previous.byID[entry.ID][0], entry)
 		}
 	}
 }
@@ -37,7 +37,7 @@ func (s *subject) droppedObjects() []*manifest {
 	return found
 }
 
-func checkDropped(s *subject, r *reporter) error {
+func checkDropped(s *subject, r *reporter) {
 	const todo = `keep its manifest with the annotation %s: "true" (runlevel plan prints it)`
 	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
 		switch {
@@ -49,26 +49,24 @@ func checkDropped(s *subject, r *reporter) error {
 		}
 	})
 	s.absent(plan.TakenAlong, func(m *manifest, entry plan.ObjectPlan) {
-		takers := tombstonesOf(s.byID[kinds.ID(*entry.With)])
+		takers := tombstonesOf(s.byID[*entry.With])
 		if where, stays := s.clusterWithout(m, takers); stays && len(takers) > 0 {
 			r.at(m, "it is gone, and stays in clusters that keep %s%s: "+todo, entry.With, onCluster(where), payload.DeleteAnnotation)
 		}
 	})
-	return nil
 }
 
-func checkRenamed(s *subject, r *reporter) error {
+func checkRenamed(s *subject, r *reporter) {
 	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
 		if entry.RenamedTo != nil {
 			r.at(m, `%s seems to have taken its place, and it stays in clusters beside that: add a manifest for the old one with the annotation %s: "true"`, entry.RenamedTo, payload.DeleteAnnotation)
 		}
 	})
-	return nil
 }
 
 // checkNarrowed looks for objects that are still there, but not for all clusters that
 // have them.
-func checkNarrowed(s *subject, r *reporter) error {
+func checkNarrowed(s *subject, r *reporter) {
 	for _, old := range s.previous.normal {
 		now := s.byID[old.id]
 		if len(now) == 0 || slices.ContainsFunc(now, func(m *manifest) bool { return m.chosenBy() == old.chosenBy() }) {
@@ -80,17 +78,15 @@ func checkNarrowed(s *subject, r *reporter) error {
 		}
 	}
 	s.absent(plan.LeftOut, func(old *manifest, entry plan.ObjectPlan) {
-		if left := s.excluded[kinds.ID(entry.ObjectID)]; left != nil && !old.isTombstone {
+		if left := s.excluded[entry.ID]; left != nil && !old.isTombstone {
 			r.at(newManifest(left.Manifest), "%s:%d had it, and here it is left out (%s), so it stays: let it be for those clusters too, or add a tombstone for them", old.where(), old.Line, left.Why())
 		}
 	})
-	return nil
 }
 
 // deletedDefinitions are the tombstones of an object's CustomResourceDefinition.
 func (s *subject) deletedDefinitions(m *manifest) []*manifest {
-	plural, _ := meta.UnsafeGuessKindToResource(m.kind)
-	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: plural.GroupResource().String()}
+	id := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: kinds.DefinitionName(m.groupKind())}
 	return tombstonesOf(slices.Concat(s.defines[m.groupKind()], s.byID[id]))
 }
 
@@ -109,7 +105,7 @@ func tombstonesOf(manifests []*manifest) []*manifest {
 // another problem.
 const enoughHints = 20
 
-func checkDeleteOfNothing(s *subject, r *reporter) error {
+func checkDeleteOfNothing(s *subject, r *reporter) {
 	for _, t := range s.tombstones {
 		if len(s.previous.byID[t.id]) > 0 || s.previous.excluded[t.id] != nil {
 			continue
@@ -122,7 +118,6 @@ func checkDeleteOfNothing(s *subject, r *reporter) error {
 		}
 		r.at(t, "the previous payload has no such object%s", hint)
 	}
-	return nil
 }
 
 // nearest is the object of the previous payload that may be meant: of the same kind,
@@ -142,9 +137,9 @@ func (s *subject) nearest(m *manifest) *manifest {
 	return best
 }
 
-func checkStaleDelete(s *subject, r *reporter) error {
+func checkStaleDelete(s *subject, r *reporter) {
 	if s.update.Update != plan.Minor && s.update.Update != plan.Major {
-		return nil
+		return
 	}
 	for _, t := range s.tombstones {
 		before := tombstonesOf(s.previous.byID[t.id])
@@ -152,10 +147,9 @@ func checkStaleDelete(s *subject, r *reporter) error {
 			r.field(t, annotation(payload.DeleteAnnotation), "%s had this tombstone already, so clusters of %s are rid of the object: drop it in %s", s.previous.Version, s.previous.Version, s.Version)
 		}
 	}
-	return nil
 }
 
-func checkRevived(s *subject, r *reporter) error {
+func checkRevived(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
 			if where, meet := s.sharedCluster(old, m); meet && old.isTombstone {
@@ -164,7 +158,6 @@ func checkRevived(s *subject, r *reporter) error {
 			}
 		}
 	}
-	return nil
 }
 
 // pairs are the manifests of an object before and now that clusters update between.
@@ -178,20 +171,17 @@ func (s *subject) pairs(report func(old, m *manifest)) {
 	}
 }
 
-const (
-	recreate   = "runlevel.dev/recreate"
-	createOnly = "release.openshift.io/create-only"
-)
+const recreate = "runlevel.dev/recreate"
 
 // isNeverChanged reports whether an apply makes no change of an object, or makes it by deleting the object.
 func (m *manifest) isNeverChanged() bool {
-	return strings.EqualFold(m.annotations[createOnly], "true") || m.annotations[recreate] == "true" && !mustNotBeRecreated(m)
+	return m.IsCreateOnly() || m.annotations[recreate] == "true" && !mustNotBeRecreated(m)
 }
 
-func checkImmutableChanged(s *subject, r *reporter) error {
+func checkImmutableChanged(s *subject, r *reporter) {
 	seen := map[change]bool{} // variants of before may say the same
 	s.pairs(func(old, m *manifest) {
-		if m.groupKind() == jobKind || m.isNeverChanged() {
+		if m.groupKind() == kinds.Job || m.isNeverChanged() {
 			return
 		}
 		todo := fmt.Sprintf(`take it back, give the object another name and delete this one, or annotate it %s: "true"`, recreate)
@@ -206,7 +196,6 @@ func checkImmutableChanged(s *subject, r *reporter) error {
 		}
 		s.schemas.reportTransitions(r, old, m)
 	})
-	return nil
 }
 
 // A change is of a manifest, somewhere in it.
@@ -220,20 +209,19 @@ func refused(old, m *manifest) []fields.Difference {
 	return fields.Immutable(before, after, fields.Diff(before, after))
 }
 
-func checkJobChanged(s *subject, r *reporter) error {
+func checkJobChanged(s *subject, r *reporter) {
 	s.pairs(func(old, m *manifest) {
-		if m.groupKind() != jobKind || m.isNeverChanged() {
+		if m.groupKind() != kinds.Job || m.isNeverChanged() {
 			return
 		}
 		if changes := refused(old, m); len(changes) > 0 {
 			r.field(m, changes[0].Path.Keys(), "%s has changed since %s:%d, and a Job can't be: give it another name, such as one that ends with the version, and delete the old one", changes[0].Path, old.where(), old.Line)
 		}
 	})
-	return nil
 }
 
 // checkVersionRemoved looks for versions whose objects some client may still ask for.
-func checkVersionRemoved(s *subject, r *reporter) error {
+func checkVersionRemoved(s *subject, r *reporter) {
 	seen := map[change]bool{} // variants of before may say the same
 	s.pairs(func(old, m *manifest) {
 		if m.groupKind() != kinds.CustomResourceDefinition {
@@ -247,7 +235,6 @@ func checkVersionRemoved(s *subject, r *reporter) error {
 			}
 		}
 	})
-	return nil
 }
 
 // servedVersions are those that a CustomResourceDefinition serves.
@@ -262,4 +249,34 @@ func servedVersions(m *manifest) []string {
 		}
 	}
 	return found
+}
+
+// checkHooksNotRun looks for hooks that are new on Deployments whose rollout this update does not start.
+func checkHooksNotRun(s *subject, r *reporter) {
+	for _, m := range s.normal {
+		before := s.hookedBefore(m)
+		if before == nil {
+			continue
+		}
+		hooks, _ := lifecycle.Parse(m.Object())
+		had, _ := lifecycle.Parse(before.Object())
+		for _, stage := range lifecycle.Stages {
+			if hooks.Of(stage) != nil && had.Of(stage) == nil {
+				r.field(m, annotation(lifecycle.Annotation), "the hook %s is new, and spec.template is as in the previous payload: the hook does not run before the template changes", stage)
+			}
+		}
+	}
+}
+
+// hookedBefore returns a Deployment with hooks as the previous payload has it, if its template is the same; else nil.
+func (s *subject) hookedBefore(m *manifest) *manifest {
+	if _, isHooked := m.annotations[lifecycle.Annotation]; !isHooked {
+		return nil
+	}
+	for _, before := range s.previous.byID[m.id] {
+		if !before.isTombstone && s.shareCluster(m, before) && reflect.DeepEqual(before.get("spec", "template"), m.get("spec", "template")) {
+			return before
+		}
+	}
+	return nil
 }

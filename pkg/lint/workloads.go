@@ -23,7 +23,7 @@ func account(m *manifest) kinds.ID {
 	return kinds.ID{Kind: "ServiceAccount", Namespace: m.id.Namespace, Name: name}
 }
 
-func checkAccountDeleted(s *subject, r *reporter) error {
+func checkAccountDeleted(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		if !isWorkload(m) || account(m).Name == "default" { // which Kubernetes creates anew
 			continue
@@ -34,12 +34,11 @@ func checkAccountDeleted(s *subject, r *reporter) error {
 			}
 		}
 	}
-	return nil
 }
 
 // checkRBACDeletedFirst looks at tombstones of what lets workloads do their work, and
 // at when those workloads go themselves.
-func checkRBACDeletedFirst(s *subject, r *reporter) error {
+func checkRBACDeletedFirst(s *subject, r *reporter) {
 	var allowing []*manifest
 	for _, t := range s.tombstones {
 		if t.groupKind() == accountKind || isBinding(t) || isRole(t) {
@@ -47,7 +46,7 @@ func checkRBACDeletedFirst(s *subject, r *reporter) error {
 		}
 	}
 	if len(allowing) == 0 {
-		return nil
+		return
 	}
 	going := s.deletedWorkloads()
 	for _, t := range allowing {
@@ -68,7 +67,6 @@ func checkRBACDeletedFirst(s *subject, r *reporter) error {
 			}
 		}
 	}
-	return nil
 }
 
 // A deletedWorkload is one that an update deletes, and the tombstone that does it.
@@ -184,7 +182,7 @@ func (s *subject) addBindings(x *index) {
 
 // checkOperatorDeletedFirst looks for tombstones of operators that come before those
 // of their operands, whose finalizers then stay.
-func checkOperatorDeletedFirst(s *subject, r *reporter) error {
+func checkOperatorDeletedFirst(s *subject, r *reporter) {
 	operands := map[string][]*manifest{}
 	for _, t := range s.tombstones {
 		if name := graph.ParseName(t.File()); name.IsKnown() && s.isOperand(t) {
@@ -203,12 +201,11 @@ func checkOperatorDeletedFirst(s *subject, r *reporter) error {
 			}
 		}
 	}
-	return nil
 }
 
 // isOperator says whether a workload operates others, as far as its name tells.
 func isOperator(m *manifest) bool {
-	return isWorkload(m) && m.groupKind() != jobKind && strings.Contains(m.id.Name, "operator")
+	return isWorkload(m) && m.groupKind() != kinds.Job && strings.Contains(m.id.Name, "operator")
 }
 
 // isOperand says whether something may have to be cleaned up by an operator: another

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -22,6 +21,10 @@ import (
 func (o Options) Check(releases ...*payload.Payload) error {
 	releases = slices.DeleteFunc(releases, func(p *payload.Payload) bool { return p == nil })
 	filter := o.Payload.Filter
+	var enabled []string
+	if filter.Capabilities != nil {
+		enabled = payload.Names(filter.Capabilities.EnabledCapabilities)
+	}
 	for _, one := range []struct {
 		name  payload.FilterName
 		given []string
@@ -29,12 +32,14 @@ func (o Options) Check(releases ...*payload.Payload) error {
 	}{
 		{payload.ByExclude, []string{filter.Exclude}, nil},
 		{payload.ByProfile, []string{filter.Profile}, Profiles()},
-		{payload.ByFeatureSet, []string{filter.FeatureSet}, FeatureSets()}, // to which no release can add any
-		{payload.ByCapabilities, enabledIn(filter), knownCapabilities()},
+		{payload.ByFeatureSet, []string{filter.FeatureSet}, payload.FeatureSets()},
+		{payload.ByCapabilities, enabled, append(payload.CapabilityBaselines(), payload.KnownCapabilities()...)},
 	} {
 		known := one.known
 		for _, release := range releases {
-			known = append(known, release.FilterNames(one.name)...)
+			if one.name != payload.ByFeatureSet { // to which no release can add any
+				known = append(known, release.FilterNames(one.name)...)
+			}
 		}
 		for _, name := range one.given {
 			if name != "" && !slices.Contains(known, name) {
@@ -53,37 +58,6 @@ func (o Options) Check(releases ...*payload.Payload) error {
 // Profiles returns the cluster profiles of OpenShift.
 func Profiles() []string {
 	return []string{"self-managed-high-availability", "single-node-developer", "hypershift", "ibm-cloud-managed"}
-}
-
-// FeatureSets returns the feature sets of OpenShift, and "Default", the name of having chosen none.
-func FeatureSets() []string {
-	names := []string{"Default"}
-	for _, set := range configv1.AllFixedFeatureSets {
-		if set != configv1.Default {
-			names = append(names, string(set))
-		}
-	}
-	return append(names, string(configv1.CustomNoUpgrade))
-}
-
-// knownCapabilities returns the capabilities of OpenShift, and the names of its baselines.
-func knownCapabilities() []string {
-	names := payload.CapabilityBaselines()
-	for _, name := range configv1.KnownClusterVersionCapabilities {
-		names = append(names, string(name))
-	}
-	return names
-}
-
-func enabledIn(filter payload.Filter) []string {
-	if filter.Capabilities == nil {
-		return nil
-	}
-	var names []string
-	for _, name := range filter.Capabilities.EnabledCapabilities {
-		names = append(names, string(name))
-	}
-	return names
 }
 
 // mostSuggested is the most names that a message suggests.
@@ -204,11 +178,10 @@ func (s Selector) similar(releases []*payload.Payload) []kinds.ID {
 // deletedWith returns the Namespace or the definition that a tombstone of the release deletes, if an object
 // goes with it.
 func deletedWith(id kinds.ID, release *payload.Payload) (kinds.ID, bool) {
-	plural, _ := meta.UnsafeGuessKindToResource(id.GroupKind().WithVersion(""))
 	for _, manifest := range release.Manifests {
 		deleted := manifest.ID()
 		isNamespace := deleted.GroupKind() == kinds.Namespace && deleted.Name == id.Namespace
-		isDefinition := deleted.GroupKind() == kinds.CustomResourceDefinition && deleted.Name == plural.GroupResource().String()
+		isDefinition := deleted.GroupKind() == kinds.CustomResourceDefinition && deleted.Name == kinds.DefinitionName(id.GroupKind())
 		if manifest.IsTombstone() && (isNamespace || isDefinition) {
 			return deleted, true
 		}

@@ -33,8 +33,11 @@ type Options struct {
 	// Files are read instead of the files of the source; nil reads those of the source.
 	Files fs.FS
 	// Images keeps the images that are pulled; nil keeps none.
-	Images *ImageCache
+	Images ImageCache
 }
+
+// An ImageCache has the images that were pulled, by their source, so that each is pulled once.
+type ImageCache map[string]*source.Release
 
 // A RefusedError is a release that can't be used, with all its problems.
 type RefusedError struct {
@@ -70,14 +73,14 @@ func Parse(ctx context.Context, ref string, options Options) (_ *payload.Payload
 
 // Open opens the source of a release. An image that the cache has is not pulled again.
 func Open(ctx context.Context, ref string, options Options) (*source.Release, error) {
-	if pulled := options.Images.image(ref); pulled != nil {
+	if pulled := options.Images[ref]; pulled != nil {
 		return pulled, nil
 	}
 	release, err := source.Open(ctx, ref, options.Source)
-	if err != nil {
-		return nil, err
+	if err == nil && options.Images != nil && release.Kind == source.Image { // all of it is in memory, so it stays open
+		options.Images[ref] = release
 	}
-	return options.Images.addImage(ref, release), nil
+	return release, err
 }
 
 // ParseOpened is Parse for a release whose source is open.

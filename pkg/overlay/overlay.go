@@ -7,7 +7,6 @@
 package overlay
 
 import (
-	"bytes"
 	"io"
 	"io/fs"
 	"path"
@@ -24,10 +23,7 @@ type FS struct {
 	gone  map[string]bool
 }
 
-var (
-	_ fs.ReadFileFS = (*FS)(nil)
-	_ fs.ReadDirFS  = (*FS)(nil)
-)
+var _ fs.ReadDirFS = (*FS)(nil)
 
 // On returns an overlay that has no changes yet.
 func On(under fs.FS) *FS {
@@ -68,17 +64,6 @@ func openText(name string, text []byte) (fs.File, error) {
 		return nil, err
 	}
 	return files.Open(path.Base(name))
-}
-
-// ReadFile reads a file.
-func (o *FS) ReadFile(name string) ([]byte, error) {
-	if text, isPut := o.files[name]; isPut {
-		return bytes.Clone(text), nil
-	}
-	if o.gone[name] {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	return fs.ReadFile(o.under, name)
 }
 
 // ReadDir lists a folder.

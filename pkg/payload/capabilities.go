@@ -46,14 +46,32 @@ func ParseCapabilities(list string) (*configv1.ClusterVersionCapabilitiesStatus,
 // which would switch off all others.
 var looksLikeBaseline = regexp.MustCompile(`(?i)^(none|vcurrent|v\d+(\.\d+)*)$`)
 
+// KnownCapabilities are the capabilities of OpenShift.
+func KnownCapabilities() []string { return Names(configv1.KnownClusterVersionCapabilities) }
+
+// FeatureSets are the feature sets of OpenShift, and "Default", the name of having chosen none.
+func FeatureSets() []string {
+	names := []string{"Default"}
+	for _, set := range configv1.AllFixedFeatureSets {
+		if set != configv1.Default {
+			names = append(names, string(set))
+		}
+	}
+	return append(names, string(configv1.CustomNoUpgrade))
+}
+
+// Names returns names of any type as texts.
+func Names[T ~string](names []T) []string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
+	}
+	return texts
+}
+
 // CapabilityBaselines are the sets that ParseCapabilities knows, in order.
 func CapabilityBaselines() []string {
-	var names []string
-	for name := range maps.Keys(configv1.ClusterVersionCapabilitySets) {
-		names = append(names, string(name))
-	}
-	slices.Sort(names)
-	return names
+	return Names(slices.Sorted(maps.Keys(configv1.ClusterVersionCapabilitySets)))
 }
 
 // ImplicitlyEnabled returns the capabilities that an update must switch on,
@@ -70,7 +88,7 @@ func ImplicitlyEnabled(from, to *Payload) []configv1.ClusterVersionCapability {
 		if left.Filter != ByCapabilities || !applied[left.Manifest.ID()] {
 			continue
 		}
-		for name := range strings.SplitSeq(left.Manifest.annotations()[capabilityAnnotation], "+") {
+		for _, name := range left.Manifest.namesFor(ByCapabilities) {
 			found = append(found, configv1.ClusterVersionCapability(name))
 		}
 	}

@@ -133,8 +133,8 @@ func (d *document) fieldProblems(m *Manifest) []Problem {
 	if !isUnknown {
 		var problems []Problem
 		for _, wrong := range typeMismatches(m) {
-			problem := m.problem(WrongType, "the API server will refuse it: %s%s", nameOf(wrong.path), wrong.why)
-			problem.Line, problem.Column = d.at(wrong.path)
+			problem := m.problem(WrongType, "the API server will refuse it: %s%s", nameOf(wrong.Path), why(wrong.Err))
+			problem.Line, problem.Column = d.at(wrong.Path)
 			problems = append(problems, problem)
 		}
 		return problems

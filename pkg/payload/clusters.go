@@ -9,7 +9,6 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/manifest"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // CommonCluster finds a cluster on which two manifests of a release are both applied, as
@@ -17,34 +16,33 @@ import (
 // given it twice, whether it is applied anywhere. What the filter has chosen already
 // is chosen for all clusters.
 func (f Filter) CommonCluster(a, b *Manifest) (Filter, bool) {
-	gates := append(gatesOf(a, wanted), gatesOf(b, wanted)...)
-	both := subjects([]*Manifest{a, b})
-	for cluster := range f.clusters([]*Manifest{a, b}, nil, gates) {
-		if !slices.ContainsFunc(both, cluster.leavesOut) {
-			return cluster, true
-		}
-	}
-	return Filter{}, false
+	return f.findCluster([]*Manifest{a, b}, nil, append(gatesOf(a, wanted), gatesOf(b, wanted)...))
 }
 
 // ClusterWithout finds a cluster on which a manifest is applied, and none of some others is.
 func (f Filter) ClusterWithout(m *Manifest, others []*Manifest) (Filter, bool) {
-	all := append(slices.Clone(others), m)
 	fewest := gatesOf(m, wanted)
-	if slices.ContainsFunc(all, namesGates) {
+	if namesGates(m) || slices.ContainsFunc(others, namesGates) {
 		fewest = append([]string{}, fewest...) // none is not the same as not to ask
 	}
-	heads := subjects(all)
+	if cluster, found := f.findCluster([]*Manifest{m}, others, fewest); found {
+		return cluster, true
+	}
 	most := slices.Clone(fewest)
 	for _, other := range others {
 		most = append(most, gatesOf(other, unwanted)...)
 	}
-	for _, gates := range [][]string{fewest, most} {
-		for cluster := range f.clusters([]*Manifest{m}, others, gates) {
-			isIn := func(subject *manifest.Manifest) bool { return !cluster.leavesOut(subject) }
-			if isIn(heads[len(others)]) && !slices.ContainsFunc(heads[:len(others)], isIn) {
-				return cluster, true
-			}
+	return f.findCluster([]*Manifest{m}, others, most)
+}
+
+// findCluster finds a cluster with some feature gates enabled on which all of some manifests are applied, and none of some
+// others is.
+func (f Filter) findCluster(must, others []*Manifest, gates []string) (Filter, bool) {
+	in, out := subjects(must), subjects(others)
+	for cluster := range f.clusters(must, others, gates) {
+		isIn := func(subject *manifest.Manifest) bool { return !cluster.leavesOut(subject) }
+		if !slices.ContainsFunc(in, cluster.leavesOut) && !slices.ContainsFunc(out, isIn) {
+			return cluster, true
 		}
 	}
 	return Filter{}, false
@@ -57,16 +55,16 @@ func (f Filter) clusters(must, others []*Manifest, gates []string) iter.Seq[Filt
 	manifests := slices.Concat(must, others)
 	profiles, sets, excludes, majors := []string{f.Profile}, []string{f.FeatureSet}, []string{f.Exclude}, []uint64{f.MajorVersion}
 	if f.Profile == "" {
-		profiles = orNone(collect(manifests, func(m *Manifest) []string { return annotationsBelow(m, includePrefix) }))
+		profiles = orNone(collect(manifests, ByProfile))
 	}
 	if f.Exclude == "" {
-		excludes = append(excludes, collect(manifests, func(m *Manifest) []string { return annotationsBelow(m, excludePrefix) })...)
+		excludes = append(excludes, collect(manifests, ByExclude)...)
 	}
 	if f.FeatureSet == "" {
-		sets = orNone(withOthers(collect(manifests, func(m *Manifest) []string { return annotationList(m, featureSetAnnotation, ",") })))
+		sets = orNone(withOthers(collect(manifests, ByFeatureSet)))
 	}
 	if f.MajorVersion == 0 {
-		majors = orNone(withNext(collect(manifests, func(m *Manifest) []uint64 { return numbers(annotationList(m, majorVersionAnnotation, ",")) })))
+		majors = orNone(withNext(numbers(collect(manifests, ByMajorVersion))))
 	}
 	if f.FeatureGates != nil {
 		gates = f.FeatureGates
@@ -98,26 +96,22 @@ func accepting[T any](manifests []*Manifest, values []T, filter func(T) Filter) 
 	})
 }
 
-// subjects returns manifests as library-go's filters want them, with kind and annotations: only overrides need more.
+// subjects returns manifests as library-go's filters want them: only overrides need more than heads.
 func subjects(manifests []*Manifest) []*manifest.Manifest {
 	found := make([]*manifest.Manifest, len(manifests))
 	for i, m := range manifests {
-		object := m.object
-		if m.annotations() == nil { // see subject
-			object = &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}}}
-		}
-		found[i] = &manifest.Manifest{GVK: m.GroupVersionKind(), Obj: object}
+		found[i] = m.head()
 	}
 	return found
 }
 
 func (f Filter) leavesOut(subject *manifest.Manifest) bool { return f.include(subject) != nil }
 
-// collect is what manifests name, each once.
-func collect[T comparable](manifests []*Manifest, names func(*Manifest) []T) []T {
-	var found []T
+// collect returns the names that manifests give to a filter, each once.
+func collect(manifests []*Manifest, filter FilterName) []string {
+	var found []string
 	for _, m := range manifests {
-		for _, name := range names(m) {
+		for _, name := range m.namesFor(filter) {
 			if !slices.Contains(found, name) {
 				found = append(found, name)
 			}
@@ -147,7 +141,7 @@ func withNext(majors []uint64) []uint64 {
 // that must be off.
 func gatesOf(m *Manifest, which func(gate string) bool) []string {
 	var found []string
-	for _, gate := range annotationList(m, featureGateAnnotation, ",") {
+	for _, gate := range m.namesFor(ByFeatureGates) {
 		if gate = strings.TrimSpace(gate); gate != "" && which(gate) {
 			found = append(found, strings.TrimPrefix(gate, "-"))
 		}
@@ -155,7 +149,7 @@ func gatesOf(m *Manifest, which func(gate string) bool) []string {
 	return found
 }
 
-func namesGates(m *Manifest) bool { return m.annotations()[featureGateAnnotation] != "" }
+func namesGates(m *Manifest) bool { return m.annotations()[FeatureGateAnnotation] != "" }
 
 func unwanted(gate string) bool { return strings.HasPrefix(gate, "-") }
 func wanted(gate string) bool   { return !unwanted(gate) }

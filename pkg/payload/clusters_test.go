@@ -73,14 +73,14 @@ func annotatedAtRandom(random *rand.Rand) *Manifest {
 			annotations[key] = value
 		}
 	}
-	choose(includePrefix+"a", "true", "true", "false")
-	choose(includePrefix+"b", "true", "")
+	choose(IncludePrefix+"a", "true", "true", "false")
+	choose(IncludePrefix+"b", "true", "")
 	choose(excludePrefix+"e", "", "", "true")
-	choose(majorVersionAnnotation, "", "4", "-4", "4,5")
+	choose(MajorVersionAnnotation, "", "4", "-4", "4,5")
 	if random.IntN(2) == 0 {
-		choose(featureSetAnnotation, "", "Default", "TechPreviewNoUpgrade", "Default,TechPreviewNoUpgrade")
+		choose(FeatureSetAnnotation, "", "Default", "TechPreviewNoUpgrade", "Default,TechPreviewNoUpgrade")
 	} else {
-		choose(featureGateAnnotation, "", "X", "-X", "X,-Y", "Y")
+		choose(FeatureGateAnnotation, "", "X", "-X", "X,-Y", "Y")
 	}
 	return manifestOf(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -97,7 +97,7 @@ func TestFilesAreListed(t *testing.T) {
 		"d.yaml~":    []byte("x"),
 		"e/f.yaml":   []byte("x"),
 		"z.yml":      []byte("---\nkind: ConfigMap\napiVersion: v1\nmetadata: {name: z}\n---\n"),
-		metadataFile: []byte(`{"kind":"cincinnati-metadata-v0","version":"1.2.3"}`),
+		MetadataFile: []byte(`{"kind":"cincinnati-metadata-v0","version":"1.2.3"}`),
 	}.open(), Options{KeepText: true})
 	if err != nil || len(problems) > 0 {
 		t.Fatal(err, problems)

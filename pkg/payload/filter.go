@@ -3,7 +3,9 @@ package payload
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/openshift/library-go/pkg/manifest"
@@ -32,8 +34,6 @@ type Filter struct {
 	// Capabilities are those that are known and those that are on, for
 	// capability.openshift.io/name. See ParseCapabilities.
 	Capabilities *configv1.ClusterVersionCapabilitiesStatus
-	// AllowUnknownCapabilities takes what names a capability that is not known.
-	AllowUnknownCapabilities bool
 	// Overrides leave out objects that an administrator manages.
 	Overrides []configv1.ComponentOverride
 }
@@ -79,28 +79,30 @@ func (f Filter) exclusion(m *Manifest) (*Exclusion, error) {
 	return &Exclusion{Manifest: m, Filter: ByFeatureGates, Reason: why.Error()}, nil
 }
 
-// subject is what library-go decides about: the head of the object. It refuses
-// what has no annotations before it asks any filter, so it is always given some.
+// head is what library-go decides about: kind and annotations. It refuses what has no annotations before it asks any
+// filter, so it is always given some.
+func (m *Manifest) head() *manifest.Manifest {
+	object := m.object
+	if m.annotations() == nil {
+		object = &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"annotations": map[string]any{}}}}
+	}
+	return &manifest.Manifest{GVK: m.GroupVersionKind(), Obj: object}
+}
+
+// subject is the head of a manifest. Overrides are about objects by name, which the library only knows of what it has read.
 func (f Filter) subject(m *Manifest) (*manifest.Manifest, error) {
-	annotations := map[string]any{}
-	for key, value := range m.annotations() {
-		annotations[key] = value
-	}
-	metadata := map[string]any{"annotations": annotations}
-	head := map[string]any{"metadata": metadata}
+	head := m.head()
 	if len(f.Overrides) == 0 {
-		return &manifest.Manifest{GVK: m.object.GroupVersionKind(), Obj: &unstructured.Unstructured{Object: head}}, nil
+		return head, nil
 	}
-	// Overrides are about objects by name, which the library only knows of what it has read.
 	id := m.ID()
-	head["apiVersion"], head["kind"] = m.object.GetAPIVersion(), id.Kind
-	metadata["namespace"], metadata["name"] = id.Namespace, id.Name
-	text, err := json.Marshal(head)
+	metadata := map[string]any{"namespace": id.Namespace, "name": id.Name, "annotations": head.Obj.GetAnnotations()}
+	text, err := json.Marshal(map[string]any{"apiVersion": m.object.GetAPIVersion(), "kind": id.Kind, "metadata": metadata})
 	if err != nil {
 		return nil, err
 	}
-	subject := &manifest.Manifest{}
-	return subject, subject.UnmarshalJSON(text)
+	read := &manifest.Manifest{}
+	return read, read.UnmarshalJSON(text)
 }
 
 // include asks library-go.
@@ -117,8 +119,7 @@ func (f Filter) include(subject *manifest.Manifest) error {
 	if f.FeatureGates != nil {
 		gates = sets.New(f.FeatureGates...)
 	}
-	return subject.IncludeAllowUnknownCapabilities(set(f.Exclude), featureSet, set(f.Profile), f.Capabilities,
-		f.Overrides, gates, set(f.MajorVersion), f.AllowUnknownCapabilities)
+	return subject.Include(set(f.Exclude), featureSet, set(f.Profile), f.Capabilities, f.Overrides, gates, set(f.MajorVersion))
 }
 
 // set returns nil for a zero value: a filter that was not chosen.
@@ -144,28 +145,72 @@ func (f Filter) single() []singleFilter {
 		{ByFeatureGates, Filter{FeatureGates: f.FeatureGates}},
 		{ByMajorVersion, Filter{MajorVersion: f.MajorVersion}},
 		{ByProfile, Filter{Profile: f.Profile}},
-		{ByCapabilities, Filter{Capabilities: f.Capabilities, AllowUnknownCapabilities: f.AllowUnknownCapabilities}},
+		{ByCapabilities, Filter{Capabilities: f.Capabilities}},
 		{ByOverrides, Filter{Overrides: f.Overrides}},
 	}
 }
 
-// FilterNames returns the names that annotations of manifests give to a filter, sorted: the profiles that
-// they are for, for example. Manifests that the filter leaves out count, too.
-func (p *Payload) FilterNames(filter FilterName) []string {
+// isSet reports whether one of the filters is in use.
+func (f Filter) isSet(name FilterName) bool {
+	return slices.ContainsFunc(f.single(), func(one singleFilter) bool { return one.name == name && !reflect.ValueOf(one.filter).IsZero() })
+}
+
+// The annotations that filters look at.
+const (
+	CapabilityAnnotation   = manifest.CapabilityAnnotation
+	IncludePrefix          = "include.release.openshift.io/"
+	excludePrefix          = "exclude.release.openshift.io/"
+	FeatureSetAnnotation   = "release.openshift.io/feature-set"
+	FeatureGateAnnotation  = "release.openshift.io/feature-gate"
+	MajorVersionAnnotation = "release.openshift.io/major-version"
+)
+
+// namesFor returns the names that the annotations of a manifest give to a filter, sorted: the profiles that it is for, for
+// example.
+func (m *Manifest) namesFor(filter FilterName) []string {
+	switch filter {
+	case ByExclude:
+		return m.annotationsBelow(excludePrefix)
+	case ByProfile:
+		return m.annotationsBelow(IncludePrefix)
+	case ByFeatureSet:
+		return m.annotationList(FeatureSetAnnotation, ",")
+	case ByFeatureGates:
+		return m.annotationList(FeatureGateAnnotation, ",")
+	case ByMajorVersion:
+		return m.annotationList(MajorVersionAnnotation, ",")
+	case ByCapabilities:
+		return m.annotationList(CapabilityAnnotation, "+")
+	default:
+		return nil
+	}
+}
+
+// annotationsBelow returns the names behind a prefix of annotations.
+func (m *Manifest) annotationsBelow(prefix string) []string {
 	var names []string
-	for _, m := range p.All() {
-		switch filter {
-		case ByExclude:
-			names = append(names, annotationsBelow(m, excludePrefix)...)
-		case ByProfile:
-			names = append(names, annotationsBelow(m, includePrefix)...)
-		case ByCapabilities:
-			names = append(names, annotationList(m, capabilityAnnotation, "+")...)
+	for key := range m.annotations() {
+		if name, found := strings.CutPrefix(key, prefix); found {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
+
+func (m *Manifest) annotationList(annotation, separator string) []string {
+	value := m.annotations()[annotation]
+	if value == "" {
+		return nil
+	}
+	names := strings.Split(value, separator)
+	slices.Sort(names)
+	return names
+}
+
+// FilterNames returns the names that the manifests of a release give to a filter. Manifests that the filter leaves out
+// count, too.
+func (p *Payload) FilterNames(filter FilterName) []string { return collect(p.All(), filter) }
 
 // All returns the manifests that the filter chose, and behind them those that it left out.
 func (p *Payload) All() []*Manifest {

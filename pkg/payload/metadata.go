@@ -13,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
+// The files of a release beside its manifests.
 const (
-	metadataFile = "release-metadata"
-	imagesFile   = "image-references"
-	metadataKind = "cincinnati-metadata-v0"
+	MetadataFile = "release-metadata"
+	ImagesFile   = "image-references"
 )
+
+const metadataKind = "cincinnati-metadata-v0"
 
 // Metadata is what a release says about itself.
 type Metadata struct {
@@ -31,14 +33,14 @@ type Metadata struct {
 // readMetadata reads release-metadata and image-references of a folder. They may
 // be missing where they are optional.
 func (r *reader) readMetadata(folder string, optional bool) {
-	metadataPath, imagesPath := path.Join(folder, metadataFile), path.Join(folder, imagesFile)
+	metadataPath, imagesPath := path.Join(folder, MetadataFile), path.Join(folder, ImagesFile)
 	r.imagesPath = imagesPath
 	if text, ok := r.readFile(metadataPath, optional); ok {
 		r.payload.Metadata = r.parseMetadata(metadataPath, text)
 		r.payload.Version = r.payload.Metadata.Version
 		r.payload.Name = cmp.Or(r.payload.Name, DefaultName)
 		if asked := r.options.Version; asked != "" && asked != r.payload.Version {
-			r.report(Problem{File: metadataPath, Cause: Mislabelled, Message: fmt.Sprintf("the release is version %q, and %q was asked for", r.payload.Version, asked)})
+			r.mislabelled(metadataPath, "the release is version %q, and %q was asked for", r.payload.Version, asked)
 		}
 	}
 	release := r.options.Release
@@ -69,10 +71,9 @@ func (r *reader) readMetadata(folder string, optional bool) {
 	r.payload.Images = found.Images
 	switch said := r.payload.Metadata.Version; {
 	case said != "" && found.Name != said:
-		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: fmt.Sprintf(
-			"this is for version %q, but %s says %q: both must come from the same release", found.Name, metadataFile, said)})
+		r.mislabelled(imagesPath, "this is for version %q, but %s says %q: both must come from the same release", found.Name, MetadataFile, said)
 	case said == "" && r.options.Version != "" && found.Name != r.options.Version:
-		r.report(Problem{File: imagesPath, Cause: Mislabelled, Message: fmt.Sprintf("this is for version %q, and %q was asked for", found.Name, r.options.Version)})
+		r.mislabelled(imagesPath, "this is for version %q, and %q was asked for", found.Name, r.options.Version)
 	}
 }
 
@@ -80,12 +81,12 @@ func (r *reader) readMetadata(folder string, optional bool) {
 func (r *reader) readPlaceholders(release, component *References) {
 	rewriting, err := NewRewriting(release, component)
 	if err != nil {
-		r.report(Problem{File: r.imagesPath, Cause: Mislabelled, Message: err.Error()})
+		r.mislabelled(r.imagesPath, "%s", err)
 		return
 	}
 	r.rewriting = rewriting
 	for _, name := range rewriting.Missing {
-		r.report(Problem{File: r.imagesPath, Cause: Mislabelled, Message: fmt.Sprintf("the release has no image %q, which %s stands for", name, component.Images[name])})
+		r.mislabelled(r.imagesPath, "the release has no image %q, which %s stands for", name, component.Images[name])
 	}
 }
 
@@ -98,19 +99,16 @@ func (r *reader) readFile(name string, optional bool) ([]byte, bool) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		r.report(Problem{File: name, Cause: Unreadable, Message: withoutPath(err)})
 	} else if !optional {
-		r.report(Problem{File: name, Cause: Mislabelled, Message: "it is missing: a release needs it"})
+		r.mislabelled(name, "it is missing: a release needs it")
 	}
 	return nil, false
 }
 
 func (r *reader) parseMetadata(name string, text []byte) Metadata {
-	wrong := func(format string, args ...any) {
-		r.report(Problem{File: name, Cause: Mislabelled, Message: fmt.Sprintf(format, args...)})
-	}
 	var metadata Metadata
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	if err := checkText(text, countMarks(text)); err != nil {
-		wrong("%s", err)
+		r.mislabelled(name, "%s", err)
 		return metadata
 	}
 	if err := json.Unmarshal(text, &metadata); err != nil {
@@ -129,13 +127,11 @@ func (r *reader) parseMetadata(name string, text []byte) Metadata {
 	}
 	switch {
 	case metadata.Kind != metadataKind:
-		wrong("its kind is %q: write %q", metadata.Kind, metadataKind)
+		r.mislabelled(name, "its kind is %q: write %q", metadata.Kind, metadataKind)
 	case metadata.Version == "":
-		wrong("the version is missing")
-	default:
-		if !IsVersion(metadata.Version) {
-			wrong("the version %q is not a semantic version such as 1.2.3", metadata.Version)
-		}
+		r.mislabelled(name, "the version is missing")
+	case !IsVersion(metadata.Version):
+		r.mislabelled(name, "the version %q is not a semantic version such as 1.2.3", metadata.Version)
 	}
 	if field := unknownField(text); field != "" {
 		r.report(Problem{File: name, Cause: Suspicious, Message: fmt.Sprintf("unknown field %q: is it misspelt?", field)})

@@ -44,7 +44,7 @@ type Payload struct {
 func hashContent(files []*manifestFile, images map[string]string) string {
 	whole := sha256.New()
 	for _, file := range files {
-		fmt.Fprintf(whole, "%q %x\n", file.path, file.sum)
+		fmt.Fprintf(whole, "%q %x\n", file.Path, file.sum)
 	}
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		fmt.Fprintf(whole, "%q %q\n", name, images[name])

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"runtime"
@@ -17,10 +18,16 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
+// The folders of a release that have its manifests.
 const (
-	templatesFolder = "manifests"
-	releaseFolder   = "release-manifests"
+	TemplatesFolder = "manifests"
+	ReleaseFolder   = "release-manifests"
 )
+
+// IsManifest reports whether a file of a release is read, by its name.
+func IsManifest(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))
+}
 
 // A reader reads one release.
 type reader struct {
@@ -38,21 +45,22 @@ type reader struct {
 
 func (r *reader) report(p ...Problem) { r.problems = append(r.problems, p...) }
 
+// mislabelled reports what is wrong with a file of the release beside its manifests.
+func (r *reader) mislabelled(file, format string, args ...any) {
+	r.report(Problem{File: file, Cause: Mislabelled, Message: fmt.Sprintf(format, args...)})
+}
+
 // A manifestFile is one to read, and what came of it.
 type manifestFile struct {
-	path        string
-	place       int // among the files of the release
-	isTemplate  bool
-	keepText    bool
-	sum         [sha256.Size]byte // of its text, as it is
-	unendedLine int               // see File
-	isShifted   bool              // rendering has changed how many lines there are
-	comments    []byte            // comments before the first document
-	documents   int               // that were found so far
-	empty       []int             // lines of documents that hold nothing
-	manifests   []*Manifest
-	problems    []Problem
-	unlisted    int // warnings beyond the limit
+	File
+	place      int // among the files of the release
+	isTemplate bool
+	keepText   bool
+	sum        [sha256.Size]byte // of its text, as it is
+	isShifted  bool              // rendering has changed how many lines there are
+	manifests  []*Manifest
+	problems   []Problem
+	unlisted   int // warnings beyond the limit
 }
 
 // read reads the release.
@@ -61,7 +69,7 @@ func (r *reader) read(ctx context.Context) error {
 	r.payload.Filter = r.filter()
 	images, _, err := substitutionOf(r.payload.Images, nil)
 	if err != nil {
-		r.report(Problem{File: r.imagesPath, Cause: Mislabelled, Message: err.Error()})
+		r.mislabelled(r.imagesPath, "%s", err)
 	}
 	r.images = images
 
@@ -73,7 +81,10 @@ func (r *reader) read(ctx context.Context) error {
 		return nil
 	}
 	for _, file := range found {
-		r.payload.Files = append(r.payload.Files, file.summary())
+		if len(file.manifests) == 0 {
+			file.UnendedLine = 0
+		}
+		r.payload.Files = append(r.payload.Files, file.File)
 		r.report(file.problems...)
 		r.unlisted += file.unlisted
 		for _, m := range file.manifests {
@@ -123,10 +134,10 @@ func (r *reader) list() []*manifestFile {
 	}
 	var found []*manifestFile
 	folders := []string{"."}
-	isRelease := slices.ContainsFunc(root, func(e fs.DirEntry) bool { return e.Name() == releaseFolder })
+	isRelease := slices.ContainsFunc(root, func(e fs.DirEntry) bool { return e.Name() == ReleaseFolder })
 	if isRelease {
-		folders = []string{templatesFolder, releaseFolder}
-		r.readMetadata(releaseFolder, false)
+		folders = []string{TemplatesFolder, ReleaseFolder}
+		r.readMetadata(ReleaseFolder, false)
 	} else {
 		r.readMetadata(".", true)
 	}
@@ -138,7 +149,7 @@ func (r *reader) list() []*manifestFile {
 	}
 	if len(found) == 0 && len(r.problems) == 0 {
 		message := "there is no manifest here: a manifest is a .yaml, .yml or .json file"
-		if _, err := fs.Stat(r.files, templatesFolder); err == nil && !isRelease {
+		if _, err := fs.Stat(r.files, TemplatesFolder); err == nil && !isRelease {
 			message += `; did you mean its folder "manifests"?`
 		}
 		r.report(Problem{File: folders[len(folders)-1], Cause: Unreadable, Message: message})
@@ -148,7 +159,7 @@ func (r *reader) list() []*manifestFile {
 
 func (r *reader) listFolder(folder string) []*manifestFile {
 	entries, err := fs.ReadDir(r.files, folder)
-	if errors.Is(err, fs.ErrNotExist) && folder == templatesFolder {
+	if errors.Is(err, fs.ErrNotExist) && folder == TemplatesFolder {
 		return nil
 	}
 	if err != nil {
@@ -159,23 +170,14 @@ func (r *reader) listFolder(folder string) []*manifestFile {
 	for _, entry := range entries {
 		name := path.Join(folder, entry.Name())
 		switch {
-		case slices.Contains([]string{metadataFile, imagesFile}, entry.Name()):
-		case !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) || entry.IsDir():
+		case slices.Contains([]string{MetadataFile, ImagesFile}, entry.Name()):
+		case !IsManifest(name) || entry.IsDir():
 			r.payload.Ignored = append(r.payload.Ignored, name)
 		default:
-			found = append(found, &manifestFile{path: name, isTemplate: folder == templatesFolder, keepText: r.options.KeepText})
+			found = append(found, &manifestFile{File: File{Path: name}, isTemplate: folder == TemplatesFolder, keepText: r.options.KeepText})
 		}
 	}
 	return found
-}
-
-// summary is what is kept of a file.
-func (f *manifestFile) summary() File {
-	file := File{Path: f.path, Documents: f.documents, Empty: f.empty, Comments: f.comments}
-	if len(f.manifests) > 0 {
-		file.UnendedLine = f.unendedLine
-	}
-	return file
 }
 
 // readAll reads files in parallel. Each has its own place for what comes of it.
@@ -198,7 +200,7 @@ func (r *reader) readAll(ctx context.Context, found []*manifestFile) error {
 func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 	text, err := r.readText(ctx, file)
 	if err != nil {
-		file.problems = append(file.problems, unreadable(file.path, 0, 0, err))
+		file.problems = append(file.problems, unreadable(file.Path, 0, 0, err))
 		return
 	}
 	chunks, wrong := split(text)
@@ -213,32 +215,32 @@ func (r *reader) readManifests(ctx context.Context, file *manifestFile) {
 			file.add(d)
 		}
 		if err != nil {
-			file.documents++
-			file.report(unreadable(file.path, file.documents, chunk.line, err))
+			file.Documents++
+			file.report(unreadable(file.Path, file.Documents, chunk.line, err))
 		}
 	}
 	if wrong != nil {
-		file.report(unreadable(file.path, file.documents+1, 0, wrong))
+		file.report(unreadable(file.Path, file.Documents+1, 0, wrong))
 	}
 }
 
 // readText reads the text of a file, with its images substituted and rendered if it
 // is a template.
 func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, error) {
-	text, err := fs.ReadFile(r.files, file.path)
+	text, err := fs.ReadFile(r.files, file.Path)
 	if err != nil {
 		return nil, errors.New(withoutPath(err))
 	}
 	file.sum = sha256.Sum256(text)
 	if end := bytes.TrimRight(text, "\r\n"); len(end) == len(text) {
-		file.unendedLine = 1 + bytes.Count(text, []byte("\n"))
+		file.UnendedLine = 1 + bytes.Count(text, []byte("\n"))
 	}
 	text, err = r.rewrite(file, text)
 	if err != nil || !file.isTemplate {
 		return text, err
 	}
 	if r.options.ReleaseImage == "" && bytes.Contains(text, []byte(".ReleaseImage")) {
-		file.problems = append(file.problems, Problem{File: file.path, Cause: Imageless,
+		file.problems = append(file.problems, Problem{File: file.Path, Cause: Imageless,
 			Message: "its template has the release's own image, which is not known here and left empty"})
 	}
 	rendered, err := renderTemplate(ctx, text, templateData{
@@ -257,7 +259,7 @@ func (r *reader) rewrite(file *manifestFile, text []byte) ([]byte, error) {
 	}
 	text, unknown, err := r.rewriting.Apply(text)
 	for _, part := range unknown {
-		file.problems = append(file.problems, Problem{File: file.path, Cause: Mislabelled, Message: UnknownPart(part)})
+		file.problems = append(file.problems, Problem{File: file.Path, Cause: Mislabelled, Message: UnknownPart(part)})
 	}
 	return text, err
 }
@@ -267,14 +269,14 @@ func (r *reader) rewrite(file *manifestFile, text []byte) ([]byte, error) {
 func (f *manifestFile) add(d decoded) {
 	if d.value == nil {
 		if d.text.line > 1 && !isSource(d.text.text) {
-			f.empty = append(f.empty, d.text.line)
+			f.Empty = append(f.Empty, d.text.line)
 		} else if f.keepText {
-			f.comments = d.text.text
+			f.Comments = d.text.text
 		}
 		return
 	}
-	f.documents++
-	m, problems := (&document{decoded: d, path: f.path, number: f.documents}).manifest()
+	f.Documents++
+	m, problems := (&document{decoded: d, path: f.Path, number: f.Documents}).manifest()
 	f.report(problems...)
 	if m != nil {
 		m.place = f.place

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -135,7 +133,6 @@ type Rewriting struct {
 	images  *substitution
 	version string            // of the release; "" where it is none, and nothing is put in its place
 	parts   map[string]string // their versions; those of "" are in dispute
-	knows   bool              // whether the release says the version of any part
 }
 
 // NewRewriting compares a component's references with those of the release that it is
@@ -149,12 +146,8 @@ func NewRewriting(release, component *References) (*Rewriting, error) {
 	if IsVersion(release.Name) {
 		r.version = version.MustParseSemantic(release.Name).WithBuildMetadata("").String()
 	}
-	said := []map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(component.Images)) {
-		said = append(said, release.Parts[name])
-	}
-	for _, parts := range said {
-		for part, value := range parts {
+	for name := range component.Images {
+		for part, value := range release.Parts[name] {
 			if other, twice := r.parts[part]; twice && other != value {
 				value = "" // it is ambiguous
 			}
@@ -166,7 +159,6 @@ func NewRewriting(release, component *References) (*Rewriting, error) {
 			r.parts[part] = value
 		}
 	}
-	r.knows = len(r.parts) > 0
 	return r, nil
 }
 
@@ -202,7 +194,7 @@ func (r *Rewriting) Apply(text []byte) (rewritten []byte, unknown []string, err 
 		}
 		if at[4] >= 0 {
 			part := string(rest[at[4]:at[5]])
-			if value = r.parts[part]; value == "" && r.knows && !asked[part] && len(unknown) < maxProblems {
+			if value = r.parts[part]; value == "" && len(r.parts) > 0 && !asked[part] && len(unknown) < maxProblems {
 				asked[part] = true
 				unknown = append(unknown, part)
 			}

@@ -31,7 +31,7 @@ func renderTemplate(ctx context.Context, text []byte, data templateData) ([]byte
 		return text, nil
 	}
 	if len(text) > maxTemplate {
-		return nil, &errSyntax{message: fmt.Sprintf("its template has %d bytes, and may have 1 MiB: put what needs no template into %s/", len(text), releaseFolder)}
+		return nil, &errSyntax{message: fmt.Sprintf("its template has %d bytes, and may have 1 MiB: put what needs no template into %s/", len(text), ReleaseFolder)}
 	}
 	parsed, err := template.New("manifest").Option("missingkey=error").Parse(string(text))
 	if err != nil {

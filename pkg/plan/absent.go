@@ -6,7 +6,6 @@ import (
 	"path"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
@@ -24,7 +23,7 @@ func (c *comparer) isAbsent(m *payload.Manifest) bool {
 // absent says what becomes of an object that the new release does not apply.
 func (c *comparer) absent(m *payload.Manifest, gone *cascade) ObjectPlan {
 	id := m.ID()
-	e := ObjectPlan{ObjectID: ObjectID(id), Old: place(m)}
+	e := ObjectPlan{ID: id, Old: place(m)}
 	left := c.to.out[stored(m)]
 	taker, isTaken := gone.parents[id]
 	switch {
@@ -45,7 +44,7 @@ func (c *comparer) absent(m *payload.Manifest, gone *cascade) ObjectPlan {
 		case held == nil:
 			e.Tombstone = tombstone(m)
 			if cover != nil {
-				namespace := ObjectID(cover.ID())
+				namespace := cover.ID()
 				e.CoveredBy = &namespace
 				e.Why += "; a tombstone of " + namespace.String() + " would take it along"
 			}
@@ -63,7 +62,7 @@ func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
 	case kinds.Namespace:
 		return c.inNamespace[m.ID().Name]
 	case kinds.CustomResourceDefinition:
-		if kind, known := definedKind(m.Object().Object); known {
+		if kind := kinds.DefinedBy(m.Object()); kind.Group != "" && kind.Kind != "" {
 			return c.ofKind[kind]
 		}
 	}
@@ -87,7 +86,7 @@ func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
 // A parent is an object whose deletion deletes another one.
 type parent struct {
 	how    string // itself or owner
-	object ObjectID
+	object kinds.ID
 }
 
 // How a parent is related to an object.
@@ -100,8 +99,8 @@ const (
 // or of a deleted CustomResourceDefinition, and those whose owners are all deleted.
 type cascade struct {
 	parents    map[kinds.ID]parent // of those objects of the old release that are taken along
-	namespaces map[string]ObjectID // that go
-	kinds      map[schema.GroupKind]ObjectID
+	namespaces map[string]kinds.ID // that go
+	kinds      map[schema.GroupKind]kinds.ID
 	gone       map[kinds.ID]bool // all of it
 
 	candidates  []candidate
@@ -120,7 +119,7 @@ type candidate struct {
 // cascadeOf returns what of the old release is deleted by the tombstones of the new one.
 func (c *comparer) cascadeOf(old, steps []*payload.Manifest) *cascade {
 	g := &cascade{
-		parents: map[kinds.ID]parent{}, namespaces: map[string]ObjectID{}, kinds: map[schema.GroupKind]ObjectID{}, gone: map[kinds.ID]bool{},
+		parents: map[kinds.ID]parent{}, namespaces: map[string]kinds.ID{}, kinds: map[schema.GroupKind]kinds.ID{}, gone: map[kinds.ID]bool{},
 		inNamespace: map[string][]int{}, ofKind: map[schema.GroupKind][]int{}, ownedBy: map[kinds.ID][]int{},
 	}
 	for _, m := range old {
@@ -165,19 +164,18 @@ func (g *cascade) add(m *payload.Manifest) {
 // delete deletes an object, and what depends on it.
 func (g *cascade) delete(m *payload.Manifest) {
 	id := m.ID()
-	object := ObjectID(id)
 	g.gone[id] = true
 	switch m.GroupVersionKind().GroupKind() {
 	case kinds.Namespace:
-		g.namespaces[id.Name] = object
+		g.namespaces[id.Name] = id
 		for _, at := range g.inNamespace[id.Name] {
-			g.deleteWith(at, parent{itself, object})
+			g.deleteWith(at, parent{itself, id})
 		}
 	case kinds.CustomResourceDefinition:
-		if kind, known := definedKind(m.Object().Object); known {
-			g.kinds[kind] = object
+		if kind := kinds.DefinedBy(m.Object()); kind.Group != "" && kind.Kind != "" {
+			g.kinds[kind] = id
 			for _, at := range g.ofKind[kind] {
-				g.deleteWith(at, parent{itself, object})
+				g.deleteWith(at, parent{itself, id})
 			}
 		}
 	}
@@ -185,7 +183,7 @@ func (g *cascade) delete(m *payload.Manifest) {
 	delete(g.ownedBy, id) // each owner goes once
 	for _, at := range dependents {
 		if g.candidates[at].owners--; g.candidates[at].owners == 0 {
-			g.deleteWith(at, parent{owner, object})
+			g.deleteWith(at, parent{owner, id})
 		}
 	}
 }
@@ -201,7 +199,7 @@ func (g *cascade) deleteWith(at int, by parent) {
 }
 
 // parentOf returns the object whose deletion deletes another one, if there is one.
-func (g *cascade) parentOf(m *payload.Manifest) (ObjectID, bool) {
+func (g *cascade) parentOf(m *payload.Manifest) (kinds.ID, bool) {
 	if namespace, found := g.namespaces[m.ID().Namespace]; found {
 		return namespace, true
 	}
@@ -214,21 +212,13 @@ func (g *cascade) parentOf(m *payload.Manifest) (ObjectID, bool) {
 			owners[i].Namespace = ""
 		}
 		if !g.gone[owners[i]] {
-			return ObjectID{}, false
+			return kinds.ID{}, false
 		}
 	}
 	if len(owners) == 0 {
-		return ObjectID{}, false
+		return kinds.ID{}, false
 	}
-	return ObjectID(owners[0]), true
-}
-
-// definedKind is the kind that a CustomResourceDefinition defines, if it says so: a
-// tombstone needs not.
-func definedKind(object map[string]any) (schema.GroupKind, bool) {
-	group, _, _ := unstructured.NestedString(object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(object, "spec", "names", "kind")
-	return schema.GroupKind{Group: group, Kind: kind}, group != "" && kind != ""
+	return owners[0], true
 }
 
 // ownersOf are the owners of an object, as if they were in its namespace.

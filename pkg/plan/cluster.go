@@ -46,7 +46,7 @@ type ObjectPreview struct {
 
 // A LeftoverObject is an object of an earlier release.
 type LeftoverObject struct {
-	ObjectID
+	kinds.ID
 	Why        string
 	Tombstone  string              // that would delete it
 	TakesAlong *kinds.ObjectCounts // what goes with it
@@ -75,11 +75,8 @@ func ForCluster(from ReleaseID, to *payload.Payload, sight ClusterPreview) *Plan
 	for _, one := range sight.Objects {
 		seen[one.Manifest] = one
 	}
-	p := &Plan{
-		From: from, To: release(to), Update: kindOf(from.Version, to.Version),
-		Cluster: &ClusterInfo{Mode: sight.Mode, Gate: sight.Gate, Notes: sight.Notes},
-		Counts:  map[PlannedAction]int{}, Warnings: []UpdateWarning{}, Steps: make([]ObjectPlan, 0, len(steps)), Absent: []ObjectPlan{},
-	}
+	p := newPlan(from, to)
+	p.Cluster = &ClusterInfo{Mode: sight.Mode, Gate: sight.Gate, Notes: sight.Notes}
 	for _, m := range steps {
 		if one, isKnown := seen[m]; isKnown {
 			p.Steps = append(p.Steps, one.entry())
@@ -110,19 +107,19 @@ func (g *cascade) addDefinedKind(s ObjectPreview) {
 	}
 	for _, count := range s.TakesAlong.Kinds {
 		if id.Name == count.Resource+"."+count.Group {
-			g.kinds[schema.GroupKind{Group: count.Group, Kind: count.Kind}] = ObjectID(id)
+			g.kinds[schema.GroupKind{Group: count.Group, Kind: count.Kind}] = id
 		}
 	}
 }
 
 func (l LeftoverObject) entry(action PlannedAction) ObjectPlan {
-	return ObjectPlan{ObjectID: l.ObjectID, Action: action, Why: l.Why, Tombstone: l.Tombstone, TakesAlong: l.TakesAlong}
+	return ObjectPlan{ID: l.ID, Action: action, Why: l.Why, Tombstone: l.Tombstone, TakesAlong: l.TakesAlong}
 }
 
 // entry is what becomes of the object.
 func (s ObjectPreview) entry() ObjectPlan {
 	e := ObjectPlan{
-		ObjectID: ObjectID(s.Manifest.ID()), Action: s.Action, Why: s.Why, New: place(s.Manifest),
+		ID: s.Manifest.ID(), Action: s.Action, Why: s.Why, New: place(s.Manifest),
 		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, TakesAlong: s.TakesAlong,
 	}
 	switch {
@@ -170,8 +167,8 @@ func (s ObjectPreview) changes(live, would map[string]any) []FieldChange {
 	return changes
 }
 
-// NeedsApply reports whether an apply would change the object in a cluster, or try to.
-func (e ObjectPlan) NeedsApply() bool {
+// needsApply reports whether an apply would change the object in a cluster, or try to.
+func (e ObjectPlan) needsApply() bool {
 	switch e.Action {
 	case Created, Changed, Deleted, Rejected, Unchecked:
 		return true
@@ -183,7 +180,7 @@ func (e ObjectPlan) NeedsApply() bool {
 // WithoutUnchanged returns the plan of a cluster without the objects that an apply leaves as they are.
 func (p *Plan) WithoutUnchanged() *Plan {
 	less := *p
-	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool { return !e.NeedsApply() })
+	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool { return !e.needsApply() })
 	less.Absent, less.Counts, less.Warnings = []ObjectPlan{}, map[PlannedAction]int{}, []UpdateWarning{}
 	less.count()
 	less.warn(nil)

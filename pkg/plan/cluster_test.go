@@ -155,8 +155,8 @@ func TestPlanOfACluster(t *testing.T) {
 				s.Planned = object(t, `{spec: {versions: [{name: v1, served: true, storage: true}]}}`)
 			}),
 		},
-		Orphans: []plan.LeftoverObject{{ObjectID: plan.ObjectID{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", TakesAlong: &toll}},
-		Pending: []plan.LeftoverObject{{ObjectID: plan.ObjectID{Kind: "ConfigMap", Namespace: "shop", Name: "stuck"}, Why: "a finalizer holds it"}},
+		Orphans: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", TakesAlong: &toll}},
+		Pending: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "stuck"}, Why: "a finalizer holds it"}},
 		Gate:    []plan.GateFinding{{Check: "Rights", Blocks: true, Message: "no"}},
 		Notes:   []string{"not all is known"},
 	}
@@ -259,7 +259,7 @@ func TestWhatIsADifferenceToACluster(t *testing.T) {
 	} {
 		p := plan.ForCluster(plan.ReleaseID{}, release, plan.ClusterPreview{
 			Objects: []plan.ObjectPreview{seen(t, release, "ConfigMap", action, nil), seen(t, release, "Hat", plan.Unchanged, nil)},
-			Orphans: []plan.LeftoverObject{{ObjectID: plan.ObjectID{Kind: "ConfigMap", Name: "left"}}},
+			Orphans: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Name: "left"}}},
 		})
 		less := p.WithoutUnchanged()
 		if p.IsEmpty() == differs || (len(less.Steps) == 1) != differs || len(less.Absent) > 0 || len(less.Counts) != len(less.Steps) {

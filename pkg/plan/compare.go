@@ -2,9 +2,9 @@ package plan
 
 import (
 	"fmt"
+	"path"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/pkg/fields"
@@ -16,20 +16,11 @@ import (
 // recreateAnnotation allows to delete an object and make it again.
 const recreateAnnotation = "runlevel.dev/recreate"
 
-// The kinds that are special here.
-var (
-	claimKind = schema.GroupKind{Kind: "PersistentVolumeClaim"}
-)
-
 // Compare says what the update from one payload to another does. Both must have been
 // read with the filters of the same cluster.
 func Compare(from, to *payload.Payload) *Plan {
 	steps := inOrder(to.Manifests)
-	c := newComparer(from, to, steps)
-	p := &Plan{
-		From: release(from), To: release(to), Update: kindOf(from.Version, to.Version),
-		Counts: map[PlannedAction]int{}, Warnings: []UpdateWarning{}, Steps: make([]ObjectPlan, 0, len(to.Manifests)), Absent: []ObjectPlan{},
-	}
+	c, p := newComparer(from, to, steps), newPlan(release(from), to)
 	for _, m := range steps {
 		p.Steps = append(p.Steps, c.step(m))
 	}
@@ -43,6 +34,14 @@ func Compare(from, to *payload.Payload) *Plan {
 	p.count()
 	p.warn(c.contradictions(steps, gone))
 	return p
+}
+
+// newPlan returns a plan without steps.
+func newPlan(from ReleaseID, to *payload.Payload) *Plan {
+	return &Plan{
+		From: from, To: release(to), Update: kindOf(from.Version, to.Version),
+		Counts: map[PlannedAction]int{}, Warnings: []UpdateWarning{}, Steps: []ObjectPlan{}, Absent: []ObjectPlan{},
+	}
 }
 
 func release(p *payload.Payload) ReleaseID {
@@ -99,7 +98,7 @@ func newComparer(from, to *payload.Payload, steps []*payload.Manifest) *comparer
 // step says what one manifest of the new release does.
 func (c *comparer) step(m *payload.Manifest) ObjectPlan {
 	id := stored(m)
-	e := ObjectPlan{ObjectID: ObjectID(m.ID()), New: place(m)}
+	e := ObjectPlan{ID: m.ID(), New: place(m)}
 	old := c.from.in[id]
 	if old != nil {
 		e.Old = place(old)
@@ -167,7 +166,7 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 		}
 	}
 	kind := m.GroupVersionKind().GroupKind()
-	if isRefused && annotation(m, recreateAnnotation) == "true" {
+	if isRefused && m.Object().GetAnnotations()[recreateAnnotation] == "true" {
 		e.recreate(kind)
 	}
 	if kind == kinds.CustomResourceDefinition && !e.CreateOnly {
@@ -184,7 +183,7 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 // recreate deletes an object and makes it anew, unless too much would go with it.
 func (e *ObjectPlan) recreate(kind schema.GroupKind) {
 	switch kind {
-	case kinds.CustomResourceDefinition, kinds.Namespace, claimKind:
+	case kinds.CustomResourceDefinition, kinds.Namespace, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
 		e.because(fmt.Sprintf("%s is not done for a %s: what it holds would be lost", recreateAnnotation, kind.Kind))
 		return
 	}
@@ -208,8 +207,79 @@ func place(m *payload.Manifest) *Position {
 	return &Position{File: m.Path, Line: m.Line, Document: m.Document, Level: name.Level, Component: name.Component}
 }
 
-// annotation is one of an object's, without copying all of them.
-func annotation(m *payload.Manifest, name string) string {
-	value, _, _ := unstructured.NestedString(m.Object().Object, "metadata", "annotations", name)
-	return value
+// A renameKey is where an object of a kind would be looked for: the kind, and a file name.
+type renameKey struct{ group, kind, file string }
+
+func (e ObjectPlan) renameKey() renameKey {
+	return renameKey{e.Group, e.Kind, path.Base(e.Place().File)}
+}
+
+// findRenamed finds objects that seem to have followed dropped ones: in a file of the
+// same name, the only new one of the same kind where one was dropped.
+func (p *Plan) findRenamed() {
+	dropped, created := map[renameKey][]int{}, map[renameKey][]int{}
+	for i, e := range p.Absent {
+		if e.Action == Dropped {
+			dropped[e.renameKey()] = append(dropped[e.renameKey()], i)
+		}
+	}
+	for i, e := range p.Steps {
+		if e.Action == Created {
+			created[e.renameKey()] = append(created[e.renameKey()], i)
+		}
+	}
+	for slot, old := range dropped {
+		if next := created[slot]; len(old) == 1 && len(next) == 1 {
+			p.Absent[old[0]].RenamedTo = &p.Steps[next[0]].ID
+		}
+	}
+}
+
+// inOrder returns manifests in an order in which an update may apply them: that of the graph, and
+// among nodes that may run side by side that of the files.
+func inOrder(manifests []*payload.Manifest) []*payload.Manifest {
+	g := graph.Build(manifests, graph.Options{Mode: graph.Update, Implied: true})
+	firstTask := func(node int) int { return g.Nodes[node].Tasks[0] }
+	w := g.Walk()
+	var ready []int // the node that comes first in the files last
+	ordered := make([]*payload.Manifest, 0, len(manifests))
+	for {
+		for _, node := range w.Ready() {
+			at, _ := slices.BinarySearchFunc(ready, node, func(a, b int) int { return firstTask(b) - firstTask(a) })
+			ready = slices.Insert(ready, at, node)
+		}
+		if len(ready) == 0 {
+			return ordered
+		}
+		node := ready[len(ready)-1]
+		ready = ready[:len(ready)-1]
+		for _, task := range g.Nodes[node].Tasks {
+			ordered = append(ordered, manifests[task])
+		}
+		w.Done(node, graph.OK)
+	}
+}
+
+// elsewhere is where kinds are that are, or were, served by two groups: one object is
+// seen through both, so to delete it in one deletes it in the other.
+var elsewhere = map[schema.GroupKind]string{
+	{Group: "extensions", Kind: "Deployment"}:                         "apps",
+	{Group: "extensions", Kind: "DaemonSet"}:                          "apps",
+	{Group: "extensions", Kind: "ReplicaSet"}:                         "apps",
+	{Group: "extensions", Kind: "Ingress"}:                            "networking.k8s.io",
+	{Group: "extensions", Kind: "NetworkPolicy"}:                      "networking.k8s.io",
+	{Group: "extensions", Kind: "PodSecurityPolicy"}:                  "policy",
+	{Group: "authorization.openshift.io", Kind: "Role"}:               "rbac.authorization.k8s.io",
+	{Group: "authorization.openshift.io", Kind: "RoleBinding"}:        "rbac.authorization.k8s.io",
+	{Group: "authorization.openshift.io", Kind: "ClusterRole"}:        "rbac.authorization.k8s.io",
+	{Group: "authorization.openshift.io", Kind: "ClusterRoleBinding"}: "rbac.authorization.k8s.io",
+}
+
+// stored says which object a manifest is about, whatever the group that serves it.
+func stored(m *payload.Manifest) kinds.ID {
+	id := m.ID()
+	if group, found := elsewhere[schema.GroupKind{Group: id.Group, Kind: id.Kind}]; found {
+		id.Group = group
+	}
+	return id
 }

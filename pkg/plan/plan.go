@@ -13,6 +13,8 @@ package plan
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
@@ -42,18 +44,6 @@ type ReleaseID struct {
 	Hash    string `json:"hash,omitempty"` // of all manifests that take part
 }
 
-// An ObjectID says which object is meant, whatever its version. It is a kinds.ID for
-// machines.
-type ObjectID struct {
-	Group     string `json:"group,omitempty"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-}
-
-// String is the object as people write it: "Deployment my-namespace/my-name".
-func (o ObjectID) String() string { return kinds.ID(o).String() }
-
 // A Position is where a manifest stands in its release.
 type Position struct {
 	File      string `json:"file"`
@@ -65,7 +55,7 @@ type Position struct {
 
 // An ObjectPlan is what an update does to one object.
 type ObjectPlan struct {
-	ObjectID
+	kinds.ID
 	Action PlannedAction `json:"action"`
 	// Why says in a sentence why this is the action, where that isn't plain.
 	Why string `json:"why,omitempty"`
@@ -86,13 +76,13 @@ type ObjectPlan struct {
 	Definition *DefinitionChange `json:"definition,omitempty"`
 
 	// With is the object whose deletion deletes an absent object.
-	With *ObjectID `json:"with,omitempty"`
+	With *kinds.ID `json:"with,omitempty"`
 	// RenamedTo is the object that seems to have followed a dropped one: the only other
 	// of its kind in a file of the same name.
-	RenamedTo *ObjectID `json:"renamedTo,omitempty"`
+	RenamedTo *kinds.ID `json:"renamedTo,omitempty"`
 	// CoveredBy is the Namespace, dropped as well, whose tombstone would delete a dropped
 	// object, too: the object needs none of its own.
-	CoveredBy *ObjectID `json:"coveredBy,omitempty"`
+	CoveredBy *kinds.ID `json:"coveredBy,omitempty"`
 	// Tombstone is the manifest that would delete a dropped object, in YAML, or in JSON if
 	// its own is.
 	Tombstone string `json:"tombstone,omitempty"`
@@ -206,7 +196,7 @@ func (e ObjectPlan) Refused() []FieldChange {
 // cluster. What was left behind there before is no difference then.
 func (p *Plan) IsEmpty() bool {
 	if p.Cluster != nil {
-		return !slices.ContainsFunc(p.Steps, ObjectPlan.NeedsApply)
+		return !slices.ContainsFunc(p.Steps, ObjectPlan.needsApply)
 	}
 	for _, step := range p.Steps {
 		if !step.IsNoop() {
@@ -214,4 +204,40 @@ func (p *Plan) IsEmpty() bool {
 		}
 	}
 	return len(p.Absent) == 0
+}
+
+// An UpdateKind is what an update is, by the versions of its two releases.
+type UpdateKind string
+
+// The kinds of updates.
+const (
+	Patch     UpdateKind = "patch"
+	Minor     UpdateKind = "minor"
+	Major     UpdateKind = "major"
+	Same      UpdateKind = "same"
+	Downgrade UpdateKind = "downgrade"
+	Unknown   UpdateKind = "unknown" // one of the releases has no version
+)
+
+// kindOf judges two versions.
+func kindOf(from, to string) UpdateKind {
+	old, err := version.ParseSemantic(from)
+	if err != nil {
+		return Unknown
+	}
+	next, err := version.ParseSemantic(to)
+	switch {
+	case err != nil:
+		return Unknown
+	case next.LessThan(old):
+		return Downgrade
+	case !old.LessThan(next):
+		return Same
+	case next.Major() != old.Major():
+		return Major
+	case next.Minor() != old.Minor():
+		return Minor
+	default:
+		return Patch
+	}
 }

@@ -101,7 +101,7 @@ func print(p *plan.Plan) string {
 		}
 	}
 	for _, warning := range p.Warnings {
-		fmt.Fprintf(&out, "%s: %s: %s\n", warning.Reason, warning.ObjectID, warning.Message)
+		fmt.Fprintf(&out, "%s: %s: %s\n", warning.Reason, warning.ID, warning.Message)
 	}
 	out.WriteString("steps\n")
 	printEntries(&out, p.Steps)
@@ -120,7 +120,7 @@ func version(r plan.ReleaseID) string {
 func printEntries(out *strings.Builder, entries []plan.ObjectPlan) {
 	for _, e := range entries {
 		place := e.Place()
-		fmt.Fprintf(out, "  %s/%s %s %s", place.Level, place.Component, e.Action, e.ObjectID)
+		fmt.Fprintf(out, "  %s/%s %s %s", place.Level, place.Component, e.Action, e.ID)
 		if e.Why != "" {
 			fmt.Fprintf(out, ": %s", e.Why)
 		}

@@ -27,22 +27,22 @@ func TestRandomReleases(t *testing.T) {
 		if len(p.Steps) != len(next.Manifests) {
 			t.Fatalf("round %d: %d steps for %d manifests", round, len(p.Steps), len(next.Manifests))
 		}
-		told := map[plan.ObjectID]bool{}
+		told := map[kinds.ID]bool{}
 		total := 0
 		for _, entries := range [][]plan.ObjectPlan{p.Steps, p.Absent} {
 			for _, e := range entries {
-				told[e.ObjectID] = true
+				told[e.ID] = true
 				total++
 				if e.Action == plan.TakenAlong && !told[*e.With] && !isAmong(*e.With, p) {
-					t.Fatalf("round %d: %s is taken along by %s, which does not go", round, e.ObjectID, e.With)
+					t.Fatalf("round %d: %s is taken along by %s, which does not go", round, e.ID, e.With)
 				}
 				if e.Action != plan.Dropped && e.Tombstone != "" || e.Action == plan.Dropped && (e.Tombstone == "") != strings.Contains(e.Why, "along: ") {
-					t.Fatalf("round %d: %s is %s, and its tombstone is %q", round, e.ObjectID, e.Action, e.Tombstone)
+					t.Fatalf("round %d: %s is %s, and its tombstone is %q", round, e.ID, e.Action, e.Tombstone)
 				}
 			}
 		}
 		for _, m := range old.Manifests {
-			if !told[plan.ObjectID(m.ID())] {
+			if !told[m.ID()] {
 				t.Fatalf("round %d: nothing is said of %s", round, m.ID())
 			}
 		}
@@ -61,10 +61,10 @@ func TestRandomReleases(t *testing.T) {
 }
 
 // isAmong says whether an object goes.
-func isAmong(o plan.ObjectID, p *plan.Plan) bool {
+func isAmong(o kinds.ID, p *plan.Plan) bool {
 	for _, entries := range [][]plan.ObjectPlan{p.Steps, p.Absent} {
 		for _, e := range entries {
-			if e.ObjectID == o {
+			if e.ID == o {
 				return strings.HasPrefix(string(e.Action), "deleted") || e.Action == plan.TakenAlong || e.Action == plan.NothingToDelete
 			}
 		}

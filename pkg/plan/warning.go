@@ -5,16 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // An UpdateWarning is what a person must see before the update.
 type UpdateWarning struct {
 	Reason   Reason `json:"reason"`
-	ObjectID `json:"object"`
+	kinds.ID `json:"object"`
 	// Message is a sentence about the object, which it does not name.
 	Message string `json:"message"`
 }
@@ -78,7 +77,7 @@ func (c *comparer) contradictions(steps []*payload.Manifest, gone *cascade) []Up
 	var found []UpdateWarning
 	for _, m := range steps {
 		if by, goes := gone.parentOf(m); goes && !m.IsTombstone() {
-			found = append(found, UpdateWarning{Contradiction, ObjectID(m.ID()), "the same release deletes " + by.String() + ", and with it this object"})
+			found = append(found, UpdateWarning{Contradiction, m.ID(), "the same release deletes " + by.String() + ", and with it this object"})
 		}
 	}
 	return found
@@ -88,7 +87,7 @@ func (c *comparer) contradictions(steps []*payload.Manifest, gone *cascade) []Up
 func (e ObjectPlan) warnings() []UpdateWarning {
 	var found []UpdateWarning
 	add := func(reason Reason, format string, args ...any) {
-		found = append(found, UpdateWarning{reason, e.ObjectID, fmt.Sprintf(format, args...)})
+		found = append(found, UpdateWarning{reason, e.ID, fmt.Sprintf(format, args...)})
 	}
 	switch e.Action {
 	case Dropped:
@@ -128,7 +127,7 @@ func (e ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ..
 	case Unchecked:
 		add(NotChecked, "%s", e.Why)
 	}
-	holds := e.is(kinds.Namespace) || e.is(kinds.CustomResourceDefinition)
+	holds := e.GroupKind() == kinds.Namespace || e.GroupKind() == kinds.CustomResourceDefinition
 	if e.Action == Deleted && holds && e.TakesAlong != nil && e.TakesAlong.Objects > 0 {
 		add(TakesAlong, "it is deleted, and %s with it", e.TakesAlong)
 	}
@@ -139,7 +138,7 @@ func (e ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ..
 		}
 	}
 	if len(overwritten) > 0 {
-		add(Overwritten, "what others have set will be as the release says: %s", listed(overwritten))
+		add(Overwritten, "what others have set will be as the release says: %s", printable.Few(overwritten, maxListed))
 	}
 }
 
@@ -151,10 +150,6 @@ func isCopy(change FieldChange) bool {
 	_, hasCopy := annotations[copied]
 	isAlone := change.Path.String() == "metadata.annotations" && len(annotations) == 1 && hasCopy
 	return change.New == nil && (isAlone || change.Path.String() == fmt.Sprintf("metadata.annotations[%q]", copied))
-}
-
-func (e ObjectPlan) is(kind schema.GroupKind) bool {
-	return e.Group == kind.Group && e.Kind == kind.Kind
 }
 
 // warn tells of what the objects of a definition will notice.
@@ -181,7 +176,7 @@ func (d *DefinitionChange) warn(add func(reason Reason, format string, args ...a
 
 // ifStored says what a version was that is removed.
 func (d *DefinitionChange) ifStored(version string) string {
-	if !d.IsStored(version) {
+	if !d.isStored(version) {
 		return ""
 	}
 	return ", in which objects were stored: the API server refuses that as long as its status.storedVersions names it"
@@ -195,7 +190,7 @@ func (d *DefinitionChange) list(fields []Field) string {
 	for _, field := range fields {
 		names = append(names, field.Path+" ("+field.Version+")")
 	}
-	return listed(names)
+	return printable.Few(names, maxListed)
 }
 
 func (d *DefinitionChange) narrowings() string {
@@ -203,7 +198,7 @@ func (d *DefinitionChange) narrowings() string {
 	for _, field := range d.NarrowedFields {
 		said = append(said, fmt.Sprintf("%s (%s: %s)", field.Path, field.Version, field.How))
 	}
-	return listed(said)
+	return printable.Few(said, maxListed)
 }
 
 func paths(changes []FieldChange) string {
@@ -211,13 +206,5 @@ func paths(changes []FieldChange) string {
 	for _, change := range changes {
 		names = append(names, change.Path.String())
 	}
-	return listed(names)
-}
-
-func listed(names []string) string {
-	rest := len(names) - maxListed
-	if rest <= 0 {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxListed], ", "), rest)
+	return printable.Few(names, maxListed)
 }

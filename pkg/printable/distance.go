@@ -1,5 +1,18 @@
 package printable
 
+import "strings"
+
+// Nearest returns the name that is nearest to a text, in whatever case, if fewer letters differ than a limit; "" if none is.
+func Nearest(text string, names []string, limit int) string {
+	best := ""
+	for _, name := range names {
+		if d := EditDistance(strings.ToLower(name), strings.ToLower(text)); d < limit {
+			best, limit = name, d
+		}
+	}
+	return best
+}
+
 // EditDistance returns how many letters have to be changed, added or left out to make one text
 // of another. It is large, and not exact, where the lengths differ much.
 func EditDistance(a, b string) int {

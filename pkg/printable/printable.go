@@ -4,7 +4,7 @@
 //
 // It masks no secrets and quotes nothing: text that is harmless stays as it is.
 //
-// Line is the call to start from; JSON is for texts that machines read, too. Truncate makes a text shorter,
+// Line is the call to start from; JSON is for texts that machines read, too. Truncate and Shorten make a text shorter,
 // RequestError makes the errors of requests comparable, and Count puts numbers into words.
 package printable
 
@@ -88,6 +88,15 @@ func Truncate(text string, maxBytes int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:max(0, maxBytes-len(dots))], "") + dots
+}
+
+// Shorten returns a text of at most a number of characters: one that is longer is cut, and ends in dots.
+func Shorten(text string, characters int) string {
+	runes := []rune(text)
+	if len(runes) <= characters {
+		return text
+	}
+	return string(runes[:characters-1]) + "…"
 }
 
 // Few returns the first of some names, and how many more there are.

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/utils/lru"
+
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // Annotation has an expression that is true when the object is ready, or None.
@@ -119,10 +121,6 @@ func withoutAnswer(object *unstructured.Unstructured, err error) string {
 
 // shown is an expression in one line, or the beginning of a long one.
 func shown(text string) string {
-	const enough = 200
-	runes := []rune(strings.Join(strings.Fields(text), " "))
-	if len(runes) > enough {
-		return string(runes[:enough]) + "…"
-	}
-	return string(runes)
+	const enough = 201
+	return printable.Shorten(strings.Join(strings.Fields(text), " "), enough)
 }

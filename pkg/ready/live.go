@@ -95,16 +95,12 @@ func (o live) isUnseen() bool {
 
 // longest is how much of a message is shown: more than the longest of Kubernetes' own,
 // and little enough to be read in a list.
-const longest = 600
+const longest = 601 // characters
 
 // sentence makes a message of others one line of ours: in lower case, unless it begins
 // with a name, and without a full stop.
 func sentence(text string) string {
-	text = strings.TrimRight(strings.Join(strings.Fields(text), " "), ".")
-	if runes := []rune(text); len(runes) > longest {
-		text = string(runes[:longest]) + "…"
-	}
-	text = printable.Line(text)
+	text = printable.Line(printable.Shorten(strings.TrimRight(strings.Join(strings.Fields(text), " "), "."), longest))
 	first, _, _ := strings.Cut(text, " ")
 	for i, r := range first {
 		if i > 0 && !unicode.IsLower(r) && !strings.ContainsRune("'-:,", r) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -129,21 +128,11 @@ func newestEvents(events []corev1.Event) map[occasion]*corev1.Event {
 // timeOf is when an event was last seen. There are several fields for it, by age of who
 // writes them.
 func timeOf(event *corev1.Event) time.Time {
-	last := event.EventTime.Time
+	times := []time.Time{event.EventTime.Time, event.LastTimestamp.Time, event.FirstTimestamp.Time, event.CreationTimestamp.Time}
 	if event.Series != nil {
-		last = later(last, event.Series.LastObservedTime.Time)
+		times = append(times, event.Series.LastObservedTime.Time)
 	}
-	for _, other := range []metav1.Time{event.LastTimestamp, event.FirstTimestamp, event.CreationTimestamp} {
-		last = later(last, other.Time)
-	}
-	return last
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
+	return slices.MaxFunc(times, time.Time.Compare)
 }
 
 // troublesOfMakers are about what can't make its pods: because of a quota, a LimitRange, a

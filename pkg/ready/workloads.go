@@ -5,15 +5,13 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // These rules are about what runs pods. A workload is ready when all of its pods are of
 // the last change, and there for as long as they have to be.
-
-var jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
 
 func checkDeployment(o live, _ Related) Verdict {
 	missing := missingOfDeployment(o)
@@ -117,7 +115,7 @@ func checkJob(o live, _ Related) Verdict {
 // then, and stays done.
 func HasSucceeded(object *unstructured.Unstructured) bool {
 	kind := object.GroupVersionKind().GroupKind()
-	return kind == jobKind && live(object.Object).condition("Complete").isTrue()
+	return kind == kinds.Job && live(object.Object).condition("Complete").isTrue()
 }
 
 // failureOfJob is why a Job is given up. FailureTarget says so while its pods still end.

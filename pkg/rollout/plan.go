@@ -50,7 +50,7 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 	preview.Pending = o.pendingOfOthers(release, counted, c.Now())
 	for _, one := range o.Orphans {
 		preview.Orphans = append(preview.Orphans, plan.LeftoverObject{
-			ObjectID: plan.ObjectID(one.ID), Tombstone: one.Tombstone(), TakesAlong: counted[one.UID],
+			ID: one.ID, Tombstone: one.Tombstone(), TakesAlong: counted[one.UID],
 			Why: "an earlier version of the release has applied it, and this one neither has nor deletes it",
 		})
 	}
@@ -116,7 +116,7 @@ func (o *Outcome) pendingOfOthers(release *payload.Payload, counted map[types.UI
 			continue
 		}
 		pending = append(pending, plan.LeftoverObject{
-			ObjectID: plan.ObjectID(one.ID), Why: "version " + one.Version + " deletes it: " + one.Describe(now), TakesAlong: counted[one.UID],
+			ID: one.ID, Why: "version " + one.Version + " deletes it: " + one.Describe(now), TakesAlong: counted[one.UID],
 		})
 	}
 	return pending

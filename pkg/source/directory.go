@@ -33,9 +33,8 @@ type directory struct {
 }
 
 var (
-	_ fs.ReadFileFS = (*directory)(nil)
-	_ fs.ReadDirFS  = (*directory)(nil)
-	_ fs.StatFS     = (*directory)(nil)
+	_ fs.ReadDirFS = (*directory)(nil)
+	_ fs.StatFS    = (*directory)(nil)
 )
 
 func (d *directory) Open(name string) (fs.File, error) {
@@ -62,30 +61,6 @@ func (d *directory) Stat(name string) (fs.FileInfo, error) {
 		return nil, pathError("stat", name, err)
 	}
 	return info, nil
-}
-
-func (d *directory) ReadFile(name string) ([]byte, error) {
-	file, err := d.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	bounded, ok := file.(*boundedFile)
-	if !ok {
-		return nil, pathError("read", name, errors.New("is a folder"))
-	}
-	content := make([]byte, bounded.left)
-	n, err := io.ReadFull(bounded, content)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return content[:n], nil
-	}
-	if err == nil { // the end must come now
-		_, err = bounded.Read(make([]byte, 1))
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	return content, nil
 }
 
 func (d *directory) ReadDir(name string) ([]fs.DirEntry, error) {
@@ -182,6 +157,10 @@ type boundedFolder struct {
 	of   *directory
 	name string
 	left int
+}
+
+func (f *boundedFolder) Read([]byte) (int, error) {
+	return 0, pathError("read", f.name, errors.New("is a folder"))
 }
 
 func (f *boundedFolder) ReadDir(n int) ([]fs.DirEntry, error) {

@@ -18,11 +18,9 @@ import (
 type phrase struct {
 	subject string // how to write that name, if not as it was given
 	text    string
-	err     error
 }
 
 func (v phrase) Error() string { return v.text }
-func (v phrase) Unwrap() error { return v.err }
 
 // failure is how err leaves the package.
 func failure(ctx context.Context, ref string, err error) error {

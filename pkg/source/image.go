@@ -2,7 +2,6 @@ package source
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,10 +13,6 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // The folders of an image that are the release. All else in it is an operating
@@ -120,34 +115,13 @@ func choosePlatform(among []v1.Descriptor, wanted v1.Platform) (v1.Descriptor, e
 
 // files takes the payload out of the layers of an image.
 func (t *extractor) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, error) {
-	var layers []v1.Layer
+	payload := newTree(t.budget, true)
 	for _, described := range manifest.Layers {
 		kept, err := t.layer(ctx, described)
 		if err != nil {
-			return nil, err
-		}
-		if len(kept.nodes) == 1 {
-			continue // nothing but its root
-		}
-		written, err := kept.write()
-		if err != nil {
 			return nil, fmt.Errorf("layer %s: %w", described.Digest, err)
 		}
-		layers = append(layers, static.NewLayer(written, types.OCIUncompressedLayer))
-	}
-	image, err := mutate.AppendLayers(empty.Image, layers...)
-	if err != nil {
-		return nil, fmt.Errorf("put layers together: %w", err)
-	}
-	flat := mutate.Extract(image)
-	defer flat.Close()
-	payload := newTree(&budget{limits: t.budget.limits}, true)
-	if err := payload.read(flat); err != nil {
-		return nil, err
-	}
-	// An error of Extract comes after a proper end of the tar.
-	if _, err := io.Copy(io.Discard, flat); err != nil {
-		return nil, fmt.Errorf("put layers together: %w", err)
+		payload.lay(kept)
 	}
 	if !payload.hasFolder(manifestsDir) && !payload.hasFolder(releaseManifestsDir) {
 		return nil, phrase{text: fmt.Sprintf("is no release image: it has neither %s/ nor %s/", manifestsDir, releaseManifestsDir)}
@@ -157,14 +131,6 @@ func (t *extractor) files(ctx context.Context, manifest *v1.Manifest) (fs.FS, er
 
 // layer reads a whole layer and keeps what is of the payload.
 func (t *extractor) layer(ctx context.Context, described v1.Descriptor) (*tree, error) {
-	kept, err := t.readLayer(ctx, described)
-	if err != nil {
-		return nil, fmt.Errorf("layer %s: %w", described.Digest, err)
-	}
-	return kept, nil
-}
-
-func (t *extractor) readLayer(ctx context.Context, described v1.Descriptor) (*tree, error) {
 	// A stream may be long and unpack to nothing at all, so that counts as well.
 	if described.Size > t.budget.limits.Unpacked {
 		return nil, overLimit(fmt.Sprintf("it has %d bytes: the limit for unpacking is %s", described.Size, inBytes(t.budget.limits.Unpacked)))
@@ -206,40 +172,34 @@ func (t *extractor) unpack(from io.Reader, kept *tree) error {
 	return nil
 }
 
-// write makes a tar of the tree again, for mutate.Extract to lay on top of others.
-// That remembers every name it sees and takes hard links from whichever layer is on
-// top, so it gets only the payload, without hard links. Within a layer, whiteouts go
-// last: they're about the layers below and not about their own.
-func (t *tree) write() ([]byte, error) {
-	names := slices.SortedFunc(maps.Keys(t.nodes), func(a, b string) int {
-		if late := isWhiteout(a); late != isWhiteout(b) {
-			if late {
-				return 1
-			}
-			return -1
-		}
-		return strings.Compare(a, b)
-	})
-	var written bytes.Buffer
-	to := tar.NewWriter(&written)
-	for _, name := range names {
-		n := t.nodes[name]
-		header := &tar.Header{Name: name, Typeflag: n.kind, Linkname: n.target, Size: int64(len(n.content)), Mode: 0o644, Format: tar.FormatPAX}
-		if name == "." {
-			continue
-		}
-		if err := to.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("entry %q: %w", name, err)
-		}
-		if _, err := to.Write(n.content); err != nil {
-			return nil, fmt.Errorf("entry %q: %w", name, err)
+// lay puts a layer on top of the tree. Whiteouts are about the layers below, and not about their own. What is no folder
+// replaces all that has its name, or is in a folder of that name.
+func (t *tree) lay(layer *tree) {
+	hidden, emptied := map[string]bool{}, map[string]bool{}
+	for name, added := range layer.nodes {
+		folder, base := path.Split(name)
+		switch hides, isWhiteout := strings.CutPrefix(base, whiteout); {
+		case base == opaqueWhiteout:
+			emptied[path.Clean(folder)] = true
+		case isWhiteout:
+			hidden[path.Join(folder, hides)] = true
+		case added.kind != tar.TypeDir:
+			hidden[name] = true
 		}
 	}
-	return written.Bytes(), to.Close()
-}
-
-func isWhiteout(name string) bool {
-	return strings.HasPrefix(path.Base(name), whiteout)
+	maps.DeleteFunc(t.nodes, func(name string, _ *node) bool {
+		for at := name; at != "."; at = path.Dir(at) {
+			if hidden[at] || emptied[path.Dir(at)] {
+				return true
+			}
+		}
+		return false
+	})
+	for name, added := range layer.nodes {
+		if !strings.HasPrefix(path.Base(name), whiteout) {
+			t.nodes[name] = added
+		}
+	}
 }
 
 func (t *tree) hasFolder(name string) bool {

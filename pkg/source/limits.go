@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,20 +28,9 @@ const (
 )
 
 func (l Limits) orDefaults() Limits {
-	defaults := Limits{File: 32 * mib, Total: 128 * mib, Files: 100_000, Unpacked: 4 * gib}
-	if l.File > 0 {
-		defaults.File = l.File
+	return Limits{
+		File: cmp.Or(l.File, 32*mib), Total: cmp.Or(l.Total, 128*mib), Files: cmp.Or(l.Files, 100_000), Unpacked: cmp.Or(l.Unpacked, 4*gib),
 	}
-	if l.Total > 0 {
-		defaults.Total = l.Total
-	}
-	if l.Files > 0 {
-		defaults.Files = l.Files
-	}
-	if l.Unpacked > 0 {
-		defaults.Unpacked = l.Unpacked
-	}
-	return defaults
 }
 
 // overLimit is the error of a release that is larger than it may be. There is no use

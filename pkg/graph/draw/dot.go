@@ -17,14 +17,7 @@ func (p Picture) DOT(out io.Writer) error {
 	for i, node := range p.Graph.Nodes {
 		fmt.Fprintf(w, "  %d [ label=\"%s\" shape=\"box\" ];\n", i, p.dotLabel(node))
 	}
-	for i, node := range p.Graph.Nodes {
-		for _, to := range node.Out {
-			fmt.Fprintf(w, "  %d -> %d;\n", i, to)
-		}
-	}
-	for _, edge := range p.edges() {
-		fmt.Fprintf(w, "  %d -> %d [ style=\"dashed\" constraint=\"false\" ];\n", edge[0], edge[1])
-	}
+	p.writeEdges(w, "  %d -> %d;\n", "  %d -> %d [ style=\"dashed\" constraint=\"false\" ];\n")
 	fmt.Fprint(w, "}\n")
 	return w.Flush()
 }

@@ -8,10 +8,12 @@ package draw
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
@@ -36,18 +38,7 @@ type box struct {
 	isBarrier  bool // a Job, which nothing overtakes
 }
 
-// boxes describes the nodes that have tasks.
-func (p Picture) boxes() []box {
-	var boxes []box
-	for i, node := range p.Graph.Nodes {
-		if len(node.Tasks) == 0 {
-			continue
-		}
-		boxes = append(boxes, p.box(i))
-	}
-	return boxes
-}
-
+// box describes a node that has tasks.
 func (p Picture) box(node int) box {
 	b := box{node: node}
 	for _, at := range p.Graph.Nodes[node].Tasks {
@@ -133,48 +124,38 @@ func (b box) kinds() string {
 // A rank is boxes that nothing forces one after the other.
 type rank []box
 
-// ranks puts each box as early as what it waits for allows.
+// ranks puts each box as early as what it waits for allows: they are the rounds of a walk in which every node takes as
+// long as any other.
 func (p Picture) ranks() []rank {
-	depth := make([]int, len(p.Graph.Nodes))
-	missing := make([]int, len(p.Graph.Nodes))
-	var open []int
-	for i, node := range p.Graph.Nodes {
-		missing[i] = len(node.In)
-		if missing[i] == 0 {
-			open = append(open, i)
-		}
-	}
-	for ; len(open) > 0; open = open[1:] {
-		node := p.Graph.Nodes[open[0]]
-		below := depth[open[0]]
-		if len(node.Tasks) > 0 {
-			below++
-		}
-		for _, out := range node.Out {
-			depth[out] = max(depth[out], below)
-			if missing[out]--; missing[out] == 0 {
-				open = append(open, out)
-			}
-		}
-	}
 	var ranks []rank
-	for _, b := range p.boxes() {
-		for len(ranks) <= depth[b.node] {
-			ranks = append(ranks, nil)
+	walk := p.Graph.Walk()
+	for nodes := walk.Ready(); len(nodes) > 0; nodes = walk.Ready() {
+		slices.Sort(nodes)
+		var boxes rank
+		for _, node := range nodes {
+			boxes = append(boxes, p.box(node))
+			walk.Done(node, graph.OK)
 		}
-		ranks[depth[b.node]] = append(ranks[depth[b.node]], b)
+		ranks = append(ranks, boxes)
 	}
 	return ranks
 }
 
-// edges are the dependencies between nodes, each once, in order.
-func (p Picture) edges() [][2]int {
-	home := make([]int, len(p.Graph.Tasks))
+// writeEdges writes the edges of the graph, and then the dependencies, each in a format of its own.
+func (p Picture) writeEdges(out io.Writer, edge, dependency string) {
 	for i, node := range p.Graph.Nodes {
-		for _, task := range node.Tasks {
-			home[task] = i
+		for _, to := range node.Out {
+			fmt.Fprintf(out, edge, i, to)
 		}
 	}
+	for _, ends := range p.edges() {
+		fmt.Fprintf(out, dependency, ends[0], ends[1])
+	}
+}
+
+// edges are the dependencies between nodes, each once, in order.
+func (p Picture) edges() [][2]int {
+	home := p.Graph.NodesOfTasks()
 	known := map[[2]int]bool{}
 	var edges [][2]int
 	for _, d := range p.Dependencies {
@@ -185,4 +166,37 @@ func (p Picture) edges() [][2]int {
 		}
 	}
 	return edges
+}
+
+// A Step is one of the steps that an apply takes for a task, one after the other.
+type Step struct {
+	Task graph.Task
+	Hook lifecycle.Stage // "" for the object itself
+}
+
+// StepsOf returns the steps of a task: its object, and the lifecycle hooks of a Deployment around it.
+func StepsOf(task graph.Task) []Step {
+	object := Step{Task: task}
+	if task.IsTombstone() {
+		return []Step{object}
+	}
+	hooks, _ := lifecycle.Parse(task.Object()) // what is wrong with them was said when the release was read
+	var steps []Step
+	for _, stage := range lifecycle.Stages {
+		if stage == lifecycle.Post {
+			steps = append(steps, object)
+		}
+		if hooks.Of(stage) != nil {
+			steps = append(steps, Step{task, stage})
+		}
+	}
+	return steps
+}
+
+// Label names the step: "deployment my-namespace/my-name", or "pre hook of" that.
+func (s Step) Label() string {
+	if s.Hook == "" {
+		return graph.Label(s.Task)
+	}
+	return string(s.Hook) + " hook of " + graph.Label(s.Task)
 }

@@ -23,14 +23,7 @@ func (p Picture) Mermaid(out io.Writer) error {
 		b := p.box(i)
 		fmt.Fprintf(w, "  n%d%s\n", i, b.mermaid())
 	}
-	for i, node := range p.Graph.Nodes {
-		for _, to := range node.Out {
-			fmt.Fprintf(w, "  n%d --> n%d\n", i, to)
-		}
-	}
-	for _, edge := range p.edges() {
-		fmt.Fprintf(w, "  n%d -.-> n%d\n", edge[0], edge[1])
-	}
+	p.writeEdges(w, "  n%d --> n%d\n", "  n%d -.-> n%d\n")
 	fmt.Fprint(w, "  classDef tombstone stroke:#c9190b,color:#c9190b\n  classDef barrier fill:#333,color:#fff\n")
 	return w.Flush()
 }

@@ -78,7 +78,7 @@ func (v Printer) Diff(out io.Writer) error {
 		fmt.Fprintln(w, v.reasonOfNoChange())
 	}
 	for _, e := range less.Steps {
-		fmt.Fprintf(w, "%s %s (%s:%d)\n", sign(e.Action), e.ObjectID, printable.Line(e.New.File), e.New.Line)
+		fmt.Fprintf(w, "%s %s (%s:%d)\n", sign(e.Action), e.ID, printable.Line(e.New.File), e.New.Line)
 		if why := (&group{}).why(e); why != "" {
 			fmt.Fprintf(w, "    (%s)\n", why)
 		}
@@ -100,7 +100,5 @@ func (v Printer) writeWhole(w io.Writer, e plan.ObjectPlan) {
 	if err != nil {
 		return // of values that come from JSON
 	}
-	for line := range strings.Lines(string(text)) {
-		fmt.Fprintf(w, "    %s\n", printable.Line(strings.TrimSuffix(line, "\n")))
-	}
+	writeLines(w, "    ", string(text))
 }

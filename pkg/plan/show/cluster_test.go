@@ -24,8 +24,8 @@ func clusterPlan() *plan.Plan {
 	deleted.TakesAlong = &toll
 	refused := configMap(plan.Rejected, "web", "refused")
 	refused.Why = "a webhook says \x1b[31mno"
-	left := plan.ObjectPlan{ObjectID: plan.ObjectID{Kind: "ConfigMap", Name: "left"}, Action: plan.Dropped, Why: "nobody has it", Tombstone: "kind: ConfigMap\n", TakesAlong: &toll}
-	stuck := plan.ObjectPlan{ObjectID: plan.ObjectID{Kind: "ConfigMap", Name: "stuck"}, Action: plan.Pending, Why: "held"}
+	left := plan.ObjectPlan{ID: kinds.ID{Kind: "ConfigMap", Name: "left"}, Action: plan.Dropped, Why: "nobody has it", Tombstone: "kind: ConfigMap\n", TakesAlong: &toll}
+	stuck := plan.ObjectPlan{ID: kinds.ID{Kind: "ConfigMap", Name: "stuck"}, Action: plan.Pending, Why: "held"}
 	p := planOf([]plan.ObjectPlan{changed, created, deleted, refused, configMap(plan.Kept, "web", "kept")}, []plan.ObjectPlan{left, stuck})
 	p.From, p.To, p.Update = plan.ReleaseID{Version: "1.0.0"}, plan.ReleaseID{Name: "shop", Version: "1.1.0"}, plan.Minor
 	p.Cluster = &plan.ClusterInfo{Mode: "update", Gate: []plan.GateFinding{{Check: "Rights", Blocks: true, Message: "none"}, {Check: "Deletes", Message: "some"}}, Notes: []string{"no list"}}

@@ -12,7 +12,7 @@ func (v Printer) hooks(e plan.ObjectPlan) []string {
 	var lines []string
 	running := e.RunningHooks()
 	if len(running) > 0 {
-		lines = append(lines, v.verb("runs its hooks: ", "would run its hooks: ")+HookNames(running))
+		lines = append(lines, v.verb("runs its hooks: ", "would run its hooks: ")+hookNames(running))
 	}
 	for _, one := range e.Hooks {
 		switch {
@@ -40,8 +40,8 @@ func (v Printer) verb(does, would string) string {
 	return does
 }
 
-// HookNames names hooks with their failure policies: "pre (Abort), post (Retry)".
-func HookNames(hooks []plan.HookPlan) string {
+// hookNames names hooks with their failure policies: "pre (Abort), post (Retry)".
+func hookNames(hooks []plan.HookPlan) string {
 	var names []string
 	for _, one := range hooks {
 		names = append(names, fmt.Sprintf("%s (%s)", one.Stage, one.FailurePolicy))

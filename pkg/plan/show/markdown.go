@@ -88,7 +88,7 @@ func (v Printer) markdownWarnings(m *markdown) {
 	}
 	told := 0
 	for _, warning := range warnings[:min(len(warnings), maxMarkdownWarnings)] {
-		text := fmt.Sprintf("- %s: %s\n", code(warning.ObjectID.String()), sentence(warning.Message))
+		text := fmt.Sprintf("- %s: %s\n", code(warning.ID.String()), sentence(warning.Message))
 		if !m.fits(len(text)) {
 			break
 		}
@@ -161,7 +161,7 @@ func (g *group) markdownSummary() string {
 // markdownEntry writes an object with its details, and without.
 func (v Printer) markdownEntry(g *group, e plan.ObjectPlan) (whole, named string) {
 	var out strings.Builder
-	fmt.Fprintf(&out, "- **%s** %s", e.Action, code(e.ObjectID.String()))
+	fmt.Fprintf(&out, "- **%s** %s", e.Action, code(e.ID.String()))
 	if why := g.why(e); why != "" {
 		fmt.Fprintf(&out, ": %s", sentence(why))
 	}
@@ -206,9 +206,7 @@ func fenced(language, text, indent string) string {
 	fence := strings.Repeat("`", max(3, longestRun(text)+1))
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s%s%s\n", indent, fence, language)
-	for line := range strings.Lines(strings.TrimSuffix(text, "\n") + "\n") {
-		fmt.Fprintf(&out, "%s%s\n", indent, printable.Line(strings.TrimSuffix(line, "\n")))
-	}
+	writeLines(&out, indent, strings.TrimSuffix(text, "\n")+"\n")
 	fmt.Fprintf(&out, "%s%s\n", indent, fence)
 	return out.String()
 }
@@ -267,14 +265,7 @@ const maxShort = 300
 // shortLine is a text in a line, cut after it has become fit to be shown: what stands for
 // one character may be ten.
 func shortLine(text string) string {
-	return cutTo([]rune(printable.Line(cutTo([]rune(text), maxShort))), maxShort)
-}
-
-func cutTo(text []rune, length int) string {
-	if len(text) <= length {
-		return string(text)
-	}
-	return string(text[:length-1]) + "…"
+	return printable.Shorten(printable.Line(printable.Shorten(text, maxShort)), maxShort)
 }
 
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -93,39 +93,33 @@ func sign(action plan.PlannedAction) string {
 
 // counted says what an action is, of one object or several.
 func counted(action plan.PlannedAction, count int) string {
-	if one := countedOne[action]; one != "" && count == 1 {
-		return one
+	words := countedWords[action]
+	if count == 1 {
+		return cmp.Or(words.one, words.several)
 	}
-	return map[plan.PlannedAction]string{
-		plan.Created:         "created",
-		plan.Included:        "created, let in by the filters",
-		plan.Revived:         "created again, after they were deleted",
-		plan.Changed:         "changed",
-		plan.Unchanged:       "unchanged",
-		plan.Deleted:         "deleted",
-		plan.DeletedAgain:    "deleted by the old release already",
-		plan.NothingToDelete: "to be deleted, and never there",
-		plan.Dropped:         "dropped: they stay in the cluster",
-		plan.LeftOut:         "left out by the filters: they stay in the cluster",
-		plan.TakenAlong:      "deleted with something else",
-		plan.Retired:         "tombstones that are no longer in the release",
-		plan.Rejected:        "refused by the cluster",
-		plan.Unchecked:       "that can't be checked",
-		plan.Pending:         "being deleted already",
-		plan.Left:            "with tombstones, which this mode does not delete",
-		plan.Kept:            "kept as they are",
-		plan.NotThere:        "to be deleted, and not there",
-	}[action]
+	return words.several
 }
 
-// countedOne is what differs if it is one object.
-var countedOne = map[plan.PlannedAction]string{
-	plan.Revived: "created again, after it was deleted",
-	plan.Dropped: "dropped: it stays in the cluster",
-	plan.LeftOut: "left out by the filters: it stays in the cluster",
-	plan.Retired: "tombstone that is no longer in the release",
-	plan.Left:    "with a tombstone, which this mode does not delete",
-	plan.Kept:    "kept as it is",
+// countedWords are what actions are of several objects, and of one if that differs.
+var countedWords = map[plan.PlannedAction]struct{ several, one string }{
+	plan.Created:         {several: "created"},
+	plan.Included:        {several: "created, let in by the filters"},
+	plan.Revived:         {"created again, after they were deleted", "created again, after it was deleted"},
+	plan.Changed:         {several: "changed"},
+	plan.Unchanged:       {several: "unchanged"},
+	plan.Deleted:         {several: "deleted"},
+	plan.DeletedAgain:    {several: "deleted by the old release already"},
+	plan.NothingToDelete: {several: "to be deleted, and never there"},
+	plan.Dropped:         {"dropped: they stay in the cluster", "dropped: it stays in the cluster"},
+	plan.LeftOut:         {"left out by the filters: they stay in the cluster", "left out by the filters: it stays in the cluster"},
+	plan.TakenAlong:      {several: "deleted with something else"},
+	plan.Retired:         {"tombstones that are no longer in the release", "tombstone that is no longer in the release"},
+	plan.Rejected:        {several: "refused by the cluster"},
+	plan.Unchecked:       {several: "that can't be checked"},
+	plan.Pending:         {several: "being deleted already"},
+	plan.Left:            {"with tombstones, which this mode does not delete", "with a tombstone, which this mode does not delete"},
+	plan.Kept:            {"kept as they are", "kept as it is"},
+	plan.NotThere:        {several: "to be deleted, and not there"},
 }
 
 // A group is the objects of a component in a level.

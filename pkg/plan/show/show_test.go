@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/plan"
 	"github.com/runlevel/runlevel/pkg/plan/show"
 )
@@ -48,7 +49,7 @@ func planOf(steps, absent []plan.ObjectPlan) *plan.Plan {
 // configMap is an entry of a component, with changes.
 func configMap(action plan.PlannedAction, component, name string, changes ...plan.FieldChange) plan.ObjectPlan {
 	at := &plan.Position{File: "0000_10_" + component + "_a.yaml", Level: "10", Component: component}
-	e := plan.ObjectPlan{ObjectID: plan.ObjectID{Kind: "ConfigMap", Name: name}, Action: action, New: at, Old: at, Changes: changes}
+	e := plan.ObjectPlan{ID: kinds.ID{Kind: "ConfigMap", Name: name}, Action: action, New: at, Old: at, Changes: changes}
 	switch action {
 	case plan.Created:
 		e.Old = nil
@@ -181,7 +182,7 @@ func TestAMoveIsSaidOnce(t *testing.T) {
 func TestTombstones(t *testing.T) {
 	inJSON, covered := configMap(plan.Dropped, "a", "a"), configMap(plan.Dropped, "a", "b")
 	inJSON.Tombstone, inJSON.Old = "{}\n", &plan.Position{File: "a.json"}
-	covered.Tombstone, covered.CoveredBy = "not to be told\n", &plan.ObjectID{Kind: "Namespace", Name: "n"}
+	covered.Tombstone, covered.CoveredBy = "not to be told\n", &kinds.ID{Kind: "Namespace", Name: "n"}
 	v := show.Printer{Plan: planOf(nil, []plan.ObjectPlan{inJSON, covered})}
 	out := markdown(t, v) + text(t, v)
 	if !strings.Contains(out, "put this into `a.json`:\n    ```json\n") || !strings.Contains(out, "put this into a.json:\n") || strings.Contains(out, "told") {
@@ -204,7 +205,7 @@ func TestMuchIsCutUnlessAllIsWanted(t *testing.T) {
 	}
 	p := planOf([]plan.ObjectPlan{configMap(plan.Changed, "a", "c", changes...), configMap(plan.Unchanged, "a", "same")}, absent)
 	for _, e := range absent {
-		p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ObjectID: e.ObjectID, Message: "stays"})
+		p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ID: e.ID, Message: "stays"})
 	}
 	short, all := text(t, show.Printer{Plan: p}), text(t, show.Printer{Plan: p, All: true})
 	for _, want := range []string{"and 10 more fields\n", "and 30 more for the reason Orphan: --all lists them\n", "level 10 · a  (1 unchanged)\n", "level 10 · b  (no longer in the release)\n"} {
@@ -220,12 +221,12 @@ func TestMuchIsCutUnlessAllIsWanted(t *testing.T) {
 // hostile is a plan in which all that comes from manifests is one text.
 func hostile(s string) show.Printer {
 	c := plan.FieldChange{Difference: fields.Difference{Path: fields.Path{{Key: s, Index: -1}, {Key: "name", Value: s}}, Old: s, New: s + "x\n" + s}}
-	object := plan.ObjectID{Group: s, Kind: s, Namespace: s, Name: s}
+	object := kinds.ID{Group: s, Kind: s, Namespace: s, Name: s}
 	at := &plan.Position{File: s}
-	p := planOf([]plan.ObjectPlan{{ObjectID: object, Action: plan.Changed, Why: s, Old: at, New: at, Changes: []plan.FieldChange{c, change("a", nil, s), change("a", map[string]any{s: s}, s)}}},
-		[]plan.ObjectPlan{{ObjectID: object, Action: plan.Dropped, Why: s, Old: at, RenamedTo: &object, Tombstone: s + "\n" + s}})
+	p := planOf([]plan.ObjectPlan{{ID: object, Action: plan.Changed, Why: s, Old: at, New: at, Changes: []plan.FieldChange{c, change("a", nil, s), change("a", map[string]any{s: s}, s)}}},
+		[]plan.ObjectPlan{{ID: object, Action: plan.Dropped, Why: s, Old: at, RenamedTo: &object, Tombstone: s + "\n" + s}})
 	p.From.Version, p.To.Version = s, s
-	p.Warnings = []plan.UpdateWarning{{Reason: plan.Orphan, ObjectID: object, Message: s}}
+	p.Warnings = []plan.UpdateWarning{{Reason: plan.Orphan, ID: object, Message: s}}
 	return show.Printer{Plan: p, From: s, To: s, Command: s}
 }
 
@@ -348,7 +349,7 @@ func TestMarkdownIsNeverTooLong(t *testing.T) {
 			}
 			p := planOf(steps, nil)
 			for range size.warnings {
-				p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ObjectID: steps[0].ObjectID, Message: strings.Repeat("<", 1000)})
+				p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ID: steps[0].ID, Message: strings.Repeat("<", 1000)})
 			}
 			out := markdown(t, show.Printer{Plan: p, Command: "runlevel plan OLD NEW"})
 			if len(out) >= 60_000 {
@@ -377,7 +378,7 @@ func TestMarkdownOfWhatIsEscapedIsNotTooLong(t *testing.T) {
 	p := planOf(nil, nil)
 	for i := range 5_000 {
 		steps = append(steps, configMap(plan.Changed, hidden, fmt.Sprint(hidden, i), change(hidden, hidden, hidden+"<")))
-		p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ObjectID: steps[i].ObjectID, Message: hidden})
+		p.Warnings = append(p.Warnings, plan.UpdateWarning{Reason: plan.Orphan, ID: steps[i].ID, Message: hidden})
 	}
 	p.Steps = steps
 	p.From.Version, p.To.Version = hidden, hidden

@@ -53,7 +53,7 @@ func (v Printer) textWarnings(w io.Writer) {
 	shown := map[plan.Reason]int{}
 	for _, warning := range v.Plan.Warnings {
 		if shown[warning.Reason]++; v.All || shown[warning.Reason] <= maxWarnings {
-			fmt.Fprintf(w, "  %s: %s\n", warning.ObjectID, printable.Line(warning.Message))
+			fmt.Fprintf(w, "  %s: %s\n", warning.ID, printable.Line(warning.Message))
 		}
 	}
 	for _, reason := range plan.Reasons() {
@@ -88,7 +88,7 @@ func (v Printer) textGroup(w io.Writer, g *group) {
 }
 
 func (v Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
-	fmt.Fprintf(w, "  %s %s", sign(e.Action), e.ObjectID)
+	fmt.Fprintf(w, "  %s %s", sign(e.Action), e.ID)
 	if why := g.why(e); why != "" {
 		fmt.Fprintf(w, "  (%s)", why)
 	}
@@ -103,9 +103,7 @@ func (v Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
 	}
 	if text, file, _ := v.tombstone(e); text != "" {
 		fmt.Fprintf(w, "      to delete it, put this into %s:\n", printable.Line(file))
-		for line := range strings.Lines(text) {
-			fmt.Fprintf(w, "        %s\n", printable.Line(strings.TrimSuffix(line, "\n")))
-		}
+		writeLines(w, "        ", text)
 	}
 }
 
@@ -124,6 +122,13 @@ func (v Printer) writeChanges(w io.Writer, indent string, e plan.ObjectPlan, cha
 		for _, line := range d.lines {
 			fmt.Fprintf(w, "%s  %s\n", indent, line)
 		}
+	}
+}
+
+// writeLines writes the lines of a text, indented.
+func writeLines(w io.Writer, indent, text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(w, "%s%s\n", indent, printable.Line(strings.TrimSuffix(line, "\n")))
 	}
 }
 
