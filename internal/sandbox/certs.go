@@ -1,19 +1,13 @@
 package sandbox
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
 
-	"k8s.io/client-go/util/keyutil"
+	"github.com/openshift/library-go/pkg/crypto"
+	"k8s.io/apimachinery/pkg/util/sets"
+	authentication "k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/runlevel/runlevel/internal/sandbox/binaries"
 )
@@ -22,111 +16,43 @@ import (
 // sleeps for a week should find it working.
 const lifetime = 30 * 24 * time.Hour
 
+// keys makes the keys of all certificates.
+var keys = crypto.ECDSAKeyPairGenerator{Curve: crypto.P256}
+
 // An authority is a throw-away certificate authority. There are three, as in a
 // real cluster: who may talk to etcd, who may speak for the aggregator, and all
 // the rest. One for all would give every user the keys to the other two.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
+type authority struct{ crypto.CA }
 
 // A pair is a certificate and its private key, in PEM.
 type pair struct{ cert, key []byte }
 
 func newAuthority(name string) (*authority, error) {
-	template, err := template(name)
-	if err != nil {
-		return nil, err
-	}
-	template.IsCA = true
-	template.BasicConstraintsValid = true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	return &authority{cert, key}, err
+	config, err := crypto.NewSigningCertificate(name, keys, crypto.WithLifetime(lifetime))
+	return &authority{crypto.CA{Config: config, SerialGenerator: &crypto.RandomSerialGenerator{}}}, err
 }
 
 // server issues a certificate for serving on loopback under the given names,
 // good as a client's too: etcd talks to itself.
 func (a *authority) server(names ...string) (pair, error) {
-	template, err := template(names[0])
-	if err != nil {
-		return pair{}, err
-	}
-	template.DNSNames = names
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	return a.issue(template)
+	hosts := sets.New(names...).Insert("127.0.0.1", "::1")
+	return pairOf(a.NewPeerCertificate(hosts, &authentication.DefaultInfo{Name: names[0]}, keys, crypto.WithLifetime(lifetime)))
 }
 
 // client issues a certificate for a user in groups.
-func (a *authority) client(user string, groups ...string) (pair, error) {
-	template, err := template(user)
-	if err != nil {
-		return pair{}, err
-	}
-	template.Subject.Organization = groups
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-	return a.issue(template)
-}
-
-func (a *authority) issue(template *x509.Certificate) (pair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return pair{}, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return pair{}, err
-	}
-	private, err := keyutil.MarshalPrivateKeyToPEM(key)
-	return pair{cert: encodeCert(der), key: private}, err
+func (a *authority) client(name string, groups ...string) (pair, error) {
+	return pairOf(a.NewClientCertificate(&authentication.DefaultInfo{Name: name, Groups: groups}, keys, crypto.WithLifetime(lifetime)))
 }
 
 // pair returns the authority's own certificate and key.
-func (a *authority) pair() (pair, error) {
-	private, err := keyutil.MarshalPrivateKeyToPEM(a.key)
-	return pair{cert: encodeCert(a.cert.Raw), key: private}, err
-}
+func (a *authority) pair() (pair, error) { return pairOf(a.Config, nil) }
 
-func template(commonName string) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+func pairOf(issued *crypto.TLSCertificateConfig, err error) (pair, error) {
 	if err != nil {
-		return nil, err
+		return pair{}, err
 	}
-	now := time.Now()
-	return &x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: commonName},
-		NotBefore:    now.Add(-time.Minute), // for clocks that are set back a little
-		NotAfter:     now.Add(lifetime),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-	}, nil
-}
-
-func encodeCert(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// newSigningKey makes a key pair without a certificate.
-func newSigningKey() (private, public []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return nil, nil, err
-	}
-	private, err = keyutil.MarshalPrivateKeyToPEM(key)
-	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), err
+	cert, key, err := issued.GetPEMBytes()
+	return pair{cert: cert, key: key}, err
 }
 
 // write stores the pair as NAME.crt and NAME.key in a folder.

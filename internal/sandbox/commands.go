@@ -63,7 +63,7 @@ func apiServerArgs(o Options, h *stateFolder, p ports) []string {
 		"--allow-privileged",
 		"--service-cluster-ip-range=" + serviceCIDR,
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + h.path("pki", "service-account.pub"),
+		"--service-account-key-file=" + h.path("pki", "service-account.key"),
 		"--service-account-signing-key-file=" + h.path("pki", "service-account.key"),
 		"--requestheader-client-ca-file=" + h.path("pki", "front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -25,12 +26,11 @@ const dieWithStdin = "RUNLEVEL_DIE_WITH_STDIN=1"
 // A component is one program of the control plane and, while it runs, its
 // process.
 type component struct {
-	name     string
-	program  string
-	args     []string
-	home     string
-	log      string
-	launcher *launcher
+	name    string
+	program string
+	args    []string
+	home    string
+	log     string
 	// died is called for every end that was not asked for.
 	died func(*component, *process)
 
@@ -68,18 +68,19 @@ func (c *component) start() error {
 	cmd.Args[0] = c.name // the program may be a link to one that serves all
 	cmd.Env = environment(c.home)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = childAttributes()
+	cmd.SysProcAttr = ChildAttributes()
 	// Nothing is written to it. It is closed when the process is reaped, or by the
 	// kernel when we die.
 	if _, err := cmd.StdinPipe(); err != nil {
 		return fmt.Errorf("start %s: %w", c.name, err)
 	}
 	p := &process{cmd: cmd, started: time.Now(), logged: before.Size(), ended: make(chan struct{})}
-	if err := c.launcher.do(cmd.Start); err != nil {
+	started := make(chan error)
+	go c.supervise(p, started)
+	if err := <-started; err != nil {
 		return startError(c, err)
 	}
 	c.running = p
-	go c.await(p)
 	return nil
 }
 
@@ -100,8 +101,16 @@ func environment(home string) []string {
 	return env
 }
 
-// await reaps the process.
-func (c *component) await(p *process) {
+// supervise starts the process, and reaps it when it has ended. Linux takes the thread that forks a child for
+// its parent, and kills the child when that ends: so the thread is kept until then.
+func (c *component) supervise(p *process, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
 	p.err = p.cmd.Wait()
 	c.mu.Lock()
 	c.running = nil

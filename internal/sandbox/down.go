@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -41,19 +43,12 @@ func Down(ctx context.Context, name string) error {
 
 // awaitEnd looks for a while whether a sandbox is gone.
 func awaitEnd(ctx context.Context, was Status) (bool, error) {
-	deadline, tick := time.After(downTimeout), time.NewTicker(downInterval)
-	defer tick.Stop()
-	for {
+	err := wait.PollUntilContextTimeout(ctx, downInterval, downTimeout, true, func(context.Context) (bool, error) {
 		now, err := Find(was.Name)
-		if errors.Is(err, ErrNotRunning) || (err == nil && now.PID != was.PID) {
-			return true, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, fmt.Errorf("wait until sandbox %s has stopped: %w", was.Name, context.Cause(ctx))
-		case <-deadline:
-			return false, nil
-		case <-tick.C:
-		}
+		return errors.Is(err, ErrNotRunning) || (err == nil && now.PID != was.PID), nil
+	})
+	if ctx.Err() != nil {
+		return false, fmt.Errorf("wait until sandbox %s has stopped: %w", was.Name, context.Cause(ctx))
 	}
+	return err == nil, nil
 }

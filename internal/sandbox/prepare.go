@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -71,6 +70,7 @@ func writePKI(h *stateFolder) (*authority, error) {
 		"front-proxy-client": func() (pair, error) { return proxyCA.client("front-proxy-client") },
 		"kubelet":            func() (pair, error) { return ca.server("localhost") },
 		"kubelet-client":     func() (pair, error) { return ca.client("kube-apiserver") },
+		"service-account":    func() (pair, error) { return ca.client("service-accounts") }, // only its key counts
 		"apiserver": func() (pair, error) {
 			return ca.server("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 		},
@@ -84,29 +84,16 @@ func writePKI(h *stateFolder) (*authority, error) {
 			return nil, err
 		}
 	}
-	return ca, writeSigningKey(h)
-}
-
-// writeSigningKey makes the key that signs the tokens of service accounts.
-func writeSigningKey(h *stateFolder) error {
-	private, public, err := newSigningKey()
-	if err != nil {
-		return fmt.Errorf("make the key of service accounts: %w", err)
-	}
-	err = errors.Join(
-		os.WriteFile(h.path("pki", "service-account.key"), private, 0o600),
-		os.WriteFile(h.path("pki", "service-account.pub"), public, 0o600),
-	)
-	if err != nil {
-		return binaries.Explain("write the key of service accounts", err)
-	}
-	return nil
+	return ca, nil
 }
 
 // writeKubeconfigs writes one kubeconfig for people and one for each component.
 func writeKubeconfigs(h *stateFolder, ca *authority, server, componentURL string) (*credentials, error) {
-	creds := &credentials{ca: encodeCert(ca.cert.Raw)}
-	var err error
+	own, err := ca.pair()
+	if err != nil {
+		return nil, err
+	}
+	creds := &credentials{ca: own.cert}
 	if creds.admin, err = ca.user(AdminUser, "system:masters"); err != nil {
 		return nil, err
 	}

@@ -4,9 +4,9 @@ package sandbox
 
 import "syscall"
 
-// childAttributes is never used: without a control plane that runs here, Start
+// ChildAttributes is never used: without a control plane that runs here, Start
 // fails before it comes to starting one.
-func childAttributes() *syscall.SysProcAttr { return nil }
+func ChildAttributes() *syscall.SysProcAttr { return nil }
 
 // DieWithParent is never used either.
 func DieWithParent() *syscall.SysProcAttr { return nil }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -24,18 +25,14 @@ const pollInterval = 10 * time.Millisecond
 // awaitOK returns when the API server has answered each of the paths with OK, one
 // after the other.
 func awaitOK(ctx context.Context, client kubernetes.Interface, paths ...string) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for len(paths) > 0 {
-		_, err := client.Discovery().RESTClient().Get().AbsPath(paths[0]).DoRaw(ctx)
-		if err == nil {
-			paths = paths[1:]
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the API server is not ready: %w", causeOf(ctx, err))
-		case <-tick.C:
+	for _, path := range paths {
+		var refused error
+		err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+			_, refused = client.Discovery().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+			return refused == nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("the API server is not ready: %w", causeOf(ctx, refused))
 		}
 	}
 	return nil

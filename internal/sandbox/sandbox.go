@@ -42,7 +42,6 @@ type Sandbox struct {
 	Took Timing
 
 	home       *stateFolder
-	launcher   *launcher
 	gate       *gate
 	kubelet    *kubelet
 	components []*component
@@ -134,7 +133,7 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 	}
 	s := &Sandbox{
 		Name: h.name(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(),
-		home: h, gate: gate, kubelet: kubelet, launcher: newLauncher(), died: make(chan error, len(programs)), stopping: make(chan struct{}),
+		home: h, gate: gate, kubelet: kubelet, died: make(chan error, len(programs)), stopping: make(chan struct{}),
 	}
 	s.stop = sync.OnceValue(s.end)
 	defer func() {
@@ -180,7 +179,7 @@ func (s *Sandbox) newComponents(lines map[string][]string, programs map[string]s
 	for _, name := range Components() {
 		if args, ok := lines[name]; ok {
 			components = append(components, &component{
-				name: name, program: programs[name], args: args, launcher: s.launcher, home: s.home.dir,
+				name: name, program: programs[name], args: args, home: s.home.dir,
 				log: filepath.Join(s.Logs, name+".log"), died: s.report,
 			})
 		}
@@ -266,5 +265,4 @@ func (s *Sandbox) killAll() {
 	for _, c := range slices.Backward(s.components) {
 		c.kill()
 	}
-	s.launcher.close()
 }

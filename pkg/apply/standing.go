@@ -85,7 +85,7 @@ func (r *run) standing(waits []Wait) *record.Run {
 		places[node] = len(standing.Nodes)
 		kept := min(room, len(steps))
 		room -= kept
-		standing.More += record.CountManifests(steps) - record.CountManifests(steps[:kept])
+		standing.More += len(record.ByManifest(steps)) - len(record.ByManifest(steps[:kept]))
 		standing.Nodes = append(standing.Nodes, record.RunNode{Name: r.nameOf(node), State: string(r.nodes.state(node)), Steps: steps[:kept]})
 	}
 	for node, place := range places {
@@ -111,10 +111,8 @@ func (r *run) levels(left map[int][]record.RunStep) []record.RunLevel {
 		add(task.Path, 1, 0)
 	}
 	for _, steps := range left {
-		for i, step := range steps {
-			if step.IsFirst(steps[:i]) {
-				add(step.File, 0, 1)
-			}
+		for _, of := range record.ByManifest(steps) {
+			add(of[0].File, 0, 1)
 		}
 	}
 	if len(levels) > mostLevels {

@@ -33,18 +33,16 @@ type Options struct {
 	// Every is how long it is from one resync to the next; an hour if it is 0, and never if
 	// it is less.
 	Every time.Duration
-	// Workers are how many objects are repaired at a time; 8 if it is 0.
-	Workers int
 	// Tell is called with each event, one after the other. It may be nil.
 	Tell func(Event)
 }
 
+// workers is how many objects are repaired at a time.
+const workers = 8
+
 func (o Options) withDefaults() Options {
 	if o.Every == 0 {
 		o.Every = time.Hour
-	}
-	if o.Workers == 0 {
-		o.Workers = 8
 	}
 	if o.Tell == nil {
 		o.Tell = func(Event) {}
@@ -84,7 +82,7 @@ func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, op
 		}
 	}
 	context.AfterFunc(ctx, k.queue.ShutDown)
-	for range options.Workers {
+	for range workers {
 		k.running.Go(k.work)
 	}
 	k.running.Go(func() { k.resyncAll(ctx) })

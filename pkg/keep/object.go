@@ -3,8 +3,6 @@ package keep
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/objectmeta"
@@ -130,20 +128,7 @@ func (k *Keeper) checkAll(definition string) {
 }
 
 // definition returns the name of the CustomResourceDefinition of an object, if it has one.
-func (o *kept) definition() string { return o.resource.Resource + "." + o.resource.Group }
-
-// needs returns the objects without which an object can't be.
-func (o *kept) needs() []kinds.ID {
-	needs := []kinds.ID{named(kinds.CustomResourceDefinition, o.definition())}
-	if o.id.Namespace != "" {
-		needs = append(needs, named(kinds.Namespace, o.id.Namespace))
-	}
-	return needs
-}
-
-func named(kind schema.GroupKind, name string) kinds.ID {
-	return kinds.ID{Group: kind.Group, Kind: kind.Kind, Name: name}
-}
+func (o *kept) definition() string { return o.resource.GroupResource().String() }
 
 // isMissing reports whether an object is not there, as far as is known. The lock is held.
 func (o *kept) isMissing() bool {

@@ -2,10 +2,12 @@ package keep
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/resourcewatch"
 )
@@ -76,12 +78,7 @@ func (k *Keeper) noteDone(o *kept) {
 // isBlocked reports whether an object can't be as long as another one is not there. It is repaired when that one is.
 // The lock is held.
 func (k *Keeper) isBlocked(o *kept) bool {
-	for _, need := range o.needs() {
-		if k.objects[need].isMissing() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(objectmeta.Containers(o.id, o.resource), func(id kinds.ID) bool { return k.objects[id].isMissing() })
 }
 
 // reportAfter is how often a repair must fail to be reported.

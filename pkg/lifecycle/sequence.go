@@ -3,7 +3,6 @@ package lifecycle
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -128,7 +127,7 @@ func (s sequence) attempt(p HookProgress) HookAction {
 	}
 	switch {
 	case len(s.seen.OldPods) > 0:
-		return s.await(p, PodsNotGone, "pods of the old template are still there: "+firstNames(s.seen.OldPods))
+		return s.await(p, PodsNotGone, "pods of the old template are still there: "+printable.Few(s.seen.OldPods, 3))
 	case s.stage == Post && s.seen.ReplicaSet == nil:
 		return s.await(p, NoReplicaSet, "the Deployment has no ReplicaSet of the new template yet")
 	}
@@ -258,13 +257,4 @@ func attemptOf(pod *corev1.Pod) int {
 // HasEnded reports whether a pod has ended.
 func HasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// firstNames returns the first of some names, in words.
-func firstNames(names []string) string {
-	const most = 3
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/status"
@@ -41,15 +42,15 @@ func (s sink) version(v *configv1.ClusterVersion) {
 		s.gauge(operatorConditions, 0, theVersion, string(configv1.OperatorAvailable), missing)
 		return
 	}
-	completed := lastCompleted(v.Status.History)
-	s.releases(v, completed.Version)
-	s.failure(v, completed.Version)
+	completed := lastCompleted(v.Status.History).Version
+	s.releases(v, completed)
+	s.failure(v, completed)
 	s.updates(v)
 	known := v.Status.Capabilities
 	for _, name := range known.KnownCapabilities {
 		s.gauge(capability, truth(slices.Contains(known.EnabledCapabilities, name)), string(name))
 	}
-	s.conditions(theVersion, completed.Version, v.Status.Conditions)
+	s.conditions(theVersion, completed, v.Status.Conditions)
 }
 
 // releases adds the releases of the history, and the one that is asked for.
@@ -67,11 +68,8 @@ func (s sink) releases(v *configv1.ClusterVersion, completed string) {
 		from = ""
 	}
 	s.gauge(version, made, "cluster", current.Version, current.Image, from)
-	for i, entry := range history {
-		if entry.State == configv1.CompletedUpdate {
-			s.gauge(version, moment(ended(entry)), "completed", entry.Version, entry.Image, lastCompleted(history[i+1:]).Version)
-			break
-		}
+	if at := slices.IndexFunc(history, func(h configv1.UpdateHistory) bool { return h.State == configv1.CompletedUpdate }); at >= 0 {
+		s.gauge(version, moment(ended(history[at])), "completed", history[at].Version, history[at].Image, lastCompleted(history[at+1:]).Version)
 	}
 	if update := awaited(v); update != nil {
 		s.gauge(version, moment(lastChange(v)), "desired", update.Version, update.Image, completed)
@@ -83,23 +81,20 @@ func (s sink) releases(v *configv1.ClusterVersion, completed string) {
 
 // failure adds the release that fails.
 func (s sink) failure(v *configv1.ClusterVersion, completed string) {
-	for _, condition := range v.Status.Conditions {
-		if condition.Type != status.Failing || condition.Status != configv1.ConditionTrue {
-			continue
-		}
-		failing := v.Status.Desired
-		if update := awaited(v); update != nil {
-			failing = configv1.Release{Version: update.Version, Image: update.Image}
-		}
-		s.gauge(version, moment(condition.LastTransitionTime.Time), "failure", failing.Version, failing.Image, completed)
+	condition := v1helpers.FindStatusCondition(v.Status.Conditions, status.Failing)
+	if condition == nil || condition.Status != configv1.ConditionTrue {
+		return
 	}
+	failing := v.Status.Desired
+	if update := awaited(v); update != nil {
+		failing = configv1.Release{Version: update.Version, Image: update.Image}
+	}
+	s.gauge(version, moment(condition.LastTransitionTime.Time), "failure", failing.Version, failing.Image, completed)
 }
 
 // updates adds the updates that an update service has, where one is asked.
 func (s sink) updates(v *configv1.ClusterVersion) {
-	isRetrieved := slices.ContainsFunc(v.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
-		return c.Type == configv1.RetrievedUpdates && c.Status == configv1.ConditionTrue
-	})
+	isRetrieved := v1helpers.IsStatusConditionTrue(v.Status.Conditions, configv1.RetrievedUpdates)
 	if v.Spec.Upstream != "" || len(v.Status.AvailableUpdates) > 0 || isRetrieved {
 		upstream := string(v.Spec.Upstream)
 		if upstream == "" {
@@ -125,8 +120,7 @@ func (s sink) operator(o *configv1.ClusterOperator) {
 		}
 	}
 	s.conditions(o.Name, at, o.Status.Conditions)
-	isTold := slices.ContainsFunc(o.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool { return c.Type == configv1.OperatorAvailable })
-	if !isTold {
+	if v1helpers.FindStatusCondition(o.Status.Conditions, configv1.OperatorAvailable) == nil {
 		s.gauge(operatorUp, 0, o.Name, at, "NoAvailableCondition")
 	}
 }
@@ -156,10 +150,8 @@ func (s sink) payload(applied *status.AppliedRelease) {
 
 // lastCompleted returns the newest entry that was complete; an empty one if there is none.
 func lastCompleted(history []configv1.UpdateHistory) configv1.UpdateHistory {
-	for _, entry := range history {
-		if entry.State == configv1.CompletedUpdate {
-			return entry
-		}
+	if last := status.LastCompleted(history); last != nil {
+		return *last
 	}
 	return configv1.UpdateHistory{}
 }

@@ -65,6 +65,16 @@ func (e ApplyEntry) SortedFields() string {
 	return string(sorted)
 }
 
+// Containers returns the objects without which an object can't be, and with which it goes: its Namespace and its
+// definition. Where an object has none of them, no object has the name.
+func Containers(id kinds.ID, resource cluster.Resource) []kinds.ID {
+	definition := kinds.CustomResourceDefinition
+	return []kinds.ID{
+		{Kind: kinds.Namespace.Kind, Name: id.Namespace},
+		{Group: definition.Group, Kind: definition.Kind, Name: resource.GroupResource().String()},
+	}
+}
+
 // Of returns the metadata of an object.
 func Of(resource cluster.Resource, object metav1.Object) LiveMetadata {
 	m := LiveMetadata{

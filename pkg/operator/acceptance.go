@@ -52,7 +52,7 @@ func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Pa
 
 // enter shows that the release has come to a phase.
 func (t *acceptance) enter(ctx context.Context, phase status.AcceptancePhase) {
-	t.now = status.Acceptance{Release: t.target.Release, Architecture: architecture, Phase: phase, Forced: t.target.Force}
+	t.now = status.Acceptance{Release: t.target.Release, Architecture: architecture, Phase: phase}
 	if !t.isQuiet {
 		t.publish(ctx)
 	}

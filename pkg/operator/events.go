@@ -2,12 +2,12 @@ package operator
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
@@ -19,14 +19,14 @@ import (
 // An announcer writes events about the ClusterVersion, the same one not again and again.
 type announcer struct {
 	cluster *cluster.Cluster
+	told    *cache.Expiring // what was written just now
 
-	mu   sync.Mutex
-	uid  types.UID
-	told map[cluster.ObjectEvent]time.Time
+	mu  sync.Mutex
+	uid types.UID
 }
 
 func newAnnouncer(c *cluster.Cluster) *announcer {
-	return &announcer{cluster: c, told: map[cluster.ObjectEvent]time.Time{}}
+	return &announcer{cluster: c, told: cache.NewExpiring()}
 }
 
 // about makes a ClusterVersion the one that events are about.
@@ -53,15 +53,11 @@ func (a *announcer) write(ctx context.Context, news status.Event) {
 		ID:  kinds.ID{Group: kinds.ClusterVersion.Group, Kind: kinds.ClusterVersion.Kind, Name: theClusterVersion.Name},
 		UID: a.uid, Reason: news.Reason, IsWarning: news.IsWarning, Message: news.Message,
 	}
-	maps.DeleteFunc(a.told, func(_ cluster.ObjectEvent, at time.Time) bool { return time.Since(at) > repeats })
-	_, isRepeated := a.told[event]
-	if !isRepeated {
-		a.told[event] = time.Now()
-	}
 	a.mu.Unlock()
-	if isRepeated {
+	if _, isRepeated := a.told.Get(event); isRepeated {
 		return
 	}
+	a.told.Set(event, nil, repeats)
 	if err := a.cluster.RecordEvent(ctx, event); err != nil {
 		ctrl.LoggerFrom(ctx).Info("event not written", "reason", err.Error())
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -136,68 +137,51 @@ func precreateOne(ctx context.Context, c *cluster.Cluster, release string, m *pa
 	return err
 }
 
-// addOperators adds what the ClusterOperators of a release say that was applied. An install goes on beyond an operator
-// that is degraded, and is not complete before it is well.
+// addOperators adds what the ClusterOperators of a release say that was applied, and which of them are not there. An install
+// goes on beyond an operator that is degraded, and is not complete before it is well.
 func (a *applier) addOperators(applied *status.AppliedRelease, all []configv1.ClusterOperator, isInstall bool) {
-	problems := a.operatorProblems(all, isInstall)
-	applied.Problems = append(applied.Problems, problems...)
-	applied.MissingOperators = a.missingOperators(all)
-	if isInstall && len(problems) > 0 {
-		applied.IsComplete, applied.Mode = false, graph.Install
-	}
-}
-
-// operatorProblems returns what ClusterOperators of the release that is kept in place report.
-func (a *applier) operatorProblems(all []configv1.ClusterOperator, isInstall bool) []status.ReleaseProblem {
-	current := a.current()
-	found := map[string]*configv1.ClusterOperator{}
-	for i := range all {
-		found[all[i].Name] = &all[i]
-	}
-	var problems []status.ReleaseProblem
-	for _, m := range current.payload.Manifests {
-		reported := found[m.ID().Name]
-		if m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone() || reported == nil {
+	for _, m := range a.current().payload.Manifests {
+		if m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone() {
 			continue
 		}
-		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(reported)
-		if err != nil {
-			continue // it can't be: it came from the API server
+		at := slices.IndexFunc(all, func(o configv1.ClusterOperator) bool { return o.Name == m.ID().Name })
+		if at < 0 {
+			applied.MissingOperators = append(applied.MissingOperators, m.ID().Name)
+			continue
 		}
-		verdict := ready.Check(&unstructured.Unstructured{Object: withKind(object)}, ready.Upstream, ready.Related{Manifest: m.Object(), Installing: isInstall})
-		if verdict.State != ready.Ready {
-			id := m.ID()
-			problems = append(problems, status.ReleaseProblem{
-				Object: &id, File: m.Path, Message: verdict.Message, Reason: verdict.Reason, Effect: verdict.Effect, Since: lastTransition(reported).Time, IsWait: true,
-			})
+		problem, isOne := operatorProblem(m, &all[at], isInstall)
+		if !isOne {
+			continue
 		}
-	}
-	return problems
-}
-
-// missingOperators returns the ClusterOperators of the release that are not there.
-func (a *applier) missingOperators(all []configv1.ClusterOperator) []string {
-	var missing []string
-	for _, m := range a.current().payload.Manifests {
-		isThere := slices.ContainsFunc(all, func(o configv1.ClusterOperator) bool { return o.Name == m.ID().Name })
-		if m.ID().GroupKind() == kinds.ClusterOperator && !m.IsTombstone() && !isThere {
-			missing = append(missing, m.ID().Name)
+		applied.Problems = append(applied.Problems, problem)
+		if isInstall {
+			applied.IsComplete, applied.Mode = false, graph.Install
 		}
 	}
-	return missing
 }
 
-// withKind adds to a ClusterOperator what a typed one does not have.
-func withKind(object map[string]any) map[string]any {
-	object["apiVersion"], object["kind"] = configv1.GroupVersion.String(), kinds.ClusterOperator.Kind
-	return object
+// operatorProblem returns what a ClusterOperator of the release that is kept in place reports.
+func operatorProblem(m *payload.Manifest, reported *configv1.ClusterOperator, isInstall bool) (problem status.ReleaseProblem, isOne bool) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(reported)
+	if err != nil {
+		return problem, false // it can't be: it came from the API server
+	}
+	live := &unstructured.Unstructured{Object: object}
+	live.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterOperator.Kind)) // which a typed one does not have
+	verdict := ready.Check(live, ready.Upstream, ready.Related{Manifest: m.Object(), Installing: isInstall})
+	if verdict.State == ready.Ready {
+		return problem, false
+	}
+	id := m.ID()
+	return status.ReleaseProblem{
+		Object: &id, File: m.Path, Message: verdict.Message, Reason: verdict.Reason, Effect: verdict.Effect, Since: lastTransition(reported).Time, IsWait: true,
+	}, true
 }
 
 // lastTransition returns when a ClusterOperator last changed whether it is available, or degraded.
 func lastTransition(operator *configv1.ClusterOperator) (last metav1.Time) {
-	for _, condition := range operator.Status.Conditions {
-		isAsked := condition.Type == configv1.OperatorAvailable || condition.Type == configv1.OperatorDegraded
-		if isAsked && last.Before(&condition.LastTransitionTime) {
+	for _, kind := range []configv1.ClusterStatusConditionType{configv1.OperatorAvailable, configv1.OperatorDegraded} {
+		if condition := v1helpers.FindStatusCondition(operator.Status.Conditions, kind); condition != nil && last.Before(&condition.LastTransitionTime) {
 			last = condition.LastTransitionTime
 		}
 	}

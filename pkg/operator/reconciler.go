@@ -6,6 +6,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -217,10 +218,8 @@ func (r *reconciler) writeStatus(ctx context.Context, read client.Object, next c
 // refuse says of a ClusterVersion of another name that it does not count.
 func (r *reconciler) refuse(ctx context.Context, version *configv1.ClusterVersion) error {
 	const only = `only the ClusterVersion named "version" counts: delete this one`
-	for _, condition := range version.Status.Conditions {
-		if condition.Type == status.Invalid && condition.Message == only {
-			return nil
-		}
+	if said := v1helpers.FindStatusCondition(version.Status.Conditions, status.Invalid); said != nil && said.Message == only {
+		return nil
 	}
 	next := version.Status
 	next.Conditions = []configv1.ClusterOperatorStatusCondition{{

@@ -165,7 +165,7 @@ func (r *running) seen() *status.AppliedRelease {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	applied := &status.AppliedRelease{
-		Release: r.release, Architecture: architecture, Hash: r.payload.Hash, Forced: r.signed.acceptedRisks(r.forced), Verified: r.signed.isVerified,
+		Release: r.release, Hash: r.payload.Hash, Forced: r.signed.acceptedRisks(r.forced), Verified: r.signed.isVerified,
 		Total: len(r.payload.Manifests), IsComplete: r.isComplete,
 	}
 	if r.isRecorded {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/status"
 )
 
 // A target is the release that the cluster is to have, and what of it.
@@ -55,11 +56,8 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	if newest := k.record.Newest(); newest != nil && newest.State == record.Partial && newest.Source == begun.Image {
 		begun.Force = len(newest.Forced) > 0 // what was begun by force goes on
 	}
-	for _, entry := range v.Status.History {
-		if entry.State == configv1.CompletedUpdate {
-			begun.Previous = entry.Version
-			break
-		}
+	if last := status.LastCompleted(v.Status.History); last != nil {
+		begun.Previous = last.Version
 	}
 	update := v.Spec.DesiredUpdate
 	if update == nil {

@@ -47,33 +47,22 @@ type needs struct {
 	at  map[string]*need
 }
 
-// add notes that a manifest needs some verbs on a resource; nil stands for the record,
+// add notes that a manifest needs some verbs on a resource, or its hooks do; nil stands for the record,
 // whose needs are told apart.
-func (n *needs) add(m *payload.Manifest, resource schema.GroupResource, namespace, name string, verbs ...string) {
+func (n *needs) add(m *payload.Manifest, right Right, name string, verbs ...string) {
 	for _, verb := range verbs {
-		n.addRight(m, Right{Verb: verb, Resource: resource, Namespace: namespace}, name)
-	}
-}
-
-// addForHooks notes that the lifecycle hooks of a manifest need some verbs on a resource.
-func (n *needs) addForHooks(m *payload.Manifest, resource schema.GroupResource, namespace, name string, verbs ...string) {
-	for _, verb := range verbs {
-		n.addRight(m, Right{Verb: verb, Resource: resource, Namespace: namespace, IsForHooks: true}, name)
-	}
-}
-
-// addRight notes that a manifest needs a right on the object of a name.
-func (n *needs) addRight(m *payload.Manifest, right Right, name string) {
-	key := fmt.Sprint(right, " ", m == nil)
-	one := n.at[key]
-	if one == nil {
-		one = &need{Right: right}
-		n.at[key] = one
-		n.all = append(n.all, one)
-	}
-	one.names = append(one.names, name)
-	if m != nil {
-		one.Manifests = append(one.Manifests, m)
+		right.Verb = verb
+		key := fmt.Sprint(right, " ", m == nil)
+		one := n.at[key]
+		if one == nil {
+			one = &need{Right: right}
+			n.at[key] = one
+			n.all = append(n.all, one)
+		}
+		one.names = append(one.names, name)
+		if m != nil {
+			one.Manifests = append(one.Manifests, m)
+		}
 	}
 }
 
@@ -82,30 +71,32 @@ func (n *needs) addRight(m *payload.Manifest, right Right, name string) {
 func (q GatherInput) needs(places []place, newNamespace bool) []*need {
 	n := &needs{at: map[string]*need{}}
 	if newNamespace {
-		n.add(nil, namespaces, "", "", "create")
+		n.add(nil, Right{Resource: namespaces}, "", "create")
 	}
 	for _, resource := range []schema.GroupResource{configMaps, leases} {
-		n.add(nil, resource, q.Namespace, lock.Name(q.Record.Release), "get", "update")
-		n.add(nil, resource, q.Namespace, "", "create")
+		right := Right{Resource: resource, Namespace: q.Namespace}
+		n.add(nil, right, lock.Name(q.Record.Release), "get", "update")
+		n.add(nil, right, "", "create")
 	}
 	for _, p := range places {
 		if p.resource.Resource == "" {
 			continue // it can't be asked about what is not known
 		}
-		resource, id := p.resource.GroupResource(), p.id()
+		id := p.id()
+		right := Right{Resource: p.resource.GroupResource(), Namespace: id.Namespace}
 		needHooks(n, p)
 		switch {
 		case p.manifest.IsTombstone():
-			n.add(p.manifest, resource, id.Namespace, id.Name, "get", "delete")
+			n.add(p.manifest, right, id.Name, "get", "delete")
 			continue
 		case p.manifest.IsCreateOnly():
-			n.add(p.manifest, resource, id.Namespace, id.Name, "get")
-			n.add(p.manifest, resource, id.Namespace, "", "create")
+			n.add(p.manifest, right, id.Name, "get")
+			n.add(p.manifest, right, "", "create")
 		default: // an apply may create, and then the server knows the name
-			n.add(p.manifest, resource, id.Namespace, id.Name, "get", "create", "patch")
+			n.add(p.manifest, right, id.Name, "get", "create", "patch")
 		}
 		if ready.Awaits(p.manifest.Object(), q.Standard) {
-			n.add(p.manifest, resource, id.Namespace, "", "list", "watch")
+			n.add(p.manifest, right, "", "list", "watch")
 			q.needCalled(n, p.manifest)
 		}
 	}
@@ -119,8 +110,8 @@ func (q GatherInput) needCalled(n *needs, m *payload.Manifest) {
 		return
 	}
 	for _, service := range kinds.CalledServices(m.Object()) {
-		n.add(m, services, service.Namespace, "", "list", "watch")
-		n.add(m, endpointSlices, service.Namespace, "", "list", "watch")
+		n.add(m, Right{Resource: services, Namespace: service.Namespace}, "", "list", "watch")
+		n.add(m, Right{Resource: endpointSlices, Namespace: service.Namespace}, "", "list", "watch")
 	}
 }
 
@@ -129,14 +120,17 @@ func needHooks(n *needs, p place) {
 	if hooks, _ := lifecycle.Parse(p.manifest.Object()); hooks == nil || p.manifest.IsTombstone() {
 		return
 	}
-	m, id := p.manifest, p.id()
-	n.addForHooks(m, pods, id.Namespace, "", "get", "list", "watch", "create", "delete")
-	n.addForHooks(m, podLogs, id.Namespace, "", "get")
-	n.addForHooks(m, replicaSets, id.Namespace, "", "list")
-	n.addForHooks(m, deploymentStatuses, id.Namespace, id.Name, "patch")
-	n.addForHooks(m, events, id.Namespace, "", "create")
-	if m.IsCreateOnly() { // others are patched in any case
-		n.addForHooks(m, p.resource.GroupResource(), id.Namespace, id.Name, "patch")
+	id := p.id()
+	add := func(resource schema.GroupResource, name string, verbs ...string) {
+		n.add(p.manifest, Right{Resource: resource, Namespace: id.Namespace, IsForHooks: true}, name, verbs...)
+	}
+	add(pods, "", "get", "list", "watch", "create", "delete")
+	add(podLogs, "", "get")
+	add(replicaSets, "", "list")
+	add(deploymentStatuses, id.Name, "patch")
+	add(events, "", "create")
+	if p.manifest.IsCreateOnly() { // others are patched in any case
+		add(p.resource.GroupResource(), id.Name, "patch")
 	}
 }
 

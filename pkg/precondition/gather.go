@@ -98,9 +98,7 @@ func Pending(known *record.Record, before *inventory.Inventory) []record.Tombsto
 		goes[head.ID] = true
 	}
 	for _, head := range terminating {
-		namespace := kinds.ID{Kind: kinds.Namespace.Kind, Name: head.ID.Namespace}
-		definition := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: head.Resource.Resource + "." + head.Resource.Group}
-		if !goes[namespace] && !goes[definition] {
+		if !slices.ContainsFunc(objectmeta.Containers(head.ID, head.Resource), func(id kinds.ID) bool { return goes[id] }) {
 			pending = append(pending, record.Tombstone{ID: head.ID, UID: head.UID})
 		}
 	}

@@ -123,7 +123,7 @@ func New(plan Intent) *Fold {
 			byName[one.Level] = l
 			f.levels = append(f.levels, l)
 		}
-		name := nodeName(one)
+		name := graph.Name{Level: one.Level, Component: one.Component}.Words()
 		n := f.nodes[name]
 		if n == nil {
 			n = &node{component: one.Component, name: name}
@@ -135,14 +135,6 @@ func New(plan Intent) *Fold {
 	}
 	slices.SortStableFunc(f.levels, func(a, b *level) int { return graph.CompareLevels(a.name, b.name) })
 	return f
-}
-
-// nodeName returns the name that events give to the node of an item.
-func nodeName(one Item) string {
-	if one.Component == "" {
-		return ""
-	}
-	return "level " + one.Level + ", " + one.Component
 }
 
 // forgetAfter is how long a wait counts that no event repeats. It is longer than it takes to ask pods why they

@@ -18,11 +18,9 @@ func FromRun(run *record.Run) Progress {
 		p.Levels = append(p.Levels, Level{Name: one.Name, Components: []Component{}, StateCounts: StateCounts{Total: one.Total, Done: one.Total - one.Left}})
 	}
 	for _, node := range run.Nodes {
-		for i := 0; i < len(node.Steps); {
-			steps := ofManifest(node.Steps[i:])
+		for _, steps := range record.ByManifest(node.Steps) {
 			isFirst := componentOf(steps[0]) == componentOf(node.Steps[0]) // what comes after it waits
 			p.take(steps, isFirst && node.State == string(graph.Running) && !run.Ended)
-			i += len(steps)
 		}
 	}
 	p.Total = max(run.Total, run.Left())
@@ -33,15 +31,6 @@ func FromRun(run *record.Run) Progress {
 
 // componentOf returns the level and the component of a step.
 func componentOf(step record.RunStep) graph.Name { return graph.ParseName(path.Base(step.File)) }
-
-// ofManifest returns the steps that are of the manifest of the first one.
-func ofManifest(steps []record.RunStep) []record.RunStep {
-	end := 1
-	for end < len(steps) && !steps[end].IsFirst(steps[:end]) {
-		end++
-	}
-	return steps[:end]
-}
 
 // take takes in the steps of a manifest that are not done. It waits if it is applied, and it or a hook of it waits.
 func (p *Progress) take(steps []record.RunStep, isRunning bool) {

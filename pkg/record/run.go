@@ -1,8 +1,8 @@
 package record
 
 import (
+	"iter"
 	"reflect"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,44 +65,60 @@ type RunStep struct {
 	Awaits   *kinds.ID    `json:"awaits,omitempty"`  // what has to be ready first, if that is waited for: it may be of another node, which the graph does not tell
 }
 
+// Begun is since when the step stands as it does; nil if that is not known.
+func (s RunStep) Begun() *time.Time {
+	if s.Since == nil {
+		return nil
+	}
+	return &s.Since.Time
+}
+
 // Title names the step in words.
 func (s RunStep) Title() string { return s.OrHook(s.Hook) }
 
-// IsFirst reports whether no step before this one is of the same manifest.
-func (s RunStep) IsFirst(before []RunStep) bool {
-	return len(before) == 0 || before[len(before)-1].ID != s.ID || before[len(before)-1].File != s.File
-}
-
-// CountManifests counts the manifests that steps are of.
-func CountManifests(steps []RunStep) int {
-	count := 0
+// ByManifest returns the steps of each manifest.
+func ByManifest(steps []RunStep) [][]RunStep {
+	var groups [][]RunStep
 	for i, step := range steps {
-		if step.IsFirst(steps[:i]) {
-			count++
+		if i == 0 || steps[i-1].ID != step.ID || steps[i-1].File != step.File {
+			groups = append(groups, nil)
 		}
+		last := len(groups) - 1
+		groups[last] = append(groups[last], step)
 	}
-	return count
+	return groups
 }
 
 // Left returns how many manifests are not done.
 func (r *Run) Left() int {
 	left := r.More
 	for _, node := range r.Nodes {
-		left += CountManifests(node.Steps)
+		left += len(ByManifest(node.Steps))
 	}
 	return left
 }
 
-// Find is where the first step stands that is not done of what a run does to an object: it may be a hook of it.
-func (r *Run) Find(id kinds.ID) (node int, step RunStep, found bool) {
-	return r.find(func(s RunStep) bool { return s.ID == id })
+// Steps returns the steps that are not done, each with the place of its node in Run.Nodes. A nil Run has none.
+func (r *Run) Steps() iter.Seq2[int, RunStep] {
+	return func(yield func(int, RunStep) bool) {
+		if r == nil {
+			return
+		}
+		for i, node := range r.Nodes {
+			for _, step := range node.Steps {
+				if !yield(i, step) {
+					return
+				}
+			}
+		}
+	}
 }
 
-// find returns the first step for which a condition holds.
-func (r *Run) find(condition func(RunStep) bool) (node int, step RunStep, found bool) {
-	for i := range r.Nodes {
-		if at := slices.IndexFunc(r.Nodes[i].Steps, condition); at >= 0 {
-			return i, r.Nodes[i].Steps[at], true
+// Find is where the first step stands that is not done of what a run does to an object: it may be a hook of it.
+func (r *Run) Find(id kinds.ID) (node int, step RunStep, found bool) {
+	for node, step := range r.Steps() {
+		if step.ID == id {
+			return node, step, true
 		}
 	}
 	return 0, RunStep{}, false
@@ -128,9 +144,11 @@ func (r *Run) steady(before *Run) {
 	for i := range r.Nodes {
 		for j := range r.Nodes[i].Steps {
 			step := &r.Nodes[i].Steps[j]
-			_, known, found := before.find(func(s RunStep) bool { return s.ID == step.ID && s.Hook == step.Hook })
-			if found && step.Since != nil && known.Since != nil && known.State == step.State && step.Since.Sub(known.Since.Time).Abs() <= unsteady {
-				step.Since = known.Since
+			for _, known := range before.Steps() {
+				isSame := known.ID == step.ID && known.Hook == step.Hook && known.State == step.State
+				if isSame && step.Since != nil && known.Since != nil && step.Since.Sub(known.Since.Time).Abs() <= unsteady {
+					step.Since = known.Since
+				}
 			}
 		}
 	}

@@ -46,9 +46,8 @@ func (r *rollout) orphans(ctx context.Context) []Orphan {
 	inPayload, deleted := r.inPayload(ctx), r.deleted()
 	var dropped []objectmeta.LiveMetadata
 	for _, head := range r.before.Of(r.payload.Name) {
-		namespace := kinds.ID{Kind: kinds.Namespace.Kind, Name: head.ID.Namespace}
-		definition := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: head.Resource.Resource + "." + head.Resource.Group}
-		if !inPayload[head.ID] && !deleted[namespace] && !deleted[definition] && !head.Terminating {
+		isGoing := slices.ContainsFunc(objectmeta.Containers(head.ID, head.Resource), func(id kinds.ID) bool { return deleted[id] })
+		if !inPayload[head.ID] && !isGoing && !head.Terminating {
 			dropped = append(dropped, head)
 		}
 	}

@@ -36,20 +36,16 @@ const notVerified = "; not verified: "
 // withUnverified returns a message with what the condition says already of the image not being verified: an operator that
 // has just begun does not know it.
 func (b *builder) withUnverified(message string) string {
-	if at := b.find(ReleaseAccepted); at >= 0 && strings.HasPrefix(b.next.Conditions[at].Message, message+notVerified) {
-		return b.next.Conditions[at].Message
+	if before := b.find(ReleaseAccepted); before != nil && strings.HasPrefix(before.Message, message+notVerified) {
+		return before.Message
 	}
 	return message
 }
 
 // isKnown returns whether the condition says already whether the image was accepted.
 func (b *builder) isKnown(asked Acceptance) bool {
-	at := b.find(ReleaseAccepted)
-	if at < 0 || asked.Release.Image == "" {
-		return false
-	}
-	before := b.next.Conditions[at]
-	return before.Status != configv1.ConditionUnknown && strings.Contains(before.Message, fmt.Sprintf("image=%q", asked.Release.Image))
+	before := b.find(ReleaseAccepted)
+	return before != nil && asked.Release.Image != "" && before.Status != configv1.ConditionUnknown && strings.Contains(before.Message, fmt.Sprintf("image=%q", asked.Release.Image))
 }
 
 // The words of a phase while it runs, and when it has failed.

@@ -1,11 +1,11 @@
 package status
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
 
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -42,33 +42,31 @@ func (b *builder) set(kind configv1.ClusterStatusConditionType, status configv1.
 	wanted := configv1.ClusterOperatorStatusCondition{
 		Type: kind, Status: status, Reason: reason, Message: printable.Truncate(message, longestMessage), LastTransitionTime: b.now,
 	}
-	at := b.find(kind)
-	if at < 0 {
+	before := b.find(kind)
+	if before == nil {
 		b.next.Conditions = append(b.next.Conditions, wanted)
 		return
 	}
-	if before := b.next.Conditions[at]; before.Status == status && !before.LastTransitionTime.IsZero() {
+	if before.Status == status && !before.LastTransitionTime.IsZero() {
 		wanted.LastTransitionTime = before.LastTransitionTime
 	}
-	b.next.Conditions[at] = wanted
+	*before = wanted
 }
 
 // setDefault sets a condition that is not there yet.
 func (b *builder) setDefault(kind configv1.ClusterStatusConditionType, status configv1.ConditionStatus) {
-	if b.find(kind) < 0 {
+	if b.find(kind) == nil {
 		b.set(kind, status, "", "")
 	}
 }
 
 func (b *builder) remove(kind configv1.ClusterStatusConditionType) {
-	if at := b.find(kind); at >= 0 {
-		b.next.Conditions = slices.Delete(b.next.Conditions, at, at+1)
-	}
+	v1helpers.RemoveStatusCondition(&b.next.Conditions, kind)
 }
 
-// find returns the index of a condition, and -1 if there is none.
-func (b *builder) find(kind configv1.ClusterStatusConditionType) int {
-	return slices.IndexFunc(b.next.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool { return c.Type == kind })
+// find returns a condition; nil if there is none.
+func (b *builder) find(kind configv1.ClusterStatusConditionType) *configv1.ClusterOperatorStatusCondition {
+	return v1helpers.FindStatusCondition(b.next.Conditions, kind)
 }
 
 // removeObsolete removes conditions that earlier cluster-version operators have left: parts of Upgradeable, and the
@@ -107,10 +105,8 @@ func (b *builder) setAvailable(applied AppliedRelease) {
 	if applied.wasCompleted() {
 		b.set(configv1.OperatorAvailable, configv1.ConditionTrue, "", "Done applying "+nameOf(b.next.Desired))
 	}
-	for _, entry := range b.next.History {
-		if entry.State == configv1.CompletedUpdate && b.find(configv1.OperatorAvailable) < 0 { // the ClusterVersion was made anew
-			b.set(configv1.OperatorAvailable, configv1.ConditionTrue, "", "Done applying "+entry.Version)
-		}
+	if last := LastCompleted(b.next.History); last != nil && b.find(configv1.OperatorAvailable) == nil { // the ClusterVersion was made anew
+		b.set(configv1.OperatorAvailable, configv1.ConditionTrue, "", "Done applying "+last.Version)
 	}
 	b.setDefault(configv1.OperatorAvailable, configv1.ConditionFalse)
 }
@@ -121,11 +117,8 @@ func list(title string, lines []string) string {
 		return title + ": " + printable.Line(lines[0])
 	}
 	text := title + ":"
-	for _, line := range lines[:min(mostLines, len(lines))] {
+	for _, line := range few(lines) {
 		text += "\n* " + printable.Line(line)
-	}
-	if more := len(lines) - mostLines; more > 0 {
-		text += fmt.Sprintf("\n* and %d more", more)
 	}
 	return text
 }

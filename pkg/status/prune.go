@@ -3,9 +3,9 @@ package status
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/util/version"
-
 	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
 // The weights of entries, as the cluster-version operator gives them: the one that weighs least is removed.
@@ -37,7 +37,13 @@ func weigh(history []configv1.UpdateHistory, at int) float64 {
 	if at < newest || at == len(history)-1 || at == slices.IndexFunc(history, isCompleted) {
 		return weightNeeded + age
 	}
-	older, newer := olderCompleted(history, at), newerCompleted(history, at)
+	older := LastCompleted(history[at+1:])
+	var newer *configv1.UpdateHistory
+	for i := range history[:at] {
+		if isCompleted(history[i]) {
+			newer = &history[i]
+		}
+	}
 	isBetween := older != nil && newer != nil
 	switch {
 	case isCompleted(history[at]) && !(isBetween && isSameMinor(*older, history[at]) && isSameMinor(history[at], *newer)):
@@ -55,22 +61,10 @@ func weigh(history []configv1.UpdateHistory, at int) float64 {
 
 func isCompleted(entry configv1.UpdateHistory) bool { return entry.State == configv1.CompletedUpdate }
 
-// olderCompleted returns the next older entry that was completed, and nil if there is none.
-func olderCompleted(history []configv1.UpdateHistory, at int) *configv1.UpdateHistory {
-	for i := at + 1; i < len(history); i++ {
-		if isCompleted(history[i]) {
-			return &history[i]
-		}
-	}
-	return nil
-}
-
-// newerCompleted returns the next newer entry that was completed, and nil if there is none.
-func newerCompleted(history []configv1.UpdateHistory, at int) *configv1.UpdateHistory {
-	for i := at - 1; i >= 0; i-- {
-		if isCompleted(history[i]) {
-			return &history[i]
-		}
+// LastCompleted returns the newest entry that was completed, and nil if there is none.
+func LastCompleted(history []configv1.UpdateHistory) *configv1.UpdateHistory {
+	if at := slices.IndexFunc(history, isCompleted); at >= 0 {
+		return &history[at]
 	}
 	return nil
 }
@@ -78,18 +72,5 @@ func newerCompleted(history []configv1.UpdateHistory, at int) *configv1.UpdateHi
 // isSameMinor returns whether two entries are of the same major and minor version. A version that can't be read is
 // only like itself.
 func isSameMinor(a, b configv1.UpdateHistory) bool {
-	of, to := parse(a.Version), parse(b.Version)
-	if of == nil || to == nil {
-		return a.Version == b.Version
-	}
-	return of.Major() == to.Major() && of.Minor() == to.Minor()
-}
-
-// parse reads a version, and returns nil if it is none.
-func parse(text string) *version.Version {
-	parsed, err := version.ParseGeneric(text)
-	if err != nil {
-		return nil
-	}
-	return parsed
+	return a.Version == b.Version || a.Version != "" && !precondition.IsMinor(a.Version, b.Version)
 }

@@ -39,7 +39,6 @@ type Seen struct {
 // An AppliedRelease is a release that is being applied, or is kept in place, and how far that is.
 type AppliedRelease struct {
 	Release      configv1.Release
-	Architecture string
 	Hash         string // of its payload
 	Forced       string // the risks that were accepted; empty if there were none
 	Verified     bool   // its signature was verified
@@ -93,7 +92,6 @@ type Acceptance struct {
 	// Findings are those of the gate, of a release that was asked for.
 	Findings  []precondition.CheckFinding
 	WasJudged bool // the gate was asked: what an operator begins with, it does not judge
-	Forced    bool
 	// Unverified is why a release was accepted although nothing has verified its image. It is empty if the image was
 	// verified, or nothing new is known.
 	Unverified string

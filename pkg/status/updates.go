@@ -98,9 +98,6 @@ func (b *builder) withRecommended(update configv1.ConditionalUpdate, before []co
 	return full
 }
 
-// maxConditionMessage is how many bytes of a message the definition of ClusterVersion takes.
-const maxConditionMessage = 32768
-
 // recommended judges the risks of an update. The rule Always is all that is evaluated: of a risk with other rules it is
 // not known whether the cluster has it.
 func recommended(risks []configv1.ConditionalUpdateRisk) metav1.Condition {
@@ -117,7 +114,7 @@ func recommended(risks []configv1.ConditionalUpdateRisk) metav1.Condition {
 		condition.Status = metav1.ConditionFalse
 		reasons, messages = append(reasons, riskReason(risk.Name)), append(messages, risk.Message+" "+risk.URL)
 	}
-	condition.Reason, condition.Message = ReasonMultipleReasons, printable.Truncate(strings.Join(messages, "\n\n"), maxConditionMessage)
+	condition.Reason, condition.Message = ReasonMultipleReasons, printable.Truncate(strings.Join(messages, "\n\n"), longestMessage)
 	if slices.Sort(reasons); len(slices.Compact(reasons)) == 1 {
 		condition.Reason = reasons[0]
 	}

@@ -138,9 +138,6 @@ func (g *gatherer) pick() *record.Record {
 		return of
 	}
 	isToldOf := func(r *record.Record) bool {
-		if r.Run == nil {
-			return false
-		}
 		_, _, found := r.Run.Find(g.Object)
 		return found
 	}

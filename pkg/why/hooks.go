@@ -69,13 +69,9 @@ func standingHook(of *record.Record, d record.DeploymentHooks, stage lifecycle.S
 
 // stopMessage returns why the last apply ended at a hook; "" if it has not told.
 func stopMessage(of *record.Record, id kinds.ID, stage lifecycle.Stage) string {
-	if of.Run != nil {
-		for _, node := range of.Run.Nodes {
-			for _, step := range node.Steps {
-				if step.ID == id && step.Hook == string(stage) && step.State == record.Failed {
-					return printable.Line(step.For)
-				}
-			}
+	for _, step := range of.Run.Steps() {
+		if step.ID == id && step.Hook == string(stage) && step.State == record.Failed {
+			return printable.Line(step.For)
 		}
 	}
 	newest := of.Newest()

@@ -120,11 +120,11 @@ func (f *ObjectFacts) isToGo() bool {
 
 // step is where the run of the release stands with the object, if it is not done with it.
 func (f *ObjectFacts) step() (node int, step record.RunStep, found bool) {
-	if f.Record == nil || f.Record.Run == nil {
+	if f.Record == nil {
 		return 0, step, false
 	}
 	run := f.Record.Run
-	if node, step, found = run.Find(f.Object); found || run.More == 0 || f.Plan == nil || f.Plan.Node == "" {
+	if node, step, found = run.Find(f.Object); found || run == nil || run.More == 0 || f.Plan == nil || f.Plan.Node == "" {
 		return node, step, found
 	}
 	node = slices.IndexFunc(run.Nodes, func(n record.RunNode) bool { return n.Name == f.Plan.Node })
@@ -133,9 +133,12 @@ func (f *ObjectFacts) step() (node int, step record.RunStep, found bool) {
 
 // isObjectLeft says whether the run is not done with the object itself, whatever its hooks are at.
 func (f *ObjectFacts) isObjectLeft() bool {
-	return slices.ContainsFunc(f.Record.Run.Nodes, func(node record.RunNode) bool {
-		return slices.ContainsFunc(node.Steps, func(s record.RunStep) bool { return s.ID == f.Object && s.Hook == "" })
-	})
+	for _, step := range f.Record.Run.Steps() {
+		if step.ID == f.Object && step.Hook == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // version is the one that was applied last, or is.
@@ -178,8 +181,7 @@ func tellNotReady(f *ObjectFacts, a *Answer) {
 	a.For, a.Reason = f.Verdict.Message, f.Verdict.Reason
 	since := ""
 	if _, step, found := f.step(); found && step.Since != nil && step.Hook == "" {
-		a.Since = &step.Since.Time
-		since = ", for " + f.age(step.Since.Time)
+		a.Since, since = step.Begun(), f.lasting(step)
 	}
 	if f.Verdict.State == ready.Failed {
 		a.say(f.Pods, "it has failed, and waiting does not help: %s%s", f.Verdict.Message, since)
@@ -255,15 +257,13 @@ func tellUnserved(f *ObjectFacts, a *Answer) {
 
 // coming names the definition that the run has still to make for the object's kind.
 func (f *ObjectFacts) coming() string {
-	if f.Record == nil || f.Record.Run == nil {
+	if f.Record == nil {
 		return ""
 	}
-	for _, node := range f.Record.Run.Nodes {
-		for _, step := range node.Steps {
-			_, group, _ := strings.Cut(step.Name, ".")
-			if step.GroupKind() == kinds.CustomResourceDefinition && group == f.Object.Group && !step.Deletes {
-				return step.ID.String() + " (" + cmp.Or(nodeOf(step.File), node.Name) + ")"
-			}
+	for node, step := range f.Record.Run.Steps() {
+		_, group, _ := strings.Cut(step.Name, ".")
+		if step.GroupKind() == kinds.CustomResourceDefinition && group == f.Object.Group && !step.Deletes {
+			return step.ID.String() + " (" + cmp.Or(nodeOf(step.File), f.Record.Run.Nodes[node].Name) + ")"
 		}
 	}
 	return ""

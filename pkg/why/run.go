@@ -106,10 +106,7 @@ func tellHook(f *ObjectFacts, a *Answer, step record.RunStep) {
 
 // about makes an answer one about a step that is not done.
 func (a *Answer) about(step record.RunStep) {
-	a.For, a.Reason = step.For, step.Reason
-	if step.Since != nil {
-		a.Since = &step.Since.Time
-	}
+	a.For, a.Reason, a.Since = step.For, step.Reason, cmp.Or(step.Begun(), a.Since)
 }
 
 // lasting is for how long a step stands as it does.
@@ -196,12 +193,9 @@ func (f *ObjectFacts) tellRoot(node record.RunNode, a *Answer) {
 			continue
 		}
 		where := cmp.Or(nodeOf(step.File), node.Name)
-		hold := Holding{Node: where, Object: step.ID, Hook: step.Hook, State: step.State, For: step.For, Reason: step.Reason}
+		hold := Holding{Node: where, Object: step.ID, Hook: step.Hook, State: step.State, For: step.For, Reason: step.Reason, Since: step.Begun()}
 		if step.Hook == "" {
 			hold.Why = f.Pending[step.ID]
-		}
-		if step.Since != nil {
-			hold.Since = &step.Since.Time
 		}
 		a.Holds = append(a.Holds, hold)
 		switch step.State {

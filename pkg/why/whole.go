@@ -81,9 +81,7 @@ func (f *ObjectFacts) whole(answers []*Answer) *ReleaseAnswer {
 	for _, answer := range w.Objects {
 		w.Counts[answer.State]++
 	}
-	newest := f.Record.Newest()
-	isCompleted := newest != nil && newest.State == record.Completed && f.Record.Run == nil
-	w.Done = isCompleted && len(w.Objects) == 0 && len(w.Unknown) == 0
+	w.Done = f.isCompleted() && len(w.Objects) == 0 && len(w.Unknown) == 0
 	return w
 }
 
@@ -105,13 +103,9 @@ func (f *ObjectFacts) aboutRun() []Sentence {
 // rank orders answers: what has failed, then what is waited for, then deletes that are pending, then
 // the rest.
 func (f *ObjectFacts) rank(a *Answer) int {
-	hasFailed := false
-	if f.Record.Run != nil {
-		_, step, found := f.Record.Run.Find(a.Object)
-		hasFailed = found && step.State == record.Failed
-	}
+	_, step, found := f.Record.Run.Find(a.Object)
 	switch {
-	case hasFailed:
+	case found && step.State == record.Failed:
 		return 0
 	case a.State == NotReady, a.State == Absent:
 		return 1
@@ -143,8 +137,8 @@ func (f *ObjectFacts) notBegun() []*Answer {
 	}
 	var answers []*Answer
 	for _, node := range f.Record.Run.Nodes {
-		for i, step := range node.Steps {
-			if step.State == record.Blocked && step.IsFirst(node.Steps[:i]) {
+		for _, steps := range record.ByManifest(node.Steps) {
+			if step := steps[0]; step.State == record.Blocked {
 				answers = append(answers, &Answer{
 					Object: step.ID, State: Blocked, Sentences: []Sentence{}, Release: f.Record.Release, Version: f.version(),
 					File: step.File, Node: cmp.Or(nodeOf(step.File), node.Name), After: f.names(node.After),
@@ -163,10 +157,8 @@ func (g *gatherer) suspects(ctx context.Context) []kinds.ID {
 	blocked := map[kinds.ID]bool{}
 	if run := g.facts.Record.Run; run != nil {
 		for _, node := range run.Nodes {
-			for i, step := range node.Steps {
-				if !step.IsFirst(node.Steps[:i]) {
-					continue
-				}
+			for _, steps := range record.ByManifest(node.Steps) {
+				step := steps[0]
 				if blocked[step.ID] = !isTried(step); isTried(step) {
 					all = append(all, step.ID)
 				}

@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
@@ -88,19 +90,15 @@ func (c *EtcdCluster) Bootstrap(ctx context.Context, numbers ...int) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		_, err := c.Members(ctx) // which takes a quorum
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("etcd's first members do not serve; their logs are in %s: %w", c.Folder, err)
-		case <-time.After(100 * time.Millisecond):
-		}
+	var refused error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		_, refused = c.Members(ctx) // which takes a quorum
+		return refused == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("etcd's first members do not serve; their logs are in %s: %w", c.Folder, refused)
 	}
+	return nil
 }
 
 // Address returns where the member with a number is, or will be.

@@ -3,7 +3,6 @@ package hostpods
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,14 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
 const (
 	// A process that has ended is started again after a pause that grows.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 10 * time.Second
-	// drainTime bounds how long a process's descendants may hold its output open.
-	drainTime = time.Second
 )
 
 // What containers wait for, in the words of a kubelet.
@@ -72,10 +71,7 @@ func (c *container) run(ctx context.Context) error {
 		return fmt.Errorf("open the log: %w", err)
 	}
 	defer log.Close()
-	lines := &prefixWriter{lines: c.pod.host.output, prefix: c.pod.first.Name + " " + c.spec.Name + ": "}
-	defer lines.flush()
-	output := io.MultiWriter(log, lines)
-	command.Stdout, command.Stderr = output, output
+	command.Stdout, command.Stderr = log, log
 	// The kernel takes the thread for the parent, and kills the process when that ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -132,19 +128,13 @@ func (c *container) command(ctx context.Context) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("there is no program %q among those that pods may run", name)
 	}
 	for i, word := range words {
-		words[i] = c.rewrite(expand(word, environment.lookup))
+		words[i] = c.rewrite(expand(word, environment))
 	}
 	command := exec.Command(program, words...)
 	command.Args[0] = name
 	command.Dir = c.folder
-	if c.spec.WorkingDir != "" {
-		if command.Dir = c.hostPath(c.spec.WorkingDir); command.Dir == c.spec.WorkingDir {
-			command.Dir = c.folder // no volume: a folder of the image
-		}
-	}
 	command.Env = environment.list()
-	command.SysProcAttr = childAttributes()
-	command.WaitDelay = drainTime
+	command.SysProcAttr = sandbox.ChildAttributes()
 	return command, nil
 }
 

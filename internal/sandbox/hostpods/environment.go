@@ -2,27 +2,22 @@ package hostpods
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // variables are those of a process. Later ones replace earlier ones.
 type variables map[string]string
-
-func (v variables) lookup(name string) (string, bool) {
-	value, ok := v[name]
-	return value, ok
-}
 
 // list returns the variables as a process gets them.
 func (v variables) list() []string {
@@ -54,13 +49,11 @@ func (c *container) environment(ctx context.Context) (variables, error) {
 		}
 	}
 	for _, one := range c.spec.Env {
-		value, ok, err := c.value(ctx, one, v)
+		value, err := c.value(one, v)
 		if err != nil {
 			return nil, fmt.Errorf("variable %s: %w", one.Name, err)
 		}
-		if ok {
-			v[one.Name] = c.hostPath(value)
-		}
+		v[one.Name] = c.hostPath(value)
 	}
 	return v, nil
 }
@@ -81,36 +74,16 @@ func (c *container) addAll(ctx context.Context, v variables, source corev1.EnvFr
 	return err
 }
 
-// value returns the value of a variable, or false if it is to have none.
-func (c *container) value(ctx context.Context, one corev1.EnvVar, before variables) (string, bool, error) {
-	switch from := one.ValueFrom; {
-	case from == nil:
-		return expand(one.Value, before.lookup), true, nil
-	case from.FieldRef != nil:
-		value, err := c.pod.field(from.FieldRef.FieldPath)
-		return value, true, err
-	case from.ResourceFieldRef != nil:
-		value, err := resourceField(c.spec, from.ResourceFieldRef)
-		return value, true, err
-	case from.ConfigMapKeyRef != nil:
-		ref := from.ConfigMapKeyRef
-		data, err := c.pod.configMap(ctx, ref.Name, ref.Optional)
-		return pick(data, ref.Key, ref.Optional, err)
-	case from.SecretKeyRef != nil:
-		ref := from.SecretKeyRef
-		data, err := c.pod.secret(ctx, ref.Name, ref.Optional)
-		return pick(data, ref.Key, ref.Optional, err)
+// value returns the value of a variable.
+func (c *container) value(one corev1.EnvVar, before variables) (string, error) {
+	switch {
+	case one.ValueFrom == nil:
+		return expand(one.Value, before), nil
+	case one.ValueFrom.FieldRef != nil:
+		return c.pod.field(one.ValueFrom.FieldRef.FieldPath)
 	default:
-		return "", false, fmt.Errorf("its source is not supported on this machine")
+		return "", errors.New("its source is not supported on this machine")
 	}
-}
-
-func pick(data map[string][]byte, key string, optional *bool, err error) (string, bool, error) {
-	value, ok := data[key]
-	if err == nil && !ok && !isSet(optional) {
-		err = fmt.Errorf("there is no key %q", key)
-	}
-	return string(value), ok, err
 }
 
 func isSet(flag *bool) bool { return flag != nil && *flag }
@@ -146,18 +119,10 @@ func (p *hostPod) secret(ctx context.Context, name string, optional *bool) (map[
 
 // field returns a field of the pod, by its path in the downward API.
 func (p *hostPod) field(name string) (string, error) {
-	if key, ok := subscript(name, "metadata.labels"); ok {
-		return p.first.Labels[key], nil
-	}
-	if key, ok := subscript(name, "metadata.annotations"); ok {
-		return p.first.Annotations[key], nil
-	}
 	values := map[string]string{
 		"metadata.name":           p.first.Name,
 		"metadata.namespace":      p.first.Namespace,
 		"metadata.uid":            string(p.first.UID),
-		"metadata.labels":         quotedLines(p.first.Labels),
-		"metadata.annotations":    quotedLines(p.first.Annotations),
 		"spec.nodeName":           p.first.Spec.NodeName,
 		"spec.serviceAccountName": p.first.Spec.ServiceAccountName,
 		"status.hostIP":           "127.0.0.1",
@@ -172,69 +137,20 @@ func (p *hostPod) field(name string) (string, error) {
 	return value, nil
 }
 
-// subscript returns what a path has in brackets after its beginning.
-func subscript(name, before string) (string, bool) {
-	rest, ok := strings.CutPrefix(name, before+"['")
-	return strings.TrimSuffix(rest, "']"), ok
-}
-
-// quotedLines are labels or annotations as the downward API has them in files.
-func quotedLines(values map[string]string) string {
-	var lines []string
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		lines = append(lines, fmt.Sprintf("%s=%q", key, values[key]))
-	}
-	return strings.Join(lines, "\n")
-}
-
-// resourceField returns a limit or a request of a container, rounded up to multiples of the divisor.
-func resourceField(spec corev1.Container, ref *corev1.ResourceFieldSelector) (string, error) {
-	from, name, _ := strings.Cut(ref.Resource, ".")
-	quantities := spec.Resources.Limits
-	if from == "requests" {
-		quantities = spec.Resources.Requests
-	}
-	quantity, ok := quantities[corev1.ResourceName(name)]
-	if !ok {
-		return "", fmt.Errorf("the container has no %s, and nodes are simulated", ref.Resource)
-	}
-	divisor := ref.Divisor
-	if divisor.IsZero() {
-		divisor = resource.MustParse("1")
-	}
-	return fmt.Sprintf("%.0f", math.Ceil(quantity.AsApproximateFloat64()/divisor.AsApproximateFloat64())), nil
-}
+// reference is what is expanded of a text.
+var reference = regexp.MustCompile(`\$\$|\$\([^)]*\)`)
 
 // expand replaces $(NAME) by a variable's value, if there is one, and $$ by $.
-func expand(text string, lookup func(string) (string, bool)) string {
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "$")
-		out.WriteString(before)
-		if !found {
-			return out.String()
+func expand(text string, before variables) string {
+	return reference.ReplaceAllStringFunc(text, func(found string) string {
+		if found == "$$" {
+			return "$"
 		}
-		name, after, isReference := strings.Cut(strings.TrimPrefix(rest, "("), ")")
-		isReference = isReference && strings.HasPrefix(rest, "(")
-		value, isKnown := "", false
-		if isReference {
-			value, isKnown = lookup(name)
+		if value, isKnown := before[found[2:len(found)-1]]; isKnown {
+			return value
 		}
-		switch {
-		case strings.HasPrefix(rest, "$"):
-			out.WriteString("$")
-			text = rest[1:]
-		case isKnown:
-			out.WriteString(value)
-			text = after
-		case isReference:
-			out.WriteString("$(" + name + ")")
-			text = after
-		default:
-			out.WriteString("$")
-			text = rest
-		}
-	}
+		return found
+	})
 }
 
 // rewrite replaces the path of a mount by that of the volume's folder, at the beginning of an argument or after

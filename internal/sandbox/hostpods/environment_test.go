@@ -24,7 +24,7 @@ func TestExpand(t *testing.T) {
 		"$(NONE)$(A)$$":    "$(NONE)1$",
 		"--flag=$(A)/$(A)": "--flag=1/1",
 	} {
-		if got := expand(text, known.lookup); got != want {
+		if got := expand(text, known); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
@@ -34,10 +34,9 @@ func TestRewrite(t *testing.T) {
 	c := &container{
 		pod: &hostPod{folder: "/host", first: &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 			{Name: "data"}, {Name: "keys"},
-			{Name: "certs", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/ssl"}}},
 		}}}},
 		spec: corev1.Container{VolumeMounts: []corev1.VolumeMount{
-			{Name: "data", MountPath: "/data/"}, {Name: "keys", MountPath: "/data/keys", SubPath: "tls"}, {Name: "certs", MountPath: "/certs"},
+			{Name: "data", MountPath: "/data/"}, {Name: "keys", MountPath: "/data/keys", SubPath: "tls"},
 		}},
 	}
 	for text, want := range map[string]string{
@@ -49,7 +48,6 @@ func TestRewrite(t *testing.T) {
 		"--dir=/data/a=b": "--dir=/host/volumes/data/a=b",
 		"/data/a=/data":   "/host/volumes/data/a=/data",
 		"--dir":           "--dir",
-		"/certs/ca.pem":   "/etc/ssl/ca.pem",
 		"":                "",
 	} {
 		if got := c.rewrite(text); got != want {

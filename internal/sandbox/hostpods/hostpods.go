@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -34,9 +33,6 @@ type Options struct {
 	Programs map[string]string
 	// Folder is for volumes, kubeconfigs and logs. Logs stay in it.
 	Folder string
-	// Output receives what processes print, each line after the names of pod and container. Nil discards it;
-	// it is in the logs all the same.
-	Output io.Writer
 }
 
 // HostPods runs pods as processes.
@@ -44,7 +40,6 @@ type HostPods struct {
 	options  Options
 	client   kubernetes.Interface
 	selector labels.Set
-	output   *lineWriter
 	stop     context.CancelFunc
 	running  sync.WaitGroup // the watch, and a goroutine per pod
 	ended    func() error
@@ -93,7 +88,7 @@ func prepare(o Options) (*HostPods, error) {
 		return nil, err
 	}
 	return &HostPods{
-		options: o, client: client, selector: selector, output: &lineWriter{to: o.Output},
+		options: o, client: client, selector: selector,
 		pods: map[types.UID]*hostPod{}, changed: make(chan struct{}),
 	}, nil
 }

@@ -2,7 +2,6 @@ package hostpods
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -131,16 +130,14 @@ func (p *hostPod) awaitVolumes() bool {
 	return false
 }
 
-// refresh keeps volumes as what they are made of.
+// refresh keeps volumes as what they are made of. What can't be read now is read the next time.
 func (p *hostPod) refresh(ctx context.Context) {
 	for pause(ctx, refreshInterval) {
-		if err := p.writeVolumes(ctx); err != nil && ctx.Err() == nil {
-			p.host.output.print(p.first.Name+": ", []byte(err.Error()))
-		}
+		_ = p.writeVolumes(ctx)
 	}
 }
 
-// leave reports the end of the processes, and removes what there is of the pod.
+// leave reports the end of the processes, and removes what there is of the pod, as far as the API server answers.
 func (p *hostPod) leave() {
 	ctx, cancel := context.WithTimeout(p.lasting, cleanupTimeout)
 	defer cancel()
@@ -150,16 +147,13 @@ func (p *hostPod) leave() {
 	isDeleted := p.seen.DeletionTimestamp != nil && !p.isGone
 	isLeft := p.seen.DeletionTimestamp == nil && !p.isGone
 	p.host.mu.Unlock()
-	var err error
 	switch {
 	case isDeleted:
-		err = p.deleteObject(ctx)
+		p.deleteObject(ctx)
 	case isLeft:
-		err = p.handOver(ctx)
+		_ = p.annotate(ctx, "null") // for kwok, which removes the pod once it is deleted
 	}
-	if err = errors.Join(err, os.RemoveAll(p.folder)); err != nil {
-		p.host.output.print(p.first.Name+": ", []byte(err.Error()))
-	}
+	_ = os.RemoveAll(p.folder)
 	p.host.update(func() { delete(p.host.pods, p.first.UID) })
 }
 
@@ -173,23 +167,15 @@ func (p *hostPod) look(ctx context.Context) {
 }
 
 // deleteObject removes the object of a pod that has ended, as a kubelet does.
-func (p *hostPod) deleteObject(ctx context.Context) error {
-	for {
+func (p *hostPod) deleteObject(ctx context.Context) {
+	for isInTime := true; isInTime; isInTime = pause(ctx, retryPause) {
 		err := p.host.client.CoreV1().Pods(p.first.Namespace).Delete(ctx, p.first.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64), Preconditions: metav1.NewUIDPreconditions(string(p.first.UID)),
 		})
 		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			return nil
-		}
-		if !pause(ctx, retryPause) {
-			return fmt.Errorf("remove the pod: %w", err)
+			return
 		}
 	}
-}
-
-// handOver leaves a pod to kwok, which removes it once it is deleted.
-func (p *hostPod) handOver(ctx context.Context) error {
-	return p.annotate(ctx, "null")
 }
 
 // annotate sets the annotation that keeps kwok away, to a value in JSON.

@@ -19,42 +19,31 @@ import (
 // spares a process questions, and would keep a test waiting.
 const startPeriod = 100 * time.Millisecond
 
-// probe notes whether the container's process is ready, until ctx ends. Without a probe over the network, it is.
+// probe notes whether the container's process is ready, until ctx ends. Without a probe by httpGet, it is.
 func (c *container) probe(ctx context.Context) {
 	probe := c.spec.ReadinessProbe
-	if probe == nil || probe.HTTPGet == nil && probe.TCPSocket == nil {
+	if probe == nil || probe.HTTPGet == nil {
 		c.setReady(ctx, true)
 		return
 	}
-	period, timeout := seconds(probe.PeriodSeconds, 10), seconds(probe.TimeoutSeconds, 1)
-	wanted := map[bool]int32{true: max(1, probe.SuccessThreshold), false: probe.FailureThreshold}
-	if wanted[false] <= 0 {
-		wanted[false] = 3
-	}
+	wanted := map[bool]int32{true: probe.SuccessThreshold, false: probe.FailureThreshold}
 	every, isReady, last, inARow := startPeriod, false, false, int32(0)
 	for {
-		asking, cancel := context.WithTimeout(ctx, timeout)
-		succeeded := c.ask(asking, probe) == nil
+		asking, cancel := context.WithTimeout(ctx, time.Duration(probe.TimeoutSeconds)*time.Second)
+		succeeded := c.ask(asking, probe.HTTPGet) == nil
 		cancel()
 		if succeeded != last {
 			inARow = 0
 		}
 		last = succeeded
 		if inARow++; succeeded != isReady && inARow >= wanted[succeeded] {
-			isReady, every = succeeded, period
+			isReady, every = succeeded, time.Duration(probe.PeriodSeconds)*time.Second
 			c.setReady(ctx, isReady)
 		}
 		if !pause(ctx, every) {
 			return
 		}
 	}
-}
-
-func seconds(number, otherwise int32) time.Duration {
-	if number <= 0 {
-		number = otherwise
-	}
-	return time.Duration(number) * time.Second
 }
 
 // setReady notes whether the process is ready, unless it has ended meanwhile.
@@ -67,22 +56,8 @@ func (c *container) setReady(ctx context.Context, isReady bool) {
 }
 
 // ask asks the process once.
-func (c *container) ask(ctx context.Context, probe *corev1.Probe) error {
-	if probe.HTTPGet != nil {
-		return c.askHTTP(ctx, probe.HTTPGet)
-	}
-	connection, err := new(net.Dialer).DialContext(ctx, "tcp", c.target(probe.TCPSocket.Host, probe.TCPSocket.Port))
-	if err != nil {
-		return err
-	}
-	return connection.Close()
-}
-
-func (c *container) askHTTP(ctx context.Context, get *corev1.HTTPGetAction) error {
-	target := url.URL{Scheme: strings.ToLower(string(get.Scheme)), Host: c.target(get.Host, get.Port)}
-	if target.Scheme == "" {
-		target.Scheme = "http"
-	}
+func (c *container) ask(ctx context.Context, get *corev1.HTTPGetAction) error {
+	target := url.URL{Scheme: strings.ToLower(string(get.Scheme)), Host: c.target(get.Port)}
 	path, err := target.Parse("/" + strings.TrimPrefix(get.Path, "/"))
 	if err != nil {
 		return err
@@ -91,10 +66,6 @@ func (c *container) askHTTP(ctx context.Context, get *corev1.HTTPGetAction) erro
 	if err != nil {
 		return err
 	}
-	for _, header := range get.HTTPHeaders {
-		request.Header.Add(header.Name, header.Value)
-	}
-	request.Host = request.Header.Get("Host")
 	// Neither this machine's proxy nor a certificate matters to a kubelet.
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	response, err := transport.RoundTrip(request)
@@ -108,16 +79,13 @@ func (c *container) askHTTP(ctx context.Context, get *corev1.HTTPGetAction) erro
 	return nil
 }
 
-// target is where a probe goes: to the pod, unless it says otherwise.
-func (c *container) target(host string, port intstr.IntOrString) string {
-	if host == "" {
-		host = c.pod.address.listen()
-	}
+// target is where a probe goes.
+func (c *container) target(port intstr.IntOrString) string {
 	number := port.IntValue()
 	for _, named := range c.spec.Ports {
 		if port.Type == intstr.String && named.Name == port.StrVal {
 			number = int(named.ContainerPort)
 		}
 	}
-	return net.JoinHostPort(host, strconv.Itoa(number))
+	return net.JoinHostPort(c.pod.address.listen(), strconv.Itoa(number))
 }

@@ -103,22 +103,8 @@ func (p *hostPod) status() corev1.PodStatus {
 	}
 	setCondition(&status, corev1.PodInitialized, nil)
 	setCondition(&status, corev1.ContainersReady, unready)
-	for _, gate := range p.first.Spec.ReadinessGates {
-		if !isTrue(status, gate.ConditionType) {
-			unready = append(unready, string(gate.ConditionType))
-		}
-	}
 	setCondition(&status, corev1.PodReady, unready)
 	return status
-}
-
-func isTrue(status corev1.PodStatus, condition corev1.PodConditionType) bool {
-	for _, one := range status.Conditions {
-		if one.Type == condition {
-			return one.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // setCondition makes a condition true, unless some are not ready.

@@ -14,21 +14,11 @@ import (
 )
 
 // volumeFolder is where a volume of the pod is on this machine.
-func (p *hostPod) volumeFolder(name string) string {
-	for _, volume := range p.first.Spec.Volumes {
-		if volume.Name == name && volume.HostPath != nil {
-			return volume.HostPath.Path
-		}
-	}
-	return filepath.Join(p.folder, "volumes", name)
-}
+func (p *hostPod) volumeFolder(name string) string { return filepath.Join(p.folder, "volumes", name) }
 
 // writeVolumes makes the volumes' folders what the pod says, and leaves alone what its processes write.
 func (p *hostPod) writeVolumes(ctx context.Context) error {
 	for _, volume := range p.first.Spec.Volumes {
-		if volume.HostPath != nil {
-			continue
-		}
 		folder := p.volumeFolder(volume.Name)
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return err
@@ -36,7 +26,7 @@ func (p *hostPod) writeVolumes(ctx context.Context) error {
 		if volume.EmptyDir != nil {
 			continue
 		}
-		files, err := p.files(ctx, volume.VolumeSource)
+		files, err := p.files(ctx, sourcesOf(volume.VolumeSource))
 		if err == nil {
 			err = writeFiles(folder, files)
 		}
@@ -47,34 +37,37 @@ func (p *hostPod) writeVolumes(ctx context.Context) error {
 	return nil
 }
 
-// files returns what a volume has, by paths.
-func (p *hostPod) files(ctx context.Context, volume corev1.VolumeSource) (map[string][]byte, error) {
+// sourcesOf returns what a volume is made of, as a projected one has it.
+func sourcesOf(volume corev1.VolumeSource) []corev1.VolumeProjection {
 	switch {
 	case volume.ConfigMap != nil:
-		data, err := p.configMap(ctx, volume.ConfigMap.Name, volume.ConfigMap.Optional)
-		return choose(data, volume.ConfigMap.Items, volume.ConfigMap.Optional, err)
+		of := volume.ConfigMap
+		return []corev1.VolumeProjection{{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: of.LocalObjectReference, Items: of.Items, Optional: of.Optional}}}
 	case volume.Secret != nil:
-		data, err := p.secret(ctx, volume.Secret.SecretName, volume.Secret.Optional)
-		return choose(data, volume.Secret.Items, volume.Secret.Optional, err)
-	case volume.DownwardAPI != nil:
-		return p.downwardFiles(volume.DownwardAPI.Items)
+		of := volume.Secret
+		return []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: of.SecretName}, Items: of.Items, Optional: of.Optional}}}
 	case volume.Projected != nil:
-		files := map[string][]byte{}
-		for _, source := range volume.Projected.Sources {
-			more, err := p.projectedFiles(ctx, source)
-			if err != nil {
-				return nil, err
-			}
-			maps.Copy(files, more)
-		}
-		return files, nil
+		return volume.Projected.Sources
 	default:
-		return nil, errors.New("its kind is not supported on this machine")
+		return []corev1.VolumeProjection{{}}
 	}
 }
 
-// projectedFiles returns what one source of a projected volume has.
-func (p *hostPod) projectedFiles(ctx context.Context, source corev1.VolumeProjection) (map[string][]byte, error) {
+// files returns what sources have, by paths.
+func (p *hostPod) files(ctx context.Context, sources []corev1.VolumeProjection) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, source := range sources {
+		more, err := p.filesOf(ctx, source)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(files, more)
+	}
+	return files, nil
+}
+
+// filesOf returns what one source has.
+func (p *hostPod) filesOf(ctx context.Context, source corev1.VolumeProjection) (map[string][]byte, error) {
 	switch {
 	case source.ConfigMap != nil:
 		data, err := p.configMap(ctx, source.ConfigMap.Name, source.ConfigMap.Optional)
@@ -88,32 +81,23 @@ func (p *hostPod) projectedFiles(ctx context.Context, source corev1.VolumeProjec
 		token, err := p.tokens.get(ctx, *source.ServiceAccountToken)
 		return map[string][]byte{source.ServiceAccountToken.Path: token}, err
 	default:
-		return nil, errors.New("a kind of its sources is not supported on this machine")
+		return nil, errors.New("its kind is not supported on this machine")
 	}
 }
 
 func (p *hostPod) downwardFiles(items []corev1.DownwardAPIVolumeFile) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, item := range items {
-		value, err := p.downwardValue(item)
+		if item.FieldRef == nil {
+			return nil, fmt.Errorf("the source of %s is not supported on this machine", item.Path)
+		}
+		value, err := p.field(item.FieldRef.FieldPath)
 		if err != nil {
 			return nil, err
 		}
 		files[item.Path] = []byte(value)
 	}
 	return files, nil
-}
-
-func (p *hostPod) downwardValue(item corev1.DownwardAPIVolumeFile) (string, error) {
-	if item.FieldRef != nil {
-		return p.field(item.FieldRef.FieldPath)
-	}
-	for _, c := range p.containers {
-		if item.ResourceFieldRef != nil && c.spec.Name == item.ResourceFieldRef.ContainerName {
-			return resourceField(c.spec, item.ResourceFieldRef)
-		}
-	}
-	return "", fmt.Errorf("the source of %s is not supported on this machine", item.Path)
 }
 
 // choose returns the data of some keys, or all if none is named.
