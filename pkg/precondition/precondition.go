@@ -159,7 +159,7 @@ func Checks() []Check {
 		{ApplyRunning, "another process is applying the release", judgeLock},
 		{RecordElsewhere, "the record of the release is in another namespace", judgeElsewhere},
 		{OlderVersion, "the version is older than the one the cluster has", judgeAge},
-		{ChangedContent, "the version is the one that was applied last, and its files are others", judgeContent},
+		{ChangedContent, "the version was applied last with other files", judgeContent},
 		{GiantHop, "the update skips a minor version, or a major one", judgeHop},
 		{AdminAck, "an administrator has not acknowledged what the next minor version changes", judgeAcks},
 		{PendingDelete, "a delete that was asked for is not done", judgeDeletes},
