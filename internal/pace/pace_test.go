@@ -31,7 +31,7 @@ func TestAfterEachRound(t *testing.T) {
 	}
 }
 
-// The pace is set without anybody's doing, unless the user has set one.
+// The pace is set automatically, unless the user has set one.
 func TestPaceIsSetFromTheStart(t *testing.T) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		t.Skip("GOGC or GOMEMLIMIT is set")
