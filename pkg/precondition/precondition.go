@@ -162,7 +162,7 @@ func Checks() []Check {
 		{ChangedContent, "the version was applied last with other files", judgeContent},
 		{GiantHop, "the update skips a minor version, or a major one", judgeHop},
 		{AdminAck, "an administrator has not acknowledged what the next minor version changes", judgeAcks},
-		{PendingDelete, "a delete that was asked for is not done", judgeDeletes},
+		{PendingDelete, "a requested delete is still pending", judgeDeletes},
 		{TerminatingObject, "an object that the update needs is being deleted", judgeTerminating},
 		{ForeignObject, "an object is of another release", judgeClaims},
 		{UnservedKinds, "the cluster does not serve the kind of a manifest", judgeKinds},
