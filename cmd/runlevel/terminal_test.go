@@ -73,7 +73,7 @@ type shownTerminal struct {
 	raw      bytes.Buffer // all that was written
 }
 
-// questions are what a terminal answers as if somebody had typed it, and what changes what keys
+// questions are what a terminal answers as if a user had typed it, and what changes what keys
 // send: then Ctrl-C may be no signal any more. Libraries do so for programs that read keys.
 var questions = regexp.MustCompile(`\x1b\[([=<>?][0-9;]*u|>[0-9;]*m|\?[0-9;]*\$p|[=>?]?[0-9]*[cn])`)
 

@@ -57,7 +57,7 @@ func clock(ts *testscript.TestScript, _ bool, _ []string) {
 	fmt.Fprint(ts.Stdout(), holders.ReplaceAllString(whyAges.ReplaceAllString(text, "12s"), "ana@host:7"))
 }
 
-// user acts from now on as somebody who may only get what a list of resources names, in
+// user acts from now on as a user who may only get what a list of resources names, in
 // every namespace: user NAME [RESOURCE[.GROUP]...]
 func user(ts *testscript.TestScript, _ bool, args []string) {
 	g, ctx := guestOf(ts), context.Background()
@@ -82,7 +82,7 @@ func user(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(clientcmd.WriteToFile(*config, ts.Getenv("KUBECONFIG")))
 }
 
-// awaitDead waits until whoever applies a release gives no sign of life any more:
+// awaitDead waits until the process that applies a release no longer renews its lock:
 // await-dead RELEASE
 func awaitDead(ts *testscript.TestScript, _ bool, args []string) {
 	of := lock.Lock{Client: guestOf(ts).Client, Namespace: rollout.DefaultNamespace, Release: args[0]}
@@ -115,7 +115,7 @@ func awaitCondition(ts *testscript.TestScript, _ bool, args []string) {
 	})
 }
 
-// deleteIt asks for the end of an object as somebody else would: delete KIND KEY
+// deleteIt deletes an object as another client would: delete KIND KEY
 func deleteIt(ts *testscript.TestScript, _ bool, args []string) {
 	place, name := guestOf(ts).object(context.Background(), ts, args[0], args[1])
 	ts.Check(place.Delete(context.Background(), name, metav1.DeleteOptions{}))

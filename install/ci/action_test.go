@@ -368,7 +368,7 @@ func TestActionsArePinned(t *testing.T) {
 	}
 }
 
-// An input in the text of a command could be a command itself, and one that nobody reads
+// An input in the text of a command could be a command itself, and one that no step reads
 // does nothing.
 func TestInputsAreVariables(t *testing.T) {
 	declared := readAction(t)

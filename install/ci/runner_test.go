@@ -268,7 +268,7 @@ func goEnvironment(t *testing.T) map[string]string {
 		env[name] = values[i]
 	}
 	if os.Getenv("RUNLEVEL_TEST_COLD") != "" {
-		env["GOFLAGS"] += " -modcacherw" // or else nobody could remove the folder
+		env["GOFLAGS"] += " -modcacherw" // otherwise the folder could not be removed
 		env["GOCACHE"], env["GOMODCACHE"] = t.TempDir(), t.TempDir()
 	}
 	return env

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// A record is text that anybody may have edited who may write its ConfigMap.
+// A record is text that any user may have edited who may write its ConfigMap.
 func TestHistoryEscapesWhatARecordSays(t *testing.T) {
 	const hostile = "1.0\x1b[31m\u202e\u2066\nfaked line\tx"
 	of := &record.Record{

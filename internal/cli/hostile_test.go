@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// hostile is text that nobody vouches for: it would colour a terminal, turn lines round and fake some.
+// hostile is untrusted text: it would colour a terminal, turn lines round and fake some.
 const (
 	hostile     = "a\x1b[31mb\u202ec\u2066d\u2028e\nfaked: f\u0085g"
 	inYAML      = `"a\e[31mb\u202ec\u2066d\u2028e\nfaked: f\u0085g"`

@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// TestExamplesOfRulesAreMended mends the examples of all rules, with the releases before.
+// TestExamplesOfRulesAreMended fixes the examples of all rules, with the releases before.
 func TestExamplesOfRulesAreMended(t *testing.T) {
 	pages, err := filepath.Glob("../../pkg/lint/rules/*.txtar")
 	if err != nil || len(pages) == 0 {
@@ -57,7 +57,7 @@ func TestExamplesOfRulesAreMended(t *testing.T) {
 	}
 }
 
-// TestARealReleaseIsMended mends a copy of the one that RUNLEVEL_TEST_RELEASE names, as it
+// TestARealReleaseIsMended fixes a copy of the one that RUNLEVEL_TEST_RELEASE names, as it
 // is and with its annotations misspelt.
 func TestARealReleaseIsMended(t *testing.T) {
 	release := os.Getenv("RUNLEVEL_TEST_RELEASE")
@@ -87,7 +87,7 @@ func TestARealReleaseIsMended(t *testing.T) {
 	}
 }
 
-// checkMending mends a folder. What was found and can be mended is gone, nothing else is
+// checkMending fixes a folder. Findings that can be fixed are gone, nothing else is
 // found that was not hidden by it, nothing is deleted that was not to be, comments are
 // still there, and the second time there is nothing to do.
 func checkMending(t *testing.T, folder string, args []string) {
@@ -130,7 +130,7 @@ func checkMending(t *testing.T, folder string, args []string) {
 }
 
 // isExpected says whether a finding was there before, or could not be made because
-// of one that is mended.
+// of one that is fixed.
 func isExpected(f lint.Finding, before []lint.Finding, isDeleted bool) bool {
 	return isDeleted || slices.ContainsFunc(before, func(b lint.Finding) bool {
 		return b.Object == f.Object && (b.Rule == f.Rule || b.Rule == fix.Malformed || b.Rule == fix.DeleteValue)

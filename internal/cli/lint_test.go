@@ -123,7 +123,7 @@ func TestGitHubCommands(t *testing.T) {
 	cli.Run(context.Background(), []string{"lint", "odd", "-o", "github"}, cli.Streams{Out: &out, Err: &problems})
 	commands := []string{
 		`::error file=odd/0000_50_web_01 a%3Ab%2Cc%25d%0A%3A%3Aerror%3A%3Ae.yaml,line=1,col=1,title=not-a-manifest::Config\x1bMap: metadata.name is missing`,
-		`::error file=odd/0000_50_web_02.yaml,line=3,col=1,title=no-namespace::ConfigMap 100%2525\n::warning::x: ConfigMap is a namespaced kind, and this one says no namespace: write metadata.namespace`,
+		`::error file=odd/0000_50_web_02.yaml,line=3,col=1,title=no-namespace::ConfigMap 100%2525\n::warning::x: ConfigMap is a namespaced kind, and this object has no namespace: write metadata.namespace`,
 	}
 	want := strings.Join(commands, "\n") + "\n2 errors, 0 warnings, 0 notes\nnot looked at"
 	if !strings.HasPrefix(out.String(), want) {

@@ -107,7 +107,7 @@ func command(t *testing.T, args []string) (await func(pattern string), interrupt
 	interrupt = func() (int, string) {
 		cancel()
 		for printed.Scan() {
-			continue // nobody waits for a reader
+			continue // the writer does not wait for a reader
 		}
 		return <-ended, problems.String()
 	}

@@ -152,7 +152,7 @@ runlevel: release has 2 problems: a: locked; b: locked
 	}
 }
 
-// everySecond is a clock that goes on when somebody looks at it.
+// everySecond is a clock that advances each time it is read.
 func everySecond() func() time.Time {
 	now := time.Date(2026, 1, 1, 0, 0, -1, 0, time.UTC)
 	return func() time.Time {
@@ -161,7 +161,7 @@ func everySecond() func() time.Time {
 	}
 }
 
-// TestWatching is a day at work: a mistake is made, mended, the folder goes and comes
+// TestWatching is a day at work: a mistake is made, fixed, the folder goes and comes
 // back, and the configuration is written.
 func TestWatching(t *testing.T) {
 	t.Chdir(t.TempDir())

@@ -10,7 +10,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// What Ctrl-C cuts off is no error to log, whoever logs it.
+// What Ctrl-C cuts off is not an error to log, for any logger.
 func TestNoErrorIsLoggedAfterAnInterrupt(t *testing.T) {
 	var told []string
 	log := funcr.New(func(_, line string) { told = append(told, line) }, funcr.Options{})

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli"
 )
 
-// hiddenValues are values of Secrets, one of them in base64, that nobody may see.
+// hiddenValues are values of Secrets, one of them in base64, that no output may show.
 var hiddenValues = []string{"pl4nted-one", "cGw0bnRlZC10d28tMg==", "pl4nted-three", "pl4nted-four", "cGw0bnRlZC1maXZl", "pl4nted-six"}
 
 func secret(name, annotations, rest string) string {

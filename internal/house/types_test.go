@@ -31,7 +31,7 @@ func TestTypesHaveFewMethods(t *testing.T) {
 	}
 }
 
-// What travels through a context is seen by nobody who reads a signature. A transport of HTTP sees nothing but
+// What travels through a context does not show in a signature. A transport of HTTP sees nothing but
 // the request.
 const usesContextValues = "pkg/cluster/observe.go"
 

@@ -49,7 +49,7 @@ func TestTheTimeThatIsLeft(t *testing.T) {
 	}
 }
 
-// A guess that was wrong is mended bit by bit.
+// A wrong guess is corrected bit by bit.
 func TestTheTimeThatIsLeftDoesNotJump(t *testing.T) {
 	items := many()
 	nodes := map[string]time.Duration{"level 10, frontend": 10 * time.Minute, "level 50, frontend": time.Minute}

@@ -27,7 +27,7 @@ var ErrOptions = errors.New("wrong options")
 // errStopped is why nothing goes on after Stop.
 var errStopped = errors.New("the sandbox has been stopped")
 
-// errPortTaken marks the one way to fail that another try may mend.
+// errPortTaken marks the one failure that another try may fix.
 var errPortTaken = errors.New("another program took its port; try again")
 
 // startError explains why a program could not be started at all.

@@ -26,8 +26,8 @@ const interval = 20 * time.Millisecond
 // patience is for a machine that has much else to do.
 const patience = 5 * time.Minute
 
-// TestChangesAreSeen does one thing after the other, and waits each time until somebody
-// who was told to look has seen what is there now.
+// TestChangesAreSeen does one thing after the other, and waits each time until the callback
+// has seen the current files.
 func TestChangesAreSeen(t *testing.T) {
 	for name, test := range map[string]struct {
 		paths  string
@@ -140,7 +140,7 @@ func start(t *testing.T, set watch.Set, look func(context.Context) error) (stop 
 	return stop
 }
 
-// content is what somebody sees who looks: files, and files in folders and in those
+// content is what a reader sees: files, and files in folders and in those
 // within.
 func content(paths []string) map[string]string {
 	seen := map[string]string{}
@@ -238,7 +238,7 @@ func TestChangesWhileSomebodyLooks(t *testing.T) {
 	await(t, goOn, "the end of it")
 }
 
-// TestABurstThatNeverEnds does not keep anybody from looking.
+// TestABurstThatNeverEnds does not keep the callback from running.
 func TestABurstThatNeverEnds(t *testing.T) {
 	t.Chdir(t.TempDir())
 	do(t, "folder m")

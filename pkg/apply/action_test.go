@@ -52,7 +52,7 @@ func TestActionsAreTrue(t *testing.T) {
 	for name, one := range map[string]struct {
 		files string
 		young bool   // it was applied in this very second
-		looks string // what somebody else writes before we look
+		looks string // what another manager writes before we look
 		late  string // and what between the look and the apply
 		part  string // of the object that the late one is about
 		want  object.Action
@@ -101,7 +101,7 @@ func TestActionsAreTrue(t *testing.T) {
 	}
 }
 
-// theirs is what somebody else does to an object of ours.
+// theirs is what another manager does to an object of ours.
 type theirs struct {
 	*testing.T
 	resource  schema.GroupVersionResource

@@ -166,7 +166,7 @@ func (d detour) RoundTrip(request *http.Request) (*http.Response, error) {
 	return d.by(d.next, request)
 }
 
-// connectBy makes a connection whose requests are answered by somebody who may pass them on.
+// connectBy makes a connection whose requests go to a handler, which may pass them on.
 func connectBy(t testing.TB, by func(http.RoundTripper, *http.Request) (*http.Response, error)) *cluster.Cluster {
 	t.Helper()
 	config := rest.CopyConfig(test.Sandbox(t).Config)

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// Whoever has the role would have no rights while the controller gathers them again.
+// Users with the role would have no rights while the controller gathers them again.
 func TestAnAggregatedRoleKeepsItsRules(t *testing.T) {
 	name := test.Namespace(t)
 	release := load(t, name, name, `

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// Somebody deletes a create-only object while the run that found it has not come to it.
+// A user deletes a create-only object while the run that found it has not come to it.
 func TestCreateOnlyObjectThatGoesDuringTheRunIsMadeAnew(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, `

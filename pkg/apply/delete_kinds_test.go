@@ -113,7 +113,7 @@ func TestAKindThatNobodyKnowsIsNotGone(t *testing.T) { // not beside others: nam
 		t.Fatal(err)
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close() // so that nobody listens there
+	listener.Close() // so that no server listens there
 	services := dynamic.NewForConfigOrDie(test.Sandbox(t).Config).Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
 	service := fmt.Appendf(nil, `
 apiVersion: apiregistration.k8s.io/v1

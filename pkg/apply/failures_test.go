@@ -207,7 +207,7 @@ func hold(t *testing.T, namespace string) (letGo func()) {
 	}
 }
 
-// late is a server whose port nobody listens at, until it is up.
+// late is a server that does not listen on its port until it is up.
 func late(t *testing.T, handler http.HandlerFunc) (server *httptest.Server, up func()) {
 	t.Helper()
 	first := httptest.NewTLSServer(handler)

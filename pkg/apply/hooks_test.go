@@ -390,7 +390,7 @@ func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
 	}
 }
 
-// TestARolloutThatAHookHasStoppedIsLeftAlone by who applies a release again and again, until the hook is mended.
+// TestARolloutThatAHookHasStoppedIsLeftAlone by who applies a release again and again, until the hook is fixed.
 func TestARolloutThatAHookHasStoppedIsLeftAlone(t *testing.T) {
 	s := newHookedShop(t)
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", fails)}

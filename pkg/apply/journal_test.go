@@ -12,8 +12,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// Somebody edits the record while it is written, so that nobody can read it any more. That
-// is an error as often as it is met, and over when the record is mended.
+// A user edits the record while it is written, so that it can't be read any more. That
+// is an error as often as it is met, and over when the record is repaired.
 func TestNoteInARecordThatWasBroken(t *testing.T) {
 	namespace := test.Namespace(t)
 	store := record.NewStore(connect(t).Client, namespace, "shop")

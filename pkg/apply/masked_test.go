@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply"
 )
 
-// secret is a value that nobody may see, and its beginning is one that a server may quote.
+// secret is a value that no output may show, and its beginning is one that a server may quote.
 const secret = "hunter2-hunter2-hunter2"
 
 var encoded = base64.StdEncoding.EncodeToString([]byte(secret))

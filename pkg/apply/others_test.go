@@ -47,7 +47,7 @@ var certified = map[string]struct{ kind, name, manifest, injected string }{
 `, `[{op: add, path: /spec/caBundle, value: VALUE}]`},
 }
 
-// Whoever injects certificates keeps what it has injected, whatever is in the manifest.
+// A controller that injects certificates keeps what it has injected, whatever is in the manifest.
 func TestInjectedCertificatesStay(t *testing.T) {
 	bundle := `"` + strings.ReplaceAll(certificates()[0], "NS", `N\x53`) + `"` // which would stand for a namespace
 	for what, one := range certified {
@@ -184,7 +184,7 @@ func TestWhatAServiceAccountWasGivenStays(t *testing.T) {
 	}
 }
 
-// Whoever makes an object owns what the server fills in. When that is adopted, nothing of
+// The manager that creates an object owns what the server fills in. When that is adopted, nothing of
 // it may go, or come and go.
 func TestDefaultsOfAnAdoptedObjectStay(t *testing.T) {
 	for name, row := range map[string]struct{ kind, manifest string }{

@@ -41,7 +41,7 @@ func TestServerIsKilledWhileARunWaits(t *testing.T) {
 	}
 }
 
-// restricted is somebody who may keep a record, do what is said in a namespace, and no more.
+// restricted is a user who may keep a record, do what is said in a namespace, and no more.
 func restricted(t *testing.T, namespace string, rules ...rbacv1.PolicyRule) *cluster.Cluster {
 	t.Helper()
 	client, name := test.Client(t).RbacV1(), "somebody-"+namespace

@@ -34,7 +34,7 @@ func warningsOn(t *testing.T, namespace, name string) string {
 	return strings.ReplaceAll(text.String(), namespace, "NS")
 }
 
-// Whoever fights with the release is overruled each time, and told so.
+// A manager that reverts fields of the release is overruled each time, and reported.
 func TestWhoIsOverruledIsTold(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-edit")
@@ -62,7 +62,7 @@ func TestWhoIsOverruledIsTold(t *testing.T) {
 	}
 }
 
-// A field that somebody else has set as the release says is no loss.
+// A field that another manager has set to the release's value is no loss.
 func TestWhoAgreesIsNotOverruled(t *testing.T) {
 	t.Parallel()
 	namespace, a := test.Namespace(t), act(t, "kubectl-edit")

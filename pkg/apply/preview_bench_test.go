@@ -11,8 +11,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// BenchmarkPreview looks at a thousand objects: when none is there, when nobody can have
-// changed any, and when it is not known whether somebody has.
+// BenchmarkPreview looks at a thousand objects: when none is there, when no client can have
+// changed any, and when it is not known whether one has.
 func BenchmarkPreview(b *testing.B) {
 	const objects = 1000
 	release := manyObjects(b, objects)
@@ -34,7 +34,7 @@ func BenchmarkPreview(b *testing.B) {
 }
 
 // manyObjects is a payload of small ConfigMaps in ten components, in a namespace that
-// nobody has used.
+// no client has used.
 func manyObjects(b *testing.B, count int) *payload.Payload {
 	b.Helper()
 	namespace := test.Namespace(b)

@@ -79,7 +79,7 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 	})
 }
 
-// asObstacle is what would be refused until somebody mends it.
+// asObstacle is what would be refused until an administrator fixes it.
 func (h retriedCase) asObstacle() func(*testing.T, string) {
 	return func(t *testing.T, namespace string) {
 		t.Helper()
@@ -87,7 +87,7 @@ func (h retriedCase) asObstacle() func(*testing.T, string) {
 	}
 }
 
-// A webhook that can't be asked in a dry run is no failure. API servers let nobody bring such
+// A webhook that can't be asked in a dry run is no failure. API servers refuse to create such
 // a one any more, and go on with those that are there.
 func TestAPreviewCanNotAskAWebhookWithoutDryRun(t *testing.T) {
 	t.Parallel()
@@ -252,7 +252,7 @@ func TestAPreviewFailsWithoutAServer(t *testing.T) {
 	}
 }
 
-// Nobody waits for each object if the server is gone.
+// A preview does not wait for each object if the server is gone.
 func TestAPreviewEndsWithTheServer(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -276,7 +276,7 @@ func TestAPreviewEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// Whoever interrupts a preview need not wait.
+// An interrupted preview ends at once.
 func TestAPreviewEndsWhenItIsInterrupted(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -345,7 +345,7 @@ func TestAPreviewForeseesWhatBecomesOfATombstone(t *testing.T) {
 }
 
 // A preview asks once for what is there and once for what would be, and for nothing where
-// it knows that nobody can have changed anything.
+// it knows that no client can have changed anything.
 func TestAPreviewAsksForLittle(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)

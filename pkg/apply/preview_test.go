@@ -24,7 +24,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/record"
 )
 
-// preview looks at what an apply of a payload would do, as somebody, and fails the test if
+// preview looks at what an apply of a payload would do, as a user, and fails the test if
 // anything is written.
 func preview(t testing.TB, ctx context.Context, config *rest.Config, release *payload.Payload, options apply.Options) applied {
 	t.Helper()
@@ -321,7 +321,7 @@ func TestAPreviewForeseesJobsThatHaveFinished(t *testing.T) {
 	})
 }
 
-// Somebody writes between our look and the dry run: that is not what an apply would do.
+// Another client writes between our look and the dry run: that is not what an apply would do.
 func TestAPreviewLooksAgainWhenSomebodyWrites(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)

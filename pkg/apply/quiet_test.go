@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
-// A webhook that nobody has touched is waited for all the same if nothing answers it any
+// An unchanged webhook is waited for all the same if nothing answers it any
 // more: that is no part of its configuration.
 func TestWhatServicesMatterToIsAwaitedUntouched(t *testing.T) {
 	t.Parallel()

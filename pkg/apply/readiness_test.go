@@ -39,7 +39,7 @@ type standing struct {
 	mends   deed   // nil if it stays broken, and the run is ended so
 }
 
-// A deed is what somebody else does in the namespace of a test.
+// A deed is what another client does in the namespace of a test.
 type deed func(t *testing.T, c *cluster.Cluster, namespace string)
 
 // patched is a deed that changes one object.
@@ -192,7 +192,7 @@ var standings = map[string]standing{
 		breaks: patched(configMaps, "NS/web", `{"data":{"state":"off"}}`), broken: `self.data.state == "on" is not true yet`,
 		mends: patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
 	},
-	"unlabelled": { // somebody takes our label away, by which we watch
+	"unlabelled": { // another client removes our label, by which we watch
 		object: "ConfigMap NS/web", becomes: expressed,
 		breaks: patched(configMaps, "NS/web", `{"metadata":{"labels":{"runlevel.dev/release":null}},"data":{"state":"off"}}`),
 		broken: `self.data.state == "on" is not true yet`, mends: patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
@@ -271,7 +271,7 @@ func TestWhatBreaksAfterItWasReadyIsWaitedForAgain(t *testing.T) {
 }
 
 // breaking breaks an object after the barrier that it had to be ready for, and sees to it
-// that it is then waited for alone, until it is mended.
+// that it is then waited for alone, until it is fixed.
 type breaking struct {
 	standing
 	t         *testing.T

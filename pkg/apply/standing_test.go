@@ -80,7 +80,7 @@ func TestRecordTellsHowTheRunStands(t *testing.T) {
 	}
 }
 
-// What is over before anybody could ask is told to nobody.
+// A state that is over before it could be asked for is not reported.
 func TestShortRunTellsTheRecordNothing(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)

@@ -36,7 +36,7 @@ var (
 	moments = regexp.MustCompile(`since 20\S+Z`)
 )
 
-// errLost is why a run ends whose lock somebody else has.
+// errLost is why a run ends whose lock another process has.
 var errLost = fmt.Errorf("somebody else has the lock: %w", lock.ErrLost)
 
 // until waits until something is so.

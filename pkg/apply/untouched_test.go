@@ -157,7 +157,7 @@ func (s sort) in(namespace string) sort {
 	return s
 }
 
-// A hand is somebody else, who does something to an object of ours.
+// A hand is another client, which does something to an object of ours.
 type hand struct {
 	*testing.T
 	sort
@@ -190,7 +190,7 @@ func (h hand) write(as, patch string, part ...string) {
 	}
 }
 
-// apply applies some fields by the name of a manager, whoever has set them.
+// apply applies some fields by the name of a manager, even if others have set them.
 func (h hand) apply(as, fields string) {
 	h.Helper()
 	object := &unstructured.Unstructured{}
@@ -326,7 +326,7 @@ func (h hand) remake() {
 	})
 }
 
-// wordsOf is what an object says, but for what only the server does and what is somebody's own.
+// wordsOf is what an object says, but for what only the server does and what belongs to one manager.
 func wordsOf(object *unstructured.Unstructured) string {
 	all := maps.Clone(object.Object)
 	delete(all, "status")
@@ -337,7 +337,7 @@ func wordsOf(object *unstructured.Unstructured) string {
 	return string(text)
 }
 
-// A meddling is something that somebody does between two applies.
+// A meddling is something that another client does between two applies.
 type meddling struct {
 	do     func(hand)
 	want   object.Action

@@ -22,7 +22,7 @@ import (
 // restarts differ with the time that a test takes.
 var restarts = regexp.MustCompile(`\d+ restarts?`)
 
-// said is a wait, or a failure, as somebody reads it, with NS for the namespace.
+// said is a wait, or a failure, as a user reads it, with NS for the namespace.
 func said(namespace string, event apply.Event) string {
 	text := strings.Join(append([]string{event.Message}, event.Why...), "\n")
 	text = restarts.ReplaceAllString(strings.ReplaceAll(text, namespace, "NS"), "some restarts")
@@ -87,7 +87,7 @@ func runUntil(t *testing.T, namespace string, release *payload.Payload, options 
 	return did
 }
 
-// merge changes an object by somebody else's hand.
+// merge changes an object as another client.
 func merge(t *testing.T, c *cluster.Cluster, resource schema.GroupVersionResource, key, body string, subresource ...string) {
 	t.Helper()
 	namespace, name, _ := strings.Cut(key, "/")

@@ -13,8 +13,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// A watch brings whole objects, so there is none before somebody waits: in an install when all
-// is applied, in an update when a level is, and for nobody with NoWait.
+// A watch brings whole objects, so there is none before a step waits: in an install when all
+// is applied, in an update when a level is, and never with NoWait.
 func TestWhoWaitsWatches(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -56,7 +56,7 @@ func TestWhoWaitsWatches(t *testing.T) {
 }
 
 // After a change, what was ready before is looked at anew, but not what stays as it is until
-// somebody writes it: nearly everything waits for that.
+// a client writes it: nearly everything waits for that.
 func TestAChangeIsNoReasonToWatchWhatStaysReady(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// Those who wait, for what is not ready or to try again, hold up nobody: not even where one may
+// Those who wait, for what is not ready or to try again, delay no others: not even where one may
 // write at a time.
 func TestWhoWaitsLetsOthersBegin(t *testing.T) {
 	for name, waits := range map[string]string{

@@ -152,7 +152,7 @@ func TestWhatWasLearntIsFoundUntilTheServerListsIt(t *testing.T) {
 		if _, err := c.Find(t.Context(), widget.WithVersion("v1alpha1")); !errors.Is(err, cluster.ErrNotServed) {
 			t.Errorf("%s, in a version that is not served: %v", moment, err)
 		}
-		c.Refresh() // somebody else looks for something else
+		c.Refresh() // another caller looks for something else
 	}
 	c.Forget(widget)
 	if _, err := c.FindKind(t.Context(), widget); !errors.Is(err, cluster.ErrNotServed) {
@@ -181,7 +181,7 @@ func TestRefreshFindsWhatHasCome(t *testing.T) {
 	}
 }
 
-// A server that does not answer must not keep anybody who wants to leave.
+// A server that does not answer must not hold a caller whose context ends.
 func TestLookingForKindsEndsWithItsContext(t *testing.T) {
 	asked := make(chan struct{})
 	var first sync.Once

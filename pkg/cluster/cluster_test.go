@@ -120,7 +120,7 @@ func TestDeleteSparesAnotherObjectOfThatName(t *testing.T) {
 	}
 }
 
-// Whoever reads an audit log without bodies must not take it for a delete.
+// A reader of an audit log without bodies must not take it for a delete.
 func TestToTryADeleteSaysSoInItsAddress(t *testing.T) {
 	c, namespace := testbed.Connect(t), testbed.Namespace(t)
 	role := parse(t, "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+namespace+"}")

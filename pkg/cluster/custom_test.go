@@ -88,7 +88,7 @@ func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
 		in := widgetsOf("elsewhere.example.com", "v1")
 		establish(t, testbed.Connect(t), definition)
 		awaitCustom(t, in)
-		for _, label := range []string{"null", `"onstart"`} { // with these, nobody puts it right
+		for _, label := range []string{"null", `"onstart"`} { // with these, no controller corrects it
 			patchAPIService(t, "v1.elsewhere.example.com", "{"+labelled(label)+", "+elsewhere+"}")
 			if isCustom(t, in) {
 				t.Errorf("labelled %s, it is custom", label)
@@ -111,7 +111,7 @@ func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
 		if isCustom(t, cluster.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}, Kind: "RuntimeClass"}) {
 			t.Error("a kind of Kubernetes' own is custom")
 		}
-		patchAPIService(t, "v1.node.k8s.io", "{"+elsewhere+"}") // which nobody puts right, for all its label
+		patchAPIService(t, "v1.node.k8s.io", "{"+elsewhere+"}") // which no controller corrects, in spite of its label
 		if isCustom(t, widgetsOf("node.k8s.io", "v1")) {
 			t.Error("what is served elsewhere is custom")
 		}

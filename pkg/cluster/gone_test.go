@@ -30,7 +30,7 @@ func wants(t *testing.T, c *cluster.Cluster, kind schema.GroupKind, wanted strin
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {
 		if wanted == "gone" {
-			c.Refresh() // what was found stays found until somebody doubts it
+			c.Refresh() // what was found stays found until a caller doubts it
 		}
 		got := verdict(c.FindOrGone(ctx, kind))
 		if strings.Contains(got, wanted) {
@@ -87,7 +87,7 @@ func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
 	wants(t, fresh, kind, "gone")
 }
 
-// It may have instances from when it was served, which nobody sees now.
+// It may have instances from when it was served, which no client sees now.
 func TestAKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
 	c := testbed.Connect(t)
 	_, first := widgets("clash.example.com")
@@ -225,7 +225,7 @@ spec:
 	return applied
 }
 
-// closedPort is one where nobody listens.
+// closedPort is one where no server listens.
 func closedPort(t *testing.T) int {
 	t.Helper()
 	listener, err := net.Listen("tcp", "localhost:0")

@@ -86,7 +86,7 @@ func TestNothingThatGoesTakesNoRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener.Close() // so that nobody listens there
+	listener.Close() // so that no server listens there
 	c, err := cluster.Connect(&rest.Config{Host: "http://" + listener.Addr().String()})
 	if err != nil {
 		t.Fatal(err)

@@ -1,15 +1,16 @@
-// Package fix mends the files of a release where it is known how: values of the delete
-// annotation that say true in another spelling, values of annotations that want quotes,
-// levels with too few digits, last lines without a line break. It changes single bytes
+// Package fix fixes findings in the files of a release: delete annotations with another
+// spelling of true, annotations and labels without quotes, levels with too few digits,
+// last lines without a line break. It changes single bytes
 // and leaves all others as they are, comments and layout included.
 //
-// It finds nothing by itself: the caller names the document of a file, and the finding. It verifies each fix: each document is read before and after, as package payload
-// reads it, and must differ in what was meant and in nothing else. What can't be mended
-// so is left, with the reason. No object is ever deleted that was not to be: only a
-// manifest whose own annotation says true already becomes a tombstone.
+// It finds nothing by itself: the caller names the document of a file, and the finding.
+// It verifies each fix: package payload reads each document before and after, and they
+// must differ in the intended value only. Other findings are left, with the reason. It
+// never adds a delete: only a manifest whose own annotation is true, in some spelling,
+// becomes a tombstone.
 //
-// New is the call to start from: it gives a Patch, to which things to mend are added and
-// which reads like the files it makes. A Folder writes it.
+// New is the call to start from: it returns a Patch, which collects fixes and can be read
+// like the fixed files. A Folder writes it.
 package fix
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// The rules whose findings can be mended, by the names that package lint gives them.
+// The rules whose findings can be fixed, by the names that package lint gives them.
 const (
 	DeleteValue  = "delete-value"
 	Malformed    = "malformed"
@@ -87,7 +88,7 @@ func (p *Patch) Changes() []FileChange {
 	return all
 }
 
-// Unfixed is what was asked for and must be mended by hand.
+// Left returns the requested findings that must be fixed by hand.
 func (p *Patch) Left() []Unfixed { return p.left }
 
 // Fix adds the fixes that can be made, and reports whether there are any. A fix may reveal another finding, which
@@ -104,8 +105,8 @@ func (p *Patch) Fix(requests []Request) bool {
 	slices.Sort(paths)
 	isChanged := false
 	for _, name := range paths {
-		isMended, isRenamed := p.fixText(name, byPath[name]), p.rename(name, byPath[name])
-		isChanged = isChanged || isMended || isRenamed
+		isFixed, isRenamed := p.fixText(name, byPath[name]), p.rename(name, byPath[name])
+		isChanged = isChanged || isFixed || isRenamed
 	}
 	return isChanged
 }
@@ -177,7 +178,7 @@ func (p *Patch) read(name string) ([]byte, error) {
 		return nil, err
 	}
 	if p.isTemplate(name) && bytes.Contains(text, []byte("{{")) {
-		return nil, fmt.Errorf("it is a template, so that it is not known what it becomes: mend it by hand")
+		return nil, fmt.Errorf("it is a template, and its output is not known: fix it by hand")
 	}
 	return text, nil
 }

@@ -16,9 +16,9 @@ const head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n"
 
 const deleteKey = "release.openshift.io/delete"
 
-// mended is what comes of a file, and what is left, if one rule finds something in some
+// fixed is what comes of a file, and what is left, if one rule finds something in some
 // documents of it.
-func mended(t *testing.T, name, text, rule string, documents ...int) (string, []string) {
+func fixed(t *testing.T, name, text, rule string, documents ...int) (string, []string) {
 	t.Helper()
 	patch := fix.New(fstest.MapFS{name: {Data: []byte(text)}, "release-manifests/x": {}})
 	var requests []fix.Request
@@ -43,14 +43,14 @@ func check(t *testing.T, rule, text, want string, isLeft bool) {
 	if want == "" {
 		want = text
 	}
-	got, left := mended(t, "a.yaml", text, rule, 1)
+	got, left := fixed(t, "a.yaml", text, rule, 1)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("mended (-want +got):\n%s", diff)
+		t.Errorf("fixed (-want +got):\n%s", diff)
 	}
 	if isLeft != (len(left) > 0) {
 		t.Errorf("left is %q", left)
 	}
-	if again, _ := mended(t, "a.yaml", got, rule, 1); again != got {
+	if again, _ := fixed(t, "a.yaml", got, rule, 1); again != got {
 		t.Errorf("the second time it is %q", again)
 	}
 }
@@ -178,9 +178,9 @@ func TestOtherFilesAndDocuments(t *testing.T) {
 		"what can't be cut":         {"a.yaml", one + "--- x\n" + one, []int{1}, one + "--- x\n" + one},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, left := mended(t, test.file, test.text, fix.Malformed, test.documents...)
+			got, left := fixed(t, test.file, test.text, fix.Malformed, test.documents...)
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("mended (-want +got):\n%s", diff)
+				t.Errorf("fixed (-want +got):\n%s", diff)
 			}
 			if isLeft := got == test.text && test.documents[0] < 2; isLeft != (len(left) == 1) {
 				t.Errorf("left is %q", left)

@@ -203,16 +203,16 @@ func TestAnInterruptLeavesWholeFiles(t *testing.T) {
 		if err == nil || len(made) != max(0, end-len(before)) {
 			t.Errorf("ended after %d: made %d changes, %v", end, len(made), err)
 		}
-		mended := 0
+		fixed := 0
 		for name, text := range contents(t, dir) {
 			if text == ended {
-				mended++
+				fixed++
 			} else if text != cut || strings.HasPrefix(name, ".") {
 				t.Errorf("ended after %d: %s holds %q", end, name, text)
 			}
 		}
-		if mended != len(made) {
-			t.Errorf("ended after %d: %d files are mended, and %d said to be", end, mended, len(made))
+		if fixed != len(made) {
+			t.Errorf("ended after %d: %d files are fixed, and %d said to be", end, fixed, len(made))
 		}
 	}
 }

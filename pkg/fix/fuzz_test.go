@@ -22,29 +22,29 @@ func FuzzMend(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		before, err := payload.Documents(text)
-		mended := mendAll(text, len(before))
+		fixed := fixAll(text, len(before))
 		if err != nil {
-			if !bytes.Equal(mended, text) {
-				t.Errorf("what can't be read has become %q", mended)
+			if !bytes.Equal(fixed, text) {
+				t.Errorf("what can't be read has become %q", fixed)
 			}
 			return
 		}
-		after, err := payload.Documents(mended)
+		after, err := payload.Documents(fixed)
 		if err != nil || len(after) != len(before) {
-			t.Fatalf("%d documents have become %d, %v:\n%s", len(before), len(after), err, mended)
+			t.Fatalf("%d documents have become %d, %v:\n%s", len(before), len(after), err, fixed)
 		}
 		for i := range before {
 			if deletes(after[i].Value) && !saidTrue(annotationsOf(before[i].Value)[deleteKey]) {
-				t.Errorf("document %d has become a tombstone:\n%s", i+1, mended)
+				t.Errorf("document %d has become a tombstone:\n%s", i+1, fixed)
 			}
-			if !isMended(before[i].Value, after[i].Value) {
+			if !isFixed(before[i].Value, after[i].Value) {
 				t.Errorf("document %d was\n%v\nand is\n%v", i+1, before[i].Value, after[i].Value)
 			}
 		}
-		if bytes.Count(text, []byte("#")) != bytes.Count(mended, []byte("#")) {
-			t.Errorf("a comment is lost:\n%s", mended)
+		if bytes.Count(text, []byte("#")) != bytes.Count(fixed, []byte("#")) {
+			t.Errorf("a comment is lost:\n%s", fixed)
 		}
-		if again := mendAll(mended, len(after)); !bytes.Equal(again, mended) {
+		if again := fixAll(fixed, len(after)); !bytes.Equal(again, fixed) {
 			t.Errorf("the second time it has become\n%s", again)
 		}
 	})
@@ -100,8 +100,8 @@ func addSeeds(f *testing.F) {
 	}
 }
 
-// mendAll mends what can be mended in so many documents.
-func mendAll(text []byte, documents int) []byte {
+// fixAll fixes what can be fixed in so many documents.
+func fixAll(text []byte, documents int) []byte {
 	requests := []fix.Request{{Rule: fix.FinalNewline, Path: "a.yaml"}}
 	for number := range documents {
 		requests = append(requests, fix.Request{Rule: fix.DeleteValue, Path: "a.yaml", Document: number + 1}, fix.Request{Rule: fix.Malformed, Path: "a.yaml", Document: number + 1})
@@ -114,8 +114,8 @@ func mendAll(text []byte, documents int) []byte {
 	return text
 }
 
-// isMended says whether a value is another, but for what may be mended in it.
-func isMended(before, after any) bool {
+// isFixed says whether a value is another, but for what may be fixed in it.
+func isFixed(before, after any) bool {
 	was, isMapping := before.(map[string]any)
 	is, _ := after.(map[string]any)
 	wasIn, hasMetadata := was["metadata"].(map[string]any)
@@ -130,7 +130,7 @@ func isMended(before, after any) bool {
 			return false
 		}
 		for key := range old {
-			if !isMendedValue(kind, key, old[key], now[key]) {
+			if !isFixedValue(kind, key, old[key], now[key]) {
 				return false
 			}
 		}
@@ -141,7 +141,7 @@ func isMended(before, after any) bool {
 	return reflect.DeepEqual(was, is)
 }
 
-func isMendedValue(kind, key string, was, is any) bool {
+func isFixedValue(kind, key string, was, is any) bool {
 	text, isText := is.(string)
 	switch was.(type) {
 	case bool, int64, float64:

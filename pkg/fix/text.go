@@ -30,7 +30,7 @@ func apply(text []byte, edits []edit) []byte {
 	return out.Bytes()
 }
 
-// A mender mends one file.
+// A fixer fixes one file.
 type fixer struct {
 	text  []byte
 	fixed []Fixed
@@ -38,7 +38,7 @@ type fixer struct {
 }
 
 // byHand is what to do about a text where an edit would do more than was meant.
-const byHand = "an edit here would change something else, too, as with an anchor, a merge key or a key that stands twice: mend it by hand"
+const byHand = "an edit here would change something else too, because of an anchor, a merge key or a repeated key: fix it by hand"
 
 // fix makes the fixes that are requested.
 func (m *fixer) fix(requests []Request) {

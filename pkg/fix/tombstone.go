@@ -17,7 +17,7 @@ import (
 // This file adds tombstones. Nothing here is done unasked: the caller has an object's
 // name from a person.
 
-// The rules that are mended with a tombstone, and what an added one is called.
+// The rules that are fixed with a tombstone, and what an added one is called.
 const (
 	Misspelt  = "delete-misspelt"
 	Tombstone = "tombstone"
@@ -120,7 +120,7 @@ func correctKey(d payload.Document, key string) ([]correction, error) {
 	case annotations[payload.DeleteAnnotation] != nil:
 		return nil, fmt.Errorf("there is %s already: drop %q by hand", payload.DeleteAnnotation, key)
 	case !saysTrue(value):
-		return nil, fmt.Errorf("the value of %q is not true, so that it would not delete: mend it by hand, or drop it", key)
+		return nil, fmt.Errorf("the value of %q is not true, so it would not delete: fix it by hand, or drop it", key)
 	case Guarded(idOf(d.Value)) != "":
 		return nil, errors.New(Guarded(idOf(d.Value)))
 	}

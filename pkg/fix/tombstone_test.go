@@ -33,7 +33,7 @@ func TestATombstoneIsAppended(t *testing.T) {
 		"JSON":                  {"a.json", object, inJSON, object + "\n" + inJSON, ""},
 		"a text that goes on":   {"a.yaml", head + "data:\n  a: |\n    b", grave, "", "a.yaml: it can't be read, or its last document would change with another behind it: add the tombstone by hand"},
 		"a broken file":         {"a.yaml", "[", grave, "", "a.yaml: it can't be read, or its last document would change with another behind it: add the tombstone by hand"},
-		"a template":            {"manifests/a.yaml", "# {{ .X }}\n" + head, grave, "", "manifests/a.yaml: it is a template, so that it is not known what it becomes: mend it by hand"},
+		"a template":            {"manifests/a.yaml", "# {{ .X }}\n" + head, grave, "", "manifests/a.yaml: it is a template, and its output is not known: fix it by hand"},
 		"a Namespace":           {"b.yaml", "", strings.ReplaceAll(grave, "ConfigMap", "Namespace"), "", "deleting Namespace gone takes all that is in it along: write it by hand if that is meant"},
 		"a claim":               {"b.yaml", "", strings.ReplaceAll(grave, "ConfigMap", "PersistentVolumeClaim"), "", "deleting PersistentVolumeClaim gone takes the data behind it along: write it by hand if that is meant"},
 		"a volume":              {"b.yaml", "", strings.ReplaceAll(grave, "ConfigMap", "PersistentVolume"), "", "deleting PersistentVolume gone takes the data on it along: write it by hand if that is meant"},
@@ -83,7 +83,7 @@ func checkPatch(t *testing.T, patch *fix.Patch, err error, want, why string) {
 }
 
 func TestAMisspeltKeyIsCorrected(t *testing.T) {
-	const byHand = "a.yaml: an edit here would change something else, too, as with an anchor, a merge key or a key that stands twice: mend it by hand"
+	const byHand = "a.yaml: an edit here would change something else too, because of an anchor, a merge key or a repeated key: fix it by hand"
 	for name, test := range map[string]struct {
 		key, text, want, why string
 	}{
@@ -91,7 +91,7 @@ func TestAMisspeltKeyIsCorrected(t *testing.T) {
 		"quoted":            {"x/deleted ", "\"x/deleted \": 'true'", `"` + deleteKey + `": "true"`, ""},
 		"in single quotes":  {"x/d'd", "'x/d''d': 'true'", `'` + deleteKey + `': "true"`, ""},
 		"the value, too":    {"x/deleted", "x/deleted: \"True \"", deleteKey + ": \"true\"", ""},
-		"false":             {"x/deleted", "x/deleted: \"false\"", "", `a.yaml: the value of "x/deleted" is not true, so that it would not delete: mend it by hand, or drop it`},
+		"false":             {"x/deleted", "x/deleted: \"false\"", "", `a.yaml: the value of "x/deleted" is not true, so it would not delete: fix it by hand, or drop it`},
 		"there already":     {"x/deleted", "x/deleted: \"true\"\n    " + deleteKey + ": \"false\"", "", `a.yaml: there is release.openshift.io/delete already: drop "x/deleted" by hand`},
 		"not there":         {"x/deletes", "x/deleted: \"true\"", "", `a.yaml: there is no annotation "x/deletes"`},
 		"an anchor":         {"x/deleted", "x/deleted: &a \"true\"", "", byHand},

@@ -13,7 +13,7 @@ import (
 
 // This file says what the values of a manifest's annotations and labels ought to be.
 
-// corrections are those that mend what some rules find in a document, and where something
+// corrections are those that fix what some rules find in a document, and where something
 // stands that can't be edited alone, in bytes.
 func corrections(d payload.Document, rules []string) (found []correction, lost []int) {
 	text := layOut(d.Text)

@@ -163,7 +163,7 @@ func TestAGroupThatDoesNotAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close() // so that nobody listens there
+	listener.Close() // so that no server listens there
 	service := sandboxtest.Apply(t, c, fmt.Sprintf(`
 apiVersion: apiregistration.k8s.io/v1
 kind: APIService

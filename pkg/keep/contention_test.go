@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/keep"
 )
 
-// A fight is somebody who makes an object otherwise again and again.
+// A fight is a manager that changes an object again and again.
 type fight struct {
 	after    time.Duration // the mending
 	rounds   int

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/keep"
 )
 
-// askedBy are the requests that the audit log has of somebody, each as verb and resource. A watch
+// askedBy are the requests that the audit log has of a user, each as verb and resource. A watch
 // is in it when it ends.
 func askedBy(t testing.TB, who string) []string {
 	t.Helper()
@@ -41,7 +41,7 @@ func askedBy(t testing.TB, who string) []string {
 }
 
 // What does not change, and what only changes its status, costs no request but that of the lock,
-// and whoever keeps it does nothing at all.
+// and the Keeper does nothing at all.
 func TestWhatDoesNotDriftCostsNothing(t *testing.T) {
 	e := newEstate(t, 1000)
 	others := connectAs(t, "others")

@@ -54,7 +54,7 @@ type site struct {
 	t        *testing.T
 	name     string
 	release  *payload.Payload
-	admin    *cluster.Cluster // whom nobody counts, or hinders
+	admin    *cluster.Cluster // whose requests are neither counted nor hindered
 	keeping  *wire
 	stop     func() error // which waits until nothing is kept any more
 	problems func() []keep.Event
@@ -307,7 +307,7 @@ func (s *site) quiet() {
 	})
 }
 
-// make makes an object as somebody else would.
+// make creates an object as another client would.
 func (s *site) make(manifest, manager string) {
 	s.t.Helper()
 	object := &unstructured.Unstructured{}

@@ -128,7 +128,7 @@ func TestAFinishedJobIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// Nor is one that nobody waited for, and that was still running when keeping began.
+// Nor is one that no step waited for, and that was still running when keeping began.
 func TestAJobThatFinishesLaterIsNotRunAgain(t *testing.T) {
 	t.Parallel()
 	files := strings.ReplaceAll(migration, "restartPolicy: Never", "restartPolicy: Never, nodeSelector: {NS: here}")

@@ -33,7 +33,7 @@ func TestANamespaceThatCannotBeMendedHoldsUpNothing(t *testing.T) {
 	s.delete("Namespace", "NS-home")
 }
 
-// Nor does one that nobody may look at any more: it may well be there.
+// Nor does one that can't be read any more: it may well be there.
 func TestANamespaceThatCannotBeReadHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, home, every(time.Second))

@@ -45,7 +45,7 @@ spec:
 	"PodDisruptionBudget.policy":     `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: NAME, namespace: NS}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}}`,
 }
 
-// A drift is what somebody does to an object: a merge patch, or a delete if that is empty.
+// A drift is what another client does to an object: a merge patch, or a delete if that is empty.
 type drift struct{ kind, patch string }
 
 const role = "Role.rbac.authorization.k8s.io"
@@ -76,7 +76,7 @@ var drifts = map[string]drift{
 	"a ConfigMap is made to leave": {"ConfigMap", `{"metadata":{"finalizers":null,"labels":null},"data":null}`},
 }
 
-// TestWhatDriftsIsMended does to an object of its own what somebody may do, each at the same
+// TestWhatDriftsIsMended does to an object of its own what another client may do, each at the same
 // time, and wants it to be what it was.
 func TestWhatDriftsIsMended(t *testing.T) {
 	t.Parallel()
@@ -160,7 +160,7 @@ func TestWhoHasChangedWhatIsTold(t *testing.T) {
 	}
 }
 
-// An object that somebody has deleted, and made anew without us knowing of it, is adopted as an
+// An object that another client has deleted and created again without our knowledge is adopted as an
 // apply would adopt it.
 func TestWhatOthersHaveMadeAnewIsAdopted(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 // every has a slow pass begin again after a time.
 func every(pause time.Duration) func(*plan) { return func(p *plan) { p.keep.Every = pause } }
 
-// What the watches have missed, the slow pass finds, mends, and says.
+// The slow pass finds, repairs and reports what the watches have missed.
 func TestTheSlowPassFindsWhatTheWatchesMissed(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, two, every(time.Second))
@@ -33,7 +33,7 @@ func TestTheSlowPassFindsWhatTheWatchesMissed(t *testing.T) {
 	}
 }
 
-// Where nobody may watch, the slow pass is all there is.
+// Without the right to watch, there is only the slow pass.
 func TestTheSlowPassNeedsNoWatch(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)

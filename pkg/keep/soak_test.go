@@ -16,7 +16,7 @@ import (
 )
 
 // A soak makes as many events as the server can: one of ten is a drift, which is repaired, and the
-// others are writes of a status. More drifts of an object would be a quarrel.
+// others are writes of a status. More drifts of an object would be a contention.
 type soak struct {
 	*estate
 	c        *cluster.Cluster

@@ -32,7 +32,7 @@ func (s *site) paint(name string) {
 }
 
 // A server ends watches every few minutes. They go on where they were: nothing is listed, and
-// nobody is told.
+// no handler is called.
 func TestWatchesAreEndedByTheServer(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, two)
@@ -151,10 +151,10 @@ func may(resource string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}
 }
 
-// by is somebody with some rights in the namespace.
+// by is a user with some rights in the namespace.
 func by(config *rest.Config) func(*plan) { return func(p *plan) { p.config = config } }
 
-// allow makes the rights of somebody others than they were.
+// allow replaces the rights of a user.
 func (s *site) allow(name string, rules ...rbacv1.PolicyRule) {
 	s.t.Helper()
 	roles := s.admin.Client.RbacV1().Roles(s.name)

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
-// Nobody but the tests changes what they make.
+// Only the tests change what they make.
 var cluster = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes, Controllers: []string{"serviceaccount-controller"}})
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }

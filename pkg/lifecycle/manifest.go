@@ -38,12 +38,12 @@ func misplaced(manifest map[string]any) []HookProblem {
 		case key == StateAnnotation:
 			report(annotationPath(key), "%s is what Runlevel writes to remember which hooks have run: drop it", key)
 		case isMisspelt(key):
-			report(annotationPath(key), "the annotation %s means nothing: did you mean %s?", printable.Truncate(key, maxQuoted), Annotation)
+			report(annotationPath(key), "the annotation %s has no effect: did you mean %s?", printable.Truncate(key, maxQuoted), Annotation)
 		}
 	}
 	slices.SortFunc(problems, func(a, b HookProblem) int { return slices.Compare(a.Path, b.Path) })
 	if _, found, _ := unstructured.NestedFieldNoCopy(manifest, "spec", "template", "metadata", "annotations", Annotation); found {
-		report([]string{"spec", "template", "metadata", "annotations", Annotation}, "%s means nothing in a pod template: move it to metadata.annotations of the Deployment", Annotation)
+		report([]string{"spec", "template", "metadata", "annotations", Annotation}, "%s has no effect in a pod template: move it to metadata.annotations of the Deployment", Annotation)
 	}
 	return problems
 }

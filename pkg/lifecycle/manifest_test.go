@@ -49,9 +49,9 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, annotations: {runlevel.dev/lifecycle-hook: "{}", runlevel.dev/lifecycleHooks: "{}", hooks.runlevel.dev/hooks: "{}"}}
 `, `
-metadata annotations hooks.runlevel.dev/hooks: Misplaced: the annotation hooks.runlevel.dev/hooks means nothing: did you mean runlevel.dev/lifecycle-hooks?
-metadata annotations runlevel.dev/lifecycle-hook: Misplaced: the annotation runlevel.dev/lifecycle-hook means nothing: did you mean runlevel.dev/lifecycle-hooks?
-metadata annotations runlevel.dev/lifecycleHooks: Misplaced: the annotation runlevel.dev/lifecycleHooks means nothing: did you mean runlevel.dev/lifecycle-hooks?
+metadata annotations hooks.runlevel.dev/hooks: Misplaced: the annotation hooks.runlevel.dev/hooks has no effect: did you mean runlevel.dev/lifecycle-hooks?
+metadata annotations runlevel.dev/lifecycle-hook: Misplaced: the annotation runlevel.dev/lifecycle-hook has no effect: did you mean runlevel.dev/lifecycle-hooks?
+metadata annotations runlevel.dev/lifecycleHooks: Misplaced: the annotation runlevel.dev/lifecycleHooks has no effect: did you mean runlevel.dev/lifecycle-hooks?
 `},
 		"hooks of the pod template": {`
 apiVersion: apps/v1
@@ -59,7 +59,7 @@ kind: Deployment
 metadata: {name: web}
 spec: {template: {metadata: {annotations: {runlevel.dev/lifecycle-hooks: ` + valid + `}}}}
 `, `
-spec template metadata annotations runlevel.dev/lifecycle-hooks: Misplaced: runlevel.dev/lifecycle-hooks means nothing in a pod template: move it to metadata.annotations of the Deployment
+spec template metadata annotations runlevel.dev/lifecycle-hooks: Misplaced: runlevel.dev/lifecycle-hooks has no effect in a pod template: move it to metadata.annotations of the Deployment
 `},
 		"a Deployment that is paused and create-only": {`
 apiVersion: apps/v1

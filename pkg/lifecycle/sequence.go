@@ -71,7 +71,7 @@ func (s sequence) next() HookAction {
 	return s.attempt(p)
 }
 
-// isLeftAlone reports whether the hook has stopped the rollout, and does not begin again yet. One that was mended does.
+// isLeftAlone reports whether the hook has stopped the rollout, and does not begin again yet. One that was fixed does.
 func (s sequence) isLeftAlone() bool {
 	stopped := s.seen.State.Stopped
 	return stopped != nil && stopped.Stage == s.stage && stopped.Hash == s.hash() && s.seen.Now.Before(stopped.Time.Add(s.Pause))

@@ -67,10 +67,10 @@ func (p baselineKey) compare(q baselineKey) int {
 }
 
 // baselineComment explains a baseline to its reviewers.
-const baselineComment = `# What "runlevel lint" is known to find, and accepts until it is mended. What is new
-# counts. "runlevel lint SOURCE --baseline FILE --write-baseline" writes this file anew,
-# and an entry of what is mended can be dropped by hand. Rule, file, object and count
-# decide; the message only says what was found.
+const baselineComment = `# Findings that "runlevel lint" accepts until they are fixed. New findings count.
+# "runlevel lint SOURCE --baseline FILE --write-baseline" rewrites this file, and an
+# entry of a fixed finding can be dropped by hand. Rule, file, object and count decide;
+# the message is for readers.
 `
 
 // WriteBaseline writes the baseline that accepts some findings, and no others. The same
@@ -142,7 +142,7 @@ func (t *baselineText) parse(content []byte) error {
 		return fmt.Errorf(`this is no baseline: it says no "version: %d"`, baselineVersion)
 	}
 	if head.Version.Value != fmt.Sprint(baselineVersion) {
-		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it anew", cmp.Or(head.Version.Value, "?"), baselineVersion)
+		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it again", cmp.Or(head.Version.Value, "?"), baselineVersion)
 	}
 	if err := decodeDocument(content, t); err != nil {
 		return err

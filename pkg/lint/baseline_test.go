@@ -26,7 +26,7 @@ func TestBaselineIsWrittenForReview(t *testing.T) {
 		{Rule: "stale-baseline", File: "baseline", In: lint.InBaseline, Message: "of the one before"},
 	}
 	text := written(t, found)
-	_, got, _ := strings.Cut(text, "# decide; the message only says what was found.\n")
+	_, got, _ := strings.Cut(text, "# the message is for readers.\n")
 	want := `version: 1
 findings:
 - file: a.yaml
@@ -134,8 +134,8 @@ func TestBaselinesThatAreRefused(t *testing.T) {
 		"findings: []":                               `b: this is no baseline: it says no "version: 1"`,
 		"just a text":                                "b: line 1: this must be a mapping",
 		"- a":                                        "b: line 1: this must be a mapping",
-		"version: 2\nrules: {}":                      "b: it is of version 2, and this runlevel reads and writes 1: use the runlevel that wrote it, or write it anew",
-		"version: {a: b}":                            "b: it is of version ?, and this runlevel reads and writes 1: use the runlevel that wrote it, or write it anew",
+		"version: 2\nrules: {}":                      "b: it is of version 2, and this runlevel reads and writes 1: use the runlevel that wrote it, or write it again",
+		"version: {a: b}":                            "b: it is of version ?, and this runlevel reads and writes 1: use the runlevel that wrote it, or write it again",
 		"version: '1'":                               "b: line 1: this must be a number",
 		"version: 1\nfinding: []":                    `b: line 2: there is no key "finding" here: there are version and findings`,
 		"version: 1\nfindings: {}":                   "b: line 2: this must be a list of entries",
@@ -149,7 +149,7 @@ func TestBaselinesThatAreRefused(t *testing.T) {
 		entry("{file: a, rule: b, count: many}"):     "b: line 3: this must be a number",
 		entry("{file: a, rule: b, count: 0}"):        "b: line 3: count is 0, and must be 1 or more: drop the entry if there are none",
 		entry("{file: a, rule: b, in: baseline}"):    `b: line 3: in is "baseline", and must be previous, release or config, or left out`,
-		entry("{file: [a], rule: b}"):                "b: line 3: this must be a text",
+		entry("{file: [a], rule: b}"):                "b: line 3: this must be a string",
 		entry("{file: a, rule: b}\n  colour: green"): "b: line 3: did not find expected key",
 	} {
 		_, err := lint.ParseBaseline("b", []byte(text))

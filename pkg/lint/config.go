@@ -17,12 +17,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// A Config says what is known to be all right. Its zero value is the default.
+// A Config sets severities, and lists findings to ignore and known names. Its zero value is the default.
 type Config struct {
-	// KubernetesVersion is what the release is for, as in 1.34: the newest that
-	// Runlevel knows, if it is empty.
+	// KubernetesVersion is the version that the release is for, as in 1.34. Empty
+	// means the newest that Runlevel knows.
 	KubernetesVersion string `yaml:"kubernetesVersion"`
-	// Severities of rules, where they are not to be as they are.
+	// Severities overrides the severities of rules.
 	Severities map[string]Severity `yaml:"severities"`
 	// Ignore findings.
 	Ignore []*Ignore `yaml:"ignore"`
@@ -32,7 +32,7 @@ type Config struct {
 	file string
 }
 
-// An Ignore is findings that are known to be all right, and why.
+// An Ignore names findings to ignore, and the reason.
 type Ignore struct {
 	Rule   string `yaml:"rule"`
 	File   string `yaml:"file"`   // a pattern such as 0000_50_web_*.yaml; all files, if it is empty
@@ -112,7 +112,7 @@ func explain(err error) string {
 		return fmt.Sprintf("line %s: there is no key %q here: there are %s", found[1], found[2], keys[found[3]])
 	}
 	if found := wrongType.FindStringSubmatch(text); found != nil {
-		wanted := map[string]string{"string": "a text", "lint.Severity": "a text", "[]string": "a list of names", "[]*lint.Ignore": "a list of entries", "[]*lint.baselineEntry": "a list of entries", "int": "a number"}
+		wanted := map[string]string{"string": "a string", "lint.Severity": "a string", "[]string": "a list of names", "[]*lint.Ignore": "a list of entries", "[]*lint.baselineEntry": "a list of entries", "int": "a number"}
 		return fmt.Sprintf("line %s: this must be %s", found[1], cmp.Or(wanted[found[2]], "a mapping"))
 	}
 	return text

@@ -23,7 +23,7 @@ func checkMisspeltDelete(s *subject, r *reporter) {
 			if key != payload.DeleteAnnotation && looksLikeDelete(key) {
 				instead := fmt.Sprintf("write %s, or drop it", payload.DeleteAnnotation)
 				if m.isTombstone {
-					instead = fmt.Sprintf("drop it, for %s is there already", payload.DeleteAnnotation)
+					instead = fmt.Sprintf("drop it, since %s is already set", payload.DeleteAnnotation)
 				}
 				r.field(m, annotation(key), "the annotation %q deletes nothing: %s", key, instead)
 			}
@@ -59,7 +59,7 @@ func checkMisplacedDelete(s *subject, r *reporter) {
 				continue
 			}
 			where := cmp.Or(strings.Join(path[:len(path)-1], "."), "the manifest itself")
-			r.field(m, path, "%s stands in %s, where it deletes nothing: it belongs into metadata.annotations of the object itself", payload.DeleteAnnotation, where)
+			r.field(m, path, "%s is in %s, where it has no effect: move it to metadata.annotations of the object", payload.DeleteAnnotation, where)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func checkDeleteNever(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		switch {
 		case !s.shareCluster(m, m):
-			r.field(m, annotation(payload.DeleteAnnotation), "its annotations leave it out of every cluster, so it deletes nothing: mend those that say for which profile, feature set or feature gate it is")
+			r.field(m, annotation(payload.DeleteAnnotation), "its annotations leave it out of every cluster, so it deletes nothing: fix those for the profile, feature set or feature gate")
 		case s.profiles && !m.hasProfile():
 			r.field(m, annotation(payload.DeleteAnnotation), "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", payload.IncludePrefix)
 		}
@@ -111,7 +111,7 @@ func checkDeleteNever(s *subject, r *reporter) {
 func checkDeleteCreateOnly(s *subject, r *reporter) {
 	for _, m := range s.tombstones {
 		if m.IsCreateOnly() {
-			r.field(m, annotation(payload.CreateOnlyAnnotation), "delete wins, and %s means nothing beside it", payload.CreateOnlyAnnotation)
+			r.field(m, annotation(payload.CreateOnlyAnnotation), "the delete annotation wins, and %s has no effect beside it", payload.CreateOnlyAnnotation)
 		}
 	}
 }

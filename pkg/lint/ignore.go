@@ -26,7 +26,7 @@ type ignores struct {
 // An ignoreEntry ignores the findings of one rule about a manifest, or a file.
 type ignoreEntry struct {
 	Ignore
-	at       Finding // where it is said
+	at       Finding // the place of the comment or entry
 	document int     // that it is about; 0 for all of the file
 	used     bool
 }
@@ -57,11 +57,11 @@ func newIgnores(s *subject, ran []string) *ignores {
 func (i *ignores) add(one *ignoreEntry, fromConfig bool) {
 	wrong := ""
 	if _, known := FindRule(one.Rule); one.Rule == "" {
-		wrong = "which rule is to be quiet? Write its name, and a reason"
+		wrong = "this ignores no rule: write a rule and a reason"
 	} else if !known {
 		wrong = fmt.Sprintf("there is no rule %q%s", one.Rule, DidYouMean(one.Rule))
 	} else if strings.TrimSpace(one.Reason) == "" {
-		wrong = fmt.Sprintf("why is %s to be quiet here? Write a reason behind it", one.Rule)
+		wrong = fmt.Sprintf("%s is ignored without a reason: write the reason after the rule", one.Rule)
 	}
 	if wrong != "" {
 		bad := one.at
@@ -76,8 +76,7 @@ func (i *ignores) add(one *ignoreEntry, fromConfig bool) {
 	}
 }
 
-// ignoreComment is how a manifest says that it is all right. What stands in front of
-// it is a blank, or nothing.
+// ignoreComment matches a comment that ignores a rule, at the start of a line or after a blank.
 var ignoreComment = regexp.MustCompile(`(?m)(?:^|[ \t])(#[ \t]*runlevel:ignore\b:?)[ \t]*([^\s,:]*)[,:]?[ \t]*(.*)`)
 
 // addComments finds the comments in a text that begins in some line of its file.

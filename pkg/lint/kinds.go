@@ -38,7 +38,7 @@ func (s *subject) scopeOf(m *manifest) kinds.Scope {
 func checkNoNamespace(s *subject, r *reporter) {
 	for _, m := range s.manifests {
 		if m.id.Namespace == "" && s.scopeOf(m) == kinds.Namespaced {
-			r.field(m, []string{"metadata"}, "%s is a namespaced kind, and this one says no namespace: write metadata.namespace", m.kind.Kind)
+			r.field(m, []string{"metadata"}, "%s is a namespaced kind, and this object has no namespace: write metadata.namespace", m.kind.Kind)
 		}
 	}
 }
@@ -165,6 +165,6 @@ func checkForeignKind(s *subject, r *reporter) {
 			continue
 		}
 		seen[kind] = true
-		r.field(m, []string{"kind"}, "%s of %s is defined elsewhere, so nothing is known of its fields here (%s)", kind.Kind, kind.Group, printable.Count(len(s.byKind[kind]), "object"))
+		r.field(m, []string{"kind"}, "%s of %s is defined elsewhere, so its fields are not checked (%s)", kind.Kind, kind.Group, printable.Count(len(s.byKind[kind]), "object"))
 	}
 }

@@ -1,12 +1,11 @@
-// Package lint looks for what will go wrong with a release before there is one: in one
-// payload alone, or in what an update from the payload before it would do. A rule is a
+// Package lint looks for mistakes in a release before it is published: in one payload
+// alone, or in an update to it from the previous payload. A rule is a
 // small value with a name that stays, a severity, a sentence, and a function that
 // reports; the list of them, in rules.go, reads from top to bottom.
 //
 // It reads no files and asks no cluster: payloads come in, findings go out, each with
-// its file and line. What is known to be all right is said in comments of the
-// manifests, or in a configuration, always with a reason. What is not, and is to be
-// mended later, is in a baseline.
+// its file and line. Comments in the manifests and the configuration ignore findings,
+// always with a reason. A baseline accepts findings that are to be fixed later.
 //
 // Run is the call to start from. Explain is the page of a rule.
 package lint
@@ -111,7 +110,7 @@ const (
 	InBaseline Origin = "baseline" // it is the baseline
 )
 
-// A Suppression is why a finding does not count, and where that is said.
+// A Suppression is why a finding does not count, and the place of the comment or entry that says so.
 type Suppression struct {
 	Reason string `json:"reason"`
 	File   string `json:"file"`
@@ -186,7 +185,7 @@ func run(ctx context.Context, input Input) (*Result, error) {
 	return result, nil
 }
 
-// add sorts findings, and sorts out those that are known to be all right.
+// add sorts findings into those that count and those that are ignored.
 func (r *Result) add(ignores *ignores, found []Finding) {
 	for _, finding := range found {
 		if finding.Suppressed = ignores.suppress(finding); finding.Suppressed != nil {

@@ -13,8 +13,8 @@ import (
 
 // These rules are about files and how they are called.
 
-// checkFileName looks for files whose place is only that of their letters. A folder
-// where no file has a level is one of plain manifests.
+// checkFileName looks for files without a level, which are applied in alphabetical order.
+// A folder where no file has a level is a folder of plain manifests.
 func checkFileName(s *subject, r *reporter) {
 	isNamed := func(file string) bool { return graph.ParseName(path.Base(file)).IsKnown() }
 	var unnamed []string
@@ -27,7 +27,7 @@ func checkFileName(s *subject, r *reporter) {
 		return
 	}
 	for _, file := range unnamed {
-		r.file(file, 0, "the name says no level and component, so its place is that of its letters, and nothing runs beside it: call it 0000_LEVEL_COMPONENT_anything%s", path.Ext(file))
+		r.file(file, 0, "the name has no level and component, so the file is applied in alphabetical order, and nothing runs in parallel with it: call it 0000_LEVEL_COMPONENT_anything%s", path.Ext(file))
 	}
 }
 
@@ -79,7 +79,7 @@ func checkSplitComponent(s *subject, r *reporter) {
 			continue
 		}
 		if before, seen := last[name]; seen && before != i-1 {
-			r.file(file.Path, 0, "%s has files of level %s up to %s, and others come between, so they don't run in a row: put them into one folder",
+			r.file(file.Path, 0, "%s has files of level %s up to %s, with other files in between, so they are not applied one after the other: put them into one folder",
 				name.Component, name.Level, s.Files[before].Path)
 		}
 		last[name] = i
@@ -100,16 +100,16 @@ func checkIgnoredFile(s *subject, r *reporter) {
 		lower := strings.ToLower(name)
 		isMeant := slices.ContainsFunc(almostManifests, func(end string) bool { return strings.HasSuffix(lower, end) })
 		if isMeant || payload.IsManifest(lower) || graph.ParseName(name).IsKnown() {
-			r.file(file, 0, "it is not read: only files whose names end in .yaml, .yml or .json are, and no folders; rename it, or take it out of the release")
+			r.file(file, 0, "it is not read: only files whose names end in .yaml, .yml or .json are read, and no folders: rename it, or remove it from the release")
 		}
 	}
 }
 
-// checkFinalNewline looks for last lines that go on where something is appended.
+// checkFinalNewline looks for last lines without a line break.
 func checkFinalNewline(s *subject, r *reporter) {
 	for _, file := range s.Files {
 		if file.UnendedLine > 0 {
-			r.file(file.Path, file.UnendedLine, "the last line does not end with a line break: what is appended to the file comes to stand in it")
+			r.file(file.Path, file.UnendedLine, "the last line does not end with a line break: text that is appended to the file ends up in that line")
 		}
 	}
 }
@@ -121,11 +121,11 @@ func checkEmptyDocument(s *subject, r *reporter) {
 	}
 	for _, file := range s.Files {
 		if file.Documents == 0 && !broken[file.Path] {
-			r.file(file.Path, 0, "there is no manifest in it: was it cut off, or has all of it become a comment?")
+			r.file(file.Path, 0, "the file has no manifest: was it cut off or commented out?")
 			continue
 		}
 		for _, line := range file.Empty {
-			r.file(file.Path, line, "this document is empty: was a manifest cut off, or has it become a comment?")
+			r.file(file.Path, line, "this document is empty: was a manifest cut off or commented out?")
 		}
 	}
 }

@@ -40,7 +40,7 @@ func checkMissingNamespace(s *subject, r *reporter) {
 			}
 		}
 		seen.Insert(namespace)
-		r.field(m, []string{"metadata", "namespace"}, "the Namespace %s %s (%s in it): add it, or say in the configuration that it is known", namespace, missing, printable.Count(normal, "object"))
+		r.field(m, []string{"metadata", "namespace"}, "the Namespace %s %s (%s in it): add it, or list it as known in the configuration", namespace, missing, printable.Count(normal, "object"))
 	}
 }
 
@@ -59,7 +59,7 @@ func checkOutOfOrder(s *subject, r *reporter) {
 		}
 		if what := (need{conflict.Task, needs.id}); !seen[what] && s.shareCluster(m, needs) {
 			seen[what] = true
-			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it in its file, so that this comes later", needs.id, needs.Path, needs.Line, conflict.Why)
+			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it within its file, so that it comes later", needs.id, needs.Path, needs.Line, conflict.Why)
 		}
 	}
 }
@@ -78,9 +78,9 @@ func (v vocabulary) report(s *subject, r *reporter) {
 		for _, name := range v.unknown(m) {
 			follows := "no cluster gets this"
 			if v.annotation == payload.FeatureGateAnnotation && strings.HasPrefix(name, "-") {
-				name, follows = strings.TrimPrefix(name, "-"), "it is off on every cluster, and the minus means nothing"
+				name, follows = strings.TrimPrefix(name, "-"), "it is off on every cluster, and the minus has no effect"
 			}
-			r.field(m, annotation(v.annotation), "there is no %s %q, so %s%s (if it is your own, say so in the configuration)", v.what, name, follows, v.hint(name))
+			r.field(m, annotation(v.annotation), "there is no %s %q, so %s%s (if it is your own, list it as known in the configuration)", v.what, name, follows, v.hint(name))
 		}
 	}
 }
@@ -161,7 +161,7 @@ func checkNeverApplied(s *subject, r *reporter) {
 		if s.shareCluster(m, m) || len(sets.unknown(m)) > 0 || hasSetAndGate(m) || isForMajorVersions(m) && !mayHaveMajorVersion(m) {
 			continue
 		}
-		r.field(m, []string{"metadata", "annotations"}, `no cluster gets it: its annotations contradict each other, or an %sPROFILE is something else than "true"; mend them, or drop the manifest`, payload.IncludePrefix)
+		r.field(m, []string{"metadata", "annotations"}, `no cluster gets it: its annotations contradict each other, or an %sPROFILE is not "true": fix them, or drop the manifest`, payload.IncludePrefix)
 	}
 }
 
@@ -220,7 +220,7 @@ func checkImageNotInRelease(s *subject, r *reporter) {
 				continue
 			}
 			if image, isText := found.value.(string); isText && image != "" && !known.Has(image) { // "" is the release's own, in a template
-				r.field(m, path, "the image %s is none of image-references: it does not come with the release, and is not there where nothing else can be pulled: add it to image-references, or correct it", image)
+				r.field(m, path, "the image %s is not in image-references: it is not part of the release, and can't be pulled where only the release's images can: add it to image-references, or correct it", image)
 			}
 		}
 	}
@@ -229,7 +229,7 @@ func checkImageNotInRelease(s *subject, r *reporter) {
 func checkJobRunsAgain(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		if m.groupKind() == kinds.Job && m.get("spec", "ttlSecondsAfterFinished") != nil {
-			r.field(m, []string{"spec", "ttlSecondsAfterFinished"}, "the Job is removed when it is done, and whatever keeps the release in place creates it, and runs it, again: drop this field")
+			r.field(m, []string{"spec", "ttlSecondsAfterFinished"}, "Kubernetes removes the Job when it is done, and the next pass over the release creates it and runs it again: drop this field")
 		}
 	}
 }
@@ -257,7 +257,7 @@ func checkRecreateRefused(s *subject, r *reporter) {
 		switch {
 		case !marked:
 		case mustNotBeRecreated(m) && value != "false":
-			r.field(m, annotation(recreate), "a %s is never recreated, for all that it holds would be lost: drop %s", m.kind.Kind, recreate)
+			r.field(m, annotation(recreate), "a %s is never recreated, because its content would be lost: drop %s", m.kind.Kind, recreate)
 		case value != "true" && value != "false":
 			r.field(m, annotation(recreate), `%s is %q, and only "true" recreates anything: write "true", or drop it`, recreate, value)
 		}

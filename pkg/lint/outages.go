@@ -19,7 +19,7 @@ func checkInsideDeletedNamespace(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, holder := range s.deletedNamespaces(m) {
 			if where, meet := s.sharedCluster(m, holder); meet {
-				r.field(m, []string{"metadata", "namespace"}, "%s:%d deletes its Namespace with all that is inside%s: move it, or drop it", holder.Path, holder.Line, onCluster(where))
+				r.field(m, []string{"metadata", "namespace"}, "%s:%d deletes its Namespace and everything in it%s: move it, or drop it", holder.Path, holder.Line, onCluster(where))
 				break
 			}
 		}
@@ -158,18 +158,18 @@ func (f *outageFinder) reportBackend(r *reporter, caller *manifest, backend type
 		case deleter.groupKind() == kinds.Namespace:
 			called = fmt.Sprintf("the Service %s in it", backend)
 		case isWorkload(deleter):
-			called = fmt.Sprintf("the Service %s, behind which there is nothing else", backend)
+			called = fmt.Sprintf("the Service %s, which has no other workload", backend)
 		}
 		var todo string
 		switch {
 		case caller.isPrevious:
-			todo = ", and has been dropped without a tombstone, so that it goes on calling: add one that comes before this"
+			todo = ", and was dropped without a tombstone, so it keeps calling: add one that comes before this"
 		case caller.isTombstone && before(deleter, caller):
-			todo = ", and is only deleted later: let that come first"
+			todo = ", and is only deleted later: delete that first"
 		case caller.isTombstone:
-			todo = ", and may only be deleted later: let that come first"
+			todo = ", and may only be deleted later: delete that first"
 		case isLast:
-			todo = " until that is applied: let this come later"
+			todo = " until that is applied: delete this later"
 		case caller.groupKind() == kinds.CustomResourceDefinition:
 			todo = " to convert versions: change that first, or keep this"
 		default:
@@ -294,7 +294,7 @@ func checkDeleteInsideDeleted(s *subject, r *reporter) {
 			continue
 		}
 		if _, needed := s.clusterWithout(m, holders); !needed { // for clusters that keep the Namespace
-			r.at(m, "%s:%d deletes its Namespace, and this with it: it can go", holders[0].Path, holders[0].Line)
+			r.at(m, "%s:%d deletes its Namespace, and this with it: drop this tombstone", holders[0].Path, holders[0].Line)
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// The pages are archives of text: what a rule is about, in the comment; a payload that
-// it fires on, in bad/ and, of the release before, bad.previous/, with its baseline in
-// bad.baseline; what it says, in want; and more payloads that tests look at.
+// The pages are txtar archives. The comment is the text of the page; bad/ is a payload with
+// findings, bad.previous/ its previous payload, bad.baseline its baseline, and want the
+// findings. The other payloads are for tests.
 //
 //go:embed rules/*.txtar
 var pages embed.FS
@@ -25,8 +25,8 @@ func page(rule Rule) *txtar.Archive {
 	return txtar.Parse(text)
 }
 
-// Explain is the page of a rule in Markdown: what it looks for, why, an example, and
-// how to mend it.
+// Explain returns the page of a rule in Markdown: how to fix a finding, why it matters,
+// when to ignore it, and an example.
 func Explain(rule Rule) string {
 	var out strings.Builder
 	archive := page(rule)

@@ -265,7 +265,7 @@ func (c *schemaChecker) reportTransitions(r *reporter, old, m *manifest) {
 		for _, problem := range definition.CheckUpdate(c.ctx, old.Object().Object, m.Object().Object) {
 			isNew := !slices.ContainsFunc(known, func(p crd.SchemaProblem) bool { return p.Message == problem.Message })
 			if isNew && !problem.Unknown {
-				r.field(m, problem.Path, "%s (it was otherwise in %s:%d): take the change back", problem.Message, old.where(), old.Line)
+				r.field(m, problem.Path, "%s (it was different in %s:%d): take the change back", problem.Message, old.where(), old.Line)
 			}
 		}
 	}

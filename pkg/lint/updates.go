@@ -41,17 +41,17 @@ func checkDropped(s *subject, r *reporter) {
 	const todo = `keep its manifest with the annotation %s: "true" (runlevel plan prints it)`
 	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
 		switch {
-		case entry.RenamedTo != nil: // is told by a rule of its own
+		case entry.RenamedTo != nil: // reported by the rule renamed
 		case entry.Tombstone == "": // a tombstone would do harm
-			r.at(m, "it is gone, and %s: keep its manifest", entry.Why)
+			r.at(m, "it is no longer in the payload, and %s: keep its manifest", entry.Why)
 		default:
-			r.at(m, "it is gone, and stays in clusters: "+todo, payload.DeleteAnnotation)
+			r.at(m, "it is no longer in the payload, and stays in clusters: "+todo, payload.DeleteAnnotation)
 		}
 	})
 	s.absent(plan.TakenAlong, func(m *manifest, entry plan.ObjectPlan) {
 		takers := tombstonesOf(s.byID[*entry.With])
 		if where, stays := s.clusterWithout(m, takers); stays && len(takers) > 0 {
-			r.at(m, "it is gone, and stays in clusters that keep %s%s: "+todo, entry.With, onCluster(where), payload.DeleteAnnotation)
+			r.at(m, "it is no longer in the payload, and stays in clusters that keep %s%s: "+todo, entry.With, onCluster(where), payload.DeleteAnnotation)
 		}
 	})
 }
@@ -74,12 +74,12 @@ func checkNarrowed(s *subject, r *reporter) {
 		}
 		others := slices.Concat(now, s.deletedNamespaces(old), s.deletedDefinitions(old))
 		if where, found := s.clusterWithout(old, others); found {
-			r.at(now[0], "%s:%d had it%s, and nothing has it there any more, so it stays: let it be for those clusters too, or add a tombstone for them", old.where(), old.Line, onCluster(where))
+			r.at(now[0], "%s:%d had it%s, and no manifest has it there now, so it stays: keep it for those clusters too, or add a tombstone for them", old.where(), old.Line, onCluster(where))
 		}
 	}
 	s.absent(plan.LeftOut, func(old *manifest, entry plan.ObjectPlan) {
 		if left := s.excluded[entry.ID]; left != nil && !old.isTombstone {
-			r.at(newManifest(left.Manifest), "%s:%d had it, and here it is left out (%s), so it stays: let it be for those clusters too, or add a tombstone for them", old.where(), old.Line, left.Why())
+			r.at(newManifest(left.Manifest), "%s:%d had it, and here it is left out (%s), so it stays: keep it for those clusters too, or add a tombstone for them", old.where(), old.Line, left.Why())
 		}
 	})
 }
@@ -112,7 +112,7 @@ func checkDeleteOfNothing(s *subject, r *reporter) {
 		}
 		hint := ""
 		if len(r.findings) >= enoughHints {
-			// it is said without one
+			// no hint
 		} else if near := s.nearest(t); near != nil {
 			hint = fmt.Sprintf(": did you mean %s (%s:%d)?", near.id, near.where(), near.Line)
 		}
@@ -144,7 +144,7 @@ func checkStaleDelete(s *subject, r *reporter) {
 	for _, t := range s.tombstones {
 		before := tombstonesOf(s.previous.byID[t.id])
 		if _, isNew := s.clusterWithout(t, before); len(before) > 0 && !isNew {
-			r.field(t, annotation(payload.DeleteAnnotation), "%s had this tombstone already, so clusters of %s are rid of the object: drop it in %s", s.previous.Version, s.previous.Version, s.Version)
+			r.field(t, annotation(payload.DeleteAnnotation), "%s had this tombstone already, so clusters of %s no longer have the object: drop it in %s", s.previous.Version, s.previous.Version, s.Version)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func checkRevived(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		for _, old := range s.previous.byID[m.id] {
 			if where, meet := s.sharedCluster(old, m); meet && old.isTombstone {
-				r.at(m, "%s:%d deletes it%s: where that is not done yet, the object is still going while it is to come back; give it another name, or let a release without either come between", old.where(), old.Line, onCluster(where))
+				r.at(m, "%s:%d deletes it%s: while that delete is in progress, the object can't be created again: give it another name, or publish a release in between that has neither", old.where(), old.Line, onCluster(where))
 				break
 			}
 		}
@@ -191,7 +191,7 @@ func checkImmutableChanged(s *subject, r *reporter) {
 		for _, refused := range refused(old, m) {
 			if what := (change{m, refused.Path.String()}); !seen[what] {
 				seen[what] = true
-				r.field(m, refused.Path.Keys(), "%s differs from %s:%d, and the API server lets nobody change it: %s", refused.Path, old.where(), old.Line, todo)
+				r.field(m, refused.Path.Keys(), "%s differs from %s:%d, and the API server does not allow that change: %s", refused.Path, old.where(), old.Line, todo)
 			}
 		}
 		s.schemas.reportTransitions(r, old, m)
@@ -215,7 +215,7 @@ func checkJobChanged(s *subject, r *reporter) {
 			return
 		}
 		if changes := refused(old, m); len(changes) > 0 {
-			r.field(m, changes[0].Path.Keys(), "%s has changed since %s:%d, and a Job can't be: give it another name, such as one that ends with the version, and delete the old one", changes[0].Path, old.where(), old.Line)
+			r.field(m, changes[0].Path.Keys(), "%s has changed since %s:%d, and a Job can't be changed: give it another name, such as one that ends with the version, and delete the old one", changes[0].Path, old.where(), old.Line)
 		}
 	})
 }
@@ -231,7 +231,7 @@ func checkVersionRemoved(s *subject, r *reporter) {
 		for _, version := range servedVersions(old) {
 			if what := (change{m, version}); !seen[what] && !slices.Contains(now, version) {
 				seen[what] = true
-				r.field(m, []string{"spec", "versions"}, "%s was served in %s:%d, and is not any more: clients that ask for it fail, and what is stored in it must be written anew before it can go", version, old.where(), old.Line)
+				r.field(m, []string{"spec", "versions"}, "%s was served in %s:%d, and no longer is: clients that ask for it fail, and objects that are stored in it must be rewritten before it can be dropped", version, old.where(), old.Line)
 			}
 		}
 	})

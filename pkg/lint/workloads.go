@@ -196,7 +196,7 @@ func checkOperatorDeletedFirst(s *subject, r *reporter) {
 		component := graph.ParseName(t.File()).Component
 		for _, operand := range operands[component] {
 			if operand != t && s.shareCluster(operand, t) && before(t, operand) {
-				r.at(t, "it seems to operate %s, which is only deleted later, by %s:%d: delete that first, and this in a later release, or nobody cleans up", operand.id, operand.Path, operand.Line)
+				r.at(t, "it seems to operate %s, which is only deleted later, by %s:%d: delete that first, and this in a later release, so that it can clean up", operand.id, operand.Path, operand.Line)
 				break
 			}
 		}

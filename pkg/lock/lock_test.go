@@ -52,7 +52,7 @@ func lease(t *testing.T, namespace string) *coordinationv1.Lease {
 
 func holder(l *coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, "") }
 
-// steal writes another holder into the Lease, as somebody would who keeps to no rules.
+// steal writes another holder into the Lease, as a client would that keeps to no rules.
 func steal(t *testing.T, namespace, thief string) {
 	t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -89,7 +89,7 @@ func tapped(t *testing.T, tap func(request *http.Request, send func() (*http.Res
 	}))
 }
 
-// A holding is a lock that somebody holds until told to leave.
+// A holding is a lock that a process holds until told to leave.
 type holding struct {
 	leave func()
 	ended chan error
@@ -282,7 +282,7 @@ func TestLockOutlivesAShortOutage(t *testing.T) {
 	}
 }
 
-// The server lets nobody write, for example because it was told so.
+// The server refuses all writes, for example because it was told so.
 func TestLostLockIsNotFreedBeforeWhatRanHasEnded(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	var isShut atomic.Bool
@@ -360,7 +360,7 @@ func TestLockIsLostToAThief(t *testing.T) {
 	}
 }
 
-// Nobody has noticed the theft when what ran ends.
+// The theft is not noticed before what ran ends.
 func TestLockOfAThiefIsNotFreed(t *testing.T) {
 	namespace := cluster.Namespace(t)
 	options := lock.Options{Holder: "anna", Duration: time.Hour}

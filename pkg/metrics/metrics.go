@@ -74,7 +74,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// truth returns 1 for what is so.
+// truth returns 1 for true, and 0 for false.
 func truth(isSo bool) float64 {
 	if isSo {
 		return 1

@@ -105,7 +105,7 @@ func TestAFileThatComesBack(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadIsTheReaders sees to it that nobody changes what the next one reads.
+// TestWhatIsReadIsTheReaders checks that no reader changes what the next one reads.
 func TestWhatIsReadIsTheReaders(t *testing.T) {
 	o := changed()
 	text, err := fs.ReadFile(o, "added")

@@ -29,7 +29,7 @@ const (
 	lean   = `{apiVersion: v1, kind: ConfigMap, metadata: {name: config, namespace: NS}, data: {a: z}}`
 )
 
-// comings are the ways in which somebody else can have had an object first.
+// comings are the ways in which another manager can have had an object first.
 var comings = map[string]func(b bed, manager string) *unstructured.Unstructured{
 	"created": func(b bed, manager string) *unstructured.Unstructured { return b.create(manager, config) },
 	"created, and updated": func(b bed, manager string) *unstructured.Unstructured {
@@ -45,7 +45,7 @@ var comings = map[string]func(b bed, manager string) *unstructured.Unstructured{
 	},
 }
 
-// A field that the manifest no longer has leaves the object, whoever had it first.
+// A field that the manifest no longer has leaves the object, whichever manager had it first.
 func TestWhatTheManifestDropsLeavesTheObject(t *testing.T) {
 	for _, manager := range append(ownership.DefaultManagers(), "another") {
 		for name, come := range comings {
@@ -180,7 +180,7 @@ func TestControllersKeepTheirFieldsOfADeployment(t *testing.T) {
 	}
 }
 
-// What somebody has set through a subresource stays, even if that somebody is listed.
+// What a manager has set through a subresource stays, even if that manager is listed.
 func TestStatusIsNobodysToTake(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -375,7 +375,7 @@ func TestFieldThatHasAnotherNameInAnotherVersion(t *testing.T) {
 	}
 }
 
-// Somebody else may write between our look and our patch: both count.
+// Another client may write between our look and our patch: both count.
 func TestAnotherWriterInBetween(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
@@ -394,7 +394,7 @@ func TestAnotherWriterInBetween(t *testing.T) {
 	}
 }
 
-// The object may become another, or be gone, or be ours, and somebody may never rest.
+// The object may become another, or be gone, or be ours, and another client may write all the time.
 func TestWhatElseMayHappenInBetween(t *testing.T) {
 	remove := func(b bed, live *unstructured.Unstructured) {
 		if err := b.In(b.in(live), b.namespace).Delete(context.Background(), live.GetName(), metav1.DeleteOptions{}); err != nil {

@@ -94,7 +94,7 @@ func steps(set *fieldpath.Set) []fieldpath.PathElement {
 // back that the adopted managers only owned because they made the object, and what can't be
 // changed is refused, as it would be in the end.
 //
-// One refusal it does not foresee: an apply that says {} of a mapping in a custom resource,
+// It does not predict one refusal: an apply that says {} of a mapping in a custom resource,
 // and takes away all that was in it, makes null of it, which the kind's schema may forbid.
 func DryRunDefaults(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object *unstructured.Unstructured, left []string) (*unstructured.Unstructured, error) {
 	patch, err := replacement(object, left)

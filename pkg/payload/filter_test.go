@@ -98,7 +98,7 @@ func TestCapabilitiesThatAnUpdateSwitchesOn(t *testing.T) {
 		"a.yaml": configMap("a", "capability.openshift.io/name: Build+Ingress"), // moves to a capability that is off
 		"b.yaml": configMap("b", "capability.openshift.io/name: Console"),       // was never there
 		"c.yaml": configMap("c", "capability.openshift.io/name: Insights"),      // is new
-		"d.yaml": configMap("d", "capability.openshift.io/name: Mine"),          // nobody but us knows it
+		"d.yaml": configMap("d", "capability.openshift.io/name: Mine"),          // only this release knows it
 	})
 	to, _ := parse(t, moved, options)
 	enabled := payload.ImplicitlyEnabled(from, to)

@@ -206,7 +206,7 @@ absent
 	}
 }
 
-// What kubectl keeps of its manifest is lost to nobody. What it has set is.
+// The copy that kubectl keeps of its manifest is no loss. What it has set is.
 func TestKubectlsCopyIsNoWarning(t *testing.T) {
 	release := releaseOfCluster(t)
 	const copied = `kubectl.kubernetes.io/last-applied-configuration: x`

@@ -14,7 +14,7 @@ import (
 )
 
 // judgeDeletes is PendingDelete: one finding for the deletes that the same holds up. What is left of
-// one minor version is to be gone before the next begins; patches may be what mends it, so they go on.
+// one minor version is to be gone before the next begins; a patch may fix it, so patches go on.
 func judgeDeletes(f *Facts) []CheckFinding {
 	h := f.hop()
 	var pending, back []Delete

@@ -33,7 +33,7 @@ func gather(t *testing.T, c *cluster.Cluster, q precondition.GatherInput) *preco
 	t.Helper()
 	var of []inventory.ListScope
 	for _, m := range q.Payload.Manifests {
-		if id := m.ID(); id.Group != "down.example.com" { // of which nobody can take one
+		if id := m.ID(); id.Group != "down.example.com" { // which serves none
 			of = append(of, inventory.ListScope{Kind: id.GroupKind(), Namespace: id.Namespace})
 		}
 	}

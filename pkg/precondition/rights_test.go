@@ -191,7 +191,7 @@ func TestRightsByName(t *testing.T) {
 	c := sandboxtest.Connect(t, account(t, namespace, own, ours, lock))
 	config := map[string]string{"0000_10_web_a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: HERE}\n"}
 	got := rights(gather(t, c, precondition.GatherInput{Payload: in(t, namespace, config), Namespace: namespace}), namespace)
-	// Whoever makes a record or a lock can't be given the right by name.
+	// The right to create a record or a lock can't be given by name.
 	if want := "may not create configmaps, leases.coordination.k8s.io in namespace HERE, which the record"; !strings.Contains(got, want) {
 		t.Errorf("want %q in\n%s", want, got)
 	}

@@ -348,7 +348,7 @@ func TestOldEntriesLoseTombstonesWhenThereIsNoRoom(t *testing.T) {
 
 func TestDurationsGoFirstWhenThereIsNoRoom(t *testing.T) {
 	for name, c := range map[string]struct {
-		theirs int // bytes that somebody else has in the ConfigMap
+		theirs int // bytes that another client has in the ConfigMap
 		keeps  bool
 	}{
 		"there is room":                      {0, true},

@@ -30,7 +30,7 @@ func TestWhatIsOlder(t *testing.T) {
 	}
 }
 
-// nobody is told of what is seen.
+// nobody is a handler that does nothing.
 type nobody struct{}
 
 func (nobody) OnChange(*metav1.PartialObjectMetadata, bool)   {}

@@ -31,7 +31,7 @@ import (
 
 // BenchmarkApply applies a release of a thousand objects: for the first time, again as it
 // is, and with one object of a hundred changed. Each time all is begun anew, as a process
-// of its own would. In turn with it, somebody applies a twin of the release as they would
+// of its own would. In turn with it, a bare loop applies a twin of the release as it is done
 // by hand: the same requests at a time, in a loop, without order, waiting, telling or a
 // record. "of-loop" is how long we take where the loop takes 1.
 func BenchmarkApply(b *testing.B) {
@@ -69,7 +69,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// A lap is how long somebody took, and for how many requests.
+// A lap is how long a run took, and for how many requests.
 type lap struct {
 	took     time.Duration
 	requests int64
@@ -87,7 +87,7 @@ func report(b *testing.B, we, they lap) {
 	b.ReportMetric(float64(they.requests)/float64(b.N), "loop-requests/op")
 }
 
-// An estate is a release that nobody else has: ten components with a namespace each, and in
+// An estate is a release that no other test has: ten components with a namespace each, and in
 // it ten objects of each of ten kinds, one of which the release defines itself.
 type estate struct {
 	name     string
@@ -203,7 +203,7 @@ func ignoreNotFound(err error) error {
 }
 
 // settle waits until the controllers have seen what was applied: else they would take their
-// time out of that of whoever comes next.
+// time out of that of the next one.
 func settle(b *testing.B) {
 	b.Helper()
 	err := wait.PollUntilContextTimeout(b.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {

@@ -117,7 +117,7 @@ func TestWhoLosesTheLockWritesNoMore(t *testing.T) {
 	}
 }
 
-// Whoever waits has noted in the record what for, and must leave that to others, too.
+// An apply that waits has noted in the record what for, and must leave that to others, too.
 func TestWhoLosesTheLockWhileItWaitsLeavesTheRecord(t *testing.T) {
 	const name = "stolen-waits"
 	release := load(t, name, "1.0.0", `
@@ -150,7 +150,7 @@ spec:
 	}
 }
 
-// Ctrl-C lets what is on its way arrive. Somebody else may take the lock meanwhile, and
+// Ctrl-C lets what is on its way arrive. Another process may take the lock meanwhile, and
 // then it must not.
 func TestWhoLosesTheLockAfterAnInterruptionEnds(t *testing.T) {
 	r := newRelease(t)

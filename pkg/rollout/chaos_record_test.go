@@ -67,7 +67,7 @@ func TestAReconcileCompletesNoOtherUpdate(t *testing.T) {
 	}
 }
 
-// Whoever was asleep for longer than the lock lives may end when somebody else has begun:
+// An apply that was asleep for longer than the lock lives may end when another has begun:
 // it is not theirs to say that this is completed.
 func TestWhoComesLateDoesNotCompleteWhatOthersBegan(t *testing.T) {
 	r := newRelease(t)
@@ -125,7 +125,7 @@ func TestAnUpdateWithoutARecordGoesOnAsOne(t *testing.T) {
 }
 
 // A delete that hangs holds back the next minor version also if everything that tells of it is lost, and
-// so does one that nobody but an administrator has asked for.
+// so does one that only an administrator has asked for.
 func TestATerminatingObjectHoldsBackWithoutARecord(t *testing.T) {
 	const name = "lost-terminating"
 	prepare(t, name)

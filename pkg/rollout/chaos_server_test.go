@@ -82,7 +82,7 @@ spec:
 	}
 }
 
-// A lock that can't be renewed may be somebody else's soon: who has it must end before.
+// A lock that can't be renewed may be another process's soon: its holder must end before.
 func TestAPIServerStaysAwayForLongerThanTheLock(t *testing.T) {
 	const name, objects = "server-away", 60
 	release := load(t, name, "1.0.0", configMaps(objects))

@@ -206,7 +206,7 @@ func TestAKeeperThatSleptRepairsNothing(t *testing.T) {
 	}
 }
 
-// TestWhoSleptAloneGoesOn stops an update for longer and for shorter than its lock lasts, and nobody takes
+// TestWhoSleptAloneGoesOn stops an update for longer and for shorter than its lock lasts, and no other takes
 // the lock meanwhile.
 func TestWhoSleptAloneGoesOn(t *testing.T) {
 	for name, sleeps := range map[string]time.Duration{"longer": mortalLock + time.Second, "shorter": mortalLock / 3} {

@@ -35,7 +35,7 @@ import (
 )
 
 // test is the control plane of these tests. Its audit log has every write, but for what
-// says only that somebody is alive.
+// says only that a process is alive.
 var test = sandboxtest.New(sandbox.Options{AuditPolicy: `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -117,7 +117,7 @@ func mustRun(t testing.TB, c *cluster.Cluster, release *payload.Payload) *rollou
 	return outcome
 }
 
-// isWrite says whether a request may change something. What only says that somebody is
+// isWrite says whether a request may change something. What only says that a process is
 // alive, and questions, are none.
 func isWrite(request *http.Request) bool {
 	switch request.Method {

@@ -133,7 +133,7 @@ func mustAskForLittle(t *testing.T, release *payload.Payload, outcome *rollout.O
 	t.Logf("the %s sends %s", outcome.Mode, summary(sent))
 }
 
-// A head is what an apply that changes nothing leaves as it was. Where nobody else writes,
+// A head is what an apply that changes nothing leaves as it was. Where no other client writes,
 // that is the version, too.
 type head struct {
 	uid        types.UID

@@ -49,7 +49,7 @@ func (r release) hold(name string, isHeld bool) types.UID {
 	return config.UID
 }
 
-// bring makes an object that nobody asked for.
+// bring creates an object that no release has.
 func (r release) bring(name string) {
 	r.Helper()
 	if _, err := test.Client(r).CoreV1().ConfigMaps(r.namespace).Create(r.Context(), configMap(name), metav1.CreateOptions{FieldManager: "bob"}); err != nil {
@@ -167,7 +167,7 @@ func TestWhatComesBackIsDeletedAgain(t *testing.T) {
 	r.must("1.0.0", both)
 	r.hold("b", true)
 	r.must("1.0.1", neither)
-	r.hold("b", false) // it goes, and nobody looks before it is back
+	r.hold("b", false) // it goes, and no run looks before it is back
 	r.bring("a")
 	r.bring("b")
 	if outcome := r.must("1.0.1", neither); done(outcome) != "reappeared a, reappeared b" {
@@ -258,7 +258,7 @@ func TestAnInstallLeavesWhatTheNextApplyDeletes(t *testing.T) {
 	}
 }
 
-// An update is killed before its delete, and somebody goes back. What the version that is
+// An update is killed before its delete, and a user goes back. What the version that is
 // applied then has is not to go any more, and must not hold back what comes after it.
 func TestGoingBackWithdrawsADelete(t *testing.T) {
 	t.Parallel()

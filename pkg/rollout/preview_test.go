@@ -136,7 +136,7 @@ func (r release) begin(version, files string) {
 	r.must(version, files)
 }
 
-// Whoever holds the lock is named, and nobody waits for them.
+// The holder of the lock is named, and a preview does not wait for it.
 func TestAPreviewDoesNotWaitForTheLock(t *testing.T) {
 	name, text := test.Namespace(t), configMaps(20)
 	s := newStopper(8)

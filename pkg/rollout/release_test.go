@@ -136,7 +136,7 @@ func done(outcome *rollout.Outcome) string {
 	return strings.Join(text, ", ")
 }
 
-// configMap is one that somebody else makes.
+// configMap is one that another client creates.
 func configMap(name string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": "blue"}}
 }

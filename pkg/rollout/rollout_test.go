@@ -94,7 +94,7 @@ func TestLookWritesNothing(t *testing.T) {
 	}
 }
 
-// A delete that is pending holds back the next minor version, whoever asks, until the
+// A delete that is pending holds back the next minor version, for every caller, until the
 // object is gone; what was asked for stays known when a forced version has no tombstone.
 func TestPendingDeleteIsKnownToWhoeverComesNext(t *testing.T) {
 	r := newRelease(t)

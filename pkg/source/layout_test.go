@@ -137,7 +137,7 @@ func change(t *testing.T, dir string, digest v1.Hash, by func([]byte) []byte) {
 }
 
 func TestALayoutIsComparedWithItsDigests(t *testing.T) {
-	// A plain tar with more after its end, which nobody who only reads the tar sees.
+	// A plain tar with more after its end, which a reader of the tar does not see.
 	padded := static.NewLayer(append(tarOf(t, entriesOf(small)...), make([]byte, 4096)...), types.OCIUncompressedLayer)
 	zipped := layer(t, file("manifests/more.yaml", "more"))
 	image := imageOf(t, padded, zipped)

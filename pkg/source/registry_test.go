@@ -87,7 +87,7 @@ func newRegistry(t *testing.T, middleware func(http.Handler) http.Handler) *test
 
 func serveRegistry(t *testing.T, middleware func(http.Handler) http.Handler, start func(*httptest.Server)) *testRegistry {
 	t.Helper()
-	// Nothing of whoever runs this test is to be used.
+	// Nothing of the user who runs this test is to be used.
 	t.Setenv("DOCKER_CONFIG", write(t, map[string]string{"config.json": "{}"}))
 	made := &testRegistry{}
 	content := registry.New(registry.Logger(log.New(io.Discard, "", 0)))

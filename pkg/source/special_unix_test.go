@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/source"
 )
 
-// Opening a pipe waits for somebody to write to it: a test that fails hangs.
+// Opening a pipe waits for a writer: a test that fails hangs.
 func TestAPipeIsRefusedAndNotWaitedFor(t *testing.T) {
 	dir := write(t, small)
 	pipe := filepath.Join(dir, "manifests", "pipe.yaml")

@@ -159,7 +159,7 @@ func TestAnObjectIsFoundInWhateverVersionIsServed(t *testing.T) {
 	define(t, c, object.Group, "v1alpha1")
 	made := bring(t, c, object)
 
-	define(t, testbed.Connect(t), object.Group, "v1") // by somebody else: v1alpha1 is served no more
+	define(t, testbed.Connect(t), object.Group, "v1") // by another client: v1alpha1 is no longer served
 	eventually(t, func(ctx context.Context) error {
 		switch got := tombstone.Observe(ctx, c, object, made.GetUID()); got.State {
 		case tombstone.Present:
@@ -216,7 +216,7 @@ func TestWhatCanNotBeAskedIsUnknown(t *testing.T) {
 	}
 }
 
-// answering is a way to the server on which somebody else answers for ConfigMaps.
+// answering is a way to the server on which a handler answers for ConfigMaps.
 func answering(t *testing.T, status int, body string) *rest.Config {
 	t.Helper()
 	config := rest.CopyConfig(testbed.Sandbox(t).Config)

@@ -48,7 +48,7 @@ func TestANamespaceSaysWhatIsLeftInIt(t *testing.T) {
 		t.Errorf("before it was deleted: %+v", got)
 	}
 	remove(t, c, namespaceOf(namespace))
-	// The namespace controller takes five seconds to look. Until then nobody knows.
+	// The namespace controller takes five seconds to look. Until then it is not known.
 	if got := tombstone.Observe(t.Context(), c, namespaceOf(namespace), ""); !got.IsHeld() && !strings.HasSuffix(got.Describe(c.Now()), "(the namespace controller has not looked into it yet)") {
 		t.Errorf("at first: %+v", got)
 	}
@@ -136,7 +136,7 @@ func TestANamespaceSaysThatAnAPIIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close() // so that nobody listens there
+	listener.Close() // so that no server listens there
 	dynamics, err := dynamic.NewForConfig(testbed.Sandbox(t).Config)
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ spec: {group: down.example.com, version: v1, groupPriorityMinimum: 1000, version
 
 	remove(t, c, namespaceOf(namespace))
 	remaining(t, c, namespaceOf(namespace), "Discovery failed for some groups", "down.example.com/v1")
-	// Of the objects of that API nobody knows anything, whether they ever were or not.
+	// Nothing is known of the objects of that API, whether they ever existed or not.
 	thing := kinds.ID{Group: "down.example.com", Kind: "Thing", Namespace: namespace, Name: "any"}
 	if got := tombstone.Observe(t.Context(), c, thing, ""); got.State != tombstone.Unknown {
 		t.Errorf("an object of the API is found to be %+v", got)

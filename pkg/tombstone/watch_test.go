@@ -86,7 +86,7 @@ func TestChangesEndWithTheKind(t *testing.T) {
 	defer cancel()
 	changes := tombstone.Watch(ctx, c, []kinds.ID{widget("ending.example.com", namespace, "any")})
 	remove(t, testbed.Connect(t), definition)
-	for range changes { // nobody looks
+	for range changes { // no caller looks
 	}
 	if ctx.Err() != nil {
 		t.Error("the kind is gone, and they go on")

@@ -39,7 +39,7 @@ func there(verdict ready.Verdict, of *record.Record) *why.ObjectFacts {
 	return f
 }
 
-// held are facts of a release that somebody applies, or did until some time ago.
+// held are facts of a release that a process applies, or did until some time ago.
 func held(f *why.ObjectFacts, silent time.Duration) *why.ObjectFacts {
 	f.Held = &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-silent), Duration: 30 * time.Second}
 	return f

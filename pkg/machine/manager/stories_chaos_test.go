@@ -174,7 +174,7 @@ func keepByFinalizer(s *scene) {
 }
 
 // editDeleting removes hooks in an odd order, changes what has no effect any more, has the drain skipped half-way and
-// takes that back, and breaks the machine's infrastructure and mends it.
+// takes that back, and breaks the machine's infrastructure and repairs it.
 func editDeleting(s *scene) {
 	hooks := hooksOf("First", "Third")
 	hooks.PreDrain = append(hooks.PreDrain, hooksOf("Second", "").PreDrain...)

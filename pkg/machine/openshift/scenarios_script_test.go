@@ -134,7 +134,7 @@ func (w *writeLog) arm(at int, isLate bool) {
 	w.lines, w.cutAt, w.isLate = nil, at, isLate
 }
 
-// mend has the connection work again.
+// mend makes the connection work again.
 func (w *writeLog) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,14 +18,14 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/openshift/healthcheck"
 )
 
-// definition is of a kind by which another controller is asked to mend machines, or of its templates.
+// definition is of a kind by which another controller is asked to repair machines, or of its templates.
 func definition(kind, plural string) string {
 	return `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + plural + `.remedy.example.com},
 		spec: {group: remedy.example.com, scope: Namespaced, names: {kind: ` + kind + `, plural: ` + plural + `}, versions: [{name: v1, served: true,
 		storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`
 }
 
-// Another controller is asked to mend a machine, which is not deleted. While it can't be asked, the health check says so.
+// Another controller is asked to repair a machine, which is not deleted. While it can't be asked, the health check says so.
 func TestAnotherControllerRemediates(t *testing.T) {
 	t.Parallel()
 	namespace, c, connected := stage.Namespace(t), stage.Client(t), stage.Connect(t)
