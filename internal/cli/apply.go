@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/runlevel/runlevel/internal/pace"
 	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/rollout"
@@ -121,6 +122,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	if err := f.check(); err != nil {
 		return err
 	}
+	pace.Tight()
 	release, c, err := f.cluster.readFor(ctx, &f.release, ref, streams.Err)
 	if err != nil {
 		return err
