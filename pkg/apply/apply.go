@@ -4,10 +4,11 @@
 // It decides neither what to apply (the payload), nor in which order (the graph), nor whether it may (the gate). It
 // does not know when an object is ready either: package ready does.
 //
-// Run is the call to start from. A step is one thing to do: packages object and hook do it. The order of steps
-// is in order.go, and the walk through them in walk.go: one loop that hands out steps to workers, and parks those that
-// wait, in parking.go. Package await tracks readiness. What came of steps is in results.go and report.go; what is reported meanwhile
-// in events.go, components.go, waits.go and why.go, and in the record by standing.go.
+// Run is the call to start from. A step is one action, such as the apply of an object: the interface is
+// object.WalkStep, and packages object and hook have the kinds of steps. The order of steps is in order.go, and the
+// walk through them in walk.go: one loop that hands out steps to workers, and parks those that wait, in parking.go.
+// Package await tracks readiness. What came of steps is in results.go and report.go; what is reported meanwhile in
+// events.go, components.go, waits.go and why.go, and in the record by standing.go.
 //
 // Preview says what Run would do: see preview.go.
 package apply
@@ -83,8 +84,8 @@ type Options struct {
 	// FollowHooks tells each line that the pod of a hook logs.
 	FollowHooks bool
 
-	lookCounts time.Duration         // object.LookCounts, unless a test says otherwise
-	newSteps   func(r *run) newSteps // of a test; nil else
+	lookCounts time.Duration          // object.LookCounts, unless a test says otherwise
+	newSteps   func(r *run) stepMaker // of a test; nil else
 }
 
 // workers are how many objects are written at a time, by mode.

@@ -25,7 +25,7 @@ type Hook struct {
 
 // WithHooks are options of a run whose manifests have hooks.
 func (o Options) WithHooks(of func(*payload.Manifest) []Hook) Options {
-	o.newSteps = func(r *run) newSteps {
+	o.newSteps = func(r *run) stepMaker {
 		return func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep {
 			var after []object.WalkStep
 			for _, hook := range of(m) {

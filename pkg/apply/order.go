@@ -36,7 +36,7 @@ func (t task) File() string { return t.file }
 
 // newOrder orders manifests. A definition or a Namespace that the cluster does not have yet, and that comes after
 // what needs it, is moved before that: in the order of the files neither could ever be applied.
-func newOrder(manifests []*payload.Manifest, options graph.Options, applier *object.Applier, newSteps newSteps) (*order, error) {
+func newOrder(manifests []*payload.Manifest, options graph.Options, applier *object.Applier, newSteps stepMaker) (*order, error) {
 	tasks := make([]task, len(manifests))
 	for i, manifest := range manifests {
 		tasks[i] = task{manifest, manifest.File(), i}
@@ -60,7 +60,7 @@ func newOrder(manifests []*payload.Manifest, options graph.Options, applier *obj
 }
 
 // addSteps gives each task its steps.
-func (o *order) addSteps(newSteps newSteps) {
+func (o *order) addSteps(newSteps stepMaker) {
 	needs := make([][]int, len(o.tasks))
 	for _, dependency := range o.graph.Implied {
 		needs[dependency.Task] = append(needs[dependency.Task], dependency.Needs)

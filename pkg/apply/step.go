@@ -6,12 +6,12 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// A newSteps appends the steps that a task asks for, in the order in which they are done. One of them is about the object
+// A stepMaker appends the steps that a task asks for, in the order in which they are done. One of them is about the object
 // itself. Needs are the tasks that the first step needs.
-type newSteps func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep
+type stepMaker func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep
 
-// stepsWithHooks returns a newSteps for a release whose Deployments may have hooks.
-func stepsWithHooks(applier *object.Applier, hooks hook.Settings) newSteps {
+// stepsWithHooks returns the stepMaker of a release whose Deployments may have hooks.
+func stepsWithHooks(applier *object.Applier, hooks hook.Settings) stepMaker {
 	return func(steps []object.WalkStep, task int, m *payload.Manifest, needs []int) []object.WalkStep {
 		if ofHooks := hooks.Steps(task, m, needs); ofHooks != nil {
 			return append(steps, ofHooks...)

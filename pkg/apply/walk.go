@@ -21,7 +21,7 @@ type walk struct {
 
 	continued []int             // steps that may begin, of nodes that have begun
 	fresh     []int             // first steps of nodes that may begin, after those
-	nodes     map[int]*nodeWalk // by step
+	nodeOf    map[int]*nodeWalk // by step
 	tries     map[int]*tries    // by step: those that have failed
 	hasNeeds  map[int]bool      // by step: what it needs was awaited
 	isAgain   map[int]bool      // by step: it was done, and is being done again
@@ -49,7 +49,7 @@ func newWalk(ctx context.Context, r *run) *walk {
 	r.nodes.begin()
 	return &walk{
 		run: r, ctx: ctx, steps: make(chan int, r.options.Workers), signal: make(chan struct{}, 1),
-		nodes: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, parked: map[*parking]bool{},
+		nodeOf: map[int]*nodeWalk{}, tries: map[int]*tries{}, hasNeeds: map[int]bool{}, isAgain: map[int]bool{}, isMissing: map[int]bool{}, parked: map[*parking]bool{},
 	}
 }
 
@@ -234,11 +234,11 @@ func (w *walk) handOut() {
 		case w.isAgain[step]:
 			w.start(step)
 		case w.run.results.isDone(step): // by the walk before
-			w.nodes[step].begin(w)
+			w.nodeOf[step].begin(w)
 			w.ended(step, true)
 		case !w.hasNeeds[step] && w.awaitNeeds(step):
 		default:
-			w.nodes[step].begin(w)
+			w.nodeOf[step].begin(w)
 			w.start(step)
 		}
 	}
@@ -272,7 +272,7 @@ func (w *walk) beginNodes() {
 		steps := w.run.order.nodes[node]
 		n := &nodeWalk{node: node, steps: steps, parts: w.run.order.parts(steps)}
 		for _, step := range steps {
-			w.nodes[step] = n
+			w.nodeOf[step] = n
 		}
 		w.fresh = append(w.fresh, steps[0])
 	}
@@ -289,7 +289,7 @@ func (w *walk) ended(step int, isDone bool) {
 		w.isOver = w.isOver || !isDone
 		return
 	}
-	n := w.nodes[step]
+	n := w.nodeOf[step]
 	n.at++
 	switch {
 	case !isDone:

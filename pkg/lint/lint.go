@@ -7,7 +7,8 @@
 // its file and line. Comments in the manifests and the configuration ignore findings,
 // always with a reason. A baseline accepts findings that are to be fixed later.
 //
-// Run is the call to start from. Explain is the page of a rule.
+// Run is the call to start from. Explain is the page of a rule: rules/ID.txtar has it, with the examples that are the
+// rule's tests.
 package lint
 
 import (

@@ -60,7 +60,7 @@ func PendingAcks(gates, acks map[string]string, version string) []AdminGate {
 // readAcks sets the gates that are not acknowledged. They count for minor and major updates of the cluster's own
 // release: others have versions of their own.
 func (f *Facts) readAcks(ctx context.Context, c *cluster.Cluster) {
-	if !f.hop().isBig() || f.Record.Release != payload.DefaultName {
+	if !f.hop().isMinorOrMajor() || f.Record.Release != payload.DefaultName {
 		return
 	}
 	data := func(name types.NamespacedName) map[string]string {

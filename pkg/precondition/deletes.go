@@ -24,7 +24,7 @@ func judgeDeletes(f *Facts) []CheckFinding {
 			back = append(back, asked)
 		case asked.Seen.State == tombstone.Present && f.has(asked.ID): // its delete never came, and will not
 		case asked.Seen.State == tombstone.Terminating && f.has(asked.ID): // TerminatingObject tells of it, or of what it is in
-		case !asked.WasSent() && f.deletes(asked.ID) && !h.isBig(): // this update is the one to ask for it
+		case !asked.WasSent() && f.deletes(asked.ID) && !h.isMinorOrMajor(): // this update is the one to ask for it
 		case asked.Seen.IsPending():
 			pending = append(pending, asked)
 		}
@@ -73,7 +73,7 @@ func (f *Facts) judgePending(alike []Delete, h hop) CheckFinding {
 	}
 	what := fmt.Sprintf("%s, which %s, %s", name(objects), who, stands)
 	finding := warns(liftsDelete(asked), "%s: %s goes on", what, h)
-	if h.isBig() {
+	if h.isMinorOrMajor() {
 		finding = blocks(liftsDelete(asked), "%s: %s does not begin before %s gone", what, h, either(count, "it is", "they are"))
 	}
 	return finding.since(asked.since()).about(objects...)
@@ -141,7 +141,7 @@ func judgeTombstones(f *Facts) []CheckFinding {
 		return nil
 	}
 	h := f.hopFrom(applied)
-	if !h.isBig() || !h.isKnown() {
+	if !h.isMinorOrMajor() || !h.isKnown() {
 		return nil
 	}
 	var stale []*payload.Manifest
@@ -160,5 +160,5 @@ func judgeTombstones(f *Facts) []CheckFinding {
 
 // isOpen says whether a delete may have something to do.
 func (f *Facts) isOpen(id kinds.ID) bool {
-	return slices.Contains(f.There, id) || slices.ContainsFunc(f.Deletes, func(asked Delete) bool { return asked.ID == id && asked.Seen.State != tombstone.Absent })
+	return slices.Contains(f.TombstoneObjects, id) || slices.ContainsFunc(f.Deletes, func(asked Delete) bool { return asked.ID == id && asked.Seen.State != tombstone.Absent })
 }

@@ -32,7 +32,7 @@ func examples(t *testing.T) []*precondition.Facts {
 	}
 	manifests := minor.Payload.Manifests
 	minor.Record.History[0].Tombstones = []kinds.ID{manifests[3].ID()}
-	minor.Homeless = []*payload.Manifest{release(t, "4.6.0", map[string]string{"0000_10_web_d.yaml": strings.ReplaceAll(configMap("d", ""), "namespace: web", "labels: {}")}).Manifests[0]}
+	minor.WithoutNamespace = []*payload.Manifest{release(t, "4.6.0", map[string]string{"0000_10_web_d.yaml": strings.ReplaceAll(configMap("d", ""), "namespace: web", "labels: {}")}).Manifests[0]}
 	minor.Terminating = []precondition.Terminating{{ID: kinds.ID{Kind: "Namespace", Name: "web"}, Manifests: manifests[:3], Seen: tombstone.Observation{
 		State: tombstone.Terminating, UID: "2", Since: now.Add(-5 * time.Minute), Remains: []string{"ConfigMap left, held by finalizer example.com/x, which backup has set"},
 	}}}

@@ -49,10 +49,10 @@ func Gather(ctx context.Context, c *cluster.Cluster, q GatherInput) (*Facts, err
 	}
 	places := q.locate(ctx, c)
 	f.Held = held
-	f.Unserved, f.Homeless = unserved(places), homeless(places)
+	f.Unserved, f.WithoutNamespace = unserved(places), withoutNamespace(places)
 	f.Deletes = ObserveDeletes(ctx, c, Pending(q.Record, q.Before))
 	f.Terminating = q.terminating(ctx, c, places, f.Deletes)
-	f.There, f.Claims = q.there(), q.claims(ctx, c, places)
+	f.TombstoneObjects, f.Claims = q.there(), q.claims(ctx, c, places)
 	f.Missing, f.RightsErr = q.missing(ctx, c, places)
 	if len(f.Missing) > 0 {
 		f.User = cluster.UserOf(ctx, c)

@@ -51,8 +51,8 @@ spec: {group: example.com, scope: Namespaced, names: {kind: Relic, plural: relic
 		"0000_10_web_09_g.yaml": manifest("example.com/v1", "Relic", "its-definition-goes", ""),
 		"0000_10_web_10_h.yaml": manifest("nobody.example.com/v1", "Nothing", "to-go", gone),
 		"0000_10_web_11_i.yaml": manifest("batch/v1beta1", "CronJob", "to-go", gone),
-		"0000_10_web_12_j.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: homeless}}",
-		"0000_10_web_13_k.yaml": "{apiVersion: rights.example.com/v1, kind: Gadget, metadata: {name: homeless}}",
+		"0000_10_web_12_j.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: withoutNamespace}}",
+		"0000_10_web_13_k.yaml": "{apiVersion: rights.example.com/v1, kind: Gadget, metadata: {name: withoutNamespace}}",
 		"0000_10_web_14_l.yaml": "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: everywhere}, value: 1}",
 	})})
 	wanted := strings.TrimSpace(`
@@ -61,7 +61,7 @@ Blocks UnservedKinds: 0000_10_web_06_d.yaml: the cluster does not serve Thing in
 Blocks UnservedKinds: 0000_10_web_07_e.yaml: the cluster does not serve CronJob in batch/v1beta1, only in batch/v1; lifted by writing batch/v1 instead | CronJob HERE/old | 0000_10_web_07_e.yaml
 Blocks UnservedKinds: 0000_10_web_08_f.yaml: the cluster does not serve PodSecurityPolicy in policy/v1beta1, and the release does not define it; lifted by installing its CustomResourceDefinition or APIService | PodSecurityPolicy HERE/older | 0000_10_web_08_f.yaml
 Blocks UnservedKinds: 0000_10_web_09_g.yaml: the cluster does not serve Relic in example.com/v1, and the release does not define it; lifted by installing its CustomResourceDefinition or APIService | Relic HERE/its-definition-goes | 0000_10_web_09_g.yaml
-Blocks NoNamespace: 0000_10_web_12_j.yaml and 1 more manifest: ConfigMap homeless and 1 more are in no namespace, and objects of their kinds are in one; lifted by writing metadata.namespace | ConfigMap homeless | 0000_10_web_12_j.yaml`)
+Blocks NoNamespace: 0000_10_web_12_j.yaml and 1 more manifest: ConfigMap withoutNamespace and 1 more are in no namespace, and objects of their kinds are in one; lifted by writing metadata.namespace | ConfigMap withoutNamespace | 0000_10_web_12_j.yaml`)
 	if diff := cmp.Diff(wanted, strings.ReplaceAll(shown(precondition.Evaluate(f)), namespace, "HERE")); diff != "" {
 		t.Error(diff)
 	}

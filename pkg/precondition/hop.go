@@ -33,8 +33,8 @@ func (f *Facts) hop() hop {
 		return hop{distance: install}
 	}
 	whole := f.hopFrom(start)
-	if whole.isBig() && start != newest {
-		if rest := f.hopFrom(newest); !rest.isBig() {
+	if whole.isMinorOrMajor() && start != newest {
+		if rest := f.hopFrom(newest); !rest.isMinorOrMajor() {
 			return rest
 		}
 	}
@@ -84,11 +84,11 @@ func IsMinor(from, to string) bool {
 		return false
 	}
 	before, after := parse(from), parse(to)
-	return before == nil || after == nil || hop{distance: distanceOf(before, after)}.isBig()
+	return before == nil || after == nil || hop{distance: distanceOf(before, after)}.isMinorOrMajor()
 }
 
-// isBig says whether a pending delete stops it.
-func (h hop) isBig() bool { return h.distance == minor || h.distance == major }
+// isMinorOrMajor reports whether the update is to another minor or major version: pending deletes and admin gates stop it.
+func (h hop) isMinorOrMajor() bool { return h.distance == minor || h.distance == major }
 
 // isKnown says whether both versions are.
 func (h hop) isKnown() bool { return h.from != nil && h.to != nil }

@@ -40,11 +40,11 @@ func judgeClaims(f *Facts) []CheckFinding {
 
 // judgeNamespaces is NoNamespace, one finding for all. There is no namespace that a release is for.
 func judgeNamespaces(f *Facts) []CheckFinding {
-	if len(f.Homeless) == 0 {
+	if len(f.WithoutNamespace) == 0 {
 		return nil
 	}
-	what := either(len(f.Homeless), "is in no namespace, and objects of its kind are in one", "are in no namespace, and objects of their kinds are in one")
-	return []CheckFinding{blocks("writing metadata.namespace", "%s: %s %s", files(f.Homeless), name(ids(f.Homeless)), what).at(f.Homeless...)}
+	what := either(len(f.WithoutNamespace), "is in no namespace, and objects of its kind are in one", "are in no namespace, and objects of their kinds are in one")
+	return []CheckFinding{blocks("writing metadata.namespace", "%s: %s %s", files(f.WithoutNamespace), name(ids(f.WithoutNamespace)), what).at(f.WithoutNamespace...)}
 }
 
 // judgeKinds is UnservedKinds: one finding for each kind; for all of a group and version, if the

@@ -31,7 +31,7 @@ Blocks ForeignObject: 0000_10_web_d.yaml: CronJob web/d is of release db, and ca
 // One mistake is one finding, however many objects it is about.
 func TestOneCauseIsOneFinding(t *testing.T) {
 	manifests := crons(t)
-	f := &precondition.Facts{Homeless: manifests[:3]}
+	f := &precondition.Facts{WithoutNamespace: manifests[:3]}
 	for _, m := range manifests[:3] {
 		f.Claims = append(f.Claims, precondition.Claim{Manifest: m, Release: "db"})
 	}

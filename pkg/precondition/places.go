@@ -51,8 +51,8 @@ func unserved(places []place) []UnservedManifest {
 	return found
 }
 
-// homeless are the manifests that must name a namespace, and don't.
-func homeless(places []place) []*payload.Manifest {
+// withoutNamespace are the manifests that must name a namespace, and don't.
+func withoutNamespace(places []place) []*payload.Manifest {
 	var found []*payload.Manifest
 	for _, p := range places {
 		if p.resource.Namespaced && p.manifest.Object().GetNamespace() == "" {

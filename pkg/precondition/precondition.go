@@ -28,15 +28,15 @@ const ReasonFailed = "UpgradePreconditionCheckFailed"
 
 // Facts are what the checks judge, as Gather has found it.
 type Facts struct {
-	Now      time.Time           // by the server's clock
-	Payload  *payload.Payload    // what is asked for
-	Record   *record.Record      // of its release
-	Held     *lock.Holder        // an apply of the release that runs; nil if none does
-	Deletes  []Delete            // that were asked for, and were not seen done
-	There    []kinds.ID          // objects of tombstones that a release still has
-	Claims   []Claim             // on objects that other releases have
-	Homeless []*payload.Manifest // of a kind that is in namespaces, and in none
-	Unserved []UnservedManifest  // manifests whose kind is not there, or not known to be
+	Now              time.Time           // by the server's clock
+	Payload          *payload.Payload    // what is asked for
+	Record           *record.Record      // of its release
+	Held             *lock.Holder        // an apply of the release that runs; nil if none does
+	Deletes          []Delete            // that were asked for, and were not seen done
+	TombstoneObjects []kinds.ID          // objects of tombstones that a release still has
+	Claims           []Claim             // on objects that other releases have
+	WithoutNamespace []*payload.Manifest // of namespaced kinds, without a namespace
+	Unserved         []UnservedManifest  // manifests whose kind is not there, or not known to be
 
 	Terminating []Terminating // objects that the update needs, and that are being deleted
 	Gates       []AdminGate   // that are not acknowledged, if they hold back the update

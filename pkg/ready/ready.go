@@ -4,8 +4,8 @@
 // What it knows of Kubernetes' own kinds and of ClusterOperators is in a table, rule by
 // rule; a custom resource is judged by its conditions, as kstatus does; and any manifest
 // can say itself what ready means, in the annotation runlevel.dev/ready: CEL over the
-// object, with the functions that the API server has for it too. Troubles says why the
-// pods of a workload do not come up.
+// object, with the functions that the API server has for it too. PodProblems says why
+// the pods of a workload do not come up.
 //
 // It asks no cluster, looks at no clock, and waits for nothing: who calls it brings what
 // it needs to know.
