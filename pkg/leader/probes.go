@@ -75,7 +75,10 @@ func awaitServer(ctx context.Context, connection *rest.Config) error {
 	isTold := false
 	_ = wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) { // fails only at the end of ctx
 		err := client.Discovery().RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Error()
-		if err == nil || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) { // which are answers
+		if err == nil || apierrors.IsForbidden(err) { // to those without the right to ask; and at first to all, until the server has read its roles
+			_, err = client.Discovery().ServerGroups()
+		}
+		if err == nil || apierrors.IsUnauthorized(err) { // which is an answer
 			return true, nil
 		}
 		if !isTold && ctx.Err() == nil {
