@@ -156,16 +156,16 @@ func liveOf(t *testing.T, m *payload.Manifest) *unstructured.Unstructured {
 
 // whatCounts is an object without what the server counts, and what controllers say of it.
 func whatCounts(object *unstructured.Unstructured) map[string]any {
-	lean := object.DeepCopy()
+	trimmed := object.DeepCopy()
 	for _, field := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid"} {
-		unstructured.RemoveNestedField(lean.Object, "metadata", field)
+		unstructured.RemoveNestedField(trimmed.Object, "metadata", field)
 	}
-	unstructured.RemoveNestedField(lean.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
-	if len(lean.GetAnnotations()) == 0 {
-		unstructured.RemoveNestedField(lean.Object, "metadata", "annotations")
+	unstructured.RemoveNestedField(trimmed.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
+	if len(trimmed.GetAnnotations()) == 0 {
+		unstructured.RemoveNestedField(trimmed.Object, "metadata", "annotations")
 	}
-	delete(lean.Object, "status")
-	return lean.Object
+	delete(trimmed.Object, "status")
+	return trimmed.Object
 }
 
 // one is a payload of one file.

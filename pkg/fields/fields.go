@@ -185,11 +185,11 @@ func WithoutServers(object map[string]any) map[string]any {
 	if !isMapping {
 		return object
 	}
-	lean := maps.Clone(object)
+	trimmed := maps.Clone(object)
 	metadata = maps.Clone(metadata)
 	for _, field := range ofServers {
 		delete(metadata, field)
 	}
-	lean["metadata"] = metadata
-	return lean
+	trimmed["metadata"] = metadata
+	return trimmed
 }

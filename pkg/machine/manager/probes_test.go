@@ -22,12 +22,17 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/manager"
 )
 
-// TestProbes starts the controller while there is no API server, has it lead while a kind can't be listed, and then see all.
-// It writes nothing but its Lease.
+// TestProbes starts the controller while there is no API server, has it wait for one that refuses everything, as a server does
+// until it has read its roles, has it lead while a kind can't be listed, and then see all. It writes nothing but its Lease.
 func TestProbes(t *testing.T) {
 	t.Parallel()
-	var isUp, isListed atomic.Bool
+	var hasBegun, isUp, isListed atomic.Bool
+	var refused atomic.Int32
 	config := sandboxtest.Tap(deployed.Sandbox(t).Config, func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
+		if hasBegun.Load() && !isUp.Load() {
+			refused.Add(1)
+			return forbidden(r), nil
+		}
 		isWrite := r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases")
 		if !isUp.Load() || isWrite || strings.Contains(r.URL.Path, "/machinesets") && !isListed.Load() {
 			return nil, errors.New("the test gives no answer")
@@ -47,6 +52,14 @@ func TestProbes(t *testing.T) {
 	awaitProbe(t, o.Listen+"/healthz", "ok")
 	awaitProbe(t, o.Listen+"/readyz", "[-]caches failed")
 
+	hasBegun.Store(true)
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second/20, patience, true, func(context.Context) (bool, error) { return refused.Load() >= 6, nil })
+	if err != nil {
+		t.Fatalf("the controller does not go on asking: %d requests", refused.Load())
+	}
+	awaitProbe(t, o.Listen+"/healthz", "ok")
+	awaitProbe(t, o.Listen+"/readyz", "[-]caches failed")
+
 	isUp.Store(true)
 	key := client.ObjectKey{Namespace: o.Namespace, Name: "machine-controller"}
 	machinetest.Await(t, deployed.Client(t), &coordinationv1.Lease{}, key, func(l *coordinationv1.Lease) bool {
@@ -56,6 +69,14 @@ func TestProbes(t *testing.T) {
 	awaitProbe(t, o.Listen+"/healthz/election", "ok")
 	isListed.Store(true)
 	awaitProbe(t, o.Listen+"/readyz", "ok")
+}
+
+// forbidden is the response of an API server that has not read its roles yet.
+func forbidden(r *http.Request) *http.Response {
+	text := `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}`
+	return &http.Response{
+		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
+	}
 }
 
 // awaitProbe waits until a probe gives an answer.
