@@ -48,7 +48,7 @@ bench: build ## run the benchmarks, then Runlevel beside its peers (set BENCHFLA
 image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to bin/image
 	cd tools && $(GO) run ./image -source .. -o ../bin/image linux/amd64 linux/arm64
 
-generate: ## write anew what is made from other files
+generate: ## regenerate what is made from other files
 	$(GO) test ./install ./manifests -run TestDefinitionsAreThoseOfTheModule -update
 	$(GO) test ./pkg/infra/v1alpha1 -run TestGeneratedFilesAreCurrent -update
 	$(GO) test ./internal/sandbox/binaries -run TestPackedModule -update

@@ -111,7 +111,7 @@ func (s *stand) ofPeer(measured span, do func() error) (span, error) {
 	return measured, err
 }
 
-// makePods has each node run so many pods, which nothing makes anew.
+// makePods has each node run so many pods, which nothing makes again.
 func (s *stand) makePods(ctx context.Context, nodes []string, perNode int) error {
 	err := each(ctx, s.atOnce, len(nodes)*perNode, func(ctx context.Context, i int) error {
 		node := nodes[i/perNode]

@@ -130,7 +130,7 @@ func sums(text io.Reader) (map[string]float64, error) {
 	return all, lines.Err()
 }
 
-// forgetPeak has the kernel begin anew to note the most memory that the controller has.
+// forgetPeak has the kernel start over to note the most memory that the controller has.
 func (m *meter) forgetPeak() error {
 	return os.WriteFile(filepath.Join("/proc", fmt.Sprint(m.pid), "clear_refs"), []byte("5"), 0)
 }

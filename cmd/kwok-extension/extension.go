@@ -129,7 +129,7 @@ func isShown(node, wanted *corev1.Node) bool {
 	return equality.Semantic.DeepEqual(node.Labels, wanted.Labels) && node.Status.NodeInfo == wanted.Status.NodeInfo
 }
 
-// beganAnnotation is on the Node of a machine that is being updated: when that began, so that a restart does not begin anew.
+// beganAnnotation is on the Node of a machine that is being updated: when that began, so that a restart does not start over.
 const beganAnnotation = "infrastructure.runlevel.dev/update-began"
 
 // wait returns how long an update is still to take.

@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
-var update = flag.Bool("update", false, "write anew the files that scripts compare output with")
+var update = flag.Bool("update", false, "write again the files that scripts compare output with")
 
 func TestMain(m *testing.M) {
 	testscript.Main(withCluster{m}, map[string]func(){"runlevel": main})

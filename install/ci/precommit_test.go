@@ -154,7 +154,7 @@ func TestPreCommit(t *testing.T) {
 		}
 		output(t, c.folder, "git", "add", manifest)
 		if log, code := c.run(t, "runlevel-fix"); code != 0 {
-			t.Errorf("what is mended is not left alone: ended with %d\n%s", code, log)
+			t.Errorf("what is fixed is not left alone: ended with %d\n%s", code, log)
 		}
 	})
 	stage(manifest, settings+"  labels:\n    of: web\n")

@@ -257,7 +257,7 @@ func commit(t *testing.T, folder string) {
 }
 
 // goEnvironment is what the go command needs to know where it finds modules. A runner
-// has neither modules nor anything built when it begins. To build all of it anew takes
+// has neither modules nor anything built when it begins. To build all of it again takes
 // minutes, so the tests share what the go command keeps, unless RUNLEVEL_TEST_COLD is set.
 func goEnvironment(t *testing.T) map[string]string {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli"
 )
 
-var update = flag.Bool("update", false, "draw the pictures of the documentation anew")
+var update = flag.Bool("update", false, "draw the pictures of the documentation again")
 
 // TestPicturesOfTheDocumentation compares them with what is drawn today.
 func TestPicturesOfTheDocumentation(t *testing.T) {

@@ -25,7 +25,7 @@ func (s *operatorSetup) checkAlone(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("get %s: %w", theOperator, err)
 	case own.Labels[objectmeta.ReleaseLabel] != "":
-		return fmt.Errorf("the operator is part of release %s on this cluster, and is updated with it: to begin anew, \"runlevel uninstall --operator\" first", own.Labels[objectmeta.ReleaseLabel])
+		return fmt.Errorf("the operator is part of release %s on this cluster, and is updated with it: to start over, \"runlevel uninstall --operator\" first", own.Labels[objectmeta.ReleaseLabel])
 	}
 	theirs, err := deploymentsOf(theirOperator.Namespace).Get(ctx, theirOperator.Name, metav1.GetOptions{})
 	switch {

@@ -44,7 +44,7 @@ release before would do: objects left behind, tombstones that should be gone, fi
 that can't be changed.
 
 All manifests are looked at, whatever cluster they are for, unless a filter such as
---profile chooses some. "runlevel explain RULE" says what a rule means and how to mend
+--profile chooses some. "runlevel explain RULE" says what a rule means and how to fix
 what it finds.
 
 ` + componentHelp + `
@@ -54,7 +54,7 @@ causes in others. Without --previous, RELEASE is the release before.
 What is known to be all right is said in a comment of the manifest,
   # runlevel:ignore RULE the reason
 or in the configuration, ` + lintConfigFile + ` of the working directory or --config FILE.
-What is to be mended later is accepted by a baseline: --baseline FILE --write-baseline
+What is to be fixed later is accepted by a baseline: --baseline FILE --write-baseline
 writes what is found today, and with --baseline FILE only what is new counts.
 
 Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when something is,
@@ -81,7 +81,7 @@ func newLint(streams Streams) *cobra.Command {
   runlevel lint ./release --baseline .runlevel-baseline --write-baseline
   runlevel lint ./release --baseline .runlevel-baseline
 
-  # Mend what can be mended safely
+  # Fix what can be fixed safely
   runlevel lint ./release --fix
 
   # What does this rule want?

@@ -22,7 +22,7 @@ type baselineFlags struct {
 
 // addBaselineFlags adds them to a command. What file is meant is completed by the shell.
 func addBaselineFlags(command *cobra.Command, f *baselineFlags) {
-	command.Flags().StringVar(&f.file, "baseline", "", "the file of findings that are accepted until they are mended, so that only new ones count")
+	command.Flags().StringVar(&f.file, "baseline", "", "the file of findings that are accepted until they are fixed, so that only new ones count")
 	command.Flags().BoolVar(&f.write, "write-baseline", false, "write that file from what is found now, instead of a report")
 }
 
@@ -64,7 +64,7 @@ func (f baselineFlags) content() ([]byte, error) {
 	case err == nil && info.IsDir():
 		return nil, fmt.Errorf("--baseline %s: this is a folder: name a file", f.file)
 	case err == nil && f.write && !info.Mode().IsRegular(): // /dev/null would be gone
-		return nil, fmt.Errorf("--baseline %s: this is no file that can be written anew: name another", f.file)
+		return nil, fmt.Errorf("--baseline %s: this is no file that can be written again: name another", f.file)
 	}
 	content, err := os.ReadFile(f.file)
 	if errors.Is(err, fs.ErrNotExist) {

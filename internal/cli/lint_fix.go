@@ -18,13 +18,13 @@ import (
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// What --fix may mend.
+// What --fix may fix.
 const (
 	fixSafe       = "safe"
 	fixTombstones = "tombstones"
 )
 
-const fixHelp = `With --fix, what can be mended safely in a folder is mended first: delete annotations
+const fixHelp = `With --fix, what can be fixed safely in a folder is fixed first: delete annotations
 that say true in another spelling, annotations that want quotes, levels with another
 number of digits, last lines without a line break. What is ignored stays as it is.
 Objects that need a tombstone get one with --fix=tombstones, each by its name. With
@@ -40,7 +40,7 @@ type fixFlags struct {
 }
 
 func addFixFlags(command *cobra.Command, f *fixFlags) {
-	addChoice(command, &f.what, "fix", `mend what is found in a folder: "safe" what can't go wrong, "tombstones" what objects named by --object need`, fixSafe, fixTombstones)
+	addChoice(command, &f.what, "fix", `fix what is found in a folder: "safe" what can't go wrong, "tombstones" what objects named by --object need`, fixSafe, fixTombstones)
 	flags := command.Flags()
 	flags.Lookup("fix").NoOptDefVal = fixSafe
 	flags.StringArrayVar(&f.objects, "object", nil, `with --fix=tombstones: the object to delete, as findings print it, "KIND NAMESPACE/NAME"; may be repeated`)
@@ -116,7 +116,7 @@ func (m *fixRun) run(ctx context.Context) (err error) {
 	return err
 }
 
-// maxRounds is how often mending may show something else to mend. Twice is what is known:
+// maxRounds is how often fixing may show something else to fix. Twice is what is known:
 // a delete annotation is looked at when all annotations are texts.
 const maxRounds = 10
 
@@ -128,10 +128,10 @@ func (m *fixRun) fix(ctx context.Context, patch *fix.Patch) error {
 		if !patch.Fix(m.requests(found.result)) {
 			return nil
 		}
-		mended := m.flags.release
-		mended.instead = patch.FS()
+		fixed := m.flags.release
+		fixed.instead = patch.FS()
 		var err error
-		if found, err = m.lint(ctx, mended, onlyFixable(m.now.input.Config)); err != nil {
+		if found, err = m.lint(ctx, fixed, onlyFixable(m.now.input.Config)); err != nil {
 			return err
 		}
 	}
@@ -149,7 +149,7 @@ func onlyFixable(config lint.Config) lint.Config {
 	return config
 }
 
-// requests are the findings that can be mended.
+// requests are the findings that can be fixed.
 func (m *fixRun) requests(result *lint.Result) []fix.Request {
 	var requests []fix.Request
 	for _, f := range result.Findings {

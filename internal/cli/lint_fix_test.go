@@ -95,13 +95,13 @@ func checkMending(t *testing.T, folder string, args []string) {
 	before, _ := runLint(t, args)
 	texts, saying := textsOf(t, folder), sayTrue(t, folder)
 	after, said := runLint(t, append(args, "--fix"))
-	mended := textsOf(t, folder)
+	fixed := textsOf(t, folder)
 
 	for _, f := range after.Findings {
 		isMendable := slices.Contains([]string{fix.FinalNewline}, f.Rule) || f.Rule == fix.LevelWidth && !strings.Contains(f.Message, "choose") ||
 			f.Rule == fix.Malformed && strings.Contains(f.Message, " is the ") || f.Rule == fix.DeleteValue && strings.Contains(strings.ToLower(f.Message), "true,")
 		if isMendable && f.In == "" && !strings.Contains(said, "not fixed: "+f.File) {
-			t.Errorf("it is not mended: %s", f)
+			t.Errorf("it is not fixed: %s", f)
 		}
 	}
 	for _, f := range after.Findings {
@@ -114,14 +114,14 @@ func checkMending(t *testing.T, folder string, args []string) {
 			t.Errorf("%s is deleted, and was not to be", object)
 		}
 	}
-	if before, after := comments(texts), comments(mended); !slices.Equal(before, after) {
+	if before, after := comments(texts), comments(fixed); !slices.Equal(before, after) {
 		t.Errorf("comments (-before +after):\n%s", cmp.Diff(before, after))
 	}
-	if maps.Equal(texts, mended) {
+	if maps.Equal(texts, fixed) {
 		return
 	}
 	again, said := runLint(t, append(args, "--fix"))
-	if diff := cmp.Diff(mended, textsOf(t, folder)); diff != "" || !strings.Contains(said, "nothing to fix") {
+	if diff := cmp.Diff(fixed, textsOf(t, folder)); diff != "" || !strings.Contains(said, "nothing to fix") {
 		t.Errorf("the second time it says %q, and (-first +second):\n%s", said, diff)
 	}
 	if len(again.Findings) != len(after.Findings) {

@@ -67,7 +67,7 @@ func (f *lintFlags) check() error {
 		return misuse{errors.New("--previous-version is for --previous")}
 	}
 	if f.baseline.write && f.fix.isOn() {
-		return misuse{errors.New("--write-baseline accepts what is found, and --fix mends it: first run it with --fix alone")}
+		return misuse{errors.New("--write-baseline accepts what is found, and --fix fixes it: first run it with --fix alone")}
 	}
 	if err := checkVersion("previous-version", f.previousVersion); err != nil {
 		return err

@@ -147,7 +147,7 @@ func (w *lintWatch) outcome(text io.Writer, report *lintReport, err error) strin
 	added, gone := changes(before.Findings, report.Findings)
 	for _, f := range gone {
 		f.Line = 0 // it was there
-		fmt.Fprintln(text, "mended:", f)
+		fmt.Fprintln(text, "fixed:", f)
 	}
 	for _, f := range added {
 		fmt.Fprintln(text, f)
@@ -164,7 +164,7 @@ func oneLine(err error) string {
 func summary(added, gone int, counts map[lint.Severity]int) string {
 	news := "no change"
 	if added+gone > 0 {
-		news = fmt.Sprintf("%d new, %d mended", added, gone)
+		news = fmt.Sprintf("%d new, %d fixed", added, gone)
 	}
 	var left []string
 	for _, thing := range []struct {

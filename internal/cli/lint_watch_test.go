@@ -89,15 +89,15 @@ a:1:1: error: x: m [rule]
 00:00:01 watching for changes (1000 ms)
 00:00:03 no change; 1 error left (1000 ms)
 b:3:1: warning: y: n [rule]
-00:00:05 1 new, 0 mended; 1 error, 1 warning left (1000 ms)
+00:00:05 1 new, 0 fixed; 1 error, 1 warning left (1000 ms)
 runlevel: release has 2 problems: a: locked; b: locked
 00:00:07 nothing could be found (1000 ms)
 00:00:10 no change; 1 error, 1 warning left (1000 ms)
 runlevel: release has 2 problems: a: locked; b: locked
 00:00:12 nothing could be found (1000 ms)
-mended: a: error: x: m [rule]
-mended: b: warning: y: n [rule]
-00:00:14 0 new, 2 mended; nothing left (1000 ms)
+fixed: a: error: x: m [rule]
+fixed: b: warning: y: n [rule]
+00:00:14 0 new, 2 fixed; nothing left (1000 ms)
 `},
 		"all": {true, `
 00:00:00 looking
@@ -176,21 +176,21 @@ func TestWatching(t *testing.T) {
 	awaitLine(t, lines, `watching for changes`)
 	save("release/0000_50_web_02.yaml", strings.Replace(good, "web", "bad, annotations: {release.openshift.io/deleted: 'true'}", 1))
 	awaitLine(t, lines, `^release/0000_50_web_02.yaml:3:.* error: .*\[delete-misspelt\]$`)
-	awaitLine(t, lines, `1 new, 0 mended; 1 error left`)
+	awaitLine(t, lines, `1 new, 0 fixed; 1 error left`)
 	save(lintConfigFile, "ignore: [{rule: delete-misspelt, reason: it is well known}]\n")
-	awaitLine(t, lines, `^mended: release/0000_50_web_02.yaml: error: .*\[delete-misspelt\]$`)
-	awaitLine(t, lines, `0 new, 1 mended; nothing left`)
+	awaitLine(t, lines, `^fixed: release/0000_50_web_02.yaml: error: .*\[delete-misspelt\]$`)
+	awaitLine(t, lines, `0 new, 1 fixed; nothing left`)
 	save(lintConfigFile, "ignore: [{rule: nope}]\n")
 	awaitLine(t, lines, `^`+lintConfigFile+`:1:.* error: .*nope`)
 	save(lintConfigFile, "")
-	awaitLine(t, lines, `^mended: `+lintConfigFile+`: error: .*nope`)
-	awaitLine(t, lines, `0 new, 1 mended; 1 error left`)
+	awaitLine(t, lines, `^fixed: `+lintConfigFile+`: error: .*nope`)
+	awaitLine(t, lines, `0 new, 1 fixed; 1 error left`)
 	if err := os.RemoveAll("release"); err != nil {
 		t.Fatal(err)
 	}
 	awaitLine(t, lines, `^runlevel: .*release`)
 	save("release/0000_50_web_01.yaml", good)
-	awaitLine(t, lines, `1 mended; nothing left`)
+	awaitLine(t, lines, `1 fixed; nothing left`)
 }
 
 // TestWatchingNothing fails as looking once does.

@@ -244,7 +244,7 @@ func (f *planFlags) read(ctx context.Context, oldRef, newRef string, progress io
 	if err := errors.Join(oldErr, newErr); err != nil {
 		return nil, nil, err
 	}
-	warn(progress, problemLines(problems)) // those of the old one come too late to be mended
+	warn(progress, problemLines(problems)) // those of the old one come too late to be fixed
 	warnIfEmpty(progress, next)
 	return old, next, f.release.checkFilters(old, next)
 }

@@ -23,7 +23,7 @@ import (
 const planted = "pLaNtEd"
 
 // secrets are two releases full of it: Secrets that are changed, new, gone, left out,
-// deleted, immutable, made anew, broken, and of another kind now. SECRET stands for the
+// deleted, immutable, recreated, broken, and of another kind now. SECRET stands for the
 // value, BASE64 for the same in base64.
 const secrets = `
 -- old/0000_10_web_a.yaml --
@@ -39,7 +39,7 @@ const secrets = `
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: sealed}, immutable: true, type: a/b, data: {a: BASE64}}
 ---
-{apiVersion: v1, kind: Secret, metadata: {name: anew, annotations: {runlevel.dev/recreate: "true"}}, immutable: true, data: {a: BASE64}}
+{apiVersion: v1, kind: Secret, metadata: {name: again, annotations: {runlevel.dev/recreate: "true"}}, immutable: true, data: {a: BASE64}}
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: broken}, data: {a: SECRET, b: {c: SECRET}}, stringData: [SECRET]}
 ---
@@ -57,7 +57,7 @@ const secrets = `
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: sealed}, immutable: true, type: a/c, data: {b: BASE64}}
 ---
-{apiVersion: v1, kind: Secret, metadata: {name: anew, annotations: {runlevel.dev/recreate: "true"}}, immutable: true, stringData: {a: SECRET}}
+{apiVersion: v1, kind: Secret, metadata: {name: again, annotations: {runlevel.dev/recreate: "true"}}, immutable: true, stringData: {a: SECRET}}
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: broken}, data: [SECRET], stringData: SECRET, dta: SECRET}
 ---

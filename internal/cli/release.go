@@ -46,7 +46,7 @@ type releaseFlags struct {
 	keepText bool              // for those who ask for lines later
 	before   *payload.Payload  // what it is an update from, if that was read already: see updatingFrom
 	cache    loader.ImageCache // of images, for --watch
-	instead  fs.FS             // what to read instead of the files of the release: them, with some mended
+	instead  fs.FS             // what to read instead of the files of the release: them, with some fixed
 }
 
 const insecureUsage = "allow registries with plain http, or with a certificate of an unknown authority"

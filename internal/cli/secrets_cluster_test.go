@@ -20,7 +20,7 @@ var control = sandboxtest.New(sandbox.Options{})
 func TestMain(m *testing.M) { os.Exit(control.Run(m)) }
 
 // TestNoPreviewTellsASecret asks what would become of Secrets that are not there, that
-// another tool has made, and that were applied: changed, deleted, refused, made anew.
+// another tool has made, and that were applied: changed, deleted, refused, recreated.
 func TestNoPreviewTellsASecret(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range releasesWithSecrets() {

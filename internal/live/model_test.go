@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/progress"
 )
 
-var update = flag.Bool("update", false, "write the screens of testdata anew")
+var update = flag.Bool("update", false, "write the screens of testdata again")
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -200,7 +200,7 @@ func compare(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), -update writes it anew:\n%s", path, diff)
+		t.Errorf("%s (-want +got), -update writes it again:\n%s", path, diff)
 	}
 }
 

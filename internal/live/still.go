@@ -47,7 +47,7 @@ func (s *Still) Draw(render func(width, some int) []string) error {
 }
 
 // replace draws lines that fit a screen in place of those before. Where the terminal may have broken what stood there, all is
-// drawn anew, with what was printed last.
+// drawn again, with what was printed last.
 func (s *Still) replace(lines []string, width, height int) error {
 	if os.Getenv("NO_COLOR") != "" {
 		for i := range lines {

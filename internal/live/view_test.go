@@ -82,7 +82,7 @@ func TestTypingDoesNotGarbleAView(t *testing.T) {
 	view.shows(t, "what is typed when it is over", func(text string) bool { return strings.Contains(text, "afterwards") })
 }
 
-// After Ctrl-Z the shell writes to the terminal. When the program goes on, all is drawn anew.
+// After Ctrl-Z the shell writes to the terminal. When the program goes on, all is drawn again.
 func TestAViewThatGoesOnIsDrawnAnew(t *testing.T) {
 	view := showView(t)
 	defer view.Stop()

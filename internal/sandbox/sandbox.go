@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// startTries bounds how often Start begins anew because a stranger took one
+	// startTries bounds how often Start starts over because a stranger took one
 	// of its ports in the moment between choosing and listening.
 	startTries = 3
 	// startTimeout is how long a control plane may take to become ready. It needs

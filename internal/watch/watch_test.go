@@ -44,7 +44,7 @@ func TestChangesAreSeen(t *testing.T) {
 		"a named file is created and removed":   {"c", "folder m", []string{"write c 1", "write c 2", "remove c", "write c 3"}},
 		"a named file in folders to come":       {"x/y/c", "folder m", []string{"write x/y/c 1", "write x/y/c 2", "remove x", "folder x", "folder x/y", "write x/y/c 3"}},
 		"a named file that editors would leave": {"m/x.log m", "write m/x.log 1", []string{"write m/x.log 2", "write m/a 1"}},
-		"a folder is removed and made anew":     {"m", "write m/a 1", []string{"remove m", "write m/a 2", "remove m; write m/a 3", "write m/a 4"}},
+		"a folder is removed and recreated":     {"m", "write m/a 1", []string{"remove m", "write m/a 2", "remove m; write m/a 3", "write m/a 4"}},
 		"a folder is moved away and back":       {"m", "write m/a 1", []string{"rename m n", "rename n m", "write m/a 2", "rename m n; rename n m", "write m/a 3"}},
 		"a folder is moved away and removed":    {"m", "write m/a 1", []string{"rename m n; remove n", "write m/a 2", "rename m n; remove n; write m/a 3", "write m/a 4"}},
 		"a folder is replaced by another":       {"m", "write m/a 1; write n/a 2", []string{"rename m o; rename n m", "write m/a 3", "rename m n; rename o m", "write m/a 4"}},

@@ -7,7 +7,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 )
 
-// No object that is made anew can have the UID of the one that the manifest was copied from.
+// No object that is recreated can have the UID of the one that the manifest was copied from.
 func TestAManifestThatWasCopiedFromACluster(t *testing.T) {
 	namespace := test.Namespace(t)
 	release := load(t, namespace, namespace, `

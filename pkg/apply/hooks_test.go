@@ -197,8 +197,8 @@ func TestAbortStopsTheRollout(t *testing.T) {
 		t.Errorf("the pods of hooks are %q", pods)
 	}
 
-	mended := s.apply(hookedRelease{image: "two", hooks: hookThat("pre", "Abort", succeeds)}, apply.Options{})
-	s.tells(mended, "ran pre hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
+	fixed := s.apply(hookedRelease{image: "two", hooks: hookThat("pre", "Abort", succeeds)}, apply.Options{})
+	s.tells(fixed, "ran pre hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
 	s.hasCondition(s.deployment(), corev1.ConditionFalse, "")
 }
 
@@ -404,8 +404,8 @@ func TestARolloutThatAHookHasStoppedIsLeftAlone(t *testing.T) {
 		t.Errorf("the pods of hooks are %q", pods)
 	}
 	release.hooks = hookThat("pre", "Abort", succeeds)
-	mended := s.apply(release, apply.Options{PauseHooks: time.Hour})
-	s.tells(mended, "ran pre hook of "+webDeployment, "configured "+webDeployment, "created "+afterIt)
+	fixed := s.apply(release, apply.Options{PauseHooks: time.Hour})
+	s.tells(fixed, "ran pre hook of "+webDeployment, "configured "+webDeployment, "created "+afterIt)
 }
 
 // TestNoHookRunsOfADeploymentThatIsRefused by the API server.

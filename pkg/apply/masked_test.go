@@ -33,13 +33,13 @@ var secretRows = map[string]struct {
 		given: `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, immutable: true, stringData: {password: old-SECRET}}`,
 		files: `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, immutable: true, stringData: {password: SECRET}}`,
 		want: `data can't be changed: keep the fields as they were, give the object another name and this one a tombstone, ` +
-			`or allow to delete it and make it anew with the annotation runlevel.dev/recreate: "true"`,
+			`or allow to delete it and recreate it with the annotation runlevel.dev/recreate: "true"`,
 	},
 	"type that can't change": {
 		given: `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, type: SECRET, stringData: {password: SECRET}}`,
 		files: `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, type: shop.example.com/key, stringData: {password: SECRET}}`,
 		want: `type can't be changed: keep the fields as they were, give the object another name and this one a tombstone, ` +
-			`or allow to delete it and make it anew with the annotation runlevel.dev/recreate: "true"`,
+			`or allow to delete it and recreate it with the annotation runlevel.dev/recreate: "true"`,
 	},
 	"wrong base64": {
 		files: `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, data: {password: "SECRET!"}}`,

@@ -307,7 +307,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 				g.remove()
 			},
 			files: one(strings.Replace(red, "name: it", "name: old", 1)), done: "nothing",
-			want: "not checkable ConfigMap NS/old: it is being deleted, and can only be made anew when it is gone: terminating since NOW, held by finalizer example.com/hold\n",
+			want: "not checkable ConfigMap NS/old: it is being deleted, and can only be recreated when it is gone: terminating since NOW, held by finalizer example.com/hold\n",
 		},
 	})
 }
@@ -360,7 +360,7 @@ func TestAPreviewForeseesAdoptionAndScale(t *testing.T) {
 			prepare: create("helm", `{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, type: example.com/a, data: {a: eA==}}`),
 			files:   one(`{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: NS}, data: {a: eA==}}`),
 			want: "failed Secret NS/a: UpdatePayloadResourceInvalid: type can't be changed: keep the fields as they were, give the object another name and this one a tombstone, " +
-				"or allow to delete it and make it anew with the annotation runlevel.dev/recreate: \"true\"\n",
+				"or allow to delete it and recreate it with the annotation runlevel.dev/recreate: \"true\"\n",
 		},
 		"scaled":                      {given: one(web) + webScaler, then: scaled, files: one(web) + webScaler, want: "unchanged Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
 		"scaled, and changed":         {given: one(web) + webScaler, then: scaled, files: one(strings.Replace(web, "/web}", "/web:2}", 1)) + webScaler, want: "configured Deployment NS/web\nunchanged HorizontalPodAutoscaler NS/web\n"},
@@ -407,7 +407,7 @@ func TestAPreviewForeseesWhatIsLeftToOthers(t *testing.T) {
 	})
 }
 
-// What is made anew is as many as it was, if an autoscaler says how many.
+// What is recreated is as many as it was, if an autoscaler says how many.
 func TestAPreviewForeseesHowManyAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	namespace := test.Namespace(t)
@@ -428,7 +428,7 @@ func TestAPreviewForeseesHowManyAreMadeAnew(t *testing.T) {
 	}
 }
 
-// What can't be changed is refused with the words of an apply, or made anew.
+// What can't be changed is refused with the words of an apply, or recreated.
 func TestAPreviewForeseesWhatCannotChange(t *testing.T) {
 	for name, row := range fixedRows {
 		row.from, row.to = strings.Replace(row.from, "10.96.0.20", "10.96.0.21", 1), strings.Replace(row.to, "10.96.0.20", "10.96.0.21", 1) // others may still have those

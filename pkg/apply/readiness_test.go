@@ -36,7 +36,7 @@ type standing struct {
 	says    string // then
 	breaks  deed
 	broken  string // what is said after
-	mends   deed   // nil if it stays broken, and the run is ended so
+	fixes   deed   // nil if it stays broken, and the run is ended so
 }
 
 // A deed is what another client does in the namespace of a test.
@@ -107,27 +107,27 @@ var standings = map[string]standing{
 	"deployment": {
 		object: "Deployment NS/web", becomes: runs("Deployment"),
 		never: workload("Deployment", "web", "hang", ""), says: "0 of 1 replicas are available" + slow,
-		breaks: patched(deployments, "NS/web", forLong), broken: "0 of 1 replicas are available", mends: patched(deployments, "NS/web", aBit),
+		breaks: patched(deployments, "NS/web", forLong), broken: "0 of 1 replicas are available", fixes: patched(deployments, "NS/web", aBit),
 	},
 	"stateful": {
 		object: "StatefulSet NS/web", becomes: runs("StatefulSet"),
 		never: workload("StatefulSet", "web", "hang", ""), says: "0 of 1 replicas are available" + slow,
-		breaks: patched(statefuls, "NS/web", forLong), broken: "0 of 1 replicas are available", mends: patched(statefuls, "NS/web", aBit),
+		breaks: patched(statefuls, "NS/web", forLong), broken: "0 of 1 replicas are available", fixes: patched(statefuls, "NS/web", aBit),
 	},
 	"daemons": {
 		object: "DaemonSet NS/web", becomes: runs("DaemonSet"),
 		never: workload("DaemonSet", "web", "hang", ""), says: "0 of 1 pods are available" + slow,
-		breaks: patched(daemons, "NS/web", forLong), broken: "0 of 1 pods are available", mends: patched(daemons, "NS/web", aBit),
+		breaks: patched(daemons, "NS/web", forLong), broken: "0 of 1 pods are available", fixes: patched(daemons, "NS/web", aBit),
 	},
 	"replicas": {
 		object: "ReplicaSet NS/web", becomes: runs("ReplicaSet"),
 		never: workload("ReplicaSet", "web", "hang", ""), says: "0 of 1 replicas are available" + slow,
-		breaks: patched(replicaSets, "NS/web", forLong), broken: "0 of 1 replicas are available", mends: patched(replicaSets, "NS/web", aBit),
+		breaks: patched(replicaSets, "NS/web", forLong), broken: "0 of 1 replicas are available", fixes: patched(replicaSets, "NS/web", aBit),
 	},
 	"controller": {
 		object: "ReplicationController NS/web", becomes: strings.Replace(controller, "DOES", "run", 1),
 		never: strings.Replace(controller, "DOES", "hang", 1), says: "0 of 1 replicas are available",
-		breaks: patched(controllers, "NS/web", forLong), broken: "0 of 1 replicas are available", mends: patched(controllers, "NS/web", aBit),
+		breaks: patched(controllers, "NS/web", forLong), broken: "0 of 1 replicas are available", fixes: patched(controllers, "NS/web", aBit),
 	},
 	"job": { // one that is done stays done: see TestJobIsRunOnce
 		object: "Job NS/job", becomes: job("complete"),
@@ -138,7 +138,7 @@ var standings = map[string]standing{
 		never: strings.Replace(barePod, "DOES", "hang", 1), says: "it is not ready: ContainersNotReady\nPod NS/web: its containers are not created yet, and node node-0 does not say why",
 		breaks: patched(pods, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Sick","message":"it has a cold"}]}}`, "status"),
 		broken: "it is not ready: it has a cold\nPod NS/web: it is not ready: it has a cold",
-		mends:  patched(pods, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"),
+		fixes:  patched(pods, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"),
 	},
 	"space": { // one that is not Active is being deleted: see TestNamespaceThatNeverGoesIsSaid
 		object: "Namespace NS-own", becomes: "{apiVersion: v1, kind: Namespace, metadata: {name: NS-own}}\n-- 0000_20_web_held.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: held, namespace: NS-own, finalizers: [example.com/never]}}",
@@ -149,7 +149,7 @@ var standings = map[string]standing{
 		given: gadgetDefinition, never: strings.Replace(others, "kind: Other,", "kind: Other, listKind: GadgetList,", 1) + "{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: NS}}", says: `its names are not accepted: "GadgetList" is already in use`,
 		breaks: patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["gadget"]}}}`),
 		broken: `its names are not accepted: "gadget" is already in use`,
-		mends:  patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["other-short"]}}}`), // to go back to none changes nothing for the server
+		fixes:  patched(definitions, "/others.NS.example.com", `{"spec":{"names":{"shortNames":["other-short"]}}}`), // to go back to none changes nothing for the server
 	},
 	"api": {
 		object: "APIService v1.NS.example.com", becomes: api + "\n-- 0000_05_web_service.yaml --\n" + apiService,
@@ -160,42 +160,42 @@ var standings = map[string]standing{
 		object: "ValidatingWebhookConfiguration NS", becomes: webhookConfiguration + hook,
 		never: webhookConfiguration, says: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
 		breaks: patched(endpoints, "NS/hook-1", `{"endpoints":[]}`), broken: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
-		mends: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
+		fixes: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
 	},
 	"mutating": {
 		object: "MutatingWebhookConfiguration NS", becomes: strings.Replace(webhookConfiguration, "Validating", "Mutating", 1) + hook,
 		never: strings.Replace(webhookConfiguration, "Validating", "Mutating", 1), says: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
 		breaks: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"],"conditions":{"ready":false}}]}`), broken: "nothing serves Service NS/hook yet\nService NS/hook: it does not exist",
-		mends: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
+		fixes: patched(endpoints, "NS/hook-1", `{"endpoints":[{"addresses":["10.1.2.3"]}]}`),
 	},
 	"operator": {
 		object: "ClusterOperator NS", becomes: operator, helps: patched(operators, "/NS", healthy, "status"),
 		never: operator, says: "it is not available: it has not said so yet",
 		breaks: patched(operators, "/NS", `{"status":{"conditions":[{"type":"Available","status":"True"},{"type":"Degraded","status":"True","reason":"Ill","message":"a cold"}]}}`, "status"),
-		broken: "it is degraded: Ill: a cold", mends: patched(operators, "/NS", healthy, "status"),
+		broken: "it is degraded: Ill: a cold", fixes: patched(operators, "/NS", healthy, "status"),
 	},
 	"conditions": {
 		object: "Gadget NS/web", becomes: gadgets,
 		never: strings.Replace(gadgets, "namespace: NS}}", "namespace: NS}, status: {conditions: [{type: Ready, status: \"False\", message: It has no battery.}]}}", 1), says: "it has no battery",
 		breaks: patched(gadgetsOfTheTest, "NS/web", `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Broken","message":"it lost its battery"}]}}`),
-		broken: "it lost its battery", mends: patched(gadgetsOfTheTest, "NS/web", `{"status":{"conditions":[]}}`),
+		broken: "it lost its battery", fixes: patched(gadgetsOfTheTest, "NS/web", `{"status":{"conditions":[]}}`),
 	},
 	"marked": {
 		object: "Gadget NS/web", becomes: strings.Replace(gadgets, "namespace: NS}}", marked+`, status: {phase: "On"}}`, 1),
 		never: strings.Replace(gadgets, "namespace: NS}}", marked+`}`, 1), says: `self.status.phase == "On" is not true yet: no such key: status`,
 		breaks: patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"Off"}}`), broken: `self.status.phase == "On" is not true yet`,
-		mends: patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"On"}}`),
+		fixes: patched(gadgetsOfTheTest, "NS/web", `{"status":{"phase":"On"}}`),
 	},
 	"expression": {
 		object: "ConfigMap NS/web", becomes: expressed,
 		never: strings.Replace(expressed, `data: {state: "on"}`, `data: {state: "off"}`, 1), says: `self.data.state == "on" is not true yet`,
 		breaks: patched(configMaps, "NS/web", `{"data":{"state":"off"}}`), broken: `self.data.state == "on" is not true yet`,
-		mends: patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
+		fixes: patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
 	},
 	"unlabelled": { // another client removes our label, by which we watch
 		object: "ConfigMap NS/web", becomes: expressed,
 		breaks: patched(configMaps, "NS/web", `{"metadata":{"labels":{"runlevel.dev/release":null}},"data":{"state":"off"}}`),
-		broken: `self.data.state == "on" is not true yet`, mends: patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
+		broken: `self.data.state == "on" is not true yet`, fixes: patched(configMaps, "NS/web", `{"data":{"state":"on"}}`),
 	},
 }
 
@@ -263,7 +263,7 @@ func TestWhatBreaksAfterItWasReadyIsWaitedForAgain(t *testing.T) {
 			b.end = cancel
 			audience := &spectator{hears: b.hears}
 			did := run(t, ctx, release, apply.Options{TellWaits: quickly, Tell: audience.tell(namespace)})
-			if !b.isOver || (did.Err != nil) != (s.breaks != nil && s.mends == nil) {
+			if !b.isOver || (did.Err != nil) != (s.breaks != nil && s.fixes == nil) {
 				t.Errorf("told %d times, over: %t, and the run ended with %v; said last: %s", b.told, b.isOver, did.Err, audience.last)
 			}
 		})
@@ -310,10 +310,10 @@ func (b *breaking) hears(about, text string) {
 		b.isLastAwaited = false // unless it is told so once more
 	case !b.isOver:
 		b.isOver = true
-		if b.mends == nil {
+		if b.fixes == nil {
 			b.end()
 		} else {
-			b.do(b.mends)
+			b.do(b.fixes)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func TestWhatCannotChangeIsRefusedWithTheField(t *testing.T) {
 			before, after := versions(row.object, row.from, row.to, "")
 			did := change(t, namespace, before, after, apply.Options{NoWait: true})
 			want := row.want + " can't be changed: keep the fields as they were, give the object another name and this one a tombstone, " +
-				`or allow to delete it and make it anew with the annotation runlevel.dev/recreate: "true"`
+				`or allow to delete it and recreate it with the annotation runlevel.dev/recreate: "true"`
 			if _, got, _ := strings.Cut(did.sentence(namespace), "): "); got != want || did.Changes[0].Err.Reason != object.ResourceInvalid {
 				t.Error(did.Changes[0].Err, cmp.Diff(want, got))
 			}
@@ -122,7 +122,7 @@ func TestWhatCannotChangeIsRefusedWithTheField(t *testing.T) {
 			_, after = versions(row.object, row.from, row.to, mayRecreate)
 			did = change(t, namespace, "", after, apply.Options{NoWait: true})
 			if did.Err != nil || did.Changes[0].Action != object.Recreated {
-				t.Errorf("it was not made anew but %s: %v", did.Changes[0].Action, did.Err)
+				t.Errorf("it was not recreated but %s: %v", did.Changes[0].Action, did.Err)
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestWhatIsPreciousIsNotRecreated(t *testing.T) {
 			namespace := test.Namespace(t)
 			for metadata, want := range map[string]string{
 				"":          row.want + " can't be changed: keep the fields as they were, or give the object another name",
-				mayRecreate: row.want + " can't be changed, and to make a " + name + " anew would lose all that is in it: runlevel.dev/recreate does not hold for it",
+				mayRecreate: row.want + " can't be changed, and to recreate a " + name + " would lose all that is in it: runlevel.dev/recreate does not hold for it",
 			} {
 				before, after := versions(row.object, row.from, row.to, metadata)
 				did := change(t, namespace, before, after, apply.Options{NoWait: true})
@@ -152,7 +152,7 @@ const (
   spec: {template: {spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/VALUE}]}}}}`
 )
 
-// An object that a finalizer holds is made anew when it is let go, by this run or by a
+// An object that a finalizer holds is recreated when it is let go, by this run or by a
 // later one.
 func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 	t.Parallel()
@@ -160,7 +160,7 @@ func TestWhatIsHeldIsRecreatedWhenItIsGone(t *testing.T) {
 	before, after := strings.ReplaceAll(heldJob, "VALUE", "old"), strings.ReplaceAll(heldJob, "VALUE", "new")
 	did := change(t, namespace, before, after, apply.Options{NoWait: true, Timeout: 2 * time.Second})
 	want := "the time is up after 2s: Job NS/a (0000_10_shop_50_file.yaml:1, level 10, shop): " +
-		"it is being deleted, and can only be made anew when it is gone: terminating since NOW, held by finalizer"
+		"it is being deleted, and can only be recreated when it is gone: terminating since NOW, held by finalizer"
 	if got := moments.ReplaceAllString(did.sentence(namespace), "since NOW"); !strings.HasPrefix(got, want) || !strings.Contains(got, "shop.example.com/hold") {
 		t.Error(cmp.Diff(want, got))
 	}

@@ -277,7 +277,7 @@ func TestReplicasWithoutTheAutoscaler(t *testing.T) {
 	}
 }
 
-// What is made anew has as many as before.
+// What is recreated has as many as before.
 func TestScaledObjectIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	web, namespace, a := scaledKinds["Deployment"], test.Namespace(t), act(t, scaler)

@@ -36,9 +36,9 @@ func TestRolloutThatWasGivenUpGetsAnotherChance(t *testing.T) {
 		t.Error("it is done")
 	}
 	runUntil(t, namespace, release, apply.Options{}, "Deployment NS/web", "failed: "+late)
-	mended := load(t, namespace, namespace, strings.ReplaceAll(text, "pod: hang", "pod: run"))
-	if did := run(t, t.Context(), mended, apply.Options{}); did.Err != nil {
-		t.Errorf("mended: %v", did.Err)
+	fixed := load(t, namespace, namespace, strings.ReplaceAll(text, "pod: hang", "pod: run"))
+	if did := run(t, t.Context(), fixed, apply.Options{}); did.Err != nil {
+		t.Errorf("fixed: %v", did.Err)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestNamespaceThatNeverGoesIsSaid(t *testing.T) {
 	})
 	must(t, c.Client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
 	release := load(t, namespace, namespace, "-- 0000_10_web_ns.yaml --\n{apiVersion: v1, kind: Namespace, metadata: {name: NS}}"+last)
-	did := runUntil(t, namespace, release, apply.Options{}, "Namespace NS", "waiting: it is being deleted, and can only be made anew when it is gone: terminating since …")
+	did := runUntil(t, namespace, release, apply.Options{}, "Namespace NS", "waiting: it is being deleted, and can only be recreated when it is gone: terminating since …")
 	if !strings.HasSuffix(did.actions(), "not done ConfigMap "+namespace+"/last\n") {
 		t.Error(did.actions())
 	}

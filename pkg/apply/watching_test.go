@@ -55,7 +55,7 @@ func TestWhoWaitsWatches(t *testing.T) {
 	}
 }
 
-// After a change, what was ready before is looked at anew, but not what stays as it is until
+// After a change, what was ready before is looked at again, but not what stays as it is until
 // a client writes it: nearly everything waits for that.
 func TestAChangeIsNoReasonToWatchWhatStaysReady(t *testing.T) {
 	t.Parallel()

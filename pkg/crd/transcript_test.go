@@ -15,7 +15,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/crd"
 )
 
-var update = flag.Bool("update", false, "write anew which problems the transcripts want")
+var update = flag.Bool("update", false, "write again which problems the transcripts want")
 
 // A transcript is a file of testdata: definitions, of which crd.yaml is that of the
 // objects beside it, and in "want" what is wrong with each. An object may have been

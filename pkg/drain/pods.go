@@ -86,7 +86,7 @@ func (p *pass) stays(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return p.daemonSetExists(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name})
 }
 
-// daemonSetExists tells the pods that would be made anew at once from those that a DaemonSet has left behind.
+// daemonSetExists tells the pods that would be recreated at once from those that a DaemonSet has left behind.
 func (p *pass) daemonSetExists(ctx context.Context, key types.NamespacedName) (bool, error) {
 	if exists, ok := p.daemonSets[key]; ok {
 		return exists, nil

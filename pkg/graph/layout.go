@@ -13,7 +13,7 @@ type layout struct {
 }
 
 // strides is how many attempts go through the order once, before it is shuffled
-// anew. It is the cluster-version operator's number, and so is the generator: the
+// again. It is the cluster-version operator's number, and so is the generator: the
 // same attempt gives the same order as there.
 const strides = 8
 

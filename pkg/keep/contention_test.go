@@ -19,7 +19,7 @@ import (
 
 // A fight is a manager that changes an object again and again.
 type fight struct {
-	after    time.Duration // the mending
+	after    time.Duration // the fixing
 	rounds   int
 	told     int           // in which round it is a contention, from 1; 0 for never
 	repaired int           // at least so often in the first minute

@@ -33,7 +33,7 @@ spec:
   template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.example/web}]}}
 `
 
-// What a finalizer holds can't be made anew: nothing is tried until it is gone.
+// What a finalizer holds can't be recreated: nothing is tried until it is gone.
 func TestWhatIsHeldIsMadeAnewWhenItIsGone(t *testing.T) {
 	t.Parallel()
 	s := keepIn(t, one)
@@ -47,7 +47,7 @@ func TestWhatIsHeldIsMadeAnewWhenItIsGone(t *testing.T) {
 		t.Errorf("while it is held, it asks for %v", sent)
 	}
 	s.patch("ConfigMap", "settings", `{"metadata":{"finalizers":null}}`)
-	s.until("it is made anew", func() bool { return len(s.all(keep.Repaired)) == 1 })
+	s.until("it is recreated", func() bool { return len(s.all(keep.Repaired)) == 1 })
 	if got := s.colour("settings"); got != "red" {
 		t.Errorf("the colour is %q", got)
 	}

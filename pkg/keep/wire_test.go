@@ -47,7 +47,7 @@ func (w *wire) all(wanted func(asked) bool) []asked {
 	return slices.DeleteFunc(slices.Clone(w.sent), func(one asked) bool { return !wanted(one) })
 }
 
-// forget begins to count anew.
+// forget begins to count again.
 func (w *wire) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

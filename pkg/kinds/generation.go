@@ -8,7 +8,7 @@ import "k8s.io/apimachinery/pkg/runtime/schema"
 func CountsChanges(kind schema.GroupKind) bool { return countsChanges[kind] }
 
 // countsChanges are the kinds of which that is known. Kinds with a generation are missing
-// for a reason: a Pod is bound to its node and a PriorityClass described anew behind the
+// for a reason: a Pod is bound to its node and a PriorityClass described again behind the
 // back of it, and a CSIDriver has none until it first changes.
 var countsChanges = map[schema.GroupKind]bool{
 	{Kind: "PodTemplate"}:                                                             true,

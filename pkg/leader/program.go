@@ -131,7 +131,7 @@ func ControllerConfig() config.Controller {
 		// is tried again, and Degraded tells.
 		CacheSyncTimeout: 1000 * time.Hour,
 		// When the priority queue of controller-runtime is shut down while it hands out an item, workers wait in it for good,
-		// and the process ends only after 30 s (kubernetes-sigs/controller-runtime#3538, mended in 0.25).
+		// and the process ends only after 30 s (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
 		UsePriorityQueue: ptr.To(false),
 	}
 }

@@ -31,7 +31,7 @@ type sequence struct {
 
 func (s sequence) hash() string { return s.Rollout.hash(s.stage) }
 
-// progress returns how far the hook is. A hook that was changed begins anew, unless it has a result: a
+// progress returns how far the hook is. A hook that was changed starts over, unless it has a result: a
 // corrected timeout does not migrate a database again.
 func (s sequence) progress() HookProgress {
 	progress := s.seen.State.Hooks[s.stage]

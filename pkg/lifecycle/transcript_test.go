@@ -24,11 +24,11 @@ import (
 	"github.com/runlevel/runlevel/pkg/lifecycle"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write anew what the transcripts of testdata/sequence want")
+var rewrite = flag.Bool("rewrite", false, "write again what the transcripts of testdata/sequence want")
 
 // TestTranscripts runs the scripts of testdata/sequence/*.txtar. A file has the hooks of releases, by their names, and
 // of those without a name of their own in "hooks"; fields of the Deployment's spec in "spec"; and one or more scripts,
-// each with its transcript behind it. A release v2 has the pod template v2, and so has v2-mended.
+// each with its transcript behind it. A release v2 has the pod template v2, and so has v2-fixed.
 //
 //	given v1 3           a Deployment of three replicas, whose rollout is complete
 //	pod exit 1 after 5s  how the next pod of a hook ends: also "never starts", "never ends", "evicted", "node lost",
@@ -74,7 +74,7 @@ func compare(t *testing.T, path string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(want, got) {
-		t.Errorf("-rewrite writes it anew (-want +got):\n%s", gocmp.Diff(string(want), string(got)))
+		t.Errorf("-rewrite writes it again (-want +got):\n%s", gocmp.Diff(string(want), string(got)))
 	}
 }
 

@@ -25,7 +25,7 @@ func account(m *manifest) kinds.ID {
 
 func checkAccountDeleted(s *subject, r *reporter) {
 	for _, m := range s.normal {
-		if !isWorkload(m) || account(m).Name == "default" { // which Kubernetes creates anew
+		if !isWorkload(m) || account(m).Name == "default" { // which Kubernetes creates again
 			continue
 		}
 		for _, a := range s.byID[account(m)] {

@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write anew what the transcripts of testdata want")
+var rewrite = flag.Bool("rewrite", false, "write again what the transcripts of testdata want")
 
 // TestTranscripts runs the scripts of testdata/*.txtar, each with its transcript behind it. A line is
 //
@@ -71,7 +71,7 @@ func compareFile(t *testing.T, path string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(want, got) {
-		t.Errorf("-rewrite writes it anew (-want +got):\n%s", cmp.Diff(string(want), string(got)))
+		t.Errorf("-rewrite writes it again (-want +got):\n%s", cmp.Diff(string(want), string(got)))
 	}
 }
 

@@ -93,7 +93,7 @@ func (w *world) next() machine.DeletionStep {
 	case machine.Release:
 		w.released = true
 	case machine.Wait:
-		w.drain.HasLooked = false // the next pass looks anew
+		w.drain.HasLooked = false // the next pass looks again
 	}
 	if w.capi.isUsed {
 		w.nextOfClusterAPI(step)

@@ -174,7 +174,7 @@ func (a *applier) next() (*target, <-chan struct{}) {
 	return a.wanted, a.changed
 }
 
-// update changes what is seen of the applier, and has the status computed anew.
+// update changes what is seen of the applier, and has the status computed again.
 func (a *applier) update(change func()) {
 	a.mu.Lock()
 	change()
@@ -182,7 +182,7 @@ func (a *applier) update(change func()) {
 	a.notify()
 }
 
-// notify has the status computed anew.
+// notify has the status computed again.
 func (a *applier) notify() {
 	select {
 	case a.changes <- event.GenericEvent{Object: &configv1.ClusterVersion{ObjectMeta: theClusterVersion}}:

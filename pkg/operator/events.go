@@ -63,7 +63,7 @@ func (a *announcer) write(ctx context.Context, news status.Event) {
 	}
 }
 
-// kept logs what was repaired, and has the status computed anew.
+// kept logs what was repaired, and has the status computed again.
 func (a *applier) kept(event keep.Event) {
 	log := ctrl.Log.WithName("keep")
 	if event.Object != nil {

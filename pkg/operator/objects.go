@@ -81,7 +81,7 @@ func (r *reconciler) create(ctx context.Context) error {
 			return nil
 		}
 		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) { // its definition was deleted
-			return fmt.Errorf("the definition of ClusterVersion was deleted, and is made anew: %w", cmp.Or(ensureDefinitions(ctx, r.cluster), err))
+			return fmt.Errorf("the definition of ClusterVersion was deleted, and is recreated: %w", cmp.Or(ensureDefinitions(ctx, r.cluster), err))
 		}
 		return fmt.Errorf("create the ClusterVersion: %w", err)
 	}

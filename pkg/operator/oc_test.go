@@ -96,6 +96,6 @@ func TestOpenShiftsClient(t *testing.T) {
 	s.oc("adm", "upgrade", "--clear")
 	s.until("taken back", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
 	s.oc("delete", "--wait=false", "clusteroperator", "till")
-	s.report("till", "1.0.1") // which the operator has made anew
+	s.report("till", "1.0.1") // which the operator has recreated
 	says(t, s.oc("adm", "upgrade"), "Cluster version is 1.0.1")
 }

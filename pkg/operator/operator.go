@@ -109,7 +109,7 @@ func newManager(connection *rest.Config, o Options) (ctrl.Manager, error) {
 		Scheme: scheme,
 		Controller: config.Controller{
 			SkipNameValidation: ptr.To(true), // for several in one process
-			// Workers of the priority queue may never end (kubernetes-sigs/controller-runtime#3538, mended in 0.25).
+			// Workers of the priority queue may never end (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
 			UsePriorityQueue: ptr.To(false),
 		},
 		Cache:                  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: onlyGates()}},

@@ -137,7 +137,7 @@ func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 	first := s.until("installed", isAt("1.0.0"))
 	uid := s.settings().UID
 	s.must(s.client.Delete(t.Context(), first))
-	second := s.until("made anew", func(v *configv1.ClusterVersion) bool { return v.UID != first.UID && isAt("1.0.0")(v) })
+	second := s.until("recreated", func(v *configv1.ClusterVersion) bool { return v.UID != first.UID && isAt("1.0.0")(v) })
 	if got := second.Status.History; len(got) != 1 || got[0].Image != s.options.Payload {
 		t.Errorf("the history is %+v, want %+v", got, first.Status.History)
 	}
@@ -145,7 +145,7 @@ func TestTheClusterVersionMayBeDeleted(t *testing.T) {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
 		ObjectMeta: metav1.ObjectMeta{Name: "clusterversions.config.openshift.io"},
 	}))
-	s.until("made anew with its definition", func(v *configv1.ClusterVersion) bool { return v.UID != second.UID && isAt("1.0.0")(v) })
+	s.until("recreated with its definition", func(v *configv1.ClusterVersion) bool { return v.UID != second.UID && isAt("1.0.0")(v) })
 	if now := s.settings(); now == nil || now.UID != uid {
 		t.Errorf("the settings went along: %v", now)
 	}

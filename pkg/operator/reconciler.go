@@ -87,7 +87,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case request.Name != theClusterVersion.Name:
 		return ctrl.Result{}, r.refuse(ctx, &version)
 	case version.DeletionTimestamp != nil:
-		return ctrl.Result{}, nil // it is made anew when it is gone
+		return ctrl.Result{}, nil // it is recreated when it is gone
 	}
 	r.applier.events.about(&version)
 	recorded, deletes, err := r.look(ctx)
@@ -95,7 +95,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	informed := version.DeepCopy()
-	if len(informed.Status.History) == 0 { // it is new, or was made anew
+	if len(informed.Status.History) == 0 { // it is new, or was recreated
 		informed.Status.History = historyOf(recorded)
 	}
 	seen, err := r.observe(ctx, informed, recorded, deletes)

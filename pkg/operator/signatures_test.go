@@ -153,7 +153,7 @@ func TestReleasesAreSigned(t *testing.T) {
 		t.Errorf("after a restart:\n%s", s.text())
 	}
 	s.must(s.client.Delete(t.Context(), last))
-	again := s.until("made anew", func(v *configv1.ClusterVersion) bool { return v.UID != last.UID && isAt("1.0.3")(v) }).Status.History
+	again := s.until("recreated", func(v *configv1.ClusterVersion) bool { return v.UID != last.UID && isAt("1.0.3")(v) }).Status.History
 	if !again[2].Verified || again[1].Verified || again[1].AcceptedRisks != "ImageVerificationFailed" {
 		t.Errorf("the record has not kept who was verified, and what was forced: %+v", again)
 	}

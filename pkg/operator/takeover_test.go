@@ -107,7 +107,7 @@ func TestTheClusterVersionOperatorIsReplaced(t *testing.T) {
 	}
 
 	s.must(s.client.Delete(t.Context(), taken))
-	s.until("made anew", func(v *configv1.ClusterVersion) bool { return v.UID != taken.UID && isAt("1.0.0")(v) })
+	s.until("recreated", func(v *configv1.ClusterVersion) bool { return v.UID != taken.UID && isAt("1.0.0")(v) })
 	s.checkKept(left)
 	s.update(s.push("1.0.1", strings.ReplaceAll(shop+once, "VERSION", "1.0.1")))
 	s.until("updated", isAt("1.0.1"))

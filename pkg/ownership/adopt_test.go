@@ -408,7 +408,7 @@ func TestWhatElseMayHappenInBetween(t *testing.T) {
 		owners  []string
 	}{
 		"it goes": {happens: remove, wants: apierrors.IsNotFound},
-		"it is made anew": {
+		"it is recreated": {
 			happens: func(b bed, live *unstructured.Unstructured) {
 				remove(b, live)
 				b.create("helm", config)

@@ -33,7 +33,7 @@ type ObjectPreview struct {
 	FromManifest bool
 	// Unchecked is why the server was not asked.
 	Unchecked string
-	// Recreated says that the object would be deleted and made anew.
+	// Recreated says that the object would be deleted and recreated.
 	Recreated bool
 	// Adopted are managers whose fields would become the release's, and Losing those who
 	// have set fields that the release sets otherwise.
@@ -126,7 +126,7 @@ func (s ObjectPreview) entry() ObjectPlan {
 	case e.Action == Created && e.Why == e.Unchecked:
 		e.Why = "" // which is not why it is created
 	case e.Recreated:
-		e.Why = "it is deleted and made anew: " + e.Why
+		e.Why = "it is deleted and recreated: " + e.Why
 	}
 	live, would := fields.WithoutServers(s.Live), fields.WithoutServers(s.Planned)
 	switch {

@@ -180,7 +180,7 @@ func (e *ObjectPlan) compare(old, m *payload.Manifest) {
 	}
 }
 
-// recreate deletes an object and makes it anew, unless too much would go with it.
+// recreate deletes an object and recreates it, unless too much would go with it.
 func (e *ObjectPlan) recreate(kind schema.GroupKind) {
 	switch kind {
 	case kinds.CustomResourceDefinition, kinds.Namespace, schema.GroupKind{Kind: "PersistentVolumeClaim"}:
@@ -191,7 +191,7 @@ func (e *ObjectPlan) recreate(kind schema.GroupKind) {
 	for i := range e.Changes {
 		e.Changes[i].Refused = false
 	}
-	e.because("it is deleted and made anew, as " + recreateAnnotation + " asks for")
+	e.because("it is deleted and recreated, as " + recreateAnnotation + " asks for")
 }
 
 // because adds a reason.

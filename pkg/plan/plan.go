@@ -67,7 +67,7 @@ type ObjectPlan struct {
 	Changes []FieldChange `json:"changes,omitempty"`
 	// CreateOnly says that a cluster which has the object keeps it as it is.
 	CreateOnly bool `json:"createOnly,omitempty"`
-	// Recreated says that the object is deleted and made anew, because some of its
+	// Recreated says that the object is deleted and recreated, because some of its
 	// changes can't be made otherwise.
 	Recreated bool `json:"recreated,omitempty"`
 	// Hooks are the lifecycle hooks of a Deployment that is created or changed, in the order of its rollout.

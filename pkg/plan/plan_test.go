@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/plan"
 )
 
-var update = flag.Bool("update", false, "write the plans of testdata anew")
+var update = flag.Bool("update", false, "write the plans of testdata again")
 
 // TestPlans reads testdata/*.txtar: two releases in the folders old and new, or the
 // folder where those two are; a filter (payload.Filter in YAML) if there is one; and

@@ -107,7 +107,7 @@ func (e ObjectPlan) warnings() []UpdateWarning {
 		add(Refused, "the API server refuses to change %s", paths(refused))
 	}
 	if e.Recreated {
-		add(Recreation, "it is deleted and made anew: some of its changes can't be made otherwise")
+		add(Recreation, "it is deleted and recreated: some of its changes can't be made otherwise")
 	}
 	if e.CreateOnly {
 		add(ChangeNotMade, "it is create-only: a cluster that has it keeps it as it is")

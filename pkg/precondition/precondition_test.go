@@ -121,7 +121,7 @@ func TestPendingDeletesStopMinorUpdates(t *testing.T) {
 		"install":                            {nil, "4.5.3", "Warns " + what + "an install goes on" + rest},
 		"none was completed":                 {[]string{"4.5.3..."}, "4.6.0", "Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
 		"a minor that was begun goes on":     {[]string{"4.6.0...", "4.5.3"}, "4.6.0", "Warns " + what + "applying 4.6.0 again goes on" + rest},
-		"a minor that was begun is mended":   {[]string{"4.6.0...", "4.5.3"}, "4.6.1", "Warns " + what + "the patch update from 4.6.0 to 4.6.1 goes on" + rest},
+		"a minor that was begun is fixed":    {[]string{"4.6.0...", "4.5.3"}, "4.6.1", "Warns " + what + "the patch update from 4.6.0 to 4.6.1 goes on" + rest},
 		"a patch that was begun, then minor": {[]string{"4.5.4...", "4.5.3"}, "4.6.0", "Blocks " + what + "the minor update from 4.5.3 to 4.6.0 does not begin before it is gone" + rest},
 		"no version is said":                 {[]string{"4.5.3"}, "", "Blocks " + what + unsaid + rest},
 		"no version was said":                {[]string{""}, "4.5.3", "Blocks " + what + unsaid + rest},
@@ -198,7 +198,7 @@ func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
 		seen   tombstone.Observation
 		wanted string
 	}{
-		"held":              {tombstone.Observation{Finalizers: []string{"a/b"}}, "Blocks " + what + ", held by finalizer a/b: it can only be made anew when it is gone; lifted by the holder of finalizer a/b" + rest},
+		"held":              {tombstone.Observation{Finalizers: []string{"a/b"}}, "Blocks " + what + ", held by finalizer a/b: it can only be recreated when it is gone; lifted by the holder of finalizer a/b" + rest},
 		"garbage collector": {tombstone.Observation{Finalizers: []string{"foregroundDeletion"}}, "Warns " + what + ", held by finalizer foregroundDeletion: an apply waits until it is gone; lifted by the holder of finalizer foregroundDeletion" + rest},
 		"nothing":           {tombstone.Observation{}, "Warns " + what + ": an apply waits until it is gone; lifted by itself: nothing holds it" + rest},
 		"not known":         {tombstone.Observation{Contents: tombstone.Unclear, Remains: []string{"not seen"}}, "Warns " + what + " (not seen): an apply waits until it is gone; lifted by itself, unless something in it is held: that is not known yet" + rest},

@@ -147,7 +147,7 @@ func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
 	lifts := liftsDelete(Delete{Seen: one.Seen})
 	finding := warns(lifts, "%s: an apply waits until %s gone", what, either(count, "it is", "they are"))
 	if one.Seen.IsHeld() {
-		can := either(count, "it can only be made anew when it is gone", "they can only be made anew when they are gone")
+		can := either(count, "it can only be recreated when it is gone", "they can only be recreated when they are gone")
 		if one.ID.GroupKind() == kinds.Namespace {
 			can = either(count, "nothing can be made in it before it is gone", "nothing can be made in them before they are gone")
 		}

@@ -9,7 +9,7 @@ const (
 	rateExpires = 5 * time.Second
 )
 
-// estimate estimates anew when the apply is over, once a second. The estimate moves slowly towards the new one,
+// estimate estimates again when the apply is over, once a second. The estimate moves slowly towards the new one,
 // so that it does not jump.
 func (f *Fold) estimate() {
 	const slowness = 6

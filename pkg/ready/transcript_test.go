@@ -20,7 +20,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
-var update = flag.Bool("update", false, "write anew which verdicts the transcripts want")
+var update = flag.Bool("update", false, "write again which verdicts the transcripts want")
 
 // A transcript is a file of testdata: objects, what is around them, and in "want" what is
 // said of each by either standard.

@@ -99,7 +99,7 @@ type Tombstone struct {
 	UID      types.UID   `json:"uid,omitempty"`     // of what is to go; "" if it was not seen yet
 	Version  string      `json:"version,omitempty"` // that asked for it
 	Asked    metav1.Time `json:"asked"`
-	IsBack   bool        `json:"isBack,omitempty"` // an earlier version had deleted it, and it was made anew
+	IsBack   bool        `json:"isBack,omitempty"` // an earlier version had deleted it, and it was recreated
 	Sent     bool        `json:"sent,omitempty"`   // the DELETE was sent; of an apply that was killed, that may not be known
 }
 

@@ -98,7 +98,7 @@ func (s *Store) Loss() string { return s.loss }
 
 // Save writes the record and its copy into a namespace that is there, unless the cluster has them as they are. If another
 // program has written it since it was loaded, that is an ErrChanged; if it was deleted, it is
-// written anew.
+// written again.
 func (s *Store) Save(ctx context.Context, r *Record) error {
 	if err := lock.CheckRelease(s.release); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (s *Store) saveAs(ctx context.Context, r *Record, wanted *corev1.ConfigMap)
 	err := s.write(ctx, wanted)
 	switch {
 	case apierrors.IsNotFound(err) && s.loaded != nil:
-		s.loss = fmt.Sprintf("nothing: ConfigMap %s/%s, the record of the release, was deleted meanwhile, and is written anew", s.namespace, lock.Name(s.release))
+		s.loss = fmt.Sprintf("nothing: ConfigMap %s/%s, the record of the release, was deleted meanwhile, and is written again", s.namespace, lock.Name(s.release))
 		s.loaded = nil
 		if wanted, err = s.wanted(r); err == nil {
 			err = s.write(ctx, wanted)

@@ -496,7 +496,7 @@ func TestRecordThatIsDeletedMeanwhileIsWrittenAnew(t *testing.T) {
 	if err != nil || len(read.History) != len(known.History) || len(read.Kinds) != len(known.Kinds) {
 		t.Errorf("it is %+v, error %v", read, err)
 	}
-	if loss := s.Loss(); !strings.Contains(loss, "was deleted meanwhile, and is written anew") {
+	if loss := s.Loss(); !strings.Contains(loss, "was deleted meanwhile, and is written again") {
 		t.Errorf("of the loss it says %q", loss)
 	}
 }

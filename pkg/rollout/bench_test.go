@@ -30,7 +30,7 @@ import (
 )
 
 // BenchmarkApply applies a release of a thousand objects: for the first time, again as it
-// is, and with one object of a hundred changed. Each time all is begun anew, as a process
+// is, and with one object of a hundred changed. Each time all is begun again, as a process
 // of its own would. In turn with it, a bare loop applies a twin of the release as it is done
 // by hand: the same requests at a time, in a loop, without order, waiting, telling or a
 // record. "of-loop" is how long we take where the loop takes 1.

@@ -64,7 +64,7 @@ func (r *rollout) orphans(ctx context.Context) []Orphan {
 // mostAsked is how many objects are read one by one; if there are more, their kinds are listed.
 const mostAsked = 3
 
-// listAgain lists the kinds of objects anew; nil if they are few, or can't be listed.
+// listAgain lists the kinds of objects again; nil if they are few, or can't be listed.
 func (r *rollout) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *inventory.Inventory {
 	if len(heads) <= mostAsked {
 		return nil

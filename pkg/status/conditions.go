@@ -105,7 +105,7 @@ func (b *builder) setAvailable(applied AppliedRelease) {
 	if applied.wasCompleted() {
 		b.set(configv1.OperatorAvailable, configv1.ConditionTrue, "", "Done applying "+nameOf(b.next.Desired))
 	}
-	if last := LastCompleted(b.next.History); last != nil && b.find(configv1.OperatorAvailable) == nil { // the ClusterVersion was made anew
+	if last := LastCompleted(b.next.History); last != nil && b.find(configv1.OperatorAvailable) == nil { // the ClusterVersion was recreated
 		b.set(configv1.OperatorAvailable, configv1.ConditionTrue, "", "Done applying "+last.Version)
 	}
 	b.setDefault(configv1.OperatorAvailable, configv1.ConditionFalse)

@@ -46,7 +46,7 @@ type builder struct {
 }
 
 // setApplied sets all that is said of the release that is applied, or kept in place. Until its mode is known, one that
-// the history has as completed is kept in place: an operator that begins anew does not begin an update.
+// the history has as completed is kept in place: an operator that starts over does not begin an update.
 func (b *builder) setApplied(applied AppliedRelease) {
 	b.next.Desired = b.complete(applied.Release)
 	if history := b.next.History; applied.Mode == "" && len(history) > 0 && isCompleted(history[0]) && isOf(history[0], b.next.Desired) {

@@ -24,7 +24,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/status"
 )
 
-var update = flag.Bool("update", false, "write anew which status the transcripts want")
+var update = flag.Bool("update", false, "write again which status the transcripts want")
 
 // A transcript is a file of testdata: a moment of a cluster. It has the previous status, what is seen, the status that
 // follows, the events, and of moments that were recorded also the conditions of the cluster-version operator: type,

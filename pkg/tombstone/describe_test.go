@@ -13,7 +13,7 @@ func TestDescribeSaysItInOneLine(t *testing.T) {
 		"gone":                                {State: tombstone.Absent, Asked: "a"},
 		"there":                               {State: tombstone.Present, UID: "a"},
 		"still there, and not terminating":    {State: tombstone.Present, UID: "a", Asked: "a"},
-		"made anew by kubectl-create at noon": {State: tombstone.Reappeared, UID: "b", Asked: "a", MadeBy: "kubectl-create at noon"},
+		"recreated by kubectl-create at noon": {State: tombstone.Reappeared, UID: "b", Asked: "a", MadeBy: "kubectl-create at noon"},
 		"not known: forbidden":                {State: tombstone.Unknown, Why: "forbidden"},
 		"terminating for 4m, held by finalizer example.com/hold": {
 			State: tombstone.Terminating, Since: now.Add(-4 * time.Minute), Finalizers: []string{"example.com/hold"},
@@ -36,7 +36,7 @@ func TestWhatIsPending(t *testing.T) {
 		wanted bool
 	}{
 		"gone":                             {tombstone.Observation{State: tombstone.Absent, Asked: "a"}, false},
-		"made anew":                        {tombstone.Observation{State: tombstone.Reappeared, UID: "b", Asked: "a"}, false},
+		"recreated":                        {tombstone.Observation{State: tombstone.Reappeared, UID: "b", Asked: "a"}, false},
 		"there, and its end was asked for": {tombstone.Observation{State: tombstone.Present, UID: "a", Asked: "a"}, true},
 		"there, and nobody ever saw it":    {tombstone.Observation{State: tombstone.Present, UID: "a"}, false},
 		"terminating":                      {tombstone.Observation{State: tombstone.Terminating, UID: "a"}, true},

@@ -94,7 +94,7 @@ func TestAnObjectMadeAnewSaysByWhom(t *testing.T) {
 				MadeBy: test.wanted + " at " + again.CreationTimestamp.UTC().Format(time.RFC3339),
 			}
 			if diff := cmp.Diff(wanted, tombstone.Observe(t.Context(), c, object, first.GetUID())); diff != "" {
-				t.Errorf("made anew (-want +got):\n%s", diff)
+				t.Errorf("recreated (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -89,7 +89,7 @@ func (o Observation) Describe(now time.Time) string {
 		}
 		return "there"
 	case Reappeared:
-		return "made anew by " + o.MadeBy
+		return "recreated by " + o.MadeBy
 	default:
 		return "not known: " + o.Why
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-var update = flag.Bool("update", false, "pack the folder sandbox anew")
+var update = flag.Bool("update", false, "pack the folder sandbox again")
 
 // The packed module is the folder sandbox, file by file; if it were not, users
 // of an installed Runlevel would run another control plane than developers.

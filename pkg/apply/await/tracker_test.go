@@ -177,7 +177,7 @@ func TestNobodyHasWaitedBeforeSomebodyWaits(t *testing.T) {
 	}
 }
 
-// A rollout that was given up before gets its own deadline anew, also if nothing waits yet.
+// A rollout that was given up before gets its own deadline again, also if nothing waits yet.
 func TestWhatWasGivenUpHasItsOwnDeadline(t *testing.T) {
 	tr, manifests, s := fleet(t, 1)
 	m := manifests[0]

@@ -22,7 +22,7 @@ func (r *runner) isDue() bool {
 const mostConflicts = 10
 
 // run does one action after the other, until the next step may follow or one has to be waited for. Its error is a *givenUp
-// if the rollout is to stop; another call may mend any other.
+// if the rollout is to stop; another call may fix any other.
 func (r *runner) run(ctx context.Context, stage lifecycle.Stage, next func(lifecycle.RolloutFacts) lifecycle.HookAction) (object.TryResult, error) {
 	r.running.Lock() // the Deployment may be applied again while its post hook runs
 	defer r.running.Unlock()

@@ -47,7 +47,7 @@ func TestDecideDeletion(t *testing.T) {
 		"there, and never sent":     {state: tombstone.Present, asked: asked, inUpdate: deleteNow, otherwise: leaveForUpdate},
 		"there, and sent":           {state: tombstone.Present, asked: sent, inUpdate: deleteNow, otherwise: leaveUnreached},
 		"there, deleted before":     {state: tombstone.Present, hasDeleted: true, inUpdate: deleteNow, otherwise: leaveRemade},
-		"made anew":                 {state: tombstone.Reappeared, asked: sent, inUpdate: deleteNow, otherwise: leaveRemade},
+		"recreated":                 {state: tombstone.Reappeared, asked: sent, inUpdate: deleteNow, otherwise: leaveRemade},
 		"terminating":               {state: tombstone.Terminating, asked: sent, inUpdate: awaitGone, otherwise: awaitGone},
 		"of another release":        {state: tombstone.Present, owner: "shop", inUpdate: refuseDeletion, otherwise: refuseDeletion},
 		"terminating, of another":   {state: tombstone.Terminating, owner: "shop", inUpdate: refuseDeletion, otherwise: refuseDeletion},

@@ -175,7 +175,7 @@ func (d deleter) delete(id kinds.ID, uid types.UID) (isHit bool, err error) {
 // others. The text has no age in it: it is shown beside that of the wait, and would be older each time.
 func (d deleter) terminating(m *payload.Manifest, uid types.UID) error {
 	seen := tombstone.Observe(d.requests, d.cluster, m.ID(), uid)
-	return terminating{"it is being deleted, and can only be made anew when it is gone: " + seen.DescribeSince()}
+	return terminating{"it is being deleted, and can only be recreated when it is gone: " + seen.DescribeSince()}
 }
 
 // gather finds out the facts of the object of a tombstone.

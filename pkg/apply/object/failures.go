@@ -31,7 +31,7 @@ const (
 	WorkloadFailed      = "WorkloadFailed" // of ours: a Job has failed, a rollout was given up
 )
 
-// A refusal is a failure that this package has found itself, and that another try does not mend.
+// A refusal is a failure that this package has found itself, and that another try does not fix.
 type refusal struct{ reason, message string }
 
 func (r refusal) Error() string { return r.message }

@@ -57,7 +57,7 @@ func wayOut(kind schema.GroupKind) string {
 	if isPrecious(kind) {
 		return "keep the fields as they were, or give the object another name"
 	}
-	return "keep the fields as they were, give the object another name and this one a tombstone, or allow to delete it and make it anew with the annotation " +
+	return "keep the fields as they were, give the object another name and this one a tombstone, or allow to delete it and recreate it with the annotation " +
 		RecreateAnnotation + `: "true"`
 }
 
@@ -73,7 +73,7 @@ func mayRecreate(resource cluster.Resource, m *payload.Manifest, fixed []string)
 	case m.Object().GetAnnotations()[RecreateAnnotation] != "true":
 		return refusal{ResourceInvalid, cannotChange(fixed) + ": " + wayOut(resource.GroupKind())}
 	case isPrecious(resource.GroupKind()):
-		return refusal{ResourceInvalid, cannotChange(fixed) + ", and to make a " + resource.Kind + " anew would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
+		return refusal{ResourceInvalid, cannotChange(fixed) + ", and to recreate a " + resource.Kind + " would lose all that is in it: " + RecreateAnnotation + " does not hold for it"}
 	}
 	return nil
 }

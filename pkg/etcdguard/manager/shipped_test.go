@@ -181,7 +181,7 @@ func (s *shippedScene) awaitMetric(t *testing.T, line string) {
 		t.Fatal(err)
 	}
 	if ready[0].Restarts > 0 && strings.Contains(line, "_total") {
-		t.Logf("the guard was restarted, and counts anew: it is not asked for %s", line)
+		t.Logf("the guard was restarted, and counts again: it is not asked for %s", line)
 		return
 	}
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // it has made its certificate itself

@@ -62,7 +62,7 @@ func TestTroubleLasts(t *testing.T) {
 	begun := o.since
 	o.note(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "NoQuorum"})
 	if o.since != begun {
-		t.Error("another reason begins anew")
+		t.Error("another reason starts over")
 	}
 	o.note(etcdguard.EtcdSnapshot{}, etcdguard.GuardStep{Reason: "AsExpected"})
 	if got, _ := o.standing(0); got.Degraded.Reason != "" {

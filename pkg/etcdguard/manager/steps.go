@@ -130,7 +130,7 @@ func (g *guard) hold(ctx context.Context, held hook.HeldMachine) (hook.HookAnswe
 	if err != nil {
 		return hook.HookAnswer{}, err
 	}
-	// It is read anew as well: it may have got addresses.
+	// It is read again as well: it may have got addresses.
 	machine, err := g.readMachine(ctx, held.Object)
 	if err != nil {
 		return hook.HookAnswer{}, err

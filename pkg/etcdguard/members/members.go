@@ -1,7 +1,7 @@
 // Package members is etcd as the quorum guard sees it: who its members are, whether each of them answers, and the changes
 // that the guard makes. It decides nothing: package etcdguard does.
 //
-// Connections are made anew for each look, with the certificates that are in the files by then: members come and go, and
+// Connections are opened for each look, with the certificates that are in the files by then: members come and go, and
 // certificates are renewed.
 //
 // EtcdClient.Look is the call to start from.

@@ -17,7 +17,7 @@ import (
 var firstAddress = netip.MustParseAddr("127.0.1.1")
 
 // addressPool hands out addresses. It hands out none twice, also if it is free again: what knows a node by its
-// address may not have noticed that the node is gone. After a restart it begins anew from what is in use.
+// address may not have noticed that the node is gone. After a restart it starts over from what is in use.
 type addressPool struct {
 	mu     sync.Mutex
 	isRead bool

@@ -213,7 +213,7 @@ func (r *hookReconciler) tellingKey() string {
 }
 
 // change changes a machine that has the hook, and returns whether it did. Act may have taken long, and have changed the
-// machine itself: so each try reads it anew.
+// machine itself: so each try reads it again.
 func (r *hookReconciler) change(ctx context.Context, m client.Object, change func(client.Object)) (bool, error) {
 	uid, isChanged := m.GetUID(), false
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

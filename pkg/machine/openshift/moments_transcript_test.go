@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write anew what the moments of testdata have of ours")
+var rewrite = flag.Bool("rewrite", false, "write again what the moments of testdata have of ours")
 
-// settled is how long nothing changes until a moment is written anew.
+// settled is how long nothing changes until a moment is written again.
 const settled = 10 * time.Second
 
 // compareMoment waits until a machine is as ours is in a moment: a file of testdata that has what our controller shows
@@ -57,7 +57,7 @@ func (s *scenario) awaitFacts(moment, machine, want string) {
 		return got == want, nil
 	})
 	if err != nil {
-		s.Fatalf("%s: -rewrite writes it anew (-want +got):\n%s", moment, gocmp.Diff(want, got))
+		s.Fatalf("%s: -rewrite writes it again (-want +got):\n%s", moment, gocmp.Diff(want, got))
 	}
 }
 

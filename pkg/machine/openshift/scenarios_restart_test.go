@@ -39,7 +39,7 @@ func restartAt(t *testing.T, at int, isLate bool) {
 	s.delete(m)
 	s.awaitCutOrGone(m)
 	stop()
-	s.writes.mend()
+	s.writes.fix()
 	stop = s.startWith(quick)
 	s.awaitGone(m)
 	s.awaitGone(node)

@@ -134,8 +134,8 @@ func (w *writeLog) arm(at int, isLate bool) {
 	w.lines, w.cutAt, w.isLate = nil, at, isLate
 }
 
-// mend makes the connection work again.
-func (w *writeLog) mend() {
+// fix makes the connection work again.
+func (w *writeLog) fix() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cutAt, w.isFailed = 0, false

@@ -216,7 +216,7 @@ func (s *scenario) awaitGone(object client.Object) {
 	machinetest.AwaitGone(s.TB, s.client, object, client.ObjectKeyFromObject(object))
 }
 
-// read reads an object anew.
+// read reads an object again.
 func (s *scenario) read(object client.Object) {
 	s.Helper()
 	if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(object), object); err != nil {

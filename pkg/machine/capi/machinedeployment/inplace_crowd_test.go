@@ -15,7 +15,7 @@ import (
 
 var crowd = flag.Int("crowd", 20, "how many machines are updated in place at once")
 
-// TestInPlaceCrowd has many machines updated at once, and the controllers start anew while they are moved and while they are
+// TestInPlaceCrowd has many machines updated at once, and the controllers start again while they are moved and while they are
 // updated.
 func TestInPlaceCrowd(t *testing.T) {
 	t.Parallel()

@@ -197,7 +197,7 @@ func TestInPlaceInTheMiddle(t *testing.T) {
 	}
 }
 
-// A machine that is deleted while it is updated is made anew, and the others are updated.
+// A machine that is deleted while it is updated is recreated, and the others are updated.
 func TestInPlaceDeletionWins(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -89,7 +89,7 @@ func TestOnDelete(t *testing.T) {
 	f.awaitComplete(d, "medium")
 }
 
-// TestAfter rolls out anew although the template has not changed.
+// TestAfter rolls out again although the template has not changed.
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	f := newField(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/capi/rolloutrules"
 )
 
-// rolloutFields returns what of a template reaches machines only when they are made anew.
+// rolloutFields returns what of a template reaches machines only when they are recreated.
 func rolloutFields(template clusterv1.MachineSpec) clusterv1.MachineSpec {
 	return clusterv1.MachineSpec{
 		Version: template.Version, FailureDomain: template.FailureDomain,

@@ -73,7 +73,7 @@ func isOwnedBy(object client.Object, machine *machinev1beta1.Machine) bool {
 	return false
 }
 
-// createRemediation makes the object that asks another controller to mend a machine. It has the machine's name, so
+// createRemediation makes the object that asks another controller to fix a machine. It has the machine's name, so
 // that there is one at most.
 func (r *MachineHealthCheckReconciler) createRemediation(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, machine *machinev1beta1.Machine,

@@ -80,7 +80,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	awaitProblem("", "")
 	must(t, c.Get(t.Context(), client.ObjectKeyFromObject(m), m))
 	if m.DeletionTimestamp != nil {
-		t.Error("the machine is deleted, though another controller is to mend it")
+		t.Error("the machine is deleted, though another controller is to fix it")
 	}
 	setBroken(t, namespace+"-web-0", corev1.ConditionFalse)
 	machinetest.AwaitGone(t, c, asked, client.ObjectKeyFromObject(m))

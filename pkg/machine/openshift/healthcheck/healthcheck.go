@@ -1,5 +1,5 @@
 // Package healthcheck deletes Machines whose nodes are unhealthy, as MachineHealthChecks of machine.openshift.io say, so
-// that their MachineSet replaces them; or asks another controller to mend them. It does so only while few are unhealthy.
+// that their MachineSet replaces them; or asks another controller to fix them. It does so only while few are unhealthy.
 //
 // MachineHealthCheckReconciler is what to start from. Whether a machine is unhealthy, and when to look again, is
 // decided by examine, which is pure: nothing is polled.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// ExternalRemediationAnnotation is the annotation of a Machine that asks a bare-metal controller to mend its host.
+// ExternalRemediationAnnotation is the annotation of a Machine that asks a bare-metal controller to fix its host.
 const ExternalRemediationAnnotation = "host.metal3.io/external-remediation"
 
 // defaultNodeStartupTimeout is how long a Machine may be without a node, if the health check says nothing.
@@ -31,7 +31,7 @@ type verdict struct {
 }
 
 // examine decides whether a machine is healthy. One that may become unhealthy when a timeout ends, that is being
-// deleted, or that others mend is neither healthy nor in need of remediation.
+// deleted, or that others fix is neither healthy nor in need of remediation.
 func examine(t target, spec machinev1beta1.MachineHealthCheckSpec, now time.Time) verdict {
 	ref := t.machine.Status.NodeRef
 	switch {

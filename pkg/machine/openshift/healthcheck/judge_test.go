@@ -61,7 +61,7 @@ func TestExamine(t *testing.T) {
 		"a Machine without status":  {target: target{machine: &machinev1beta1.Machine{}}},
 		"a Machine that has failed": {target: target{running(phase(machinev1beta1.PhaseFailed)), ready(corev1.ConditionTrue, time.Hour)}, want: verdict{unhealthy: "its phase is Failed"}},
 		"a Machine that is deleted": {target: target{running(deleted), ready(corev1.ConditionTrue, time.Hour)}},
-		"a Machine that is mended": {target: target{running(func(m *machinev1beta1.Machine) {
+		"a Machine that is fixed": {target: target{running(func(m *machinev1beta1.Machine) {
 			m.Annotations = map[string]string{ExternalRemediationAnnotation: ""}
 		}), ready(corev1.ConditionTrue, time.Hour)}},
 	} {

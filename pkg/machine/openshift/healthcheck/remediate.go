@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A MachineHealthCheck with this annotation has a bare-metal controller mend hosts, and deletes failed Machines only.
+// A MachineHealthCheck with this annotation has a bare-metal controller fix hosts, and deletes failed Machines only.
 const (
 	strategyAnnotation = "machine.openshift.io/remediation-strategy"
 	externalStrategy   = "external-baremetal"
 )
 
-// remediate deletes a Machine that a controller replaces, or asks for its host to be mended.
+// remediate deletes a Machine that a controller replaces, or asks for its host to be fixed.
 func (r *MachineHealthCheckReconciler) remediate(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, machine *machinev1beta1.Machine, reason string,
 ) error {

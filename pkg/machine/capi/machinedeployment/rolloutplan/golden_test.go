@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/capi/machinedeployment/rolloutplan"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the logs of testdata anew")
+var rewrite = flag.Bool("rewrite", false, "write the logs of testdata again")
 
 // rounds is far more than a rollout takes.
 const rounds = 200

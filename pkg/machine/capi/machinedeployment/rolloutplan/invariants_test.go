@@ -146,7 +146,7 @@ func (w *world) accident(chance *rand.Rand) {
 	m.isDeleting = true
 }
 
-// TestTheResultsOfUpdatesInPlace has which machines are there at the end: those that need not be made anew.
+// TestTheResultsOfUpdatesInPlace has which machines are there at the end: those that need not be recreated.
 func TestTheResultsOfUpdatesInPlace(t *testing.T) {
 	for want, spec := range map[string]rolloutplan.RolloutSpec{
 		"m1 m2 m4":          specOf(3, 1, 0), // m4 is made, and m3, which is moved last, is surplus
