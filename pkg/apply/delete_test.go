@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -382,5 +383,28 @@ func TestWhatComesInItsPlaceIsNotHit(t *testing.T) {
 	g.wants(another)
 	if diff := gocmp.Diff("deleted"+back+back+requested+gone, g.story(run(t, t.Context(), g.release, apply.Options{Mode: graph.Update}))); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// An object that another release has made while the update was at earlier levels is that release's.
+func TestWhatAnotherReleaseMakesMeanwhileIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	namespace := test.Namespace(t)
+	file := "-- 0000_10_NAME_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: NAME, namespace: NS}}\n"
+	other := load(t, "other-"+namespace, namespace, strings.ReplaceAll(file, "NAME", "old"))
+	release := load(t, namespace, namespace, strings.ReplaceAll(file, "NAME", "first")+tombstoneFile)
+	var once sync.Once
+	c := connectThrough(t, func(r *http.Request) error {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/first") {
+			once.Do(func() { must(t, run(t, t.Context(), other, apply.Options{Mode: graph.Install}).Err) })
+		}
+		return nil
+	})
+	did := runOn(t, t.Context(), c, release, apply.Options{Mode: graph.Update})
+	if did.Err == nil || !strings.Contains(did.Err.Error(), "it is of release other-"+namespace) {
+		t.Errorf("the tombstone of another release's object ended with: %v", did.Err)
+	}
+	if _, err := test.Client(t).CoreV1().ConfigMaps(namespace).Get(t.Context(), "old", metav1.GetOptions{}); err != nil {
+		t.Error("the other release's object:", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
 
@@ -34,6 +35,9 @@ func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, asked typ
 		seen.State, seen.UID, seen.MadeBy = Reappeared, head.UID, maker(head)
 	default:
 		seen.State, seen.UID, seen.MadeBy = Present, head.UID, maker(head)
+	}
+	if seen.UID != "" {
+		seen.Release, _ = objectmeta.Of(resource, head).OtherOwner("")
 	}
 	return seen
 }

@@ -45,6 +45,7 @@ const (
 type Observation struct {
 	State      DeleteState
 	UID        types.UID // of the object that is there now
+	Release    string    // that has it; "" if none has
 	Asked      types.UID // of the object whose delete was requested, if it was ever seen
 	Since      time.Time // when the delete of a terminating object was requested
 	Finalizers []string  // which hold a terminating object

@@ -21,10 +21,7 @@ type deleter struct{ *knowledge }
 
 // Delete deletes the object of a tombstone, in an update, and waits for nothing.
 func (d deleter) Delete(m *payload.Manifest) (Change, error) {
-	f, err := d.gather(m)
-	if err != nil {
-		return Change{}, err
-	}
+	f := d.gather(m)
 	switch what := decideDeletion(f); what {
 	case nothingThere:
 		return Change{Action: Absent}, nil
@@ -179,23 +176,17 @@ func (d deleter) terminating(m *payload.Manifest, uid types.UID) error {
 }
 
 // gather finds out the facts of the object of a tombstone.
-func (d deleter) gather(m *payload.Manifest) (f deletionFacts, err error) {
+func (d deleter) gather(m *payload.Manifest) (f deletionFacts) {
 	id := m.ID()
 	f.asked, _ = d.options.Journal.asked(id)
 	f.mode, f.hasDeleted = d.options.Mode, d.options.Journal.HasDeleted(id)
 	f.seen = tombstone.Observe(d.requests, d.cluster, id, f.asked.UID)
 	if f.seen.State == tombstone.Absent || f.seen.State == tombstone.Unknown {
-		return f, nil
+		return f
 	}
 	d.options.Journal.Read(func(r *record.Record) { f.wasLeft = r.WasLeft(id, f.seen.UID) })
-	resource, err := d.cluster.FindKind(d.requests, id.GroupKind())
-	if err != nil {
-		return f, err
+	if f.seen.Release != d.options.Release {
+		f.owner = f.seen.Release
 	}
-	head, _, err := d.head(resource, id)
-	f.owner = d.otherOwner(head)
-	if f.owner != "" {
-		return f, nil
-	}
-	return f, err
+	return f
 }

@@ -56,10 +56,7 @@ func (p *Previewer) withRetries(try func() (Change, error)) (Change, error) {
 
 // tombstone returns what would come of the object of a tombstone.
 func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
-	f, err := p.deleter.gather(m)
-	if err != nil {
-		return Change{}, err
-	}
+	f := p.deleter.gather(m)
 	switch what := decideDeletion(f); what {
 	case nothingThere, noteGone:
 		return Change{Action: Absent}, nil
