@@ -2,7 +2,11 @@ package apply_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // The API server may be killed while a run waits. What happened while it was away is
@@ -39,6 +44,60 @@ func TestServerIsKilledWhileARunWaits(t *testing.T) {
 	if did.Err != nil || !isKilled {
 		t.Errorf("%v; said last: %s", did.Err, audience.last)
 	}
+}
+
+// A server that was killed and comes back refuses everything until it has read its roles, also what a user may do. That
+// fails no object.
+func TestServerThatHasNotReadItsRoles(t *testing.T) {
+	t.Parallel()
+	own, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: sandbox.NoNodes})
+	must(t, err)
+	t.Cleanup(func() { must(t, own.Stop()) })
+	config := asDeployer(t, own.Config)
+	var writes atomic.Int64
+	var resumed sync.WaitGroup
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return wire{next, func(r *http.Request) error {
+			if r.Method == http.MethodPatch && writes.Add(1) == 5 {
+				must(t, own.Kill(sandbox.APIServer))
+				resumed.Go(func() { must(t, own.Resume(context.Background(), sandbox.APIServer)) })
+			}
+			return nil
+		}}
+	})
+	c, err := cluster.Connect(config)
+	must(t, err)
+	var files strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&files, "-- 0000_10_n%d_10.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: n%d, namespace: NS}}\n", i, i)
+	}
+	did := runOn(t, t.Context(), c, load(t, "roles", "default", files.String()), apply.Options{Mode: graph.Install})
+	resumed.Wait()
+	if did.Err != nil {
+		t.Error(did.Err)
+	}
+}
+
+// asDeployer returns how to connect as a user who may do everything by a role, and not, as administrators of Kubernetes,
+// without one.
+func asDeployer(t *testing.T, admin *rest.Config) *rest.Config {
+	t.Helper()
+	c, err := cluster.Connect(admin)
+	must(t, err)
+	_, err = c.Client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "deployer"}, Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "deployer"}},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	config := rest.CopyConfig(admin)
+	config.Impersonate.UserName = "deployer"
+	until(t, "the role is known", func(ctx context.Context) bool {
+		deployer, err := cluster.Connect(config)
+		must(t, err)
+		_, err = deployer.Client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{})
+		return err == nil
+	})
+	return config
 }
 
 // restricted is a user who may keep a record, do what is said in a namespace, and no more.

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"path"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,22 +41,31 @@ type Cluster struct {
 
 	kinds  *catalog
 	clock  *clock
-	config *rest.Config
+	base   *rest.Config // the caller's
+	config *rest.Config // the same, with what watches over requests
 }
 
 // Connect makes a connection. It sends no request yet.
 func Connect(config *rest.Config) (*Cluster, error) {
-	c := &Cluster{clock: &clock{}, config: rest.CopyConfig(config)}
-	c.config.QPS = -1 // the server's priority and fairness decides
-	c.config.WarningHandlerWithContext = warningsOfContext{}
-	c.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &observer{next: next, clock: c.clock} })
-	client, err := c.connect()
+	c := &Cluster{clock: &clock{}}
+	client, err := c.connect(config)
 	c.kinds = &catalog{config: c.config, client: client, learnt: map[schema.GroupKind][]Resource{}}
 	return c, err
 }
 
 // connect makes the clients, and returns what they send requests by.
-func (c *Cluster) connect() (*http.Client, error) {
+func (c *Cluster) connect(base *rest.Config) (*http.Client, error) {
+	server, _, err := rest.DefaultServerUrlFor(base)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	c.base, c.config = rest.CopyConfig(base), rest.CopyConfig(base)
+	c.config.QPS = -1 // the server's priority and fairness decides
+	c.config.WarningHandlerWithContext = warningsOfContext{}
+	c.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &rolesTransport{next: next, path: path.Join("/", server.Path, "version")}
+	})
+	c.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &observer{next: next, clock: c.clock} })
 	client, err := rest.HTTPClientFor(c.config)
 	if err == nil {
 		c.Objects, err = dynamic.NewForConfigAndClient(c.config, client)

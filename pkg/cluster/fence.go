@@ -11,10 +11,9 @@ import (
 // holds a lock for example. It is asked before each request that may change something, and fails the
 // request by its error.
 func (c *Cluster) Fenced(check func(context.Context) error) (*Cluster, error) {
-	fenced := *c
-	fenced.config = rest.CopyConfig(c.config)
-	fenced.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return fencedTransport{next, check} })
-	_, err := fenced.connect()
+	fenced, base := *c, rest.CopyConfig(c.base)
+	base.Wrap(func(next http.RoundTripper) http.RoundTripper { return fencedTransport{next, check} })
+	_, err := fenced.connect(base)
 	return &fenced, err
 }
 
