@@ -337,6 +337,9 @@ func describeProgress(p lifecycle.HookProgress) string {
 	case p.Failures > 0:
 		words = fmt.Sprintf("has failed %d times", p.Failures)
 	}
+	if p.Pod != "" {
+		words += " in a pod"
+	}
 	if p.By != "" {
 		words += " by " + p.By
 	}
