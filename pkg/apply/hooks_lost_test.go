@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,7 +14,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/lock"
-	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // TestWhatHooksHaveRunIsKnownTwice: neither without its record, nor without the annotation of the Deployment, does an apply
@@ -47,15 +47,43 @@ func TestWhatHooksHaveRunIsKnownTwice(t *testing.T) {
 func TestHooksOfADeploymentThatIsOnlyCreated(t *testing.T) {
 	s := newHookedShop(t)
 	runs := s.watchHooks()
-	createOnly := func(image string) *payload.Payload {
-		files := strings.Replace(threeHooks(image).files(), "annotations:\n", "annotations:\n    release.openshift.io/create-only: \"true\"\n", 1)
-		return load(t, s.namespace, s.namespace, files)
-	}
-	install := run(t, t.Context(), createOnly("one"), apply.Options{Mode: graph.Install})
+	release := threeHooks("one")
+	release.isCreateOnly = true
+	install := s.apply(release, apply.Options{Mode: graph.Install})
 	s.tells(install, "ran pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "created "+webDeployment, "ran post hook of "+webDeployment, "created "+afterIt)
 	s.isRolledOutWith("one", runs, "post Succeeded", "pre Succeeded")
-	s.tells(run(t, t.Context(), createOnly("two"), apply.Options{Mode: graph.Update}), "kept "+webDeployment, "unchanged "+afterIt)
+	release.image = "two"
+	update := s.apply(release, apply.Options{})
+	s.tells(update, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "kept "+webDeployment, "not needed post hook of "+webDeployment, "unchanged "+afterIt)
 	s.isRolledOutWith("one", runs, "post Succeeded", "pre Succeeded")
+}
+
+// TestNoHookRunsOfACreateOnlyDeploymentThatWasThere without the label of a release: another client's stays as it is.
+func TestNoHookRunsOfACreateOnlyDeploymentThatWasThere(t *testing.T) {
+	s := newHookedShop(t)
+	runs := s.watchHooks()
+	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+		Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "zero"}}},
+		},
+	}}
+	if _, err := connect(t).Client.AppsV1().Deployments(s.namespace).Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	release := threeHooks("one")
+	release.isCreateOnly = true
+	if report := s.preview(release); report.Err != nil {
+		t.Error("the preview:", report.Err)
+	}
+	did := s.apply(release, apply.Options{})
+	s.tells(did, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "kept "+webDeployment, "not needed post hook of "+webDeployment, "created "+afterIt)
+	s.haveRun(runs)
+	if live := s.deployment(); live.Generation != 1 || live.Annotations[lifecycle.StateAnnotation] != "" {
+		t.Errorf("it was changed: %d replicas of %s, %v", *live.Spec.Replicas, live.Spec.Template.Spec.Containers[0].Image, live.Annotations)
+	}
 }
 
 // TestAReleaseThatDropsHooksForgetsThem, also if the record was lost that knew of them: when they come back with the same

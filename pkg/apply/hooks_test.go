@@ -33,6 +33,8 @@ type hookedRelease struct {
 	replicas string // 2, if it is empty
 	hooks    string // lines of the annotation
 	env      string // of the app
+
+	isCreateOnly bool // with hooks
 }
 
 func (s hookedRelease) files() string {
@@ -45,6 +47,9 @@ func (s hookedRelease) files() string {
 	annotations := ""
 	if s.hooks != "" {
 		annotations = "annotations:\n    runlevel.dev/lifecycle-hooks: |\n" + strings.ReplaceAll("\n"+strings.TrimSpace(s.hooks), "\n", "\n      ")[1:]
+	}
+	if s.isCreateOnly {
+		annotations += "\n    release.openshift.io/create-only: \"true\""
 	}
 	return fmt.Sprintf(`
 -- 0000_10_shop_10.yaml --

@@ -104,6 +104,11 @@ var hookTroubles = map[string]hookTrouble{
 		wants:  "pod POD was deleted before it had ended: table 7 of 9; its failure policy is Abort",
 		reason: lifecycle.HookFailed,
 	},
+	"a pod that is deleted by force": {
+		env: staysAtSeven, fields: []string{"timeoutSeconds: 10"}, disturb: hookedShop.forceDeletePod, isFinal: true,
+		wants:  "pod POD is gone, and its end was not seen; its failure policy is Abort",
+		reason: lifecycle.HookFailed,
+	},
 	"a node that is lost": {
 		env: `{name: SANDBOX_POD, value: host}, {name: SANDBOX_STOP_AFTER, value: 1h}, {name: SANDBOX_LOG, value: table 7 of 9}`, fields: []string{"timeoutSeconds: 10"},
 		after: " has not started", disturb: hookedShop.loseNode,
@@ -140,6 +145,15 @@ func (s hookedShop) setStatus(pod, status string) {
 func (s hookedShop) deletePod(pod string) {
 	s.Helper()
 	if err := connect(s).Client.CoreV1().Pods(s.namespace).Delete(s.Context(), pod, metav1.DeleteOptions{}); err != nil {
+		s.Error(err)
+	}
+}
+
+// forceDeletePod deletes a pod that is gone at once, as after "kubectl delete pod --force".
+func (s hookedShop) forceDeletePod(pod string) {
+	s.Helper()
+	err := connect(s).Client.CoreV1().Pods(s.namespace).Delete(s.Context(), pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+	if err != nil {
 		s.Error(err)
 	}
 }

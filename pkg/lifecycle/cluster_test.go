@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/lifecycle"
 )
@@ -180,7 +181,7 @@ func (c *cluster) create(pod *corev1.Pod) error {
 		c.t.Fatalf("pod %s is created while %d pods of the Deployment are there", pod.Name, len(c.own))
 	}
 	pod = pod.DeepCopy()
-	pod.CreationTimestamp.Time, pod.Status.Phase = c.now, corev1.PodPending
+	pod.UID, pod.CreationTimestamp.Time, pod.Status.Phase = types.UID(pod.Name+c.now.String()), c.now, corev1.PodPending
 	end := c.lastEnd
 	if len(c.ends) > 0 {
 		end, c.ends = c.ends[0], c.ends[1:]

@@ -64,8 +64,12 @@ func (p *process) object() error {
 		}
 	}
 	p.checkBefore()
-	p.said("-    apply")
-	p.put(p.rollout.Desired, false)
+	if state := p.state(); p.rollout.IsCreateOnly && p.live != nil && (state.Rollout == "" || !state.IsInstall) {
+		p.said("-    keep")
+	} else {
+		p.said("-    apply")
+		p.put(p.rollout.Desired, false)
+	}
 	if p.isOver("", lifecycle.HookAction{Do: "apply"}) {
 		return errKilled
 	}
@@ -202,7 +206,8 @@ func (p *process) createHook(pod *corev1.Pod) {
 // checkComplete checks that each hook has run once when a rollout is complete.
 func (p *process) checkComplete(action lifecycle.HookAction) {
 	before := p.state()
-	if before.Rollout != p.rollout.Template || action.State.Rollout != "" || action.Do == lifecycle.GiveUp {
+	isLeft := p.rollout.IsCreateOnly && action.State.Template != p.rollout.Template
+	if before.Rollout != p.rollout.Template || action.State.Rollout != "" || action.Do == lifecycle.GiveUp || isLeft {
 		return
 	}
 	for _, stage := range lifecycle.Stages {

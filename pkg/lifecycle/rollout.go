@@ -18,6 +18,9 @@ type Rollout struct {
 	Desired  *appsv1.Deployment // as the release says
 	Template string             // HashTemplate of it
 
+	// IsCreateOnly says that the Deployment is made where it is not there, and never changed.
+	IsCreateOnly bool
+
 	Override Override
 	// Pause is how long a rollout is left alone that a hook has stopped; not at all if it is 0. Who applies a release
 	// again and again would otherwise run the hook again and again.
@@ -158,6 +161,8 @@ func (r Rollout) begin(seen RolloutFacts) (action HookAction, isDecided bool) {
 	isOverruled := seen.IsOverruled || r.Override.IsEmpty()
 	isInstall := seen.Live == nil || state.IsInstall && seen.Live.Spec.Paused
 	switch {
+	case r.IsCreateOnly && seen.Live != nil && !r.isBeingCreated(seen):
+		return r.leave(seen), true
 	case state.Rollout == r.Template && isOverruled:
 		return HookAction{}, false
 	case state.Rollout == "" && state.Template == r.Template && isOverruled:
@@ -174,6 +179,21 @@ func (r Rollout) begin(seen RolloutFacts) (action HookAction, isDecided bool) {
 		return r.goBack(seen), true
 	}
 	return HookAction{Do: Save, State: &State{Template: state.Template, Rollout: r.Template, IsInstall: isInstall, Replicas: state.Replicas}}, true
+}
+
+// isBeingCreated reports whether an install is under way: of this template, or of another one whose Deployment has no pods yet.
+func (r Rollout) isBeingCreated(seen RolloutFacts) bool {
+	state := seen.State
+	return state.Rollout != "" && state.IsInstall && (state.Rollout == r.Template || seen.Live.Spec.Paused)
+}
+
+// leave leaves a create-only Deployment as it is, which was there. A rollout of an earlier release ends.
+func (r Rollout) leave(seen RolloutFacts) HookAction {
+	if seen.State.Rollout == "" {
+		return HookAction{Do: Proceed, Message: "the Deployment is create-only, and was there"}
+	}
+	replicas, _ := seen.State.Restore(seen.Live)
+	return scaleBack(replicas, &State{Template: seen.State.Template})
 }
 
 // goBack ends a rollout, if there is one: the Deployment has the template that the release has.
@@ -248,13 +268,16 @@ func (r Rollout) giveUp(seen RolloutFacts, reason, why string) HookAction {
 }
 
 // isCurrent reports whether a pod is the one of the attempt that is under way: not while an earlier hook has no result,
-// because it runs again, or because the release has it only now.
+// because it runs again, or because the release has it only now; and not of an update of what is create-only since.
 func (r Rollout) isCurrent(pod *corev1.Pod, state State) bool {
 	stage := Stage(pod.Labels[stageLabel])
 	for _, earlier := range Stages[:max(0, slices.Index(Stages, stage))] {
 		if r.Hooks.Of(earlier) != nil && state.Hooks[earlier].Result == "" {
 			return false
 		}
+	}
+	if r.IsCreateOnly && !state.IsInstall {
+		return false
 	}
 	p := state.Hooks[stage]
 	return state.Rollout == r.Template && r.isOurs(pod) && p.Hash == r.hash(stage) && p.Began != nil && p.Result == "" && attemptOf(pod) > p.Attempt

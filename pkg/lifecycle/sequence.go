@@ -118,8 +118,11 @@ func (s sequence) scaleDown(p HookProgress) HookAction {
 	return HookAction{Do: Scale, Replicas: &none, State: &state, Message: "its mid hook runs while none of its pods does"}
 }
 
-// attempt begins the next attempt, if the failure policy has one.
+// attempt begins the next attempt, if the failure policy has one. One whose pod was seen, and is gone, has failed.
 func (s sequence) attempt(p HookProgress) HookAction {
+	if p.Pod != "" {
+		return s.failed(p, nil, HookFailed, fmt.Sprintf("pod %s is gone, and its end was not seen", s.pod(p.Attempt+1).Name))
+	}
 	if p.Failed != nil {
 		if action, isDecided := s.afterFailure(p); isDecided {
 			return action
@@ -202,7 +205,7 @@ func (s sequence) watch(p HookProgress, pod *corev1.Pod) HookAction {
 	code, isEnded := exitOf(pod, s.hook.ExecNewPod.ContainerName)
 	switch {
 	case pod.Status.Phase == corev1.PodSucceeded || isEnded && code == 0:
-		p.Result, p.Attempt = Succeeded, attemptOf(pod)
+		p.Result, p.Attempt, p.Pod = Succeeded, attemptOf(pod), ""
 		succeeded := s.saved(p)
 		succeeded.Pod = pod
 		return succeeded
@@ -214,6 +217,9 @@ func (s sequence) watch(p HookProgress, pod *corev1.Pod) HookAction {
 		return s.failed(p, pod, HookFailed, deletionOf(pod))
 	case !s.seen.Now.Before(until):
 		return s.timedOut(p, pod, StateOf(pod))
+	case p.Pod != pod.UID:
+		p.Pod = pod.UID
+		return s.saved(p)
 	}
 	return HookAction{Do: Wait, Pod: pod, Until: until, Message: "pod " + pod.Name + " " + StateOf(pod)}
 }
@@ -244,6 +250,7 @@ func (s sequence) failed(p HookProgress, pod *corev1.Pod, reason, message string
 		p.Attempt = attemptOf(pod)
 	}
 	p.Failures++
+	p.Pod = ""
 	p.Failed, p.Message = &metav1.Time{Time: s.seen.Now}, message
 	return HookAction{Do: Report, Pod: pod, Reason: reason, Message: message, Attempt: p.Attempt, State: s.seen.State.with(s.stage, p)}
 }

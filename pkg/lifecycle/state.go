@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // FieldManager is the field manager of what is written about hooks: the state, the replicas of a mid hook, the condition.
@@ -63,6 +64,7 @@ type HookProgress struct {
 	Hash     string       `json:"hash,omitempty"`     // of the hook and the template
 	Began    *metav1.Time `json:"began,omitempty"`    // of this try; nil before, and when it was given up
 	Attempt  int          `json:"attempt,omitempty"`  // the last attempt that is over
+	Pod      types.UID    `json:"pod,omitempty"`      // of the attempt under way, once it was seen
 	Failures int          `json:"failures,omitempty"` // of this try
 	Failed   *metav1.Time `json:"failed,omitempty"`   // when the last attempt of this try failed
 	Message  string       `json:"message,omitempty"`  // of the last failure of this try

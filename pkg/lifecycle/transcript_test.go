@@ -35,6 +35,7 @@ var rewrite = flag.Bool("rewrite", false, "write again what the transcripts of t
 //	                     and "stays" when it is deleted; "pods" for all that follow
 //	apply v2 [skip STAGE] [rerun STAGE] [until [STAGE] ACTION]    the process is killed after that action
 //	refuse [for good] WORDS, allow    pods of hooks
+//	create-only          is what the Deployment is from now on
 //	scale 3, delete pod, delete deployment, lose annotation, lose record, wait 1m, old pods stay, no ReplicaSet
 func TestTranscripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/sequence/*.txtar")
@@ -85,6 +86,8 @@ type scene struct {
 	began    time.Time
 	names    map[string]string
 	out      bytes.Buffer
+
+	isCreateOnly bool
 }
 
 // transcript returns what a script does.
@@ -166,6 +169,8 @@ func (s *scene) happens(line string) {
 		}
 	case "no ReplicaSet":
 		s.noSet = true
+	case "create-only":
+		s.isCreateOnly = true
 	default:
 		s.t.Fatalf("nothing is known of %q", line)
 	}
@@ -238,7 +243,7 @@ spec:
 
 // rolloutOf reads the hooks of a release.
 func (s *scene) rolloutOf(object *unstructured.Unstructured, template, text string) lifecycle.Rollout {
-	rollout := lifecycle.Rollout{Release: "shop", Desired: &appsv1.Deployment{}}
+	rollout := lifecycle.Rollout{Release: "shop", Desired: &appsv1.Deployment{}, IsCreateOnly: s.isCreateOnly}
 	if strings.TrimSpace(text) != "" {
 		object.SetAnnotations(map[string]string{lifecycle.Annotation: text})
 		hooks, problems := lifecycle.Parse(object)
@@ -331,6 +336,9 @@ func describeProgress(p lifecycle.HookProgress) string {
 		words = string(p.Result)
 	case p.Failures > 0:
 		words = fmt.Sprintf("has failed %d times", p.Failures)
+	}
+	if p.Pod != "" {
+		words += " in a pod"
 	}
 	if p.By != "" {
 		words += " by " + p.By

@@ -86,7 +86,7 @@ func (s Settings) runnerOf(m *payload.Manifest) *runner {
 		return nil
 	}
 	hooks, _ := lifecycle.Parse(m.Object()) // what is wrong with them was said when the release was read
-	if hooks == nil && !s.isRemembered(m) || s.isCreated(m) {
+	if hooks == nil && !s.isRemembered(m) {
 		return nil
 	}
 	desired := &appsv1.Deployment{}
@@ -94,7 +94,8 @@ func (s Settings) runnerOf(m *payload.Manifest) *runner {
 		return nil // the API server refuses it, and says why
 	}
 	return s.newRunner(m.ID(), m, lifecycle.Rollout{
-		Release: s.Release, Hooks: hooks, Desired: desired, Template: lifecycle.HashTemplate(desired), Override: s.Overrides[m.ID()], Pause: s.Pause,
+		Release: s.Release, Hooks: hooks, Desired: desired, Template: lifecycle.HashTemplate(desired), IsCreateOnly: m.IsCreateOnly(),
+		Override: s.Overrides[m.ID()], Pause: s.Pause,
 	})
 }
 
@@ -110,12 +111,6 @@ func (s Settings) isRemembered(m *payload.Manifest) bool {
 	}
 	_, isThere := lifecycle.ReadState(live)
 	return isThere
-}
-
-// isCreated reports whether a Deployment is create-only, and was created with its hooks. No template of it is rolled out
-// any more.
-func (s Settings) isCreated(m *payload.Manifest) bool {
-	return m.IsCreateOnly() && s.Applier.Before(m) != nil && !s.isBeingCreated(m)
 }
 
 // isBeingCreated reports whether a rollout is under way that has created a Deployment.

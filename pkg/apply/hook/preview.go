@@ -48,7 +48,7 @@ func (p *preview) find(ctx context.Context, r *runner) error {
 	if err != nil {
 		return err
 	}
-	if facts.Live != nil {
+	if facts.Live != nil && !r.rollout.IsCreateOnly {
 		isChanged, err := r.Applier.ChangesTemplate(r.manifest)
 		if err != nil {
 			return err

@@ -44,7 +44,8 @@ type StageStep struct {
 
 // Needs returns what the step needs: nothing, if its hook does not run.
 func (s *StageStep) Needs() []int {
-	if s.stage == lifecycle.Post && !s.isDue() {
+	isLeft := s.rollout.IsCreateOnly && !s.isBeingCreated(s.manifest)
+	if s.stage == lifecycle.Post && (isLeft || !s.isDue()) {
 		return nil
 	}
 	return s.After
@@ -96,7 +97,7 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 			s.warn("it stays scaled to 0: " + printable.Line(err.Error()))
 		}
 	}
-	if applied.Err == nil && s.manifest.IsCreateOnly() && s.isBeingCreated(s.manifest) {
+	if applied.Err == nil && s.rollout.IsCreateOnly && s.isBeingCreated(s.manifest) {
 		applied = s.Applier.Try(s.manifest, s.Applier.Unpause)
 	}
 	return applied
