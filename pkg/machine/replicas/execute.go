@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,8 @@ type Scaler struct {
 	Owner metav1.OwnerReference
 	// Requests is how many machines are made or deleted at a time.
 	Requests int
+	// OnlyUnchanged has Remove fail with a conflict for a machine that has changed since it was seen.
+	OnlyUnchanged bool
 }
 
 // SettleOwnership releases and adopts machines. It comes first, and must succeed: a machine that could not be adopted is
@@ -82,8 +85,12 @@ func MessageOf(problem error) string {
 // Remove deletes machines, each only if it is the one that was seen.
 func Remove[M client.Object](ctx context.Context, s Scaler, names []string, machines map[string]M) error {
 	deleted, failure := InParallel(len(names), s.Requests, func(i int) error {
-		uid := machines[names[i]].GetUID()
-		return client.IgnoreNotFound(s.Client.Delete(ctx, machines[names[i]], client.Preconditions{UID: &uid}))
+		machine := machines[names[i]]
+		isAsSeen := client.Preconditions{UID: ptr.To(machine.GetUID())}
+		if s.OnlyUnchanged {
+			isAsSeen.ResourceVersion = ptr.To(machine.GetResourceVersion())
+		}
+		return client.IgnoreNotFound(s.Client.Delete(ctx, machine, isAsSeen))
 	})
 	if failure != nil {
 		return fmt.Errorf("delete %d of %d machines: %w", len(names)-deleted, len(names), failure)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"text/template"
@@ -52,7 +53,18 @@ func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *cl
 		return err
 	}
 	made = append(made, machine.Spec.InfrastructureRef)
-	return contract.Apply(ctx, r.cached, machine, fieldManager)
+	err = contract.Apply(ctx, r.cached, machine, fieldManager)
+	if !isRefusal(err) {
+		made = nil // the machine may be there, and have them
+	}
+	return err
+}
+
+// isRefusal returns whether the API server has answered that it does not do what it was asked for. Without an answer, it
+// may have done it.
+func isRefusal(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && answer.Status().Code < http.StatusInternalServerError
 }
 
 // A creationError is why a machine can't be made, in the same words each time: each try has another name.

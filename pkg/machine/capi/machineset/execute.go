@@ -96,7 +96,9 @@ func (r *ClusterMachineSetReconciler) end(ctx context.Context, seen *sight) erro
 	if len(names) == 0 {
 		return nil
 	}
-	return replicas.Remove(ctx, r.scaler(seen), names, seen.machines)
+	scaler := r.scaler(seen)
+	scaler.OnlyUnchanged = true // the garbage collector may have made one an orphan since
+	return replicas.Remove(ctx, scaler, names, seen.machines)
 }
 
 func controllerOf(set *clusterv1.MachineSet) metav1.OwnerReference {

@@ -1,6 +1,7 @@
 package machineset_test
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -88,6 +89,28 @@ func TestRefusedMachinesLeaveNothing(t *testing.T) {
 	f.await("nothing is left over", func() bool { return len(f.infrastructure()) == 2 })
 	f.delete(quota)
 	f.awaitReplicas(set, 5)
+}
+
+// A machine is made, and the answer never arrives. It keeps what was made for it.
+func TestACreationThatIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	f := newIdleField(t)
+	var lost atomic.Bool
+	f.manage(sandboxtest.Tap(stage.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		answer, err := send.RoundTrip(request)
+		if err == nil && request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/machines/") && lost.CompareAndSwap(false, true) {
+			_ = answer.Body.Close()
+			return nil, io.ErrUnexpectedEOF
+		}
+		return answer, err
+	}))
+	set := f.newSet("web", 1)
+	f.create(set)
+	for name := range f.awaitReplicas(set, 1) {
+		if all := f.infrastructure(); !all[name] || len(all) != 1 {
+			t.Errorf("infrastructure of machine %s: %v", name, all)
+		}
+	}
 }
 
 // A controller that ended between the infrastructure and its machine has left the infrastructure.

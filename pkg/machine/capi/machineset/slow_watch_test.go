@@ -1,11 +1,17 @@
 package machineset_test
 
 import (
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 )
 
 // The controller knows nothing of the machines that it made and deleted.
@@ -40,6 +46,32 @@ func TestCacheThatIsBehind(t *testing.T) {
 	}
 	gate.Open()
 	f.awaitReplicas(set, 2)
+}
+
+// The garbage collector has made the machines orphans, and the controller does not know it yet.
+func TestOrphansOfWhichTheCacheKnowsNothing(t *testing.T) {
+	t.Parallel()
+	f, gate := newIdleField(t), machinetest.NewWatchGate("machines")
+	var deletes atomic.Int32
+	f.manage(gate.Config(sandboxtest.Tap(stage.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		if request.Method == http.MethodDelete && strings.Contains(request.URL.Path, "/machines/") {
+			defer deletes.Add(1)
+		}
+		return send.RoundTrip(request)
+	})))
+	t.Cleanup(gate.Open) // before the controller is stopped
+	set := f.newSet("web", 2)
+	f.create(set)
+	f.awaitReplicas(set, 2)
+	machinetest.AwaitCollector(t, f, f.newMachine("last", nil))
+	gate.Close()
+	f.delete(set, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	f.await("the controller deletes what it takes for its own", func() bool { return deletes.Load() > 0 })
+	gate.Open()
+	machinetest.AwaitGone(t, f, set, client.ObjectKeyFromObject(set))
+	if count := len(living(f.machines())); count != 2 {
+		t.Errorf("%d machines are left of 2 orphans", count)
+	}
 }
 
 // living returns those that are not being deleted.
