@@ -76,8 +76,37 @@ func (p *machinePass) findNode(ctx context.Context) error {
 		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: delete one of both, "+
 			"and the annotation %s of the Node if that was the other one", node.Name, owner, openshiftMachine)
 	}
+	if err := p.checkOwner(ctx, node); err != nil {
+		return err
+	}
 	p.node = node
 	return nil
+}
+
+// checkOwner returns a problem if a Node belongs to another Machine. From one that no longer
+// exists it is taken.
+func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
+	owner, isOther := p.otherOwner(node)
+	if !isOther {
+		return nil
+	}
+	err := p.server.Get(ctx, owner, &clusterv1.Machine{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get Machine %s, whose Node %s is: %w", owner, node.Name, err)
+	}
+	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both",
+		node.Name, owner)
+}
+
+// otherOwner returns the Machine that a Node's annotations name, and whether that is another one than this.
+func (p *machinePass) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
+	owner := client.ObjectKey{
+		Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation],
+	}
+	return owner, owner.Namespace != "" && owner.Name != "" && owner != client.ObjectKeyFromObject(p.m)
 }
 
 // providerID returns what the Machine's instance is called. Infrastructure that is not provisioned may have it before the Machine.
