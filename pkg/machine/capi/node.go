@@ -83,8 +83,7 @@ func (p *machinePass) findNode(ctx context.Context) error {
 	return nil
 }
 
-// checkOwner returns a problem if a Node belongs to another Machine. From one that no longer
-// exists it is taken.
+// checkOwner returns a problem if a Node belongs to another Machine. From one that no longer exists it is taken.
 func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
 	owner, isOther := p.otherOwner(node)
 	if !isOther {
@@ -97,8 +96,7 @@ func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
 	case err != nil:
 		return fmt.Errorf("get Machine %s, whose Node %s is: %w", owner, node.Name, err)
 	}
-	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both",
-		node.Name, owner)
+	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both", node.Name, owner)
 }
 
 // otherOwner returns the Machine that a Node's annotations name, and whether that is another one than this.

@@ -1,9 +1,12 @@
 package capi_test
 
 import (
+	"context"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -31,4 +34,29 @@ func TestOfTwoMachinesWithOneProviderIDTheFirstHasTheNode(t *testing.T) {
 	}
 	s.delete(first)
 	s.awaitGone(node)
+}
+
+// The Node of a Machine is gone, and its host has registered again, under the same name, for another Machine.
+func TestANodeOfTheSameNameThatIsAnothersIsLeftAlone(t *testing.T) {
+	for key, owner := range map[string]string{clusterv1.MachineAnnotation: "m2", "machine.openshift.io/machine": "other/m2"} {
+		t.Run(owner, func(t *testing.T) {
+			s := newScene(t)
+			m, node := s.runs(preDrain + "a")
+			s.delete(node)
+			s.awaitGone(node)
+			again := &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: node.Name, Annotations: map[string]string{clusterv1.ClusterNamespaceAnnotation: s.namespace, key: owner},
+				},
+				Spec: corev1.NodeSpec{ProviderID: s.providerID("m2")},
+			}
+			s.create(again)
+			t.Cleanup(func() { _ = s.client.Delete(context.Background(), again) })
+			s.delete(m)
+			s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
+			s.removeHook(m, preDrain+"a")
+			s.awaitGone(m)
+			s.expectUntouched(again)
+		})
+	}
 }
