@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
 )
 
-// openshiftMachine is the annotation of a Node that a Machine of machine.openshift.io has.
-const openshiftMachine = "machine.openshift.io/machine"
+// openshiftGroup is the other API, and openshiftMachine the annotation of a Node that a Machine of it has.
+const openshiftGroup, openshiftMachine = "machine.openshift.io", "machine.openshift.io/machine"
 
 // gatherNode looks for the Node with the Machine's providerID, brings to it what the Machine has for it, and links it.
 func (p *machinePass) gatherNode(ctx context.Context) error {
@@ -73,6 +73,7 @@ func (p *machinePass) findNode(ctx context.Context) error {
 	}
 	node := &nodes.Items[0]
 	if owner, ok := node.Annotations[openshiftMachine]; ok {
+		p.nodeOwner = openshiftGroup
 		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: delete one of both, "+
 			"and the annotation %s of the Node if that was the other one", node.Name, owner, openshiftMachine)
 	}
@@ -96,6 +97,7 @@ func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
 	case err != nil:
 		return fmt.Errorf("get Machine %s, whose Node %s is: %w", owner, node.Name, err)
 	}
+	p.nodeOwner = clusterv1.GroupVersion.Group
 	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both", node.Name, owner)
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Two Machines that took a Node from each other would write it without end, and the deletion of one would delete the other's.
@@ -59,4 +60,51 @@ func TestANodeOfTheSameNameThatIsAnothersIsLeftAlone(t *testing.T) {
 			s.expectUntouched(again)
 		})
 	}
+}
+
+// A host has registered again, under another name, before its first Node was deleted.
+func TestASecondNodeOfAProviderIDSkipsNoPhaseOfADeletion(t *testing.T) {
+	s := newScene(t)
+	m, node := s.runs(preDrain+"a", preTerminate+"x")
+	s.addSecondNode(node)
+	s.await("m1", func(m *clusterv1.Machine) bool {
+		return meta.IsStatusConditionPresentAndEqual(m.Status.Conditions, "NodeHealthy", "Unknown")
+	})
+	s.delete(m)
+	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
+	s.removeHook(m, preDrain+"a")
+	s.awaitDeleting("WaitingForPreTerminateHook", "")
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil || !node.Spec.Unschedulable {
+		t.Errorf("the Node is not drained: %v", err)
+	}
+	s.removeHook(m, preTerminate+"x")
+	s.awaitGone(m)
+	s.awaitGone(node)
+}
+
+// Which one is the Machine's is for people to say.
+func TestTwoNodesOfAProviderIDHoldTheDeletionIfNoneIsLinked(t *testing.T) {
+	s := newStoppedScene(t)
+	node := s.addNode("m1")
+	second := s.addSecondNode(node)
+	s.addInfrastructure("m1")
+	m := s.machine("m1")
+	m.Finalizers = []string{clusterv1.MachineFinalizer}
+	s.create(m)
+	s.delete(m)
+	s.start()
+	s.awaitDeleting("InternalError", "")
+	s.expectInfrastructure()
+	s.delete(second)
+	s.awaitGone(m)
+	s.awaitGone(node)
+}
+
+// addSecondNode makes another Node with the providerID of one.
+func (s *scene) addSecondNode(node *corev1.Node) *corev1.Node {
+	s.Helper()
+	second := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name + "-again"}, Spec: corev1.NodeSpec{ProviderID: node.Spec.ProviderID}}
+	s.create(second)
+	s.Cleanup(func() { _ = s.client.Delete(context.Background(), second) })
+	return second
 }

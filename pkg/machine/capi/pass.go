@@ -38,6 +38,7 @@ type passFacts struct {
 	bootstrap      referenced
 	node           *corev1.Node // as the cache has it
 	nodeProblem    error        // why the node could not be looked for
+	nodeOwner      string       // the API of the other Machine that has the Node, if that is the problem
 	isNodeAsked    bool         // the deletion of the Node was asked for
 	nodeRefusal    string       // why that failed
 
