@@ -28,8 +28,12 @@ func (p *machinePass) gatherNode(ctx context.Context) error {
 	}
 	err := p.patchNode(ctx)
 	if apierrors.IsConflict(err) { // a Machine of the other API may have been faster
-		if p.m.DeletionTimestamp.IsZero() && p.status.NodeRef.Name == "" {
+		switch {
+		case p.status.NodeRef.Name != "":
+		case p.m.DeletionTimestamp.IsZero():
 			p.node = nil // it is not linked yet, so that the Machine is not available either
+		default:
+			p.nodeProblem = err // nothing of the deletion is to be skipped as if there were no Node
 		}
 		return err
 	}

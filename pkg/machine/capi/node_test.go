@@ -100,6 +100,23 @@ func TestTwoNodesOfAProviderIDHoldTheDeletionIfNoneIsLinked(t *testing.T) {
 	s.awaitGone(node)
 }
 
+// Another writer is faster when the Node of a Machine that is being deleted is to be linked.
+func TestAConflictOnTheNodeSkipsNoPhaseOfADeletion(t *testing.T) {
+	s := newStoppedScene(t)
+	node := s.addNode("m1")
+	s.addInfrastructure("m1")
+	m := s.machine("m1")
+	m.Finalizers, m.Annotations = []string{clusterv1.MachineFinalizer}, map[string]string{preDrain + "a": "a"}
+	s.create(m)
+	s.delete(m)
+	s.overtakes.Store(1)
+	s.start()
+	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
+	s.removeHook(m, preDrain+"a")
+	s.awaitGone(m)
+	s.awaitGone(node)
+}
+
 // addSecondNode makes another Node with the providerID of one.
 func (s *scene) addSecondNode(node *corev1.Node) *corev1.Node {
 	s.Helper()
