@@ -50,6 +50,8 @@ func (d *deletionPass) gather(ctx context.Context) error {
 // found is no reason.
 func (d *deletionPass) keepsNode(ctx context.Context) (string, error) {
 	switch {
+	case d.cluster.UID == "":
+		return "the Cluster is gone", nil
 	case !d.cluster.DeletionTimestamp.IsZero():
 		return "the Cluster is being deleted", nil
 	case d.nodeOwner == openshiftGroup:
