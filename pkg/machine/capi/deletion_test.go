@@ -104,6 +104,26 @@ func TestB2WithTheClusterTheNodeIsLeftAlone(t *testing.T) {
 	s.change(s.cluster, `{"metadata": {"finalizers": null}}`)
 }
 
+// Nothing holds a Cluster: it goes before its Machines, also before those that it does not own yet.
+func TestB2AfterTheClusterTheNodeIsLeftAlone(t *testing.T) {
+	s := newScene(t)
+	m, node := s.runs(preDrain+"a", preTerminate+"x")
+	s.delete(s.cluster)
+	s.awaitGone(s.cluster)
+	late := s.machine("late")
+	late.Finalizers = []string{clusterv1.MachineFinalizer}
+	s.create(late)
+	s.delete(late)
+	s.awaitGone(late)
+	s.delete(m)
+	s.awaitDeleting("WaitingForPreTerminateHook", "")
+	s.expectEvent("NodeKept", "the Node is neither drained nor deleted: the Cluster is gone")
+	s.expectInfrastructure()
+	s.removeHook(m, preTerminate+"x")
+	s.awaitGone(m)
+	s.expectUntouched(node)
+}
+
 func TestB2WithTheControlPlaneTheNodeIsLeftAlone(t *testing.T) {
 	s := newScene(t)
 	plane := s.addInfrastructure("plane", held) // any object is fit to be one

@@ -17,8 +17,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
 )
 
-// openshiftMachine is the annotation of a Node that a Machine of machine.openshift.io has.
-const openshiftMachine = "machine.openshift.io/machine"
+// openshiftGroup is the other API, and openshiftMachine the annotation of a Node that a Machine of it has.
+const openshiftGroup, openshiftMachine = "machine.openshift.io", "machine.openshift.io/machine"
 
 // gatherNode looks for the Node with the Machine's providerID, brings to it what the Machine has for it, and links it.
 func (p *machinePass) gatherNode(ctx context.Context) error {
@@ -28,8 +28,12 @@ func (p *machinePass) gatherNode(ctx context.Context) error {
 	}
 	err := p.patchNode(ctx)
 	if apierrors.IsConflict(err) { // a Machine of the other API may have been faster
-		if p.m.DeletionTimestamp.IsZero() && p.status.NodeRef.Name == "" {
+		switch {
+		case p.status.NodeRef.Name != "":
+		case p.m.DeletionTimestamp.IsZero():
 			p.node = nil // it is not linked yet, so that the Machine is not available either
+		default:
+			p.nodeProblem = err // nothing of the deletion is to be skipped as if there were no Node
 		}
 		return err
 	}
@@ -73,11 +77,40 @@ func (p *machinePass) findNode(ctx context.Context) error {
 	}
 	node := &nodes.Items[0]
 	if owner, ok := node.Annotations[openshiftMachine]; ok {
+		p.nodeOwner = openshiftGroup
 		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: delete one of both, "+
 			"and the annotation %s of the Node if that was the other one", node.Name, owner, openshiftMachine)
 	}
+	if err := p.checkOwner(ctx, node); err != nil {
+		return err
+	}
 	p.node = node
 	return nil
+}
+
+// checkOwner returns a problem if a Node belongs to another Machine. From one that no longer exists it is taken.
+func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
+	owner, isOther := p.otherOwner(node)
+	if !isOther {
+		return nil
+	}
+	err := p.server.Get(ctx, owner, &clusterv1.Machine{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get Machine %s, whose Node %s is: %w", owner, node.Name, err)
+	}
+	p.nodeOwner = clusterv1.GroupVersion.Group
+	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both", node.Name, owner)
+}
+
+// otherOwner returns the Machine that a Node's annotations name, and whether that is another one than this.
+func (p *machinePass) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
+	owner := client.ObjectKey{
+		Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation],
+	}
+	return owner, owner.Namespace != "" && owner.Name != "" && owner != client.ObjectKeyFromObject(p.m)
 }
 
 // providerID returns what the Machine's instance is called. Infrastructure that is not provisioned may have it before the Machine.

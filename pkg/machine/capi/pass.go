@@ -32,12 +32,13 @@ type passFacts struct {
 	time    time.Time // of the pass
 	m       *clusterv1.Machine
 	status  clusterv1.MachineStatus // what is to be written
-	cluster *clusterv1.Cluster
+	cluster *clusterv1.Cluster      // without a UID if it is gone
 
 	infrastructure referenced
 	bootstrap      referenced
 	node           *corev1.Node // as the cache has it
 	nodeProblem    error        // why the node could not be looked for
+	nodeOwner      string       // the API of the other Machine that has the Node, if that is the problem
 	isNodeAsked    bool         // the deletion of the Node was asked for
 	nodeRefusal    string       // why that failed
 
@@ -107,20 +108,26 @@ func (p *machinePass) finishFailed(ctx context.Context, err error) error {
 	return p.writeStatus(ctx)
 }
 
-// readCluster reads the Cluster of the Machine. Without one nothing is done, since it may be one that is not looked at.
+// readCluster reads the Cluster of the Machine. Without one nothing is done, since it may be one that is not looked at; but a
+// Machine that is being deleted goes like those of a Cluster that is being deleted: nothing holds that until they are gone.
 func (p *machinePass) readCluster(ctx context.Context) error {
 	var reader client.Reader = p.client
-	if !p.m.DeletionTimestamp.IsZero() {
+	isDeleting := !p.m.DeletionTimestamp.IsZero()
+	if isDeleting {
 		reader = p.server
 	}
 	var err error
 	p.cluster, err = contract.FindCluster(ctx, reader, p.m.Namespace, p.m.Spec.ClusterName)
-	if err == nil && p.cluster == nil {
-		note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace, p.m.Spec.ClusterName)
-		p.tell(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
-		return errors.New(note)
+	if err != nil || p.cluster != nil {
+		return err
 	}
-	return err
+	if isDeleting {
+		p.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.m.Namespace, Name: p.m.Spec.ClusterName}}
+		return nil
+	}
+	note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace, p.m.Spec.ClusterName)
+	p.tell(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
+	return errors.New(note)
 }
 
 // setPaused sets the condition Paused, and says whether nothing is to be done.
@@ -150,7 +157,7 @@ func (p *machinePass) adopt(ctx context.Context) error {
 		p.m.Labels = map[string]string{}
 	}
 	p.m.Labels[clusterv1.ClusterNameLabel] = p.m.Spec.ClusterName
-	if isStandAlone(p.m) {
+	if isStandAlone(p.m) && p.cluster.UID != "" {
 		p.m.OwnerReferences = append(p.m.OwnerReferences, contract.ClusterOwner(p.cluster))
 	}
 	return p.patch(ctx, base, "give the Machine its owner and its labels")

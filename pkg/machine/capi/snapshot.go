@@ -28,6 +28,9 @@ func (d *deletionPass) gather(ctx context.Context) error {
 		d.tell(d.m, corev1.EventTypeNormal, "NodeKept", "the Node is neither drained nor deleted: "+d.keeps)
 		return nil
 	}
+	if d.status.NodeRef.Name == "" { // it may have a Node, with pods
+		return d.nodeProblem
+	}
 	node := &corev1.Node{}
 	err = d.server.Get(ctx, client.ObjectKey{Name: d.status.NodeRef.Name}, node)
 	if apierrors.IsNotFound(err) {
@@ -36,18 +39,24 @@ func (d *deletionPass) gather(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("get Node %s: %w", d.status.NodeRef.Name, err)
 	}
-	d.target = node
+	_, isOpenShift := node.Annotations[openshiftMachine]
+	if _, isOther := d.otherOwner(node); !isOther && !isOpenShift { // the Machine's own may have gone, and its host registered again
+		d.target = node
+	}
 	return nil
 }
 
-// keepsNode says why the Node is to be left alone, or nothing if it is to be drained and deleted.
+// keepsNode says why the Node is to be left alone, or nothing if it is to be drained and deleted. What keeps it from being
+// found is no reason.
 func (d *deletionPass) keepsNode(ctx context.Context) (string, error) {
 	switch {
+	case d.cluster.UID == "":
+		return "the Cluster is gone", nil
 	case !d.cluster.DeletionTimestamp.IsZero():
 		return "the Cluster is being deleted", nil
-	case d.nodeProblem != nil:
+	case d.nodeOwner == openshiftGroup:
 		return d.nodeProblem.Error(), nil
-	case d.status.NodeRef.Name == "":
+	case d.status.NodeRef.Name == "" && (d.nodeProblem == nil || d.nodeOwner != ""):
 		return "the Machine has none", nil
 	}
 	if d.cluster.Spec.ControlPlaneRef.IsDefined() {

@@ -1,0 +1,127 @@
+package capi_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Two Machines that took a Node from each other would write it without end, and the deletion of one would delete the other's.
+// A Node whose Machine is gone can be taken.
+func TestOfTwoMachinesWithOneProviderIDTheFirstHasTheNode(t *testing.T) {
+	s := newScene(t)
+	node := s.addNode("m1")
+	s.change(node, `{"metadata": {"annotations": {"cluster.x-k8s.io/cluster-namespace": "`+s.namespace+`", "cluster.x-k8s.io/machine": "gone"}}}`)
+	s.addInfrastructure("m1")
+	first, second := s.machine("m1"), s.machine("m2")
+	s.create(first)
+	s.await("m1", func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name == node.Name })
+	s.change(s.addInfrastructure("m2"), `{"spec": {"providerID": "`+s.providerID("m1")+`"}}`)
+	s.create(second)
+	s.await("m2", func(m *clusterv1.Machine) bool {
+		healthy := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
+		return healthy != nil && healthy.Message == "the Node "+node.Name+" belongs to Machine "+s.namespace+"/m1, and a Node has one Machine: delete one of both"
+	})
+	s.delete(second)
+	s.awaitGone(second)
+	s.expectUntouched(node)
+	if owner := node.Annotations[clusterv1.MachineAnnotation]; owner != "m1" {
+		t.Errorf("the Node belongs to Machine %q", owner)
+	}
+	s.delete(first)
+	s.awaitGone(node)
+}
+
+// The Node of a Machine is gone, and its host has registered again, under the same name, for another Machine.
+func TestANodeOfTheSameNameThatIsAnothersIsLeftAlone(t *testing.T) {
+	for key, owner := range map[string]string{clusterv1.MachineAnnotation: "m2", "machine.openshift.io/machine": "other/m2"} {
+		t.Run(owner, func(t *testing.T) {
+			s := newScene(t)
+			m, node := s.runs(preDrain + "a")
+			s.delete(node)
+			s.awaitGone(node)
+			again := &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: node.Name, Annotations: map[string]string{clusterv1.ClusterNamespaceAnnotation: s.namespace, key: owner},
+				},
+				Spec: corev1.NodeSpec{ProviderID: s.providerID("m2")},
+			}
+			s.create(again)
+			t.Cleanup(func() { _ = s.client.Delete(context.Background(), again) })
+			s.delete(m)
+			s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
+			s.removeHook(m, preDrain+"a")
+			s.awaitGone(m)
+			s.expectUntouched(again)
+		})
+	}
+}
+
+// A host has registered again, under another name, before its first Node was deleted.
+func TestASecondNodeOfAProviderIDSkipsNoPhaseOfADeletion(t *testing.T) {
+	s := newScene(t)
+	m, node := s.runs(preDrain+"a", preTerminate+"x")
+	s.addSecondNode(node)
+	s.await("m1", func(m *clusterv1.Machine) bool {
+		return meta.IsStatusConditionPresentAndEqual(m.Status.Conditions, "NodeHealthy", "Unknown")
+	})
+	s.delete(m)
+	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
+	s.removeHook(m, preDrain+"a")
+	s.awaitDeleting("WaitingForPreTerminateHook", "")
+	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(node), node); err != nil || !node.Spec.Unschedulable {
+		t.Errorf("the Node is not drained: %v", err)
+	}
+	s.removeHook(m, preTerminate+"x")
+	s.awaitGone(m)
+	s.awaitGone(node)
+}
+
+// Which one is the Machine's is for people to say.
+func TestTwoNodesOfAProviderIDHoldTheDeletionIfNoneIsLinked(t *testing.T) {
+	s := newStoppedScene(t)
+	node := s.addNode("m1")
+	second := s.addSecondNode(node)
+	s.addInfrastructure("m1")
+	m := s.machine("m1")
+	m.Finalizers = []string{clusterv1.MachineFinalizer}
+	s.create(m)
+	s.delete(m)
+	s.start()
+	s.awaitDeleting("InternalError", "")
+	s.expectInfrastructure()
+	s.delete(second)
+	s.awaitGone(m)
+	s.awaitGone(node)
+}
+
+// Another writer is faster when the Node of a Machine that is being deleted is to be linked.
+func TestAConflictOnTheNodeSkipsNoPhaseOfADeletion(t *testing.T) {
+	s := newStoppedScene(t)
+	node := s.addNode("m1")
+	s.addInfrastructure("m1")
+	m := s.machine("m1")
+	m.Finalizers, m.Annotations = []string{clusterv1.MachineFinalizer}, map[string]string{preDrain + "a": "a"}
+	s.create(m)
+	s.delete(m)
+	s.overtakes.Store(1)
+	s.start()
+	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
+	s.removeHook(m, preDrain+"a")
+	s.awaitGone(m)
+	s.awaitGone(node)
+}
+
+// addSecondNode makes another Node with the providerID of one.
+func (s *scene) addSecondNode(node *corev1.Node) *corev1.Node {
+	s.Helper()
+	second := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name + "-again"}, Spec: corev1.NodeSpec{ProviderID: node.Spec.ProviderID}}
+	s.create(second)
+	s.Cleanup(func() { _ = s.client.Delete(context.Background(), second) })
+	return second
+}
