@@ -75,7 +75,7 @@ func (d *deletion) readNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// gatherInfrastructure looks at the infrastructure. What can't be made, and never had an address, was never made.
+// gatherInfrastructure looks at the infrastructure. What can't be made, and never ran, was never made.
 func (d *deletion) gatherInfrastructure(ctx context.Context) machine.Infrastructure {
 	seen := machine.Infrastructure{
 		IsDeleting: d.isAsked || conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == machine.InstanceTerminating,
@@ -95,7 +95,7 @@ func (d *deletion) gatherInfrastructure(ctx context.Context) machine.Infrastruct
 	countFailure(failedDeletes, d.m, err)
 	var invalid *infra.InvalidError
 	var unserved *infra.UnservedError
-	if len(d.m.Status.Addresses) == 0 && (errors.As(err, &invalid) || errors.As(err, &unserved)) {
+	if !isProvisioned(d.m) && (errors.As(err, &invalid) || errors.As(err, &unserved)) {
 		return seen
 	}
 	d.isUnseen = err != nil
