@@ -120,7 +120,8 @@ func (r *MachineHealthCheckReconciler) targets(ctx context.Context, check *machi
 	return targets, nil
 }
 
-// newTarget reads the node of a Machine. It belongs to the cache, where the reader is one.
+// newTarget reads the node of a Machine. It belongs to the cache, where the reader is one. A node of that name that is another
+// Machine's counts as none.
 func newTarget(ctx context.Context, reader client.Reader, machine *machinev1beta1.Machine) (target, error) {
 	t, name := target{machine: machine}, enqueue.NodeName(machine)
 	if name == "" {
@@ -128,9 +129,9 @@ func newTarget(ctx context.Context, reader client.Reader, machine *machinev1beta
 	}
 	node := &corev1.Node{}
 	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); {
-	case err == nil:
+	case err == nil && !enqueue.IsNodeOfAnother(node, machine):
 		t.node = node
-	case !apierrors.IsNotFound(err):
+	case client.IgnoreNotFound(err) != nil:
 		return t, fmt.Errorf("get node %s: %w", name, err)
 	}
 	return t, nil
