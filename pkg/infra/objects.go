@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -56,7 +57,10 @@ func (o *ObjectProvider) Look(ctx context.Context, m Machine) (Instance, error) 
 
 // Create implements Provider.
 func (o *ObjectProvider) Create(ctx context.Context, m Machine) (Instance, error) {
-	if err := o.begin(m); err != nil {
+	if _, err := o.begin(m); err != nil {
+		return Instance{}, err
+	}
+	if err := checkFields(m.Template); err != nil {
 		return Instance{}, err
 	}
 	object := m.object()
@@ -89,14 +93,16 @@ func (o *ObjectProvider) Delete(ctx context.Context, m Machine) (Instance, error
 	return instance, nil
 }
 
-// find returns the infrastructure object of a machine, or nil if there is none.
+// find returns the infrastructure object of a machine, or nil if there is none. Of the template it needs the kind only: the object
+// is there, and to be deleted, also after an edit by which it could not be made.
 func (o *ObjectProvider) find(ctx context.Context, m Machine) (*unstructured.Unstructured, error) {
-	if err := o.begin(m); err != nil {
+	kind, err := o.begin(m)
+	if err != nil {
 		return nil, err
 	}
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(m.Template.GroupVersionKind())
-	err := o.Client.Get(ctx, m.NamespacedName, object)
+	object.SetGroupVersionKind(kind)
+	err = o.Client.Get(ctx, m.NamespacedName, object)
 	if apierrors.IsNotFound(err) && !isUnknownResource(err) {
 		return nil, nil
 	}
@@ -106,20 +112,24 @@ func (o *ObjectProvider) find(ctx context.Context, m Machine) (*unstructured.Uns
 	return object, nil
 }
 
-// begin checks that there can be an object as the template wants it, and has its kind watched.
-func (o *ObjectProvider) begin(m Machine) error {
-	if err := checkTemplate(m.Template); err != nil {
-		return err
+// begin returns the kind that the template names, and has it watched. Its version is another one if the cluster does not serve
+// the template's.
+func (o *ObjectProvider) begin(m Machine) (schema.GroupVersionKind, error) {
+	if err := checkKind(m.Template); err != nil {
+		return schema.GroupVersionKind{}, err
 	}
 	kind := m.Template.GroupVersionKind()
 	mapping, err := o.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if isUnserved(err) {
+		mapping, err = o.Client.RESTMapper().RESTMapping(kind.GroupKind())
+	}
 	if err != nil {
-		return refusal("get", m, err)
+		return schema.GroupVersionKind{}, refusal("get", m, err)
 	}
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
-		return invalid("kind %s has no namespaces: infrastructure is an object of the machine's namespace", kind.Kind)
+		return schema.GroupVersionKind{}, invalid("kind %s has no namespaces: infrastructure is an object of the machine's namespace", kind.Kind)
 	}
-	return o.Watcher.Watch(kind, sameName)
+	return mapping.GroupVersionKind, o.Watcher.Watch(mapping.GroupVersionKind, sameName)
 }
 
 // sameName wakes the machine that has the name of its infrastructure.

@@ -159,6 +159,18 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 			&infra.InvalidError{Message: `providerSpec.value: the server refuses it: unknown field "spec.colour": ` +
 				"correct it (kubectl explain drawer.spec --api-version=infra.example.com/v1)"},
 		},
+		{
+			"a spec that is none", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "spec": []}`,
+			&infra.InvalidError{Message: "providerSpec.value: its spec is no object: " + example},
+		},
+		{
+			"a status", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "spec": {}, "status": {}}`,
+			&infra.InvalidError{Message: "providerSpec.value: it has a status, which only the controller of the infrastructure writes: remove it"},
+		},
+		{
+			"fields beside the spec", `{"apiVersion": "infra.example.com/v1", "kind": "Drawer", "region": "eu"}`,
+			&infra.InvalidError{Message: `providerSpec.value: it has a field "region", which is none of an object: put it under spec`},
+		},
 	} {
 		_, err := objects.Create(t.Context(), machineOf(t, namespace, "m", c.value))
 		if err == nil || reflect.TypeOf(err) != reflect.TypeOf(c.want) || !strings.HasSuffix(err.Error(), c.want.Error()) {
@@ -174,6 +186,33 @@ func TestInfrastructureThatCannotBeMade(t *testing.T) {
 	machinetest.AwaitGone(t, admin(t), crd, client.ObjectKeyFromObject(crd))
 	if _, err := objects.Look(t.Context(), m); !errors.As(err, new(*infra.UnservedError)) {
 		t.Errorf("after its definition was deleted: %v", err)
+	}
+}
+
+// What was made is found and deleted also after its template was edited so that it could not be made any more.
+func TestInfrastructureWhoseTemplateWasEdited(t *testing.T) {
+	t.Parallel()
+	serve(t, "Rail", "rails")
+	objects := &infra.ObjectProvider{Client: stage.Client(t)}
+	namespace := stage.Namespace(t)
+	for name, value := range map[string]string{
+		"spec":    `{"apiVersion": "infra.example.com/v1", "kind": "Rail", "spec": []}`,
+		"status":  `{"apiVersion": "infra.example.com/v1", "kind": "Rail", "status": {}}`,
+		"field":   `{"apiVersion": "infra.example.com/v1", "kind": "Rail", "size": 3}`,
+		"version": `{"apiVersion": "infra.example.com/v2", "kind": "Rail", "spec": {}}`,
+	} {
+		m := machineOf(t, namespace, name, `{"apiVersion": "infra.example.com/v1", "kind": "Rail", "spec": {}}`)
+		created(t, objects, m)
+		edited := machineOf(t, namespace, name, value)
+		if instance, err := objects.Look(t.Context(), edited); err != nil || !instance.Exists {
+			t.Errorf("%s: Look: %+v, %v", name, instance, err)
+		}
+		if _, err := objects.Delete(t.Context(), edited); err != nil {
+			t.Errorf("%s: Delete: %v", name, err)
+		}
+		if instance, err := objects.Look(t.Context(), m); err != nil || instance.Exists {
+			t.Errorf("%s: after Delete: %+v, %v", name, instance, err)
+		}
 	}
 }
 

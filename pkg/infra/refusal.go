@@ -17,7 +17,7 @@ import (
 func refusal(verb string, m Machine, err error) error {
 	template := m.Template
 	switch {
-	case meta.IsNoMatchError(err), isUnknownResource(err):
+	case isUnserved(err):
 		return &UnservedError{fmt.Sprintf("providerSpec.value: the cluster serves no kind %s of %s: install its CustomResourceDefinition, "+
 			"or write a kind that is served (kubectl api-resources)", template.GetKind(), template.GetAPIVersion())}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
@@ -29,6 +29,9 @@ func refusal(verb string, m Machine, err error) error {
 	}
 	return fmt.Errorf("%s %s: %w", verb, describe(m), printable.Error(err))
 }
+
+// isUnserved says that the cluster does not serve a kind, or not in the version that was asked for.
+func isUnserved(err error) bool { return meta.IsNoMatchError(err) || isUnknownResource(err) }
 
 // isUnknownResource says that the server does not know the path of a request, as after a definition was deleted. It
 // answers NotFound, as it does for a single object.

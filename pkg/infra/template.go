@@ -16,20 +16,20 @@ import (
 const example = `write an object, as {"apiVersion": "infrastructure.runlevel.dev/v1alpha1", "kind": "ExternalMachine", "spec": {}}`
 
 // ParseTemplate returns the infrastructure object that the providerSpec.value of a machine asks for. It returns an
-// InvalidError if that asks for none.
+// InvalidError if that names no kind of infrastructure. The fields are checked when the object is made.
 func ParseTemplate(value *runtime.RawExtension) (*unstructured.Unstructured, error) {
 	if value == nil || len(value.Raw) == 0 || string(value.Raw) == "null" {
-		return nil, checkTemplate(nil)
+		return nil, checkKind(nil)
 	}
 	template := &unstructured.Unstructured{}
 	if err := json.Unmarshal(value.Raw, &template.Object); err != nil {
 		return nil, invalid("it is no object: %s", example)
 	}
-	return template, checkTemplate(template)
+	return template, checkKind(template)
 }
 
-// checkTemplate returns an InvalidError if a template asks for no infrastructure.
-func checkTemplate(template *unstructured.Unstructured) error {
+// checkKind returns an InvalidError if a template names no kind of infrastructure.
+func checkKind(template *unstructured.Unstructured) error {
 	if template == nil || len(template.Object) == 0 {
 		return invalid("it is missing: %s", example)
 	}
@@ -44,7 +44,7 @@ func checkTemplate(template *unstructured.Unstructured) error {
 		return invalid("kind %s of %s is Kubernetes' own, and no kind of infrastructure: %s",
 			kind.Kind, template.GetAPIVersion(), example)
 	}
-	return checkFields(template)
+	return nil
 }
 
 // checkFields returns an InvalidError if there are fields that don't end up in the infrastructure object.

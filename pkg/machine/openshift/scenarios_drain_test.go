@@ -188,3 +188,20 @@ func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 		t.Errorf("writes of nodes: %q, want %q", got, want)
 	}
 }
+
+// TestNodeOfAnotherMachine deletes a machine whose node is gone, and whose host joined again as another machine's node.
+func TestNodeOfAnotherMachine(t *testing.T) {
+	s := newScenario(t)
+	s.start(quick)
+	node := s.addNode("n", nil)
+	pod := s.addPod("web", node, nil)
+	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"nodeRef":{"uid":"before"}}}`))
+	if err := s.client.Status().Patch(t.Context(), m, patch); err != nil {
+		t.Fatal(err)
+	}
+	s.change(node, `{"metadata":{"annotations":{"machine.openshift.io/machine":"`+s.namespace+`/b"}}}`)
+	s.delete(m)
+	s.awaitGone(m)
+	s.expectUntouched(node, pod)
+}

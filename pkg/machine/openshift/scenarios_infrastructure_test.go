@@ -9,6 +9,7 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -101,13 +102,24 @@ func laterMachines(t *testing.T) *unstructured.Unstructured {
 	return crd
 }
 
-// TestA10WhatHasAddressesHolds deletes a machine whose infrastructure was made, and can't be asked for any more.
-func TestA10WhatHasAddressesHolds(t *testing.T) {
+// TestA10WhatRanHolds deletes machines whose infrastructure was made, and can't be asked for any more. One of them never had
+// an address.
+func TestA10WhatRanHolds(t *testing.T) {
+	for name, addresses := range map[string][]corev1.NodeAddress{
+		"with an address": {{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}, "without addresses": nil,
+	} {
+		t.Run(name, func(t *testing.T) { expectHeld(t, addresses) })
+	}
+}
+
+func expectHeld(t *testing.T, addresses []corev1.NodeAddress) {
+	t.Helper()
 	s := newScenario(t)
+	s.provider.addresses = addresses
 	s.start(quick)
 	m := s.addMachine("a", nil, machinev1beta1.LifecycleHooks{})
-	if len(m.Status.Addresses) == 0 {
-		t.Fatalf("the machine has no addresses: %+v", m.Status)
+	if !slices.Equal(m.Status.Addresses, addresses) {
+		t.Fatalf("the machine has addresses %v, want %v", m.Status.Addresses, addresses)
 	}
 	s.provider.say(func() { s.provider.invalid = &infra.InvalidError{Message: "no such size"} })
 	s.delete(m)
@@ -123,6 +135,28 @@ func TestA10WhatHasAddressesHolds(t *testing.T) {
 	s.awaitGone(m)
 	if calls := s.provider.callsOf("delete"); len(calls) != 1 {
 		t.Errorf("infrastructure was asked to go at %v, want once", calls)
+	}
+}
+
+// TestInfrastructureGoesAfterABadEdit deletes machines after edits by which their infrastructure could not be made. It was
+// made, and goes with them.
+func TestInfrastructureGoesAfterABadEdit(t *testing.T) {
+	s := newScenario(t)
+	s.startWith(quick)
+	for name, edit := range map[string]string{
+		"field":   `{"spec":{"providerSpec":{"value":{"size":3}}}}`,
+		"status":  `{"spec":{"providerSpec":{"value":{"status":{}}}}}`,
+		"version": `{"spec":{"providerSpec":{"value":{"apiVersion":"infrastructure.runlevel.dev/v9"}}}}`,
+	} {
+		m := s.addMachine(name, nil, machinev1beta1.LifecycleHooks{})
+		instance := &v1alpha1.ExternalMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+		s.read(instance)
+		s.change(m, edit)
+		s.delete(m)
+		s.awaitGone(m)
+		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(instance), instance); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: the machine is gone, and its infrastructure is not: %v", name, err)
+		}
 	}
 }
 

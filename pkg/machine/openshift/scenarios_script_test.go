@@ -21,6 +21,7 @@ import (
 type scriptedProvider struct {
 	mu        sync.Mutex
 	instances map[string]infra.Instance
+	addresses []corev1.NodeAddress // of those that are made
 	calls     []providerCall
 	isSlow    bool    // what was asked to go stays
 	invalid   error   // what each call answers
@@ -35,7 +36,10 @@ type providerCall struct {
 }
 
 func newScriptedProvider() *scriptedProvider {
-	return &scriptedProvider{instances: map[string]infra.Instance{}}
+	return &scriptedProvider{
+		instances: map[string]infra.Instance{},
+		addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+	}
 }
 
 // say changes what the infrastructure does.
@@ -85,7 +89,7 @@ func (p *scriptedProvider) Create(_ context.Context, m infra.Machine) (infra.Ins
 	}
 	p.instances[m.Name] = infra.Instance{
 		Kind: m.Template.GroupVersionKind(), Exists: true, IsProvisioned: true, ProviderID: "script://" + m.Name,
-		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+		Addresses: p.addresses,
 	}
 	return p.instances[m.Name], nil
 }

@@ -8,12 +8,12 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/pkg/infra"
 	"github.com/runlevel/runlevel/pkg/machine"
+	"github.com/runlevel/runlevel/pkg/machine/enqueue"
 	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
@@ -58,7 +58,7 @@ func (d *deletion) gatherNode(ctx context.Context, seen *machine.Snapshot) error
 	return err
 }
 
-// readNode reads the node unless this pass has.
+// readNode reads the node unless this pass has. A node of that name that is another Machine's counts as none.
 func (d *deletion) readNode(ctx context.Context, name string) error {
 	if d.hasNode {
 		return nil
@@ -66,16 +66,16 @@ func (d *deletion) readNode(ctx context.Context, name string) error {
 	node := &corev1.Node{}
 	err := d.server.Get(ctx, client.ObjectKey{Name: name}, node)
 	switch {
-	case err == nil:
+	case err == nil && !enqueue.IsNodeOfAnother(node, d.m):
 		d.node = node
-	case !apierrors.IsNotFound(err):
+	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("get Node %s: %w", name, err)
 	}
 	d.hasNode = true
 	return nil
 }
 
-// gatherInfrastructure looks at the infrastructure. What can't be made, and never had an address, was never made.
+// gatherInfrastructure looks at the infrastructure. What can't be made, and never ran, was never made.
 func (d *deletion) gatherInfrastructure(ctx context.Context) machine.Infrastructure {
 	seen := machine.Infrastructure{
 		IsDeleting: d.isAsked || conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == machine.InstanceTerminating,
@@ -95,7 +95,7 @@ func (d *deletion) gatherInfrastructure(ctx context.Context) machine.Infrastruct
 	countFailure(failedDeletes, d.m, err)
 	var invalid *infra.InvalidError
 	var unserved *infra.UnservedError
-	if len(d.m.Status.Addresses) == 0 && (errors.As(err, &invalid) || errors.As(err, &unserved)) {
+	if !isProvisioned(d.m) && (errors.As(err, &invalid) || errors.As(err, &unserved)) {
 		return seen
 	}
 	d.isUnseen = err != nil

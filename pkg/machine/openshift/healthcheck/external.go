@@ -33,32 +33,35 @@ type externalProblem struct {
 
 func (p *externalProblem) Unwrap() error { return p.error }
 
-// remediateExternally makes a remediation object for each machine in need, and deletes those of healthy machines. The
-// objects of the namespace are read once, however many machines there are.
-func (r *MachineHealthCheckReconciler) remediateExternally(
-	ctx context.Context, check *machinev1beta1.MachineHealthCheck, healthy, unhealthy []target,
-) error {
+// remediationsByName are objects that ask another controller for remediation, by the names of their machines.
+type remediationsByName map[string]*unstructured.Unstructured
+
+// remediations returns the remediation objects of the namespace. They are read once, however many machines there are.
+func (r *MachineHealthCheckReconciler) remediations(ctx context.Context, check *machinev1beta1.MachineHealthCheck) (remediationsByName, error) {
 	ref := check.Spec.RemediationTemplate
+	if ref == nil {
+		return nil, nil
+	}
 	var there unstructured.UnstructuredList
 	there.SetAPIVersion(ref.APIVersion)
 	there.SetKind(strings.TrimSuffix(ref.Kind, "Template") + "List")
 	if err := r.client.List(ctx, &there, client.InNamespace(check.Namespace)); err != nil {
-		return &externalProblem{requests, machinev1beta1.ExternalRemediationRequestCreationFailed, fmt.Errorf("list the objects that ask for remediation: %w", err)}
+		return nil, &externalProblem{requests, machinev1beta1.ExternalRemediationRequestCreationFailed, fmt.Errorf("list the objects that ask for remediation: %w", err)}
 	}
-	byName := map[string]*unstructured.Unstructured{}
+	byName := remediationsByName{}
 	for i := range there.Items {
 		byName[there.Items[i].GetName()] = &there.Items[i]
 	}
+	return byName, nil
+}
+
+// endRemediations deletes the remediation objects of healthy machines, also while too many others are unhealthy.
+func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, asked remediationsByName, healthy []target) error {
 	var problems []error
 	for _, t := range healthy {
-		made := byName[t.machine.Name]
+		made := asked[t.machine.Name]
 		if made != nil && made.GetDeletionTimestamp() == nil && isOwnedBy(made, t.machine) {
 			problems = append(problems, client.IgnoreNotFound(r.client.Delete(ctx, made)))
-		}
-	}
-	for _, t := range unhealthy {
-		if byName[t.machine.Name] == nil && t.machine.DeletionTimestamp == nil {
-			problems = append(problems, r.createRemediation(ctx, check, t.machine))
 		}
 	}
 	return errors.Join(problems...)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,24 @@ func definition(kind, plural string) string {
 		storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`
 }
 
+// addTemplate makes the template "gently" of a kind whose definition has just been applied.
+func addTemplate(t *testing.T, namespace, kind string) {
+	t.Helper()
+	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"wait": "5m"}}}}}
+	template.SetAPIVersion("remedy.example.com/v1")
+	template.SetKind(kind)
+	template.SetNamespace(namespace)
+	template.SetName("gently")
+	must(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+		return stage.Client(t).Create(ctx, template) == nil, nil // it takes a moment until the kind is served
+	}))
+}
+
+// templateRef names the template that addTemplate makes.
+func templateRef(kind string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "remedy.example.com/v1", Kind: kind, Name: "gently"}
+}
+
 // Another controller is asked to repair a machine, which is not deleted. While it can't be asked, the health check says so.
 func TestAnotherControllerRemediates(t *testing.T) {
 	t.Parallel()
@@ -37,7 +56,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
 		Spec: machinev1beta1.MachineHealthCheckSpec{
 			UnhealthyConditions: []machinev1beta1.UnhealthyCondition{{Type: "Broken", Status: corev1.ConditionTrue, Timeout: metav1.Duration{Duration: time.Second}}},
-			RemediationTemplate: &corev1.ObjectReference{APIVersion: "remedy.example.com/v1", Kind: "RebootTemplate", Name: "gently"},
+			RemediationTemplate: templateRef("RebootTemplate"),
 		},
 	}
 	must(t, c.Create(t.Context(), check))
@@ -62,14 +81,7 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	sandboxtest.Apply(t, connected, definition("Reboot", "reboots"))
 	sandboxtest.Apply(t, connected, definition("RebootTemplate", "reboottemplates"))
 	awaitProblem(machinev1beta1.ExternalRemediationTemplateAvailable, machinev1beta1.ExternalRemediationTemplateNotFound)
-	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"wait": "5m"}}}}}
-	template.SetAPIVersion("remedy.example.com/v1")
-	template.SetKind("RebootTemplate")
-	template.SetNamespace(namespace)
-	template.SetName("gently")
-	must(t, wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
-		return c.Create(ctx, template) == nil, nil // it takes a moment until the kind is served
-	}))
+	addTemplate(t, namespace, "RebootTemplate")
 	asked := &unstructured.Unstructured{}
 	asked.SetAPIVersion("remedy.example.com/v1")
 	asked.SetKind("Reboot")
@@ -82,6 +94,42 @@ func TestAnotherControllerRemediates(t *testing.T) {
 	if m.DeletionTimestamp != nil {
 		t.Error("the machine is deleted, though another controller is to fix it")
 	}
+	setBroken(t, namespace+"-web-0", corev1.ConditionFalse)
+	machinetest.AwaitGone(t, c, asked, client.ObjectKeyFromObject(m))
+}
+
+// A machine gets well while more machines are unhealthy than are remediated: its remediation ends all the same.
+func TestRemediationEndsWhileOthersAreUnhealthy(t *testing.T) {
+	t.Parallel()
+	namespace, c, connected := stage.Namespace(t), stage.Client(t), stage.Connect(t)
+	sandboxtest.Apply(t, connected, definition("Restart", "restarts"))
+	sandboxtest.Apply(t, connected, definition("RestartTemplate", "restarttemplates"))
+	addTemplate(t, namespace, "RestartTemplate")
+	owner := &machinev1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
+	must(t, c.Create(t.Context(), owner))
+	m := newMachine(t, namespace, "web-0", owner)
+	for _, name := range []string{"web-1", "web-2"} {
+		newMachine(t, namespace, name, owner)
+	}
+	one := intstr.FromInt32(1)
+	must(t, c.Create(t.Context(), &machinev1beta1.MachineHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec: machinev1beta1.MachineHealthCheckSpec{
+			MaxUnhealthy:        &one,
+			UnhealthyConditions: []machinev1beta1.UnhealthyCondition{{Type: "Broken", Status: corev1.ConditionTrue, Timeout: metav1.Duration{Duration: time.Second}}},
+			RemediationTemplate: templateRef("RestartTemplate"),
+		},
+	}))
+	stage.Manage(t, namespace, func(mgr ctrl.Manager) error {
+		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
+	})
+	setBroken(t, namespace+"-web-0", corev1.ConditionTrue)
+	asked := &unstructured.Unstructured{}
+	asked.SetAPIVersion("remedy.example.com/v1")
+	asked.SetKind("Restart")
+	machinetest.Await(t, c, asked, client.ObjectKeyFromObject(m), func(*unstructured.Unstructured) bool { return true })
+	setBroken(t, namespace+"-web-1", corev1.ConditionTrue)
+	setBroken(t, namespace+"-web-2", corev1.ConditionTrue)
 	setBroken(t, namespace+"-web-0", corev1.ConditionFalse)
 	machinetest.AwaitGone(t, c, asked, client.ObjectKeyFromObject(m))
 }

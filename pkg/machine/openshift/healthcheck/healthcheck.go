@@ -73,7 +73,6 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 	}
 	counted, again := census{machines: len(targets), limit: limit}, time.Duration(0)
 	var healthy, unhealthy []target
-	reasons := map[string]string{}
 	for _, t := range targets {
 		found := examine(t, check.Spec, now)
 		again = earliest(again, found.again)
@@ -81,7 +80,7 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 		case found.isHealthy:
 			healthy = append(healthy, t)
 		case found.unhealthy != "":
-			unhealthy, reasons[t.machine.Name] = append(unhealthy, t), found.unhealthy
+			unhealthy = append(unhealthy, t)
 		}
 	}
 	counted.healthy = len(healthy)
@@ -89,9 +88,9 @@ func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ct
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !counted.allowsRemediation() {
-		return ctrl.Result{RequeueAfter: again}, nil
+		unhealthy = nil // of the healthy ones, remediation ends nonetheless
 	}
-	if err := r.remediateAll(ctx, check, healthy, unhealthy, reasons); err != nil {
+	if err := r.remediateAll(ctx, check, healthy, unhealthy); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
@@ -120,7 +119,8 @@ func (r *MachineHealthCheckReconciler) targets(ctx context.Context, check *machi
 	return targets, nil
 }
 
-// newTarget reads the node of a Machine. It belongs to the cache, where the reader is one.
+// newTarget reads the node of a Machine. It belongs to the cache, where the reader is one. A node of that name that is another
+// Machine's counts as none.
 func newTarget(ctx context.Context, reader client.Reader, machine *machinev1beta1.Machine) (target, error) {
 	t, name := target{machine: machine}, enqueue.NodeName(machine)
 	if name == "" {
@@ -128,9 +128,9 @@ func newTarget(ctx context.Context, reader client.Reader, machine *machinev1beta
 	}
 	node := &corev1.Node{}
 	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); {
-	case err == nil:
+	case err == nil && !enqueue.IsNodeOfAnother(node, machine):
 		t.node = node
-	case !apierrors.IsNotFound(err):
+	case client.IgnoreNotFound(err) != nil:
 		return t, fmt.Errorf("get node %s: %w", name, err)
 	}
 	return t, nil
@@ -169,25 +169,29 @@ func (r *MachineHealthCheckReconciler) writeProblem(ctx context.Context, check *
 	return nil
 }
 
-// remediateAll remediates each machine in need, whatever becomes of the others.
+// remediateAll ends the remediation of healthy machines by another controller, and has each machine in need remediated.
 func (r *MachineHealthCheckReconciler) remediateAll(
-	ctx context.Context, check *machinev1beta1.MachineHealthCheck, healthy, unhealthy []target, reasons map[string]string,
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, healthy, unhealthy []target,
 ) error {
-	var problem error
-	if check.Spec.RemediationTemplate != nil {
-		problem = r.remediateExternally(ctx, check, healthy, unhealthy)
+	asked, problem := r.remediations(ctx, check)
+	if problem == nil {
+		problem = errors.Join(r.endRemediations(ctx, asked, healthy), r.remediateEach(ctx, check, asked, unhealthy))
 	}
-	if err := r.writeProblem(ctx, check, problem); err != nil || check.Spec.RemediationTemplate != nil {
-		return errors.Join(problem, err)
-	}
+	return errors.Join(problem, r.writeProblem(ctx, check, problem))
+}
+
+// remediateEach remediates machines, whatever becomes of the others, but for those that another controller is asked for.
+func (r *MachineHealthCheckReconciler) remediateEach(
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, asked remediationsByName, unhealthy []target,
+) error {
 	var problems []error
 	for _, t := range unhealthy {
-		if t.machine.DeletionTimestamp != nil {
+		if t.machine.DeletionTimestamp != nil || asked[t.machine.Name] != nil {
 			continue
 		}
-		isUnhealthy, err := r.confirm(ctx, check, t.machine)
-		if err == nil && isUnhealthy {
-			err = r.remediate(ctx, check, t.machine, reasons[t.machine.Name])
+		machine, reason, err := r.confirm(ctx, check, t.machine)
+		if err == nil && reason != "" {
+			err = r.remediate(ctx, check, machine, reason)
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("remediate Machine %s: %w", t.machine.Name, err))
@@ -196,23 +200,25 @@ func (r *MachineHealthCheckReconciler) remediateAll(
 	return errors.Join(problems...)
 }
 
-// confirm reports whether the API server finds a Machine in need, too. The caches of Machines and of nodes are filled
-// one after the other: a node that is new may be in neither of them, or in one.
+// confirm reads a Machine past the cache, and returns it with the reason why it is in need; empty if it is not, or no longer. The
+// caches of Machines and of nodes are filled one after the other: a node that is new may be in neither of them, or in one.
 func (r *MachineHealthCheckReconciler) confirm(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, seen *machinev1beta1.Machine,
-) (bool, error) {
+) (*machinev1beta1.Machine, string, error) {
 	machine := &machinev1beta1.Machine{}
 	err := r.server.Get(ctx, client.ObjectKeyFromObject(seen), machine)
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, "", nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("get it: %w", err)
+		return nil, "", fmt.Errorf("get it: %w", err)
+	}
+	if machine.UID != seen.UID || machine.DeletionTimestamp != nil {
+		return nil, "", nil
 	}
 	now, err := newTarget(ctx, r.server, machine)
 	if err != nil {
-		return false, err
+		return nil, "", err
 	}
-	isSame := machine.UID == seen.UID && machine.DeletionTimestamp == nil
-	return isSame && examine(now, check.Spec, time.Now()).unhealthy != "", nil
+	return machine, examine(now, check.Spec, time.Now()).unhealthy, nil
 }

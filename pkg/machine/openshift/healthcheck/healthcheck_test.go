@@ -66,6 +66,43 @@ func TestStorm(t *testing.T) {
 	})
 }
 
+// The node of a machine is gone, and its host joined again as the node of another machine: only that one is healthy.
+func TestNodeOfAnotherMachine(t *testing.T) {
+	t.Parallel()
+	namespace, c := stage.Namespace(t), stage.Client(t)
+	owner := &machinev1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
+	must(t, c.Create(t.Context(), owner))
+	m := newMachine(t, namespace, "web-0", owner)
+	other := newMachine(t, namespace, "web-1", owner)
+	setNodeRef := func(m *machinev1beta1.Machine, ref string) {
+		must(t, c.Status().Patch(t.Context(), m, client.RawPatch("application/merge-patch+json", []byte(`{"status":{"nodeRef":`+ref+`}}`))))
+	}
+	node := m.Status.NodeRef
+	setNodeRef(other, fmt.Sprintf(`{"name":%q,"uid":%q}`, node.Name, node.UID))
+	check := &machinev1beta1.MachineHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec: machinev1beta1.MachineHealthCheckSpec{UnhealthyConditions: []machinev1beta1.UnhealthyCondition{
+			{Type: "Broken", Status: corev1.ConditionTrue, Timeout: metav1.Duration{Duration: time.Second}},
+		}},
+	}
+	must(t, c.Create(t.Context(), check))
+	stage.Manage(t, namespace, func(mgr ctrl.Manager) error {
+		return new(healthcheck.MachineHealthCheckReconciler).SetupWithManager(t.Context(), mgr)
+	})
+	awaitHealthy := func(want int) {
+		t.Helper()
+		machinetest.Await(t, c, check, client.ObjectKeyFromObject(check), func(check *machinev1beta1.MachineHealthCheck) bool {
+			return check.Status.CurrentHealthy != nil && *check.Status.CurrentHealthy == want && *check.Status.ExpectedMachines == want
+		})
+	}
+	setNodeRef(m, `{"uid":"before"}`)
+	awaitHealthy(2) // no annotation says yet whose the node is
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"machine.openshift.io/machine":"`+namespace+`/web-1"}}}`))
+	must(t, c.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, patch))
+	machinetest.AwaitGone(t, c, m, client.ObjectKeyFromObject(m))
+	awaitHealthy(1)
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -43,8 +43,8 @@ func examine(t target, spec machinev1beta1.MachineHealthCheckSpec, now time.Time
 		return verdict{unhealthy: fmt.Sprintf("its node %s is gone", ref.Name)}
 	}
 	found := examineNode(t.node, spec.UnhealthyConditions, now)
-	_, isMended := t.machine.Annotations[ExternalRemediationAnnotation]
-	found.isHealthy = found.unhealthy == "" && found.again == 0 && t.machine.DeletionTimestamp == nil && !isMended
+	_, isRemediatedExternally := t.machine.Annotations[ExternalRemediationAnnotation]
+	found.isHealthy = found.unhealthy == "" && found.again == 0 && t.machine.DeletionTimestamp == nil && !isRemediatedExternally
 	return found
 }
 

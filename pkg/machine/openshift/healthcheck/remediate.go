@@ -19,10 +19,14 @@ const (
 	externalStrategy   = "external-baremetal"
 )
 
-// remediate deletes a Machine that a controller replaces, or asks for its host to be fixed.
+// remediate deletes a Machine that a controller replaces, or asks for its host to be fixed. The Machine is not from the cache: one
+// that has just lost its controller is not replaced.
 func (r *MachineHealthCheckReconciler) remediate(
 	ctx context.Context, check *machinev1beta1.MachineHealthCheck, machine *machinev1beta1.Machine, reason string,
 ) error {
+	if check.Spec.RemediationTemplate != nil {
+		return r.createRemediation(ctx, check, machine)
+	}
 	hasFailed := machine.Status.Phase != nil && *machine.Status.Phase == machinev1beta1.PhaseFailed
 	if check.Annotations[strategyAnnotation] == externalStrategy && !hasFailed {
 		return r.annotate(ctx, machine)

@@ -31,10 +31,10 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		now.Status.NodeRef == nil && !before.Status.LastUpdated.Equal(now.Status.LastUpdated)
 }}
 
-// nodeChanges lets pass changes of conditions; heartbeats are none of them.
+// nodeChanges lets pass changes of conditions, and of whose the node is; heartbeats are none of them.
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-	return before.UID != now.UID || !maps.Equal(statesOf(before), statesOf(now))
+	return before.UID != now.UID || enqueue.OwnerOfNode(before) != enqueue.OwnerOfNode(now) || !maps.Equal(statesOf(before), statesOf(now))
 }}
 
 // A state is how a condition stands, and since when.
