@@ -174,8 +174,8 @@ func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
 			t.Errorf("it is custom: %t, %v", custom, err)
 		}
 	}
-	if got := times.Load(); got != 1 {
-		t.Errorf("asked %d times, want once", got)
+	if got := times.Load(); got != 2 { // the first refusal of a connection may be that of a server that has not read its roles
+		t.Errorf("asked %d times, want twice", got)
 	}
 	c.Learn(parse(t, "spec:"+definition))
 	if custom, err := c.IsCustom(t.Context(), in); err != nil || !custom {
