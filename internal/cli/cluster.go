@@ -101,6 +101,8 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
 func (f *clusterFlags) config() (*rest.Config, error) {
 	config, err := f.loader().ClientConfig()
 	switch {
+	case clientcmd.IsEmptyConfig(err) && f.kubeconfig != "":
+		return nil, fmt.Errorf("--kubeconfig: there is no cluster in %s", f.kubeconfig)
 	case clientcmd.IsEmptyConfig(err) && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
 		return nil, fmt.Errorf("$KUBECONFIG is %q, and there is no cluster in it", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	case clientcmd.IsEmptyConfig(err):
