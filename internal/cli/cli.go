@@ -175,10 +175,10 @@ var interruptions = strings.NewReplacer(
 // inWords is an error as it is told to people: the end of a context is Ctrl-C.
 func inWords(err error) string { return withFlags(interruptions.Replace(err.Error())) }
 
-// flags are what sets options that messages of packages name.
-var flags = strings.NewReplacer("(DropUnknownFields)", "with --unknown-fields=drop")
+// flags are what sets the options that messages of packages speak of.
+var flags = strings.NewReplacer("or drop unknown fields", "or drop unknown fields with --unknown-fields=drop")
 
-// withFlags returns a message with the flags that set the options which it names.
+// withFlags returns a message with the flags that set the options which it speaks of.
 func withFlags(message string) string { return flags.Replace(message) }
 
 // checkArgs makes wrong arguments of every command a misuse, with a hint where
