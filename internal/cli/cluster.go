@@ -72,6 +72,9 @@ const answersWithin = 30 * time.Second
 // connect makes a connection to the cluster, and finds out that there is one: what fails
 // later than that has other causes.
 func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
+	if err := checkLabel("record-namespace", f.namespace); err != nil {
+		return nil, err
+	}
 	config, err := f.config()
 	if err != nil {
 		return nil, misuse{err}
