@@ -93,7 +93,7 @@ func newApply(streams Streams) *cobra.Command {
 
   # A payload that was made for the cluster-version operator
   runlevel apply ./release --profile self-managed-high-availability --wait upstream --unknown-fields drop`,
-		Args:              cobra.ExactArgs(1),
+		Args:              checkSource,
 		ValidArgsFunction: completeSource,
 		RunE: func(command *cobra.Command, args []string) error {
 			return f.run(command.Context(), args[0], streams)

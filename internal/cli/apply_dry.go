@@ -28,8 +28,20 @@ const (
 func addDryRun(command *cobra.Command, d *dryRun) {
 	*d = noDryRun
 	flag := command.Flags().VarPF(d, "dry-run", "", "server: ask the cluster what the apply would do, and do nothing; or none")
-	flag.NoOptDefVal = "true" // which is none: the flag alone is told what to say
+	flag.NoOptDefVal = dryRunOfServer
 	_ = command.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{dryRunOfServer, noDryRun}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// checkSource takes one argument. A value of --dry-run that is a word of its own is taken for another one.
+func checkSource(command *cobra.Command, args []string) error {
+	if len(args) == 2 && command.Flags().Changed("dry-run") {
+		for _, value := range args {
+			if value == dryRunOfServer || value == noDryRun {
+				return fmt.Errorf("write --dry-run=%s, with an equals sign", value)
+			}
+		}
+	}
+	return cobra.ExactArgs(1)(command, args)
 }
 
 func (d dryRun) isAsked() bool { return d == dryRunOfServer }

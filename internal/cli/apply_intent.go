@@ -84,11 +84,7 @@ func (f *intentFlags) preview(ctx context.Context, ref string, progress io.Write
 	for _, one := range outcome.Report.Warnings {
 		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(one.Text), printable.Line(printable.Few(one.Files, mostFiles)))
 	}
-	found := outcome.Plan(ctx, c, release)
-	for i := range found.Steps {
-		found.Steps[i].Why = withFlags(found.Steps[i].Why)
-	}
-	return found, ctx.Err()
+	return outcome.Plan(ctx, c, release), ctx.Err()
 }
 
 // isWhole returns whether a preview has looked at each object.

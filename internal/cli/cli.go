@@ -75,11 +75,12 @@ Exit codes: 0 when all is well, 1 for findings or a failure, 2 for misuse.`,
 			return checkNotEmptyFlags(command.Flags())
 		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse{err} })
+	root.SetFlagErrorFunc(wrongFlag)
 	addVerbosity(root)
 	root.AddCommand(newApply(streams), newDeletes(streams), newDemo(streams), newDiff(streams), newExplain(streams), newGate(streams), newGraph(streams), newHistory(streams), newInspect(streams), newInstall(streams), newLint(streams), newMachines(streams), newPlan(streams), newRender(streams), newSandbox(streams), newStatus(streams), newUninstall(streams), newVersion(streams), newWhy(streams))
 	root.InitDefaultCompletionCmd()
 	checkArgs(root)
+	checkDefaults(root)
 	completeFlags(root)
 	return root
 }
@@ -175,31 +176,11 @@ var interruptions = strings.NewReplacer(
 // inWords is an error as it is told to people: the end of a context is Ctrl-C.
 func inWords(err error) string { return withFlags(interruptions.Replace(err.Error())) }
 
-// flags are what sets options that messages of packages name.
-var flags = strings.NewReplacer("(DropUnknownFields)", "with --unknown-fields=drop")
+// flags are what sets the options that messages of packages speak of.
+var flags = strings.NewReplacer("or drop unknown fields", "or drop unknown fields with --unknown-fields=drop")
 
-// withFlags returns a message with the flags that set the options which it names.
+// withFlags returns a message with the flags that set the options which it speaks of.
 func withFlags(message string) string { return flags.Replace(message) }
-
-// checkArgs makes wrong arguments of every command a misuse, with a hint where
-// to read how it is called. A command that says nothing of arguments takes none.
-func checkArgs(command *cobra.Command) {
-	for _, child := range command.Commands() {
-		checkArgs(child)
-	}
-	if command.Args == nil {
-		command.Args, command.ValidArgsFunction = cobra.NoArgs, cobra.NoFileCompletions
-	}
-	check := command.Args
-	command.Args = func(command *cobra.Command, args []string) error {
-		err := check(command, args)
-		if err == nil {
-			return nil
-		}
-		text := strings.TrimSuffix(err.Error(), "\n")
-		return misuse{fmt.Errorf("%s\nsee \"%s --help\"", text, command.CommandPath())}
-	}
-}
 
 // fileFlags are the flags of which a value is a file or a folder.
 var fileFlags = []string{"audit-policy", "baseline", "config", "crds", "extension-ca", "filename", "images-from", "kubeconfig", "output-dir", "updating-from"}

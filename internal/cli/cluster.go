@@ -72,6 +72,9 @@ const answersWithin = 30 * time.Second
 // connect makes a connection to the cluster, and finds out that there is one: what fails
 // later than that has other causes.
 func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
+	if err := checkLabel("record-namespace", f.namespace); err != nil {
+		return nil, err
+	}
 	config, err := f.config()
 	if err != nil {
 		return nil, misuse{err}
@@ -101,6 +104,8 @@ func (f *clusterFlags) connect(ctx context.Context) (*cluster.Cluster, error) {
 func (f *clusterFlags) config() (*rest.Config, error) {
 	config, err := f.loader().ClientConfig()
 	switch {
+	case clientcmd.IsEmptyConfig(err) && f.kubeconfig != "":
+		return nil, fmt.Errorf("--kubeconfig: there is no cluster in %s", f.kubeconfig)
 	case clientcmd.IsEmptyConfig(err) && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
 		return nil, fmt.Errorf("$KUBECONFIG is %q, and there is no cluster in it", os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 	case clientcmd.IsEmptyConfig(err):

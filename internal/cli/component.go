@@ -60,7 +60,7 @@ func (f *componentFlags) check(release *releaseFlags) error {
 	return nil
 }
 
-// A placed component is one whose manifests are in a release.
+// A placed is a component whose manifests are in a release.
 type placed struct {
 	*component.Build
 	released                      *payload.Payload // the release as it is; nil if it was not asked for

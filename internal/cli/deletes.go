@@ -15,7 +15,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/record"
-	"github.com/runlevel/runlevel/pkg/rollout"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
@@ -102,8 +101,8 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 	if len(records) == 0 && broken != nil {
 		return broken
 	}
-	if len(records) == 0 && f.cluster.namespace != rollout.DefaultNamespace {
-		return fmt.Errorf("namespace %s has no record of any release: is --record-namespace right?", f.cluster.namespace)
+	if len(records) == 0 {
+		return f.format.print(streams.Out, []pendingDelete{}, f.printNone)
 	}
 	if f.watch {
 		asked, err := askedOf(ctx, c, records...)
@@ -158,6 +157,11 @@ func (f *clusterFlags) noRecord(release string) error {
 	return fmt.Errorf("namespace %s has no record of a release %q", f.namespace, release)
 }
 
+// noneApplied says that no release has a record, or not the one that was named.
+func (f *clusterFlags) noneApplied(release string) string {
+	return fmt.Sprintf("no release%s was applied yet, as far as namespace %s knows: --record-namespace says where records are", named(release), f.namespace)
+}
+
 // records are those of the releases that are asked about.
 func (f *deletesFlags) records(ctx context.Context, c *cluster.Cluster) ([]*record.Record, error) {
 	records, err := f.cluster.records(ctx, c, f.name)
@@ -165,6 +169,11 @@ func (f *deletesFlags) records(ctx context.Context, c *cluster.Cluster) ([]*reco
 		err = f.cluster.noRecord(f.name)
 	}
 	return records, err
+}
+
+// printNone prints that there are no records.
+func (f *deletesFlags) printNone(out io.Writer) error {
+	return printLines(out, []string{f.cluster.noneApplied("")})
 }
 
 func printDeletes(out io.Writer, pending []pendingDelete) error {

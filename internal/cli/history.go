@@ -50,8 +50,7 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 	}
 	err = f.format.print(streams.Out, records, func(out io.Writer) error {
 		if len(records) == 0 {
-			_, err := fmt.Fprintf(out, "no release was applied yet, as far as namespace %s knows\n", f.cluster.namespace)
-			return err
+			return f.printNone(out)
 		}
 		for _, one := range records {
 			if err := printHistory(out, one, c.Now()); err != nil {

@@ -26,7 +26,7 @@ type missingTombstone struct {
 	document, line int
 }
 
-// missing are the tombstones that findings ask for, in their order.
+// missingTombstones are those that findings ask for, in their order.
 func (m *fixRun) missingTombstones() []missingTombstone {
 	var found []missingTombstone
 	for _, f := range m.now.result.Findings {

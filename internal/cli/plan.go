@@ -120,10 +120,10 @@ func newPlan(streams Streams) *cobra.Command {
 // what is there.
 func (f *planFlags) checkArgs(command *cobra.Command, args []string) error {
 	if f.ofCluster {
-		if len(args) == 2 {
+		if len(args) != 1 {
 			return errors.New("--cluster asks the cluster what is there: name one SOURCE, not OLD and NEW")
 		}
-		return cobra.ExactArgs(1)(command, args)
+		return nil
 	}
 	if f.component.into != "" {
 		return cobra.RangeArgs(1, 2)(command, args)

@@ -201,6 +201,14 @@ func failed(ctx context.Context, err error) error {
 	}
 }
 
+// checkLabel refuses a value of a flag that can't be a name.
+func checkLabel(flag, value string) error {
+	if value == "" || len(validation.IsDNS1123Label(value)) == 0 {
+		return nil
+	}
+	return misuse{fmt.Errorf("--%s: %q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", flag, value)}
+}
+
 // options reads the flags. It refuses values that make no sense before anything is pulled.
 func (f *releaseFlags) options(progress io.Writer) (loader.Options, error) {
 	options := loader.Options{
@@ -208,8 +216,8 @@ func (f *releaseFlags) options(progress io.Writer) (loader.Options, error) {
 		Payload: payload.Options{Name: f.name, Version: f.version, ReleaseImage: f.image, KeepText: f.keepText},
 		Before:  f.before, UpdatingFrom: f.updatingFrom, Files: f.instead, Images: f.cache,
 	}
-	if wrong := validation.IsDNS1123Label(f.name); f.name != "" && len(wrong) > 0 {
-		return options, misuse{fmt.Errorf("--name: %q can't be a name: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", f.name)}
+	if err := checkLabel("name", f.name); err != nil {
+		return options, err
 	}
 	if err := checkVersion("release-version", f.version); err != nil {
 		return options, err

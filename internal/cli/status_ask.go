@@ -47,7 +47,7 @@ func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
 	a.addOperators(ctx, s)
 	s.Time = a.cluster.Now().UTC().Truncate(time.Second)
 	if of == nil && s.ClusterVersion == nil && unread == "" {
-		s.say("no release%s was applied yet, as far as namespace %s knows: --record-namespace says where records are", named(a.flags.name), a.flags.cluster.namespace)
+		s.say("%s", a.flags.cluster.noneApplied(a.flags.name))
 		if s.Lock != nil && !s.Lock.Dead {
 			s.say("%s is about to: it has held the lock for %s", s.Lock.Holder, age(s.Time, s.Lock.Since))
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/why"
 )
@@ -31,14 +33,8 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 		return err
 	}
 	records, unread := f.cluster.knownRecords(ctx, c, f.release.name)
-	if unread != "" {
-		return fmt.Errorf("not known: %s", unread)
-	}
-	if len(records) == 0 && f.release.name != "" {
-		return f.cluster.noRecord(f.release.name)
-	}
-	if len(records) == 0 {
-		return fmt.Errorf("no release was applied yet, as far as namespace %s knows: --record-namespace says where records are", f.cluster.namespace)
+	if unread != "" || len(records) == 0 {
+		return f.noReleases(streams.Out, unread)
 	}
 	wholes := []*why.ReleaseAnswer{}
 	for _, one := range records {
@@ -51,6 +47,20 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 		return err
 	}
 	return failIf(slices.ContainsFunc(wholes, func(w *why.ReleaseAnswer) bool { return !w.Done }))
+}
+
+// noReleases says that there is no record of a release, or why that is not known.
+func (f *whyFlags) noReleases(out io.Writer, unread string) error {
+	answer := &why.ReleaseAnswer{Release: cmp.Or(f.release.name, payload.DefaultName), Sentences: []why.Sentence{}, Objects: []*why.Answer{}}
+	text := "not known: " + unread
+	if unread != "" {
+		answer.Unknown = []string{unread}
+	} else {
+		text = f.cluster.noneApplied(f.release.name)
+		answer.Sentences = append(answer.Sentences, why.Sentence{Text: text})
+	}
+	err := f.format.print(out, []*why.ReleaseAnswer{answer}, func(out io.Writer) error { return printLines(out, []string{text}) })
+	return cmp.Or(err, failIf(true))
 }
 
 // printWholes prints a screenful on releases for people.

@@ -43,7 +43,7 @@ func (p page) levelLines(width, room int) []string {
 	barWidth := min(max(width/4, 8), 40)
 	counted := len(fmt.Sprint(p.Total))
 	line := func(row progress.Level) string {
-		count := fmt.Sprintf("%*d/%-*d", counted, row.Total-row.Left(), counted, row.Total)
+		count := fmt.Sprintf("%*d/%-*d", counted, row.Done, counted, row.Total)
 		text := strings.TrimRight(fmt.Sprintf("  %-*s %s %s", widest, label(row), bar(barWidth, row.StateCounts), count), " ")
 		if row.Failed > 0 {
 			text += " " + bad.of(fmt.Sprintf("%d failed", row.Failed))

@@ -108,7 +108,7 @@ func (p page) runningLines(width, room int) []string {
 }
 
 // crowdedLines shows more jobs than there are lines: a line for each, but for the oldest wait,
-// which has up to two thirds of thep.
+// which has up to two thirds of them.
 func (p page) crowdedLines(jobs []job, width, room int) []string {
 	const fewest = 3 // the job, its wait, and some of the cause
 	lines := []string{cut(p.shortly(jobs[0]), width)}

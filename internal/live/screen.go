@@ -56,7 +56,7 @@ func (p page) head(width int) []string {
 
 // sum renders how much is done, has failed and is waited for.
 func (p page) sum(width int) string {
-	counts := fmt.Sprintf("%d/%d", p.Total-p.StateCounts.Left(), p.Total)
+	counts := fmt.Sprintf("%d/%d", p.Done, p.Total)
 	var more string
 	if len(p.Failures) > 0 {
 		more += fmt.Sprintf(", %d failed", len(p.Failures))

@@ -50,7 +50,7 @@ var refusedCases = map[string]refusedCase{
 	"unknown fields": {
 		files: `{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: NS}, spce: {}, spec: {containers: [{name: web, image: registry.example/web, imagePolicy: Always}]}}`,
 		want: "Pod NS/web" + where + `the cluster knows no field .spce, .spec.containers[name="web"].imagePolicy of it: ` +
-			"correct or remove it, or let such fields be left out (DropUnknownFields)",
+			"correct or remove it, or drop unknown fields",
 		reason: object.ResourceInvalid,
 	},
 	"kind that is not there": {

@@ -133,7 +133,7 @@ func TestAPreviewForeseesWhatOtherObjectsBring(t *testing.T) {
 		"a namespace, and a create-only object": {files: space + one(inNew(once)), want: "created Namespace NS-new\ncreated ConfigMap NS-new/it" + needsSpace},
 		"a namespace, and an unknown field": {
 			files: space + one(inNew(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1))),
-			want:  "created Namespace NS-new\nfailed ConfigMap NS-new/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or let such fields be left out (DropUnknownFields)\n",
+			want:  "created Namespace NS-new\nfailed ConfigMap NS-new/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or drop unknown fields\n",
 		},
 		"a namespace, and a custom resource": {
 			files: space + hatDefinition(price) + inNew(hat("price: 3")), want: "created Namespace NS-new\ncreated " + ofHats + "\ncreated Hat NS-new/hat" + isNewToo,

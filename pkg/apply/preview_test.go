@@ -272,7 +272,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 		},
 		"unknown field": {
 			files: one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)),
-			want:  "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or let such fields be left out (DropUnknownFields)\n",
+			want:  "failed ConfigMap NS/it: UpdatePayloadResourceInvalid: the cluster knows no field .dada of it: correct or remove it, or drop unknown fields\n",
 		},
 		"unknown field that is left out": {
 			files: one(strings.Replace(red, "}, data:", "}, dada: {}, data:", 1)), options: apply.Options{DropUnknownFields: true},

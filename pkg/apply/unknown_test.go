@@ -68,7 +68,7 @@ func TestUnknownFieldsAreAllNamed(t *testing.T) {
 	install(t, namespace, hats)
 	did := run(t, t.Context(), load(t, namespace, namespace, unknownHat), apply.Options{})
 	want := "Hat NS/hat (0000_10_shop_50_hat.yaml:1, level 10, shop): the cluster knows no field " + strings.Join(place, ", ") +
-		" of it: correct or remove it, or let such fields be left out (DropUnknownFields)"
+		" of it: correct or remove it, or drop unknown fields"
 	if diff := cmp.Diff(want, did.sentence(namespace)); diff != "" {
 		t.Error(diff)
 	}

@@ -97,7 +97,7 @@ type FindingKey struct {
 // objects have the same fault.
 var howMany = regexp.MustCompile(`\b\d+ objects?\b`)
 
-// FindingKey is what is found.
+// Key is what is found.
 func (f Finding) Key() FindingKey {
 	message := howMany.ReplaceAllString(payload.WithoutLines(f.Message), "")
 	return FindingKey{f.Rule, f.File, f.Object, message, f.In}

@@ -139,6 +139,7 @@ func decodeCarefully(text []byte, root *yaml3.Node, cause error) (decoded, error
 	}
 	syntax := syntaxError(cause)
 	syntax.keepQuiet(text)
+	syntax.explain(text)
 	if isIndentedByTab(text, syntax.line) {
 		syntax.message = "this line begins with a tab: indent it with blanks"
 	}

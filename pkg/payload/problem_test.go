@@ -24,7 +24,9 @@ func TestBadManifests(t *testing.T) {
 		text string
 		want []string
 	}{
-		"broken YAML":     {"kind: ConfigMap\nmetadata: [\n", []string{"f.yaml:2: document 1: did not find expected node content"}},
+		"a conflict":      {"kind: ConfigMap\n<<<<<<< HEAD\na: b\n", []string{"f.yaml:2: document 1: a merge conflict begins here: resolve it, and remove its markers \"<<<<<<<\", \"=======\" and \">>>>>>>\""}},
+		"two colons":      {"a: b: c\n", []string{"f.yaml:1: document 1: a value has \": \" in it, or this line is indented too far: put the value in quotes, or indent it as its neighbours"}},
+		"broken YAML":     {"kind: ConfigMap\nmetadata: [\n", []string{"f.yaml:2: document 1: a value is missing, or a \"[\" or \"{\" is not closed: add it"}},
 		"a tab":           {"kind: ConfigMap\nmetadata:\n\tname: x\n", []string{"f.yaml:3: document 1: this line begins with a tab: indent it with blanks"}},
 		"invalid UTF-8":   {"kind: ConfigMap\n# \xff\n", []string{"f.yaml:2: document 1: this is not UTF-8 text: save the file as UTF-8"}},
 		"billion laughs":  {laughs, []string{"f.yaml:6: document 1: it has more than 250000 values, which is the limit for a document (an alias counts as what it stands for)"}},
@@ -33,7 +35,7 @@ func TestBadManifests(t *testing.T) {
 		"text behind ---": {configMap("a") + "--- kind: ConfigMap\n", []string{`f.yaml:6: document 2: only a comment may stand behind "---": put the rest on the next line`}},
 		"more behind ...": {configMap("a") + "...\n" + configMap("b"), []string{`f.yaml:6: document 1: there is more after the end of the document: put "---" on a line of its own between two documents`}},
 		"the second document": {configMap("a") + "---\nkind: [\n---\n" + configMap("c"), []string{
-			"f.yaml:7: document 2: did not find expected node content"}},
+			"f.yaml:7: document 2: a value is missing, or a \"[\" or \"{\" is not closed: add it"}},
 		"nothing required": {"metadata: {}\n", []string{
 			"f.yaml:1: document 1: apiVersion is missing", "f.yaml:1: document 1: kind is missing", "f.yaml:1: document 1: metadata.name is missing"}},
 		"an empty name":   {"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ''\n", []string{"f.yaml:4: document 1: ConfigMap: metadata.name is empty"}},
@@ -143,7 +145,7 @@ func TestBadMetadata(t *testing.T) {
 		"no image stream": {map[string]string{"release-manifests/image-references": `{"kind":"ConfigMap","apiVersion":"v1"}`},
 			[]string{`release-manifests/image-references: this is "ConfigMap" of "v1": it must be ImageStream of image.openshift.io/v1`}},
 		"broken images": {map[string]string{"release-manifests/image-references": "{"},
-			[]string{"release-manifests/image-references:1: this is no ImageStream: did not find expected node content"}},
+			[]string{"release-manifests/image-references:1: this is no ImageStream: a value is missing, or a \"[\" or \"{\" is not closed: add it"}},
 		"nothing": {map[string]string{"release-manifests/release-metadata": ""},
 			[]string{"release-manifests/release-metadata:1: this is not the JSON of a release's metadata: unexpected end of JSON input"}},
 		"an image without a repository": {map[string]string{"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[{"name":"a","from":{"kind":"DockerImage","name":":1"}}]}}`},

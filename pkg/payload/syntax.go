@@ -2,6 +2,7 @@ package payload
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
 	"strconv"
 	"strings"
@@ -54,6 +55,30 @@ func (e *errSyntax) keepQuiet(text []byte) {
 			e.line = lineAt(text, int64(at))
 		}
 	}
+}
+
+// plainly has what YAML's libraries say in words that tell what to write.
+var plainly = map[string]string{
+	"could not find expected ':'":                     `this line or the one above has no ":" behind its key: write KEY: VALUE`,
+	"did not find expected ',' or '}'":                `a "{" is not closed, or a comma is missing behind it: add it`,
+	"did not find expected ',' or ']'":                `a "[" is not closed, or a comma is missing behind it: add it`,
+	"did not find expected key":                       "this line or one below is not indented as its neighbours, or has more behind its value: indent it alike, or put the value in quotes",
+	"did not find expected node content":              `a value is missing, or a "[" or "{" is not closed: add it`,
+	"found a tab character that violates indentation": "this line or the next begins with a tab: indent it with blanks",
+	"found character that cannot start any token":     "a value begins with a character that YAML reserves, such as @, % or a backquote: put it in quotes",
+	"found unexpected end of stream":                  "a quotation mark is not closed: add it",
+	"mapping values are not allowed in this context":  `a value has ": " in it, or this line is indented too far: put the value in quotes, or indent it as its neighbours`,
+}
+
+var conflictMarker = regexp.MustCompile(`(?m)^<{7}( |$)`)
+
+// explain says what to write instead, if that is known.
+func (e *errSyntax) explain(text []byte) {
+	if found := conflictMarker.FindIndex(text); found != nil {
+		e.line, e.message = lineAt(text, int64(found[0])), `a merge conflict begins here: resolve it, and remove its markers "<<<<<<<", "=======" and ">>>>>>>"`
+		return
+	}
+	e.message = cmp.Or(plainly[e.message], e.message)
 }
 
 // isIndentedByTab says whether a tab is in front of what a line says.

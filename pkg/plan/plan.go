@@ -6,7 +6,7 @@
 // It compares files with files, or a payload with what others have seen of a cluster. It
 // asks no cluster itself, and applies nothing.
 //
-// Compare is the call to start from, and OfCluster the one for a cluster. The Plan they
+// Compare is the call to start from, and ForCluster the one for a cluster. The Plan they
 // return is a plain value; package show writes it for people.
 package plan
 
@@ -24,7 +24,7 @@ type Plan struct {
 	From   ReleaseID  `json:"from"`
 	To     ReleaseID  `json:"to"`
 	Update UpdateKind `json:"update"`
-	// ClusterInfo is of the plan of a cluster; nil where two releases are compared.
+	// Cluster is of the plan of a cluster; nil where two releases are compared.
 	Cluster *ClusterInfo `json:"cluster,omitempty"`
 	// Counts say how many objects each action is for.
 	Counts map[PlannedAction]int `json:"counts"`
@@ -72,7 +72,7 @@ type ObjectPlan struct {
 	Recreated bool `json:"recreated,omitempty"`
 	// Hooks are the lifecycle hooks of a Deployment that is created or changed, in the order of its rollout.
 	Hooks []HookPlan `json:"hooks,omitempty"`
-	// DefinitionChange is what changes for the objects of a CustomResourceDefinition.
+	// Definition is what changes for the objects of a CustomResourceDefinition.
 	Definition *DefinitionChange `json:"definition,omitempty"`
 
 	// With is the object whose deletion deletes an absent object.
@@ -152,7 +152,7 @@ func Actions() []PlannedAction {
 	}
 }
 
-// Position is where the object stands: in the new release if it is there, and else in the
+// Place is where the object stands: in the new release if it is there, and else in the
 // old one.
 func (e ObjectPlan) Place() Position {
 	switch {

@@ -83,8 +83,7 @@ type Right struct {
 	IsForHooks bool
 }
 
-// An UnservedManifest manifest is one whose kind and version are neither served nor defined by the
-// payload.
+// An UnservedManifest is one whose kind and version are neither served nor defined by the payload.
 type UnservedManifest struct {
 	Manifest *payload.Manifest
 	Has      string // a version in which the kind is there; "" if it is in none

@@ -40,7 +40,7 @@ type Record struct {
 	// there is no room.
 	Durations map[string]Durations `json:"durations,omitempty"`
 
-	// Fingerprints are package inventory's. They are beside the rest, and given up where
+	// Fingerprints are those of package fingerprint. They are beside the rest, and given up where
 	// there is no room for them.
 	Fingerprints []byte `json:"-"`
 }
@@ -253,7 +253,7 @@ func (r *Record) NoteSent(id kinds.ID, uid types.UID) {
 }
 
 // ForgetDelete notes that an object which was to be deleted is gone. The UID is the one that
-// Ask was given: an object that came in its place is not meant. Hooks that have run for it run again for the next one.
+// RequestDelete was given: an object that came in its place is not meant. Hooks that have run for it run again for the next one.
 func (r *Record) ForgetDelete(id kinds.ID, uid types.UID) {
 	r.RememberHooks(id, lifecycle.State{})
 	r.Tombstones = slices.DeleteFunc(r.Tombstones, func(known Tombstone) bool { return known.ID == id && known.UID == uid })

@@ -35,7 +35,7 @@ func (c *digestReader) Read(p []byte) (int, error) {
 		return n, c.wrongSize()
 	}
 	// The registry library compares as well at the end, knows less and says it in its
-	// own words: finish says it in ours.
+	// own words: verify says it in ours.
 	if err != nil && strings.HasPrefix(err.Error(), "error verifying ") {
 		err = io.EOF
 	}

@@ -21,7 +21,7 @@ const (
 // follows redirects without a limit, and reads answers however slow or long they are.
 type limitedTransport struct{ next http.RoundTripper }
 
-// A limitError error is why bounded has ended a request.
+// A limitError is why limitedTransport has ended a request.
 type limitError string
 
 func (e limitError) Error() string { return string(e) }

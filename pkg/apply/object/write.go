@@ -30,7 +30,7 @@ func (w writer) apply(o *target, draft *unstructured.Unstructured, how cluster.A
 	}
 	if !w.options.DropUnknownFields {
 		return applied, refusal{ResourceInvalid, "the cluster knows no field " + strings.Join(w.allUnknown(o.resource, draft, unknown), ", ") +
-			" of it: correct or remove it, or let such fields be left out (DropUnknownFields)"}
+			" of it: correct or remove it, or drop unknown fields"}
 	}
 	if !removeFields(draft, unknown) {
 		return applied, err

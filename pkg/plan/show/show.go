@@ -27,7 +27,7 @@ type Printer struct {
 	All bool
 	// Command is what shows all of what Markdown has no room for.
 	Command string
-	// Home is where a file of a release is written, if that is not its place in the
+	// PathOf is where a file of a release is written, if that is not its place in the
 	// release.
 	PathOf func(file string) string
 }

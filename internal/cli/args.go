@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/runlevel/runlevel/pkg/printable"
+)
+
+// checkDefaults has cobra's own commands refuse words that they don't know.
+func checkDefaults(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, command := range root.Commands() {
+		switch command.Name() {
+		case "completion":
+			command.RunE = needsVerb
+		case "help":
+			command.Args = checkTopic
+		}
+	}
+}
+
+// checkTopic refuses help on what is no command.
+func checkTopic(help *cobra.Command, args []string) error {
+	parent, rest, err := help.Root().Find(args)
+	if err == nil && len(rest) > 0 {
+		return misuse{unknownCommand(parent, rest[0])}
+	}
+	return err
+}
+
+// unknownCommand is the error about a word that is no command, with those that are spelt much like it.
+func unknownCommand(parent *cobra.Command, word string) error {
+	parent.SuggestionsMinimumDistance = 2
+	text := fmt.Sprintf("unknown command %q for %q", word, parent.CommandPath())
+	if similar := parent.SuggestionsFor(word); len(similar) > 0 {
+		text += ": did you mean " + strings.Join(similar, " or ") + "?"
+	}
+	return errors.New(text)
+}
+
+// checkArgs makes wrong arguments of every command a misuse, with a hint where
+// to read how it is called. A command that says nothing of arguments takes none.
+func checkArgs(command *cobra.Command) {
+	for _, child := range command.Commands() {
+		checkArgs(child)
+	}
+	if command.Args == nil {
+		command.Args, command.ValidArgsFunction = cobra.NoArgs, cobra.NoFileCompletions
+	}
+	check := command.Args
+	command.Args = func(command *cobra.Command, args []string) error {
+		err := check(command, args)
+		if err == nil {
+			return nil
+		}
+		return withHelp(command, wrongArgs(command, args, err))
+	}
+}
+
+// wrongArgs says in our words which arguments a command takes, where cobra's error does not.
+func wrongArgs(command *cobra.Command, args []string, err error) error {
+	_, takes, _ := strings.Cut(command.Use, " ")
+	path := command.CommandPath()
+	switch {
+	case strings.Contains(err.Error(), "arg(s)"):
+		return fmt.Errorf("write \"%s %s\": it was given %s", path, takes, printable.Count(len(args), "argument"))
+	case !strings.HasPrefix(err.Error(), "unknown command"):
+		return err
+	case command.HasSubCommands():
+		return unknownCommand(command, args[0])
+	default:
+		return fmt.Errorf("%q takes no arguments, such as %q", path, args[0])
+	}
+}
+
+// whatToWrite says what a flag takes, by the type of its value.
+var whatToWrite = map[string]string{
+	"bool": "write true or false", "duration": "write a time such as 30s or 5m",
+	"int": "write a whole number", "uint64": "write a whole number", "level": "write a whole number",
+}
+
+// wrongFlag says what is wrong with a flag.
+func wrongFlag(command *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return withHelp(command, err)
+	}
+	if what := whatToWrite[invalid.GetFlag().Value.Type()]; what != "" {
+		err = fmt.Errorf("--%s: %q can't be read: %s", invalid.GetFlag().Name, invalid.GetValue(), what)
+	}
+	return misuse{err}
+}
+
+// withHelp is misuse, with a hint where to read how a command is called.
+func withHelp(command *cobra.Command, err error) error {
+	return misuse{fmt.Errorf("%s\nsee \"%s --help\"", strings.TrimSuffix(err.Error(), "\n"), command.CommandPath())}
+}
