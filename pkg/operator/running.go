@@ -68,14 +68,14 @@ var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, 
 const pauseHooks = 30 * time.Minute
 
 // keep applies the release and keeps it in place, again and again, until it is stopped. It returns an error if the
-// lock is lost.
+// lock is lost, or another process has it.
 func (r *running) keep() error {
 	for {
 		outcome := r.applier.session.Apply(r.ctx, r.payload, r.options())
 		switch {
 		case r.ctx.Err() != nil, errors.Is(outcome.Err, rollout.ErrSuperseded):
 			return nil
-		case errors.Is(outcome.Err, lock.ErrLost), errors.Is(outcome.Err, rollout.ErrYielded):
+		case errors.Is(outcome.Err, lock.ErrLost), errors.As(outcome.Err, new(*lock.HeldError)), errors.Is(outcome.Err, rollout.ErrYielded):
 			return outcome.Err
 		}
 		select {

@@ -55,14 +55,14 @@ func Hold(ctx context.Context, c *cluster.Cluster, release, namespace string, op
 		turn: make(chan struct{}, 1),
 	}
 	s.turn <- struct{}{}
-	return s, s.acquire(ctx)
+	return s, s.acquire(ctx, s.options)
 }
 
 // acquire acquires the lock, and gives up when ctx ends. The Hold outlives ctx: it ends with the session.
-func (s *Session) acquire(ctx context.Context) error {
+func (s *Session) acquire(ctx context.Context, options lock.Options) error {
 	session, cancel := context.WithCancelCause(s.ctx)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	hold, err := s.lock.Acquire(session, s.options)
+	hold, err := s.lock.Acquire(session, options)
 	if err != nil {
 		stop()
 		cancel(nil)
@@ -208,7 +208,9 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 		return r.outcome
 	}
 	if s.hold == nil {
-		if r.outcome.Err = s.acquire(ctx); r.outcome.Err != nil {
+		options := s.options
+		options.Wait = false // what another process applies that has the lock by now counts
+		if r.outcome.Err = s.acquire(ctx, options); r.outcome.Err != nil {
 			return r.outcome
 		}
 	}

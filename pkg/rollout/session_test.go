@@ -216,8 +216,25 @@ func TestASessionYieldsToWhatWasAppliedDuringAnOutage(t *testing.T) {
 	awaitColour(t, name, "black")
 }
 
-// TestAReleasedSessionDoesNotTakeTheLockAgain: while another process has the lock after an outage, an apply waits for
-// it, and ends when the session is released.
+// TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage, also one that has waited for the lock at first: what the other
+// process applies counts.
+func TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	const name = "outage-taken"
+	session := keepUntilOutage(t.Context(), t, name)
+	hold(t, name, lock.Options{Wait: true, Duration: outageLock})
+	session.outage.isOn.Store(false)
+	select {
+	case outcome := <-session.ended:
+		if !errors.As(outcome.Err, new(*lock.HeldError)) {
+			t.Errorf("it ended with %v", outcome.Err)
+		}
+	case <-time.After(10 * outageLock):
+		t.Error("it waits for the lock")
+	}
+}
+
+// TestAReleasedSessionDoesNotTakeTheLockAgain, whether its apply has found out before that another process has it or not.
 func TestAReleasedSessionDoesNotTakeTheLockAgain(t *testing.T) {
 	t.Parallel()
 	const name = "outage-released"
