@@ -47,8 +47,10 @@ What others have set otherwise is as the release says afterwards, and told. What
 autoscaler or an injector of certificates has set is left to it. An object that another
 tool has made is taken over from it: docs/ownership.md says whose is what.
 
-What may heal (a conflict, a server that is down, a quota) is tried again until --timeout
-ends. What can't is told at once; what does not depend on it goes on.
+What may heal (a conflict, a webhook that is down, a quota) is tried again until --timeout
+ends. What can't is told at once; what does not depend on it goes on. An API server that is
+away for two thirds of --lock-duration ends the apply, but for one with --watch: the lock
+can't be renewed.
 
 --dry-run=server asks the cluster what it would make of each object, and says what the apply
 would do; it writes nothing, takes no lock, and waits for nothing. "runlevel diff" shows the

@@ -88,7 +88,7 @@ func (p Program) run(ctx context.Context, connection *rest.Config, o Options, an
 	if err != nil {
 		return err
 	}
-	if err := metricsserver.Serve(m, p.Name, controllers.Metrics.gatherer(m), o.Metrics); err != nil {
+	if err := metricsserver.Serve(m, denials.Watch(connection), p.Name, controllers.Metrics.gatherer(m), o.Metrics); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	reporter, err := clusteroperator.NewReporter(connection, clusteroperator.ReporterOptions{

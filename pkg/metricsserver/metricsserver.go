@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,12 +32,17 @@ type Serving struct {
 }
 
 // Serve has a manager serve metrics over TLS, to clients that the API server knows by their token and allows to get
-// /metrics. Program is the name in the certificate that is made where there is none.
-func Serve(m ctrl.Manager, program string, metrics prometheus.Gatherer, o Serving) error {
+// /metrics. It asks the API server by the connection, which has to let through reviews, also of a replica that does not lead.
+// Program is the name in the certificate that is made where there is none.
+func Serve(m ctrl.Manager, connection *rest.Config, program string, metrics prometheus.Gatherer, o Serving) error {
 	if o.Address == "" {
 		return nil
 	}
-	protect, err := filters.WithAuthenticationAndAuthorization(m.GetConfig(), m.GetHTTPClient())
+	web, err := rest.HTTPClientFor(connection)
+	if err != nil {
+		return err
+	}
+	protect, err := filters.WithAuthenticationAndAuthorization(connection, web)
 	if err != nil {
 		return err
 	}

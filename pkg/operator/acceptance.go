@@ -76,7 +76,8 @@ func (t *acceptance) acceptedRisks() []string {
 	return precondition.CheckNames(risks)
 }
 
-// judge asks the gate of the release, and for the risks of a minor update. Force overrides what blocks.
+// judge asks the gate of the release, and for the risks of a minor update. Force overrides what blocks. Nothing blocks the
+// release that was begun last: it is kept in place, but for the objects that can't be.
 func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 	a := t.applier
 	a.mu.Lock()
@@ -94,6 +95,11 @@ func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 	}
 	if t.target.Force {
 		return nil
+	}
+	for i := range t.now.Findings {
+		if outcome.IsSame {
+			t.now.Findings[i].Severity = precondition.Warns
+		}
 	}
 	return precondition.Refuse(t.now.Findings)
 }

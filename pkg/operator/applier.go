@@ -191,8 +191,8 @@ func (a *applier) notify() {
 }
 
 // accept takes a release through all that comes before its first object is written. It gives up when another one is
-// wanted. It returns what is to be kept in place from now on; nil if that is so already. A retry shows no phases: what
-// has stopped the release counts until that is over.
+// wanted, and when the lock is lost. It returns what is to be kept in place from now on; nil if that is so already. A retry
+// shows no phases: what has stopped the release counts until that is over.
 func (a *applier) accept(ctx context.Context, t *target, changed <-chan struct{}, isRetry bool) (*running, error) {
 	current := a.current()
 	if current != nil && current.serves(t) {
@@ -203,8 +203,13 @@ func (a *applier) accept(ctx context.Context, t *target, changed <-chan struct{}
 		})
 		return nil, nil
 	}
+	held := a.session.Held()
+	if held.Err() != nil { // what is wanted may be another leader's to say by now
+		return nil, context.Cause(held)
+	}
 	attempt, cancel := withCancelOn(ctx, changed)
 	defer cancel()
+	defer context.AfterFunc(held, cancel)()
 	try := &acceptance{applier: a, target: t, isQuiet: isRetry}
 	loaded, err := try.prepare(attempt, current)
 	if attempt.Err() != nil {

@@ -51,7 +51,7 @@ func (m *monitor) register(ctx context.Context, to ctrl.Manager, o metricsserver
 	}
 	registry := prometheus.NewRegistry() // of this operator: there may be several in one process
 	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return metricsserver.Serve(to, "runlevel-operator", registry, o)
+	return metricsserver.Serve(to, to.GetConfig(), "runlevel-operator", registry, o)
 }
 
 var leads = prometheus.NewDesc("runlevel_leader", "1 for the replica that holds the lock of the release, 0 for one that waits for it.", nil, nil)

@@ -92,7 +92,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	r.applier.events.about(&version)
 	recorded, deletes, err := r.look(ctx)
 	if err != nil {
-		return ctrl.Result{}, err
+		return r.writeUnread(ctx, &version, err)
 	}
 	informed := version.DeepCopy()
 	if len(informed.Status.History) == 0 { // it is new, or was recreated
@@ -103,6 +103,22 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	return r.write(ctx, &version, status.Next(informed.Status, seen), len(deletes) > 0)
+}
+
+// writeUnread writes into the status that the record can't be read, without which nothing is wanted. A release that is kept in
+// place already stays so, and its status as it is.
+func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterVersion, unread error) (ctrl.Result, error) {
+	if r.applier.current() != nil {
+		return ctrl.Result{}, unread
+	}
+	seen := status.Seen{
+		Now: r.cluster.Now(), Generation: version.Generation, Overrides: version.Spec.Overrides,
+		Acceptance: status.Acceptance{Release: version.Status.Desired, Architecture: architecture, Phase: status.Retrieving, Err: unread},
+	}
+	if result, err := r.write(ctx, version, status.Next(version.Status, seen), false); err != nil {
+		return result, err
+	}
+	return ctrl.Result{RequeueAfter: writesEvery}, nil
 }
 
 // observe tells the applier what is wanted, and returns what is seen.

@@ -67,15 +67,15 @@ var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, 
 // release is applied would scale a Deployment to 0 for its mid hook every two minutes.
 const pauseHooks = 30 * time.Minute
 
-// keep applies the release and keeps it in place, again and again, until it is stopped. It returns an error if the
-// lock is lost.
+// keep applies the release and keeps it in place, again and again, until it is stopped. It returns an error if another
+// process has the lock, or has applied something else. A lock that was lost to nobody is acquired again by the next apply.
 func (r *running) keep() error {
 	for {
 		outcome := r.applier.session.Apply(r.ctx, r.payload, r.options())
 		switch {
 		case r.ctx.Err() != nil, errors.Is(outcome.Err, rollout.ErrSuperseded):
 			return nil
-		case errors.Is(outcome.Err, lock.ErrLost), errors.Is(outcome.Err, rollout.ErrYielded):
+		case lock.IsTaken(outcome.Err), errors.As(outcome.Err, new(*lock.HeldError)), errors.Is(outcome.Err, rollout.ErrYielded):
 			return outcome.Err
 		}
 		select {

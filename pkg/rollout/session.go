@@ -36,6 +36,7 @@ type Session struct {
 	ctx     context.Context // that Hold was called with
 	turn    chan struct{}   // has one element, which the apply that runs takes out
 	hold    *lock.Hold      // nil while the lock is lost; guarded by turn
+	wasLost bool            // another process may have had the lock since the last apply; guarded by turn
 	keeper  atomic.Pointer[keep.Keeper]
 	held    atomic.Pointer[lock.Hold] // the last one, for those who do not have the turn
 
@@ -55,14 +56,14 @@ func Hold(ctx context.Context, c *cluster.Cluster, release, namespace string, op
 		turn: make(chan struct{}, 1),
 	}
 	s.turn <- struct{}{}
-	return s, s.acquire(ctx)
+	return s, s.acquire(ctx, s.options)
 }
 
 // acquire acquires the lock, and gives up when ctx ends. The Hold outlives ctx: it ends with the session.
-func (s *Session) acquire(ctx context.Context) error {
+func (s *Session) acquire(ctx context.Context, options lock.Options) error {
 	session, cancel := context.WithCancelCause(s.ctx)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	hold, err := s.lock.Acquire(session, s.options)
+	hold, err := s.lock.Acquire(session, options)
 	if err != nil {
 		stop()
 		cancel(nil)
@@ -75,6 +76,30 @@ func (s *Session) acquire(ctx context.Context) error {
 	s.held.Store(hold)
 	context.AfterFunc(hold.Context(), func() { cancel(nil) })
 	return nil
+}
+
+// ensureHold makes the session hold the lock, which it may have lost since the last apply. It does not wait for another
+// process that has taken the lock: what that one applies counts.
+func (s *Session) ensureHold(ctx context.Context) error {
+	if s.hold != nil {
+		lost := s.hold.Check(ctx)
+		if !errors.Is(lost, lock.ErrLost) {
+			return lost
+		}
+		if lost = s.lose(lost); lock.IsTaken(lost) {
+			return lost
+		}
+	}
+	options := s.options
+	options.Wait = false
+	return s.acquire(ctx, options)
+}
+
+// lose gives up a lock that is lost, and returns the error of what was done under it.
+func (s *Session) lose(err error) error {
+	err = s.hold.Release(err)
+	s.hold, s.wasLost = nil, true
+	return err
 }
 
 // Release ends what is applied or kept in place, and frees the lock. It returns the error of what was done, or
@@ -100,7 +125,8 @@ func (s *Session) Release(err error) error {
 // with ErrSuperseded.
 //
 // With Options.Keep it returns when ctx ends, when an object can't be applied, or when another process has
-// taken the lock or applied something else. It goes on after an outage of the API server.
+// taken the lock or applied something else. It goes on after an outage of the API server. If the lock was lost since the
+// last apply, it is acquired again, for what was begun last.
 func (s *Session) Apply(ctx context.Context, release *payload.Payload, options Options) *Outcome {
 	ctx, end, err := s.begin(ctx)
 	if err != nil {
@@ -207,10 +233,11 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 	if r.outcome.Err = context.Cause(ctx); r.outcome.Err != nil {
 		return r.outcome
 	}
-	if s.hold == nil {
-		if r.outcome.Err = s.acquire(ctx); r.outcome.Err != nil {
-			return r.outcome
-		}
+	if r.outcome.Err = s.ensureHold(ctx); r.outcome.Err != nil {
+		return r.outcome
+	}
+	if s.wasLost {
+		r.options = r.options.again()
 	}
 	hold := s.hold
 	held, end := context.WithCancelCause(ctx)
@@ -219,8 +246,9 @@ func (s *Session) apply(ctx context.Context, release *payload.Payload, options O
 	r.onKeep = s.keeper.Store
 	r.outcome.Err = r.applyUnder(held, hold)
 	s.keeper.Store(nil)
+	s.wasLost = s.wasLost && !r.outcome.IsSame
 	if lost := hold.Check(context.WithoutCancel(ctx)); lost != nil {
-		r.outcome.Err, s.hold = hold.Release(r.outcome.Err), nil
+		r.outcome.Err = s.lose(r.outcome.Err)
 	}
 	return r.outcome
 }

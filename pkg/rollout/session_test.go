@@ -216,8 +216,70 @@ func TestASessionYieldsToWhatWasAppliedDuringAnOutage(t *testing.T) {
 	awaitColour(t, name, "black")
 }
 
-// TestAReleasedSessionDoesNotTakeTheLockAgain: while another process has the lock after an outage, an apply waits for
-// it, and ends when the session is released.
+// TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage, also one that has waited for the lock at first: what the other
+// process applies counts.
+func TestASessionEndsIfAnotherProcessHasTheLockAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	const name = "outage-taken"
+	session := keepUntilOutage(t.Context(), t, name)
+	hold(t, name, lock.Options{Wait: true, Duration: outageLock})
+	session.outage.isOn.Store(false)
+	select {
+	case outcome := <-session.ended:
+		if !errors.As(outcome.Err, new(*lock.HeldError)) {
+			t.Errorf("it ended with %v", outcome.Err)
+		}
+	case <-time.After(10 * outageLock):
+		t.Error("it waits for the lock")
+	}
+}
+
+// refusedSetting is a release whose object can't be applied.
+var refusedSetting = strings.ReplaceAll(oneSetting, "name: settings", "name: Not_a_name")
+
+// failUntilOutage returns a session whose apply has ended because an object is refused, and that has lost its lock since.
+func failUntilOutage(t *testing.T, name string) (s *rollout.Session, again func() error) {
+	t.Helper()
+	var cut outage
+	session := hold(t, name, lock.Options{Duration: outageLock, Wait: true}, cut.look)
+	apply := func() error {
+		return session.Apply(t.Context(), load(t, name, "1.0.0", refusedSetting), rollout.Options{Keep: &keep.Options{}}).Err
+	}
+	if err := apply(); !errors.As(err, new(*object.Failure)) {
+		t.Fatalf("it ended with %v", err)
+	}
+	cut.isOn.Store(true)
+	<-session.Held().Done()
+	if err := apply(); err == nil || errors.Is(err, lock.ErrLost) {
+		t.Errorf("during the outage: %v", err)
+	}
+	cut.isOn.Store(false)
+	return session, apply
+}
+
+// TestAnOutageBetweenTwoAppliesEndsNoSession: the next one takes the lock again, which no other process has had.
+func TestAnOutageBetweenTwoAppliesEndsNoSession(t *testing.T) {
+	t.Parallel()
+	session, again := failUntilOutage(t, "outage-between")
+	if err := again(); !errors.As(err, new(*object.Failure)) || session.Held().Err() != nil {
+		t.Errorf("it ended with %v; the lock: %v", err, session.Held().Err())
+	}
+}
+
+// TestASessionYieldsToWhatWasAppliedBetweenTwoApplies by another process, while it had no lock.
+func TestASessionYieldsToWhatWasAppliedBetweenTwoApplies(t *testing.T) {
+	t.Parallel()
+	const name = "outage-between-other"
+	_, again := failUntilOutage(t, name)
+	mustRun(t, connectAs(t, "other"), load(t, name, "2.0.0", oneSetting))
+	for range 2 {
+		if err := again(); !errors.Is(err, rollout.ErrYielded) {
+			t.Errorf("it ended with %v", err)
+		}
+	}
+}
+
+// TestAReleasedSessionDoesNotTakeTheLockAgain, whether its apply has found out before that another process has it or not.
 func TestAReleasedSessionDoesNotTakeTheLockAgain(t *testing.T) {
 	t.Parallel()
 	const name = "outage-released"
@@ -247,7 +309,7 @@ func TestAnObjectThatIsRefusedEndsASession(t *testing.T) {
 	t.Parallel()
 	const name = "refused"
 	session := hold(t, name, lock.Options{})
-	outcome := session.Apply(t.Context(), load(t, name, "1.0.0", strings.ReplaceAll(oneSetting, "name: settings", "name: Not_a_name")), rollout.Options{Keep: &keep.Options{}})
+	outcome := session.Apply(t.Context(), load(t, name, "1.0.0", refusedSetting), rollout.Options{Keep: &keep.Options{}})
 	var failure *object.Failure
 	if !errors.As(outcome.Err, &failure) {
 		t.Errorf("it ended with %v", outcome.Err)

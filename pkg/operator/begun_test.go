@@ -1,0 +1,64 @@
+package operator_test
+
+import (
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne: a finalizer holds one object of the release that is kept in place.
+// The others are kept all the same, and an update that drops it is applied.
+func TestAnObjectThatHangsCostsARestartedOperatorNoOtherOne(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop+old)
+	s.until("installed", isAt("1.0.0"))
+	s.hold("prices", `["example.com/hold"]`)
+	s.must(s.client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "prices"}}))
+	s.must(s.end())
+	s.must(s.editSettings("by-hand"))
+	s.start()
+	s.untilSettings("1.0.0")
+	kept := s.version()
+	if accepted := find(kept, "ReleaseAccepted"); accepted.Status != configv1.ConditionTrue {
+		t.Errorf("the release that is kept in place is not accepted: %+v", accepted)
+	}
+
+	other := s.push("1.0.0", shop+old+once)
+	s.update(other)
+	s.until("other content under the same version is refused", has("ReleaseAccepted", configv1.ConditionFalse, "PreconditionChecks"))
+	s.must(s.end())
+	s.update(s.push("1.0.1", shop))
+	s.start()
+	s.until("the update that drops it is applied", isAt("1.0.1"))
+}
+
+// TestARecordThatCannotBeRead is told, as long as nothing is kept in place for want of it.
+func TestARecordThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	s.must(s.end())
+	var record corev1.ConfigMap
+	s.must(s.client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "runlevel-release-default"}, &record))
+	readable := record.Data["record.json"]
+	write := func(text string) {
+		patch := client.MergeFrom(record.DeepCopy())
+		record.Data["record.json"] = text
+		s.must(s.client.Patch(t.Context(), &record, patch))
+	}
+	write(`{"format": 99}`)
+	s.start()
+	s.until("it says that the release is not kept in place", func(v *configv1.ClusterVersion) bool {
+		c := find(v, "Failing")
+		return c.Status == configv1.ConditionTrue && strings.HasPrefix(c.Message, "1.0.0 is not kept in place: ") && strings.Contains(c.Message, "a newer runlevel wrote it, in format 99")
+	})
+	s.until("nor is it accepted", has("ReleaseAccepted", configv1.ConditionFalse, "RetrievePayload"))
+	s.must(s.editSettings("by-hand"))
+	write(readable)
+	s.untilSettings("1.0.0")
+	s.until("all is well again", has("Failing", configv1.ConditionFalse, ""))
+}
