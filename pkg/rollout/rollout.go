@@ -182,7 +182,7 @@ func (r *rollout) run(ctx context.Context) error {
 	if r.options.onlySame && !r.outcome.IsSame {
 		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
 	}
-	blocking := r.blocking()
+	blocking := blockingFindings(r.outcome, r.options)
 	if len(blocking) > 0 && !r.options.Force {
 		return precondition.Refuse(blocking)
 	}
@@ -206,13 +206,13 @@ func (r *rollout) run(ctx context.Context) error {
 	return r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, r.applyOptions()))
 }
 
-// blocking returns the findings that block the apply. None blocks the release that was begun last from being kept in place:
+// blockingFindings returns the findings that block the apply. None blocks the release that was begun last from being kept in place:
 // one object that can't be applied is to cost no other one, and each is checked again when it is applied.
-func (r *rollout) blocking() []precondition.CheckFinding {
-	if r.options.Keep != nil && r.outcome.IsSame && !r.options.Force { // what is forced is noted
+func blockingFindings(outcome *Outcome, options Options) []precondition.CheckFinding {
+	if options.Keep != nil && outcome.IsSame && !options.Force { // what is forced is noted
 		return nil
 	}
-	return precondition.Blocking(r.outcome.Findings)
+	return precondition.Blocking(outcome.Findings)
 }
 
 // finish notes the report of an apply in the record, if the lock is still held.
