@@ -366,7 +366,7 @@ var meddlings = map[string]meddling{
 	"an annotation removed":                       {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"tone":null}}}`) }, object.Configured, nil, nil},
 	"an annotation of somebody's own":             {func(h hand) { h.write("bob", `{"metadata":{"annotations":{"theirs":"yes"}}}`) }, object.Unchanged, func(s sort) bool { return s.isCounted() && s.kind != "Deployment" }, nil}, // whose annotations count
 	"who owns what, forgotten":                    {func(h hand) { h.write("bob", `{"metadata":{"managedFields":[{}]}}`) }, object.Configured, nil, nil},
-	"deleted and recreated, by somebody":          {hand.remake, object.Configured, nil, func(s sort) bool { return s.kind != "CustomResourceDefinition" }},
+	"deleted and recreated by another client":     {hand.remake, object.Configured, nil, func(s sort) bool { return s.kind != "CustomResourceDefinition" }},
 	"its status":                                  {func(h hand) { h.write("bob", h.sort.status, h.parts()...) }, object.Unchanged, sort.isCounted, func(s sort) bool { return s.status != "" }},
 	"scaled":                                      {func(h hand) { h.write("kubectl", `{"spec":{"replicas":3}}`, "scale") }, object.Configured, nil, func(s sort) bool { return s.kind == "Deployment" }},
 	"a value that a policy changes in a write":    {func(h hand) { h.meddle(h.lever) }, object.Configured, nil, nil},

@@ -68,7 +68,8 @@ var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, 
 const pauseHooks = 30 * time.Minute
 
 // keep applies the release and keeps it in place, again and again, until it is stopped. It returns an error if another
-// process has the lock, or has applied something else. A lock that was lost to nobody is acquired again by the next apply.
+// process has the lock, or has applied something else. A lock that was lost, and that no other process has taken, is
+// acquired again by the next apply.
 func (r *running) keep() error {
 	for {
 		outcome := r.applier.session.Apply(r.ctx, r.payload, r.options())

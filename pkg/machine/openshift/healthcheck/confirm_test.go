@@ -22,8 +22,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/openshift/healthcheck"
 )
 
-// TestCacheThatIsBehind: a machine is to be remediated, as far as the cache knows. It has got well, or nobody would replace it any
-// more.
+// TestCacheThatIsBehind: the cache has a machine that needs remediation. On the API server it is healthy again, or an orphan, which no
+// controller would replace.
 func TestCacheThatIsBehind(t *testing.T) {
 	connected := stage.Connect(t)
 	sandboxtest.Apply(t, connected, definition("Cycle", "cycles"))
