@@ -15,7 +15,7 @@ import (
 )
 
 // available returns the condition Available: as many machines are as maxUnavailable wants.
-func available(seen *sight, replicas *int32) metav1.Condition {
+func available(seen *deploymentSnapshot, replicas *int32) metav1.Condition {
 	spec := seen.spec()
 	needed := spec.Replicas - spec.MaxUnavailable
 	switch {
@@ -39,7 +39,7 @@ func available(seen *sight, replicas *int32) metav1.Condition {
 
 // rollingOut returns the condition RollingOut, with the reasons for which machines are not up to date: a version first. Where
 // extensions are there to update machines in place, it also says why machines are replaced.
-func rollingOut(seen *sight) metav1.Condition {
+func rollingOut(seen *deploymentSnapshot) metav1.Condition {
 	outdated, reasons := 0, map[string]bool{}
 	for _, machine := range seen.owned() {
 		condition := meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineUpToDateCondition)
@@ -93,7 +93,7 @@ func remediating(machines []*clusterv1.Machine) metav1.Condition {
 }
 
 // deleting returns the condition Deleting.
-func deleting(seen *sight, machines []*clusterv1.Machine) metav1.Condition {
+func deleting(seen *deploymentSnapshot, machines []*clusterv1.Machine) metav1.Condition {
 	switch {
 	case seen.deployment.DeletionTimestamp == nil:
 		return aggregate.Condition(clusterv1.DeletingCondition, false, "")

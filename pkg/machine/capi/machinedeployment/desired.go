@@ -31,7 +31,7 @@ var ownAnnotations = []string{
 
 // desired returns a set as the deployment and the plan want it. What of the template needs new machines is as the set
 // has it.
-func (s *sight) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, revision map[string]string, isClosed bool) *clusterv1.MachineSet {
+func (s *deploymentSnapshot) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, revision map[string]string, isClosed bool) *clusterv1.MachineSet {
 	spec := s.deployment.Spec.DeepCopy()
 	unique := map[string]string{clusterv1.MachineDeploymentUniqueLabel: set.Labels[clusterv1.MachineDeploymentUniqueLabel]}
 	desired := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
@@ -56,7 +56,7 @@ func (s *sight) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, rev
 }
 
 // annotations returns those of a set. One that is closed makes no machines in place of those that are deleted.
-func (s *sight) annotations(step rolloutplan.SetStep, revision map[string]string, isClosed bool) map[string]string {
+func (s *deploymentSnapshot) annotations(step rolloutplan.SetStep, revision map[string]string, isClosed bool) map[string]string {
 	annotations := maps.Clone(s.deployment.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -117,7 +117,7 @@ func isCleanable(set *clusterv1.MachineSet, machines []*clusterv1.Machine) bool 
 
 // outdated returns the sets that are to be deleted, once the deployment is complete: until then, a template that comes
 // back finds its set.
-func (s *sight) outdated() []*clusterv1.MachineSet {
+func (s *deploymentSnapshot) outdated() []*clusterv1.MachineSet {
 	current := s.current()
 	if s.invalid != "" || current == nil || len(s.rollout.changes) > 0 {
 		return nil

@@ -22,7 +22,7 @@ import (
 const fieldManager = client.FieldOwner("capi-machinedeployment")
 
 // claim has the deployment wait for its sets when it is deleted, belong to its Cluster, and show its revision.
-func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *deploymentSnapshot) error {
 	before := &seen.deployment.ObjectMeta
 	claimed := &clusterv1.MachineDeployment{ObjectMeta: *before.DeepCopy()}
 	controllerutil.AddFinalizer(claimed, clusterv1.MachineDeploymentFinalizer)
@@ -46,7 +46,7 @@ func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *si
 }
 
 // execute adopts sets, and does what was planned once all are the deployment's own.
-func (r *ClusterMachineDeploymentReconciler) execute(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineDeploymentReconciler) execute(ctx context.Context, seen *deploymentSnapshot) error {
 	if seen.undecided != nil {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (r *ClusterMachineDeploymentReconciler) execute(ctx context.Context, seen *
 }
 
 // adopt makes the deployment the controller of its sets. The next pass, which follows, plans with them.
-func (r *ClusterMachineDeploymentReconciler) adopt(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineDeploymentReconciler) adopt(ctx context.Context, seen *deploymentSnapshot) error {
 	for _, set := range seen.orphans {
 		adopted := set.DeepCopy()
 		adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(seen.deployment))
@@ -82,7 +82,7 @@ func (r *ClusterMachineDeploymentReconciler) adopt(ctx context.Context, seen *si
 }
 
 // change makes or changes a set, and tells of it.
-func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *sight, change setChange) error {
+func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *deploymentSnapshot, change setChange) error {
 	step := change.step
 	if change.before == nil {
 		if err := r.prepare(ctx, seen); err != nil {
@@ -106,7 +106,7 @@ func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *s
 }
 
 // prepare returns an error while no set can be made.
-func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *deploymentSnapshot) error {
 	if seen.cluster == nil {
 		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", seen.deployment.Spec.ClusterName)
 	}
@@ -123,7 +123,7 @@ func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *
 
 // end deletes the sets of a deployment that is being deleted, and lets the deployment go when they are gone. Where
 // dependents are to stay as orphans, the garbage collector takes the sets from the deployment first.
-func (r *ClusterMachineDeploymentReconciler) end(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineDeploymentReconciler) end(ctx context.Context, seen *deploymentSnapshot) error {
 	if controllerutil.ContainsFinalizer(seen.deployment, metav1.FinalizerOrphanDependents) {
 		return nil
 	}
@@ -153,6 +153,6 @@ func (r *ClusterMachineDeploymentReconciler) deleteSet(ctx context.Context, set 
 	return nil
 }
 
-func (r *ClusterMachineDeploymentReconciler) tell(seen *sight, reason, message string, arguments ...any) {
+func (r *ClusterMachineDeploymentReconciler) tell(seen *deploymentSnapshot, reason, message string, arguments ...any) {
 	r.recorder.Eventf(seen.deployment, nil, corev1.EventTypeNormal, reason, "Rollout", message, arguments...)
 }

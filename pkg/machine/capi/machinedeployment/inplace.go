@@ -21,7 +21,7 @@ import (
 // decideInPlace decides of each old set whether its machines can be updated in place. An error decides nothing: no set is
 // changed until it is known, since machines that are replaced meanwhile would not come back. A cluster without extensions has
 // all machines replaced, without a reason.
-func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, seen *deploymentSnapshot) error {
 	seen.inPlace = map[types.UID]rolloutplan.InPlaceDecision{}
 	var extensions runtimev1.ExtensionConfigList
 	if err := r.hooks.Registry.Configs.List(ctx, &extensions); err != nil || len(extensions.Items) == 0 {
@@ -39,7 +39,7 @@ func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, 
 
 // movable returns the old sets with machines that the new set could have. While a rollout is paused, and with OnDelete, none
 // are updated in place.
-func (s *sight) movable() []*clusterv1.MachineSet {
+func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
 	if spec := s.spec(); spec.IsOnDelete || spec.IsPaused {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (s *sight) movable() []*clusterv1.MachineSet {
 
 // whyReplaced returns why the machines of an old set are replaced; empty if they can be updated in place. The extension is asked
 // last.
-func (r *ClusterMachineDeploymentReconciler) whyReplaced(ctx context.Context, seen *sight, set *clusterv1.MachineSet) (string, error) {
+func (r *ClusterMachineDeploymentReconciler) whyReplaced(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
 	if reason := rolloutrules.WhyReplaced(seen.deployment, set, seen.time); reason != "" {
 		return reason, nil
 	}
@@ -61,7 +61,7 @@ func (r *ClusterMachineDeploymentReconciler) whyReplaced(ctx context.Context, se
 }
 
 // ask asks the extension. A template that an old set was made of, and that is gone, can't be compared.
-func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *sight, set *clusterv1.MachineSet) (string, error) {
+func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
 	current, err := r.objectsOf(ctx, set)
 	if apierrors.IsNotFound(err) {
 		return "a template of MachineSet " + set.Name + " is gone", nil
@@ -78,7 +78,7 @@ func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *sigh
 }
 
 // wantedSet returns the set with the deployment's template, also before it is made.
-func (s *sight) wantedSet() *clusterv1.MachineSet {
+func (s *deploymentSnapshot) wantedSet() *clusterv1.MachineSet {
 	if current := s.current(); current != nil {
 		return current
 	}
@@ -105,7 +105,7 @@ func (r *ClusterMachineDeploymentReconciler) objectsOf(ctx context.Context, set 
 }
 
 // replacements returns why machines are replaced, for the condition RollingOut.
-func (s *sight) replacements() []string {
+func (s *deploymentSnapshot) replacements() []string {
 	var lines []string
 	for _, set := range s.sets {
 		if decision := s.inPlace[set.UID]; decision.Reason != "" {

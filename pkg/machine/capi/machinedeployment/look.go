@@ -21,9 +21,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/replicas"
 )
 
-// A sight is what was seen of a MachineDeployment, its MachineSets and their Machines, and what follows from it. The sets
+// A deploymentSnapshot is what was seen of a MachineDeployment, its MachineSets and their Machines, and what follows from it. The sets
 // and Machines belong to the cache: they are not to be changed.
-type sight struct {
+type deploymentSnapshot struct {
 	time       time.Time
 	deployment *clusterv1.MachineDeployment
 	cluster    *clusterv1.Cluster // nil if there is none
@@ -44,7 +44,7 @@ type sight struct {
 
 // see looks at a deployment, and decides what is to be done. Of a set that is to be made, the end of its name is passed in, so that
 // all of a pass speak of the same one.
-func (r *ClusterMachineDeploymentReconciler) see(ctx context.Context, reader client.Reader, key types.NamespacedName, suffix string) (*sight, error) {
+func (r *ClusterMachineDeploymentReconciler) see(ctx context.Context, reader client.Reader, key types.NamespacedName, suffix string) (*deploymentSnapshot, error) {
 	seen, err := look(ctx, reader, key, r.now())
 	if err != nil || seen == nil || seen.invalid != "" || seen.isPaused() || seen.deployment.DeletionTimestamp != nil {
 		return seen, err
@@ -62,7 +62,7 @@ func (r *ClusterMachineDeploymentReconciler) see(ctx context.Context, reader cli
 
 // look reads a MachineDeployment, and the machines and sets before it, as the controller of MachineSets does. It returns
 // nil if there is no such deployment.
-func look(ctx context.Context, reader client.Reader, key types.NamespacedName, now time.Time) (*sight, error) {
+func look(ctx context.Context, reader client.Reader, key types.NamespacedName, now time.Time) (*deploymentSnapshot, error) {
 	var machines clusterv1.MachineList
 	var sets clusterv1.MachineSetList
 	for _, list := range []client.ObjectList{&machines, &sets} {
@@ -70,7 +70,7 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName, n
 			return nil, fmt.Errorf("list machines and their sets: %w", err)
 		}
 	}
-	seen := &sight{time: now, deployment: &clusterv1.MachineDeployment{}, machines: map[types.UID][]*clusterv1.Machine{}}
+	seen := &deploymentSnapshot{time: now, deployment: &clusterv1.MachineDeployment{}, machines: map[types.UID][]*clusterv1.Machine{}}
 	if err := reader.Get(ctx, key, seen.deployment); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -90,7 +90,7 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName, n
 }
 
 // validate looks for what Cluster API's admission refuses, which is not there.
-func (s *sight) validate() {
+func (s *deploymentSnapshot) validate() {
 	var err error
 	if s.selector, err = replicas.SelectorOf(&s.deployment.Spec.Selector, s.deployment.Spec.Template.Labels); err != nil {
 		s.invalid, s.selector = err.Error(), labels.Nothing()
@@ -104,7 +104,7 @@ func (s *sight) validate() {
 }
 
 // takeSets takes those of the namespace's sets that are the deployment's, or are to be.
-func (s *sight) takeSets(all []clusterv1.MachineSet) {
+func (s *deploymentSnapshot) takeSets(all []clusterv1.MachineSet) {
 	for i := range all {
 		set := &all[i]
 		switch {
@@ -120,14 +120,14 @@ func (s *sight) takeSets(all []clusterv1.MachineSet) {
 }
 
 // adopts says whether a set is to be the deployment's: one that was a deployment's, and has no controller any more.
-func (s *sight) adopts(set *clusterv1.MachineSet) bool {
+func (s *deploymentSnapshot) adopts(set *clusterv1.MachineSet) bool {
 	_, wasOfDeployment := set.Labels[clusterv1.MachineDeploymentUniqueLabel]
 	return wasOfDeployment && metav1.GetControllerOfNoCopy(set) == nil && set.DeletionTimestamp == nil &&
 		set.Spec.ClusterName == s.deployment.Spec.ClusterName && s.selector.Matches(labels.Set(set.Labels))
 }
 
 // owned returns all machines of the deployment's sets.
-func (s *sight) owned() []*clusterv1.Machine {
+func (s *deploymentSnapshot) owned() []*clusterv1.Machine {
 	var owned []*clusterv1.Machine
 	for _, set := range s.sets {
 		owned = append(owned, s.machines[set.UID]...)
@@ -136,10 +136,10 @@ func (s *sight) owned() []*clusterv1.Machine {
 }
 
 // isPaused says whether all is to stay as it is. A deployment with spec.paused is still scaled.
-func (s *sight) isPaused() bool { return contract.IsPaused(s.deployment, s.cluster) }
+func (s *deploymentSnapshot) isPaused() bool { return contract.IsPaused(s.deployment, s.cluster) }
 
 // isIncomplete says whether anything is to be done that needs a look at the API server first.
-func (s *sight) isIncomplete() bool {
+func (s *deploymentSnapshot) isIncomplete() bool {
 	if s.deployment.DeletionTimestamp != nil {
 		return len(s.sets) == 0 // before the finalizer goes
 	}

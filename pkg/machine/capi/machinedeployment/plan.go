@@ -28,7 +28,7 @@ type setChange struct {
 }
 
 // plan returns what is to be done. Sets that are being deleted are left alone, but for their machines, which count.
-func (s *sight) plan() rollout {
+func (s *deploymentSnapshot) plan() rollout {
 	state := rolloutplan.RolloutState{Spec: s.spec()}
 	current := s.current()
 	switch {
@@ -49,7 +49,7 @@ func (s *sight) plan() rollout {
 	return s.changes(rolloutplan.Make(state), current, old)
 }
 
-func (s *sight) spec() rolloutplan.RolloutSpec {
+func (s *deploymentSnapshot) spec() rolloutplan.RolloutSpec {
 	spec := s.deployment.Spec
 	surge, unavailable, _ := rolloutrules.Limits(&spec) // which is valid
 	return rolloutplan.RolloutSpec{
@@ -60,7 +60,7 @@ func (s *sight) spec() rolloutplan.RolloutSpec {
 
 // stateOf returns a set as the plan sees it. Its machines are counted as they are, and not as its status has them, which
 // lags behind.
-func (s *sight) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
+func (s *deploymentSnapshot) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
 	state := rolloutplan.SetState{
 		Name: set.Name, Replicas: int(ptr.Deref(set.Spec.Replicas, 1)), Current: len(s.machines[set.UID]),
 		InPlace: s.inPlace[set.UID], Acknowledged: rolloutrules.Names(set.Annotations[clusterv1.AcknowledgedMoveAnnotation]),
@@ -87,7 +87,7 @@ func (s *sight) stateOf(set *clusterv1.MachineSet) rolloutplan.SetState {
 }
 
 // changes returns the sets that are not as the plan wants them: the new one first.
-func (s *sight) changes(plan rolloutplan.RolloutPlan, current *clusterv1.MachineSet, old []*clusterv1.MachineSet) rollout {
+func (s *deploymentSnapshot) changes(plan rolloutplan.RolloutPlan, current *clusterv1.MachineSet, old []*clusterv1.MachineSet) rollout {
 	var result rollout
 	if plan.New != nil {
 		revisions := newRevision(current, old)
@@ -154,7 +154,7 @@ const (
 )
 
 // newSet returns a set for the deployment's template, before it is made.
-func (s *sight) newSet(suffix string) (*clusterv1.MachineSet, error) {
+func (s *deploymentSnapshot) newSet(suffix string) (*clusterv1.MachineSet, error) {
 	hash, err := hashOf(rolloutFields(s.deployment.Spec.Template.Spec))
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 )
 
 // report writes the status, and tells of a problem that was not told before. The problem is returned, to be tried again.
-func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *sight, problem error) error {
+func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *deploymentSnapshot, problem error) error {
 	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
 	before := &clusterv1.MachineDeployment{ObjectMeta: seen.deployment.ObjectMeta, Status: seen.deployment.Status}
 	changed := before.DeepCopy()
@@ -40,7 +40,7 @@ func (r *ClusterMachineDeploymentReconciler) report(ctx context.Context, seen *s
 }
 
 // newStatus returns the status of a deployment. One that is paused, or invalid, keeps its counts.
-func newStatus(seen *sight, problem string) clusterv1.MachineDeploymentStatus {
+func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploymentStatus {
 	status := *seen.deployment.Status.DeepCopy()
 	tell := func(conditions ...metav1.Condition) {
 		for _, condition := range conditions {

@@ -24,7 +24,7 @@ func setMutable(spec *clusterv1.MachineSpec, template clusterv1.MachineSpec) {
 }
 
 // untilRollout returns how long it is until spec.rollout.after, 0 if that has come.
-func (s *sight) untilRollout() time.Duration {
+func (s *deploymentSnapshot) untilRollout() time.Duration {
 	after := s.deployment.Spec.Rollout.After
 	if after.IsZero() {
 		return 0
@@ -33,11 +33,11 @@ func (s *sight) untilRollout() time.Duration {
 }
 
 // current returns the set with the deployment's template, or nil.
-func (s *sight) current() *clusterv1.MachineSet {
+func (s *deploymentSnapshot) current() *clusterv1.MachineSet {
 	return rolloutrules.Current(s.deployment, s.sets, s.time)
 }
 
 // old returns the sets but the current one, the oldest first.
-func (s *sight) old(current *clusterv1.MachineSet) []*clusterv1.MachineSet {
+func (s *deploymentSnapshot) old(current *clusterv1.MachineSet) []*clusterv1.MachineSet {
 	return slices.DeleteFunc(slices.Clone(s.sets), func(set *clusterv1.MachineSet) bool { return set == current })
 }

@@ -47,7 +47,7 @@ func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 		set.Spec.Template.Spec, d.Spec.Template.Spec = small, small
 		m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: "v1.36.0"}
 		c.change(d, m)
-		got := (&sight{time: now, deployment: d}).upToDate(set, m)
+		got := (&deploymentSnapshot{time: now, deployment: d}).upToDate(set, m)
 		if diff := cmp.Diff(c.want, string(got.Status)+" "+got.Reason+" "+got.Message); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // judge has each machine say whether it is up to date. A machine that changes meanwhile brings about another pass.
-func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *deploymentSnapshot) error {
 	if seen.invalid != "" {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *si
 
 // upToDate returns the condition UpToDate of a machine. What counts is the template of its set, as for the rollout, and
 // then whether the machine has come as far.
-func (s *sight) upToDate(set *clusterv1.MachineSet, machine *clusterv1.Machine) metav1.Condition {
+func (s *deploymentSnapshot) upToDate(set *clusterv1.MachineSet, machine *clusterv1.Machine) metav1.Condition {
 	condition := metav1.Condition{
 		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation,
 	}

@@ -18,25 +18,25 @@ import (
 )
 
 // acknowledged returns the machines that were moved to the set, and that its deployment has counted among its replicas.
-func (s *sight) acknowledged() []string {
+func (s *clusterSetSnapshot) acknowledged() []string {
 	return rolloutrules.Names(s.set.Annotations[clusterv1.AcknowledgedMoveAnnotation])
 }
 
 // isUncounted says whether a machine has arrived, and the set's replicas do not count it yet: it is not surplus.
-func (s *sight) isUncounted(m replicas.Replica) bool {
+func (s *clusterSetSnapshot) isUncounted(m replicas.Replica) bool {
 	return rolloutrules.IsArriving(s.machines[m.Name]) && !slices.Contains(s.acknowledged(), m.Name)
 }
 
 // isAhead says whether the set's replicas count a machine that was not seen to arrive: machines are read before the set. It
 // would seem to be missing.
-func (s *sight) isAhead() bool {
+func (s *clusterSetSnapshot) isAhead() bool {
 	return slices.ContainsFunc(s.acknowledged(), func(name string) bool {
 		return !slices.ContainsFunc(s.replicas, func(m replicas.Replica) bool { return m.Name == name && m.IsCounted() })
 	})
 }
 
 // arrivals returns the machines whose update in place is to begin: those that are counted, and are not being deleted.
-func (s *sight) arrivals() []*clusterv1.Machine {
+func (s *clusterSetSnapshot) arrivals() []*clusterv1.Machine {
 	var found []*clusterv1.Machine
 	for _, machine := range s.counted() {
 		if rolloutrules.IsArriving(machine) && machine.DeletionTimestamp == nil && slices.Contains(s.acknowledged(), machine.Name) {
@@ -48,7 +48,7 @@ func (s *sight) arrivals() []*clusterv1.Machine {
 
 // beginUpdates has the controller of machines update those that have arrived. The Machine is written last: until then, each of
 // the writes is done again.
-func (r *ClusterMachineSetReconciler) beginUpdates(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineSetReconciler) beginUpdates(ctx context.Context, seen *clusterSetSnapshot) error {
 	if seen.invalid != "" {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 
 // newStatus returns the status of a set. The counts of an invalid one stay as they were: which machines are
 // its own is not known. Of one that is paused nothing else is told.
-func newStatus(seen *sight, problem string, now time.Time) clusterv1.MachineSetStatus {
+func newStatus(seen *clusterSetSnapshot, problem string, now time.Time) clusterv1.MachineSetStatus {
 	status := *seen.set.Status.DeepCopy()
 	tell := func(conditions ...metav1.Condition) {
 		for _, condition := range conditions {
@@ -65,7 +65,7 @@ func remediating(machines []*clusterv1.Machine) metav1.Condition {
 }
 
 // deleting returns the condition Deleting.
-func deleting(seen *sight, machines []*clusterv1.Machine, now time.Time) metav1.Condition {
+func deleting(seen *clusterSetSnapshot, machines []*clusterv1.Machine, now time.Time) metav1.Condition {
 	switch {
 	case seen.set.DeletionTimestamp == nil:
 		return aggregate.Condition(clusterv1.DeletingCondition, false, "")

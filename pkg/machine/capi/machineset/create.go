@@ -110,7 +110,7 @@ func (r *ClusterMachineSetReconciler) deleteAll(ctx context.Context, namespace s
 
 // deleteLeftovers deletes what was made of the templates for machines that then were not made. The machines are those
 // that were seen on the API server before.
-func (r *ClusterMachineSetReconciler) deleteLeftovers(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineSetReconciler) deleteLeftovers(ctx context.Context, seen *clusterSetSnapshot) error {
 	used := map[string]bool{}
 	for _, machine := range seen.machines {
 		used[keyOf(machine.Spec.InfrastructureRef)] = true

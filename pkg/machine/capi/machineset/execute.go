@@ -17,7 +17,7 @@ import (
 )
 
 // claim has the set wait for its machines when it is deleted, and belong to its Cluster.
-func (r *ClusterMachineSetReconciler) claim(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineSetReconciler) claim(ctx context.Context, seen *clusterSetSnapshot) error {
 	claimed := seen.set.DeepCopy()
 	controllerutil.AddFinalizer(claimed, clusterv1.MachineSetFinalizer)
 	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, claimed.Spec.ClusterName)
@@ -41,7 +41,7 @@ func isClusterOrDeployment(owner metav1.OwnerReference) bool {
 }
 
 // execute does what was planned.
-func (r *ClusterMachineSetReconciler) execute(ctx context.Context, seen *sight, p replicas.ReplicaPlan) error {
+func (r *ClusterMachineSetReconciler) execute(ctx context.Context, seen *clusterSetSnapshot, p replicas.ReplicaPlan) error {
 	scaler := r.scaler(seen)
 	if err := replicas.SettleOwnership(ctx, scaler, p, seen.machines); err != nil {
 		return err
@@ -58,14 +58,14 @@ func (r *ClusterMachineSetReconciler) execute(ctx context.Context, seen *sight, 
 	return nil
 }
 
-func (r *ClusterMachineSetReconciler) scaler(seen *sight) replicas.Scaler {
+func (r *ClusterMachineSetReconciler) scaler(seen *clusterSetSnapshot) replicas.Scaler {
 	return replicas.Scaler{
 		Client: r.cached, Events: r.recorder, Set: seen.set, Owner: controllerOf(seen.set), Requests: requests,
 	}
 }
 
 // prepare returns an error while no machine can be made.
-func (r *ClusterMachineSetReconciler) prepare(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineSetReconciler) prepare(ctx context.Context, seen *clusterSetSnapshot) error {
 	if err := r.preflight(ctx, seen); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (r *ClusterMachineSetReconciler) prepare(ctx context.Context, seen *sight) 
 
 // end deletes the machines of a set that is being deleted, and lets the set go when they are gone. Where dependents
 // are to stay as orphans, the garbage collector takes the machines from the set first.
-func (r *ClusterMachineSetReconciler) end(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineSetReconciler) end(ctx context.Context, seen *clusterSetSnapshot) error {
 	owned := seen.owned()
 	switch {
 	case controllerutil.ContainsFinalizer(seen.set, metav1.FinalizerOrphanDependents):

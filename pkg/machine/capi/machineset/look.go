@@ -19,9 +19,9 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/replicas"
 )
 
-// A sight is what was seen of a MachineSet and the Machines of its namespace. The Machines belong to the cache: they
+// A clusterSetSnapshot is what was seen of a MachineSet and the Machines of its namespace. The Machines belong to the cache: they
 // are not to be changed.
-type sight struct {
+type clusterSetSnapshot struct {
 	set      *clusterv1.MachineSet
 	cluster  *clusterv1.Cluster            // nil if there is none
 	machines map[string]*clusterv1.Machine // all of the namespace, by name
@@ -36,12 +36,12 @@ type sight struct {
 
 // look reads a MachineSet, and the machines before it: machines that the garbage collector took from a set
 // are orphans, and the set that is read then is seen to be deleting. It returns nil if there is no such set.
-func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*sight, error) {
+func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*clusterSetSnapshot, error) {
 	var list clusterv1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
 	}
-	seen := &sight{set: &clusterv1.MachineSet{}, machines: map[string]*clusterv1.Machine{}}
+	seen := &clusterSetSnapshot{set: &clusterv1.MachineSet{}, machines: map[string]*clusterv1.Machine{}}
 	if err := reader.Get(ctx, key, seen.set); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -64,7 +64,7 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 }
 
 // replicaOf returns a machine as the decisions see it. Machines of another cluster are not the set's, whatever labels they have.
-func (s *sight) replicaOf(machine *clusterv1.Machine) replicas.Replica {
+func (s *clusterSetSnapshot) replicaOf(machine *clusterv1.Machine) replicas.Replica {
 	return replicas.Replica{
 		Name: machine.Name, Owner: replicas.OwnerOf(machine, s.set.UID),
 		IsSelected: s.selector.Matches(labels.Set(machine.Labels)) && machine.Spec.ClusterName == s.set.Spec.ClusterName,
@@ -73,10 +73,10 @@ func (s *sight) replicaOf(machine *clusterv1.Machine) replicas.Replica {
 }
 
 // isPaused says whether all is to stay as it is.
-func (s *sight) isPaused() bool { return contract.IsPaused(s.set, s.cluster) }
+func (s *clusterSetSnapshot) isPaused() bool { return contract.IsPaused(s.set, s.cluster) }
 
 // isIncomplete says whether anything is to be done that needs a look at the API server first.
-func (s *sight) isIncomplete(now time.Time) bool {
+func (s *clusterSetSnapshot) isIncomplete(now time.Time) bool {
 	if s.set.DeletionTimestamp != nil {
 		return len(s.owned()) == 0 // before the finalizer goes
 	}
@@ -84,7 +84,7 @@ func (s *sight) isIncomplete(now time.Time) bool {
 }
 
 // owned returns the machines that the set controls.
-func (s *sight) owned() []*clusterv1.Machine {
+func (s *clusterSetSnapshot) owned() []*clusterv1.Machine {
 	var owned []*clusterv1.Machine
 	for _, m := range s.replicas {
 		if m.Owner == replicas.Ours {
@@ -95,7 +95,7 @@ func (s *sight) owned() []*clusterv1.Machine {
 }
 
 // counted returns the replicas of the set, sorted by name.
-func (s *sight) counted() []*clusterv1.Machine {
+func (s *clusterSetSnapshot) counted() []*clusterv1.Machine {
 	var counted []*clusterv1.Machine
 	for _, m := range s.replicas {
 		if m.IsCounted() {
@@ -107,7 +107,7 @@ func (s *sight) counted() []*clusterv1.Machine {
 }
 
 // plan returns what is to be done, which is nothing if the set is invalid.
-func (s *sight) plan(now time.Time) replicas.ReplicaPlan {
+func (s *clusterSetSnapshot) plan(now time.Time) replicas.ReplicaPlan {
 	if s.invalid != "" {
 		return replicas.ReplicaPlan{}
 	}
@@ -123,7 +123,7 @@ func (s *sight) plan(now time.Time) replicas.ReplicaPlan {
 }
 
 // wanted is how many machines there are to be.
-func (s *sight) wanted() int {
+func (s *clusterSetSnapshot) wanted() int {
 	if s.set.DeletionTimestamp != nil {
 		return 0
 	}

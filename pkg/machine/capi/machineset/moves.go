@@ -16,7 +16,7 @@ import (
 )
 
 // lookAtTarget reads the set to which surplus machines are moved. There may be none.
-func (s *sight) lookAtTarget(ctx context.Context, reader client.Reader) error {
+func (s *clusterSetSnapshot) lookAtTarget(ctx context.Context, reader client.Reader) error {
 	name, isMoving := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	if !isMoving {
 		return nil
@@ -38,7 +38,7 @@ func (s *sight) lookAtTarget(ctx context.Context, reader client.Reader) error {
 // A machine whose own update in place has not ended is waited for: another one in its place would be one more that is not
 // available. A machine without a Node has nothing to be updated, and may never have: it is deleted, as in a replacement. So is one
 // that is marked as unhealthy, even while it is updated: its update may never end.
-func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *sight, names []string) error {
+func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *clusterSetSnapshot, names []string) error {
 	if _, isMoving := seen.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; !isMoving {
 		return replicas.Remove(ctx, r.scaler(seen), names, seen.machines)
 	}
@@ -66,7 +66,7 @@ func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *sight, na
 }
 
 // checkTarget returns an error unless the set to which machines are moved expects them: else it would delete them as surplus.
-func (s *sight) checkTarget() error {
+func (s *clusterSetSnapshot) checkTarget() error {
 	name := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	own := metav1.GetControllerOfNoCopy(s.set)
 	switch {
@@ -83,7 +83,7 @@ func (s *sight) checkTarget() error {
 }
 
 // move gives machines to another set, each by one write, and only as it was seen: one that is deleted meanwhile stays.
-func (r *ClusterMachineSetReconciler) move(ctx context.Context, seen *sight, machines []*clusterv1.Machine) error {
+func (r *ClusterMachineSetReconciler) move(ctx context.Context, seen *clusterSetSnapshot, machines []*clusterv1.Machine) error {
 	count, err := replicas.InParallel(len(machines), requests, func(i int) error {
 		patch := client.MergeFromWithOptions(machines[i], client.MergeFromWithOptimisticLock{})
 		return client.IgnoreNotFound(r.cached.Patch(ctx, movedTo(seen.target, seen.set, machines[i]), patch))

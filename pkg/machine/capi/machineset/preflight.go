@@ -36,7 +36,7 @@ type planeVersions struct{ wanted, current *version.Version }
 // preflight returns an error while no machine is to be made: there is no Cluster, or its control plane is being made or updated, or is of
 // a version that the machines don't fit. A Cluster that refers to no control plane, or to one without a version, is not
 // judged. What an annotation of the set names is left out.
-func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clusterSetSnapshot) error {
 	if seen.cluster == nil {
 		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", seen.set.Spec.ClusterName)
 	}

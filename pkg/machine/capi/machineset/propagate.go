@@ -33,7 +33,7 @@ const appliedAnnotation = "machine.runlevel.dev/applied-template"
 
 // propagate brings to machines what can change without new ones. A machine that is being deleted gets only what its
 // deletion goes by: a hook that was removed from it does not come back.
-func (r *ClusterMachineSetReconciler) propagate(ctx context.Context, seen *sight) error {
+func (r *ClusterMachineSetReconciler) propagate(ctx context.Context, seen *clusterSetSnapshot) error {
 	if seen.invalid != "" {
 		return nil
 	}

@@ -75,7 +75,7 @@ func remediatedBefore(a, b *clusterv1.Machine) int {
 }
 
 // lookAtDeployment reads the MachineDeployment of a set with marked machines, which says how many are replaced at once.
-func (s *sight) lookAtDeployment(ctx context.Context, reader client.Reader) error {
+func (s *clusterSetSnapshot) lookAtDeployment(ctx context.Context, reader client.Reader) error {
 	owner := deploymentOf(s.set)
 	if owner == nil || !slices.ContainsFunc(s.counted(), isMarked) {
 		return nil
@@ -103,14 +103,14 @@ func deploymentOf(set *clusterv1.MachineSet) *metav1.OwnerReference {
 }
 
 // isOutdated says whether the machines of a deployment's set are to be replaced anyway, or the deployment is gone.
-func (s *sight) isOutdated(now time.Time) bool {
+func (s *clusterSetSnapshot) isOutdated(now time.Time) bool {
 	return s.deployment == nil || rolloutrules.IsExpired(s.deployment, s.set, now) ||
 		len(rolloutrules.Differences(s.set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) > 0
 }
 
 // remediable returns how many marked machines may be on their way out at once, and what is said of the others: why, if
 // something blocks new machines.
-func (s *sight) remediable(now time.Time, blocked string) (most int, reason, message string) {
+func (s *clusterSetSnapshot) remediable(now time.Time, blocked string) (most int, reason, message string) {
 	const deferred = clusterv1.MachineSetMachineRemediationDeferredReason
 	isOfDeployment := deploymentOf(s.set) != nil
 	switch {
@@ -132,7 +132,7 @@ func (s *sight) remediable(now time.Time, blocked string) (most int, reason, mes
 
 // remedies returns what is to be done about marked machines; nothing if all is as it should be. Machines that are updated in
 // place are no exception: an update that does not end is a reason to mark one.
-func (s *sight) remedies(now time.Time, blocked string) []remedy {
+func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
 	if s.invalid != "" {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (s *sight) remedies(now time.Time, blocked string) []remedy {
 
 // remediate deletes marked machines, no more at once than may be, and has each say how it stands. It returns whether it has
 // changed machines, so that they are no longer as they were seen.
-func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *sight) (isChanged bool, err error) {
+func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *clusterSetSnapshot) (isChanged bool, err error) {
 	remedies := seen.remedies(r.now(), "")
 	if slices.ContainsFunc(remedies, func(one remedy) bool { return one.isDue }) {
 		if err = r.preflight(ctx, seen); err != nil {
@@ -182,7 +182,7 @@ func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *sight
 
 // applyRemedies writes the conditions before it deletes: they tell deletions that count from those for other reasons, also
 // after a restart in between.
-func applyRemedies(ctx context.Context, s replicas.Scaler, seen *sight, remedies []remedy) error {
+func applyRemedies(ctx context.Context, s replicas.Scaler, seen *clusterSetSnapshot, remedies []remedy) error {
 	_, err := replicas.InParallel(len(remedies), s.Requests, func(i int) error {
 		patch := client.MergeFromWithOptions(remedies[i].machine, client.MergeFromWithOptimisticLock{})
 		return client.IgnoreNotFound(s.Client.Status().Patch(ctx, remedies[i].changed, patch))

@@ -19,7 +19,7 @@ import (
 )
 
 // report writes the status, and tells of a problem that was not told before. The problem is returned, to be tried again.
-func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *sight, problem error) error {
+func (r *ClusterMachineSetReconciler) report(ctx context.Context, seen *clusterSetSnapshot, problem error) error {
 	changed := seen.set.DeepCopy()
 	message := cmp.Or(seen.invalid, replicas.MessageOf(problem))
 	changed.Status = newStatus(seen, message, r.now())

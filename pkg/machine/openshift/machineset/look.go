@@ -22,9 +22,9 @@ const (
 	legacyDeleteAnnotation = "machine.openshift.io/cluster-api-delete-machine"
 )
 
-// A sight is what was seen of a MachineSet and the machines of its namespace. The machines belong to the cache: they
+// A setSnapshot is what was seen of a MachineSet and the machines of its namespace. The machines belong to the cache: they
 // are not to be changed.
-type sight struct {
+type setSnapshot struct {
 	set      *machinev1beta1.MachineSet
 	machines map[string]*machinev1beta1.Machine // by name
 	replicas []replica
@@ -35,7 +35,7 @@ type sight struct {
 // look reads a MachineSet, and the machines before it: machines that the garbage collector took from a set
 // are orphans, and the set that is read then is seen to be deleting. It returns nil if there is no such set. It only
 // lists, which is the right that watching needs as well.
-func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*sight, error) {
+func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*setSnapshot, error) {
 	var list machinev1beta1.MachineList
 	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines: %w", err)
@@ -50,7 +50,7 @@ func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (
 	}
 	set := sets.Items[at].DeepCopy()
 	selector, err := replicas.SelectorOf(&set.Spec.Selector, set.Spec.Template.Labels)
-	seen := &sight{set: set, machines: make(map[string]*machinev1beta1.Machine)}
+	seen := &setSnapshot{set: set, machines: make(map[string]*machinev1beta1.Machine)}
 	if err != nil {
 		seen.invalid = err.Error()
 		return seen, nil
@@ -80,14 +80,14 @@ func newReplica(set *machinev1beta1.MachineSet, selector labels.Selector, m *mac
 }
 
 // isManaged says whether the set is to be looked after. One that is being deleted, or gone, is not.
-func (s *sight) isManaged() bool { return s != nil && s.set.DeletionTimestamp == nil }
+func (s *setSnapshot) isManaged() bool { return s != nil && s.set.DeletionTimestamp == nil }
 
 // plan returns what is to be done, which is nothing if the set is invalid.
-func (s *sight) plan(now time.Time) replicas.ReplicaPlan {
+func (s *setSnapshot) plan(now time.Time) replicas.ReplicaPlan {
 	if s.invalid != "" {
 		return replicas.ReplicaPlan{}
 	}
 	return makePlan(s.wanted(), deletePolicy(s.set.Spec.DeletePolicy), s.replicas, now)
 }
 
-func (s *sight) wanted() int { return int(ptr.Deref(s.set.Spec.Replicas, 1)) }
+func (s *setSnapshot) wanted() int { return int(ptr.Deref(s.set.Spec.Replicas, 1)) }

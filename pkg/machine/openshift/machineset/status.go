@@ -61,7 +61,7 @@ func count(members []member, minReady time.Duration, now time.Time) tally {
 }
 
 // report writes the status, and tells of a problem that was not told before.
-func (r *MachineSetReconciler) report(ctx context.Context, seen *sight, problem error) (ctrl.Result, error) {
+func (r *MachineSetReconciler) report(ctx context.Context, seen *setSnapshot, problem error) (ctrl.Result, error) {
 	counted, err := r.tallyOf(ctx, seen)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -80,7 +80,7 @@ func (r *MachineSetReconciler) report(ctx context.Context, seen *sight, problem 
 }
 
 // tallyOf counts the machines that were seen before any was made or deleted, as their nodes are now.
-func (r *MachineSetReconciler) tallyOf(ctx context.Context, seen *sight) (tally, error) {
+func (r *MachineSetReconciler) tallyOf(ctx context.Context, seen *setSnapshot) (tally, error) {
 	template := labels.Set(seen.set.Spec.Template.Labels).AsSelectorPreValidated()
 	var members []member
 	for _, replica := range seen.replicas {
@@ -104,7 +104,7 @@ func (r *MachineSetReconciler) tallyOf(ctx context.Context, seen *sight) (tally,
 
 // newStatus returns the status of a set. The counts of an invalid one stay as they were: which machines are
 // its own is not known.
-func newStatus(seen *sight, counted tally, problem error) machinev1beta1.MachineSetStatus {
+func newStatus(seen *setSnapshot, counted tally, problem error) machinev1beta1.MachineSetStatus {
 	status := *seen.set.Status.DeepCopy()
 	status.ObservedGeneration = seen.set.Generation
 	status.ErrorReason, status.ErrorMessage = nil, nil
