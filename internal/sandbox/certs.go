@@ -39,9 +39,9 @@ func (a *authority) server(names ...string) (pair, error) {
 	return pairOf(a.NewPeerCertificate(hosts, &authentication.DefaultInfo{Name: names[0]}, keys, crypto.WithLifetime(lifetime)))
 }
 
-// client issues a certificate for a user in groups.
-func (a *authority) client(name string, groups ...string) (pair, error) {
-	return pairOf(a.NewClientCertificate(&authentication.DefaultInfo{Name: name, Groups: groups}, keys, crypto.WithLifetime(lifetime)))
+// client issues a certificate for a client of that name.
+func (a *authority) client(name string) (pair, error) {
+	return pairOf(a.NewClientCertificate(&authentication.DefaultInfo{Name: name}, keys, crypto.WithLifetime(lifetime)))
 }
 
 // pair returns the authority's own certificate and key.

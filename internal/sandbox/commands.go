@@ -59,6 +59,7 @@ func apiServerArgs(o Options, h *stateFolder, p ports) []string {
 		"--tls-cert-file=" + h.path("pki", "apiserver.crt"),
 		"--tls-private-key-file=" + h.path("pki", "apiserver.key"),
 		"--client-ca-file=" + h.path("pki", "ca.crt"),
+		"--token-auth-file=" + h.path("pki", "tokens.csv"),
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged",
 		"--service-cluster-ip-range=" + serviceCIDR,

@@ -46,8 +46,7 @@ func prepare(o Options, h *stateFolder, p ports, componentURL string) (*credenti
 	return creds, writeConfiguration(o, h, p)
 }
 
-// writePKI issues all certificates but those of clients of the API server, which
-// are in their kubeconfigs.
+// writePKI issues all certificates.
 func writePKI(h *stateFolder) (*authority, error) {
 	ca, err := newAuthority("sandbox-ca")
 	if err != nil {
@@ -87,42 +86,29 @@ func writePKI(h *stateFolder) (*authority, error) {
 	return ca, nil
 }
 
-// writeKubeconfigs writes one kubeconfig for people and one for each component.
+// writeKubeconfigs writes one kubeconfig for people and one for each component, and the tokens in them for the API
+// server.
 func writeKubeconfigs(h *stateFolder, ca *authority, server, componentURL string) (*credentials, error) {
 	own, err := ca.pair()
 	if err != nil {
 		return nil, err
 	}
-	creds := &credentials{ca: own.cert}
-	if creds.admin, err = ca.user(AdminUser, "system:masters"); err != nil {
-		return nil, err
-	}
-	if creds.user, err = ca.user(OrdinaryUser); err != nil {
-		return nil, err
-	}
-	for component, account := range map[string][]string{
-		ControllerManager: {"system:kube-controller-manager"},
-		Scheduler:         {"system:kube-scheduler"},
-		Kwok:              {"kwok", "system:masters"}, // it does what many kubelets do
+	creds := &credentials{ca: own.cert, admin: newUser(AdminUser, "system:masters"), user: newUser(OrdinaryUser)}
+	users := []user{creds.admin, creds.user}
+	for component, user := range map[string]user{
+		ControllerManager: newUser("system:kube-controller-manager"),
+		Scheduler:         newUser("system:kube-scheduler"),
+		Kwok:              newUser("kwok", "system:masters"), // it does what many kubelets do
 	} {
-		user, err := ca.user(account[0], account[1:]...)
-		if err != nil {
-			return nil, err
-		}
+		users = append(users, user)
 		if err := writeKubeconfig(kubeconfigOf(h, component), componentURL, creds.ca, user); err != nil {
 			return nil, err
 		}
 	}
-	return creds, writeKubeconfig(h.path("kubeconfig"), server, creds.ca, creds.admin, creds.user)
-}
-
-// user issues a certificate for one who talks to the API server.
-func (a *authority) user(name string, groups ...string) (user, error) {
-	issued, err := a.client(name, groups...)
-	if err != nil {
-		return user{}, fmt.Errorf("issue certificate %s: %w", name, err)
+	if err := writeTokens(h.path("pki", "tokens.csv"), users...); err != nil {
+		return nil, err
 	}
-	return user{name, issued}, nil
+	return creds, writeKubeconfig(h.path("kubeconfig"), server, creds.ca, creds.admin, creds.user)
 }
 
 //go:embed kwok
