@@ -12,12 +12,15 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -279,6 +282,57 @@ func TestNothingIsDeletedBeforeTheRecordHasIt(t *testing.T) {
 	if did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update}); did.Err != nil || deletes.Load() != 1 {
 		t.Errorf("%d deletes: %v", deletes.Load(), did.Err)
 	}
+}
+
+// An object is not gone because one request for it has no answer, is answered by an error of the server, or comes while its
+// kind is not served: an update that is to delete it looks again. So does the apply that deletes what an install has left.
+func TestAnObjectThatCannotBeReadIsNotTakenForGone(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]*apierrors.StatusError{
+		"no answer": nil, "an error": apierrors.NewInternalError(errors.New("etcd is away")), "a timeout": apierrors.NewTimeoutError("it took too long", 0),
+		"too many requests": apierrors.NewTooManyRequests("later", 0),
+	} {
+		for _, mode := range []graph.Mode{graph.Update, graph.Reconcile} {
+			t.Run(fmt.Sprintf("%s, %s", name, mode), func(t *testing.T) {
+				t.Parallel()
+				g := newTombstoned(t)
+				g.bring(nil)
+				run(t, t.Context(), g.release, apply.Options{Mode: graph.Install})
+				var reads atomic.Int32
+				c := connectBy(t, func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+					switch {
+					case r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/configmaps/old") || reads.Add(1) > 1:
+						return next.RoundTrip(r)
+					case failure == nil:
+						return nil, syscall.ECONNREFUSED
+					default:
+						return answered(r, failure), nil
+					}
+				})
+				if diff := gocmp.Diff("deleted"+requested+gone, g.story(runOn(t, t.Context(), c, g.release, apply.Options{Mode: mode}))); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+// An update that may not read an object of a tombstone has failed: nothing was deleted.
+func TestAnObjectThatMayNotBeReadFailsTheUpdate(t *testing.T) {
+	t.Parallel()
+	g := newTombstoned(t)
+	uid := g.bring(nil).UID
+	c := connectBy(t, func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/configmaps/old") {
+			return answered(r, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "old", errors.New("no role allows it"))), nil
+		}
+		return next.RoundTrip(r)
+	})
+	did := runOn(t, t.Context(), c, g.release, apply.Options{Mode: graph.Update})
+	if did.Err == nil || did.Changes[0].Err == nil || did.Changes[0].Err.Reason != object.ResourceForbidden || len(did.record.Tombstones) != 1 {
+		t.Errorf("%+v, %v; the record has %+v", did.Changes[0], did.Err, did.record.Tombstones)
+	}
+	g.wants(uid)
 }
 
 func TestWithoutARecordNothingIsDeleted(t *testing.T) {

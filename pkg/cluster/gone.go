@@ -29,9 +29,19 @@ func (c *Cluster) FindOrGone(ctx context.Context, kind schema.GroupKind) (Resour
 	if holder, holderErr := c.holderOf(ctx, kind); holderErr != nil {
 		return Resource{}, fmt.Errorf("it is not known whether kind %s is gone: %w", kind, holderErr)
 	} else if holder != "" {
-		return Resource{}, fmt.Errorf("kind %s is not served now, but %s has it", kind, holder)
+		return Resource{}, &HeldKind{kind, holder}
 	}
 	return Resource{}, err
+}
+
+// A HeldKind is what FindOrGone returns when a kind is not served now, and something in the cluster has it all the same.
+type HeldKind struct {
+	Kind   schema.GroupKind
+	Holder string // a definition or an APIService
+}
+
+func (h *HeldKind) Error() string {
+	return fmt.Sprintf("kind %s is not served now, but %s has it", h.Kind, h.Holder)
 }
 
 // holderOf names the definition or the aggregated API that a kind is of, although it is

@@ -12,8 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/rollout"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
@@ -147,14 +150,24 @@ func TestAnUpdateThatCouldNotSeeAnObjectAsksAgain(t *testing.T) {
 	t.Parallel()
 	r := newRelease(t)
 	r.must("1.0.0", both)
+	ctx, cancel := context.WithCancel(t.Context())
 	outcome := r.through(func(request *http.Request) error {
 		if request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/configmaps/b") {
 			return errors.New("no route to host")
 		}
 		return nil
-	}).must("1.0.1", neither)
-	if done(outcome) != "deleted a, pending b" || outcome.Deletes[0].Seen.State != tombstone.Unknown {
-		t.Errorf("%s, %+v", done(outcome), outcome.Deletes)
+	}).roll(ctx, "1.0.1", neither, func(o *rollout.Options) {
+		o.Apply.Tell = func(e apply.Event) {
+			if e.Type == apply.Retrying {
+				cancel()
+			}
+		}
+	})
+	if !errors.Is(outcome.Err, context.Canceled) || done(outcome) != "deleted a, failed b" || outcome.Deletes[0].Seen.State != tombstone.Unknown {
+		t.Errorf("%s, %+v: %v", done(outcome), outcome.Deletes, outcome.Err)
+	}
+	if newest := r.record().Newest(); newest.State == record.Completed {
+		t.Error("the update is complete, and has not deleted what it was to delete")
 	}
 	if outcome := r.must("1.0.1", neither); outcome.Mode != graph.Update || done(outcome) != "absent a, deleted b" {
 		t.Errorf("%s: %s", outcome.Mode, done(outcome))

@@ -25,7 +25,7 @@ func Observe(ctx context.Context, c *cluster.Cluster, object kinds.ID, asked typ
 	case errors.Is(err, cluster.ErrNotServed), apierrors.IsNotFound(err) && !isNoSuchResource(err):
 		seen.State = Absent
 	case err != nil:
-		seen.State, seen.Why = Unknown, printable.Line(err.Error())
+		seen.State, seen.Why, seen.Err = Unknown, printable.Line(err.Error()), err
 	case head.DeletionTimestamp != nil:
 		seen.State, seen.UID = Terminating, head.UID
 		seen.Since = askedAt(head)

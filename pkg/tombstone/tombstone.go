@@ -53,6 +53,7 @@ type Observation struct {
 	Contents   Contents  // what becomes of that
 	MadeBy     string    // the field manager that created an object that is present or has reappeared, and when
 	Why        string    // why the state is unknown, in one line
+	Err        error     // the same, as it was returned
 }
 
 // IsPending returns whether a delete that was requested may not be done.

@@ -67,12 +67,13 @@ type deletion string
 
 const (
 	nothingThere   deletion = "nothing there"
-	noteGone       deletion = "note gone"    // a delete that was asked for is done
-	askLater       deletion = "ask later"    // nothing is known of it
-	refuseDeletion deletion = "refuse"       // another release has it
-	awaitGone      deletion = "await gone"   // it is terminating
-	deleteNow      deletion = "delete"       // its end is asked for
-	leaveRemade    deletion = "leave remade" // it was deleted, and made again
+	noteGone       deletion = "note gone"     // a delete that was asked for is done
+	leaveUnknown   deletion = "leave unknown" // it can't be read, and this run would not delete it
+	lookAgain      deletion = "look again"    // it can't be read, and this run is to delete it
+	refuseDeletion deletion = "refuse"        // another release has it
+	awaitGone      deletion = "await gone"    // it is terminating
+	deleteNow      deletion = "delete"        // its end is asked for
+	leaveRemade    deletion = "leave remade"  // it was deleted, and made again
 	leaveUnreached deletion = "leave unreached"
 	leaveForUpdate deletion = "leave for the next update"
 )
@@ -82,7 +83,7 @@ type deletionFacts struct {
 	seen       tombstone.Observation
 	asked      record.Tombstone // the delete that the record knows of
 	hasDeleted bool             // the version that was applied last has deleted it
-	wasLeft    bool             // an install has left it to be deleted by the next apply
+	wasLeft    bool             // an install has left it to be deleted by the next apply, or if it can't be read, one of its name
 	owner      string           // the other release that has it
 	mode       graph.Mode
 }
@@ -92,19 +93,26 @@ func (f deletionFacts) isRemade() bool {
 	return f.seen.State == tombstone.Reappeared || f.asked.IsBack || f.hasDeleted
 }
 
+// deletes reports whether the run deletes the object if it is there.
+func (f deletionFacts) deletes() bool {
+	return f.mode == graph.Update || f.mode == graph.Reconcile && f.wasLeft
+}
+
 func decideDeletion(f deletionFacts) deletion {
 	switch {
 	case f.seen.State == tombstone.Absent && f.asked.UID == "":
 		return nothingThere
 	case f.seen.State == tombstone.Absent:
 		return noteGone
+	case f.seen.State == tombstone.Unknown && f.deletes() && !f.hasDeleted:
+		return lookAgain
 	case f.seen.State == tombstone.Unknown:
-		return askLater
+		return leaveUnknown
 	case f.owner != "":
 		return refuseDeletion
 	case f.seen.State == tombstone.Terminating:
 		return awaitGone
-	case f.mode == graph.Update || f.mode == graph.Reconcile && f.wasLeft:
+	case f.deletes():
 		return deleteNow
 	case f.isRemade():
 		return leaveRemade

@@ -42,7 +42,9 @@ func TestDecideDeletion(t *testing.T) {
 	}{
 		"absent":                    {state: tombstone.Absent, inUpdate: nothingThere, otherwise: nothingThere},
 		"gone, as was asked":        {state: tombstone.Absent, asked: sent, inUpdate: noteGone, otherwise: noteGone},
-		"unknown":                   {state: tombstone.Unknown, asked: asked, inUpdate: askLater, otherwise: askLater},
+		"unknown":                   {state: tombstone.Unknown, inUpdate: lookAgain, otherwise: leaveUnknown},
+		"unknown, and never sent":   {state: tombstone.Unknown, asked: asked, inUpdate: lookAgain, otherwise: leaveUnknown},
+		"unknown, deleted before":   {state: tombstone.Unknown, hasDeleted: true, inUpdate: leaveUnknown, otherwise: leaveUnknown},
 		"there":                     {state: tombstone.Present, inUpdate: deleteNow, otherwise: leaveForUpdate},
 		"there, and never sent":     {state: tombstone.Present, asked: asked, inUpdate: deleteNow, otherwise: leaveForUpdate},
 		"there, and sent":           {state: tombstone.Present, asked: sent, inUpdate: deleteNow, otherwise: leaveUnreached},

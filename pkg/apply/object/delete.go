@@ -2,6 +2,8 @@ package object
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,8 +29,10 @@ func (d deleter) Delete(m *payload.Manifest) (Change, error) {
 		return Change{Action: Absent}, nil
 	case noteGone:
 		return d.isGone(m.ID(), f.asked.UID)
-	case askLater, awaitGone:
+	case leaveUnknown, awaitGone:
 		return d.pending(m, f.seen)
+	case lookAgain:
+		return Change{}, d.unknown(m, f.seen)
 	case refuseDeletion:
 		return Change{}, ownedByOnly(f.owner)
 	case deleteNow:
@@ -87,11 +91,13 @@ func (d deleter) deleteNow(m *payload.Manifest, seen tombstone.Observation, isBa
 		d.report(id, seen.UID, tombstone.ReasonRequested, "the release asks for it to be deleted")
 	}
 	after := tombstone.Observe(d.requests, d.cluster, id, seen.UID)
-	switch after.State {
-	case tombstone.Absent:
+	switch {
+	case after.State == tombstone.Absent:
 		return d.isGone(id, seen.UID)
-	case tombstone.Reappeared: // at once, or before our request came
+	case after.State == tombstone.Reappeared: // at once, or before our request came
 		return d.isBack(id, after), nil
+	case after.State == tombstone.Unknown && !isHit: // nothing has confirmed the delete
+		return Change{}, d.unknown(m, after)
 	default:
 		return Change{Action: Pending, UID: seen.UID, Message: after.Describe(d.cluster.Now())}, nil
 	}
@@ -104,16 +110,27 @@ func (d deleter) isGone(id kinds.ID, uid types.UID) (Change, error) {
 	return Change{Action: Deleted}, nil
 }
 
+// unknown returns the failure of an object that this run is to delete, and that can't be read. An object that is not seen is
+// not deleted, so that the step is not done: it is tried again like others. Until then, the record has what is asked for.
+func (d deleter) unknown(m *payload.Manifest, seen tombstone.Observation) error {
+	if d.options.Mode == graph.Update { // else the record has what an install has left
+		if err := d.ask(m, seen.Asked); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("it is not known whether it is still there, so it is not deleted yet: %w", seen.Err)
+}
+
 // pending returns the change of an object that is terminating, or of which nothing is known.
 func (d deleter) pending(m *payload.Manifest, seen tombstone.Observation) (Change, error) {
 	change := Change{Action: Pending, UID: seen.UID, Message: seen.Describe(d.cluster.Now())}
 	if seen.State == tombstone.Terminating {
 		d.report(m.ID(), seen.UID, tombstone.ReasonStillTerminating, change.Message)
 	}
-	if d.options.Mode != graph.Update {
+	if seen.State != tombstone.Terminating || d.options.Mode != graph.Update {
 		return change, nil
 	}
-	if err := d.ask(m, seen.UID); err != nil || seen.State != tombstone.Terminating {
+	if err := d.ask(m, seen.UID); err != nil {
 		return change, err
 	}
 	d.options.Journal.send(m.ID(), seen.UID) // by another client, perhaps
@@ -181,10 +198,13 @@ func (d deleter) gather(m *payload.Manifest) (f deletionFacts) {
 	f.asked, _ = d.options.Journal.asked(id)
 	f.mode, f.hasDeleted = d.options.Mode, d.options.Journal.HasDeleted(id)
 	f.seen = tombstone.Observe(d.requests, d.cluster, id, f.asked.UID)
-	if f.seen.State == tombstone.Absent || f.seen.State == tombstone.Unknown {
+	if f.seen.State == tombstone.Absent {
 		return f
 	}
-	d.options.Journal.Read(func(r *record.Record) { f.wasLeft = r.WasLeft(id, f.seen.UID) })
+	d.options.Journal.Read(func(r *record.Record) {
+		isOfName := func(left record.Leftover) bool { return f.seen.State == tombstone.Unknown && left.ID == id }
+		f.wasLeft = r.WasLeft(id, f.seen.UID) || slices.ContainsFunc(r.Left, isOfName)
+	})
 	if f.seen.Release != d.options.Release {
 		f.owner = f.seen.Release
 	}

@@ -96,7 +96,9 @@ var causes = []cause{
 	{"server that is not up", func(err error) bool {
 		return apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
 	}, ClusterDown, later},
-	{"kind of a server that is not up", func(err error) bool { return errors.As(err, new(*cluster.UnknownKind)) }, ClusterDown, later},
+	{"kind of a server that is not up", func(err error) bool {
+		return errors.As(err, new(*cluster.UnknownKind)) || errors.As(err, new(*cluster.HeldKind))
+	}, ClusterDown, later},
 	{"connection", cluster.IsNoAnswer, ClusterDown, later},
 	{"server error", func(err error) bool { return status(err).Code >= http.StatusInternalServerError }, ClusterError, later},
 }

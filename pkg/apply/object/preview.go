@@ -60,7 +60,7 @@ func (p *Previewer) tombstone(m *payload.Manifest) (Change, error) {
 	switch what := decideDeletion(f); what {
 	case nothingThere, noteGone:
 		return Change{Action: Absent}, nil
-	case askLater:
+	case leaveUnknown, lookAgain:
 		return Change{Action: NotChecked, Message: f.seen.Describe(p.cluster.Now())}, nil
 	case refuseDeletion:
 		return Change{}, ownedByOnly(f.owner)
