@@ -63,7 +63,7 @@ func (c *Cluster) connect(base *rest.Config) (*http.Client, error) {
 	c.config.QPS = -1 // the server's priority and fairness decides
 	c.config.WarningHandlerWithContext = warningsOfContext{}
 	c.config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &rolesTransport{next: next, path: path.Join("/", server.Path, "version")}
+		return &rolesTransport{next: next, path: path.Join("/", server.Path, "readyz")}
 	})
 	c.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &observer{next: next, clock: c.clock} })
 	client, err := rest.HTTPClientFor(c.config)

@@ -2,14 +2,15 @@ package cluster
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// How often and for how long an API server is asked whether it has read its roles, which takes it milliseconds. A server
-// that still refuses is taken at its word.
+// How often and for how long an API server is asked whether it is ready, which takes it milliseconds once it answers. A
+// server that still refuses is taken at its word.
 const (
 	rolesEvery = 100 * time.Millisecond
 	rolesTries = 50
@@ -17,27 +18,23 @@ const (
 
 // A rolesTransport sends a request again that an API server has refused before it had read its roles. A server that was
 // started a moment ago refuses everything, and that is no answer about the user's rights. Connections end with a server,
-// so a server may be a new one only on a new connection.
+// so a server may be a new one only on a new connection. It has read all its roles once it is ready.
 type rolesTransport struct {
-	next http.RoundTripper
-	path string // which all users may read
-
-	mu      sync.Mutex
-	hasRead bool // the roles are read by the server of the last connection
+	next  http.RoundTripper
+	path  string                   // where a server says whether it is ready, which all users may read
+	ready atomic.Pointer[net.Conn] // the last connection to a server that was ready
 }
 
 func (t *rolesTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if !info.Reused {
-			t.note(false)
-		}
-	}}
-	request = request.WithContext(httptrace.WithClientTrace(request.Context(), trace))
-	response, err := t.next.RoundTrip(request)
-	if err != nil || response.StatusCode != http.StatusForbidden || t.hasReadRoles() || !isRepeatable(request) {
+	// It counts whether the server was ready before the request was sent: when its refusal is here, another request may have
+	// found out that the server is ready by now.
+	var wasReady atomic.Bool
+	traced := onConnection(request, func(conn net.Conn) { wasReady.Store(t.isReady(conn)) })
+	response, err := t.next.RoundTrip(traced)
+	if err != nil || response.StatusCode != http.StatusForbidden || wasReady.Load() || !isRepeatable(request) {
 		return response, err
 	}
-	t.awaitRoles(request)
+	t.awaitReady(request)
 	again := request.Clone(request.Context())
 	if request.GetBody != nil {
 		if again.Body, err = request.GetBody(); err != nil {
@@ -48,28 +45,28 @@ func (t *rolesTransport) RoundTrip(request *http.Request) (*http.Response, error
 	return t.next.RoundTrip(again)
 }
 
+// onConnection returns a request that calls a function with the connection that it gets.
+func onConnection(request *http.Request, got func(net.Conn)) *http.Request {
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { got(info.Conn) }}
+	return request.WithContext(httptrace.WithClientTrace(request.Context(), trace))
+}
+
+// isReady returns whether the server of a connection is known to be ready.
+func (t *rolesTransport) isReady(conn net.Conn) bool {
+	known := t.ready.Load()
+	return known != nil && *known == conn
+}
+
 // isRepeatable returns whether the body of a request can be sent again.
 func isRepeatable(request *http.Request) bool {
 	return request.Body == nil || request.Body == http.NoBody || request.GetBody != nil
 }
 
-func (t *rolesTransport) note(hasRead bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.hasRead = hasRead
-}
-
-func (t *rolesTransport) hasReadRoles() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.hasRead
-}
-
-// awaitRoles waits until the server no longer refuses what all users may read, or can't be asked.
-func (t *rolesTransport) awaitRoles(refused *http.Request) {
-	defer t.note(true)
+// awaitReady waits until the server is ready, or can't be asked.
+func (t *rolesTransport) awaitReady(refused *http.Request) {
+	var last atomic.Pointer[net.Conn]
 	for range rolesTries {
-		question := refused.Clone(refused.Context()) // by the same user
+		question := onConnection(refused.Clone(refused.Context()), func(conn net.Conn) { last.Store(&conn) }) // by the same user
 		question.Method, question.Body, question.GetBody, question.ContentLength = http.MethodGet, nil, nil, 0
 		question.Header.Del("Content-Type")
 		question.URL.Path, question.URL.RawPath, question.URL.RawQuery = t.path, "", ""
@@ -78,8 +75,8 @@ func (t *rolesTransport) awaitRoles(refused *http.Request) {
 			return
 		}
 		discard(answer)
-		if answer.StatusCode != http.StatusForbidden {
-			return
+		if answer.StatusCode != http.StatusForbidden && answer.StatusCode < http.StatusInternalServerError {
+			break
 		}
 		select {
 		case <-time.After(rolesEvery):
@@ -87,6 +84,7 @@ func (t *rolesTransport) awaitRoles(refused *http.Request) {
 			return
 		}
 	}
+	t.ready.Store(last.Load())
 }
 
 // discard reads a response to its end, so that its connection can be used again.

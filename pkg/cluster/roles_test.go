@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// A startingServer is an API server that refuses everything until it has read its roles, and is ready when it has. A real
+// one is too fast for a test to say what comes before what.
+type startingServer struct {
+	mu      sync.Mutex
+	isReady bool
+	asked   int                                       // whether it is ready
+	onAsked func(times int) (isReady bool)            // before it says so
+	held    func(name string) (until <-chan struct{}) // refusals that are held back
+}
+
+func (s *startingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == "/version" { // which needs fewer roles than others
+		return
+	}
+	s.mu.Lock()
+	if r.URL.Path == "/readyz" {
+		s.asked++
+		s.isReady = s.isReady || s.onAsked(s.asked)
+	}
+	isReady := s.isReady
+	s.mu.Unlock()
+	if r.URL.Path == "/readyz" {
+		if !isReady {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		return
+	}
+	if isReady {
+		_, _ = w.Write([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}`))
+		return
+	}
+	if s.held != nil {
+		if until := s.held(r.URL.Path[len(r.URL.Path)-1:]); until != nil {
+			<-until
+		}
+	}
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
+}
+
+// connectTo connects to a server, over one connection for all requests as to a real one.
+func connectTo(t *testing.T, handler http.Handler) *Cluster {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	c, err := Connect(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func get(ctx context.Context, c *Cluster, name string) error {
+	_, err := c.Client.CoreV1().ConfigMaps("default").Get(ctx, name, metav1.GetOptions{})
+	return err
+}
+
+// Roles of namespaces are read later than what all users may read: only a server that is ready has read all.
+func TestARefusalCountsOnceTheServerIsReady(t *testing.T) {
+	server := &startingServer{onAsked: func(times int) bool { return times == 3 }}
+	if err := get(t.Context(), connectTo(t, server), "a"); err != nil || server.asked != 3 {
+		t.Errorf("asked %d times: %v", server.asked, err)
+	}
+}
+
+// The refusal of a request may arrive when another one has found out that the server is ready: it was refused before.
+func TestARefusalFromBeforeTheServerWasReadyDoesNotCount(t *testing.T) {
+	isRefused, isFound := make(chan struct{}), make(chan struct{})
+	server := &startingServer{
+		onAsked: func(int) bool {
+			<-isRefused // the one that is held back
+			return true
+		},
+		held: func(name string) <-chan struct{} {
+			if name != "b" {
+				return nil
+			}
+			close(isRefused)
+			return isFound
+		},
+	}
+	c := connectTo(t, server)
+	var others sync.WaitGroup
+	others.Go(func() {
+		defer close(isFound)
+		if err := get(t.Context(), c, "a"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := get(t.Context(), c, "b"); err != nil {
+		t.Error(err)
+	}
+	others.Wait()
+}
+
+// A server that is ready is taken at its word, as long as the connection lasts.
+func TestAReadyServerIsNotAskedAgain(t *testing.T) {
+	server := &startingServer{onAsked: func(int) bool { return false }}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			server.mu.Lock()
+			server.asked++
+			server.mu.Unlock()
+			return
+		}
+		server.ServeHTTP(w, r)
+	})
+	c := connectTo(t, handler)
+	for range 3 {
+		if err := get(t.Context(), c, "a"); !apierrors.IsForbidden(err) {
+			t.Error(err)
+		}
+	}
+	if server.asked != 1 {
+		t.Errorf("asked %d times whether it is ready", server.asked)
+	}
+}
