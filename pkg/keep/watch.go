@@ -38,39 +38,48 @@ func (w *kindWatch) run(ctx context.Context) {
 	if !isForbidden || ctx.Err() != nil {
 		return
 	}
-	w.keeper.mu.Lock()
-	namespaces := map[string]bool{}
-	for id, o := range w.keeper.objects {
-		if o.watch == w {
-			namespaces[id.Namespace] = true
-		}
-	}
-	w.keeper.mu.Unlock()
 	var running sync.WaitGroup
-	for namespace := range namespaces {
+	for namespace := range w.narrow() {
 		running.Go(func() { w.watchIn(ctx, namespace, func() {}) })
 	}
 	running.Wait()
 }
 
-// watchIn watches in one namespace, or in all. If that is forbidden from the start in the whole cluster, it calls stop
-// and returns.
+// narrow returns the namespaces that are watched from now on, one by one. Why changes were not seen in the whole cluster is why
+// they are not seen in each of them, until they are.
+func (w *kindWatch) narrow() map[string]bool {
+	w.keeper.mu.Lock()
+	defer w.keeper.mu.Unlock()
+	before, namespaces := w.errs[metav1.NamespaceAll], map[string]bool{}
+	delete(w.errs, metav1.NamespaceAll)
+	for id, o := range w.keeper.objects {
+		if o.watch != w {
+			continue
+		}
+		namespaces[id.Namespace] = true
+		if before != nil {
+			w.errs[id.Namespace] = before
+		}
+	}
+	return namespaces
+}
+
+// watchIn watches in one namespace, or in all. If that is forbidden in the whole cluster, from the start or when the right is
+// taken away, it calls stop and returns: the user may have the right in the namespaces of the release.
 func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) (isForbidden bool) {
 	objects := w.keeper.cluster.Metadata.Resource(w.resource.GroupVersionResource).Namespace(namespace)
-	wasOpened := false
 	from := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
 		List: objects.List, Client: w.keeper.cluster.Metadata, Labels: objectmeta.ReleaseLabel + "=" + w.keeper.options.Apply.Release,
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			opened, err := objects.Watch(ctx, options)
 			if err == nil { // a list alone, which may be allowed when watching is not, shows no changes
-				wasOpened = true
 				w.recovered(namespace)
 			}
 			return opened, err
 		},
 	}
 	resourcewatch.Run(ctx, from, watchHandler{w, namespace}, longestWatchPause, func(err error) {
-		if apierrors.IsForbidden(err) && namespace == metav1.NamespaceAll && w.resource.Namespaced && !wasOpened {
+		if apierrors.IsForbidden(err) && namespace == metav1.NamespaceAll && w.resource.Namespaced {
 			isForbidden = true
 			stop()
 			return

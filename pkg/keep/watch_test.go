@@ -220,22 +220,59 @@ func TestARightToListEverywhereIsNotInTheWay(t *testing.T) {
 	t.Parallel()
 	name := test.Namespace(t)
 	user := test.Account(t, name, "user", may("configmaps", "*"))
-	meta, rights := metav1.ObjectMeta{Name: name + "-lists"}, test.Client(t).RbacV1()
-	_, err := rights.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{may("configmaps", "list")}}, metav1.CreateOptions{})
-	if err == nil {
-		_, err = rights.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: name, Name: "user"}},
-		}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	allowEverywhere(t, name, "user", may("configmaps", "list"))
 	s := keepAs(t, name, one, by(user))
 	s.paint("settings")
 	if got := len(s.all(keep.Unwatched)); got > 0 { // each list shows what has changed, if nothing else does
 		t.Errorf("told %q", s.told())
 	}
+}
+
+// allowEverywhere gives an account rights in the whole cluster, until they are taken.
+func allowEverywhere(t *testing.T, namespace, name string, rule rbacv1.PolicyRule) (take func()) {
+	t.Helper()
+	meta, rights := metav1.ObjectMeta{Name: namespace + "-" + name}, test.Client(t).RbacV1()
+	_, err := rights.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = rights.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := rights.ClusterRoleBindings().Delete(t.Context(), meta.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A right to watch in the whole cluster that is taken, and left in the namespace of the release, is no problem: nothing is
+// told, and what changes is repaired. Without that right, too, the kind is not watched, until it is back.
+func TestARightToWatchEverywhereIsTaken(t *testing.T) {
+	t.Parallel()
+	name := test.Namespace(t)
+	user := test.Account(t, name, "user", may("configmaps", "*"))
+	take := allowEverywhere(t, name, "user", may("configmaps", "list", "watch"))
+	s := keepAs(t, name, one, by(user))
+	s.paint("settings")
+	s.keeping.forget()
+	take()
+	inNamespace := func(one asked) bool { return one.verb == "watch" && one.namespace == name }
+	s.until("the namespace is watched", func() bool { s.keeping.cut(); return s.keeping.count(inNamespace) > 0 })
+	s.paint("settings")
+	if got := len(s.all(keep.Unwatched)); got > 0 {
+		t.Errorf("told %q", s.told())
+	}
+	s.allow("user", may("configmaps", everything...))
+	s.until("it is told", func() bool { s.keeping.cut(); return len(s.all(keep.Unwatched)) > 0 })
+	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
+	s.allow("user", may("configmaps", "*"))
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
+	s.until("it is told", func() bool { return len(s.all(keep.Watched)) == 1 })
 }
 
 // A right to watch that is taken is noticed when a watch ends.
