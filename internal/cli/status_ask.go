@@ -81,7 +81,7 @@ func (s *releaseStatus) notKnown(what string, err error) {
 // addRecord adds what the record tells, and how the objects of the release stand.
 func (a *statusAsker) addRecord(ctx context.Context, s *releaseStatus, of *record.Record) {
 	whole := why.ExplainRelease(ctx, a.cluster, of, a.flags.cluster.namespace)
-	s.Done, s.Says, s.Objects, s.Unknown = whole.Done, whole.Sentences, whole.Objects, append(s.Unknown, whole.Unknown...)
+	s.Done, s.Says, s.Objects, s.Missing, s.Unknown = whole.Done, whole.Sentences, whole.Objects, whole.Missing, append(s.Unknown, whole.Unknown...)
 	s.addHistory(of)
 	s.Repairs, s.Hooks = of.Repairs, why.StandingHooks(of)
 	if of.Run != nil {

@@ -74,7 +74,7 @@ func (s *releaseStatus) title() string {
 		title += s.hop() + ": complete"
 	case s.State == record.Completed && s.asked() != "":
 		title += s.hop() + ": complete, and another is asked for"
-	case s.State == record.Completed && len(s.Objects) == 0 && s.isWell():
+	case s.State == record.Completed && len(s.Objects)+s.Missing == 0 && s.isWell():
 		title += s.hop() + ": complete, as far as is known"
 	case s.State == record.Completed:
 		title += s.hop() + ": complete, and not all is well"

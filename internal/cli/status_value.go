@@ -27,6 +27,7 @@ type releaseStatus struct {
 	Progress *progress.Progress `json:"progress,omitempty"` // of an apply that is not done, as it was told last
 	Before   float64            `json:"before,omitempty"`   // how many seconds the last apply in this mode took
 	Objects  []*why.Answer      `json:"objects,omitempty"`  // that are not as they are to be, the worst first
+	Missing  int                `json:"missing,omitempty"`  // objects that were deleted since it was complete
 	Deletes  []pendingDelete    `json:"deletes,omitempty"`
 	Gates    []releaseGate      `json:"gates,omitempty"` // what holds back the next minor version, or the one that is asked for
 	Lock     *lockStatus        `json:"lock,omitempty"`  // absent while the lock is free

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -199,6 +200,22 @@ func (s *Cache) Has(id kinds.ID) bool {
 // WasApplied returns whether an apply has left an object of that name. An object that is only ever created was not
 // applied.
 func (s *Cache) WasApplied(id kinds.ID) bool { return s.find(id)[object] != digest{} }
+
+// Missing returns how many of the objects that an apply has left are not among those of some names.
+func (s *Cache) Missing(there iter.Seq[kinds.ID]) (count int) {
+	found := map[digest]bool{}
+	for id := range there {
+		found[byName(id)] = true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, p := range s.objects {
+		if p[object] != (digest{}) && !found[name] {
+			count++
+		}
+	}
+	return count
+}
 
 // IsSameObject returns whether an object is the one that the last apply has left, changed or not.
 func (s *Cache) IsSameObject(m objectmeta.LiveMetadata) bool {

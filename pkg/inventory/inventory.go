@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -153,6 +154,9 @@ func (i *Inventory) Find(id kinds.ID) (objectmeta.LiveMetadata, bool) {
 	}
 	return objectmeta.LiveMetadata{}, false
 }
+
+// IDs returns the names of all objects.
+func (i *Inventory) IDs() iter.Seq[kinds.ID] { return maps.Keys(i.objects) }
 
 // Age returns how long ago the inventory was taken.
 func (i *Inventory) Age() time.Duration { return time.Since(i.taken) }

@@ -102,12 +102,17 @@ func tellMissing(f *ObjectFacts, a *Answer) {
 	if _, _, isLeft := f.step(); a.State != Absent || !f.IsKnown || isLeft {
 		return
 	}
-	next := "apply it again"
+	a.say(nil, "release %s has it, and it was deleted since it was applied: %s", f.title(), f.remedy("it"))
+}
+
+// remedy says what makes objects again that were deleted since they were applied. What is the word for them.
+func (f *ObjectFacts) remedy(what string) string {
 	switch isHeld := f.Held != nil && !f.Held.IsDead(f.Now); {
 	case isHeld && f.Held.Keeps():
-		next = printable.Line(f.Held.Name) + " makes it again"
+		return printable.Line(f.Held.Name) + " makes " + what + " again"
 	case isHeld:
-		next = "the apply that runs does not make it again, but the next one does"
+		return "the apply that runs does not make " + what + " again, but the next one does"
+	default:
+		return "apply it again"
 	}
-	a.say(nil, "release %s has it, and it was deleted since it was applied: %s", f.title(), next)
 }

@@ -40,6 +40,7 @@ type gatherer struct {
 	facts    *ObjectFacts
 	manifest *payload.Manifest       // of the object; nil if it is not named
 	head     objectmeta.LiveMetadata // of the object, if it is there
+	missing  int                     // objects of the release that are not there any more
 }
 
 // Gather asks for all that the answer needs. What can't be asked for is a fact, too.

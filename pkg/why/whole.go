@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/objectmeta"
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
 )
@@ -31,14 +33,15 @@ type ReleaseAnswer struct {
 	Version   string              `json:"version,omitempty"`
 	Done      bool                `json:"done"` // all that is known of it is as it is to be
 	Counts    map[ObjectState]int `json:"counts,omitempty"`
-	Sentences []Sentence          `json:"says"`    // who applies it, or when it was applied last
-	Objects   []*Answer           `json:"objects"` // that are not as they are to be, the worst first
+	Missing   int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply: their names are not known
+	Sentences []Sentence          `json:"says"`              // who applies it, or when it was applied last
+	Objects   []*Answer           `json:"objects"`           // that are not as they are to be, the worst first
 	Unknown   []string            `json:"unknown,omitempty"`
 }
 
 // ExplainRelease says how the release of a record stands: which of its objects are not as they are to
 // be, as far as the record and the objects on the cluster tell. What was deleted since it was
-// applied only its files could tell.
+// applied is only counted: its names are in its files, and the record has hashes of them.
 func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *ReleaseAnswer {
 	g := &gatherer{cluster: c, ObjectQuery: ObjectQuery{Records: []*record.Record{of}, Namespace: namespace}, facts: &ObjectFacts{Record: of}}
 	g.record(ctx)
@@ -55,11 +58,11 @@ func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, 
 	}
 	_ = group.Wait() // which has no errors: what can't be asked for is a fact
 	g.facts.Now = c.Now()
-	return g.facts.whole(answers)
+	return g.facts.whole(answers, g.missing)
 }
 
-// whole sums up the answers on single objects, and adds those that the run has not come to.
-func (f *ObjectFacts) whole(answers []*Answer) *ReleaseAnswer {
+// whole sums up the answers on single objects, and adds those that the run has not come to, and how many are missing.
+func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
 	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Sentences: []Sentence{}, Unknown: f.Unknown}
 	w.Sentences = append(w.Sentences, f.aboutRun()...)
 	if f.Record.Run != nil && f.Record.Run.More > 0 {
@@ -81,7 +84,13 @@ func (f *ObjectFacts) whole(answers []*Answer) *ReleaseAnswer {
 	for _, answer := range w.Objects {
 		w.Counts[answer.State]++
 	}
-	w.Done = f.isCompleted() && len(w.Objects) == 0 && len(w.Unknown) == 0
+	if f.isCompleted() && missing > 0 { // an apply that is not complete tells itself what is still to come
+		w.Missing = missing
+		w.Counts[Absent] += missing
+		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("missing: %s, deleted since the release was applied: %s; runlevel diff SOURCE says which",
+			printable.Count(missing, "object"), f.remedy("what is missing"))})
+	}
+	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && len(w.Unknown) == 0
 	return w
 }
 
@@ -185,6 +194,9 @@ func (g *gatherer) stray(ctx context.Context) []kinds.ID {
 		g.unknown("list "+kind.String()+" in the whole cluster", there.ListError(kind))
 	}
 	applied := fingerprint.Read(g.facts.Record.Fingerprints)
+	if len(there.UnlistedKinds()) == 0 {
+		g.missing = applied.Missing(g.known(there))
+	}
 	var mu sync.Mutex
 	var found []kinds.ID
 	var group errgroup.Group
@@ -202,6 +214,22 @@ func (g *gatherer) stray(ctx context.Context) []kinds.ID {
 	}
 	_ = group.Wait() // which has no errors
 	return found
+}
+
+// known are the objects that are there, and the Jobs that finished: their TTL may have removed them.
+func (g *gatherer) known(there *inventory.Inventory) iter.Seq[kinds.ID] {
+	return func(yield func(kinds.ID) bool) {
+		for id := range there.IDs() {
+			if !yield(id) {
+				return
+			}
+		}
+		for _, job := range g.facts.Record.Jobs {
+			if !yield(job.ID) {
+				return
+			}
+		}
+	}
 }
 
 // isReady says whether an object is surely ready. Its body is only asked for if it may not be.
