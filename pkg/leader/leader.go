@@ -21,14 +21,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/runlevel/runlevel/pkg/bootclock"
 )
 
 // An ElectionLease is the lock of leader election. It notes when it was last renewed.
 type ElectionLease struct {
 	resourcelock.Interface
 	duration time.Duration
-	renewed  atomic.Int64 // in nanoseconds since 1970, before the request was sent; 0 if it is not held
-	asked    atomic.Int64 // when a request was sent last; 0 if none was
+	renewed  atomic.Int64 // when, by package bootclock, before the request was sent; 0 if it is not held
+	asked    atomic.Int64 // when a request was sent last, by the same clock; 0 if none was
 }
 
 // newLease returns the Lease of a program, which is not held yet. Its holder is given a suffix: two processes of one name are
@@ -54,7 +56,7 @@ func (l *ElectionLease) renewDeadline() time.Duration { return l.duration * 2 / 
 
 // Get reads the Lease.
 func (l *ElectionLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	l.asked.Store(time.Now().UnixNano())
+	l.asked.Store(int64(bootclock.Now()))
 	return l.Interface.Get(ctx)
 }
 
@@ -62,7 +64,7 @@ func (l *ElectionLease) Get(ctx context.Context) (*resourcelock.LeaderElectionRe
 // time, whether there is an answer or not.
 func (l *ElectionLease) checkElection(*http.Request) error {
 	asked := l.asked.Load()
-	silent := time.Since(time.Unix(0, asked))
+	silent := bootclock.Now() - time.Duration(asked)
 	if asked == 0 || silent < 4*l.renewDeadline() {
 		return nil
 	}
@@ -80,7 +82,7 @@ func (l *ElectionLease) Update(ctx context.Context, record resourcelock.LeaderEl
 }
 
 func (l *ElectionLease) note(record resourcelock.LeaderElectionRecord, send func() error) error {
-	begun := time.Now().UnixNano()
+	begun := int64(bootclock.Now())
 	l.asked.Store(begun)
 	err := send()
 	switch {
@@ -95,7 +97,8 @@ func (l *ElectionLease) note(record resourcelock.LeaderElectionRecord, send func
 
 // IsHeld returns whether the Lease was renewed so lately that no other replica can have taken it.
 func (l *ElectionLease) IsHeld() bool {
-	return time.Since(time.Unix(0, l.renewed.Load())) < l.renewDeadline()
+	renewed := l.renewed.Load()
+	return renewed != 0 && bootclock.Now()-time.Duration(renewed) < l.renewDeadline()
 }
 
 // ErrFenced is why nothing is written without the Lease.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
+	"github.com/runlevel/runlevel/pkg/bootclock"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/printable"
 )
@@ -207,7 +208,7 @@ func (e *election) write(ctx context.Context, verb string, record resourcelock.L
 		e.since, e.term = now, record.LeaderTransitions
 	}
 	record.AcquireTime, record.RenewTime = metav1.NewTime(e.since), metav1.NewTime(now)
-	began := sinceBoot()
+	began := bootclock.Now()
 	if err := send(record); err != nil {
 		e.note(ctx, verb, err)
 		return err

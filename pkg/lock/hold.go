@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/runlevel/runlevel/pkg/bootclock"
 )
 
 // A Hold is a lock that this process has acquired. A nil Hold is one that can't be lost.
@@ -94,7 +96,7 @@ func (h *Hold) Requests(ctx context.Context) (context.Context, context.CancelFun
 	}
 }
 
-// A fence knows when a Lease was renewed last, by sinceBoot.
+// A fence knows when a Lease was renewed last, by the clock of package bootclock.
 type fence struct {
 	mu      sync.Mutex
 	last    time.Duration
@@ -114,5 +116,5 @@ func (f *fence) renew(sent time.Duration) {
 func (f *fence) age() (time.Duration, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return sinceBoot() - f.last, f.renewed
+	return bootclock.Now() - f.last, f.renewed
 }

@@ -1,4 +1,4 @@
-package lock
+package bootclock
 
 import (
 	"time"
@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot is a clock that no user can set, and that runs while the machine sleeps: Go's own stands still
-// then.
-func sinceBoot() time.Duration {
+// Now returns the time since the machine was started.
+func Now() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
 		panic("this Linux has no CLOCK_BOOTTIME: " + err.Error()) // every one since 2.6.39 has
