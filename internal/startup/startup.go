@@ -1,7 +1,7 @@
 // Package startup is what the programs that run in a cluster do when they start: they read flags from a file, log which
-// ones count, and keep the garbage collector within the limit of their container.
+// ones count, keep the garbage collector within the limit of their container, answer the kubelet, and wait for the API server.
 //
-// It decides nothing, and reads no cluster: the programs in cmd/ have their controllers do that.
+// It decides nothing, and reads nothing from the cluster: the programs in cmd/ have their controllers do that.
 //
 // Main is the call to start from.
 package startup

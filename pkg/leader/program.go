@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/runlevel/runlevel/internal/startup"
 	"github.com/runlevel/runlevel/pkg/clusteroperator"
 	"github.com/runlevel/runlevel/pkg/metricsserver"
 )
@@ -67,16 +68,16 @@ func (p Program) Run(ctx context.Context, connection *rest.Config, o Options) er
 	if err != nil {
 		return fmt.Errorf("prepare leader election: %w", err)
 	}
-	answers := &probes{lease: lease}
+	answers := &checks{lease: lease}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return answers.serve(ctx, o.Listen) })
+	group.Go(func() error { return answers.probes().Serve(ctx, o.Listen) })
 	group.Go(func() error { return p.run(ctx, connection, o, answers) })
 	return group.Wait()
 }
 
 // run sets up the controllers once the API server answers, and runs them.
-func (p Program) run(ctx context.Context, connection *rest.Config, o Options, answers *probes) error {
-	if err := awaitServer(ctx, connection); err != nil || ctx.Err() != nil {
+func (p Program) run(ctx context.Context, connection *rest.Config, o Options, answers *checks) error {
+	if err := startup.AwaitServer(ctx, connection); err != nil || ctx.Err() != nil {
 		return err
 	}
 	lease, denials := answers.lease, &clusteroperator.Denials{}

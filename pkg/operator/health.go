@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/runlevel/runlevel/internal/startup"
 )
 
 // limits are how long something may be so before it is told by a probe.
@@ -53,8 +55,8 @@ func (h *health) enter(what string) (leave func()) {
 	}
 }
 
-// register adds the probes of an operator to its manager.
-func (h *health) register(m ctrl.Manager, a *applier) error {
+// probes returns the checks of an operator by their names.
+func (h *health) probes(a *applier) startup.Probes {
 	holder := func(check func() error) healthz.Checker { // the API server answers a holder of the lock
 		return func(*http.Request) error {
 			if !a.holds() {
@@ -77,16 +79,12 @@ func (h *health) register(m ctrl.Manager, a *applier) error {
 		"lock": func(*http.Request) error { return a.checkLock() },
 	}
 	for name, check := range alive {
-		if err := m.AddHealthzCheck(name, logged("not alive", check)); err != nil {
-			return err
-		}
+		alive[name] = logged("not alive", check)
 	}
 	for name, check := range ready {
-		if err := m.AddReadyzCheck(name, logged("not ready", check)); err != nil {
-			return err
-		}
+		ready[name] = logged("not ready", check)
 	}
-	return nil
+	return startup.Probes{Alive: alive, Ready: ready}
 }
 
 // logged logs why a check fails: the answer of a probe does not say that.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/operator"
 )
 
@@ -163,6 +165,39 @@ func TestAnOperatorThatHearsNothing(t *testing.T) {
 	trouble.deafen(false)
 	s.untilProbed(s.options.Listen+"/healthz", http.StatusOK, "")
 	s.untilProbed(s.options.Listen+"/readyz", http.StatusOK, "")
+}
+
+// TestAnOperatorWaitsForTheAPIServer: one that ended would be started again by the kubelet after longer and longer pauses. It is
+// alive and not ready while nothing answers at all, and when the server fails to do its work at first.
+func TestAnOperatorWaitsForTheAPIServer(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.options.Listen = "127.83.2.4:8080"
+	s.prepare("1.0.0", shop)
+	var isUp atomic.Bool
+	var definitions, leases atomic.Int32
+	s.run(sandboxtest.Tap(s.sandbox.Config, func(r *http.Request, send http.RoundTripper) (*http.Response, error) {
+		isDefinition := r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/customresourcedefinitions")
+		switch {
+		case !isUp.Load():
+			return nil, errors.New("the test gives no answer")
+		case isDefinition && definitions.Add(1) <= 2, strings.Contains(r.URL.Path, "/leases/") && leases.Add(1) <= 2:
+			text := `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "message": "not now", "code": 500}`
+			return &http.Response{
+				StatusCode: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(text)), Request: r,
+			}, nil
+		default:
+			return send.RoundTrip(r)
+		}
+	}), s.options)
+	s.untilProbed(s.options.Listen+"/healthz", http.StatusOK, "")
+	s.untilProbed(s.options.Listen+"/readyz", http.StatusInternalServerError, "[-]watches failed")
+	isUp.Store(true)
+	s.until("installed", isAt("1.0.0"))
+	s.untilProbed(s.options.Listen+"/readyz", http.StatusOK, "")
+	if definitions.Load() <= 2 || leases.Load() <= 2 {
+		t.Errorf("it has sent %d definitions and %d requests for the lock only", definitions.Load(), leases.Load())
+	}
 }
 
 // TestAReplicaThatWaitsIsReady to take over: an update of the operator's Deployment waits for that.

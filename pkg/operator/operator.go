@@ -17,6 +17,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -29,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/runlevel/runlevel/internal/startup"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/metricsserver"
@@ -60,7 +62,8 @@ type Options struct {
 	limits limits // of probes; the usual ones if it is empty
 }
 
-// Run runs an operator until ctx ends. It ends with an error when the lock is lost to another process.
+// Run runs an operator until ctx ends. It waits for an API server that does not answer, and ends with an error when the lock is
+// lost to another process.
 func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	o.Namespace = cmp.Or(o.Namespace, rollout.DefaultNamespace)
 	o.Standard = cmp.Or(o.Standard, ready.Upstream)
@@ -71,34 +74,60 @@ func Run(ctx context.Context, connection *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := ensureDefinitions(ctx, c); err != nil {
-		return fmt.Errorf("install the definitions of ClusterVersion and ClusterOperator: %w", err)
-	}
 	a := newApplier(c, o)
-	m, err := newManager(a.health.watches.config(connection), o)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.health.probes(a).Serve(ctx, o.Listen) })
+	group.Go(func() error { return a.manage(ctx, connection) })
+	return group.Wait()
+}
+
+// manage runs the controller, and leads if it gets the lock, once the API server answers.
+func (a *applier) manage(ctx context.Context, connection *rest.Config) error {
+	if err := whenServed(ctx, connection, func() error { return ensureDefinitions(ctx, a.cluster) }); err != nil {
+		return endOf(ctx, fmt.Errorf("install the definitions of ClusterVersion and ClusterOperator: %w", err))
+	}
+	m, err := newManager(a.health.watches.config(connection))
 	if err != nil {
 		return err
 	}
-	if err := a.health.register(m, a); err != nil {
-		return err
-	}
-	r := &reconciler{client: m.GetClient(), cluster: c, options: o, applier: a}
+	r := &reconciler{client: m.GetClient(), cluster: a.cluster, options: a.options, applier: a}
 	if err := r.register(m); err != nil {
 		return fmt.Errorf("watch ClusterVersions: %w", err)
 	}
-	if err := a.monitor.register(ctx, m, o.Metrics); err != nil {
+	if err := a.monitor.register(ctx, m, a.options.Metrics); err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
-	lead := func(ctx context.Context) error { return lead(ctx, c, o, a) }
+	lead := func(ctx context.Context) error { return endOf(ctx, a.lead(ctx, connection)) }
 	if err := errors.Join(m.Add(manager.RunnableFunc(lead)), m.Add(manager.RunnableFunc(a.updates.run))); err != nil {
 		return err
 	}
 	return m.Start(ctx)
 }
 
+// whenServed calls a function once the API server answers, and again if an outage has made it fail.
+func whenServed(ctx context.Context, connection *rest.Config, do func() error) error {
+	for told := ""; ; {
+		if err := cmp.Or(startup.AwaitServer(ctx, connection), ctx.Err()); err != nil {
+			return err
+		}
+		err := do()
+		if ctx.Err() != nil || !cluster.IsOutage(err) {
+			return err
+		}
+		if err.Error() != told {
+			told = err.Error()
+			ctrl.Log.Info("the API server does not do its work, and is asked again", "reason", told)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
 // newManager returns a manager of the ClusterVersion controller. It has no election of its own: who holds the lock of the
 // release leads.
-func newManager(connection *rest.Config, o Options) (ctrl.Manager, error) {
+func newManager(connection *rest.Config) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{configv1.Install, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -109,11 +138,14 @@ func newManager(connection *rest.Config, o Options) (ctrl.Manager, error) {
 		Scheme: scheme,
 		Controller: config.Controller{
 			SkipNameValidation: ptr.To(true), // for several in one process
+			// An operator that ended because it can't list what it watches, for want of rights or of an answer, would be started
+			// again after longer and longer pauses. It is not ready until it can.
+			CacheSyncTimeout: 1000 * time.Hour,
 			// Workers of the priority queue may never end (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
 			UsePriorityQueue: ptr.To(false),
 		},
 		Cache:                  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: onlyGates()}},
-		HealthProbeBindAddress: cmp.Or(o.Listen, "0"), Metrics: server.Options{BindAddress: "0"},
+		HealthProbeBindAddress: "0", Metrics: server.Options{BindAddress: "0"}, // which are served whether there is a manager or not
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)
@@ -122,17 +154,22 @@ func newManager(connection *rest.Config, o Options) (ctrl.Manager, error) {
 }
 
 // lead acquires the lock of the release, and applies under it. A replica that does not get the lock waits for it.
-func lead(ctx context.Context, c *cluster.Cluster, o Options, a *applier) error {
+func (a *applier) lead(ctx context.Context, connection *rest.Config) error {
 	log := ctrl.LoggerFrom(ctx)
-	session, err := rollout.Hold(ctx, c, payload.DefaultName, o.Namespace, lock.Options{
-		Holder: fmt.Sprintf("runlevel-operator %s-%s", o.Name, rand.String(5)), Keeps: true, Wait: true, Duration: o.LockDuration,
+	options := lock.Options{
+		Holder: fmt.Sprintf("runlevel-operator %s-%s", a.options.Name, rand.String(5)), Keeps: true, Wait: true, Duration: a.options.LockDuration,
 		OnHeld: func(h lock.Holder) { log.Info("waiting for the lock of the release", "holder", h.Name) },
+	}
+	var session *rollout.Session
+	err := whenServed(ctx, connection, func() (err error) {
+		session, err = rollout.Hold(ctx, a.cluster, payload.DefaultName, a.options.Namespace, options)
+		return err
 	})
 	if err != nil {
-		return endOf(ctx, err)
+		return err
 	}
 	log.Info("holding the lock of the release")
-	return endOf(ctx, session.Release(a.run(ctx, session)))
+	return session.Release(a.run(ctx, session))
 }
 
 // endOf returns nil for an end that was asked for.
