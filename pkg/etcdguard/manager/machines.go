@@ -48,6 +48,8 @@ type hostFacts struct {
 	addresses []string
 	node      string
 	isHeld    bool // before the drain
+	// ownership says whose the Node of that name is.
+	ownership func(*corev1.Node) machine.NodeOwnership
 }
 
 // machineAPIs are by group. Where a control plane has a controller of its own that keeps its etcd members, its machines
@@ -69,7 +71,7 @@ func viewOpenShift(o client.Object) hostFacts {
 	m := o.(*machinev1beta1.Machine)
 	facts := hostFacts{isHeld: slices.ContainsFunc(m.Spec.LifecycleHooks.PreDrain, func(h machinev1beta1.LifecycleHook) bool {
 		return h.Name == HookName
-	})}
+	}), ownership: func(node *corev1.Node) machine.NodeOwnership { return machine.OwnershipOpenShift(node, m) }}
 	for _, address := range m.Status.Addresses {
 		facts.addresses = append(facts.addresses, members.Host(address.Address))
 	}
@@ -81,7 +83,10 @@ func viewOpenShift(o client.Object) hostFacts {
 
 func viewClusterAPI(o client.Object) hostFacts {
 	m := o.(*clusterv1.Machine)
-	facts := hostFacts{node: m.Status.NodeRef.Name}
+	facts := hostFacts{
+		node:      m.Status.NodeRef.Name,
+		ownership: func(node *corev1.Node) machine.NodeOwnership { return machine.OwnershipClusterAPI(node, m) },
+	}
 	for _, address := range m.Status.Addresses {
 		facts.addresses = append(facts.addresses, members.Host(address.Address))
 	}
@@ -103,7 +108,8 @@ func (g *guard) readMachines(ctx context.Context) ([]etcdguard.ControlPlaneMachi
 	return machines, err
 }
 
-// readMachine returns what is decided on of a machine.
+// readMachine returns what is decided on of a machine. Of another host that has joined under the name of its node, nothing is the
+// machine's: neither the addresses, by which members are found, nor the guard pods.
 func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.ControlPlaneMachine, error) {
 	facts := g.api.view(o)
 	m := etcdguard.ControlPlaneMachine{
@@ -119,6 +125,9 @@ func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.Con
 	}
 	if err != nil {
 		return m, fmt.Errorf("get node %s: %w", facts.node, err)
+	}
+	if facts.ownership(node) != machine.OwnNode {
+		return m, nil
 	}
 	m.Zone, m.IsCordoned = node.Labels[corev1.LabelTopologyZone], node.Spec.Unschedulable
 	for _, address := range node.Status.Addresses {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/pkg/infra/v1alpha1"
 )
 
@@ -132,4 +133,21 @@ func (s *scene) getNode(t *testing.T, number int) *corev1.Node {
 		t.Fatal(err)
 	}
 	return node
+}
+
+// replaceHost has the host of a machine join under the name of another machine's node.
+func (s *scene) replaceHost(t *testing.T, replaced, by int) {
+	t.Helper()
+	node := s.getNode(t, replaced)
+	if err := s.client.Delete(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	machinetest.AwaitGone(t, s.client, node, client.ObjectKeyFromObject(node))
+	again := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels}, Spec: corev1.NodeSpec{ProviderID: s.providerID(by) + "/again"},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: s.Address(by)}}},
+	}
+	if err := s.client.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -87,6 +87,17 @@ func TestScenarios(t *testing.T) {
 	t.Run("an administrator's removal of the hook stays", s.testRemovedHook)
 }
 
+// TestAMemberOfAnotherHostDoesNotHoldAMachine has the host of a member that stays join under the name of a node whose machine is deleted.
+func TestAMemberOfAnotherHostDoesNotHoldAMachine(t *testing.T) {
+	s := newScene(t)
+	s.startGuard(t)
+	s.awaitHooks(3)
+	s.replaceHost(t, 1, 2)
+	s.delete(1)
+	s.awaitMachineGone(1)
+	s.awaitMembers("2 3 4")
+}
+
 // guardNodes puts a guard pod onto each node, and a disruption budget of which none may go.
 func (s *scene) guardNodes(t *testing.T, namespace string, numbers ...int) {
 	t.Helper()

@@ -14,11 +14,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/pkg/machine"
 	"github.com/runlevel/runlevel/pkg/machine/capi/contract"
 )
 
-// openshiftGroup is the other API, and openshiftMachine the annotation of a Node that a Machine of it has.
-const openshiftGroup, openshiftMachine = "machine.openshift.io", "machine.openshift.io/machine"
+// openshiftGroup is the other API.
+const openshiftGroup = "machine.openshift.io"
 
 // gatherNode looks for the Node with the Machine's providerID, brings to it what the Machine has for it, and links it.
 func (p *machinePass) gatherNode(ctx context.Context) error {
@@ -76,10 +77,10 @@ func (p *machinePass) findNode(ctx context.Context) error {
 		return fmt.Errorf("%d Nodes have the providerID %s: delete those that are not the Machine's", len(nodes.Items), id)
 	}
 	node := &nodes.Items[0]
-	if owner, ok := node.Annotations[openshiftMachine]; ok {
+	if owner, ok := node.Annotations[machine.OpenShiftMachineAnnotation]; ok {
 		p.nodeOwner = openshiftGroup
 		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: delete one of both, "+
-			"and the annotation %s of the Node if that was the other one", node.Name, owner, openshiftMachine)
+			"and the annotation %s of the Node if that was the other one", node.Name, owner, machine.OpenShiftMachineAnnotation)
 	}
 	if err := p.checkOwner(ctx, node); err != nil {
 		return err

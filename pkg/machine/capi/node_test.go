@@ -62,6 +62,51 @@ func TestANodeOfTheSameNameThatIsAnothersIsLeftAlone(t *testing.T) {
 	}
 }
 
+// The host of a Machine was replaced, and the new one has joined under its name. No Machine is linked to it yet.
+func TestAnotherHostOfTheNameOfANodeIsLeftAlone(t *testing.T) {
+	for name, providerID := range map[string]string{"with a providerID": "m2", "without a providerID yet": ""} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			m, node := s.runs(preDrain + "a")
+			again := s.replaceHost(node, providerID)
+			pod := s.addPod(again, "web", nil)
+			s.delete(m)
+			s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
+			s.removeHook(m, preDrain+"a")
+			s.awaitGone(m)
+			s.expectUntouched(again, pod)
+		})
+	}
+}
+
+// The Node of a Machine was deleted, and its host has joined again.
+func TestAHostThatHasJoinedAgainIsDrained(t *testing.T) {
+	s := newScene(t)
+	m, node := s.runs(preDrain + "a")
+	again := s.replaceHost(node, "m1")
+	pod := s.addPod(again, "web", nil)
+	s.delete(m)
+	s.awaitDeleting("WaitingForPreDrainHook", preDrain+"a")
+	s.removeHook(m, preDrain+"a")
+	s.awaitGone(m)
+	s.awaitGone(pod)
+	s.awaitGone(again)
+}
+
+// replaceHost has another Node take the place of one: that of another machine's host, or of one without a providerID.
+func (s *scene) replaceHost(node *corev1.Node, of string) *corev1.Node {
+	s.Helper()
+	s.delete(node)
+	s.awaitGone(node)
+	again := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+	if of != "" {
+		again.Spec.ProviderID = s.providerID(of)
+	}
+	s.create(again)
+	s.Cleanup(func() { _ = s.client.Delete(context.Background(), again) })
+	return again
+}
+
 // A host has registered again, under another name, before its first Node was deleted.
 func TestASecondNodeOfAProviderIDSkipsNoPhaseOfADeletion(t *testing.T) {
 	s := newScene(t)

@@ -309,10 +309,15 @@ func (s *scene) addBudget(app string) *policyv1.PodDisruptionBudget {
 }
 
 // expectUntouched checks that a node takes pods.
-func (s *scene) expectUntouched(node *corev1.Node) {
+func (s *scene) expectUntouched(node *corev1.Node, pods ...*corev1.Pod) {
 	s.Helper()
 	if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(node), node); err != nil || node.Spec.Unschedulable {
 		s.Errorf("node %s is cordoned: %t, %v", node.Name, node.Spec.Unschedulable, err)
+	}
+	for _, pod := range pods {
+		if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+			s.Errorf("pod %s is evicted: %v", pod.Name, err)
+		}
 	}
 }
 

@@ -39,8 +39,7 @@ func (d *deletionPass) gather(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("get Node %s: %w", d.status.NodeRef.Name, err)
 	}
-	_, isOpenShift := node.Annotations[openshiftMachine]
-	if _, isOther := d.otherOwner(node); !isOther && !isOpenShift { // the Machine's own may have gone, and its host registered again
+	if machine.OwnershipClusterAPI(node, d.m) == machine.OwnNode {
 		d.target = node
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/pkg/drain"
+	"github.com/runlevel/runlevel/pkg/machine"
 )
 
 // drainPause is when to look again at the pods of a node that is drained.
@@ -34,7 +35,8 @@ func (u *updatePass) isDrainAsked(ctx context.Context) (bool, error) {
 	return u.hooks.DrainsBeforeUpdate(ctx, u.m.Namespace)
 }
 
-// makeRoom cordons and drains the node, and returns what is left to be done. That it is drained is written into the Machine.
+// makeRoom cordons and drains the node, and returns what is left to be done. That it is drained is written into the Machine. Another
+// host that has joined under the name of the Machine's node is left alone.
 func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 	node := &corev1.Node{}
 	err := u.server.Get(ctx, client.ObjectKey{Name: u.status.NodeRef.Name}, node)
@@ -43,6 +45,8 @@ func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 		return "", nil // there is none to be drained
 	case err != nil:
 		return "", fmt.Errorf("get Node %s: %w", u.status.NodeRef.Name, err)
+	case machine.OwnershipClusterAPI(node, u.m) != machine.OwnNode:
+		return fmt.Sprintf("it is not the Machine's own: another host has its name, and the Node with providerID %s is not there", u.m.Spec.ProviderID), nil
 	}
 	left, err := u.drainForUpdate(ctx, node)
 	if err != nil || left != "" {

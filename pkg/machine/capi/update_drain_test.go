@@ -58,6 +58,24 @@ func TestANodeIsDrainedBeforeItsUpdate(t *testing.T) {
 	}
 }
 
+// TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate: the Machine's own is gone, and another host has joined under its name. The update
+// waits until the Machine's own is there, or a user has it go on.
+func TestTheNodeOfAnotherHostIsNotDrainedForAnUpdate(t *testing.T) {
+	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
+	u.answers(done)
+	node := &corev1.Node{}
+	if err := u.client.Get(t.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node); err != nil {
+		t.Fatal(err)
+	}
+	again := u.replaceHost(node, "m2")
+	pod := u.addPod(again, "web", nil)
+	u.trigger(2)
+	u.awaitUpdating("InPlaceUpdating", "draining Node "+node.Name+": it is not the Machine's own")
+	u.change(u.m, `{"metadata": {"annotations": {"`+clusterv1.ExcludeNodeDrainingAnnotation+`": ""}}}`)
+	u.awaitCalls(1)
+	u.expectUntouched(again, pod)
+}
+
 func TestANodeThatWasCordonedStaysCordoned(t *testing.T) {
 	u := startUpdates(newScene(t), map[string]string{"drain": "true"})
 	u.change(u.node(), `{"spec": {"unschedulable": true}}`)

@@ -1,12 +1,10 @@
 package enqueue
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
-	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -44,25 +42,4 @@ func NodeName(machine *machinev1beta1.Machine) string {
 		return ""
 	}
 	return machine.Status.NodeRef.Name
-}
-
-// The annotations of a node that name its Machine: of machine.openshift.io, as namespace/name, or of Cluster API.
-const (
-	machineAnnotation    = "machine.openshift.io/machine"
-	clusterAPIAnnotation = "cluster.x-k8s.io/machine"
-)
-
-// OwnerOfNode returns the Machine that a node names; empty if it names none.
-func OwnerOfNode(node *corev1.Node) string {
-	return cmp.Or(node.Annotations[clusterAPIAnnotation], node.Annotations[machineAnnotation])
-}
-
-// IsNodeOfAnother says of a node of the name that a Machine knows that it is another Machine's: the Machine's own is gone, and a
-// host of that name joined again. A Machine that knows no UID has the node.
-func IsNodeOfAnother(node *corev1.Node, machine *machinev1beta1.Machine) bool {
-	ref, owner := machine.Status.NodeRef, OwnerOfNode(node)
-	if ref == nil || ref.UID == "" || ref.UID == node.UID || owner == "" {
-		return false
-	}
-	return owner != machine.Namespace+"/"+machine.Name // a name of Cluster API has no slash
 }

@@ -189,8 +189,15 @@ func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
 	}
 }
 
-// TestNodeOfAnotherMachine deletes a machine whose node is gone, and whose host joined again as another machine's node.
+// TestNodeOfAnotherMachine deletes a machine whose node is gone, and under whose name another host has joined: as another machine's
+// node, or before a machine was linked to it.
 func TestNodeOfAnotherMachine(t *testing.T) {
+	for name, annotations := range map[string]string{"linked": `{"machine.openshift.io/machine":"other/b"}`, "not linked yet": `{}`} {
+		t.Run(name, func(t *testing.T) { leaveNodeOfAnotherMachine(t, annotations) })
+	}
+}
+
+func leaveNodeOfAnotherMachine(t *testing.T, annotations string) {
 	s := newScenario(t)
 	s.start(quick)
 	node := s.addNode("n", nil)
@@ -200,7 +207,7 @@ func TestNodeOfAnotherMachine(t *testing.T) {
 	if err := s.client.Status().Patch(t.Context(), m, patch); err != nil {
 		t.Fatal(err)
 	}
-	s.change(node, `{"metadata":{"annotations":{"machine.openshift.io/machine":"`+s.namespace+`/b"}}}`)
+	s.change(node, `{"metadata":{"annotations":`+annotations+`}}`)
 	s.delete(m)
 	s.awaitGone(m)
 	s.expectUntouched(node, pod)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/infra"
 	"github.com/runlevel/runlevel/pkg/machine"
-	"github.com/runlevel/runlevel/pkg/machine/enqueue"
 	"github.com/runlevel/runlevel/pkg/machine/openshift/conditions"
 )
 
@@ -58,7 +57,7 @@ func (d *deletion) gatherNode(ctx context.Context, seen *machine.Snapshot) error
 	return err
 }
 
-// readNode reads the node unless this pass has. A node of that name that is another Machine's counts as none.
+// readNode reads the node unless this pass has. A node of that name that is not known to be the Machine's own counts as none.
 func (d *deletion) readNode(ctx context.Context, name string) error {
 	if d.hasNode {
 		return nil
@@ -66,7 +65,7 @@ func (d *deletion) readNode(ctx context.Context, name string) error {
 	node := &corev1.Node{}
 	err := d.server.Get(ctx, client.ObjectKey{Name: name}, node)
 	switch {
-	case err == nil && !enqueue.IsNodeOfAnother(node, d.m):
+	case err == nil && machine.OwnershipOpenShift(node, d.m) == machine.OwnNode:
 		d.node = node
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("get Node %s: %w", name, err)

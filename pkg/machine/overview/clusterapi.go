@@ -61,7 +61,14 @@ func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery
 
 func (f *clusterAPIFacts) isDeleting() bool { return f.machine.DeletionTimestamp != nil }
 
-func (f *clusterAPIFacts) node() *corev1.Node { return f.nodes.byName[f.machine.Status.NodeRef.Name] }
+// node is the Node of the machine; nil if there is none, it is not known, or another host has joined under its name.
+func (f *clusterAPIFacts) node() *corev1.Node {
+	node := f.nodes.byName[f.machine.Status.NodeRef.Name]
+	if node == nil || machine.OwnershipClusterAPI(node, f.machine) != machine.OwnNode {
+		return nil
+	}
+	return node
+}
 
 func (f *clusterAPIFacts) condition(kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(f.machine.Status.Conditions, kind); c != nil {

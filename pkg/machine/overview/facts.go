@@ -58,8 +58,14 @@ func (f *machineFacts) nodeName() string {
 	return f.machine.Status.NodeRef.Name
 }
 
-// node is the Node of the machine; nil if there is none, or it is not known.
-func (f *machineFacts) node() *corev1.Node { return f.nodes.byName[f.nodeName()] }
+// node is the Node of the machine; nil if there is none, it is not known, or another host has joined under its name.
+func (f *machineFacts) node() *corev1.Node {
+	node := f.nodes.byName[f.nodeName()]
+	if node == nil || machine.OwnershipOpenShift(node, f.machine) != machine.OwnNode {
+		return nil
+	}
+	return node
+}
 
 // step is what the machine controller does next about the deletion.
 func (f *machineFacts) step() machine.DeletionStep { return machine.OpenShift.Next(f.snapshot()) }

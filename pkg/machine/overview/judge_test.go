@@ -141,6 +141,20 @@ func TestWhatHoldsAMachine(t *testing.T) {
 	}
 }
 
+// Another host has joined under the name of a machine's node: its pods do not hold the machine.
+func TestANodeOfAnotherHostIsNotTheMachines(t *testing.T) {
+	f, other := factsOf(t, "", ""), clusterFacts(t, "DrainingNode", "")
+	for _, node := range []*corev1.Node{f.nodes.byName["node-4"], other.nodes.byName["node-4"]} {
+		node.Spec.ProviderID = "test://another"
+	}
+	if got := f.step().Action; got != machine.RecordDrained || f.node() != nil {
+		t.Errorf("of machine.openshift.io, the next step is to %s", got)
+	}
+	if other.node() != nil {
+		t.Error("of cluster.x-k8s.io, the node is taken for the machine's")
+	}
+}
+
 func TestTheCommandThatLetsGoOfAHook(t *testing.T) {
 	said := factsOf(t, bothHooks, "").explain(nil, now)
 	statement := said.Statements[2]

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/pkg/machine"
 	"github.com/runlevel/runlevel/pkg/machine/enqueue"
 )
 
@@ -120,15 +121,15 @@ func (r *MachineHealthCheckReconciler) targets(ctx context.Context, check *machi
 }
 
 // newTarget reads the node of a Machine. It belongs to the cache, where the reader is one. A node of that name that is another
-// Machine's counts as none.
-func newTarget(ctx context.Context, reader client.Reader, machine *machinev1beta1.Machine) (target, error) {
-	t, name := target{machine: machine}, enqueue.NodeName(machine)
+// Machine's counts as none; one of which that is not known may be the Machine's.
+func newTarget(ctx context.Context, reader client.Reader, m *machinev1beta1.Machine) (target, error) {
+	t, name := target{machine: m}, enqueue.NodeName(m)
 	if name == "" {
 		return t, nil
 	}
 	node := &corev1.Node{}
 	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); {
-	case err == nil && !enqueue.IsNodeOfAnother(node, machine):
+	case err == nil && machine.OwnershipOpenShift(node, m) != machine.OthersNode:
 		t.node = node
 	case client.IgnoreNotFound(err) != nil:
 		return t, fmt.Errorf("get node %s: %w", name, err)

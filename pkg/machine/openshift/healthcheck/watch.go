@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/pkg/machine"
 	"github.com/runlevel/runlevel/pkg/machine/enqueue"
 )
 
@@ -31,10 +32,11 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 		now.Status.NodeRef == nil && !before.Status.LastUpdated.Equal(now.Status.LastUpdated)
 }}
 
-// nodeChanges lets pass changes of conditions, and of whose the node is; heartbeats are none of them.
+// nodeChanges lets pass changes of conditions, and of what says whose the node is; heartbeats are none of them.
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-	return before.UID != now.UID || enqueue.OwnerOfNode(before) != enqueue.OwnerOfNode(now) || !maps.Equal(statesOf(before), statesOf(now))
+	return before.UID != now.UID || before.Spec.ProviderID != now.Spec.ProviderID ||
+		machine.OwnerOfNode(before) != machine.OwnerOfNode(now) || !maps.Equal(statesOf(before), statesOf(now))
 }}
 
 // A state is how a condition stands, and since when.
@@ -52,18 +54,18 @@ func statesOf(node *corev1.Node) map[corev1.NodeConditionType]state {
 }
 
 // checksOfMachine returns the health checks that select a Machine.
-func (r *MachineHealthCheckReconciler) checksOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
+func (r *MachineHealthCheckReconciler) checksOfMachine(ctx context.Context, m client.Object) []reconcile.Request {
 	return enqueue.Requests(ctx, r.client, &machinev1beta1.MachineHealthCheckList{}, func(check *machinev1beta1.MachineHealthCheck) bool {
 		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-		return err == nil && selector.Matches(labels.Set(machine.GetLabels()))
-	}, client.InNamespace(machine.GetNamespace()))
+		return err == nil && selector.Matches(labels.Set(m.GetLabels()))
+	}, client.InNamespace(m.GetNamespace()))
 }
 
 // checksOfNode returns the health checks that select the Machine of a node.
 func (r *MachineHealthCheckReconciler) checksOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	var found []reconcile.Request
-	for _, machine := range byNode.Machines(ctx, r.client, node.GetName()) {
-		found = append(found, r.checksOfMachine(ctx, &machine)...)
+	for _, m := range byNode.Machines(ctx, r.client, node.GetName()) {
+		found = append(found, r.checksOfMachine(ctx, &m)...)
 	}
 	return found
 }

@@ -94,7 +94,13 @@ func linkedToAnotherNode(seen candidates) string {
 	machine := seen.machines[0]
 	ref := machine.Status.NodeRef
 	switch {
-	case ref == nil || ref.Name == seen.node.Name:
+	case ref == nil:
+		return ""
+	case ref.Name == seen.node.Name && machine.DeletionTimestamp != nil && ref.UID != "" && ref.UID != seen.node.UID && !hasProviderID(seen.node, machine):
+		// Another host may have joined under the name, and the address, of a Machine's host that is gone.
+		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with an earlier node of that name, and nothing says that "+
+			"both are of one host: they have no providerID in common", seen.node.Name, name(machine))
+	case ref.Name == seen.node.Name:
 		return ""
 	case machine.DeletionTimestamp != nil: // what is drained and deleted stays what it was
 		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with node %s", seen.node.Name, name(machine), ref.Name)
@@ -122,7 +128,7 @@ func linkedToAnotherMachine(seen candidates) string {
 
 // shared says what a node and a Machine have in common.
 func shared(node *corev1.Node, machine *machinev1beta1.Machine) string {
-	if node.Spec.ProviderID != "" && node.Spec.ProviderID == providerID(machine) {
+	if hasProviderID(node, machine) {
 		return "providerID " + node.Spec.ProviderID
 	}
 	for _, ip := range internalIPs(node.Status.Addresses) {
@@ -131,6 +137,11 @@ func shared(node *corev1.Node, machine *machinev1beta1.Machine) string {
 		}
 	}
 	return "nothing"
+}
+
+// hasProviderID says whether a node has the providerID of a Machine.
+func hasProviderID(node *corev1.Node, machine *machinev1beta1.Machine) bool {
+	return node.Spec.ProviderID != "" && node.Spec.ProviderID == providerID(machine)
 }
 
 // wantedNode returns the node with what its Machine has for it, and whether that needs new taints; or nil if the node

@@ -41,6 +41,12 @@ func deleting(machine *machinev1beta1.Machine) *machinev1beta1.Machine {
 	return machine
 }
 
+// again returns a node that has joined after one of its name was gone.
+func again(node *corev1.Node) *corev1.Node {
+	node.UID = "later"
+	return node
+}
+
 func TestJudge(t *testing.T) {
 	n := aNode("n", "p", "10.0.0.1")
 	machines := func(all ...*machinev1beta1.Machine) []*machinev1beta1.Machine { return all }
@@ -97,6 +103,14 @@ func TestJudge(t *testing.T) {
 		"a Machine that is deleted with another node": {
 			seen:    candidates{node: n, machines: machines(deleting(aMachine("m", "p", "", "o")))},
 			problem: "node n is not linked, its Machine shop/m is being deleted with node o",
+		},
+		"a Machine that is deleted, and another host of its node's name and address": {
+			seen: candidates{node: again(aNode("n", "", "10.0.0.1")), machines: machines(deleting(aMachine("m", "q", "10.0.0.1", "n")))},
+			problem: "node n is not linked, its Machine shop/m is being deleted with an earlier node of that name, and nothing says " +
+				"that both are of one host: they have no providerID in common",
+		},
+		"a Machine that is deleted, and its host again": {
+			seen: candidates{node: again(aNode("n", "p", "")), machines: machines(deleting(aMachine("m", "p", "", "n")))}, machine: "m",
 		},
 		"a Machine that is deleted, and whose node comes late": {
 			seen: candidates{node: n, machines: machines(deleting(aMachine("m", "p", "", "")))}, machine: "m",
