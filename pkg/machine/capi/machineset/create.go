@@ -34,21 +34,23 @@ func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *cl
 		return err
 	}
 	machine := desiredMachine(set, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	machine.Spec.Version, machine.Spec.FailureDomain = set.Spec.Template.Spec.Version, set.Spec.Template.Spec.FailureDomain
+	template := set.Spec.Template.Spec
+	machine.Spec.Version, machine.Spec.FailureDomain = template.Version, template.FailureDomain
+	machine.Spec.Bootstrap.DataSecretName = template.Bootstrap.DataSecretName
 	var made []clusterv1.ContractVersionedObjectReference
 	defer func() {
 		if err != nil {
 			err = &creationError{name: name, err: errors.Join(err, r.deleteAll(ctx, set.Namespace, made))}
 		}
 	}()
-	if template := set.Spec.Template.Spec.Bootstrap.ConfigRef; template.IsDefined() {
-		machine.Spec.Bootstrap.ConfigRef, err = r.clone(ctx, set, template, name)
+	if template.Bootstrap.ConfigRef.IsDefined() {
+		machine.Spec.Bootstrap.ConfigRef, err = r.clone(ctx, set, template.Bootstrap.ConfigRef, name)
 		if err != nil {
 			return err
 		}
 		made = append(made, machine.Spec.Bootstrap.ConfigRef)
 	}
-	machine.Spec.InfrastructureRef, err = r.clone(ctx, set, set.Spec.Template.Spec.InfrastructureRef, name)
+	machine.Spec.InfrastructureRef, err = r.clone(ctx, set, template.InfrastructureRef, name)
 	if err != nil {
 		return err
 	}

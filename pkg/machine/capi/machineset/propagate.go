@@ -118,7 +118,7 @@ func desiredMachine(set *clusterv1.MachineSet, machine *clusterv1.Machine) *clus
 	maps.Copy(desired.Annotations, template.Annotations)
 	desired.Annotations[appliedAnnotation] = hashOf(set)
 	desired.Spec.ClusterName = set.Spec.ClusterName
-	desired.Spec.Bootstrap.ConfigRef = machine.Spec.Bootstrap.ConfigRef
+	desired.Spec.Bootstrap = machine.Spec.Bootstrap
 	desired.Spec.InfrastructureRef = machine.Spec.InfrastructureRef
 	desired.Spec.Version, desired.Spec.FailureDomain = machine.Spec.Version, machine.Spec.FailureDomain
 	return desired

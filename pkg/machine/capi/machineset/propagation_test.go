@@ -3,6 +3,7 @@ package machineset_test
 import (
 	"testing"
 
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,6 +57,29 @@ func TestTheTemplateReachesItsMachines(t *testing.T) {
 		if object.GetLabels()["zone"] != "" || object.GetAnnotations()["note"] != "" ||
 			object.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] == "" {
 			t.Errorf("%T: labels %v, annotations %v", object, object.GetLabels(), object.GetAnnotations())
+		}
+	}
+}
+
+// The bootstrap data of a machine was used when it started. A change of the template's is for machines that are made afterwards, also if
+// labels change with it.
+func TestBootstrapDataStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 1)
+	set.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: ptr.To("first")}
+	f.create(set)
+	f.awaitReplicas(set, 1)
+	before := f.one()
+	f.change(set, `{"spec":{"template":{"metadata":{"labels":{"zone":"a"}},"spec":{"bootstrap":{"dataSecretName":"second"}}}}}`)
+	machine := f.awaitMachine(before.Name, func(m *clusterv1.Machine) bool { return m.Labels["zone"] == "a" })
+	if name := ptr.Deref(machine.Spec.Bootstrap.DataSecretName, ""); name != "first" {
+		t.Errorf("the machine has the data %q", name)
+	}
+	f.scale(set, 2)
+	for name, machine := range f.awaitReplicas(set, 2) {
+		if data := ptr.Deref(machine.Spec.Bootstrap.DataSecretName, ""); name != before.Name && data != "second" {
+			t.Errorf("the new machine has the data %q", data)
 		}
 	}
 }
