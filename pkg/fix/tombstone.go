@@ -38,15 +38,19 @@ func Guarded(id kinds.ID) string {
 	return fmt.Sprintf("deleting %s takes %s along: write it by hand if that is meant", id, why)
 }
 
-// Append adds a tombstone to a file, as its last document, or makes the file.
-func (p *Patch) Append(name string, tombstone []byte) error {
-	added, err := payload.Documents(tombstone)
-	if err != nil || len(added) != 1 || !isTombstone(added[0].Value) {
+// Append adds tombstones to a file, as its last documents, or makes the file.
+func (p *Patch) Append(name string, tombstones []byte) error {
+	added, err := payload.Documents(tombstones)
+	if err != nil || len(added) == 0 {
 		return errors.New("this is no tombstone")
 	}
-	id := idOf(added[0].Value)
-	if why := Guarded(id); why != "" {
-		return errors.New(why)
+	for _, document := range added {
+		if !isTombstone(document.Value) {
+			return errors.New("this is no tombstone")
+		}
+		if why := Guarded(idOf(document.Value)); why != "" {
+			return errors.New(why)
+		}
 	}
 	text, err := p.read(name)
 	isNew := errors.Is(err, fs.ErrNotExist) && !p.exists(name)
@@ -57,7 +61,7 @@ func (p *Patch) Append(name string, tombstone []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	after, line := appended(text, tombstone, path.Ext(name) == ".json")
+	after, line := appended(text, tombstones, path.Ext(name) == ".json")
 	if !isWhole(after, slices.Concat(documents, added)) {
 		return fmt.Errorf("%s: it can't be read, or its last document would change with another behind it: add the tombstone by hand", name)
 	}
@@ -66,7 +70,10 @@ func (p *Patch) Append(name string, tombstone []byte) error {
 		change.Path = ""
 	}
 	change.After = after
-	change.Fixed = append(change.Fixed, Fixed{Rule: Tombstone, Line: line, What: "a tombstone for " + id.String()})
+	for _, document := range added {
+		at := line + bytes.Count(tombstones[:document.Start], []byte("\n"))
+		change.Fixed = append(change.Fixed, Fixed{Rule: Tombstone, Line: at, What: "a tombstone for " + idOf(document.Value).String()})
+	}
 	return nil
 }
 

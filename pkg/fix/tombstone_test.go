@@ -30,6 +30,10 @@ func TestATombstoneIsAppended(t *testing.T) {
 		"behind a commented":    {"a.yaml", one + "--- # x", grave, one + "--- # x\n" + grave, ""},
 		"in a file of comments": {"a.yaml", "# x\n", grave, "# x\n---\n" + grave, ""},
 		"with CRLF":             {"a.yaml", "a: b\r\n", grave, "a: b\r\n---\r\n" + strings.ReplaceAll(grave, "\n", "\r\n"), ""},
+		"of two variants":       {"a.yaml", one, grave + "---\n" + grave, one + "---\n" + grave + "---\n" + grave, ""},
+		"variants in JSON":      {"a.json", object, inJSON + inJSON, object + "\n" + inJSON + inJSON, ""},
+		"one that is none":      {"a.yaml", one, grave + "---\n" + head, "", "this is no tombstone"},
+		"a Namespace behind":    {"a.yaml", one, grave + "---\n" + strings.ReplaceAll(grave, "ConfigMap", "Namespace"), "", "deleting Namespace gone takes all that is in it along: write it by hand if that is meant"},
 		"JSON":                  {"a.json", object, inJSON, object + "\n" + inJSON, ""},
 		"a text that goes on":   {"a.yaml", head + "data:\n  a: |\n    b", grave, "", "a.yaml: it can't be read, or its last document would change with another behind it: add the tombstone by hand"},
 		"a broken file":         {"a.yaml", "[", grave, "", "a.yaml: it can't be read, or its last document would change with another behind it: add the tombstone by hand"},
@@ -61,6 +65,21 @@ func TestTwoTombstonesInANewFile(t *testing.T) {
 	checkPatch(t, patch, patch.Append("a.yaml", []byte(other)), grave+"---\n"+other, "")
 	if c := patch.Changes()[0]; c.Path != "" || len(c.Fixed) != 2 || c.Fixed[1].Line != 8 {
 		t.Errorf("the change is %+v", c)
+	}
+}
+
+func TestEachTombstoneOfAnObjectIsReported(t *testing.T) {
+	patch := fix.New(fstest.MapFS{"a.yaml": {Data: []byte(head)}})
+	if err := patch.Append("a.yaml", []byte(grave+"---\n"+grave)); err != nil {
+		t.Fatal(err)
+	}
+	var lines []int
+	for _, fixed := range patch.Changes()[0].Fixed {
+		lines = append(lines, fixed.Line)
+	}
+	begin := strings.Count(head, "\n") + 2
+	if diff := cmp.Diff([]int{begin, begin + strings.Count(grave, "\n") + 1}, lines); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 }
 

@@ -25,9 +25,17 @@ func (s *subject) absent(action plan.PlannedAction, report func(*manifest, plan.
 	}
 	for _, entry := range s.update.Absent {
 		if entry.Action == action {
-			report(s.previous.byID[entry.ID][0], entry)
+			report(s.variantOf(entry), entry)
 		}
 	}
+}
+
+// variantOf returns the first manifest of the previous payload that has an absent object as its entry does: one that
+// creates it, or one that deletes it.
+func (s *subject) variantOf(entry plan.ObjectPlan) *manifest {
+	variants := s.previous.byID[entry.ID]
+	isTombstone := entry.Action == plan.Retired
+	return variants[max(0, slices.IndexFunc(variants, func(m *manifest) bool { return m.isTombstone == isTombstone }))]
 }
 
 // droppedObjects returns the objects that stay in clusters although no release has them any more.
@@ -50,8 +58,12 @@ func checkDropped(s *subject, r *reporter) {
 	})
 	s.absent(plan.TakenAlong, func(m *manifest, entry plan.ObjectPlan) {
 		takers := tombstonesOf(s.byID[*entry.With])
-		if where, stays := s.clusterWithout(m, takers); stays && len(takers) > 0 {
-			r.at(m, "it is no longer in the payload, and stays in clusters that keep %s%s: "+todo, entry.With, onCluster(where), payload.DeleteAnnotation)
+		for _, variant := range s.previous.byID[m.id] {
+			where, stays := s.clusterWithout(variant, takers)
+			if stays && len(takers) > 0 && !variant.isTombstone {
+				r.at(variant, "it is no longer in the payload, and stays in clusters that keep %s%s: "+todo, entry.With, onCluster(where), payload.DeleteAnnotation)
+				return
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,7 +43,7 @@ func (c *comparer) absent(m *payload.Manifest, gone *cascade) ObjectPlan {
 		held := c.held(m)
 		switch cover := c.cover(m); {
 		case held == nil:
-			e.Tombstone = tombstone(m)
+			e.Tombstone = c.tombstones(m)
 			if cover != nil {
 				namespace := cover.ID()
 				e.CoveredBy = &namespace
@@ -77,8 +78,13 @@ func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
 	if m.ID().Namespace == "" || namespace == nil || namespace.IsTombstone() || !c.isAbsent(namespace) || c.to.out[id] != nil {
 		return nil // it has none, or it stays, or its tombstone is not printed
 	}
-	if c.held(namespace) != nil || !maps.Equal(filters(namespace), filters(m)) {
+	if c.held(namespace) != nil {
 		return nil
+	}
+	for _, variant := range c.variants[stored(m)] {
+		if !slices.ContainsFunc(c.variants[id], func(n *payload.Manifest) bool { return maps.Equal(filters(n), filters(variant)) }) {
+			return nil
+		}
 	}
 	return namespace
 }
@@ -238,9 +244,25 @@ var filtering = []string{
 	"release.openshift.io/feature-gate", "release.openshift.io/major-version", "capability.openshift.io/name",
 }
 
-// tombstone is the manifest that deletes an object from all clusters that have it of
-// this manifest, in the language of its file.
-func tombstone(m *payload.Manifest) string {
+// tombstones returns the manifests that delete an object from all clusters that have it: one for each of its variants,
+// also of those that the filter leaves out, in the language of the file of m.
+func (c *comparer) tombstones(m *payload.Manifest) string {
+	isJSON := path.Ext(m.Path) == ".json"
+	separator := "---\n"
+	if isJSON {
+		separator = ""
+	}
+	var texts []string
+	for _, variant := range c.variants[stored(m)] {
+		if text := tombstone(variant, isJSON); text != "" && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, separator)
+}
+
+// tombstone returns the manifest that deletes the object of another one from the clusters that it is for.
+func tombstone(m *payload.Manifest, isJSON bool) string {
 	annotations := filters(m)
 	annotations[payload.DeleteAnnotation] = "true"
 	id := m.ID()
@@ -250,7 +272,7 @@ func tombstone(m *payload.Manifest) string {
 	}
 	object := map[string]any{"apiVersion": m.Object().GetAPIVersion(), "kind": id.Kind, "metadata": metadata}
 	text, err := yaml.Marshal(object)
-	if path.Ext(m.Path) == ".json" {
+	if isJSON {
 		text, err = json.MarshalIndent(object, "", "  ")
 		text = append(text, '\n')
 	}

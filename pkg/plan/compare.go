@@ -76,7 +76,11 @@ func newInventory(p *payload.Payload) inventory {
 // A comparer compares two payloads.
 type comparer struct {
 	from, to inventory
-	// The first manifest that the new release applies in a Namespace, or of a kind.
+	// The manifests that create an object of the old release, also those that the filter leaves out: each may be for
+	// other clusters.
+	variants map[kinds.ID][]*payload.Manifest
+	// The first manifest that the new release applies in a Namespace, or of a kind. One that the filter leaves out
+	// counts if there is no other: a tombstone is for clusters where it may be applied.
 	inNamespace map[string]*payload.Manifest
 	ofKind      map[schema.GroupKind]*payload.Manifest
 }
@@ -84,10 +88,15 @@ type comparer struct {
 // newComparer compares two payloads, of which the new one has its manifests in order.
 func newComparer(from, to *payload.Payload, steps []*payload.Manifest) *comparer {
 	c := &comparer{
-		from: newInventory(from), to: newInventory(to),
+		from: newInventory(from), to: newInventory(to), variants: map[kinds.ID][]*payload.Manifest{},
 		inNamespace: map[string]*payload.Manifest{}, ofKind: map[schema.GroupKind]*payload.Manifest{},
 	}
-	for _, m := range slices.Backward(steps) {
+	for _, m := range from.All() {
+		if !m.IsTombstone() {
+			c.variants[stored(m)] = append(c.variants[stored(m)], m)
+		}
+	}
+	for _, m := range slices.Backward(slices.Concat(steps, to.All()[len(to.Manifests):])) {
 		if !m.IsTombstone() {
 			c.inNamespace[m.ID().Namespace], c.ofKind[m.GroupVersionKind().GroupKind()] = m, m
 		}

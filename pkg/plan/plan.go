@@ -84,7 +84,7 @@ type ObjectPlan struct {
 	// object, too: the object needs none of its own.
 	CoveredBy *kinds.ID `json:"coveredBy,omitempty"`
 	// Tombstone is the manifest that would delete a dropped object, in YAML, or in JSON if
-	// its own is.
+	// its own is. An object with variants for different clusters has one document for each.
 	Tombstone string `json:"tombstone,omitempty"`
 
 	// These are of the plan of a cluster.
