@@ -14,7 +14,7 @@ import (
 )
 
 // hiddenValues are values of Secrets, one of them in base64, that no output may show.
-var hiddenValues = []string{"pl4nted-one", "cGw0bnRlZC10d28tMg==", "pl4nted-three", "pl4nted-four", "cGw0bnRlZC1maXZl", "pl4nted-six"}
+var hiddenValues = []string{"pl4nted-one", "cGw0bnRlZC10d28tMg==", "pl4nted-three", "pl4nted-four", "cGw0bnRlZC1maXZl", "pl4nted-six", "12345678912345"}
 
 func secret(name, annotations, rest string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata:\n  name: %s\n  namespace: shop\n  annotations: {%s}\n%s", name, annotations, rest)
@@ -65,6 +65,11 @@ func TestNoCommandTellsASecret(t *testing.T) {
 		"bad/0000_50_web_10_extra.yaml":    secret("extra", "", stringData(hiddenValues[3])+"passwords: "+hiddenValues[0]+"\n"),
 		"bad/0000_50_web_11_list.yaml":     "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, stringData: {a: " + hiddenValues[0] + "}}\n",
 		"bad/0000_50_web_12_key.yaml":      secret("key", "", stringData("a: "+hiddenValues[0]+": b")),
+		"bad/0000_50_web_14_tagged.yaml":   secret("tagged", "", stringData("!!int "+hiddenValues[0])),
+		"bad/0000_50_web_15_boolean.yaml":  secret("boolean", "", stringData("!!bool |\n    "+hiddenValues[2])),
+		"bad/0000_50_web_16_null.yaml":     secret("nullkey", "", stringData("x\n  ~: "+hiddenValues[0])),
+		"bad/0000_50_web_17_itself.yaml":   secret("itself", "", "stringData: &"+hiddenValues[0]+"\n  password: *"+hiddenValues[0]+"\n"),
+		"bad/0000_50_web_18_number.yaml":   secret("numbers", "example.com/password: 12345678912345", stringData("x")),
 		"bad/0000_50_web_13.json":          `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"json"},"stringData":{"a":` + hiddenValues[0] + `}}`,
 	}
 	for _, files := range []map[string]string{good, bad} {

@@ -112,8 +112,12 @@ func (d *document) stringMapProblems(fields map[string]any, kind string) []Probl
 		if kind == "annotations" && key == DeleteAnnotation {
 			cause, written = WrongDelete, ""
 		}
+		what, how := describe(entries[key]), quoted(entries[key], written)
+		if strings.HasPrefix(what, "the number") && fields["kind"] == "Secret" {
+			what, how = "a number", "" // which may be secret
+		}
 		problems = append(problems, d.problem(cause, []string{"metadata", kind, key},
-			"%s %s is %s, not a string: write it in quotes%s", strings.TrimSuffix(kind, "s"), key, describe(entries[key]), quoted(entries[key], written)))
+			"%s %s is %s, not a string: write it in quotes%s", strings.TrimSuffix(kind, "s"), key, what, how))
 	}
 	return problems
 }

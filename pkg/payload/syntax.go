@@ -3,6 +3,7 @@ package payload
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -38,22 +39,41 @@ func syntaxError(err error) *errSyntax {
 // What YAML's libraries say with a piece of the text, which may be a secret's value.
 var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+	nestedAnchor  = regexp.MustCompile(`^anchor '.*' value contains itself$`)
 	invalidKey    = regexp.MustCompile(`^invalid map key: `)
+	unusualKey    = regexp.MustCompile(`^unsupported map key of type: `)
+	wrongTag      = regexp.MustCompile("^cannot decode !!str `(?:.*` as a (!![a-z]+)$)?") // which is cut at a line break
+	quotedText    = regexp.MustCompile("[`\"].*")
 )
 
 // keepQuiet says the same without quoting the text.
 func (e *errSyntax) keepQuiet(text []byte) {
-	if found := unknownAnchor.FindStringSubmatch(e.message); found != nil {
-		e.message = `a value that begins with "*" stands for an anchor, and there is none of this name: put it in quotes if it is a text`
-		if at := bytes.Index(text, []byte("*"+found[1])); at >= 0 {
+	find := func(mark string) {
+		if at := bytes.Index(text, []byte(mark)); at >= 0 {
 			e.line = lineAt(text, int64(at))
 		}
 	}
-	if invalidKey.MatchString(e.message) {
+	if found := unknownAnchor.FindStringSubmatch(e.message); found != nil {
+		e.message = `a value that begins with "*" stands for an anchor, and there is none of this name: put it in quotes if it is a text`
+		find("*" + found[1])
+		return
+	}
+	if found := wrongTag.FindStringSubmatch(e.message); found != nil {
+		tag := cmp.Or(found[1], "!!TYPE")
+		e.message = fmt.Sprintf("a value has the tag %s, and is not of that type: remove the tag, or write another value", tag)
+		find(strings.TrimSuffix(tag, "TYPE"))
+		return
+	}
+	switch {
+	case invalidKey.MatchString(e.message):
 		e.message = "a key is a mapping or a list, and must be a text: put braces in quotes if they are one"
-		if at := bytes.Index(text, []byte("{{")); at >= 0 {
-			e.line = lineAt(text, int64(at))
-		}
+		find("{{")
+	case unusualKey.MatchString(e.message):
+		e.message = "a key is empty or null, and must be a text: put it in quotes"
+	case nestedAnchor.MatchString(e.message):
+		e.message = `a value that begins with "*" stands for an anchor that it is itself a part of: write the value instead`
+	default:
+		e.message = quotedText.ReplaceAllString(e.message, "…")
 	}
 }
 
