@@ -164,7 +164,9 @@ func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 		}
 		o.isDone = false
 		if wasReady {
+			before := o.verdict
 			o.state, o.verdict = trusted, ready.Verdict{State: ready.Ready}
+			t.recount(o, before)
 			return
 		}
 		o.assume()

@@ -86,6 +86,18 @@ func TestObjectsHaveStandardsOfTheirOwn(t *testing.T) {
 	}
 }
 
+// An object that is waited for may be found not to need an apply any more, and ready: that ends the wait.
+func TestWhatIsAssumedEndsAWait(t *testing.T) {
+	tr, manifests, _ := fleet(t, 1)
+	m := manifests[0]
+	tr.Applied(m, deployment(m, 1, 0))
+	isReady := false
+	defer tr.Notify([]kinds.ID{m.ID()}, func(failed []Object) { isReady = len(failed) == 0 })()
+	if tr.Assume(m, true); !isReady {
+		t.Error("it is still waited for")
+	}
+}
+
 func TestWhatIsSeenOfAnObject(t *testing.T) {
 	const before, now, after = 5, 7, 9
 	for name, c := range map[string]struct {
