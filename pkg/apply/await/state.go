@@ -169,11 +169,11 @@ func (t *Tracker) judge(o *tracked) {
 	case before.State == ready.Ready:
 		o.since = time.Now()
 	}
-	t.recount(o, before)
+	o.callWaiters(t, before)
 }
 
-// recount calls those who wait for an object if its verdict, which was another one before, ends that.
-func (t *Tracker) recount(o *tracked, before ready.Verdict) {
+// callWaiters calls those who wait for an object if its verdict, which was another one before, ends that.
+func (o *tracked) callWaiters(t *Tracker, before ready.Verdict) {
 	was, is := t.counts(o, before), t.counts(o, o.verdict)
 	if was == is {
 		return

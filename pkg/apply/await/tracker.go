@@ -166,7 +166,7 @@ func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 		if wasReady {
 			before := o.verdict
 			o.state, o.verdict = trusted, ready.Verdict{State: ready.Ready}
-			t.recount(o, before)
+			o.callWaiters(t, before)
 			return
 		}
 		o.assume()
