@@ -62,13 +62,28 @@ var secretRows = map[string]struct {
 		want:  "the cluster knows no field .strinData of it: correct or remove it, or drop unknown fields",
 	},
 	"webhook that quotes": {
-		prepare: func(t *testing.T, namespace string) { quote(t, namespace, http.StatusForbidden) },
+		prepare: func(t *testing.T, namespace string) { quote(t, namespace, http.StatusForbidden, false) },
 		files:   `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, stringData: {password: SECRET}}`,
 		want:    "the server refuses it with 403 Forbidden (denied by a webhook)" + notShown,
 	},
 	"webhook that warns": {
-		prepare: func(t *testing.T, namespace string) { quote(t, namespace, http.StatusOK) },
+		prepare: func(t *testing.T, namespace string) { quote(t, namespace, http.StatusOK, false) },
 		files:   `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, stringData: {password: SECRET}}`,
+	},
+	"webhook that quotes in its reason and causes": {
+		prepare: func(t *testing.T, namespace string) { quote(t, namespace, http.StatusForbidden, true) },
+		files:   `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, stringData: {password: SECRET}}`,
+		want:    "the server refuses it with 403 (denied by a webhook)" + notShown,
+	},
+	"values that only the cluster has": {
+		prepare: func(t *testing.T, namespace string) {
+			key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "key"}, StringData: map[string]string{"password": secret}}
+			_, err := test.Client(t).CoreV1().Secrets(namespace).Create(t.Context(), key, metav1.CreateOptions{})
+			must(t, err)
+			quote(t, namespace, http.StatusForbidden, false)
+		},
+		files: `{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS, labels: {a: b}}}`,
+		want:  "the server refuses it with 403 Forbidden (denied by a webhook)" + notShown,
 	},
 }
 
@@ -103,8 +118,8 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	}
 }
 
-// quote has a webhook quote all that it sees, in a refusal or in a warning.
-func quote(t *testing.T, namespace string, code int32) {
+// quote has a webhook quote all that it sees, in a refusal or in a warning; in a refusal that it has filled in whole, if asked.
+func quote(t *testing.T, namespace string, code int32, isWhole bool) {
 	t.Helper()
 	called := make(chan struct{}, 100)
 	webhook(t, namespace, serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -119,6 +134,10 @@ func quote(t *testing.T, namespace string, code int32) {
 		review.Response = &admissionv1.AdmissionResponse{
 			UID: review.Request.UID, Allowed: code == http.StatusOK,
 			Result: &metav1.Status{Code: code, Message: text, Reason: metav1.StatusReasonForbidden}, Warnings: []string{text},
+		}
+		if isWhole { // as older frameworks for webhooks do
+			review.Response.Result.Message, review.Response.Result.Reason = "", metav1.StatusReason(text)
+			review.Response.Result.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseType(text), Field: text}}}
 		}
 		_ = json.NewEncoder(w).Encode(review)
 		called <- struct{}{}

@@ -75,7 +75,7 @@ var causes = []cause{
 	{"kind that is not served", func(err error) bool { return errors.Is(err, cluster.ErrNotServed) }, ResourceTypeMissing, whileNew},
 	{"object that is being deleted", func(err error) bool { return errors.As(err, new(terminating)) }, ResourceConflict, later},
 	{"unknown field", func(err error) bool { return len(unknownFields(err)) > 0 }, ResourceInvalid, whileNew},
-	{"denied by a webhook", says("admission webhook", "denied the request"), ResourceForbidden, never},
+	{"denied by a webhook", isDeniedByWebhook, ResourceForbidden, never},
 	{"denied by a policy", says("AdmissionPolicy", "denied request"), ResourceForbidden, never},
 	{"webhook that does not answer", says("failed calling webhook"), ClusterError, later},
 	{"quota", both(apierrors.IsForbidden, says("exceeded quota")), ResourceForbidden, later},
@@ -129,6 +129,9 @@ func says(parts ...string) func(error) bool {
 func both(a, b func(error) bool) func(error) bool {
 	return func(err error) bool { return a(err) && b(err) }
 }
+
+// isDeniedByWebhook reports whether a webhook has refused an object: what the server says is then the webhook's.
+func isDeniedByWebhook(err error) bool { return says("admission webhook", "denied the request")(err) }
 
 // status returns what the server said.
 func status(err error) metav1.Status {

@@ -7,17 +7,44 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// masked is an error without what it may quote of a Secret. Servers quote the values that
-// they refuse, and so do webhooks.
+// masked is an error without what it may quote of a Secret, or of the hooks of a Deployment. Servers quote the values that
+// they refuse, and so do webhooks: in the message, in the reason, and in the causes, all of which are theirs to choose.
 func masked(m *payload.Manifest, err error) error {
-	said := status(err)
-	if said.Code == 0 || !holdsSecrets(m) {
+	if !holdsSecrets(m) {
+		return withoutHookValues(m, err)
+	}
+	var refused apierrors.APIStatus
+	if !errors.As(err, &refused) {
 		return err
+	}
+	said, text := refused.Status(), "the server refuses it"
+	if said.Code != 0 {
+		text += fmt.Sprintf(" with %d", said.Code)
+	}
+	if slices.Contains(serverReasons, said.Reason) {
+		text += " " + string(said.Reason)
+	}
+	text += " (" + causeOf(err).name + ")"
+	if parts := refusedFields(err, said); len(parts) > 0 {
+		text += ", for " + strings.Join(parts, ", ")
+	}
+	return errors.New(text + "; what it says is not shown, for it may quote the Secret")
+}
+
+// refusedFields returns the fields that the server refuses, and why. What a webhook says of fields is left out.
+func refusedFields(err error, said metav1.Status) []string {
+	if isDeniedByWebhook(err) {
+		return nil
 	}
 	var parts []string
 	if said.Details != nil {
@@ -30,23 +57,46 @@ func masked(m *payload.Manifest, err error) error {
 	for _, found := range misfit.FindAllStringSubmatch(err.Error(), -1) {
 		parts = append(parts, fmt.Sprintf("%s (expected %s)", found[1], found[2]))
 	}
-	text := fmt.Sprintf("the server refuses it with %d", said.Code)
-	if said.Reason != "" {
-		text += " " + string(said.Reason)
-	}
-	text += " (" + causeOf(err).name + ")"
-	if len(parts) > 0 {
-		text += ", for " + strings.Join(parts, ", ")
-	}
-	return errors.New(text + "; what it says is not shown, for it may quote the Secret")
+	return parts
 }
+
+// serverReasons are those of the API server itself. Any other one is the text of a webhook.
+var serverReasons = []metav1.StatusReason{
+	metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists,
+	metav1.StatusReasonConflict, metav1.StatusReasonGone, metav1.StatusReasonInvalid, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
+	metav1.StatusReasonTooManyRequests, metav1.StatusReasonBadRequest, metav1.StatusReasonMethodNotAllowed, metav1.StatusReasonNotAcceptable,
+	metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnsupportedMediaType, metav1.StatusReasonInternalError,
+	metav1.StatusReasonExpired, metav1.StatusReasonServiceUnavailable,
+}
+
+// withoutHookValues returns an error without the values of environment variables of a Deployment's hooks.
+func withoutHookValues(m *payload.Manifest, err error) error {
+	hooks, _ := lifecycle.Parse(m.Object())
+	if hooks == nil {
+		return err
+	}
+	text := lifecycle.Rollout{Hooks: hooks}.Masker().Replace(err.Error())
+	if text == err.Error() {
+		return err
+	}
+	return hidden{text, err}
+}
+
+// A hidden error is one whose text has lost what must not be shown.
+type hidden struct {
+	text string
+	err  error
+}
+
+func (h hidden) Error() string { return h.text }
+func (h hidden) Unwrap() error { return h.err }
 
 // misfit is how a server says where a value is not of the type that it is to have.
 var misfit = regexp.MustCompile(`(?m)(?:^|[\s:])(\.\S+): expected ([a-z]+)\b`)
 
-// holdsSecrets reports whether a manifest is a Secret, or has some in it.
+// holdsSecrets reports whether a manifest is a Secret, or has some in it. A Secret without values may have some on the cluster.
 func holdsSecrets(m *payload.Manifest) bool {
-	return fields.HoldsSecrets(m.Object().Object)
+	return m.GroupVersionKind().GroupKind() == schema.GroupKind{Kind: "Secret"} || fields.HoldsSecrets(m.Object().Object)
 }
 
 // maskedWarnings are a server's, without those that may quote a Secret.
