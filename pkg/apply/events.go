@@ -42,6 +42,7 @@ type Event struct {
 	Reason  string        `json:"reason,omitempty"`
 	Effect  reason.Effect `json:"effect,omitempty"` // of a wait or a failure on the update, in the words of the cluster-version operator
 	Message string        `json:"message,omitempty"`
+	Failure string        `json:"-"`                  // of a retry: what has failed, without the attempt that Message counts
 	Since   *time.Time    `json:"since,omitempty"`    // by the server's clock
 	IsRetry bool          `json:"retrying,omitempty"` // of a wait: it has failed, and is tried again
 	Why     []string      `json:"why,omitempty"`      // of a wait, or a failure: what keeps its pods, and their last log lines

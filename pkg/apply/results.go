@@ -79,11 +79,11 @@ func (r *results) retrying(i int, failure *object.Failure, attempt int, next tim
 	text := printable.Line(failure.Err.Error())
 	r.mu.Lock()
 	wait := waitOf(failure.StepID)
-	wait.For, wait.Since, wait.Reason, wait.IsRetry = text, began.UTC(), failure.Reason, true
+	wait.For, wait.Since, wait.Reason, wait.Effect, wait.IsRetry = text, began.UTC(), failure.Reason, failure.Effect, true
 	r.waits[i] = wait
 	r.mu.Unlock()
 	r.events.about(failure.StepID, Event{
-		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect,
+		Type: Retrying, Reason: failure.Reason, Effect: failure.Effect, Failure: text,
 		Message: fmt.Sprintf("attempt %d failed, the next is in %s: %s", attempt, next.Round(100*time.Millisecond), text),
 	})
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -36,12 +37,12 @@ type running struct {
 	stop    context.CancelCauseFunc
 
 	mu         sync.Mutex
-	failing    map[string]time.Time // since when objects fail, over several tries
 	mode       graph.Mode
-	fold       *progress.Fold // of the last apply; nil before it has begun
-	hasBegun   bool           // the apply that runs was let in by the gate
-	isRecorded bool           // the record has an apply of the release
-	backoff    wait.Backoff   // of applies that fail
+	fold       *progress.Fold         // of the last apply; nil before it has begun
+	failed     map[string]apply.Event // failures of the apply before, until this one has come to the same steps
+	hasBegun   bool                   // the apply that runs was let in by the gate
+	isRecorded bool                   // the record has an apply of the release
+	backoff    wait.Backoff           // of applies that fail
 	isComplete bool
 	err        error // why the last apply ended
 }
@@ -62,6 +63,9 @@ func (r *running) serves(t *target) bool {
 
 // retryApply is how long it is until an apply is tried again that has failed.
 var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, Cap: 2 * time.Minute}
+
+// asksWhyEvery is how often it is found out why pods don't become ready, which costs requests.
+const asksWhyEvery = 10 * time.Second
 
 // pauseHooks is how long a rollout is left alone that a lifecycle hook has stopped. To try it again each time that the
 // release is applied would scale a Deployment to 0 for its mid hook every two minutes.
@@ -87,13 +91,29 @@ func (r *running) keep() error {
 	}
 }
 
+// retried takes in an event of an apply that was tried before. What has failed then fails until it has succeeded, or the apply
+// has ended: conditions would change with each try. An object that was not ready may be so at once, which no event tells. A
+// failure that comes again is as old as the first one.
+func (r *running) retried(e apply.Event) apply.Event {
+	before, isKnown := r.failed[e.File+" "+e.Name()]
+	isApplied := e.Type == apply.Applied && (before.Action == object.Failed || e.Action != object.Unchanged)
+	if !isKnown || !isApplied && e.Type != apply.BeReady && e.Type != apply.Failing {
+		return e
+	}
+	delete(r.failed, e.File+" "+e.Name())
+	if e.Type == apply.Failing && e.Reason == before.Reason {
+		e.Time = before.Time
+	}
+	return e
+}
+
 // ended notes why an apply has ended, and returns how long it is until the next one.
 func (r *running) ended(err error) (pause time.Duration) {
 	r.update(func() {
 		if !r.hasBegun { // what is known of objects is from the apply before
 			r.fold = nil
 		}
-		r.err, r.isComplete, r.hasBegun = err, false, false
+		r.err, r.isComplete, r.hasBegun, r.failed = err, false, false, nil
 		pause = r.backoff.Step()
 	})
 	return pause
@@ -119,7 +139,7 @@ func (r *running) options() rollout.Options {
 		r.update(func() {
 			r.err, r.isComplete = outcome.Err, outcome.Err == nil
 			if r.isComplete {
-				r.backoff, r.failing = retryApply, nil
+				r.backoff, r.failed = retryApply, nil
 				r.applier.monitor.passed()
 			}
 		})
@@ -130,7 +150,7 @@ func (r *running) options() rollout.Options {
 		r.applier.monitor.applied(r.release.Version, e)
 		r.mu.Lock()
 		if r.fold != nil {
-			r.fold.Event(e)
+			r.fold.Event(r.retried(e))
 		}
 		r.mu.Unlock()
 		r.applier.notify()
@@ -142,7 +162,15 @@ func (r *running) options() rollout.Options {
 // begin begins to fold the events of an apply.
 func (r *running) begin(outcome *rollout.Outcome) error {
 	r.update(func() {
-		r.mode, r.err, r.hasBegun = outcome.Mode, nil, true
+		r.mode, r.hasBegun = outcome.Mode, true
+		if r.failed == nil { // else the apply before was interrupted
+			r.failed = map[string]apply.Event{}
+		}
+		if r.fold != nil {
+			for _, e := range r.fold.Progress().Failures {
+				r.failed[e.File+" "+e.Name()] = e
+			}
+		}
 		r.fold = progress.New(progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations))
 	})
 	return nil
@@ -150,14 +178,15 @@ func (r *running) begin(outcome *rollout.Outcome) error {
 
 // begun notes that the record has the apply, and makes what comes before the objects.
 func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
-	r.update(func() { r.isRecorded = true })
+	r.update(func() { r.isRecorded, r.err = true, nil })
 	return precreate(ctx, c, r.payload)
 }
 
 // rolloutOptions returns how a release is applied.
 func (a *applier) rolloutOptions(t *target) rollout.Options {
 	return rollout.Options{
-		Namespace: a.options.Namespace, Source: t.Image, Force: t.Force, Apply: apply.Options{Standard: a.options.Standard, PauseHooks: pauseHooks},
+		Namespace: a.options.Namespace, Source: t.Image, Force: t.Force,
+		Apply: apply.Options{Standard: a.options.Standard, PauseHooks: pauseHooks, TellWaits: progress.ToldEvery, AskWhy: asksWhyEvery},
 	}
 }
 
@@ -183,10 +212,10 @@ func (r *running) seen() *status.AppliedRelease {
 		r.fold.At(r.applier.cluster.Now())
 		far = r.fold.Progress()
 		applied.Done = far.Done
+		far.Failures = slices.AppendSeq(far.Failures, maps.Values(r.failed))
 	}
 	if !r.isComplete {
 		applied.Problems = problemsOf(far, r.err)
-		r.dateFailures(applied.Problems)
 	}
 	for _, one := range r.applier.session.Problems() {
 		applied.Problems = append(applied.Problems, status.ReleaseProblem{
@@ -194,23 +223,6 @@ func (r *running) seen() *status.AppliedRelease {
 		})
 	}
 	return applied
-}
-
-// dateFailures makes failures as old as they are over several tries.
-func (r *running) dateFailures(problems []status.ReleaseProblem) {
-	failing := map[string]time.Time{}
-	for i := range problems {
-		if p := &problems[i]; !p.IsWait && p.Object != nil {
-			key := p.Object.OrHook(p.Hook) + " " + p.Reason
-			failing[key] = p.Since
-			if since, isKnown := r.failing[key]; isKnown {
-				p.Since, failing[key] = since, since
-			}
-		}
-	}
-	if len(failing) > 0 { // a try that has just begun says nothing yet
-		r.failing = failing
-	}
 }
 
 // problemsOf returns what keeps an apply from being complete: what it waits for, what has failed, and else why it

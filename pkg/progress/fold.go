@@ -137,6 +137,9 @@ func New(plan Intent) *Fold {
 	return f
 }
 
+// ToldEvery is how often an apply is to tell of waits, at least: one that no event repeats is forgotten.
+const ToldEvery = 2 * time.Second
+
 // forgetAfter is how long a wait counts that no event repeats. It is longer than it takes to ask pods why they
 // are not ready.
 const forgetAfter = 8 * time.Second
@@ -258,10 +261,11 @@ func (f *Fold) setDelete(id kinds.ID, state string) (wasPending bool) {
 	return at >= 0
 }
 
-// wait takes in a wait. A retry is told once for each attempt: it is a wait since the first one.
+// wait takes in a wait. A retry is told once for each attempt: it is a wait since the first one, for the failure that they
+// have in common.
 func (f *Fold) wait(of key, event apply.Event) {
 	w := &wait{told: f.now, Waited: Waited{
-		Object: of.id, Hook: of.hook, File: of.file, Node: event.Node, For: event.Message, Since: event.Time, Why: event.Why, Reason: event.Reason, Effect: event.Effect,
+		Object: of.id, Hook: of.hook, File: of.file, Node: event.Node, For: cmp.Or(event.Failure, event.Message), Since: event.Time, Why: event.Why, Reason: event.Reason, Effect: event.Effect,
 		Retrying: event.IsRetry || event.Type == apply.Retrying,
 	}}
 	before := f.waits[of]

@@ -64,6 +64,10 @@ func TestProgressOfAnUpdate(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	fold.Event(apply.Event{Time: at(5 * time.Second), Type: apply.Retrying, Object: &settings, File: "settings.yaml", Message: "attempt 3 failed: no", Failure: "no"})
+	if got := fold.Progress().Waits[0].For; got != "no" {
+		t.Errorf("a retry is told as %q, which differs for each attempt", got)
+	}
 	fold.Delete(old, "")
 	if got := fold.Progress(); len(got.Deletes) > 0 || got.Recent[len(got.Recent)-1].Action != object.Deleted {
 		t.Errorf("after the object is gone: %v", got.Deletes)
