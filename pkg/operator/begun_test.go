@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -61,4 +62,67 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	write(readable)
 	s.untilSettings("1.0.0")
 	s.until("all is well again", has("Failing", configv1.ConditionFalse, ""))
+}
+
+// TestARestartAfterItsOwnReleaseHasLeftTheHistory goes on with the release that was begun last: histories end after a hundred
+// updates.
+func TestARestartAfterItsOwnReleaseHasLeftTheHistory(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	s.update(s.push("1.0.1", shop))
+	s.until("updated", isAt("1.0.1"))
+	s.must(s.end())
+	s.ask(nil)
+	s.editRecord(func(known map[string]any) { known["history"] = known["history"].([]any)[:1] })
+	v := s.version()
+	patch := client.MergeFrom(v.DeepCopy())
+	v.Status.History = v.Status.History[:1]
+	s.must(s.client.Status().Patch(t.Context(), v, patch))
+	s.must(s.editSettings("by-hand"))
+	s.start()
+	s.untilSettings("1.0.1")
+	if at := s.version().Status.Desired.Version; at != "1.0.1" {
+		t.Errorf("it is at %s", at)
+	}
+}
+
+// TestAnotherImageOfTheSameContentIsTheOneOfTheRecord: a release may be built again. Nothing is to be applied, and the record has
+// the image that was asked for.
+func TestAnotherImageOfTheSameContentIsTheOneOfTheRecord(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	rebuilt := s.push("1.0.0", shop+"-- README.txt --\nbuilt again\n")
+	if rebuilt == s.options.Payload {
+		t.Fatal("the image is the same")
+	}
+	s.update(rebuilt)
+	isAsked := func(v *configv1.ClusterVersion) bool { return v.Status.Desired.Image == rebuilt && isAt("1.0.0")(v) }
+	s.until("the other image counts", isAsked)
+	s.must(s.end())
+	s.ask(nil)
+	source := ""
+	s.editRecord(func(known map[string]any) { source = known["history"].([]any)[0].(map[string]any)["source"].(string) })
+	if source != rebuilt {
+		t.Errorf("the record has the image %s, want %s", source, rebuilt)
+	}
+	s.start()
+	s.until("accepted again", func(v *configv1.ClusterVersion) bool { return v.Status.ObservedGeneration == v.Generation })
+	s.until("a restart keeps it", isAsked)
+}
+
+// editRecord changes the record of the release.
+func (s *stage) editRecord(change func(known map[string]any)) {
+	s.t.Helper()
+	var config corev1.ConfigMap
+	s.must(s.client.Get(s.t.Context(), client.ObjectKey{Namespace: system, Name: "runlevel-release-default"}, &config))
+	known := map[string]any{}
+	s.must(json.Unmarshal([]byte(config.Data["record.json"]), &known))
+	change(known)
+	text, err := json.Marshal(known)
+	s.must(err)
+	patch := client.MergeFrom(config.DeepCopy())
+	config.Data["record.json"] = string(text)
+	s.must(s.client.Patch(s.t.Context(), &config, patch))
 }

@@ -185,7 +185,7 @@ func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
 // rolloutOptions returns how a release is applied.
 func (a *applier) rolloutOptions(t *target) rollout.Options {
 	return rollout.Options{
-		Namespace: a.options.Namespace, Source: t.Image, Force: t.Force,
+		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force,
 		Apply: apply.Options{Standard: a.options.Standard, PauseHooks: pauseHooks, TellWaits: progress.ToldEvery, AskWhy: asksWhyEvery},
 	}
 }

@@ -82,13 +82,14 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 }
 
 // begun returns the release that is kept in place, or was begun last, or else the operator's own. If the record is lost,
-// the ClusterVersion knows.
+// the ClusterVersion knows. Histories end after a hundred updates, so the record also says which release the operator was
+// started with that has begun the newest one.
 func (k known) begun(v *configv1.ClusterVersion) configv1.Release {
 	if k.current != nil {
 		return k.current.Release
 	}
 	var last configv1.Release
-	isKnown := slices.ContainsFunc(k.record.History, func(e record.HistoryEntry) bool { return e.Source == k.own }) ||
+	isKnown := k.record.Own == k.own || slices.ContainsFunc(k.record.History, func(e record.HistoryEntry) bool { return e.Source == k.own }) ||
 		slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == k.own })
 	switch newest := k.record.Newest(); {
 	case newest != nil:

@@ -21,11 +21,15 @@ func TestChoose(t *testing.T) {
 		status configv1.ClusterVersionStatus
 		record []record.HistoryEntry
 		own    string
+		began  string // the own release of the operator that has begun the newest entry
 		want   string // its image
 		wrong  string // the beginning of what is wrong
 	}{
-		"nothing is applied":             {own: image("1"), want: image("1")},
-		"a restart after an update":      {own: image("1"), record: []record.HistoryEntry{entry("1.1.0", image("2")), entry("1.0.0", image("1"))}, want: image("2")},
+		"nothing is applied":        {own: image("1"), want: image("1")},
+		"a restart after an update": {own: image("1"), record: []record.HistoryEntry{entry("1.1.0", image("2")), entry("1.0.0", image("1"))}, want: image("2")},
+		"a restart after so many updates that its own release is not in the history any more": {own: image("1"), began: image("1"),
+			record: []record.HistoryEntry{entry("1.9.0", image("2")), entry("1.8.0", image("3"))}, want: image("2")},
+		"a new operator after as many":   {own: image("5"), began: image("1"), record: []record.HistoryEntry{entry("1.9.0", image("2"))}, want: image("5")},
 		"a new operator":                 {own: image("5"), record: []record.HistoryEntry{entry("1.0.0", image("1"))}, want: image("5")},
 		"the command line applied a tag": {own: image("1"), record: []record.HistoryEntry{entry("1.0.0", "r.example/shop:1.0.0")}, want: image("1")},
 		"the record is lost, but for its newest entry": {own: image("1"), record: []record.HistoryEntry{entry("1.2.0", image("3"))}, want: image("3"),
@@ -43,7 +47,7 @@ func TestChoose(t *testing.T) {
 		"an architecture":               {own: image("1"), update: &configv1.Update{Architecture: "Multi"}, want: image("1"), wrong: "spec.desiredUpdate.architecture: "},
 	} {
 		v := &configv1.ClusterVersion{Spec: configv1.ClusterVersionSpec{DesiredUpdate: c.update}, Status: c.status}
-		got, wrong := choose(v, known{record: &record.Record{History: c.record}, own: c.own})
+		got, wrong := choose(v, known{record: &record.Record{History: c.record, Own: c.began}, own: c.own})
 		isWrong := len(wrong) == 1 && strings.HasPrefix(wrong[0], c.wrong)
 		if got.Image != c.want || (c.wrong != "") != isWrong {
 			t.Errorf("%s: %s, %q", name, got.Image, wrong)

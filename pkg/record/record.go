@@ -25,6 +25,7 @@ import (
 // A Record is what is known of one release on a cluster.
 type Record struct {
 	Release    string         `json:"release"`
+	Own        string         `json:"own,omitempty"`        // the source that the operator was started with which has begun the newest entry
 	History    []HistoryEntry `json:"history,omitempty"`    // newest first
 	Tombstones []Tombstone    `json:"tombstones,omitempty"` // whose delete was asked for, until the object is seen gone; across versions
 	Left       []Leftover     `json:"left,omitempty"`       // that installs have left to be deleted by the next apply

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -46,10 +47,14 @@ func (r *rollout) begin(ctx context.Context) error {
 	return r.journal.Note(ctx, func(known *record.Record) {
 		r.forgetFinished(known)
 		known.Run = nil // it is of the apply before
+		known.Own = cmp.Or(r.options.Own, known.Own)
 		if r.outcome.Mode != graph.Reconcile {
 			known.Begin(entry)
 		} else if newest := known.Newest(); newest != nil {
-			newest.Capabilities = entry.Capabilities // more may be enabled, for the same objects
+			newest.Capabilities = entry.Capabilities                 // more may be enabled, for the same objects
+			if entry.Source != "" && entry.Source != newest.Source { // which has the same content: a restart looks for it there
+				newest.Source, newest.Verified, newest.Forced = entry.Source, entry.Verified, entry.Forced
+			}
 		}
 		known.Overrule(hookOverrides(r.options.Apply.Hooks, now)...)
 		known.AddKinds(has...)

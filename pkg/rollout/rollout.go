@@ -39,6 +39,7 @@ const DefaultNamespace = "runlevel-system"
 type Options struct {
 	Namespace string   // of the record and the lock; DefaultNamespace if it is empty
 	Source    string   // where the payload is from, for the history
+	Own       string   // the source that an operator was started with, for the record
 	Force     bool     // go on although a gate says no
 	Verified  bool     // the signatures of the payload's image were, for the history
 	Forced    []string // what was overridden before, for the history
