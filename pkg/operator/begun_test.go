@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +63,26 @@ func TestARecordThatCannotBeRead(t *testing.T) {
 	write(readable)
 	s.untilSettings("1.0.0")
 	s.until("all is well again", has("Failing", configv1.ConditionFalse, ""))
+
+	write("{")
+	s.ask(nil)
+	edit := []byte(`{"spec": {"channel": "stable"}}`) // which has the record looked at
+	s.must(s.client.Patch(t.Context(), s.version(), client.RawPatch("application/merge-patch+json", edit)))
+	s.until("it says so also while the release is kept in place", func(v *configv1.ClusterVersion) bool {
+		c := find(v, "Failing")
+		return c.Status == configv1.ConditionTrue && c.Reason == "ReleaseRecordUnreadable" && strings.Contains(c.Message, "restore it from a backup")
+	})
+	s.must(s.editSettings("by-hand"))
+	s.untilSettings("1.0.0")
+	var events corev1.EventList
+	s.must(s.client.List(t.Context(), &events))
+	if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+		return e.Reason == "ReleaseRecordUnreadable" && e.Type == corev1.EventTypeWarning
+	}) {
+		t.Error("no event tells of it")
+	}
+	write(readable)
+	s.until("all is well once more", has("Failing", configv1.ConditionFalse, ""))
 }
 
 // TestARestartAfterItsOwnReleaseHasLeftTheHistory goes on with the release that was begun last: histories end after a hundred

@@ -25,6 +25,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/status"
 	"github.com/runlevel/runlevel/pkg/tombstone"
@@ -90,9 +91,17 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil // it is recreated when it is gone
 	}
 	r.applier.events.about(&version)
-	recorded, deletes, err := r.look(ctx)
-	if err != nil {
-		return r.writeUnread(ctx, &version, err)
+	recorded, deletes, unread := r.look(ctx)
+	switch {
+	case unread == nil:
+	case cluster.IsOutage(unread):
+		return ctrl.Result{}, unread
+	default:
+		r.applier.events.write(ctx, status.RecordUnread(unread))
+		if r.known == nil || r.applier.current() == nil {
+			return r.writeUnread(ctx, &version, unread)
+		}
+		recorded, deletes = r.known, r.deletes // of before: the release stays in place
 	}
 	informed := version.DeepCopy()
 	if len(informed.Status.History) == 0 { // it is new, or was recreated
@@ -102,15 +111,18 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.write(ctx, &version, status.Next(informed.Status, seen), len(deletes) > 0)
+	if unread != nil && seen.Applied != nil {
+		seen.Applied.Problems = append(seen.Applied.Problems, status.ReleaseProblem{Message: unread.Error(), Reason: reason.Of(unread)})
+	}
+	result, err := r.write(ctx, &version, status.Next(informed.Status, seen), len(deletes) > 0)
+	if unread != nil && err == nil {
+		result.RequeueAfter = writesEvery // it may be readable again, which no watch tells
+	}
+	return result, err
 }
 
-// writeUnread writes into the status that the record can't be read, without which nothing is wanted. A release that is kept in
-// place already stays so, and its status as it is.
+// writeUnread writes into the status that the record can't be read, without which nothing is wanted.
 func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterVersion, unread error) (ctrl.Result, error) {
-	if r.applier.current() != nil {
-		return ctrl.Result{}, unread
-	}
 	seen := status.Seen{
 		Now: r.cluster.Now(), Generation: version.Generation, Overrides: version.Spec.Overrides,
 		Acceptance: status.Acceptance{Release: version.Status.Desired, Architecture: architecture, Phase: status.Retrieving, Err: unread},

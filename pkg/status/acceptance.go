@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -132,6 +133,11 @@ func Announce(a Acceptance) []Event {
 	default:
 		return nil
 	}
+}
+
+// RecordUnread returns the event of a record that can't be read.
+func RecordUnread(why error) Event {
+	return warning(cmp.Or(reason.Of(why), "ReleaseRecordUnreadable"), why.Error())
 }
 
 // findingEvents returns the events of what the gate has found of a release that is accepted.
