@@ -126,7 +126,10 @@ func (d *SetDecision) ask(ctx context.Context, hooks *runtimehook.InPlaceHooks, 
 
 // ruledOut says why the machines of a set are replaced whatever an extension says; empty if it is to be asked.
 func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
-	if rolloutrules.IsOnDelete(&f.deployment.Spec) {
+	switch {
+	case set.DeletionTimestamp != nil:
+		return "MachineSet " + set.Name + " is being deleted"
+	case rolloutrules.IsOnDelete(&f.deployment.Spec):
 		return "the strategy is OnDelete"
 	}
 	for _, ref := range refsOf(set.Spec.Template.Spec) {
@@ -134,7 +137,13 @@ func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
 			return fmt.Sprintf("%s %s, of which MachineSet %s was made, is gone", ref.Kind, ref.Name, set.Name)
 		}
 	}
-	return rolloutrules.WhyReplaced(f.deployment, set, f.now)
+	if reason := rolloutrules.WhyReplaced(f.deployment, set, f.now); reason != "" {
+		return reason
+	}
+	if len(rolloutrules.Differences(set.Spec.Template.Spec, f.deployment.Spec.Template.Spec)) == 0 {
+		return "MachineSet " + set.Name + " has the same template"
+	}
+	return ""
 }
 
 // sideOf returns a set and its templates as extensions see them.

@@ -22,6 +22,7 @@ type playedSet struct {
 	inPlace  rolloutplan.InPlaceDecision
 	order    clusterv1.MachineSetDeletionOrder
 	isNew    bool
+	isGoing  bool // it is being deleted, and deletes its machines
 	replicas int
 	machines []*clusterv1.Machine
 }
@@ -49,23 +50,33 @@ func play(f *facts, p *RolloutPreview) {
 		w.add(set, false)
 		machines += len(f.machines[set.UID])
 	}
-	w.add(cmp.Or(f.current, &clusterv1.MachineSet{
-		ObjectMeta: metav1.ObjectMeta{Name: f.deployment.Name + "-new"}, Spec: clusterv1.MachineSetSpec{Replicas: ptr.To[int32](0)},
-	}), true)
+	if f.current != nil || !w.spec.IsPaused { // a deployment that is paused makes no set
+		w.add(cmp.Or(f.current, &clusterv1.MachineSet{
+			ObjectMeta: metav1.ObjectMeta{Name: f.deployment.Name + "-new"}, Spec: clusterv1.MachineSetSpec{Replicas: ptr.To[int32](0)},
+		}), true)
+	}
 	const perMachine = 10 // rounds are far fewer
 	for round := 1; round <= perMachine*(machines+w.spec.Replicas+1) && w.round(round); round++ {
 	}
 	old := 0
-	for _, set := range w.sets[:len(w.sets)-1] {
-		old += len(set.machines)
+	for _, set := range w.sets {
+		if !set.isNew {
+			old += len(set.machines)
+		}
 	}
 	p.IsStuck = old > 0 && !w.spec.IsOnDelete && !w.spec.IsPaused
 }
 
-// add adds a set as it is on the cluster.
+// add adds a set as it is on the cluster, with what an earlier step of a rollout has left in it.
 func (w *rolloutPlay) add(set *clusterv1.MachineSet, isNew bool) {
-	s := &playedSet{isNew: isNew, order: set.Spec.Deletion.Order, replicas: int(ptr.Deref(set.Spec.Replicas, 1))}
-	s.step.Set = set.Name
+	s := &playedSet{
+		isNew: isNew, isGoing: set.DeletionTimestamp != nil,
+		order: w.facts.deployment.Spec.Deletion.Order, replicas: int(ptr.Deref(set.Spec.Replicas, 1)),
+	}
+	s.step = rolloutplan.SetStep{
+		Set: set.Name, MoveTo: set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation],
+		Acknowledged: rolloutrules.Names(set.Annotations[clusterv1.AcknowledgedMoveAnnotation]),
+	}
 	for _, m := range w.facts.machines[set.UID] {
 		s.machines = append(s.machines, m.DeepCopy())
 	}
@@ -94,9 +105,16 @@ func (w *rolloutPlay) round(number int) bool {
 		}
 	}
 	plan := rolloutplan.Make(state)
+	steps := plan.Old
+	if plan.New != nil {
+		steps = append(steps, *plan.New)
+	}
 	isChanged := false
-	for i, step := range append(plan.Old, *plan.New) {
+	for i, step := range steps {
 		set := w.sets[i]
+		if set.isGoing { // the controller of deployments leaves it alone
+			continue
+		}
 		isChanged = isChanged || step.From != step.To || step.MoveTo != set.step.MoveTo || len(step.Acknowledged) != len(set.step.Acknowledged)
 		set.step, set.replicas = step, step.To
 	}
@@ -107,13 +125,17 @@ func (w *rolloutPlay) round(number int) bool {
 	return isChanged
 }
 
-// settle ends what was begun in rounds before: updates and deletions.
+// settle ends what was begun in rounds before, or before the preview: machines that come up, updates and deletions.
 func (w *rolloutPlay) settle(set *playedSet) bool {
 	before := len(set.machines)
 	set.machines = slices.DeleteFunc(set.machines, func(m *clusterv1.Machine) bool { return m.DeletionTimestamp != nil })
 	isChanged := len(set.machines) < before
 	for _, m := range set.machines {
 		switch {
+		case set.isNew && isComingUp(m):
+			m.Status.NodeRef.Name = m.Name
+			setAvailable(m)
+			isChanged = true
 		case rolloutrules.IsUpdating(m) && !rolloutrules.IsArriving(m):
 			delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
 			setAvailable(m)
@@ -129,8 +151,11 @@ func (w *rolloutPlay) settle(set *playedSet) bool {
 // scale makes machines, moves them to the new set, or deletes them.
 func (w *rolloutPlay) scale(set *playedSet, round int) bool {
 	counted := slices.DeleteFunc(slices.Clone(set.machines), rolloutrules.IsArriving)
-	reason := set.reason()
-	missing := set.replicas - len(counted)
+	reason, wanted := set.reason(), set.replicas
+	if set.isGoing {
+		counted, wanted = set.machines, 0
+	}
+	missing := wanted - len(counted)
 	for range missing {
 		w.made++
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("new %d", w.made), CreationTimestamp: metav1.NewTime(w.facts.now)}}
@@ -145,9 +170,9 @@ func (w *rolloutPlay) scale(set *playedSet, round int) bool {
 	isChanged := false
 	for _, m := range set.ranked(counted, w.facts.now)[:-missing] {
 		switch {
-		case m.DeletionTimestamp != nil || set.step.MoveTo != "" && rolloutrules.IsUpdating(m):
+		case m.DeletionTimestamp != nil || set.moves() && rolloutrules.IsUpdating(m) && !rolloutrules.IsMarked(m):
 			continue
-		case set.step.MoveTo != "" && m.Status.NodeRef.IsDefined():
+		case set.moves() && m.Status.NodeRef.IsDefined() && !rolloutrules.IsMarked(m):
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
 			metav1.SetMetaDataAnnotation(&m.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation, "")
 			set.machines = slices.DeleteFunc(set.machines, func(other *clusterv1.Machine) bool { return other == m })
@@ -173,11 +198,29 @@ func (w *rolloutPlay) tell(step PreviewStep) {
 	w.preview.Totals[string(step.Action)]++
 }
 
+// moves says whether a set moves machines that it would delete else.
+func (s *playedSet) moves() bool { return s.step.MoveTo != "" && !s.isGoing }
+
+// isComingUp says of a machine of the new set whether it is yet to be available: it has no Node, or has been ready for a short time. One
+// whose Node is not ready may stay so, and does not count.
+func isComingUp(m *clusterv1.Machine) bool {
+	available := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineAvailableCondition)
+	waits := available != nil && available.Reason == clusterv1.MachineWaitingForMinReadySecondsReason
+	return m.DeletionTimestamp == nil && !rolloutrules.IsUpdating(m) && !rolloutrules.IsAvailable(m) && (waits || !m.Status.NodeRef.IsDefined())
+}
+
 // reason says why a set was scaled last. Why its machines are not updated in place is told of the set.
 func (s *playedSet) reason() string {
-	return strings.Join(slices.DeleteFunc(slices.Clone(s.step.Reasons), func(reason string) bool {
+	if s.isGoing {
+		return "MachineSet " + s.step.Set + " is being deleted"
+	}
+	reasons := slices.DeleteFunc(slices.Clone(s.step.Reasons), func(reason string) bool {
 		return strings.HasPrefix(reason, "not updated in place")
-	}), "; ")
+	})
+	if len(reasons) == 0 { // it was scaled before
+		return fmt.Sprintf("MachineSet %s has %d replicas", s.step.Set, s.replicas)
+	}
+	return strings.Join(reasons, "; ")
 }
 
 // state returns a set as the plan sees it.
@@ -185,7 +228,11 @@ func (s *playedSet) state() rolloutplan.SetState {
 	state := rolloutplan.SetState{
 		Name: s.step.Set, Replicas: s.replicas, Current: len(s.machines), InPlace: s.inPlace, Acknowledged: s.step.Acknowledged,
 	}
+	living := 0
 	for _, m := range s.machines {
+		if m.DeletionTimestamp == nil {
+			living++
+		}
 		if rolloutrules.IsAvailable(m) {
 			state.Available++
 			if s.isNew {
@@ -195,6 +242,9 @@ func (s *playedSet) state() rolloutplan.SetState {
 		if rolloutrules.IsArriving(m) {
 			state.Arrived = append(state.Arrived, m.Name)
 		}
+	}
+	if s.step.MoveTo != "" {
+		state.Unmoved = max(0, living-s.replicas)
 	}
 	return state
 }

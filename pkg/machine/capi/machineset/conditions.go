@@ -9,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/runlevel/runlevel/pkg/machine/capi/aggregate"
+	"github.com/runlevel/runlevel/pkg/machine/capi/rolloutrules"
 )
 
 // newStatus returns the status of a set. The counts of an invalid one stay as they were: which machines are
@@ -44,7 +45,7 @@ func remediating(machines []*clusterv1.Machine) metav1.Condition {
 	var names []string
 	var marked []*clusterv1.Machine
 	for _, m := range machines {
-		if isMarked(m) {
+		if rolloutrules.IsMarked(m) {
 			marked = append(marked, m)
 		}
 		if meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {

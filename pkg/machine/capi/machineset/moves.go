@@ -50,7 +50,7 @@ func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *clusterSe
 	for _, name := range names {
 		machine := seen.machines[name]
 		switch {
-		case isMarked(machine):
+		case rolloutrules.IsMarked(machine):
 			deleted = append(deleted, name)
 		case rolloutrules.IsUpdating(machine):
 		case !machine.Status.NodeRef.IsDefined():

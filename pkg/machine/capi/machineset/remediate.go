@@ -43,12 +43,6 @@ func newRemedy(machine *clusterv1.Machine, reason, message string) remedy {
 	return remedy{machine: machine, changed: changed, isDue: reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason}
 }
 
-// isMarked says whether a machine's owner is asked to replace it.
-func isMarked(m *clusterv1.Machine) bool {
-	return meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) &&
-		meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
-}
-
 // isHealed says whether a machine was marked, and is healthy again.
 func isHealed(m *clusterv1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) &&
@@ -77,7 +71,7 @@ func remediatedBefore(a, b *clusterv1.Machine) int {
 // lookAtDeployment reads the MachineDeployment of a set with marked machines, which says how many are replaced at once.
 func (s *clusterSetSnapshot) lookAtDeployment(ctx context.Context, reader client.Reader) error {
 	owner := deploymentOf(s.set)
-	if owner == nil || !slices.ContainsFunc(s.counted(), isMarked) {
+	if owner == nil || !slices.ContainsFunc(s.counted(), rolloutrules.IsMarked) {
 		return nil
 	}
 	deployment := &clusterv1.MachineDeployment{}
@@ -148,7 +142,7 @@ func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
 			}
 		case isHealed(machine):
 			found = append(found, newRemedy(machine, "", ""))
-		case isMarked(machine):
+		case rolloutrules.IsMarked(machine):
 			marked = append(marked, machine)
 		}
 	}

@@ -144,6 +144,12 @@ func IsAvailable(m *clusterv1.Machine) bool {
 	return m.DeletionTimestamp == nil && !IsUpdating(m) && meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineAvailableCondition)
 }
 
+// IsMarked says whether a machine's owner is asked to replace it, because it is not healthy.
+func IsMarked(m *clusterv1.Machine) bool {
+	return meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) &&
+		meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
+}
+
 // What ranks a machine; the highest goes first. The figures are Cluster API's: tools that predict a scale down
 // calculate with them.
 const (
