@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +92,8 @@ func (w *machinesWatch) append(list []overview.MachineOverview) error {
 		}
 	}
 	for id, m := range w.shown {
-		if left[id] {
+		isUnknown := len(list) > 0 && slices.Contains(list[0].Unlisted, id.Group)
+		if left[id] || isUnknown {
 			continue
 		}
 		delete(w.shown, id)

@@ -46,14 +46,15 @@ func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) ([]MachineOve
 	if errors.Is(err, ErrNotServed) && errors.Is(otherErr, ErrNotServed) {
 		return nil, err
 	}
-	var unknown []string
-	for _, problem := range []error{err, otherErr} {
+	var unknown, unlisted []string
+	groups := []string{Kind.Group, ClusterAPIKind.Group}
+	for i, problem := range []error{err, otherErr} {
 		switch {
 		case problem == nil, errors.Is(problem, ErrNotServed): // an API that is not served has no machines
 		case len(machines) == 0 && len(others) == 0:
 			return nil, problem
 		default:
-			unknown = append(unknown, inLine(problem))
+			unknown, unlisted = append(unknown, inLine(problem)), append(unlisted, groups[i])
 		}
 	}
 	list := []MachineOverview{}
@@ -67,7 +68,7 @@ func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) ([]MachineOve
 		return nil, context.Cause(ctx)
 	}
 	for i := range list {
-		list[i].Unknown = append(list[i].Unknown, unknown...)
+		list[i].Unknown, list[i].Unlisted = append(list[i].Unknown, unknown...), unlisted
 	}
 	slices.SortStableFunc(list, func(a, b MachineOverview) int {
 		return kinds.Compare(kinds.ID{Namespace: a.Namespace, Name: a.Name}, kinds.ID{Namespace: b.Namespace, Name: b.Name})

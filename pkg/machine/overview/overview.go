@@ -42,6 +42,8 @@ type MachineOverview struct {
 	Later      []MachineHold `json:"later,omitempty"`
 	ProviderID string        `json:"providerID,omitempty"`
 	Unknown    []string      `json:"unknown,omitempty"` // what could not be found out
+	// Unlisted are the groups of the APIs whose machines could not be listed: those that are not in the list need not be gone.
+	Unlisted []string `json:"-"`
 }
 
 // IsDone returns whether the machine waits for nothing: it runs, and is not deleted.
