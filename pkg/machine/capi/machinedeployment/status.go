@@ -62,7 +62,7 @@ func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploy
 		wanted = 0
 	}
 	status.Selector = seen.selector.String()
-	count(&status, seen.sets)
+	count(&status, seen)
 	status.Phase = phase(int(ptr.Deref(status.Replicas, 0)), wanted)
 	tell(available(seen, status.AvailableReplicas), rollingOut(seen))
 	tell(aggregate.Scaling(int(ptr.Deref(status.Replicas, 0)), wanted, problem, aggregate.Stuck(machines, seen.time))...)
@@ -70,13 +70,18 @@ func newStatus(seen *deploymentSnapshot, problem string) clusterv1.MachineDeploy
 	return status
 }
 
-// count sums up the counts of sets. None is known before a set has counted.
-func count(status *clusterv1.MachineDeploymentStatus, sets []*clusterv1.MachineSet) {
+// count sums up the counts of sets. None is known before a set has counted. A set that is outdated by now has counted machines as up to
+// date that are not any more.
+func count(status *clusterv1.MachineDeploymentStatus, seen *deploymentSnapshot) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = nil, nil, nil, nil
-	for _, set := range sets {
+	for _, set := range seen.sets {
+		upToDate := set.Status.UpToDateReplicas
+		if upToDate != nil && len(seen.missing(set)) > 0 {
+			upToDate = ptr.To[int32](0)
+		}
 		for into, number := range map[**int32]*int32{
 			&status.Replicas: set.Status.Replicas, &status.ReadyReplicas: set.Status.ReadyReplicas,
-			&status.AvailableReplicas: set.Status.AvailableReplicas, &status.UpToDateReplicas: set.Status.UpToDateReplicas,
+			&status.AvailableReplicas: set.Status.AvailableReplicas, &status.UpToDateReplicas: upToDate,
 		} {
 			if number != nil {
 				*into = ptr.To(ptr.Deref(*into, 0) + *number)

@@ -53,3 +53,17 @@ func TestWhyAMachineIsNotUpToDate(t *testing.T) {
 		}
 	}
 }
+
+// The machines of a set are not up to date any more as soon as the deployment has another template, whatever was counted before.
+func TestWhatWasCountedBeforeATemplateChangedIsNotUpToDate(t *testing.T) {
+	t.Parallel()
+	d, set := &clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}
+	d.Spec.Replicas = ptr.To[int32](1)
+	d.Spec.Template.Spec.Version, set.Spec.Template.Spec.Version = "v1.37.0", "v1.36.0"
+	set.Status.Replicas, set.Status.UpToDateReplicas = ptr.To[int32](1), ptr.To[int32](1)
+	status := clusterv1.MachineDeploymentStatus{}
+	count(&status, &deploymentSnapshot{deployment: d, sets: []*clusterv1.MachineSet{set}})
+	if *status.Replicas != 1 || *status.UpToDateReplicas != 0 {
+		t.Errorf("%d of %d replicas are up to date", *status.UpToDateReplicas, *status.Replicas)
+	}
+}

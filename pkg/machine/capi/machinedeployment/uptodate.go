@@ -17,18 +17,20 @@ import (
 	"github.com/runlevel/runlevel/pkg/machine/capi/rolloutrules"
 )
 
-// judge has each machine say whether it is up to date. A machine that changes meanwhile brings about another pass.
+// judge has each machine say whether it is up to date, in the snapshot too: the status of the deployment sums up what is so now. A machine
+// that changes meanwhile brings about another pass.
 func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *deploymentSnapshot) error {
 	if seen.invalid != "" {
 		return nil
 	}
 	for _, set := range seen.sets {
-		for _, machine := range seen.machines[set.UID] {
+		for i, machine := range seen.machines[set.UID] {
 			judged := machine.DeepCopy()
 			meta.SetStatusCondition(&judged.Status.Conditions, seen.upToDate(set, machine))
 			if equality.Semantic.DeepEqual(machine.Status.Conditions, judged.Status.Conditions) {
 				continue
 			}
+			seen.machines[set.UID][i] = judged
 			patch := client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})
 			err := r.cached.Status().Patch(ctx, judged, patch)
 			if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
@@ -39,16 +41,22 @@ func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *de
 	return nil
 }
 
+// missing says why the machines of a set are not up to date; nothing if its template is the deployment's.
+func (s *deploymentSnapshot) missing(set *clusterv1.MachineSet) []string {
+	missing := rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)
+	if rolloutrules.IsExpired(s.deployment, set, s.time) {
+		missing = append(missing, "MachineDeployment spec.rolloutAfter expired")
+	}
+	return missing
+}
+
 // upToDate returns the condition UpToDate of a machine. What counts is the template of its set, as for the rollout, and
 // then whether the machine has come as far.
 func (s *deploymentSnapshot) upToDate(set *clusterv1.MachineSet, machine *clusterv1.Machine) metav1.Condition {
 	condition := metav1.Condition{
 		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation,
 	}
-	missing := rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)
-	if rolloutrules.IsExpired(s.deployment, set, s.time) {
-		missing = append(missing, "MachineDeployment spec.rolloutAfter expired")
-	}
+	missing := s.missing(set)
 	kubelet := ""
 	if machine.Status.NodeInfo != nil {
 		kubelet = machine.Status.NodeInfo.KubeletVersion
