@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -135,6 +136,12 @@ func (s *rightsScene) deployMachines() {
 	labels := map[string]string{"deployment": "rolled"}
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: s.named("rolled")}
 	deployment.Spec = clusterv1.MachineDeploymentSpec{ClusterName: "c", Replicas: ptr.To[int32](1), Selector: metav1.LabelSelector{MatchLabels: labels}}
+	deployment.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{ // with one more machine, the only one would be replaced
+		Type: clusterv1.RollingUpdateMachineDeploymentStrategyType,
+		RollingUpdate: clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{
+			MaxSurge: ptr.To(intstr.FromInt32(0)), MaxUnavailable: ptr.To(intstr.FromInt32(1)),
+		},
+	}
 	deployment.Spec.Template.Labels = labels
 	deployment.Spec.Template.Spec = clusterv1.MachineSpec{
 		ClusterName: "c", InfrastructureRef: referTo("KwokMachineTemplate", "simulated"),
@@ -155,8 +162,20 @@ func (s *rightsScene) deployMachines() {
 	if after := s.machineOf(labels); after != before {
 		s.Errorf("machine %s was replaced by %s", before, after)
 	}
+	s.expectUpdated(before)
 	s.must(s.admin.Delete(s.Context(), deployment))
 	machinetest.AwaitGone(s.T, s.admin, deployment, client.ObjectKeyFromObject(deployment))
+}
+
+// expectUpdated checks that a machine has been updated in place: a count of the deployment alone may be that of before.
+func (s *rightsScene) expectUpdated(name string) {
+	s.Helper()
+	infrastructure, m := &v1alpha1.KwokMachine{}, &clusterv1.Machine{}
+	s.must(s.admin.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, infrastructure))
+	s.must(s.admin.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, m))
+	if infrastructure.Spec.StartAfter.Duration != time.Second || !meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineUpToDateCondition) {
+		s.Errorf("machine %s was not updated in place: %+v, %+v", name, infrastructure.Spec, m.Status.Conditions)
+	}
 }
 
 // machineOf returns the name of the one machine with the labels.
