@@ -57,7 +57,7 @@ func (r *reporter) startView(ctx context.Context, c *cluster.Cluster, o *rollout
 	view := live.Start(r.terminal, plan, r.now)
 	for _, one := range pendingDeletes(o.Deletes, r.now()) {
 		if one.Sent {
-			view.Delete(one.Object, one.State)
+			view.Delete(one.Object, one.Message)
 		}
 	}
 	klog.LogToStderr(false) // otherwise logs of libraries would be printed into the screen

@@ -109,9 +109,9 @@ func (s applySummary) print(out io.Writer, now time.Time) {
 		return line
 	})
 	s.printStoppedHooks(out)
-	isBack := func(one pendingDelete) bool { return one.Is == tombstone.Reappeared }
+	isBack := func(one pendingDelete) bool { return one.State == tombstone.Reappeared }
 	isPending := func(one pendingDelete) bool { return !isBack(one) }
-	stateOf := func(one pendingDelete) sectionLine { return lineOf(one.Object, ": "+printable.Line(one.State)) }
+	stateOf := func(one pendingDelete) sectionLine { return lineOf(one.Object, ": "+printable.Line(one.Message)) }
 	section(out, "deletes that are pending, and hold back the next minor update", slices.DeleteFunc(slices.Clone(s.Deletes), isBack), stateOf)
 	section(out, "deleted, and recreated by another manager, which holds back nothing", slices.DeleteFunc(slices.Clone(s.Deletes), isPending), stateOf)
 	section(out, "orphans, which this release neither has nor deletes; these tombstones would", s.Orphans, func(one orphan) sectionLine {

@@ -21,8 +21,8 @@ func TestWhatIsMadeAnewHoldsNothingBack(t *testing.T) {
 	object := func(name string) kinds.ID { return kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: name} }
 	var out strings.Builder
 	applySummary{Deletes: []pendingDelete{
-		{Object: object("held"), Is: tombstone.Terminating, State: "terminating for 5s"},
-		{Object: object("back"), Is: tombstone.Reappeared, State: "recreated by painter"},
+		{Object: object("held"), State: tombstone.Terminating, Message: "terminating for 5s"},
+		{Object: object("back"), State: tombstone.Reappeared, Message: "recreated by painter"},
 	}}.print(&out, time.Now())
 	const want = `
   deletes that are pending, and hold back the next minor update:
@@ -44,7 +44,7 @@ func TestAnApplyEscapesWhatClustersSay(t *testing.T) {
 		Version: hostile, Notes: []string{hostile},
 		Waits:     []apply.Wait{{ID: id, For: hostile, Why: []string{hostile}}},
 		NotDone:   []notDone{{Object: id, File: hostile, Why: hostile}},
-		Deletes:   []pendingDelete{{Object: id, State: hostile}, {Object: id, State: hostile, Is: tombstone.Reappeared}},
+		Deletes:   []pendingDelete{{Object: id, Message: hostile}, {Object: id, Message: hostile, State: tombstone.Reappeared}},
 		Adopted:   []adopted{{Object: id, From: []string{hostile}}},
 		Overruled: []overruled{{Object: id, Lost: []ownership.Conflict{{Field: hostile, Manager: hostile}}}},
 		Warnings:  []apply.Warning{{Text: hostile, Files: []string{hostile}}},

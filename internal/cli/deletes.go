@@ -60,8 +60,8 @@ type pendingDelete struct {
 	Version    string                `json:"version,omitempty"` // that asked for it
 	Asked      time.Time             `json:"asked"`
 	Sent       bool                  `json:"sent"` // it was asked for, as far as is known
-	Is         tombstone.DeleteState `json:"is"`
-	State      string                `json:"state"` // in words
+	State      tombstone.DeleteState `json:"state"`
+	Message    string                `json:"message"` // the state in words
 	Since      *time.Time            `json:"since,omitempty"`
 	Finalizers []string              `json:"finalizers,omitempty"`
 	Remains    []string              `json:"remains,omitempty"`
@@ -76,7 +76,7 @@ func pendingDeletes(deletes []precondition.Delete, now time.Time) []pendingDelet
 		}
 		shown := pendingDelete{
 			Object: one.ID, UID: string(one.UID), Version: one.Version, Asked: one.Asked.Time, Sent: one.WasSent(),
-			Is: one.Seen.State, State: one.Describe(now), Finalizers: one.Seen.Finalizers, Remains: one.Seen.Remains,
+			State: one.Seen.State, Message: one.Describe(now), Finalizers: one.Seen.Finalizers, Remains: one.Seen.Remains,
 		}
 		if !one.Seen.Since.IsZero() {
 			shown.Since = &one.Seen.Since
@@ -183,7 +183,7 @@ func printDeletes(out io.Writer, pending []pendingDelete) error {
 	}
 	rows := []string{"RELEASE\tOBJECT\tASKED BY\tSTATE"}
 	for _, one := range pending {
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", one.Release, one.Object, one.Version, one.State))
+		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", one.Release, one.Object, one.Version, one.Message))
 	}
 	return printLines(out, aligned(rows))
 }

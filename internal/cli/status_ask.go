@@ -104,7 +104,7 @@ func (s *releaseStatus) addHistory(of *record.Record) {
 	s.History, s.State, s.Version, s.Mode = newest, newest.State, newest.Version, newest.Mode
 	for _, earlier := range of.History[1:] {
 		if earlier.State == record.Completed {
-			s.From = earlier.Version
+			s.Previous = earlier.Version
 			break
 		}
 	}
@@ -145,7 +145,7 @@ func (s *releaseStatus) gates() []releaseGate {
 	}
 	var gates []releaseGate
 	for _, one := range s.pending() {
-		text := "the delete of " + one.Object.String() + " is pending: " + one.State
+		text := "the delete of " + one.Object.String() + " is pending: " + one.Message
 		since := one.Asked
 		if one.Since != nil {
 			since = *one.Since

@@ -94,10 +94,10 @@ func (s *releaseStatus) asked() string {
 
 // hop names the version, and the one before.
 func (s *releaseStatus) hop() string {
-	if s.Version == "" || s.From == "" || s.From == s.Version {
+	if s.Version == "" || s.Previous == "" || s.Previous == s.Version {
 		return named(s.Version)
 	}
-	return " " + s.Version + ", after " + s.From
+	return " " + s.Version + ", after " + s.Previous
 }
 
 // way names the versions that an update leads from and to.
@@ -107,10 +107,10 @@ func (s *releaseStatus) way() string {
 		return ""
 	case s.Mode == string(graph.Install):
 		return " of " + s.Version
-	case s.From == "" || s.From == s.Version:
+	case s.Previous == "" || s.Previous == s.Version:
 		return " to " + s.Version
 	default:
-		return " from " + s.From + " to " + s.Version
+		return " from " + s.Previous + " to " + s.Version
 	}
 }
 

@@ -13,7 +13,7 @@ func TestAStatusThatOnlyGetsOlderIsNoOther(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(after time.Duration, change func(*releaseStatus)) *releaseStatus {
 		now := began.Add(after)
-		s := &releaseStatus{Time: now, Release: "shop", State: record.Partial, Mode: "update", Version: "1.1.0", From: "1.0.0", Says: []why.Sentence{{Text: "it is applied, for " + age(now, began)}}}
+		s := &releaseStatus{Time: now, Release: "shop", State: record.Partial, Mode: "update", Version: "1.1.0", Previous: "1.0.0", Says: []why.Sentence{{Text: "it is applied, for " + age(now, began)}}}
 		s.Gates = []releaseGate{{Reason: "AdminAck", Message: "no", Since: &began}}
 		change(s)
 		return s
@@ -50,10 +50,10 @@ func TestTitlesOfStatuses(t *testing.T) {
 		"release shop: not applied":                                      {},
 		"release shop: install, 40% done":                                {State: record.Partial, Mode: "install", Percent: new(40)},
 		"release shop: install of 1.0.0, not complete":                   {State: record.Partial, Mode: "install", Version: "1.0.0"},
-		"release shop: update from 1.0.0 to 1.1.0, 0% done":              {State: record.Partial, Mode: "update", From: "1.0.0", Version: "1.1.0", Percent: new(0)},
+		"release shop: update from 1.0.0 to 1.1.0, 0% done":              {State: record.Partial, Mode: "update", Previous: "1.0.0", Version: "1.1.0", Percent: new(0)},
 		"release shop: update to 1.1.0, not complete":                    {State: record.Partial, Mode: "update", Version: "1.1.0"},
 		"release shop 1.1.0: complete once, and applied again, 40% done": {State: record.Completed, Mode: "reconcile", Version: "1.1.0", Percent: new(40)},
-		"release shop 1.1.0, after 1.0.0: complete":                      {State: record.Completed, Mode: "update", From: "1.0.0", Version: "1.1.0", Done: true},
+		"release shop 1.1.0, after 1.0.0: complete":                      {State: record.Completed, Mode: "update", Previous: "1.0.0", Version: "1.1.0", Done: true},
 		"release shop 1.1.0: complete, as far as is known":               {State: record.Completed, Mode: "update", Version: "1.1.0", Unknown: []string{"pods"}},
 		"release shop 1.1.0: complete, and not all is well":              {State: record.Completed, Mode: "update", Version: "1.1.0", Objects: []*why.Answer{{}}},
 		"release shop 1.1.0: complete, and another is asked for":         {State: record.Completed, Version: "1.1.0", ClusterVersion: &versionStatus{Asked: "1.2.0"}},

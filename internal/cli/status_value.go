@@ -14,14 +14,14 @@ import (
 
 // A releaseStatus says how a release of a cluster stands. It is what -o json prints.
 type releaseStatus struct {
-	Time    time.Time          `json:"time"` // by the cluster's clock
-	Release string             `json:"release"`
-	Done    bool               `json:"done"`            // it is complete, and nothing is wrong
-	State   record.UpdateState `json:"state,omitempty"` // of its newest version; empty if none was applied
-	Mode    string             `json:"mode,omitempty"`  // of the apply that runs or was the last: install, update or reconcile
-	From    string             `json:"from,omitempty"`  // the version that was completed before
-	Version string             `json:"version,omitempty"`
-	Percent *int               `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known
+	Time     time.Time          `json:"time"` // by the cluster's clock
+	Release  string             `json:"release"`
+	Done     bool               `json:"done"`               // it is complete, and nothing is wrong
+	State    record.UpdateState `json:"state,omitempty"`    // of its newest version; empty if none was applied
+	Mode     string             `json:"mode,omitempty"`     // of the apply that runs or was the last: install, update or reconcile
+	Previous string             `json:"previous,omitempty"` // the version that was completed before
+	Version  string             `json:"version,omitempty"`
+	Percent  *int               `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known
 
 	Says     []why.Sentence     `json:"says"`               // who applies it, or when it was last applied
 	Progress *progress.Progress `json:"progress,omitempty"` // of an apply that is not done, as it was told last
@@ -104,7 +104,7 @@ type statusEvent struct {
 func (s *releaseStatus) pending() []pendingDelete {
 	var pending []pendingDelete
 	for _, one := range s.Deletes {
-		if one.Is != tombstone.Reappeared && (one.Is != tombstone.Present || one.UID != "") {
+		if one.State != tombstone.Reappeared && (one.State != tombstone.Present || one.UID != "") {
 			pending = append(pending, one)
 		}
 	}

@@ -102,7 +102,7 @@ func (s *releaseStatus) takeVersion(of *configv1.ClusterVersion) {
 	s.State, s.Version = record.UpdateState(newest.State), newest.Version
 	for _, earlier := range of.Status.History[1:] {
 		if earlier.State == configv1.CompletedUpdate {
-			s.From = earlier.Version
+			s.Previous = earlier.Version
 			break
 		}
 	}

@@ -135,7 +135,7 @@ func (p page) parts(width, height int) []part {
 		failures = append(failures, strings.TrimPrefix(Line(one), word(string(one.Type))))
 	}
 	for _, one := range p.Deletes {
-		deletes = append(deletes, one.Object.String()+": "+printable.Line(one.State))
+		deletes = append(deletes, one.Object.String()+": "+printable.Line(one.Message))
 	}
 	for _, one := range p.Recent {
 		recent = append(recent, Line(one))

@@ -157,7 +157,7 @@ func TestPlanOfACluster(t *testing.T) {
 		},
 		Orphans: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "left"}, Why: "nobody has it", Tombstone: "text", TakesAlong: &toll}},
 		Pending: []plan.LeftoverObject{{ID: kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "stuck"}, Why: "a finalizer holds it"}},
-		Gate:    []plan.GateFinding{{Check: "Rights", Blocks: true, Message: "no"}},
+		Gate:    []plan.GateFinding{{Check: "Rights", Severity: plan.Blocking, Message: "no"}},
 		Notes:   []string{"not all is known"},
 	}
 	p := plan.ForCluster(plan.ReleaseID{Name: "shop", Version: "1.0.0"}, release, sight)
@@ -195,7 +195,7 @@ absent
 		t.Fatal(err)
 	}
 	for _, part := range []string{
-		`"cluster":{"mode":"update","gate":[{"check":"Rights","blocks":true,"message":"no"}],"notes":["not all is known"]}`,
+		`"cluster":{"mode":"update","gate":[{"check":"Rights","severity":"Blocks","message":"no"}],"notes":["not all is known"]}`,
 		`"takesAlong":{"objects":3,"kinds":[{"kind":"Pod","resource":"pods","objects":3}]}`,
 		`"unchecked":"it is new","whole":{"kind":"Hat","metadata":{"name":"hat"}}`,
 		`"whole":{"apiVersion":"v1","data":{"password":"***"},"kind":"Secret","metadata":{"name":"key"}}`,

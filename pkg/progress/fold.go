@@ -254,7 +254,7 @@ func (f *Fold) setDelete(id kinds.ID, state string) (wasPending bool) {
 	case at >= 0 && state == "":
 		f.deletes = slices.Delete(f.deletes, at, at+1)
 	case at >= 0:
-		f.deletes[at].State = state
+		f.deletes[at].Message = state
 	case state != "":
 		f.deletes = append(f.deletes, Deleting{id, state})
 	}

@@ -57,7 +57,7 @@ func TestProgressOfAnUpdate(t *testing.T) {
 			{Object: web, File: "web.yaml", Node: "level 30, web", For: "0 of 1 replicas are available", Since: since},
 		},
 		Failures: []apply.Event{failed},
-		Deletes:  []progress.Deleting{{Object: old, State: "terminating for 1s"}},
+		Deletes:  []progress.Deleting{{Object: old, Message: "terminating for 1s"}},
 	}
 	got := fold.Progress()
 	got.Recent = nil

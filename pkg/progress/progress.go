@@ -104,6 +104,6 @@ func (w Waited) Name() string { return w.Object.OrHook(w.Hook) }
 
 // A Deleting object was asked to go, and is still there.
 type Deleting struct {
-	Object kinds.ID `json:"object"`
-	State  string   `json:"state"`
+	Object  kinds.ID `json:"object"`
+	Message string   `json:"message"`
 }

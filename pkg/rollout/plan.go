@@ -17,7 +17,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/ownership"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/plan"
-	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
@@ -31,7 +30,7 @@ func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload
 	}
 	preview.Notes = slices.Concat(o.Notes, notes)
 	for _, found := range o.Findings {
-		preview.Gate = append(preview.Gate, plan.GateFinding{Check: found.Check, Blocks: found.Severity == precondition.Blocks, Message: found.Message, Lifts: found.Lifts})
+		preview.Gate = append(preview.Gate, plan.GateFinding{Check: found.Check, Severity: string(found.Severity), Message: found.Message, Lifts: found.Lifts})
 	}
 	manifests := map[object.StepID]*payload.Manifest{}
 	for _, m := range release.Manifests {

@@ -38,7 +38,7 @@ func (v Printer) clusterNotes() []string {
 	var said []string
 	for _, found := range v.Plan.Cluster.Gate {
 		verb := "warns"
-		if found.Blocks {
+		if found.Severity == plan.Blocking {
 			verb = "would refuse"
 		}
 		said = append(said, fmt.Sprintf("the gate %s: %s: %s", verb, found.Check, found.Message))

@@ -28,7 +28,7 @@ func clusterPlan() *plan.Plan {
 	stuck := plan.ObjectPlan{ID: kinds.ID{Kind: "ConfigMap", Name: "stuck"}, Action: plan.Pending, Why: "held"}
 	p := planOf([]plan.ObjectPlan{changed, created, deleted, refused, configMap(plan.Kept, "web", "kept")}, []plan.ObjectPlan{left, stuck})
 	p.From, p.To, p.Update = plan.ReleaseID{Version: "1.0.0"}, plan.ReleaseID{Name: "shop", Version: "1.1.0"}, plan.Minor
-	p.Cluster = &plan.ClusterInfo{Mode: "update", Gate: []plan.GateFinding{{Check: "Rights", Blocks: true, Message: "none"}, {Check: "Deletes", Message: "some"}}, Notes: []string{"no list"}}
+	p.Cluster = &plan.ClusterInfo{Mode: "update", Gate: []plan.GateFinding{{Check: "Rights", Severity: plan.Blocking, Message: "none"}, {Check: "Deletes", Message: "some"}}, Notes: []string{"no list"}}
 	return p
 }
 
