@@ -19,8 +19,18 @@ func checkDefaults(root *cobra.Command) {
 		case "completion":
 			command.RunE = needsVerb
 		case "help":
-			command.Args = checkTopic
+			command.Args, command.ValidArgsFunction = checkTopic, completeTopic(command.ValidArgsFunction)
 		}
+	}
+}
+
+// completeTopic completes commands below those that are there, and nothing behind one that has none below.
+func completeTopic(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(help *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if command, _, err := help.Root().Find(args); len(args) > 0 && (err != nil || !command.HasSubCommands()) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(help, args, toComplete)
 	}
 }
 

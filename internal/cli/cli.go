@@ -190,11 +190,40 @@ func completeFlags(command *cobra.Command) {
 	for _, child := range command.Commands() {
 		completeFlags(child)
 	}
-	command.Flags().VisitAll(func(flag *pflag.Flag) {
+	register := func(flag *pflag.Flag) {
 		if !slices.Contains(fileFlags, flag.Name) {
 			_ = command.RegisterFlagCompletionFunc(flag.Name, cobra.NoFileCompletions) // unless it is completed with something
 		}
-	})
+	}
+	command.Flags().VisitAll(register)
+	command.PersistentFlags().VisitAll(register)
+}
+
+// completeOne completes one argument with fixed words.
+func completeOne(words []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeList completes the words of a list, also behind a comma.
+func completeList(words []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		before := toComplete[:strings.LastIndex(toComplete, ",")+1]
+		var found []cobra.Completion
+		for _, word := range words {
+			found = append(found, before+word)
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFiles completes the value of a flag with what is on disk, whatever arguments there are.
+func completeFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
 }
 
 // completePaths completes up to some arguments with what is on disk.

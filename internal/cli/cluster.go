@@ -36,6 +36,7 @@ type clusterFlags struct {
 func addClusterFlags(command *cobra.Command, f *clusterFlags) {
 	addConnectionFlags(command, f)
 	command.Flags().StringVar(&f.namespace, "record-namespace", rollout.DefaultNamespace, "the namespace where the cluster keeps what was applied; made if it is not there")
+	_ = command.RegisterFlagCompletionFunc("name", f.completeReleases) // if it has the flag
 }
 
 // addConnectionFlags adds those that say which cluster to talk to.

@@ -39,7 +39,7 @@ func addComponentFlags(command *cobra.Command, f *componentFlags) {
 	flags := command.Flags()
 	flags.StringSliceVar(&f.names, "component", nil, "the name of the component that SOURCE has the manifests of; more than one, if its files are called differently")
 	flags.StringVar(&f.into, "into", "", "the SOURCE of the release that the component's manifests are put into")
-	_ = command.RegisterFlagCompletionFunc("into", completeSource)
+	_ = command.RegisterFlagCompletionFunc("into", completeFiles)
 }
 
 // check says what of the flags can't be meant.

@@ -28,7 +28,7 @@ it finds. Without a rule, list all of them.`,
 		Example: `  runlevel explain
   runlevel explain stale-delete`,
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: cobra.FixedCompletions(ruleIDs(), cobra.ShellCompDirectiveNoFileComp),
+		ValidArgsFunction: completeOne(ruleIDs()),
 		RunE: func(_ *cobra.Command, args []string) error {
 			rules, err := findRules(args)
 			if err != nil {

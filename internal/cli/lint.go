@@ -112,8 +112,8 @@ func newLint(streams Streams) *cobra.Command {
 	addChoice(command, &f.failOn, "fail-on", "the mildest finding that gives exit code 1: error, warning, info or never", lint.Error, lint.Warning, lint.Info, never)
 	addChoice(command, &f.watch, "watch", "look again when a file changes, and print what has changed; all prints all findings each time, for editors", watchChanges, watchAll)
 	flags.Lookup("watch").NoOptDefVal = watchChanges
-	_ = command.RegisterFlagCompletionFunc("previous", completeSource)
-	_ = command.RegisterFlagCompletionFunc("off", cobra.FixedCompletions(ruleIDs(), cobra.ShellCompDirectiveNoFileComp))
+	_ = command.RegisterFlagCompletionFunc("previous", completeFiles)
+	_ = command.RegisterFlagCompletionFunc("off", completeList(ruleIDs()))
 	return command
 }
 

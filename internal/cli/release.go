@@ -69,13 +69,13 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags.StringVar(&f.platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
 	flags.BoolVar(&f.insecure, "insecure", false, insecureUsage)
 	for name, values := range map[string][]string{
-		"profile":      loader.Profiles(),
-		"feature-set":  payload.FeatureSets(),
-		"capabilities": payload.CapabilityBaselines(),
-		"platform":     {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
+		"profile":     loader.Profiles(),
+		"feature-set": payload.FeatureSets(),
+		"platform":    {"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"},
 	} {
 		_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}
+	_ = command.RegisterFlagCompletionFunc("capabilities", completeList(payload.CapabilityBaselines()))
 }
 
 // once is a text flag that may be given once: of two values, the first would be dropped silently.

@@ -174,8 +174,8 @@ func newSandboxLogs(streams Streams) *cobra.Command {
 		Long:  "Print the log of a component: " + strings.Join(sandbox.Components(), ", ") + ".",
 		Example: `  runlevel sandbox logs kube-apiserver
   runlevel sandbox logs kwok --follow`,
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: sandbox.Components(),
+		Args:              checkComponent,
+		ValidArgsFunction: completeOne(sandbox.Components()),
 		RunE: func(command *cobra.Command, args []string) error {
 			state, err := sandbox.Find(name)
 			if err != nil {
@@ -194,6 +194,17 @@ func newSandboxLogs(streams Streams) *cobra.Command {
 	addName(command, &name)
 	command.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what is added, until Ctrl-C")
 	return command
+}
+
+// checkComponent takes the name of one component.
+func checkComponent(command *cobra.Command, args []string) error {
+	if err := cobra.ExactArgs(1)(command, args); err != nil {
+		return err
+	}
+	if !slices.Contains(sandbox.Components(), args[0]) {
+		return fmt.Errorf("a sandbox has no component %q: use one of %s", args[0], strings.Join(sandbox.Components(), ", "))
+	}
+	return nil
 }
 
 // lookForMore is how often a followed log is read.
