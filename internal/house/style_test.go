@@ -121,7 +121,15 @@ func TestPackagesSayWhatTheyAre(t *testing.T) {
 
 func TestNobodySleepsOrLosesItsContext(t *testing.T) {
 	for _, s := range sources(t) {
+		hasFakeClock := slices.ContainsFunc(s.file.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` })
+		choices := map[ast.Node]bool{} // the cases of selects
 		ast.Inspect(s.file, func(node ast.Node) bool {
+			if clause, ok := node.(*ast.CommClause); ok {
+				choices[clause.Comm] = true
+			}
+			if statement, ok := node.(*ast.ExprStmt); ok && s.isTest() && !hasFakeClock && !choices[statement] && isSleep(statement.X) {
+				s.complain(t, statement, "<-time.After: wait for a condition or a context instead")
+			}
 			selector, ok := node.(*ast.SelectorExpr)
 			if !ok {
 				return true
@@ -138,6 +146,24 @@ func TestNobodySleepsOrLosesItsContext(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// isSleep reports whether an expression that stands alone, and not in a select, waits for time to pass.
+func isSleep(expression ast.Expr) bool {
+	receive, _ := expression.(*ast.UnaryExpr)
+	if receive == nil || receive.Op != token.ARROW {
+		return false
+	}
+	call, _ := receive.X.(*ast.CallExpr)
+	if call == nil {
+		return false
+	}
+	selector, _ := call.Fun.(*ast.SelectorExpr)
+	if selector == nil {
+		return false
+	}
+	name, _ := selector.X.(*ast.Ident)
+	return name != nil && name.Name == "time" && slices.Contains([]string{"After", "Tick"}, selector.Sel.Name)
 }
 
 func TestMakefileIsSmallAndSaysWhatItHas(t *testing.T) {

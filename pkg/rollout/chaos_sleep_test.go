@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -215,7 +216,9 @@ func TestWhoSleptAloneGoesOn(t *testing.T) {
 			release := "asleep-alone-" + name
 			mustRun(t, connectAs(t, release+"-before"), load(t, release, "1.0.0", versioned("1.0.0", sleeperParts)))
 			s := sleepIn(t, mortal{Release: release, Text: versioned("1.1.0", sleeperParts)}, sleeperParts/2)
-			<-time.After(sleeps) // which is what is tested
+			asleep, end := context.WithTimeout(t.Context(), sleeps) // which is what is tested
+			defer end()
+			<-asleep.Done()
 			isDone := s.wake(t)
 			if newest := history(t, connectAs(t, "looker"), release); isDone != strings.HasPrefix(newest, "Completed update 1.1.0") {
 				t.Errorf("it has done its work: %t, and the record says %s\n%s", isDone, newest, s.said)

@@ -62,7 +62,9 @@ func beProgram() int {
 	}
 	fmt.Println("asked to end")
 	if linger, err := time.ParseDuration(os.Getenv("LINGER")); err == nil {
-		<-time.After(linger)
+		lingering, stop := context.WithTimeout(context.Background(), linger)
+		defer stop()
+		<-lingering.Done()
 	}
 	fmt.Println("good bye")
 	return 0
