@@ -101,9 +101,9 @@ func wrongFlag(command *cobra.Command, err error) error {
 		return withHelp(command, err)
 	}
 	if what := whatToWrite[invalid.GetFlag().Value.Type()]; what != "" {
-		err = fmt.Errorf("--%s: %q can't be read: %s", invalid.GetFlag().Name, invalid.GetValue(), what)
+		return misuse{fmt.Errorf("--%s: %q can't be read: %s", invalid.GetFlag().Name, invalid.GetValue(), what)}
 	}
-	return misuse{err}
+	return misuse{fmt.Errorf("--%s: %q: %w", invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap())}
 }
 
 // withHelp is misuse, with a hint where to read how a command is called.

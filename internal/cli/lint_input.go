@@ -134,7 +134,7 @@ func (f *lintFlags) readConfig() (lint.Config, error) {
 		err = nil
 	}
 	if err != nil {
-		return lint.Config{}, misuse{err}
+		return lint.Config{}, misuse{fmt.Errorf("the configuration of lint: %w", err)}
 	}
 	config, err := lint.ParseConfig(file, text)
 	if err != nil {
