@@ -36,36 +36,37 @@ type applyFlags struct {
 }
 
 const applyHelp = `Apply a release to a cluster, in the order that "runlevel graph" shows: objects by
-server-side apply, tombstones by a delete that nothing waits for. The cluster keeps a
-record of it, so that an apply that was interrupted, or killed, is simply run again.
+server-side apply; objects of tombstones are deleted, and the apply does not wait until they
+are gone. A record of the apply is kept in the cluster, so that one that was interrupted or
+killed can be run again.
 
 The mode follows from the record. An install starts everything at once and waits for all
 of it at the end; an update goes level by level, waits until each is ready, and deletes
 what is marked; a reconcile repairs what was changed, and deletes nothing.
 
-What others have set otherwise is as the release says afterwards, and told. What an
-autoscaler or an injector of certificates has set is left to it. An object that another
-tool has made is taken over from it: docs/ownership.md says whose is what.
+Fields that another manager has set to other values get those of the release, and are
+reported. Fields that an autoscaler or an injector of certificates maintains are left to it.
+An object that another tool has created is taken over from it: see docs/ownership.md.
 
-What may heal (a conflict, a webhook that is down, a quota) is tried again until --timeout
-ends. What can't is told at once; what does not depend on it goes on. An API server that is
-away for two thirds of --lock-duration ends the apply, but for one with --watch: the lock
-can't be renewed.
+Temporary failures (a conflict, a webhook that is down, a quota) are retried until --timeout.
+Other failures are reported at once, and objects that do not depend on them are still applied.
+If the API server does not answer for two thirds of --lock-duration, the apply ends, since it
+can't renew its lock; with --watch, it waits.
 
---dry-run=server asks the cluster what it would make of each object, and says what the apply
-would do; it writes nothing, takes no lock, and waits for nothing. "runlevel diff" shows the
-fields, and "runlevel plan --cluster" what is deleted with what.
+--dry-run=server previews the apply by dry runs of each object: it writes nothing, takes no
+lock, and waits for nothing. "runlevel diff" shows the fields that would change, and
+"runlevel plan --cluster" the objects that would go with each delete.
 
-Where standard error is a terminal, it shows how far each level is, what runs, what that waits
-for and since when, and what has failed; elsewhere there is a line for each thing that happens.
+On a terminal, standard error shows the progress of each level, what runs, what it waits for
+and since when, and what has failed; elsewhere, a line is printed for each event.
 
---watch keeps in place what is applied, and holds the lock, until Ctrl-C, also when not all
-is ready in time: docs/watch.md.
+With --watch, the apply then keeps the release in place and holds the lock until Ctrl-C, even if
+not all objects are ready in time: see docs/watch.md.
 
-Ctrl-C starts nothing more and lets what is on its way arrive; a second one ends at once.
+Ctrl-C ends the apply once the requests that were sent are answered; a second one ends it at once.
 
-Exit codes: 0 when all is applied and ready, 1 for a failure, a gate that says no, or a
-lock that another holds, 2 for misuse or a release that can't be read.
+Exit codes: 0 when all is applied and ready; 1 for a failure, a gate that blocks, or a lock
+that another process holds; 2 for misuse or a release that can't be read.
 
 `
 
@@ -73,7 +74,7 @@ func newApply(streams Streams) *cobra.Command {
 	f := applyFlags{wait: ready.Full}
 	command := &cobra.Command{
 		Use:   "apply SOURCE",
-		Short: "Apply a release to a cluster, and delete what it marks",
+		Short: "Apply a release to a cluster, and delete what its tombstones mark",
 		Long:  applyHelp + sourceHelp,
 		Example: `  # Apply a plain folder under a name of its own
   runlevel apply ./manifests --name shop
@@ -107,15 +108,15 @@ func newApply(streams Streams) *cobra.Command {
 	addDryRun(command, &f.dryRun)
 	addWatchFlags(command, &f.watch)
 	addHookFlags(command, &f.hooks, &f.release)
-	addChoice(command, &f.wait, "wait", "what to wait for: ready for everything that can be, upstream for what the cluster-version operator waits for", ready.Full, ready.Upstream)
+	addChoice(command, &f.wait, "wait", "ready: wait until every object is ready; upstream: wait only for what the cluster-version operator waits for", ready.Full, ready.Upstream)
 	flags := command.Flags()
 	flags.BoolVar(&f.full, "full", false, "apply each object, even if nothing can have changed since the last time")
 	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, ready or not; the record then says Partial")
 	flags.BoolVar(&f.noProgress, "no-progress", false, "print the summary only")
-	flags.BoolVar(&f.force, "force", false, "go on although the gate says no; the record says what was overridden")
+	flags.BoolVar(&f.force, "force", false, "apply although the gate blocks it; the record names the checks that were overridden")
 	flags.BoolVar(&f.waitLock, "wait-lock", false, "wait while another process applies this release, however long that takes")
 	flags.DurationVar(&f.lockFor, "lock-duration", 30*time.Second, "how long the lock outlives an apply that died")
-	flags.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready, once the lock is ours")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long it may take until everything is ready, from when the lock is held")
 	flags.IntVar(&f.atOnce, "at-once", 0, "how many objects to write at a time (default: 48 in an install, 16 in an update, 8 in a reconcile)")
 	return command
 }

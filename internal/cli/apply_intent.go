@@ -33,7 +33,7 @@ func addIntentFlags(command *cobra.Command, f *intentFlags) {
 	addClusterFlags(command, &f.cluster)
 	addChoice(command, &f.mode, "mode", "install, update or reconcile (default: what follows from the record)", graph.Install, graph.Update, graph.Reconcile)
 	addChoice(command, &f.unknown, "unknown-fields", "what to do with fields that the cluster does not know: refuse the object, or drop them with a warning", "refuse", "drop")
-	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, take over the fields of these managers, too, as NAME[,NAME]: what they have set, and the release does not, leaves it; may be repeated")
+	command.Flags().StringArrayVar(&f.adoptFrom, "adopt-from", nil, "on the first apply of an object, also take over the fields of these field managers, as NAME[,NAME]: those that the release does not have are removed; may be repeated")
 }
 
 // check refuses values that make no sense.

@@ -110,7 +110,7 @@ func addVerbosity(root *cobra.Command) {
 	_ = flags.Set("stderrthreshold", "FATAL") // where a live view takes logs in, they are not to be beside it
 	_ = flags.Set("one_output", "true")       // nor in it four times
 	verbosity := flags.Lookup("v")
-	root.PersistentFlags().VarPF(verbosityFlag{verbosity.Value}, "verbosity", "v", "how much to log to standard error: 1 for what is done, 6 for the URL and time of each request, 7 for its headers, without credentials; more is taken as 7: bodies, which may have Secrets in them, are never logged")
+	root.PersistentFlags().VarPF(verbosityFlag{verbosity.Value}, "verbosity", "v", "how much to log to standard error: 1 for what is done, 6 also for the URL and duration of each request, 7 also for its headers, without credentials; bodies, which may have Secrets in them, are never logged")
 }
 
 // maxVerbosity is the highest level at which client-go logs no bodies of requests and answers.

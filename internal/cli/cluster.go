@@ -35,7 +35,7 @@ type clusterFlags struct {
 
 func addClusterFlags(command *cobra.Command, f *clusterFlags) {
 	addConnectionFlags(command, f)
-	command.Flags().StringVar(&f.namespace, "record-namespace", rollout.DefaultNamespace, "the namespace where the cluster keeps what was applied; made if it is not there")
+	command.Flags().StringVar(&f.namespace, "record-namespace", rollout.DefaultNamespace, "the namespace of the record of what was applied; created if it is missing")
 	_ = command.RegisterFlagCompletionFunc("name", f.completeReleases) // if it has the flag
 }
 
@@ -43,7 +43,7 @@ func addClusterFlags(command *cobra.Command, f *clusterFlags) {
 func addConnectionFlags(command *cobra.Command, f *clusterFlags) {
 	flags := command.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's service account)")
-	flags.StringVar(&f.context, "context", "", "the context of it (default: its current one)")
+	flags.StringVar(&f.context, "context", "", "the context of the kubeconfig (default: its current one)")
 	_ = command.RegisterFlagCompletionFunc("context", f.completeContexts)
 }
 

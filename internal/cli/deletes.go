@@ -30,13 +30,13 @@ func newDeletes(streams Streams) *cobra.Command {
 	var f deletesFlags
 	command := &cobra.Command{
 		Use:   "deletes",
-		Short: "List the deletes that were asked for and are not done",
-		Long: `List the deletes that releases have asked for and that are not done, whatever version
-asked for them, and the objects of releases that are terminating, whatever deleted them: since when,
-and what holds each. While there are any, the next minor update is held back; so it is by
-deletes that an update was to ask for and did not come to, which are listed, too.
+		Short: "List pending deletes, and what holds them",
+		Long: `List the deletes that any version of a release has requested and that are not done, and the
+objects of releases that are terminating, whoever deleted them: since when, and what holds
+each. While there are any, the gate blocks the next minor update. Deletes that an update
+should have requested and has not, because it ended before, are listed and block as well.
 
-The state is read from the objects; only what was asked for is from the record.`,
+The record says which deletes were requested; their state is read from the objects.`,
 		Example: `  runlevel deletes
   runlevel deletes --watch          # until all are done
   runlevel deletes -o json | jq -r '.[].object.name'`,

@@ -17,12 +17,12 @@ type diffFlags struct {
 	exitCode bool
 }
 
-const diffHelp = `Show every field of a cluster that an apply of the release would change, in the order of
-the apply: as it is, as it would be, and who has set it if that is overwritten. The
-cluster is asked by dry runs, which change nothing. The values of Secrets are never shown.
+const diffHelp = `Show every field on a cluster that an apply of the release would change, in the order of
+the apply: its value now, its value afterwards, and the manager whose value is overwritten.
+The cluster is asked by dry runs, which change nothing. The values of Secrets are never shown.
 
   +  created          ~  changed          -  deleted
-  x  refused by the cluster       ?  what the cluster can't be asked about before it is done
+  x  refused by the cluster       ?  the cluster can't check it before it is done
 
 "runlevel plan OLD NEW" compares two releases, and needs no cluster; "runlevel plan SOURCE
 --cluster" sums up by component what this shows, with all that is left behind or goes with

@@ -22,7 +22,7 @@ func newExplain(streams Streams) *cobra.Command {
 	var format output
 	command := &cobra.Command{
 		Use:   "explain [RULE...]",
-		Short: "Say what a rule of lint means, and how to fix what it finds",
+		Short: "Explain a rule of lint, and how to fix what it finds",
 		Long: `Print the page of a rule: what it looks for, why, an example, and how to fix what
 it finds. Without a rule, list all of them.`,
 		Example: `  runlevel explain

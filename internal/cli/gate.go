@@ -25,11 +25,11 @@ func newGate(streams Streams) *cobra.Command {
 	f := gateFlags{wait: ready.Full}
 	command := &cobra.Command{
 		Use:   "gate SOURCE",
-		Short: "Say what would stop a release from being applied to a cluster",
-		Long: `Say what would stop a release from being applied to a cluster, before anybody asks for
-it: deletes that are pending, a version that is older or too far, rights that are
-missing, kinds that the cluster does not have, objects of other releases. Each says
-since when, and who can lift it. Nothing is written.
+		Short: "Check what would block a release on a cluster",
+		Long: `Check what would block a release on a cluster, before it is applied: pending deletes, an
+older version or one that skips a minor version, missing rights, kinds that the cluster
+does not have, objects of other releases. Each finding says since when, and who can lift
+it. Nothing is written.
 
 Exit codes: 0 when nothing blocks, 1 when something does, 2 for misuse.
 

@@ -23,9 +23,9 @@ func newHistory(streams Streams) *cobra.Command {
 		Short: "Print what was applied to a cluster, and when",
 		Long: `Print what was applied to a cluster, and when: for each release its versions, newest
 first, whether they were completed, which gates were overridden, and which lifecycle
-hooks a user has skipped or run again. Of one that was not
-completed, also when and why its last apply ended, and what failed first; nothing if that
-was killed. While an apply runs, also what it waits for.`,
+hooks a user has skipped or run again. For a version that was not completed, it also says
+when and why its last apply ended, and what failed first, unless the apply was killed.
+While an apply runs, it also says what the apply waits for.`,
 		Example: `  runlevel history
   runlevel history --name shop -o json | jq -r '.[0].history[0].version'`,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -20,9 +20,9 @@ type inspectFlags struct {
 	format  output
 }
 
-const inspectHelp = `Write into the folder DIR what a maintainer needs to help with a release that does not get on:
-of each release how it stands (runlevel status), its record, with the hashes of what was applied, its
-lock, a list of its objects, and those that are not as they are to be; the ClusterVersion and the
+const inspectHelp = `Write into the folder DIR what a maintainer needs to help with a release that makes no progress:
+for each release its status (runlevel status), its record, with the hashes of what was applied, its
+lock, a list of its objects, and those that are not as they should be; the ClusterVersion and the
 ClusterOperators; the operator's Deployment, pods and logs; and the events of all these. It works
 without an operator, too. DIR is made, or has to be empty.
 
@@ -30,8 +30,7 @@ No values of Secrets are written, and of ConfigMaps only those of records. Passw
 masked. Environment variables and custom resources are written as they are: look at the files before
 you send them.
 
-What can't be read is told, and the rest is written all the same: a right that is missing, or logs
-of a node that is gone.
+What can't be read, such as the logs of a node that is gone, is reported, and the rest is written.
 
 Exit codes: 0 when all was read; 1 when something could not be; 2 for misuse, such as a DIR that is
 not empty.`

@@ -37,13 +37,13 @@ type lintFlags struct {
 	isConfigured bool // --config is set
 }
 
-const lintHelp = `Look at the manifests of a release with rules: what can't be read, deletes that
-would not happen or take too much along, names of files that mean another order,
-objects that an API server refuses. With --previous, also what an update from the
-release before would do: objects left behind, tombstones that should be gone, fields
-that can't be changed.
+const lintHelp = `Check the manifests of a release for mistakes: files that can't be read, deletes that
+would not happen or would delete too much, file names that mean another order, objects
+that an API server refuses. With --previous, also check the update from the previous
+release: objects left behind, tombstones that should be gone, fields that can't be
+changed.
 
-All manifests are looked at, whatever cluster they are for, unless a filter such as
+All manifests are checked, whatever cluster they are for, unless a filter such as
 --profile chooses some. "runlevel explain RULE" says what a rule means and how to fix
 what it finds.
 
@@ -51,14 +51,14 @@ what it finds.
 Only what is wrong with the component's files is reported, and what the change
 causes in others. Without --previous, RELEASE is the release before.
 
-What is known to be all right is said in a comment of the manifest,
+To accept a finding for good, write a comment into the manifest,
   # runlevel:ignore RULE the reason
-or in the configuration, ` + lintConfigFile + ` of the working directory or --config FILE.
-What is to be fixed later is accepted by a baseline: --baseline FILE --write-baseline
-writes what is found today, and with --baseline FILE only what is new counts.
+or an entry of the configuration, ` + lintConfigFile + ` in the working directory or --config FILE.
+To fix findings later, accept them by a baseline: --baseline FILE --write-baseline writes
+today's findings, and with --baseline FILE only new ones count.
 
-Exit codes: 0 when nothing is found that is as bad as --fail-on, 1 when something is,
-2 when the release before can't be read, or the command is called wrongly.
+Exit codes: 0 when no finding is as severe as --fail-on, 1 when one is, 2 when the
+previous release can't be read, or for misuse.
 
 ` + fixHelp + sourceHelp
 
@@ -66,7 +66,7 @@ func newLint(streams Streams) *cobra.Command {
 	f := lintFlags{failOn: lint.Error}
 	command := &cobra.Command{
 		Use:   "lint SOURCE",
-		Short: "Say what will go wrong with a release, before there is one",
+		Short: "Check the manifests of a release for mistakes",
 		Long:  lintHelp,
 		Example: `  # In the CI of a release
   runlevel lint ./release --previous registry.example/shop/release:1.3.0

@@ -35,12 +35,12 @@ const machinesHelp = `List the machines of a cluster (of OpenShift's API and of 
 lifecycle hook and its owner, the pod that a PodDisruptionBudget keeps on the node, another node of
 the control plane, the infrastructure object, the node that is to join, a finalizer of another controller.
 
-Only the API is read, and nothing is changed: it serves clusters whose machines OpenShift's own
-controllers manage, too. What this user may not read is told as not known. "runlevel why machine/NAME"
-says more of one machine, and what to do.
+Nothing is changed, and it also works on clusters whose machines OpenShift's own controllers manage.
+What you have no right to read is shown as not known. "runlevel why machine/NAME" explains one
+machine, and says what to do.
 
-SINCE is the time in the phase. A hook of an owner that was uninstalled looks like any other: see for
-how long it has held the machine.
+SINCE is the time in the phase. A hook whose owner was uninstalled looks like any other: a machine
+that it has held for long is a sign of that.
 
 --watch shows the machines again whenever something has changed, until Ctrl-C: on a terminal in
 place; else each machine that has changed on a line of its own, as "Gone" once it is gone; with

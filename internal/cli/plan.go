@@ -33,11 +33,12 @@ type planFlags struct {
 	command         string // what was called, without what it is printed as
 }
 
-const planHelp = `Say what an update from one release to another does, object by object, and the
-components in the order in which they begin: what is created, changed and deleted; and first what needs attention: objects
-that are left behind because nothing deletes them, changes that an API server refuses,
+const planHelp = `Show what an update from one release to another does, object by object, with the
+components in the order in which they begin: what is created, changed and deleted. What
+needs attention comes first: objects that
+are left behind because nothing deletes them, changes that an API server refuses,
 versions, fields and values that a CustomResourceDefinition no longer has, tombstones
-of what never was there.
+of objects that no release had.
 
   +  created          -  deleted, by itself or with its Namespace, definition or owner
   ~  changed          !  left behind in the cluster
@@ -45,15 +46,15 @@ of what never was there.
 
 Both releases are read with the same flags, as those of one cluster. With
 --capabilities, what OLD has stays enabled in NEW, as in an update. Nothing is read
-from a cluster: what somebody has changed there, such a plan does not know. The values of
-Secrets are never shown.
+from a cluster, so changes that were made there are not known. The values of Secrets are
+never shown.
 
 With --cluster there is one SOURCE, and the plan is what "runlevel apply" would do to the
 cluster now: asked by dry runs, which change nothing. It says whose changes would be
 overwritten, what goes with what is deleted, what earlier releases have left behind, and
-what the gate thinks of it.
+what the gate has found.
 
-  x  refused by the cluster       ?  what the cluster can't be asked about before it is done
+  x  refused by the cluster       ?  the cluster can't check it before it is done
 
 "runlevel plan OLD NEW" is for those who review a release, "runlevel plan SOURCE --cluster"
 for those who are about to apply it; "runlevel diff SOURCE" shows them every field, and
@@ -74,7 +75,7 @@ func newPlan(streams Streams) *cobra.Command {
 	f := planFlags{component: componentFlags{isUpdate: true}}
 	command := &cobra.Command{
 		Use:   "plan [OLD] NEW",
-		Short: "Say what an update from one release to another does, or would do to a cluster",
+		Short: "Show what an update does, between two releases or on a cluster",
 		Long:  planHelp,
 		Example: `  # What will the update do to a cluster of this profile?
   runlevel plan ./4.20 ./4.21 --profile self-managed-high-availability

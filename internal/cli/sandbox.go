@@ -22,7 +22,7 @@ const defaultSandbox = "default"
 func newSandbox(streams Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "sandbox",
-		Short: "Run a real control plane on this machine, to try things on",
+		Short: "Run a real control plane on this machine, for tries and tests",
 		Long: `A sandbox is a Kubernetes control plane made of the real programs, started in
 seconds on loopback and thrown away at the end. Nodes and pods are simulated, so
 Deployments roll out and Jobs complete, and no container runs.
@@ -234,8 +234,8 @@ func newSandboxBuild(streams Streams) *cobra.Command {
 	var format output
 	command := &cobra.Command{
 		Use:   "build",
-		Short: "Find the programs of the control plane, or build them, and say where they are",
-		Long: `Find the programs of the control plane, or build them, and say where they are.
+		Short: "Find the programs of the control plane, or build them, and print where they are",
+		Long: `Find the programs of the control plane, or build them, and print where they are.
 The other commands do it by themselves; this one does it ahead of time. It takes
 about 5 minutes on 2 cores, once; when interrupted, the next one goes on from there.`,
 		Example: `  runlevel sandbox build`,

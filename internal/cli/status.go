@@ -22,32 +22,33 @@ type statusFlags struct {
 	watch   bool
 }
 
-const statusHelp = `Show on one screen how a release of a cluster stands, whether an operator keeps it or it is
-applied by hand: from which version to which, how much of it is done, level by level; who applies
-it, since when; what has failed, what it waits for and why; which deletes are pending and who
-holds them; what holds back the next minor version; which ClusterOperators are not well.
+const statusHelp = `Show the state of a release on one screen, whether an operator keeps it or it is applied by hand:
+from which version to which it is updated, and how much of each level is done; which process
+applies it, and since when; what has failed, what it waits for and why; pending deletes and what
+holds them; what blocks the next minor version; and ClusterOperators that are not well.
 
-That is made of the record of the release, of its lock, and of the objects as they are now; on
-a cluster that has them, also of ClusterVersion "version" and the ClusterOperators. An apply
-begins to tell the record after three seconds, and tells every ten seconds at most.
+It is read from the record of the release, its lock and its objects, and from ClusterVersion
+"version" and the ClusterOperators, if the cluster has them. An apply writes its progress into the
+record after three seconds, and then every ten seconds at most.
 
-Without --name it is the only release there is, or the one called "default", which is the
+Without --name, it is the only release on the cluster, or the one called "default", which is the
 operator's.
 
---watch shows it again whenever something has changed, until Ctrl-C: on a terminal in place, else
-below what was printed before; with -o json a value in a line. It goes on while the API server
-does not answer, and says so. Objects of a large release are read ever more rarely.
+With --watch, it is shown again whenever something has changed, until Ctrl-C: in place on a
+terminal, and else below what was printed before; with -o json, one value per line. If the API
+server does not answer, that is shown, and it is asked again. The objects of a large release are
+read less often.
 
-Exit codes: 0 when the release is complete and nothing is wrong; 1 when it is not: it is being
-applied, waits, has failed or was refused, a delete is pending, or something could not be found
-out; 2 for misuse. Whichever it is, the answer is on standard output. With --watch it is that of
-what was shown last.`
+Exit codes: 0 when the release is complete and nothing is wrong; 1 when it is being applied, waits,
+has failed or was refused, when a delete is pending, or when something could not be read; 2 for
+misuse. The status is on standard output in either case. With --watch, the exit code is that of
+the status that was shown last.`
 
 func newStatus(streams Streams) *cobra.Command {
 	var f statusFlags
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Show how far a release of a cluster is, what it waits for, and what is wrong",
+		Short: "Show the state of a release on a cluster: progress, waits and failures",
 		Long:  statusHelp,
 		Example: `  runlevel status
 

@@ -28,11 +28,11 @@ type whyFlags struct {
 	namespace string
 }
 
-const whyHelp = `Say why an object is not there yet, not ready, or not gone: what it waits for, since when,
-and who holds it. That is read from the object, its kind, its namespace and its pods, and
-from what an apply that runs has told of itself: which parts of the release wait for which.
-An apply begins to tell after three seconds. Of one that failed or was killed, the last
-that it told stays.
+const whyHelp = `Explain why an object is missing, not ready, or not deleted: what it waits for, since when,
+and what holds it. The answer is read from the object, its kind, its namespace and its pods,
+and from the record of the apply, which says which parts of the release wait for which. An
+apply writes that after its first three seconds. The last state of an apply that failed or was
+killed stays in the record.
 
 OBJECT is KIND[.GROUP]/[NAMESPACE/]NAME. The kind may be a plural or a short name, as in
 "deploy/web -n shop", "crd/foos.example.com" or "Deployment.apps/shop/web". Without a namespace
@@ -40,21 +40,21 @@ it is that of the kubeconfig. FILE is a manifest on disk, of which all objects a
 for; or the bare name of a file of the release, such as 0000_50_web_deployment.yaml, which an
 apply that is not done knows, or SOURCE has.
 
-With SOURCE, the release is asked as well: where the object stands in it, what comes before,
-what it needs, and whether the gate would let the release be applied. It is not done as long as
-that version was not applied.
+With SOURCE, the release is read as well: the place of the object in it, what comes before,
+what the object needs, and whether the gate would block the release. The object is not done
+until that version is applied.
 
 Of a machine (machine.openshift.io), it says the phase, what holds it, the command that helps, its
 conditions and its events: see "runlevel machines".
 
-Without an OBJECT, it is said of each release as a whole (--name: of one) who applies it, or when
-it was applied last, and which objects are not as they are to be, the worst first: what has failed,
-what is waited for, the longest first, deletes that are pending, what was changed since, and the
-rest. That is a screenful; -o json has all.
+Without an OBJECT, it shows for each release (with --name, for one) which process applies it, or
+when it was last applied, and the objects that are not as they should be: failures first, then
+waits, the longest first, pending deletes, and objects that were changed since. The text is cut
+to a screenful; -o json has everything.
 
-Exit codes: 0 when all that was asked for is there and ready as it was applied, or gone if it
-is to be gone; 1 when it is not, or that is not known; 2 for misuse. Whichever it is, the answer is
-on standard output.
+Exit codes: 0 when every object is there and ready as it was applied, or gone if it was to be
+deleted; 1 when one is not, or when that is not known; 2 for misuse. The answer is on standard
+output in either case.
 
 `
 
@@ -62,7 +62,7 @@ func newWhy(streams Streams) *cobra.Command {
 	var f whyFlags
 	command := &cobra.Command{
 		Use:   "why [OBJECT|FILE [SOURCE]]",
-		Short: "Say why an object is not there yet: what it waits for, and who holds it",
+		Short: "Explain why an object is missing, not ready or not deleted",
 		Long:  whyHelp + sourceHelp,
 		Example: `  # What of all that was applied is not as it is to be?
   runlevel why
