@@ -114,11 +114,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if unread != nil && seen.Applied != nil {
 		seen.Applied.Problems = append(seen.Applied.Problems, status.ReleaseProblem{Message: unread.Error(), Reason: reason.Of(unread)})
 	}
-	result, err := r.write(ctx, &version, status.Next(informed.Status, seen), len(deletes) > 0)
-	if unread != nil && err == nil {
-		result.RequeueAfter = writesEvery // it may be readable again, which no watch tells
-	}
-	return result, err
+	mayChange := len(deletes) > 0 || unread != nil // which no watch tells
+	return r.write(ctx, &version, status.Next(informed.Status, seen), mayChange)
 }
 
 // writeUnread writes into the status that the record can't be read, without which nothing is wanted.
@@ -199,9 +196,9 @@ func (r *reconciler) look(ctx context.Context) (*record.Record, []precondition.D
 }
 
 // write writes the status if it has changed. A change that comes soon after another one waits.
-func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus, hasDeletes bool) (ctrl.Result, error) {
+func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus, mayChange bool) (ctrl.Result, error) {
 	if equality.Semantic.DeepEqual(version.Status, next) {
-		return ctrl.Result{RequeueAfter: r.again(hasDeletes)}, nil
+		return ctrl.Result{RequeueAfter: r.again(mayChange)}, nil
 	}
 	if left := writesEvery - time.Since(r.written); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
@@ -213,16 +210,16 @@ func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion
 		return ctrl.Result{}, fmt.Errorf("write the status of the ClusterVersion: %w", err)
 	}
 	r.written = time.Now()
-	return ctrl.Result{RequeueAfter: r.again(hasDeletes)}, nil
+	return ctrl.Result{RequeueAfter: r.again(mayChange)}, nil
 }
 
 // again returns when the next pass is if nothing happens until then. A pass that has not read the record itself is followed by
 // one that does: what it was called for may be in the record by now.
-func (r *reconciler) again(hasDeletes bool) time.Duration {
+func (r *reconciler) again(mayChange bool) time.Duration {
 	switch {
 	case r.looked.Before(r.passed):
 		return max(passesEvery, writesEvery-time.Since(r.looked))
-	case hasDeletes:
+	case mayChange:
 		return deletesEvery
 	default:
 		return looksEvery
