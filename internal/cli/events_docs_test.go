@@ -109,7 +109,9 @@ func fieldsOf(value any) []string {
 			continue
 		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		names = append(names, name)
+		if name != "-" {
+			names = append(names, name)
+		}
 	}
 	return names
 }

@@ -105,11 +105,11 @@ func TestRecordTellsOfRetries(t *testing.T) {
 	c := recording(t, cancel)
 	did := runOn(t, ctx, c, load(t, namespace, namespace, `
 -- 0000_10_db_10.yaml --
-{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: NS, annotations: {runlevel.dev/ready: has(self.status.used)}}, spec: {hard: {count/secrets: 0}}}
+{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: NS, annotations: {runlevel.dev/ready: has(self.status.used)}}, spec: {hard: {count/services: 0}}}
 -- 0000_20_web_10.yaml --
-{apiVersion: v1, kind: Secret, metadata: {name: web, namespace: NS}}
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: NS}, spec: {ports: [{port: 80}]}}
 `), apply.Options{})
-	node, step, found := did.record.Run.Find(kinds.ID{Kind: "Secret", Namespace: namespace, Name: "web"})
+	node, step, found := did.record.Run.Find(kinds.ID{Kind: "Service", Namespace: namespace, Name: "web"})
 	if !found || node != 0 || step.State != record.Retrying || !strings.Contains(step.For, "exceeded quota: none") || step.Reason == "" ||
 		step.Since.Time.Before(metav1.NewTime(began).Time) {
 		t.Errorf("of what fails it says %v, %d, %t", step, node, found)
