@@ -35,6 +35,9 @@ type ControlPlaneMachine struct {
 	Zone       string   // where it stands; empty if that is not known
 	IsCordoned bool     // its node takes no pods
 	GuardPods  []string // with their namespaces: pods that keep a drain from its node
+	// IsNodeUnknown says that nothing tells whether the Node with the name in its nodeRef is its own: the addresses of that Node,
+	// which may be another host's, are not among its own.
+	IsNodeUnknown bool
 }
 
 // An EtcdMember is a member of the etcd cluster.
@@ -110,7 +113,7 @@ func Count(s EtcdSnapshot) EtcdCount {
 }
 
 // Hold returns what holds the deletion of a machine; empty if no member can be on it. Of a machine without addresses that
-// is not known while there is a member on no known machine.
+// is not known while there is a member on no known machine, nor of one whose Node may be another host's.
 func Hold(s EtcdSnapshot, machine ControlPlaneMachine) string {
 	v := newView(s)
 	lost := in(slices.Concat(v.voters, v.learners), unplaced)
@@ -121,6 +124,9 @@ func Hold(s EtcdSnapshot, machine ControlPlaneMachine) string {
 		return "the members of etcd are not known: " + s.Problem
 	case len(machine.Addresses) == 0 && len(lost) > 0:
 		return fmt.Sprintf("the machine has no addresses, and may be that of etcd members that are on no known machine: %s", list(lost))
+	case machine.IsNodeUnknown && len(lost) > 0:
+		return fmt.Sprintf("the Node with the name in the machine's nodeRef may be its own or that of another host, and etcd members are on no known "+
+			"machine: %s; give that Node its providerID, or remove the members", list(lost))
 	case len(hosted) == 0:
 		return ""
 	case next.Reason == AsExpected:

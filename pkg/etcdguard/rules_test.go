@@ -64,6 +64,8 @@ func apply(t *testing.T, s *EtcdSnapshot, kind string, i int, change string) {
 		s.Machines[machine].GuardPods = []string{"ns/guard"}
 	case "nowhere":
 		s.Machines[machine].Addresses = nil
+	case "on an unknown node":
+		s.Machines[machine].Addresses, s.Machines[machine].IsNodeUnknown = []string{"203.0.113.9"}, true
 	case "as m0":
 		s.Machines[machine].Addresses = newMachine(0).Addresses
 	case "in zone a":
@@ -163,6 +165,7 @@ func TestHold(t *testing.T) {
 		{"its member is gone", []string{"m0 deleting", "m3 added", "e3 votes", "e0 gone"}, 0, ""},
 		{"it was never started", []string{"m3 added", "m3 deleting", "m3 nowhere"}, 3, ""},
 		{"its addresses are lost", []string{"m0 deleting", "m0 nowhere"}, 0, "the machine has no addresses, and may be that of etcd members that are on no known machine: e0 (1)"},
+		{"its node may be another host's", []string{"m0 deleting", "m0 on an unknown node"}, 0, "the Node with the name in the machine's nodeRef may be its own or"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := scene(t, c.changes...)

@@ -126,7 +126,8 @@ func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.Con
 	if err != nil {
 		return m, fmt.Errorf("get node %s: %w", facts.node, err)
 	}
-	if facts.ownership(node) != machine.OwnNode {
+	if ownership := facts.ownership(node); ownership != machine.OwnNode {
+		m.IsNodeUnknown = ownership == machine.UnknownNode
 		return m, nil
 	}
 	m.Zone, m.IsCordoned = node.Labels[corev1.LabelTopologyZone], node.Spec.Unschedulable
