@@ -51,8 +51,9 @@ func (r *rollout) begin(ctx context.Context) error {
 		if r.outcome.Mode != graph.Reconcile {
 			known.Begin(entry)
 		} else if newest := known.Newest(); newest != nil {
-			newest.Capabilities = entry.Capabilities                 // more may be enabled, for the same objects
-			if entry.Source != "" && entry.Source != newest.Source { // which has the same content: a restart looks for it there
+			newest.Capabilities = entry.Capabilities // more may be enabled, for the same objects
+			// An operator that is restarted looks for the same content there; a folder of the command line is of no use to it.
+			if r.options.Own != "" && entry.Source != newest.Source {
 				newest.Source, newest.Verified, newest.Forced = entry.Source, entry.Verified, entry.Forced
 			}
 		}

@@ -172,3 +172,23 @@ func TestEarlierDurationsAreKnown(t *testing.T) {
 		t.Errorf("a reconcile that has nothing to do was noted: %v", reconcile)
 	}
 }
+
+// An operator that is restarted looks for its release where the record says: in the image, and not in a folder from which the command
+// line has applied the same content meanwhile.
+func TestTheCommandLineLeavesTheImageOfAnOperatorInTheRecord(t *testing.T) {
+	t.Parallel()
+	r := newRelease(t)
+	from := func(source, own string) func(*rollout.Options) {
+		return func(o *rollout.Options) { o.Source, o.Own = source, own }
+	}
+	r.must("1.0.0", both, from("registry.example/shop@sha256:1", "registry.example/shop@sha256:1"))
+	for _, next := range []struct{ source, own, want string }{
+		{"./shop", "", "registry.example/shop@sha256:1"},
+		{"registry.example/shop@sha256:2", "registry.example/shop@sha256:1", "registry.example/shop@sha256:2"},
+	} {
+		r.must("1.0.0", both, from(next.source, next.own))
+		if got := r.record().Newest().Source; got != next.want {
+			t.Errorf("after an apply from %s, the record has %s, want %s", next.source, got, next.want)
+		}
+	}
+}
