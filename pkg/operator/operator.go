@@ -139,7 +139,7 @@ func newManager(connection *rest.Config) (ctrl.Manager, error) {
 		Controller: config.Controller{
 			SkipNameValidation: ptr.To(true), // for several in one process
 			// An operator that ended because it can't list what it watches, for want of rights or of an answer, would be started
-			// again after longer and longer pauses. It is not ready until it can.
+			// again after longer and longer pauses. It is not ready until it can, and its probes tell when that takes too long.
 			CacheSyncTimeout: 1000 * time.Hour,
 			// Workers of the priority queue may never end (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
 			UsePriorityQueue: ptr.To(false),

@@ -53,6 +53,7 @@ type reconciler struct {
 	// The following fields are the controller's one worker's.
 	passed, written, looked time.Time // the last pass, write of the status, and look at the record
 	known                   *record.Record
+	unread                  error                 // why the record could not be read by that look
 	deletes                 []precondition.Delete // of the record, that are not done
 	injected                *payload.Injection
 	askedSettings           time.Time // when injected was read
@@ -100,8 +101,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.applier.events.write(ctx, status.RecordUnread(unread))
 		if r.known == nil || r.applier.current() == nil {
 			return r.writeUnread(ctx, &version, unread)
-		}
-		recorded, deletes = r.known, r.deletes // of before: the release stays in place
+		} // else the release stays in place
 	}
 	informed := version.DeepCopy()
 	if len(informed.Status.History) == 0 { // it is new, or was recreated
@@ -176,16 +176,16 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 }
 
 // look returns the record of the release, and its deletes that are not done. They are the record's, so that neither a
-// restart nor another leader forgets one.
+// restart nor another leader forgets one. While the record can't be read, they are those of before.
 func (r *reconciler) look(ctx context.Context) (*record.Record, []precondition.Delete, error) {
 	if r.known != nil && time.Since(r.looked) < writesEvery {
-		return r.known, r.deletes, nil
+		return r.known, r.deletes, r.unread
 	}
 	known, _, err := record.NewStore(r.cluster.Client, r.options.Namespace, payload.DefaultName).Load(ctx)
-	if err != nil {
-		return nil, nil, err
+	if r.looked, r.unread = time.Now(), err; err != nil {
+		return r.known, r.deletes, err
 	}
-	r.known, r.deletes, r.looked = known, nil, time.Now()
+	r.known, r.deletes = known, nil
 	for _, one := range precondition.ObserveDeletes(ctx, r.cluster, known.Tombstones) {
 		if one.Seen.State != tombstone.Absent && one.WasSent() {
 			r.deletes = append(r.deletes, one)

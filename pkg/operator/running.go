@@ -92,9 +92,12 @@ func (r *running) keep() error {
 }
 
 // retried takes in an event of an apply that was tried before. What has failed then fails until it has succeeded, or the apply
-// has ended: conditions would change with each try. An object that was not ready may be so at once, which no event tells. A
-// failure that comes again is as old as the first one.
+// has ended: conditions would change with each try. An object that was not ready may be so at once, which only the end of its
+// component tells. A failure that comes again is as old as the first one.
 func (r *running) retried(e apply.Event) apply.Event {
+	if e.Type == apply.Ended && e.Action == "" {
+		maps.DeleteFunc(r.failed, func(_ string, before apply.Event) bool { return before.Node == e.Node })
+	}
 	before, isKnown := r.failed[e.File+" "+e.Name()]
 	isApplied := e.Type == apply.Applied && (before.Action == object.Failed || e.Action != object.Unchanged)
 	if !isKnown || !isApplied && e.Type != apply.BeReady && e.Type != apply.Failing {
@@ -137,9 +140,9 @@ func (r *running) options() rollout.Options {
 	o.OnBegin, o.OnBegun = r.begin, r.begun
 	o.OnOutcome = func(outcome *rollout.Outcome) {
 		r.update(func() {
-			r.err, r.isComplete = outcome.Err, outcome.Err == nil
+			r.err, r.isComplete, r.failed = outcome.Err, outcome.Err == nil, nil // by now all that fails has failed in this try
 			if r.isComplete {
-				r.backoff, r.failed = retryApply, nil
+				r.backoff = retryApply
 				r.applier.monitor.passed()
 			}
 		})
