@@ -87,7 +87,7 @@ func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
 	if f.isCompleted() && missing > 0 { // an apply that is not complete tells itself what is still to come
 		w.Missing = missing
 		w.Counts[Absent] += missing
-		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("missing: %s, deleted since the release was applied: %s; runlevel diff SOURCE says which",
+		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; runlevel diff SOURCE says which",
 			printable.Count(missing, "object"), f.remedy("what is missing"))})
 	}
 	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && len(w.Unknown) == 0

@@ -46,7 +46,8 @@ func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("get Node %s: %w", u.status.NodeRef.Name, err)
 	case machine.OwnershipClusterAPI(node, u.m) != machine.OwnNode:
-		return fmt.Sprintf("it is not the Machine's own: another host has its name, and the Node with providerID %s is not there", u.m.Spec.ProviderID), nil
+		return fmt.Sprintf("neither its providerID nor its annotations say that it is the Machine's own; annotate the Machine with %s to update "+
+			"without a drain", clusterv1.ExcludeNodeDrainingAnnotation), nil
 	}
 	left, err := u.drainForUpdate(ctx, node)
 	if err != nil || left != "" {
