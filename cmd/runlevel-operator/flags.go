@@ -3,14 +3,17 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/startup"
 	"github.com/runlevel/runlevel/pkg/operator"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
@@ -38,6 +41,8 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 				return errors.New("--release-image: name the image by digest, as REPOSITORY@sha256:DIGEST")
 			case folder != "" && !filepath.IsAbs(folder):
 				return errors.New("--payload-dir: name an absolute path")
+			case o.Features.Set != "" && !slices.Contains(payload.FeatureSets(), o.Features.Set):
+				return fmt.Errorf("--feature-set: there is no feature set %q: use one of %s", o.Features.Set, strings.Join(payload.FeatureSets(), ", "))
 			case o.Standard != ready.Full && o.Standard != ready.Upstream:
 				return errors.New("--wait-for: use ready or upstream")
 			}
@@ -53,6 +58,8 @@ KUBECONFIG names a cluster other than the one it runs in.`,
 	flags.StringVar(&image, "release-image", "", "the image of the release, by digest")
 	flags.StringVar(&folder, "payload-dir", os.Getenv("PAYLOAD_OVERRIDE"), "the folder of the release, in the operator's own image")
 	flags.StringVar(&o.Profile, "profile", os.Getenv("CLUSTER_PROFILE"), "the cluster profile: only what is included in it is applied (include.release.openshift.io/PROFILE)")
+	flags.StringVar(&o.Features.Set, "feature-set", "", `the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile)`)
+	flags.StringSliceVar(&o.Features.Gates, "feature-gates", nil, `the feature gates that are on in a cluster without FeatureGate "cluster" (default: all manifests, or none on with --profile)`)
 	flags.StringVar(&o.Exclude, "exclude", os.Getenv("EXCLUDE_MANIFESTS"), "leave out what is annotated exclude.release.openshift.io/NAME")
 	flags.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "of the release's record and lock")
 	flags.StringVar(&o.CacheDir, "cache-dir", "", "where the last images are kept that were pulled, by digest")

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/pkg/loader"
+	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // installFlags are the flags of runlevel install.
@@ -17,6 +20,10 @@ type installFlags struct {
 	release  string
 	image    string
 	profile  string
+	features struct {
+		set   string
+		gates []string
+	}
 	insecure bool
 	noWait   bool
 }
@@ -69,7 +76,8 @@ priority, the definitions of ClusterVersion and ClusterOperator, a service accou
 a policy for who may ask for which update, a NetworkPolicy, a Service for metrics, and a
 Deployment; and where the Prometheus operator's kinds are served, what has it scrape and alert.
 They are applied by server-side apply, as often as you like. Objects that a release has are left
-to it. --profile and --insecure go into the operator's settings, ConfigMap runlevel-operator.
+to it. --profile, --feature-set, --feature-gates and --insecure go into the operator's settings,
+ConfigMap runlevel-operator.
 
 Beside a cluster-version operator that runs, nothing is installed: docs/migrate.md says how to
 replace it.
@@ -103,8 +111,11 @@ func newInstall(streams Streams) *cobra.Command {
 	flags.StringVar(&f.release, "release", "", "the release to begin with: an image, or a folder of the operator's image")
 	flags.StringVar(&f.image, "image", "", `the operator's image (default: that which the release calls "runlevel", or the release itself)`)
 	flags.StringVar(&f.profile, "profile", "", "the cluster profile, such as self-managed-high-availability: the operator applies only what is included in it. It stays in the operator's settings.")
+	flags.StringVar(&f.features.set, "feature-set", "", `the feature set of a cluster without FeatureGate "cluster" (default: all, or "Default" with --profile). It stays in the operator's settings.`)
+	flags.StringSliceVar(&f.features.gates, "feature-gates", nil, `the feature gates that are on in a cluster without FeatureGate "cluster". They stay in the operator's settings.`)
 	flags.BoolVar(&f.insecure, "insecure", false, insecureUsage+", for this command and for the operator; it stays in the operator's settings, --insecure=false takes it back")
 	flags.BoolVar(&f.noWait, "no-wait", false, "end when everything is applied, and don't wait until the operator is available")
+	_ = command.RegisterFlagCompletionFunc("feature-set", cobra.FixedCompletions(payload.FeatureSets(), cobra.ShellCompDirectiveNoFileComp))
 	_ = command.RegisterFlagCompletionFunc("profile", cobra.FixedCompletions(loader.Profiles(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
@@ -137,6 +148,9 @@ func (f *installFlags) run(command *cobra.Command, streams Streams) error {
 func (f *installFlags) check() error {
 	if f.release == "" {
 		return misuse{errors.New("--release is missing: name the release that the operator is to begin with, an image or a folder of the operator's image")}
+	}
+	if set := f.features.set; set != "" && !slices.Contains(payload.FeatureSets(), set) {
+		return misuse{fmt.Errorf("--feature-set: there is no feature set %q: use one of %s", set, strings.Join(payload.FeatureSets(), ", "))}
 	}
 	return f.setupFlags.check()
 }

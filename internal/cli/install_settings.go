@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,12 @@ func (f *installFlags) settings(given *pflag.FlagSet) map[string]any {
 	all := map[string]any{}
 	if given.Changed("profile") {
 		all["profile"] = f.profile
+	}
+	if given.Changed("feature-set") {
+		all["feature-set"] = f.features.set
+	}
+	if given.Changed("feature-gates") {
+		all["feature-gates"] = strings.Join(f.features.gates, ",")
 	}
 	if given.Changed("insecure") {
 		all["insecure-registry"] = f.insecure

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -292,12 +291,6 @@ func checkVersion(flag, value string) error {
 func (f *releaseFlags) filter() (payload.Filter, error) {
 	filter := payload.Filter{
 		Exclude: f.exclude, Profile: f.profile, FeatureSet: f.featureSet, FeatureGates: f.featureGates, MajorVersion: f.majorVersion,
-	}
-	if f.profile != "" { // as a cluster of that profile that has chosen nothing else
-		filter.FeatureSet = cmp.Or(filter.FeatureSet, "Default")
-		if filter.FeatureGates == nil {
-			filter.FeatureGates = []string{}
-		}
 	}
 	if f.updatingFrom != "" && f.capabilities == "" {
 		return filter, errors.New("--updating-from needs --capabilities: without them nothing is left out that could be enabled")

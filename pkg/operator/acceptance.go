@@ -52,16 +52,24 @@ func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Pa
 
 // enter shows that the release has come to a phase.
 func (t *acceptance) enter(ctx context.Context, phase status.AcceptancePhase) {
-	t.now = status.Acceptance{Release: t.target.Release, Architecture: architecture, Phase: phase}
+	t.now = t.target.at(phase)
 	if !t.isQuiet {
 		t.publish(ctx)
 	}
 }
 
-// publish makes the acceptance the one that the status tells of, and announces it.
+// publish makes the acceptance that of the status, and announces it, unless the status is about another release by now. Of the release that
+// was begun last, which is accepted before the requested one, it publishes only why that one can't be kept in place.
 func (t *acceptance) publish(ctx context.Context) {
-	t.applier.update(func() { t.applier.acceptance = t.now })
-	if t.applier.holds() {
+	isCurrent := false
+	t.applier.update(func() {
+		wanted := t.applier.wanted
+		isCurrent = t.target == wanted || wanted != nil && t.target == wanted.Before && t.now.Err != nil
+		if isCurrent {
+			t.applier.acceptance = t.now
+		}
+	})
+	if isCurrent && t.applier.holds() {
 		t.applier.events.announce(ctx, t.now)
 	}
 }

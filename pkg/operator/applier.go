@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,6 +32,9 @@ type applier struct {
 	health   *health
 	changes  chan event.GenericEvent // gets one when what is seen has changed
 
+	settingsChanged atomic.Bool   // settings of the cluster are to be read again
+	completed       chan struct{} // gets one when a release is complete
+
 	mu         sync.Mutex
 	session    *rollout.Session // nil until the lock is held
 	wanted     *target
@@ -44,7 +48,7 @@ type applier struct {
 func newApplier(c *cluster.Cluster, o Options) *applier {
 	a := &applier{
 		cluster: c, options: o, releases: newReleases(c, o), events: newAnnouncer(c), health: newHealth(o.limits),
-		changes: make(chan event.GenericEvent, 1), changed: make(chan struct{}), riskGone: make(chan struct{}, 1),
+		changes: make(chan event.GenericEvent, 1), changed: make(chan struct{}), riskGone: make(chan struct{}, 1), completed: make(chan struct{}, 1),
 	}
 	a.monitor = newMonitor(a)
 	a.updates = newUpdates(o.Source.Insecure, a.notify)
@@ -62,6 +66,7 @@ func (a *applier) run(ctx context.Context, session *rollout.Session) error {
 	a.update(func() { a.session = session })
 	var kept sync.WaitGroup
 	defer kept.Wait()
+	kept.Go(func() { a.watchSettings(ctx) })
 	keep := func(accepted *running) {
 		kept.Go(func() {
 			if err := accepted.keep(); err != nil {
@@ -83,20 +88,28 @@ func (a *applier) run(ctx context.Context, session *rollout.Session) error {
 			retry = time.After(backoff.Step())
 			riskGone = a.retryOnRiskGone(err)
 		}
-		var lost <-chan struct{}
-		if a.current() == nil { // an apply looks after its lock itself
-			lost = session.Held().Done()
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-lost:
-			return context.Cause(session.Held())
-		case <-changed:
-		case <-riskGone:
-		case <-retry:
+		if err := a.await(ctx, changed, riskGone, retry); err != nil {
+			return err
 		}
 	}
+}
+
+// await waits until there is a reason to try again. It returns an error when ctx ends, and when the lock is lost.
+func (a *applier) await(ctx context.Context, changed, riskGone <-chan struct{}, retry <-chan time.Time) error {
+	var lost <-chan struct{}
+	if a.current() == nil { // an apply looks after its lock itself
+		lost = a.session.Held().Done()
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-lost:
+		return context.Cause(a.session.Held())
+	case <-changed:
+	case <-riskGone:
+	case <-retry:
+	}
+	return nil
 }
 
 // retryOnRiskGone returns the channel that tells of risks that are gone, for a release that the gate refused; nil for
@@ -145,8 +158,8 @@ func (a *applier) holds() bool {
 	return a.session != nil && a.session.Held().Err() == nil
 }
 
-// want makes a release the one that is wanted. Risks hold back a minor update to it.
-func (a *applier) want(t *target, risks []status.Risk) {
+// want makes a release the one that is wanted, and returns how far its acceptance is. Risks hold back a minor update to it.
+func (a *applier) want(t *target, risks []status.Risk) status.Acceptance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	isGone := func(old status.Risk) bool {
@@ -159,12 +172,15 @@ func (a *applier) want(t *target, risks []status.Risk) {
 		}
 	}
 	a.risks = risks
-	if a.wanted != nil && a.wanted.isSame(t) {
-		return
+	if a.wanted == nil || !a.wanted.isSame(t) {
+		a.wanted, a.acceptance = t, t.at(status.Retrieving) // the acceptance of the request before is not about this one
+		if a.running != nil && a.running.serves(t) {
+			a.acceptance = a.running.accepted()
+		}
+		close(a.changed)
+		a.changed = make(chan struct{})
 	}
-	a.wanted = t
-	close(a.changed)
-	a.changed = make(chan struct{})
+	return a.acceptance
 }
 
 // next returns what is wanted, and a channel that is closed when that changes.
@@ -197,8 +213,8 @@ func (a *applier) accept(ctx context.Context, t *target, changed <-chan struct{}
 	current := a.current()
 	if current != nil && current.serves(t) {
 		a.update(func() {
-			a.acceptance = status.Acceptance{
-				Release: current.release, Architecture: architecture, Phase: status.Accepted, Unverified: current.signed.unverified,
+			if a.wanted == t {
+				a.acceptance = current.accepted()
 			}
 		})
 		return nil, nil
@@ -246,13 +262,10 @@ func withCancelOn(ctx context.Context, closed <-chan struct{}) (context.Context,
 	return ctx, cancel
 }
 
-// seen returns what the status is computed from, as far as the applier knows it.
-func (a *applier) seen() (acceptance status.Acceptance, applied *status.AppliedRelease) {
-	a.mu.Lock()
-	acceptance, current := a.acceptance, a.running
-	a.mu.Unlock()
-	if current != nil {
-		applied = current.seen()
+// applied returns how far the release is that is applied, or kept in place; nil if there is none yet.
+func (a *applier) applied() *status.AppliedRelease {
+	if current := a.current(); current != nil {
+		return current.seen()
 	}
-	return acceptance, applied
+	return nil
 }

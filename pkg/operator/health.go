@@ -67,7 +67,7 @@ func (h *health) probes(a *applier) startup.Probes {
 	}
 	alive := map[string]healthz.Checker{
 		"loops": func(r *http.Request) error {
-			a.seen() // which does not return, nor does the probe, if a loop never gives back what it has locked
+			a.applied() // which does not return, nor does the probe, if a loop never gives back what it has locked
 			return holder(h.hangs)(r)
 		},
 		"watches": holder(func() error { return h.watches.check(h.limits.watchNotAliveAfter) }),

@@ -107,7 +107,7 @@ func (m *monitor) read(ctx context.Context) (metrics.Reading, error) {
 
 // measure adds what the applier knows.
 func (a *applier) measure(reading *metrics.Reading) {
-	if _, reading.Applied = a.seen(); reading.Applied == nil {
+	if reading.Applied = a.applied(); reading.Applied == nil {
 		return
 	}
 	reading.Unwatched = a.session.UnwatchedKinds()

@@ -45,10 +45,11 @@ type Options struct {
 	// Payload is the release that is applied unless the ClusterVersion asks for another one: an image by digest, or a
 	// folder.
 	Payload   string
-	Namespace string // of the record and the lock; rollout.DefaultNamespace if it is empty
-	Name      string // of this process, as the holder of the lock; its host name if it is empty
-	Profile   string // of the cluster; empty takes manifests of all profiles
-	Exclude   string // leaves out manifests that are annotated exclude.release.openshift.io/NAME
+	Namespace string   // of the record and the lock; rollout.DefaultNamespace if it is empty
+	Name      string   // of this process, as the holder of the lock; its host name if it is empty
+	Profile   string   // of the cluster; empty takes manifests of all profiles
+	Exclude   string   // leaves out manifests that are annotated exclude.release.openshift.io/NAME
+	Features  Features // of a cluster without FeatureGate "cluster"
 	Standard  ready.Standard
 	Listen    string // the address of /healthz and /readyz; empty for none
 	CacheDir  string // where images are kept that were pulled; empty keeps none

@@ -55,8 +55,8 @@ type reconciler struct {
 	known                   *record.Record
 	unread                  error                 // why the record could not be read by that look
 	deletes                 []precondition.Delete // of the record, that are not done
-	injected                *payload.Injection
-	askedSettings           time.Time // when injected was read
+	configured              *clusterSettings
+	configuredAt            time.Time // when configured was read
 }
 
 // register adds the controller to a manager.
@@ -92,6 +92,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil // it is recreated when it is gone
 	}
 	r.applier.events.about(&version)
+	return r.pass(ctx, &version)
+}
+
+// pass passes on what the ClusterVersion asks for, and writes its status.
+func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion) (ctrl.Result, error) {
 	recorded, deletes, unread := r.look(ctx)
 	switch {
 	case unread == nil:
@@ -100,7 +105,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	default:
 		r.applier.events.write(ctx, status.RecordUnread(unread))
 		if r.known == nil || r.applier.current() == nil {
-			return r.writeUnread(ctx, &version, unread)
+			return r.writeUnread(ctx, version, unread)
 		} // else the release stays in place
 	}
 	informed := version.DeepCopy()
@@ -108,17 +113,20 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		informed.Status.History = historyOf(recorded)
 	}
 	seen, err := r.observe(ctx, informed, recorded, deletes)
-	if err != nil {
+	switch {
+	case err != nil && (cluster.IsOutage(err) || r.applier.current() != nil):
 		return ctrl.Result{}, err
+	case err != nil:
+		return r.writeUnread(ctx, version, err)
 	}
 	if unread != nil && seen.Applied != nil {
 		seen.Applied.Problems = append(seen.Applied.Problems, status.ReleaseProblem{Message: unread.Error(), Reason: reason.Of(unread)})
 	}
 	mayChange := len(deletes) > 0 || unread != nil // which no watch tells
-	return r.write(ctx, &version, status.Next(informed.Status, seen), mayChange)
+	return r.write(ctx, version, status.Next(informed.Status, seen), mayChange)
 }
 
-// writeUnread writes into the status that the record can't be read, without which nothing is wanted.
+// writeUnread writes into the status what can't be read, without which no release is wanted: the record, or settings of the cluster.
 func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterVersion, unread error) (ctrl.Result, error) {
 	seen := status.Seen{
 		Now: r.cluster.Now(), Generation: version.Generation, Overrides: version.Spec.Overrides,
@@ -142,11 +150,13 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 		from.current = current.target
 	}
 	wanted, invalid := choose(version, from)
-	if wanted.Injection, err = r.injection(ctx); err != nil {
+	settings, err := r.settings(ctx)
+	if err != nil {
 		return status.Seen{}, err
 	}
+	wanted.configure(settings, r.options.Features, version)
 	if wanted.Before != nil {
-		wanted.Before.Injection = wanted.Injection
+		wanted.Before.configure(settings, r.options.Features, version)
 	}
 	seen := status.Seen{
 		Now: r.cluster.Now(), Generation: version.Generation, Invalid: invalid, Overrides: version.Spec.Overrides, Operators: operators.Items,
@@ -154,7 +164,7 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 	if seen.Gates, err = r.pendingAcks(ctx, wanted.Previous); err != nil {
 		return status.Seen{}, err
 	}
-	seen.Acceptance, seen.Applied = r.applier.seen()
+	seen.Applied = r.applier.applied()
 	if seen.Applied != nil {
 		seen.Applied.Deletes = deletes
 		isInstall := wanted.Previous == ""
@@ -168,10 +178,7 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 		}
 	}
 	seen.Retrieved = r.applier.updates.follow(version, seen.Applied)
-	r.applier.want(wanted, status.Risks(seen))
-	if seen.Acceptance.Phase == "" { // the applier has not begun yet
-		seen.Acceptance = status.Acceptance{Release: wanted.Release, Architecture: architecture, Phase: status.Retrieving}
-	}
+	seen.Acceptance = r.applier.want(wanted, status.Risks(seen))
 	return seen, nil
 }
 

@@ -123,6 +123,7 @@ func (r *releases) load(ctx context.Context, opened *source.Release, t *target, 
 	options := loader.Options{Source: r.source, Payload: r.payload, Before: before}
 	options.Payload.ReleaseImage = opened.Image
 	options.Payload.Filter.Overrides, options.Payload.Injection = t.Overrides, t.Injection
+	options.Payload.Filter.FeatureSet, options.Payload.Filter.FeatureGates = t.Features.Set, t.Features.Gates
 	if t.Capabilities != nil {
 		capabilities, err := capabilitiesOf(t)
 		if err != nil {

@@ -61,6 +61,13 @@ func (r *running) serves(t *target) bool {
 	return isVersion && isForced && t.asksForSame(r.target)
 }
 
+// accepted returns the acceptance of the release, of which nothing new is known.
+func (r *running) accepted() status.Acceptance {
+	accepted := r.target.at(status.Accepted)
+	accepted.Release, accepted.Unverified = r.release, r.signed.unverified
+	return accepted
+}
+
 // retryApply is how long it is until an apply is tried again that has failed.
 var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, Cap: 2 * time.Minute}
 
@@ -144,6 +151,10 @@ func (r *running) options() rollout.Options {
 			if r.isComplete {
 				r.backoff = retryApply
 				r.applier.monitor.passed()
+				select {
+				case r.applier.completed <- struct{}{}:
+				default: // the settings are to be watched anyway
+				}
 			}
 		})
 		releaseMemory()

@@ -21,11 +21,17 @@ type target struct {
 	Capabilities     *configv1.ClusterVersionCapabilitiesSpec
 	Enabled          []configv1.ClusterVersionCapability // that stay enabled
 	Injection        payload.Injection                   // settings of the cluster that manifests may ask for
+	Features         Features                            // of the cluster
 	// Before is the release that was begun last, if that is another one: it is kept in place until this one is accepted.
 	Before *target
 	signed verification // of the image, if the release was begun before
 	// Previous is the version that was applied before, as the ClusterVersion says.
 	Previous string
+}
+
+// at returns how far the acceptance of a target is that has come to a phase.
+func (t *target) at(phase status.AcceptancePhase) status.Acceptance {
+	return status.Acceptance{Release: t.Release, Architecture: architecture, FeatureSet: t.Features.Set, Phase: phase}
 }
 
 // isSame returns whether two targets are the same request. What stays enabled, and what was before, does not matter.
@@ -36,7 +42,8 @@ func (t *target) isSame(other *target) bool {
 // asksForSame returns whether two targets ask for the same objects.
 func (t *target) asksForSame(other *target) bool {
 	return t.Image == other.Image && equality.Semantic.DeepEqual(t.Overrides, other.Overrides) &&
-		equality.Semantic.DeepEqual(t.Capabilities, other.Capabilities) && equality.Semantic.DeepEqual(t.Injection, other.Injection)
+		equality.Semantic.DeepEqual(t.Capabilities, other.Capabilities) && equality.Semantic.DeepEqual(t.Injection, other.Injection) &&
+		equality.Semantic.DeepEqual(t.Features, other.Features)
 }
 
 // known is what a target is chosen from, beside the ClusterVersion.

@@ -23,10 +23,10 @@ type Filter struct {
 	// Profile takes only what is annotated include.release.openshift.io/PROFILE.
 	Profile string
 	// FeatureSet takes what names it in release.openshift.io/feature-set, and what
-	// has no such annotation. "Default" is the set of a cluster that has chosen none.
+	// has no such annotation. Empty takes everything, or with a profile DefaultFeatureSet.
 	FeatureSet string
 	// FeatureGates are those that are on, for release.openshift.io/feature-gate.
-	// Nil takes everything; an empty list is a cluster where all are off.
+	// An empty list is a cluster where all are off. Nil takes everything, or with a profile is an empty list.
 	FeatureGates []string
 	// MajorVersion is the cluster's, for release.openshift.io/major-version. That
 	// of the release is taken when it is 0.
@@ -37,6 +37,9 @@ type Filter struct {
 	// Overrides leave out objects that an administrator manages.
 	Overrides []configv1.ComponentOverride
 }
+
+// DefaultFeatureSet is the feature set of a cluster that has chosen none.
+const DefaultFeatureSet = "Default"
 
 // An Exclusion is a manifest that a filter left out.
 type Exclusion struct {
@@ -110,7 +113,7 @@ func (f Filter) include(subject *manifest.Manifest) error {
 	var featureSet *string
 	switch f.FeatureSet {
 	case "":
-	case "Default":
+	case DefaultFeatureSet:
 		featureSet = new("")
 	default:
 		featureSet = &f.FeatureSet

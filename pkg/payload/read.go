@@ -114,12 +114,19 @@ func (r *reader) read(ctx context.Context) error {
 	return nil
 }
 
-// filter is the one asked for, with the major version of the release.
+// filter returns the filter of the options with its defaults: the major version is that of the release, and a cluster profile
+// implies a cluster that has chosen no feature set and enabled no feature gate. Every reader of a release gets the same ones here.
 func (r *reader) filter() Filter {
 	filter := r.options.Filter
 	if filter.MajorVersion == 0 {
 		if parsed, err := version.ParseSemantic(r.payload.Version); err == nil {
 			filter.MajorVersion = uint64(parsed.Major())
+		}
+	}
+	if filter.Profile != "" {
+		filter.FeatureSet = cmp.Or(filter.FeatureSet, DefaultFeatureSet)
+		if filter.FeatureGates == nil {
+			filter.FeatureGates = []string{}
 		}
 	}
 	return filter

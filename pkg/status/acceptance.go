@@ -7,6 +7,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
@@ -64,6 +65,9 @@ func (a Acceptance) message() string {
 	switch {
 	case a.Err == nil && a.Phase == Accepted && a.Architecture != "":
 		message := fmt.Sprintf("%s %s architecture=%q", words.runs, a.payload(), a.Architecture)
+		if a.FeatureSet != "" && a.FeatureSet != payload.DefaultFeatureSet {
+			message += fmt.Sprintf(" featureSet=%q", a.FeatureSet)
+		}
 		if a.Unverified != "" {
 			message += notVerified + printable.Line(a.Unverified)
 		}

@@ -86,6 +86,7 @@ const (
 type Acceptance struct {
 	Release      configv1.Release // as it was asked for: its version may be empty, and its image
 	Architecture string
+	FeatureSet   string // that the cluster has chosen; empty or "Default" if it has chosen none
 	Phase        AcceptancePhase
 	// Err is why it goes no further. It is tried again. Nil means that the phase runs, or that the release is accepted.
 	Err error

@@ -14,21 +14,85 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
-// injection returns the settings of the cluster that manifests may ask for. They are read every few minutes.
-func (r *reconciler) injection(ctx context.Context) (payload.Injection, error) {
-	if r.injected != nil && time.Since(r.askedSettings) < looksEvery {
-		return *r.injected, nil
+// clusterSettings are the settings of a cluster that decide which manifests of a release it gets, and what is in them.
+type clusterSettings struct {
+	injection payload.Injection
+	features  *configv1.FeatureGate // nil where the cluster has none
+}
+
+// settingsObjects are the objects with the settings. Their kinds are OpenShift's, and need not be served.
+var settingsObjects = []kinds.ID{
+	{Group: configv1.GroupName, Kind: "APIServer", Name: "cluster"}, {Group: configv1.GroupName, Kind: "FeatureGate", Name: "cluster"},
+	{Group: configv1.GroupName, Kind: "Infrastructure", Name: "cluster"}, {Group: configv1.GroupName, Kind: "Proxy", Name: "cluster"},
+}
+
+// watchSettings has the settings read again when one of their objects changes. A release may bring their kinds, so the watches begin
+// again when a release is complete.
+func (a *applier) watchSettings(ctx context.Context) {
+	for ctx.Err() == nil {
+		for range tombstone.Watch(ctx, a.cluster, settingsObjects) {
+			a.settingsChanged.Store(true)
+			a.notify()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(looksEvery):
+		case <-a.completed:
+		}
 	}
-	found, err := readInjection(ctx, r.cluster)
-	if err == nil {
-		r.injected, r.askedSettings = &found, time.Now()
+}
+
+// settings returns the settings of the cluster. Those of before stay while they can't be read.
+func (r *reconciler) settings(ctx context.Context) (clusterSettings, error) {
+	isChanged := r.applier.settingsChanged.Swap(false)
+	if r.configured != nil && !isChanged && time.Since(r.configuredAt) < looksEvery {
+		return *r.configured, nil
+	}
+	found, err := readSettings(ctx, r.cluster)
+	switch {
+	case err == nil:
+		r.configured = &found
+	case r.configured == nil:
+		return found, err
+	default:
+		ctrl.LoggerFrom(ctx).Info("settings of the cluster not read", "reason", err.Error())
+	}
+	r.configuredAt = time.Now()
+	return *r.configured, nil
+}
+
+func readSettings(ctx context.Context, c *cluster.Cluster) (found clusterSettings, err error) {
+	if found.injection, err = readInjection(ctx, c); err != nil {
+		return found, err
+	}
+	var gate configv1.FeatureGate
+	exists, err := readConfig(ctx, c, "FeatureGate", &gate)
+	if exists {
+		found.features = &gate
 	}
 	return found, err
+}
+
+// configure sets what the settings of the cluster make of a target. The features that the operator was started with are those of a
+// cluster without FeatureGate.
+func (t *target) configure(settings clusterSettings, started Features, v *configv1.ClusterVersion) {
+	t.Injection, t.Features = settings.injection, started
+	if settings.features == nil {
+		return
+	}
+	version := t.Version
+	if version == "" && t.Image == v.Status.Desired.Image {
+		version = v.Status.Desired.Version
+	}
+	t.Features = featuresOf(settings.features, version, t.Previous)
 }
 
 // readInjection reads the settings of the cluster. The kinds are OpenShift's: elsewhere there is nothing to inject.
