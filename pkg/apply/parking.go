@@ -77,7 +77,7 @@ func (w *walk) awaitNeeds(step int) (isParked bool) {
 		return false
 	}
 	w.hasNeeds[step] = true
-	w.await(needs, func(isReady bool) {
+	w.await(needs, false, func(isReady bool) {
 		if isReady {
 			w.continued = append(w.continued, step)
 		} else {
@@ -87,14 +87,15 @@ func (w *walk) awaitNeeds(step int) (isParked bool) {
 	return true
 }
 
-// await goes on when the objects of some tasks are ready, or one of them never will be.
-func (w *walk) await(tasks []int, then func(isReady bool)) {
+// await goes on when the objects of some tasks are ready, or one of them never will be. At the end of the apply, more is
+// required of a ClusterOperator: see await.Tracker.Notify.
+func (w *walk) await(tasks []int, isEnd bool, then func(isReady bool)) {
 	objects := make([]kinds.ID, len(tasks))
 	for i, task := range tasks {
 		objects[i] = w.run.order.tasks[task].ID()
 	}
 	w.park(func(wake func(func())) func() {
-		return w.run.tracker.Notify(objects, func(failed []await.Object) {
+		return w.run.tracker.Notify(objects, isEnd, func(failed []await.Object) {
 			wake(func() {
 				if len(failed) == 0 {
 					then(true)

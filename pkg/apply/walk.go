@@ -71,7 +71,7 @@ func (w *walk) do() (isDone bool) {
 		all[i] = i
 	}
 	isReady := false
-	w.await(all, func(is bool) { isReady = is })
+	w.await(all, true, func(is bool) { isReady = is })
 	w.loop()
 	return isReady && w.run.results.areDone()
 }

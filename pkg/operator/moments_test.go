@@ -26,7 +26,6 @@ var mask = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(`(True|False) +(?:\d+[hms])+( +|\n)`), "$1 AGE$2"},
 	{regexp.MustCompile(`AGE +`), "AGE "},
-	{regexp.MustCompile(`terminating for (?:\d+[hms])+`), "terminating for AGE"},
 	{regexp.MustCompile(`\d+ of (\d+) done \(\d+% complete\)`), "N of $1 done (P% complete)"},
 }
 

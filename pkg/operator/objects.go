@@ -22,7 +22,6 @@ import (
 
 	"github.com/runlevel/runlevel/install"
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
@@ -137,8 +136,7 @@ func precreateOne(ctx context.Context, c *cluster.Cluster, release string, m *pa
 	return err
 }
 
-// addOperators adds what the ClusterOperators of a release say that was applied, and which of them are not there. An install
-// goes on beyond an operator that is degraded, and is not complete before it is well.
+// addOperators adds what the ClusterOperators of a complete release report, and which of them do not exist.
 func (a *applier) addOperators(applied *status.AppliedRelease, all []configv1.ClusterOperator, isInstall bool) {
 	for _, m := range a.current().payload.Manifests {
 		if m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone() {
@@ -149,13 +147,8 @@ func (a *applier) addOperators(applied *status.AppliedRelease, all []configv1.Cl
 			applied.MissingOperators = append(applied.MissingOperators, m.ID().Name)
 			continue
 		}
-		problem, isOne := operatorProblem(m, &all[at], isInstall)
-		if !isOne {
-			continue
-		}
-		applied.Problems = append(applied.Problems, problem)
-		if isInstall {
-			applied.IsComplete, applied.Mode = false, graph.Install
+		if problem, isOne := operatorProblem(m, &all[at], isInstall); isOne {
+			applied.Problems = append(applied.Problems, problem)
 		}
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
@@ -167,9 +166,8 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 	seen.Applied = r.applier.applied()
 	if seen.Applied != nil {
 		seen.Applied.Deletes = deletes
-		isInstall := wanted.Previous == ""
-		if seen.Applied.IsComplete || isInstall && seen.Applied.Mode == graph.Reconcile {
-			r.applier.addOperators(seen.Applied, operators.Items, isInstall)
+		if seen.Applied.IsComplete {
+			r.applier.addOperators(seen.Applied, operators.Items, wanted.Previous == "")
 		}
 	}
 	if seen.Applied != nil && len(seen.Applied.MissingOperators) > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -114,8 +115,8 @@ func (u *updates) follow(v *configv1.ClusterVersion, applied *status.AppliedRele
 	}
 	if query != u.query {
 		u.query, u.retrieved = query, status.Retrieved{Version: query.Version, IsPending: true}
-		if u.inherits == v.Generation && v.Status.Desired.Version == query.Version {
-			u.retrieved.Offer, u.retrieved.Time, u.retrieved.IsInherited = offerOf(v.Status), time.Now(), true
+		if offer := offerOf(v.Status); offer != nil && u.inherits == v.Generation && v.Status.Desired.Version == query.Version {
+			u.retrieved.Offer, u.retrieved.Time, u.retrieved.IsInherited = offer, time.Now(), true
 		}
 		u.inherits = -1
 		close(u.changed)
@@ -135,8 +136,12 @@ func (u *updates) lastAnswer() time.Time {
 	return u.retrieved.Time
 }
 
-// offerOf returns the lists of updates of a status.
+// offerOf returns the lists of updates of a status; nil if no service has ever answered with them.
 func offerOf(s configv1.ClusterVersionStatus) *status.Offer {
+	isEmpty := len(s.AvailableUpdates)+len(s.ConditionalUpdates) == 0
+	if isEmpty && !v1helpers.IsStatusConditionTrue(s.Conditions, configv1.RetrievedUpdates) {
+		return nil
+	}
 	offer := &status.Offer{Updates: s.AvailableUpdates}
 	for _, one := range s.ConditionalUpdates {
 		one.Conditions = nil

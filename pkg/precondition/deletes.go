@@ -63,9 +63,9 @@ func (f *Facts) judgePending(alike []Delete, h hop) CheckFinding {
 	if asked.Version != "" {
 		who = printable.Line(asked.Version) + " deletes"
 	}
-	stands := either(count, "is ", "are ") + asked.Describe(f.Now)
+	stands := either(count, "is ", "are ") + asked.DescribeSince()
 	if asked.Seen.State == tombstone.Unknown {
-		stands = "may still be there, which is " + asked.Seen.Describe(f.Now)
+		stands = "may still be there, which is " + asked.Seen.DescribeSince()
 	}
 	var objects []kinds.ID
 	for _, one := range alike {

@@ -158,7 +158,7 @@ func TestAPendingDelete(t *testing.T) {
 		t.Fatalf("refused: %v", err)
 	}
 	for _, want := range []string{
-		"PendingDelete: ConfigMap " + namespace + "/old, which 4.5.3 deletes, is terminating for ", ", held by finalizer example.com/x: " +
+		"PendingDelete: ConfigMap " + namespace + "/old, which 4.5.3 deletes, is terminating since ", ", held by finalizer example.com/x: " +
 			"the minor update from 4.5.3 to 4.6.0 does not begin before it is gone; lifted by the holder of finalizer example.com/x",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -259,7 +259,7 @@ func TestATerminatingNamespaceWithoutTheRightToListThem(t *testing.T) {
 	of := in(t, namespace, map[string]string{"0000_10_web_a.yaml": manifest("v1", "ConfigMap", "a", "")})
 	for name, c := range map[string]*cluster.Cluster{"an admin": c, "who may only get": narrow} {
 		findings := shown(precondition.Evaluate(gather(t, c, precondition.GatherInput{Payload: of, Namespace: home})))
-		if want := "TerminatingObject: Namespace " + namespace + ", which 0000_10_web_a.yaml needs, is terminating for "; !strings.Contains(findings, want) {
+		if want := "TerminatingObject: Namespace " + namespace + ", which 0000_10_web_a.yaml needs, is terminating since "; !strings.Contains(findings, want) {
 			t.Errorf("%s: %s\nwant it to say %q", name, findings, want)
 		}
 	}

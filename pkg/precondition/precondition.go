@@ -63,8 +63,19 @@ func (d Delete) Describe(now time.Time) string {
 	if d.WasSent() {
 		return d.Seen.Describe(now)
 	}
-	return "still there, and its delete was not asked for yet"
+	return notSent
 }
+
+// DescribeSince is like Describe, with a time instead of an age: the text is the same as long as nothing changes, which findings of
+// the gate need, since they become conditions.
+func (d Delete) DescribeSince() string {
+	if d.WasSent() {
+		return d.Seen.DescribeSince()
+	}
+	return notSent
+}
+
+const notSent = "still there, and its delete was not asked for yet"
 
 // A Claim is a manifest whose object is one of another release.
 type Claim struct {

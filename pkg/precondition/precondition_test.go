@@ -105,7 +105,7 @@ func expect(t *testing.T, f *precondition.Facts, wanted string) {
 
 func TestPendingDeletesStopMinorUpdates(t *testing.T) {
 	held := tombstone.Observation{State: tombstone.Terminating, UID: "1", Asked: "1", Since: now.Add(-5 * time.Minute), Finalizers: []string{"example.com/x"}}
-	const what = "PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 5m, held by finalizer example.com/x: "
+	const what = "PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T11:55:00Z, held by finalizer example.com/x: "
 	const rest = "; lifted by the holder of finalizer example.com/x | since 2026-05-04T11:55:00Z | ConfigMap web/old"
 	const unsaid = "an update that does not say from which version to which, and so counts as a minor one, does not begin before it is gone"
 	for name, test := range map[string]struct {
@@ -150,12 +150,12 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 		wanted string
 	}{
 		"gone":          {tombstone.Observation{State: tombstone.Absent, Asked: "1"}, ""},
-		"finalizers":    {terminating([]string{"a/b", "c/d"}), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizers a/b, c/d" + update + "the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
-		"content":       {terminating(nil, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (2 Widgets)" + update + "removing what is left in it | since 2026-05-01T12:00:00Z" + object},
-		"both":          {terminating([]string{"a/b"}, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, and by removing what is left in it | since 2026-05-01T12:00:00Z" + object},
-		"nothing":       {terminating(nil), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d" + update + "itself: nothing holds it | since 2026-05-01T12:00:00Z" + object},
-		"not looked at": {unclear, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (not known yet)" + update + "itself, unless something in it is held: that is not known yet | since 2026-05-01T12:00:00Z" + object},
-		"ending":        {ending, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 3d (2 Pods)" + update + "itself, once what is left in it has ended | since 2026-05-01T12:00:00Z" + object},
+		"finalizers":    {terminating([]string{"a/b", "c/d"}), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z, held by finalizers a/b, c/d" + update + "the holders of finalizers a/b, c/d | since 2026-05-01T12:00:00Z" + object},
+		"content":       {terminating(nil, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z (2 Widgets)" + update + "removing what is left in it | since 2026-05-01T12:00:00Z" + object},
+		"both":          {terminating([]string{"a/b"}, "2 Widgets"), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z, held by finalizer a/b (2 Widgets)" + update + "the holder of finalizer a/b, and by removing what is left in it | since 2026-05-01T12:00:00Z" + object},
+		"nothing":       {terminating(nil), "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z" + update + "itself: nothing holds it | since 2026-05-01T12:00:00Z" + object},
+		"not looked at": {unclear, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z (not known yet)" + update + "itself, unless something in it is held: that is not known yet | since 2026-05-01T12:00:00Z" + object},
+		"ending":        {ending, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-01T12:00:00Z (2 Pods)" + update + "itself, once what is left in it has ended | since 2026-05-01T12:00:00Z" + object},
 		"not reached": {tombstone.Observation{State: tombstone.Present, Asked: "1", UID: "1"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is still there, and not terminating" + update +
 			"applying the same version again, which asks for it again, or by deleting it by hand | since 2026-05-04T10:00:00Z" + object},
 		"not known": {tombstone.Observation{State: tombstone.Unknown, Asked: "1", Why: "the server is down"}, "Blocks PendingDelete: ConfigMap web/old, which 4.5.0 deletes, may still be there, which is not known: the server is down" + update +
@@ -171,7 +171,7 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 		one, other := asked(terminating([]string{"a/b"})), asked(terminating([]string{"a/b"}))
 		one.Seen.Since, other.ID.Name = since.Add(time.Hour), "older"
 		f := &precondition.Facts{Record: history("4.5.3"), Deletes: []precondition.Delete{one, other}}
-		expect(t, f, "Blocks PendingDelete: ConfigMap web/older and 1 more, which 4.5.0 deletes, are terminating for 3d, held by finalizer a/b: "+
+		expect(t, f, "Blocks PendingDelete: ConfigMap web/older and 1 more, which 4.5.0 deletes, are terminating since 2026-05-01T12:00:00Z, held by finalizer a/b: "+
 			"the minor update from 4.5.3 to 4.6.0 does not begin before they are gone; lifted by the holder of finalizer a/b | since 2026-05-01T12:00:00Z | ConfigMap web/older")
 	})
 	t.Run("not asked for yet", func(t *testing.T) {
@@ -187,13 +187,13 @@ func TestADeleteSaysWhoLiftsIt(t *testing.T) {
 		one := asked(terminating(nil))
 		one.Version = ""
 		expect(t, &precondition.Facts{Payload: release(t, "4.5.4", nil), Record: history("4.5.3"), Deletes: []precondition.Delete{one}},
-			"Warns PendingDelete: ConfigMap web/old, which is to be deleted, is terminating for 3d: the patch update from 4.5.3 to 4.5.4 goes on; lifted by itself: nothing holds it | since 2026-05-01T12:00:00Z"+object)
+			"Warns PendingDelete: ConfigMap web/old, which is to be deleted, is terminating since 2026-05-01T12:00:00Z: the patch update from 4.5.3 to 4.5.4 goes on; lifted by itself: nothing holds it | since 2026-05-01T12:00:00Z"+object)
 	})
 }
 
 func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
 	since := now.Add(-time.Hour)
-	const what, rest = "TerminatingObject: ConfigMap web/old, which 0000_10_web_old.yaml needs, is terminating for 60m", " | since 2026-05-04T11:00:00Z | ConfigMap web/old | 0000_10_web_old.yaml"
+	const what, rest = "TerminatingObject: ConfigMap web/old, which 0000_10_web_old.yaml needs, is terminating since 2026-05-04T11:00:00Z", " | since 2026-05-04T11:00:00Z | ConfigMap web/old | 0000_10_web_old.yaml"
 	for name, test := range map[string]struct {
 		seen   tombstone.Observation
 		wanted string
@@ -215,7 +215,7 @@ func TestAnObjectThatIsNeededIsBeingDeleted(t *testing.T) {
 		namespace := precondition.Terminating{ID: kinds.ID{Kind: "Namespace", Name: "runlevel-system"}}
 		namespace.Seen = tombstone.Observation{State: tombstone.Terminating, Since: since, Finalizers: []string{"a/b"}}
 		f := &precondition.Facts{Payload: release(t, "4.6.0", nil), Record: history("4.5.3"), Terminating: []precondition.Terminating{namespace, {ID: old}}}
-		expect(t, f, `Blocks TerminatingObject: Namespace runlevel-system, which the record of release web needs, is terminating for 60m, held by finalizer a/b: nothing can be made in it before it is gone; lifted by the holder of finalizer a/b | since 2026-05-04T11:00:00Z | Namespace runlevel-system
+		expect(t, f, `Blocks TerminatingObject: Namespace runlevel-system, which the record of release web needs, is terminating since 2026-05-04T11:00:00Z, held by finalizer a/b: nothing can be made in it before it is gone; lifted by the holder of finalizer a/b | since 2026-05-04T11:00:00Z | Namespace runlevel-system
 Warns TerminatingObject: 1 more object that the update needs: being deleted, ConfigMap web/old first; lifted by the holders of their finalizers | ConfigMap web/old`)
 	})
 }
@@ -236,20 +236,28 @@ func TestWhatReappearedMayBeWanted(t *testing.T) {
 
 func TestReleasesDoNotGoBack(t *testing.T) {
 	const begun, done = "begun at 2026-05-03T11:00:00Z", "applied at 2026-05-03T12:00:00Z"
-	older := func(to, from, how string) string {
+	because := func(rule, lifts, to, from, how string) string {
 		_, since, _ := strings.Cut(how, " at ")
-		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: releases don't go back; lifted by an update to %s or newer | since %s", to, from, how, from, since)
+		return fmt.Sprintf("Blocks OlderVersion: %s is older than %s, which was %s: %s; lifted by an update to %s or newer%s | since %s", to, from, how, rule, from, lifts, since)
 	}
+	older := func(to, from, how string) string { return because("releases don't go back", "", to, from, how) }
 	for name, test := range map[string]struct {
 		before []string
 		to     string
 		wanted string
 	}{
-		"patch":                       {[]string{"4.6.2", "4.6.1"}, "4.6.1", older("4.6.1", "4.6.2", done)},
+		"patch before":                {[]string{"4.6.2", "4.6.1"}, "4.6.1", ""},
+		"patch before, as seen twice": {[]string{"4.6.2", "4.6.2", "4.6.1"}, "4.6.1", ""},
+		"two patches before": {[]string{"4.6.2", "4.6.1", "4.6.0"}, "4.6.0",
+			because("a release only goes back to the version before it, 4.6.1", ", or to 4.6.1", "4.6.0", "4.6.2", done)},
+		"minor before": {[]string{"4.6.0", "4.5.3"}, "4.5.3",
+			because("a release does not go back from one minor version to another, as to 4.5.3 before it", "", "4.5.3", "4.6.0", done)},
+		"minor before, only begun": {[]string{"4.6.0...", "4.5.3"}, "4.5.3",
+			because("a release does not go back from one minor version to another, as to 4.5.3 before it", "", "4.5.3", "4.6.0", begun)},
 		"far back":                    {[]string{"4.6.2"}, "3.1.0", older("3.1.0", "4.6.2", done)},
 		"candidate":                   {[]string{"4.6.0"}, "4.6.0-rc.1", older("4.6.0-rc.1", "4.6.0", done)},
 		"candidate of ten":            {[]string{"4.6.0-rc.10"}, "4.6.0-rc.9", older("4.6.0-rc.9", "4.6.0-rc.10", done)},
-		"only begun":                  {[]string{"4.6.1...", "4.6.0"}, "4.6.0", older("4.6.0", "4.6.1", begun)},
+		"only begun":                  {[]string{"4.6.1...", "4.6.0"}, "4.6.0", ""},
 		"the same":                    {[]string{"4.6.2"}, "4.6.2", ""},
 		"the same, built again":       {[]string{"4.6.2+b"}, "4.6.2+a", ""},
 		"newer":                       {[]string{"4.6.2"}, "4.6.3", ""},
@@ -279,6 +287,8 @@ func TestAVersionHasTheSameFiles(t *testing.T) {
 		"others":                       {[]record.HistoryEntry{entry(record.Completed, "4.6.0", "other")}, blocked},
 		"the same":                     {[]record.HistoryEntry{entry(record.Completed, "4.6.0", same)}, ""},
 		"not known":                    {[]record.HistoryEntry{entry(record.Completed, "4.6.0", "")}, ""},
+		"of the version before":        {[]record.HistoryEntry{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", "other")}, blocked},
+		"the same of before":           {[]record.HistoryEntry{entry(record.Completed, "4.6.1", "new"), entry(record.Completed, "4.6.0", same)}, ""},
 		"of another version":           {[]record.HistoryEntry{entry(record.Completed, "4.5.9", "other")}, ""},
 		"only begun":                   {[]record.HistoryEntry{entry(record.Partial, "4.6.0", "other")}, ""},
 		"begun after another version":  {[]record.HistoryEntry{entry(record.Partial, "4.6.0", "other"), entry(record.Completed, "4.5.9", "old")}, ""},
@@ -352,8 +362,8 @@ func TestSomebodyElseApplies(t *testing.T) {
 		silent time.Duration
 		wanted string
 	}{
-		"alive": {3 * time.Second, "Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z (10m ago); lifted by its end | since 2026-05-04T11:50:00Z"},
-		"dead":  {40 * time.Second, "Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has given no sign of life for 40s, longer than its lock lasts; lifted by the next apply, which takes the lock over | since 2026-05-04T11:50:00Z"},
+		"alive": {3 * time.Second, "Blocks ApplyRunning: ana@host:7 has been applying the release since 2026-05-04T11:50:00Z; lifted by its end | since 2026-05-04T11:50:00Z"},
+		"dead":  {40 * time.Second, "Warns ApplyRunning: ana@host:7 began to apply the release at 2026-05-04T11:50:00Z, and has not renewed its lock since 2026-05-04T11:59:20Z, longer than it lasts; lifted by the next apply, which takes the lock over | since 2026-05-04T11:50:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, &precondition.Facts{Held: &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-test.silent), Duration: 30 * time.Second}}, test.wanted)
@@ -372,8 +382,8 @@ func TestRefuse(t *testing.T) {
 		t.Errorf("reason %q", reason.Of(err))
 	}
 	const wanted = `GiantHop: the minor update from 4.5.3 to 4.8.0 skips 4.6; lifted by an update to 4.6 first
-PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 0s: the minor update from 4.5.3 to 4.8.0 does not begin before it is gone; lifted by itself: nothing holds it
-PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating for 0s, held by finalizer a/b: the minor update from 4.5.3 to 4.8.0 does not begin before it is gone; lifted by the holder of finalizer a/b`
+PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T12:00:00Z: the minor update from 4.5.3 to 4.8.0 does not begin before it is gone; lifted by itself: nothing holds it
+PendingDelete: ConfigMap web/old, which 4.5.0 deletes, is terminating since 2026-05-04T12:00:00Z, held by finalizer a/b: the minor update from 4.5.3 to 4.8.0 does not begin before it is gone; lifted by the holder of finalizer a/b`
 	if diff := cmp.Diff(wanted, err.Error()); diff != "" {
 		t.Error(diff)
 	}

@@ -143,7 +143,7 @@ func (f *Facts) judgeAlikeTerminating(alike []Terminating) CheckFinding {
 	for _, other := range alike {
 		objects, manifests = append(objects, other.ID), append(manifests, other.Manifests...)
 	}
-	what := fmt.Sprintf("%s, which %s, %s %s", name(objects), f.neededBy(manifests), either(count, "is", "are"), one.Seen.Describe(f.Now))
+	what := fmt.Sprintf("%s, which %s, %s %s", name(objects), f.neededBy(manifests), either(count, "is", "are"), one.Seen.DescribeSince())
 	lifts := liftsDelete(Delete{Seen: one.Seen})
 	finding := warns(lifts, "%s: an apply waits until %s gone", what, either(count, "it is", "they are"))
 	if one.Seen.IsHeld() {

@@ -2,9 +2,8 @@ package precondition
 
 import (
 	"fmt"
+	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/record"
@@ -18,14 +17,11 @@ func judgeLock(f *Facts) []CheckFinding {
 	}
 	holder, began := printable.Line(f.Held.Name), f.Held.Since.UTC().Format(time.RFC3339)
 	if f.Held.IsDead(f.Now) {
-		return []CheckFinding{warns("the next apply, which takes the lock over", "%s began to apply the release at %s, and has given no sign of life for %s, longer than its lock lasts",
-			holder, began, age(f.Now.Sub(f.Held.Renewed))).since(f.Held.Since)}
+		return []CheckFinding{warns("the next apply, which takes the lock over", "%s began to apply the release at %s, and has not renewed its lock since %s, longer than it lasts",
+			holder, began, f.Held.Renewed.UTC().Format(time.RFC3339)).since(f.Held.Since)}
 	}
-	return []CheckFinding{blocks("its end", "%s has been applying the release since %s (%s ago)",
-		holder, began, age(f.Now.Sub(f.Held.Since))).since(f.Held.Since)}
+	return []CheckFinding{blocks("its end", "%s has been applying the release since %s", holder, began).since(f.Held.Since)}
 }
-
-func age(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
 
 // judgeAge is OlderVersion.
 func judgeAge(f *Facts) []CheckFinding {
@@ -41,16 +37,44 @@ func judgeAge(f *Facts) []CheckFinding {
 	if newest.State == record.Completed && newest.Completed != nil {
 		how, when = "was applied", newest.Completed.Time
 	}
-	return []CheckFinding{blocks(fmt.Sprintf("an update to %s or newer", from), "%s is older than %s, which %s at %s: releases don't go back",
-		to, from, how, when.UTC().Format(time.RFC3339)).since(when)}
+	lifts, rule := fmt.Sprintf("an update to %s or newer", from), "releases don't go back"
+	previous := f.previous()
+	switch {
+	case previous == nil:
+	case distanceOf(parse(previous.Version), from) != patch:
+		rule = fmt.Sprintf("a release does not go back from one minor version to another, as to %s before it", printable.Line(previous.Version))
+	case to.String() != parse(previous.Version).String():
+		rule = fmt.Sprintf("a release only goes back to the version before it, %s", printable.Line(previous.Version))
+		lifts += ", or to " + printable.Line(previous.Version)
+	default:
+		return nil
+	}
+	return []CheckFinding{blocks(lifts, "%s is older than %s, which %s at %s: %s", to, from, how, when.UTC().Format(time.RFC3339), rule).since(when)}
 }
 
-// judgeContent is ChangedContent. A version that was begun with these files, because nothing was
-// completed yet or because it was forced, may be gone on with.
+// previous returns the version before the newest one, which a patch may go back to; nil if there is none.
+func (f *Facts) previous() *record.HistoryEntry {
+	newest := f.Record.Newest()
+	for i := range f.Record.History {
+		if entry := &f.Record.History[i]; entry.Version != newest.Version && parse(entry.Version) != nil {
+			return entry
+		}
+	}
+	return nil
+}
+
+// judgeContent is ChangedContent, also of an earlier version that is gone back to. A version that was begun with these
+// files, because nothing was completed yet or because it was forced, may be gone on with.
 func judgeContent(f *Facts) []CheckFinding {
-	applied, newest := f.Record.Applied(), f.Record.Newest()
-	isKnown := applied != nil && applied.Version != "" && applied.Content != ""
-	if !isKnown || applied.Version != f.Payload.Version || applied.Content == f.Payload.Content {
+	newest := f.Record.Newest()
+	at := slices.IndexFunc(f.Record.History, func(e record.HistoryEntry) bool {
+		return e.State == record.Completed && e.Version != "" && e.Version == f.Payload.Version
+	})
+	if at < 0 {
+		return nil
+	}
+	applied := &f.Record.History[at]
+	if applied.Content == "" || applied.Content == f.Payload.Content {
 		return nil
 	}
 	if newest.Version == f.Payload.Version && newest.Content == f.Payload.Content {

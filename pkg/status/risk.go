@@ -72,7 +72,7 @@ func deleteRisks(deletes []precondition.Delete) []Risk {
 		if asked.Namespace != "" {
 			name = asked.Namespace + "/" + name
 		}
-		pending = append(pending, fmt.Sprintf("%s %q (%s)", strings.ToLower(printable.Line(asked.Kind)), printable.Line(name), describe(asked)))
+		pending = append(pending, fmt.Sprintf("%s %q (%s)", strings.ToLower(printable.Line(asked.Kind)), printable.Line(name), asked.DescribeSince()))
 	}
 	if len(pending) == 0 {
 		return nil
@@ -80,14 +80,6 @@ func deleteRisks(deletes []precondition.Delete) []Risk {
 	slices.Sort(pending)
 	return []Risk{{RiskDeletes, "Cluster minor or major version upgrades are not allowed while resource deletions are in progress; resources=" +
 		strings.Join(few(pending), ", ")}}
-}
-
-// describe returns the state of a delete, with the moment that it was asked for at in place of an age.
-func describe(asked precondition.Delete) string {
-	if asked.WasSent() {
-		return asked.Seen.DescribeSince()
-	}
-	return asked.Describe(asked.Asked.Time)
 }
 
 func operatorRisks(operators []configv1.ClusterOperator) []Risk {

@@ -174,11 +174,11 @@ func (t *Tracker) judge(o *tracked) {
 
 // callWaiters calls those who wait for an object if its verdict, which was another one before, ends that.
 func (o *tracked) callWaiters(t *Tracker, before ready.Verdict) {
-	was, is := t.counts(o, before), t.counts(o, o.verdict)
-	if was == is {
-		return
-	}
 	for _, w := range append([]*waiter(nil), o.waiters...) { // which check may shorten
+		was, is := t.counts(o, before, w), t.counts(o, o.verdict, w)
+		if was == is {
+			continue
+		}
 		w.count(was, -1)
 		w.count(is, 1)
 		w.check(t)

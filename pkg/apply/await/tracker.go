@@ -185,8 +185,10 @@ func (t *Tracker) TolerateFailures() { t.do(func() { t.toleratesFailures = true 
 
 // Notify calls a function once, when some objects are all ready at the same time, or when some of
 // them have failed, which it is given. It may be called at once. The function that is returned ends that.
-func (t *Tracker) Notify(ids []kinds.ID, call func(failed []Object)) (cancel func()) {
-	w := &waiter{call: call}
+// By the standard of the cluster-version operator, an install goes on beyond a degraded ClusterOperator, and is not
+// complete before that is well: isEnd says that the objects are waited for at its end.
+func (t *Tracker) Notify(ids []kinds.ID, isEnd bool, call func(failed []Object)) (cancel func()) {
+	w := &waiter{call: call, isEnd: isEnd}
 	var objects []*tracked
 	t.do(func() {
 		for _, id := range ids {
@@ -194,7 +196,7 @@ func (t *Tracker) Notify(ids []kinds.ID, call func(failed []Object)) (cancel fun
 				t.startWatching(o)
 				objects = append(objects, o)
 				o.waiters = append(o.waiters, w)
-				w.count(t.counts(o, o.verdict), 1)
+				w.count(t.counts(o, o.verdict, w), 1)
 			}
 		}
 		w.objects = objects
@@ -207,6 +209,7 @@ func (t *Tracker) Notify(ids []kinds.ID, call func(failed []Object)) (cancel fun
 type waiter struct {
 	objects         []*tracked
 	waiting, failed int
+	isEnd           bool                  // of the apply
 	call            func(failed []Object) // nil once it was called
 }
 
@@ -293,13 +296,12 @@ func (t *Tracker) isUnlabelled(object *unstructured.Unstructured) bool {
 	return object.GetLabels()[objectmeta.ReleaseLabel] != t.options.Release
 }
 
-// counts returns what the verdict on an object is to a waiter. The cluster-version operator only reports a degraded operator while
-// it installs, and goes on: by its standard, so do we.
-func (t *Tracker) counts(o *tracked, verdict ready.Verdict) ready.ReadyState {
+// counts returns what the verdict on an object is to a waiter.
+func (t *Tracker) counts(o *tracked, verdict ready.Verdict, w *waiter) ready.ReadyState {
 	if t.toleratesFailures && verdict.State == ready.Failed {
 		return ready.Waiting
 	}
-	if o.standard == ready.Upstream && verdict.Effect == reason.Report {
+	if o.standard == ready.Upstream && verdict.Effect == reason.Report && !w.isEnd {
 		return ready.Ready
 	}
 	return verdict.State

@@ -92,7 +92,7 @@ func TestWhatIsAssumedEndsAWait(t *testing.T) {
 	m := manifests[0]
 	tr.Applied(m, deployment(m, 1, 0))
 	isReady := false
-	defer tr.Notify([]kinds.ID{m.ID()}, func(failed []Object) { isReady = len(failed) == 0 })()
+	defer tr.Notify([]kinds.ID{m.ID()}, false, func(failed []Object) { isReady = len(failed) == 0 })()
 	if tr.Assume(m, true); !isReady {
 		t.Error("it is still waited for")
 	}
@@ -260,7 +260,7 @@ func wait(tr *Tracker, manifests []*payload.Manifest) []Object {
 		ids = append(ids, m.ID())
 	}
 	ended := make(chan []Object, 1)
-	tr.Notify(ids, func(failed []Object) { ended <- failed })
+	tr.Notify(ids, false, func(failed []Object) { ended <- failed })
 	return <-ended
 }
 

@@ -1,0 +1,85 @@
+package operator_test
+
+import (
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// states returns the states of a history, newest first, as VERSION=STATE.
+func states[T any](history []T, of func(T) (version, state string)) string {
+	var all []string
+	for _, entry := range history {
+		version, state := of(entry)
+		all = append(all, version+"="+state)
+	}
+	return strings.Join(all, " ")
+}
+
+// checkHistories fails the test unless the ClusterVersion and the record have the same history.
+func (s *stage) checkHistories(want string) {
+	s.t.Helper()
+	c, err := cluster.Connect(s.sandbox.Config)
+	s.must(err)
+	known, _, err := record.NewStore(c.Client, rollout.DefaultNamespace, payload.DefaultName).Load(s.t.Context())
+	s.must(err)
+	recorded := states(known.History, func(e record.HistoryEntry) (string, string) { return e.Version, string(e.State) })
+	reported := states(s.version().Status.History, func(e configv1.UpdateHistory) (string, string) { return e.Version, string(e.State) })
+	if recorded != want || reported != want {
+		s.t.Errorf("the record has %q, and the ClusterVersion %q, want %q", recorded, reported, want)
+	}
+}
+
+// TestAnInstallWithADegradedOperator goes on beyond it, and is not complete: for the ClusterVersion, and for the record, which the
+// command line reads. An update from there leaves both Partial.
+func TestAnInstallWithADegradedOperator(t *testing.T) {
+	t.Parallel()
+	const late = `
+-- 0000_50_late_10_config.yaml --
+{apiVersion: v1, kind: ConfigMap, metadata: {name: late, namespace: shop}, data: {version: VERSION}}
+`
+	degraded := func(o *configv1.ClusterOperatorStatus) {
+		o.Conditions = append(o.Conditions[:1], condition(configv1.OperatorDegraded, configv1.ConditionTrue))
+	}
+	s := begin(t, "1.0.0", shop+till+late)
+	s.report("till", "1.0.0", degraded)
+	s.await("what comes after the operator is applied", func() bool { return s.of("late") == "1.0.0" })
+	s.until("it is reported", has("Failing", configv1.ConditionTrue, "ClusterOperatorDegraded"))
+	s.checkHistories("1.0.0=Partial")
+	if v := s.version(); find(v, configv1.OperatorAvailable).Status != configv1.ConditionFalse {
+		t.Errorf("it is available:\n%s", s.text())
+	}
+	s.restart()
+	s.update(s.push("1.0.1", shop+till+late))
+	s.until("the update waits", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
+	s.report("till", "1.0.1")
+	s.until("updated", isAt("1.0.1"))
+	s.checkHistories("1.0.1=Completed 1.0.0=Partial")
+}
+
+// TestBackToThePatchBefore needs no force, and is no risk after a restart without an update service.
+func TestBackToThePatchBefore(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	installed := s.until("installed", isAt("1.0.0"))
+	s.update(s.push("1.0.1", shop))
+	s.until("updated", isAt("1.0.1"))
+	s.restart()
+	s.update(installed.Status.Desired.Image)
+	back := s.until("back at 1.0.0", isAt("1.0.0"))
+	s.checkHistories("1.0.0=Completed 1.0.1=Completed 1.0.0=Completed")
+	if risks := back.Status.History[0].AcceptedRisks; risks != "" {
+		t.Errorf("risks were accepted: %s", risks)
+	}
+	s.update(s.push("0.9.9", shop))
+	s.until("older versions are refused", func(v *configv1.ClusterVersion) bool {
+		c := find(v, "ReleaseAccepted")
+		return c.Status == configv1.ConditionFalse && strings.Contains(c.Message, "OlderVersion")
+	})
+}
