@@ -74,10 +74,12 @@ func (t *acceptance) publish(ctx context.Context) {
 	}
 }
 
-// acceptedRisks returns the names of what was overridden by force, and of what is not recommended.
+// acceptedRisks returns the names of what was overridden by force, of what is not recommended, and of overrides.
 func (t *acceptance) acceptedRisks() []string {
-	isNotRecommended := func(f precondition.CheckFinding) bool { return strings.HasPrefix(f.Check, status.RiskNotRecommended) }
-	risks := slices.DeleteFunc(slices.Clone(t.now.Findings), func(f precondition.CheckFinding) bool { return !isNotRecommended(f) })
+	risks := slices.DeleteFunc(slices.Clone(t.now.Findings), func(f precondition.CheckFinding) bool {
+		isAccepted := strings.HasPrefix(f.Check, status.RiskNotRecommended) || f.Check == status.RiskOverrides
+		return !isAccepted || f.Severity == precondition.Blocks
+	})
 	if t.target.Force {
 		risks = slices.Concat(precondition.Blocking(t.now.Findings), risks)
 	}

@@ -11,11 +11,12 @@ import (
 )
 
 // riskFindings returns the risks that hold back an update: those of a minor or a major one. One that was begun goes on,
-// and may be corrected by a patch. If the record is lost, previous is the version that was applied before.
+// and may be corrected by a patch. If the record is lost, previous is the version that was applied before. A patch does not
+// update objects that overrides leave unmanaged, which is a warning.
 func riskFindings(risks []status.Risk, found *rollout.Outcome, previous string) []precondition.CheckFinding {
 	from := cmp.Or(found.Previous, previous)
 	if !precondition.IsMinor(from, found.Version) || found.Begun != from && !precondition.IsMinor(cmp.Or(found.Begun, from), found.Version) {
-		return nil
+		return overrideFindings(risks, found, from)
 	}
 	var findings []precondition.CheckFinding
 	for _, risk := range risks {
@@ -32,4 +33,16 @@ func riskFindings(risks []status.Risk, found *rollout.Outcome, previous string) 
 		})
 	}
 	return findings
+}
+
+// overrideFindings warns of overrides in a patch.
+func overrideFindings(risks []status.Risk, found *rollout.Outcome, from string) []precondition.CheckFinding {
+	at := slices.IndexFunc(risks, func(r status.Risk) bool { return r.Name == status.RiskOverrides })
+	if at < 0 || from == "" || from == found.Version {
+		return nil
+	}
+	return []precondition.CheckFinding{{
+		Check: status.RiskOverrides, Severity: precondition.Warns, Lifts: "an administrator, who removes the overrides",
+		Message: "The patch does not update the objects that overrides leave unmanaged. " + risks[at].Message,
+	}}
 }

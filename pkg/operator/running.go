@@ -39,6 +39,7 @@ type running struct {
 	mu         sync.Mutex
 	mode       graph.Mode
 	fold       *progress.Fold         // of the last apply; nil before it has begun
+	done       int                    // most manifests that were done in it
 	failed     map[string]apply.Event // failures of the apply before, until this one has come to the same steps
 	hasBegun   bool                   // the apply that runs was let in by the gate
 	isRecorded bool                   // the record has an apply of the release
@@ -185,6 +186,7 @@ func (r *running) begin(outcome *rollout.Outcome) error {
 				r.failed[e.File+" "+e.Name()] = e
 			}
 		}
+		r.done = 0
 		r.fold = progress.New(progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations))
 	})
 	return nil
@@ -225,7 +227,8 @@ func (r *running) seen() *status.AppliedRelease {
 	if r.fold != nil {
 		r.fold.At(r.applier.cluster.Now())
 		far = r.fold.Progress()
-		applied.Done = far.Done
+		r.done = max(r.done, far.Done) // an object that was ready may break, and is not applied less for that
+		applied.Done = r.done
 		far.Failures = slices.AppendSeq(far.Failures, maps.Values(r.failed))
 	}
 	if !r.isComplete {
@@ -245,7 +248,7 @@ func problemsOf(far progress.Progress, ended error) []status.ReleaseProblem {
 	var all []status.ReleaseProblem
 	for _, w := range far.Waits {
 		all = append(all, status.ReleaseProblem{
-			Object: &w.Object, Hook: w.Hook, File: w.File, Message: w.For, Reason: w.Reason, Effect: w.Effect, Since: w.Since, IsWait: true,
+			Object: &w.Object, Hook: w.Hook, File: w.File, Message: w.For, Reason: w.Reason, Effect: w.Effect, Since: w.Since, IsWait: true, IsRetry: w.Retrying,
 		})
 	}
 	for _, f := range far.Failures {

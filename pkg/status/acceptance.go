@@ -69,7 +69,7 @@ func (a Acceptance) message() string {
 			message += fmt.Sprintf(" featureSet=%q", a.FeatureSet)
 		}
 		if a.Unverified != "" {
-			message += notVerified + printable.Line(a.Unverified)
+			message += notVerified + inLine(a.Unverified)
 		}
 		return message
 	case a.Err == nil:
@@ -77,7 +77,7 @@ func (a Acceptance) message() string {
 	case a.Phase == Judging:
 		return list(words.failed+" "+a.payload(), a.blockers())
 	default:
-		return words.failed + " " + a.payload() + " failure=" + printable.Line(strings.TrimSpace(a.Err.Error()))
+		return words.failed + " " + a.payload() + " failure=" + inLine(a.Err.Error())
 	}
 }
 

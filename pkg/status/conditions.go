@@ -111,14 +111,23 @@ func (b *builder) setAvailable(applied AppliedRelease) {
 	b.setDefault(configv1.OperatorAvailable, configv1.ConditionFalse)
 }
 
+// inLine returns a text in one line: lines that it has are separated by semicolons.
+func inLine(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return printable.Line(joined("; ", lines...))
+}
+
 // list returns a title with what it is about: in the same line if that is one, in a line each if there are several.
 func list(title string, lines []string) string {
 	if len(lines) == 1 {
-		return title + ": " + printable.Line(lines[0])
+		return title + ": " + inLine(lines[0])
 	}
 	text := title + ":"
 	for _, line := range few(lines) {
-		text += "\n* " + printable.Line(line)
+		text += "\n* " + inLine(line)
 	}
 	return text
 }

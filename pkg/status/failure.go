@@ -23,15 +23,15 @@ type failure struct {
 }
 
 // summarize returns one failure for all problems, which are in order and none of which is there twice.
-func summarize(failed []ReleaseProblem, isKept bool) failure {
+func (b *builder) summarize(failed []ReleaseProblem, isKept bool) failure {
 	var all []failure
 	for _, alike := range byState(failed) {
 		if _, isShared := alike[0].state(); isShared && len(alike) > 1 {
-			all = append(all, operatorsFailure(alike, isKept))
+			all = append(all, b.operatorsFailure(alike, isKept))
 			continue
 		}
 		for _, one := range alike {
-			all = append(all, singleFailure(one, isKept))
+			all = append(all, b.singleFailure(one, isKept))
 		}
 	}
 	slices.SortFunc(all, func(a, b failure) int { return cmp.Compare(a.message, b.message) })
@@ -68,22 +68,22 @@ func byState(problems []ReleaseProblem) [][]ReleaseProblem {
 	return groups
 }
 
-func singleFailure(p ReleaseProblem, isKept bool) failure {
+func (b *builder) singleFailure(p ReleaseProblem, isKept bool) failure {
 	of := failure{reason: cmp.Or(p.Reason, reasonFailed), message: capitalized(p.sentence()) + p.where()}
 	state, isKnown := p.state()
 	switch {
-	case isKnown && p.isOverdue(isKept):
+	case isKnown && p.isOverdue(isKept, b.seen.Now):
 		of.summary = overdue([]ReleaseProblem{p})
 	case isKnown:
 		of.summary = "the cluster operator " + printable.Line(p.Object.Name) + " " + state.one
 	default:
-		of.summary = p.sentence()
+		of.summary = p.summary()
 	}
 	return of
 }
 
 // operatorsFailure returns one failure of several ClusterOperators with the same reason.
-func operatorsFailure(alike []ReleaseProblem, isKept bool) failure {
+func (b *builder) operatorsFailure(alike []ReleaseProblem, isKept bool) failure {
 	state, _ := alike[0].state()
 	var details []string
 	for _, p := range alike {
@@ -94,7 +94,7 @@ func operatorsFailure(alike []ReleaseProblem, isKept bool) failure {
 		summary: "the cluster operators " + names(alike) + " " + state.many,
 		message: "Cluster operators " + names(alike) + " " + state.many + ": " + strings.Join(few(details), "; "),
 	}
-	if !slices.ContainsFunc(alike, func(p ReleaseProblem) bool { return !p.isOverdue(isKept) }) {
+	if !slices.ContainsFunc(alike, func(p ReleaseProblem) bool { return !p.isOverdue(isKept, b.seen.Now) }) {
 		of.summary = overdue(alike)
 	}
 	return of

@@ -16,8 +16,8 @@ import (
 func (b *builder) setHealth(applied AppliedRelease) {
 	found := b.sort(applied)
 	switch {
-	case len(found[fails]) > 0:
-		b.setFailing(applied, summarize(found[fails], applied.wasCompleted()))
+	case len(found[fails]) > 0: // beside which a degraded operator counts as well
+		b.setFailing(applied, b.summarize(slices.SortedStableFunc(slices.Values(slices.Concat(found[fails], found[limited])), compareProblems), applied.wasCompleted()))
 		return
 	case len(found[slow]) > 0:
 		b.set(Failing, configv1.ConditionUnknown, slowReason(found[slow]), slowMessage(found[slow]))
@@ -46,7 +46,7 @@ func (b *builder) sort(applied AppliedRelease) map[severity][]ReleaseProblem {
 
 func (b *builder) setFailing(applied AppliedRelease, of failure) {
 	b.set(Failing, configv1.ConditionTrue, of.reason, of.message)
-	version := nameOf(b.next.Desired)
+	version := nameOf(applied.Release)
 	if applied.wasCompleted() {
 		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, of.reason, "Error while reconciling "+version+": "+of.summary)
 		return
@@ -67,7 +67,7 @@ func (b *builder) setKept() {
 // setWorking sets Progressing of a release that is being applied, and goes on.
 func (b *builder) setWorking(applied AppliedRelease, found map[severity][]ReleaseProblem) {
 	why := waitReason(found)
-	text := "Working towards " + nameOf(b.next.Desired)
+	text := "Working towards " + nameOf(applied.Release)
 	if wait := waitText(found); wait != "" && applied.counts() != "" {
 		text += ": " + applied.counts() + ", " + wait
 	} else if all := wait + applied.counts(); all != "" {
@@ -149,7 +149,11 @@ func waitedFor(problems []ReleaseProblem) string {
 		case p.isOperator():
 			all = append(all, printable.Line(p.Object.Name))
 		default:
-			all = append(all, p.subject()+inBrackets("; ", p.detail(), p.place()))
+			detail := p.detail()
+			if p.IsRetry {
+				detail = cmp.Or(requestFailures[p.Reason], detail)
+			}
+			all = append(all, p.subject()+inBrackets("; ", detail, p.place()))
 		}
 	}
 	return printable.Few(slices.Compact(all), mostNames)

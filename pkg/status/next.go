@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // Next returns the status that follows from the previous one and from what was seen. Fields and conditions that it does
@@ -46,19 +46,22 @@ type builder struct {
 }
 
 // setApplied sets all that is said of the release that is applied, or kept in place. Until its mode is known, one that
-// the history has as completed is kept in place: an operator that starts over does not begin an update.
+// the history has as completed is kept in place: an operator that starts over does not begin an update. Until the record has
+// the apply of another one, the desired release and the history are those of before.
 func (b *builder) setApplied(applied AppliedRelease) {
-	b.next.Desired = b.complete(applied.Release)
-	if history := b.next.History; applied.Mode == "" && len(history) > 0 && isCompleted(history[0]) && isOf(history[0], b.next.Desired) {
+	applied.Release = b.complete(applied.Release)
+	history := b.next.History
+	isNewest := len(history) > 0 && isOf(history[0], applied.Release)
+	if applied.Mode == "" && isNewest && isCompleted(history[0]) {
 		applied.Mode = graph.Reconcile
 		b.seen.Applied = &applied
 	}
-	b.next.Capabilities = *applied.Capabilities.DeepCopy()
-	if applied.Hash != "" {
-		b.next.VersionHash = applied.Hash
+	if applied.Mode != "" || isNewest || len(history) == 0 {
+		b.next.Desired, b.next.Capabilities = applied.Release, *applied.Capabilities.DeepCopy()
+		b.next.VersionHash = cmp.Or(applied.Hash, b.next.VersionHash)
+		b.setHistory(applied)
+		b.setImplicitCapabilities(applied.Implicit)
 	}
-	b.setHistory(applied)
-	b.setImplicitCapabilities(applied.Implicit)
 	b.setAvailable(applied)
 	b.setHealth(applied)
 	b.setUpgradeable()
@@ -76,7 +79,7 @@ func (b *builder) setNothingApplied() {
 func (b *builder) setNotKept() {
 	failure := b.seen.Acceptance
 	b.set(Failing, configv1.ConditionTrue, string(failure.Phase)+"Failed",
-		fmt.Sprintf("%s is not kept in place: %s", nameOf(b.next.Desired), printable.Line(failure.Err.Error())))
+		fmt.Sprintf("%s is not kept in place: %s", nameOf(b.next.Desired), inLine(failure.Err.Error())))
 }
 
 // complete returns a release with what the previous status says of the same image: its version, its links and channels.

@@ -77,6 +77,10 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 	}
 	degraded := operatorProblem("alpha", "ClusterOperatorDegraded", reason.FailAfterInterval)
 	web := status.ReleaseProblem{Object: &kinds.ID{Kind: "Deployment", Namespace: "a", Name: "web"}, Message: "none is ready", Since: noon, IsWait: true}
+	refused := status.ReleaseProblem{
+		Object: &kinds.ID{Kind: "ConfigMap", Namespace: "a", Name: "b"}, Reason: "UpdatePayloadClusterError", IsWait: true, IsRetry: true, Since: noon,
+		Message: `Internal error occurred: failed calling webhook "a.example.com"`,
+	}
 	ageless := degraded
 	ageless.Since = time.Time{}
 	for _, test := range []struct {
@@ -100,6 +104,8 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 		{"not available", operatorProblem("alpha", "ClusterOperatorNotAvailable", reason.Fail), time.Second, graph.Update, "True ClusterOperatorNotAvailable", "the cluster operator alpha is not available"},
 		{"an object", web, 30 * time.Minute, graph.Update, "False ", "waiting on Deployment a/web (none is ready; since 2026-11-22T12:00:00Z)"},
 		{"an object, slowly", web, 31 * time.Minute, graph.Update, "Unknown SlowObject", "waiting on Deployment a/web over 30 minutes"},
+		{"a refusal", refused, 30 * time.Second, graph.Update, "False ", "waiting on ConfigMap a/b (the control plane is reporting an internal error; since 2026-11-22T12:00:00Z)"},
+		{"a refusal that stays", refused, 31 * time.Second, graph.Update, "True UpdatePayloadClusterError", "Unable to apply 1.0.0: ConfigMap a/b: the control plane is reporting an internal error"},
 		{"an object, after the update", web, time.Minute, graph.Reconcile, "False ", "Cluster version is 1.0.0"},
 		{"an object, slowly, after the update", web, 31 * time.Minute, graph.Reconcile, "Unknown SlowObject", "Cluster version is 1.0.0"},
 	} {
@@ -116,6 +122,36 @@ func TestWaitsBecomeSlowAndFail(t *testing.T) {
 				t.Errorf("Progressing=%s", progress.Status)
 			}
 		})
+	}
+}
+
+// TestADegradedOperatorBesideOneThatIsNotAvailable is named as well, though its own time is not over.
+func TestADegradedOperatorBesideOneThatIsNotAvailable(t *testing.T) {
+	next := follow(seenAt(0, "1.0.0", graph.Update,
+		operatorProblem("beta", "ClusterOperatorNotAvailable", reason.Fail), operatorProblem("alpha", "ClusterOperatorDegraded", reason.FailAfterInterval)))
+	failing, progress := condition(t, next, status.Failing), condition(t, next, configv1.OperatorProgressing)
+	if failing.Reason != "MultipleErrors" || !strings.Contains(failing.Message, "alpha is degraded") || !strings.Contains(failing.Message, "beta is not available") {
+		t.Errorf("%s: %s", failing.Reason, failing.Message)
+	}
+	if want := "Unable to apply 1.0.0: the cluster operator alpha is degraded, and 1 more error"; progress.Message != want {
+		t.Errorf("Progressing: %q, want %q", progress.Message, want)
+	}
+}
+
+// TestAnUpdateThatIsNotRecordedHasNotBegun: it is accepted, and the record can't be written. Neither desired nor history has it.
+func TestAnUpdateThatIsNotRecordedHasNotBegun(t *testing.T) {
+	before := follow(completed(0, "1.0.0"))
+	accepted := seenAt(time.Minute, "1.0.1", "", status.ReleaseProblem{Message: "configmaps is forbidden", Reason: "UpdatePayloadResourceForbidden"})
+	next := status.Next(before, accepted)
+	if next.Desired.Version != "1.0.0" || len(next.History) != 1 || next.History[0].Version != "1.0.0" || next.VersionHash != before.VersionHash {
+		t.Errorf("desired is %s, and the history %+v", next.Desired.Version, next.History)
+	}
+	if got, want := condition(t, next, configv1.OperatorProgressing).Message, "Unable to apply 1.0.1: the server is rejecting updates"; got != want {
+		t.Errorf("Progressing: %q, want %q", got, want)
+	}
+	accepted.Applied.Mode = graph.Update
+	if begun := status.Next(next, accepted); begun.Desired.Version != "1.0.1" || len(begun.History) != 2 {
+		t.Errorf("once it has begun, desired is %s, and the history %+v", begun.Desired.Version, begun.History)
 	}
 }
 
@@ -233,7 +269,7 @@ func TestARefusedReleaseThatIsTriedAgainStaysRefused(t *testing.T) {
 	other.Acceptance.Release = release("1.0.2")
 
 	last := follow(completed(0, "1.0.0"), refused, again)
-	if got := condition(t, last, status.ReleaseAccepted); got.Status != configv1.ConditionFalse || !strings.HasSuffix(got.Message, `failure=no route\nto host`) {
+	if got := condition(t, last, status.ReleaseAccepted); got.Status != configv1.ConditionFalse || !strings.HasSuffix(got.Message, "failure=no route; to host") {
 		t.Errorf("while it is tried again, ReleaseAccepted=%s: %s", got.Status, got.Message)
 	}
 	if got := condition(t, status.Next(last, other), status.ReleaseAccepted); got.Status != configv1.ConditionUnknown || got.Reason != "LoadPayload" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
 )
@@ -16,6 +17,7 @@ const (
 	slowAfter              = 30 * time.Minute
 	slowAfterMachineConfig = 90 * time.Minute // its ClusterOperator updates all nodes
 	failAfter              = 40 * time.Minute // with the effect FailAfterInterval
+	refusedFor             = 30 * time.Second // by the API server: after about as long, that operator has given up its first tries
 
 	machineConfig = "machine-config"
 )
@@ -31,10 +33,14 @@ const (
 )
 
 // severity returns what a problem does. Of a release that is kept in place, every problem is a failure but that of an
-// object which is not ready.
+// object which is not ready. A request that fails and is tried again may succeed soon: it is a failure after a while.
 func (p ReleaseProblem) severity(isKept bool, now time.Time) severity {
 	isUnready := p.IsWait && p.Effect == ""
 	switch {
+	case p.IsRetry && p.age(now) > refusedFor:
+		return fails
+	case p.IsRetry:
+		return waits
 	case isUnready || p.Effect == reason.None && !isKept:
 		if p.age(now) > p.slowAfter() {
 			return slow
@@ -48,8 +54,8 @@ func (p ReleaseProblem) severity(isKept bool, now time.Time) severity {
 }
 
 // isOverdue returns whether a problem fails because the time for it is over.
-func (p ReleaseProblem) isOverdue(isKept bool) bool {
-	return p.Effect == reason.FailAfterInterval && !isKept
+func (p ReleaseProblem) isOverdue(isKept bool, now time.Time) bool {
+	return p.Effect == reason.FailAfterInterval && !isKept && p.age(now) > failAfter
 }
 
 // age returns how long there has been a problem. One whose beginning is not known has begun just now.
@@ -113,11 +119,37 @@ func (p ReleaseProblem) subject() string {
 // detail returns the message, without what the subject says already.
 func (p ReleaseProblem) detail() string {
 	state, _ := p.state()
-	text := strings.TrimPrefix(printable.Line(p.Message), state.repeats)
+	text := strings.TrimPrefix(inLine(p.Message), state.repeats)
 	if p.Object != nil {
 		text = strings.TrimPrefix(text, p.Object.String()+": ")
 	}
 	return text
+}
+
+// requestFailures say what a failed request means for people who look at a table, in the words of the cluster-version operator.
+var requestFailures = map[string]string{
+	"UpdatePayloadResourceNotFound":    "some resources could not be updated",
+	"UpdatePayloadResourceConflict":    "some resources could not be updated",
+	"UpdatePayloadClusterDown":         "the control plane is down or not responding",
+	"UpdatePayloadClusterError":        "the control plane is reporting an internal error",
+	"UpdatePayloadClusterOverloaded":   "the control plane is overloaded and is not accepting updates",
+	"UpdatePayloadClusterUnauthorized": "could not authenticate to the server",
+	"UpdatePayloadResourceForbidden":   "the server is rejecting updates",
+	"UpdatePayloadResourceTypeMissing": "a required extension is not available to update",
+	"UpdatePayloadResourceInvalid":     "some cluster configuration is invalid",
+	precondition.ReasonFailed:          "it may not be safe to apply this update",
+}
+
+// longestSummary is how much of a problem a table shows, in bytes.
+const longestSummary = 160
+
+// summary returns what is wrong for a table: Failing has the whole message.
+func (p ReleaseProblem) summary() string {
+	detail := p.detail()
+	if known, isKnown := requestFailures[p.Reason]; isKnown {
+		detail = known
+	}
+	return printable.Truncate(joined(": ", p.subject(), detail), longestSummary)
 }
 
 // sentence returns what is wrong with which object, in one line.

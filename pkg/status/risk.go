@@ -100,7 +100,7 @@ func operatorMessage(name string, c configv1.ClusterOperatorStatusCondition) str
 	if !c.LastTransitionTime.IsZero() {
 		text += " since " + moment(c.LastTransitionTime.Time)
 	}
-	return printable.Truncate(joined(": ", text, printable.Line(c.Reason), printable.Line(c.Message)), longestReport)
+	return printable.Truncate(joined(": ", text, printable.Line(c.Reason), inLine(c.Message)), longestReport)
 }
 
 // setUpgradeable sets Upgradeable while there are risks.

@@ -153,7 +153,7 @@ func (r *Retrieved) NotRecommended(version string) []precondition.CheckFinding {
 		if one.Release.Version == version {
 			condition := recommended(one.Risks)
 			found.Check = RiskNotRecommended + "-" + condition.Reason
-			found.Message = fmt.Sprintf("the update from %s to %s has Recommended=%s: %s", r.Version, version, condition.Status, printable.Line(condition.Message))
+			found.Message = fmt.Sprintf("the update from %s to %s has Recommended=%s: %s", r.Version, version, condition.Status, inLine(condition.Message))
 		}
 	}
 	return []precondition.CheckFinding{found}
