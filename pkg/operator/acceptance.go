@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/reason"
 	"github.com/runlevel/runlevel/pkg/status"
 )
@@ -24,6 +26,9 @@ type acceptance struct {
 // prepare retrieves, loads and judges the release. Current is the one that is kept in place until then, or nil.
 func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Payload, error) {
 	t.enter(ctx, status.Retrieving)
+	if t.target.Image == "" {
+		return nil, &reason.Error{Reason: reasonUnread, Message: t.target.unreadMessage()}
+	}
 	if err := t.verify(ctx, current); err != nil {
 		return nil, err
 	}
@@ -86,6 +91,15 @@ func (t *acceptance) acceptedRisks() []string {
 	return precondition.CheckNames(risks)
 }
 
+// reasonUnread is the reason of a release that is not kept in place, since the operator can't read what was applied last.
+const reasonUnread = "ReleaseNotReadable"
+
+// unreadMessage says why the operator can't keep in place what was applied last.
+func (t *target) unreadMessage() string {
+	return fmt.Sprintf("%s was applied from %s, which the operator can't read: request an image with the same files in spec.desiredUpdate",
+		printable.Line(cmp.Or(t.unread.Version, "a release without a version")), printable.Line(cmp.Or(t.unread.Source, "a source without a name")))
+}
+
 // judge asks the gate of the release, and for the risks of a minor update. Force overrides what blocks. Nothing blocks the
 // release that was begun last: it is kept in place, but for the objects that can't be.
 func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
@@ -98,6 +112,12 @@ func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 		return outcome.Err
 	}
 	t.now.Findings, t.now.WasJudged = slices.Concat(outcome.Findings, riskFindings(risks, outcome, t.target.Previous), a.updates.warnings(p.Version)), true
+	if t.target.unread != nil && !outcome.IsSame {
+		t.now.Findings = append(t.now.Findings, precondition.CheckFinding{
+			Check: reasonUnread, Severity: precondition.Blocks, Message: t.target.unreadMessage(), Since: &t.target.unread.Started.Time,
+			Lifts: "a request of an image with the same files",
+		})
+	}
 	for i := range t.now.Findings {
 		if found := &t.now.Findings[i]; a.options.StrictTombstones && found.Check == precondition.StaleTombstone {
 			found.Severity = precondition.Blocks

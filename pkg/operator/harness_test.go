@@ -3,6 +3,7 @@ package operator_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -120,6 +121,14 @@ func (s *stage) restart() {
 // push puts a release of files in txtar into the registry, and returns its image by digest.
 func (s *stage) push(version, files string) string {
 	s.t.Helper()
+	image, err := s.images.Push(s.t.Context(), "team/release:"+version, s.release(version, files))
+	s.must(err)
+	return image.String()
+}
+
+// release returns a release of files in txtar.
+func (s *stage) release(version, files string) fs.FS {
+	s.t.Helper()
 	all := txtar.Parse([]byte(strings.ReplaceAll(files, "VERSION", version)))
 	for i, file := range all.Files {
 		if !strings.Contains(file.Name, "/") {
@@ -132,9 +141,7 @@ func (s *stage) push(version, files string) string {
 	)
 	release, err := txtar.FS(all)
 	s.must(err)
-	image, err := s.images.Push(s.t.Context(), "team/release:"+version, release)
-	s.must(err)
-	return image.String()
+	return release
 }
 
 func (s *stage) must(err error) {

@@ -6,8 +6,10 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
+	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
@@ -82,4 +84,46 @@ func TestBackToThePatchBefore(t *testing.T) {
 		c := find(v, "ReleaseAccepted")
 		return c.Status == configv1.ConditionFalse && strings.Contains(c.Message, "OlderVersion")
 	})
+}
+
+// TestTheCommandLineAppliesWhileTheOperatorIsStopped: the operator reports what is on the cluster, which it can't read, and adopts it
+// when an image with the same files is requested, without force.
+func TestTheCommandLineAppliesWhileTheOperatorIsStopped(t *testing.T) {
+	t.Parallel()
+	s := begin(t, "1.0.0", shop)
+	s.until("installed", isAt("1.0.0"))
+	s.must(s.end())
+	c, err := cluster.Connect(s.sandbox.Config)
+	s.must(err)
+	release, _, err := payload.Load(t.Context(), s.release("1.0.1", shop), payload.Options{Name: payload.DefaultName})
+	s.must(err)
+	s.must(rollout.Run(t.Context(), c, release, rollout.Options{Source: "./shop", Apply: apply.Options{Standard: ready.Upstream}}).Err)
+	s.start()
+	unread := s.until("it reports the release that it can't read", has("Failing", configv1.ConditionTrue, "RetrievePayloadFailed"))
+	want := "1.0.1 is not kept in place: 1.0.1 was applied from ./shop, which the operator can't read: request an image with the same files in spec.desiredUpdate"
+	if got := find(unread, "Failing").Message; got != want {
+		t.Errorf("Failing: %s\nwant: %s", got, want)
+	}
+	if got, want := find(unread, configv1.OperatorProgressing).Message, "Error while reconciling 1.0.1: it is not kept in place"; got != want || unread.Status.Desired.Version != "1.0.1" {
+		t.Errorf("Progressing: %s, want %s", got, want)
+	}
+	s.checkHistories("1.0.1=Completed 1.0.0=Completed")
+
+	s.update(s.push("1.0.2", shop))
+	s.until("another release is refused", func(v *configv1.ClusterVersion) bool {
+		c := find(v, "ReleaseAccepted")
+		return c.Status == configv1.ConditionFalse && c.Reason == "PreconditionChecks" && strings.Contains(c.Message, "ReleaseNotReadable")
+	})
+	image := s.push("1.0.1", shop)
+	s.update(image)
+	adopted := s.until("adopted", isAt("1.0.1"))
+	s.checkHistories("1.0.1=Completed 1.0.0=Completed")
+	if newest := adopted.Status.History[0]; newest.Image != image || newest.AcceptedRisks != "" {
+		t.Errorf("the history has %+v", newest)
+	}
+	s.must(s.editSettings("by-hand"))
+	s.untilSettings("1.0.1")
+	s.restart()
+	s.must(s.editSettings("by-hand"))
+	s.untilSettings("1.0.1")
 }

@@ -88,16 +88,24 @@ func (r *reconciler) create(ctx context.Context) error {
 	return nil
 }
 
-// historyOf returns the history of a record as a ClusterVersion has it.
-func historyOf(known *record.Record) []configv1.UpdateHistory {
+// historyOf returns the history of a ClusterVersion with what the record has beyond it: all of it for one that is new or was
+// recreated, and updates that the command line has begun since.
+func historyOf(before []configv1.UpdateHistory, known *record.Record) []configv1.UpdateHistory {
 	var history []configv1.UpdateHistory
 	for _, entry := range known.History {
+		if len(before) > 0 && !before[0].StartedTime.Before(&entry.Started) {
+			break
+		}
 		history = append(history, configv1.UpdateHistory{
 			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: entry.Source, StartedTime: entry.Started, CompletionTime: entry.Completed,
 			Verified: entry.Verified, AcceptedRisks: strings.Join(entry.Forced, ", "),
 		})
 	}
-	return history
+	before = slices.Clone(before)
+	if len(history) > 0 && len(before) > 0 && before[0].CompletionTime == nil {
+		before[0].CompletionTime = &history[len(history)-1].StartedTime // it was superseded
+	}
+	return append(history, before...)
 }
 
 // precreate makes the ClusterOperators of a release before anything else, with their relatedObjects, so that what

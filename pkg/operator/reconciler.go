@@ -108,9 +108,7 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 		} // else the release stays in place
 	}
 	informed := version.DeepCopy()
-	if len(informed.Status.History) == 0 { // it is new, or was recreated
-		informed.Status.History = historyOf(recorded)
-	}
+	informed.Status.History = historyOf(informed.Status.History, recorded)
 	seen, err := r.observe(ctx, informed, recorded, deletes)
 	switch {
 	case err != nil && (cluster.IsOutage(err) || r.applier.current() != nil):

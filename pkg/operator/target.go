@@ -27,6 +27,8 @@ type target struct {
 	signed verification // of the image, if the release was begun before
 	// Previous is the version that was applied before, as the ClusterVersion says.
 	Previous string
+	// unread is the release that was applied last, if that was by the command line, from a source that the operator can't read.
+	unread *record.HistoryEntry
 }
 
 // at returns how far the acceptance of a target is that has come to a phase.
@@ -56,8 +58,9 @@ type known struct {
 // choose returns the release that a ClusterVersion asks for, and what is wrong with its spec. Without an update, that is the
 // release that is kept in place, or was begun last, or the operator's own one if that is new.
 func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
+	release, unread := k.begun(v)
 	begun := &target{
-		Release: k.begun(v), Overrides: unmanaged(v.Spec.Overrides), Capabilities: v.Spec.Capabilities, Enabled: k.enabled(v),
+		Release: release, unread: unread, Overrides: unmanaged(v.Spec.Overrides), Capabilities: v.Spec.Capabilities, Enabled: k.enabled(v),
 	}
 	begun.signed = recorded(v, k.record, begun.Image)
 	if newest := k.record.Newest(); newest != nil && newest.State == record.Partial && newest.Source == begun.Image {
@@ -81,7 +84,7 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	chosen.Release, chosen.Force = release, update.Force
 	if release.Image != begun.Image {
 		chosen.signed = verification{}
-		if len(v.Status.History)+len(k.record.History) > 0 {
+		if unread == nil && len(v.Status.History)+len(k.record.History) > 0 {
 			chosen.Before = begun
 		}
 	}
@@ -90,24 +93,28 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 
 // begun returns the release that is kept in place, or was begun last, or else the operator's own. If the record is lost,
 // the ClusterVersion knows. Histories end after a hundred updates, so the record also says which release the operator was
-// started with that has begun the newest one.
-func (k known) begun(v *configv1.ClusterVersion) configv1.Release {
+// started with that has begun the newest one. One that the command line has applied from a folder or an archive can't be read
+// here: its entry is returned as unread.
+func (k known) begun(v *configv1.ClusterVersion) (begun configv1.Release, unread *record.HistoryEntry) {
 	if k.current != nil {
-		return k.current.Release
+		return k.current.Release, nil
 	}
-	var last configv1.Release
+	own := configv1.Release{Image: k.own}
 	isKnown := k.record.Own == k.own || slices.ContainsFunc(k.record.History, func(e record.HistoryEntry) bool { return e.Source == k.own }) ||
 		slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == k.own })
-	switch newest := k.record.Newest(); {
-	case newest != nil:
-		last = configv1.Release{Image: newest.Source, Version: newest.Version}
-	case len(v.Status.History) > 0:
-		last = configv1.Release{Image: v.Status.History[0].Image, Version: v.Status.History[0].Version}
+	newest := k.record.Newest()
+	switch {
+	case !isKnown:
+		return own, nil
+	case newest != nil && isByDigest(newest.Source):
+		return configv1.Release{Image: newest.Source, Version: newest.Version}, nil
+	case newest != nil && newest.Source != k.own:
+		return configv1.Release{Version: newest.Version}, newest
+	case newest == nil && len(v.Status.History) > 0 && isByDigest(v.Status.History[0].Image):
+		return configv1.Release{Image: v.Status.History[0].Image, Version: v.Status.History[0].Version}, nil
+	default:
+		return own, nil
 	}
-	if !isByDigest(last.Image) || !isKnown {
-		return configv1.Release{Image: k.own}
-	}
-	return last
 }
 
 // enabled returns the capabilities that stay enabled. Those that the ClusterVersion can't name are in the record.

@@ -1,7 +1,11 @@
 package status
 
 import (
+	"strings"
+
 	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/pkg/graph"
 )
 
 // mostHistory is how many entries a history has.
@@ -14,6 +18,9 @@ func (b *builder) setHistory(applied AppliedRelease) {
 	release := b.next.Desired
 	if release.Image == "" && release.Version == "" {
 		return
+	}
+	if history := b.next.History; len(history) > 0 && history[0].Version == release.Version && applied.Mode == graph.Reconcile && !strings.Contains(history[0].Image, "@") {
+		history[0].Image = release.Image // that of a release which was applied from a folder, and is adopted
 	}
 	if len(b.next.History) == 0 || !isOf(b.next.History[0], release) {
 		if applied.Mode == "" {

@@ -26,7 +26,7 @@ func Next(previous configv1.ClusterVersionStatus, seen Seen) configv1.ClusterVer
 	switch {
 	case seen.Applied != nil:
 		b.setApplied(*seen.Applied)
-	case len(previous.History) == 0:
+	case len(b.next.History) == 0:
 		b.setNothingApplied()
 	case seen.Acceptance.Err != nil:
 		b.setNotKept()
@@ -78,8 +78,19 @@ func (b *builder) setNothingApplied() {
 // setNotKept sets what is said while the release of the history can't be read, and nothing keeps it in place.
 func (b *builder) setNotKept() {
 	failure := b.seen.Acceptance
-	b.set(Failing, configv1.ConditionTrue, string(failure.Phase)+"Failed",
-		fmt.Sprintf("%s is not kept in place: %s", nameOf(b.next.Desired), inLine(failure.Err.Error())))
+	newest := b.next.History[0]
+	if !isOf(newest, b.next.Desired) { // the command line has applied it
+		b.next.Desired = b.complete(configv1.Release{Version: newest.Version, Image: newest.Image})
+		b.setAvailable(AppliedRelease{IsComplete: isCompleted(newest)})
+	}
+	version, why := nameOf(b.next.Desired), string(failure.Phase)+"Failed"
+	if isCompleted(newest) {
+		b.set(configv1.OperatorProgressing, configv1.ConditionFalse, why, "Error while reconciling "+version+": it is not kept in place")
+	} else {
+		b.set(configv1.OperatorProgressing, configv1.ConditionTrue, why, "Unable to apply "+version+": it is not kept in place")
+	}
+	b.set(Failing, configv1.ConditionTrue, why,
+		fmt.Sprintf("%s is not kept in place: %s", version, inLine(failure.Err.Error())))
 }
 
 // complete returns a release with what the previous status says of the same image: its version, its links and channels.
