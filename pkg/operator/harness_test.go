@@ -121,7 +121,13 @@ func (s *stage) restart() {
 // push puts a release of files in txtar into the registry, and returns its image by digest.
 func (s *stage) push(version, files string) string {
 	s.t.Helper()
-	image, err := s.images.Push(s.t.Context(), "team/release:"+version, s.release(version, files))
+	return s.pushRelease(version, s.release(version, files))
+}
+
+// pushRelease puts a release into the registry, and returns its image by digest.
+func (s *stage) pushRelease(version string, files fs.FS) string {
+	s.t.Helper()
+	image, err := s.images.Push(s.t.Context(), "team/release:"+version, files)
 	s.must(err)
 	return image.String()
 }

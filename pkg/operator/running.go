@@ -10,6 +10,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -158,6 +159,7 @@ func (r *running) options() rollout.Options {
 				}
 			}
 		})
+		logWarnings(outcome.Report)
 		releaseMemory()
 	}
 	o.OnInterrupted = func(err error) { r.update(func() { r.err = err }) }
@@ -172,6 +174,16 @@ func (r *running) options() rollout.Options {
 	}
 	o.Keep = &keep.Options{Tell: func(e keep.Event) { r.applier.kept(e) }}
 	return o
+}
+
+// logWarnings logs what the API server has warned of in an apply, such as of fields that it does not know.
+func logWarnings(report *apply.Report) {
+	if report == nil {
+		return
+	}
+	for _, warning := range report.Warnings {
+		ctrl.Log.WithName("apply").Info("the API server warns", "warning", warning.Text, "files", warning.Files)
+	}
 }
 
 // begin begins to fold the events of an apply.
@@ -198,11 +210,14 @@ func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
 	return precreate(ctx, c, r.payload)
 }
 
-// rolloutOptions returns how a release is applied.
+// rolloutOptions returns how a release is applied. Fields that the cluster does not know are dropped, as by the cluster-version operator:
+// releases that were made for it have some.
 func (a *applier) rolloutOptions(t *target) rollout.Options {
 	return rollout.Options{
 		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force,
-		Apply: apply.Options{Standard: a.options.Standard, PauseHooks: pauseHooks, TellWaits: progress.ToldEvery, AskWhy: asksWhyEvery},
+		Apply: apply.Options{
+			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, TellWaits: progress.ToldEvery, AskWhy: asksWhyEvery,
+		},
 	}
 }
 
