@@ -371,6 +371,26 @@ func TestSomebodyElseApplies(t *testing.T) {
 	}
 }
 
+// TestFindingsHaveNoAges: conditions and events are made of them, and would change all the time.
+func TestFindingsHaveNoAges(t *testing.T) {
+	at := func(now time.Time) (texts []string) {
+		f := &precondition.Facts{
+			Now: now, Payload: release(t, "4.6.0", nil), Record: history("4.5.3"),
+			Held:        &lock.Holder{Name: "ana@host:7", Since: ago(time.Hour).Time, Renewed: ago(time.Second).Time, Duration: time.Hour},
+			Deletes:     []precondition.Delete{asked(tombstone.Observation{State: tombstone.Terminating, Since: ago(time.Hour).Time, Finalizers: []string{"a/b"}})},
+			Terminating: []precondition.Terminating{{ID: old, Seen: tombstone.Observation{State: tombstone.Terminating, Since: ago(time.Hour).Time}}},
+		}
+		for _, finding := range precondition.Evaluate(f) {
+			texts = append(texts, finding.String())
+		}
+		return texts
+	}
+	soon, late := at(now), at(now.Add(17*time.Minute))
+	if diff := cmp.Diff(soon, late); diff != "" || len(soon) < 3 {
+		t.Errorf("of %d findings, some change with time: %s", len(soon), diff)
+	}
+}
+
 func TestRefuse(t *testing.T) {
 	f := &precondition.Facts{Now: now, Payload: release(t, "4.8.0", nil), Record: history("4.5.3"), Deletes: []precondition.Delete{
 		asked(tombstone.Observation{State: tombstone.Terminating, Since: now}), asked(tombstone.Observation{State: tombstone.Reappeared, MadeBy: "x"}),
