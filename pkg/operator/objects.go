@@ -89,11 +89,12 @@ func (r *reconciler) create(ctx context.Context) error {
 }
 
 // historyOf returns the history of a ClusterVersion with what the record has beyond it: all of it for one that is new or was
-// recreated, and updates that the command line has begun since.
+// recreated, and updates that the command line has begun since. Applies of the same release, with other filters, are no updates.
 func historyOf(before []configv1.UpdateHistory, known *record.Record) []configv1.UpdateHistory {
 	var history []configv1.UpdateHistory
 	for _, entry := range known.History {
-		if len(before) > 0 && !before[0].StartedTime.Before(&entry.Started) {
+		isKnown := len(before) > 0 && (before[0].Version == entry.Version && before[0].Image == entry.Source || !before[0].StartedTime.Before(&entry.Started))
+		if isKnown {
 			break
 		}
 		history = append(history, configv1.UpdateHistory{
