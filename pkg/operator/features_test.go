@@ -1,8 +1,10 @@
 package operator_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,7 +104,13 @@ func TestTheObservedGenerationIsThatOfTheConditions(t *testing.T) {
 	s.must(err)
 	defer watched.Stop()
 	image := func(digit string) string { return s.registry + "/team/missing@sha256:" + strings.Repeat(digit, 64) }
-	for _, next := range []string{image("1"), image("2"), "", image("3"), ""} {
+	isCalm := func() bool { // so that the next change of the status is written at once
+		return !slices.ContainsFunc(s.version().ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+			return e.Subresource == "status" && time.Since(e.Time.Time) < 4*time.Second
+		})
+	}
+	for _, next := range []string{image("1"), image("2"), ""} {
+		s.await("the status was not written for a while", isCalm)
 		if next == "" {
 			s.ask(nil)
 		} else {

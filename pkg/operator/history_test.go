@@ -73,6 +73,8 @@ func TestBackToThePatchBefore(t *testing.T) {
 	s.update(s.push("1.0.1", shop))
 	s.until("updated", isAt("1.0.1"))
 	s.restart()
+	s.must(s.editSettings("by-hand"))
+	s.untilSettings("1.0.1") // so that the operator has taken over the status of the one before
 	s.update(installed.Status.Desired.Image)
 	back := s.until("back at 1.0.0", isAt("1.0.0"))
 	s.checkHistories("1.0.0=Completed 1.0.1=Completed 1.0.0=Completed")
