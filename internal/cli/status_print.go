@@ -72,6 +72,8 @@ func (s *releaseStatus) title() string {
 		title += named(s.Version) + ": complete once, and applied again" + s.share()
 	case s.State == record.Completed && s.Done:
 		title += s.hop() + ": complete"
+	case s.State == record.Completed && s.NotKept != nil && len(s.Objects)+s.Missing == 0 && s.isWell():
+		title += s.hop() + ": complete, and not kept in place"
 	case s.State == record.Completed && s.asked() != "":
 		title += s.hop() + ": complete, and another is asked for"
 	case s.State == record.Completed && len(s.Objects)+s.Missing == 0 && s.isWell():

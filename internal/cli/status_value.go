@@ -29,8 +29,9 @@ type releaseStatus struct {
 	Objects  []*why.Answer      `json:"objects,omitempty"`  // that are not as they are to be, the worst first
 	Missing  int                `json:"missing,omitempty"`  // objects that were deleted since it was complete
 	Deletes  []pendingDelete    `json:"deletes,omitempty"`
-	Gates    []releaseGate      `json:"gates,omitempty"` // what holds back the next minor version, or the one that is asked for
-	Lock     *lockStatus        `json:"lock,omitempty"`  // absent while the lock is free
+	Gates    []releaseGate      `json:"gates,omitempty"`   // what holds back the next minor version, or the one that is asked for
+	Lock     *lockStatus        `json:"lock,omitempty"`    // absent while the lock is free
+	NotKept  *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
 	Repairs  *record.Repairs    `json:"repairs,omitempty"`
 	Hooks    []why.HookStanding `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not simply succeeded
 
