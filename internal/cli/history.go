@@ -51,7 +51,7 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 	}
 	err = f.format.print(streams.Out, records, func(out io.Writer) error {
 		if len(records) == 0 {
-			return f.printNone(out)
+			return f.printNone(ctx, c, out)
 		}
 		for _, one := range records {
 			if err := printHistory(out, one, c.Now()); err != nil {

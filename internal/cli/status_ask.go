@@ -41,6 +41,8 @@ func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
 	if of != nil {
 		s.Release = of.Release
 		a.addRecord(ctx, s, of)
+	} else if unread == "" {
+		a.addLost(ctx, s)
 	}
 	a.addLock(ctx, s)
 	a.addClusterVersion(ctx, s)
@@ -49,7 +51,7 @@ func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
 	if of == nil && unread == "" {
 		a.addNotKept(ctx, s)
 	}
-	if of == nil && s.ClusterVersion == nil && unread == "" {
+	if of == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
 		s.say("%s", a.flags.cluster.noneApplied(a.flags.name))
 		if s.Lock != nil && !s.Lock.Dead {
 			s.say("%s is about to: it has held the lock for %s", s.Lock.Holder, age(s.Time, s.Lock.Since))

@@ -66,6 +66,8 @@ func firstOf[T any](items []T, of func(T) []string) []string {
 func (s *releaseStatus) title() string {
 	title := "release " + s.Release
 	switch {
+	case s.Lost != nil:
+		title = "release " + s.Lost.title()
 	case s.State == "":
 		title += ": not applied"
 	case s.State == record.Completed && s.Mode == string(graph.Reconcile):

@@ -19,6 +19,7 @@ type releaseStatus struct {
 	Done     bool               `json:"done"`               // it is complete, and nothing is wrong
 	State    record.UpdateState `json:"state,omitempty"`    // of its newest version; empty if none was applied
 	Mode     string             `json:"mode,omitempty"`     // of the apply that runs or was the last: install, update or reconcile
+	Lost     *lostRelease       `json:"lost,omitempty"`     // it has objects on the cluster, and no record
 	Previous string             `json:"previous,omitempty"` // the version that was completed before
 	Version  string             `json:"version,omitempty"`
 	Percent  *int               `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known

@@ -58,7 +58,14 @@ func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Wr
 		answer.Unknown = []string{unread}
 	} else {
 		none := f.cluster.noneApplied(f.release.name)
+		lost, err := f.cluster.findLost(ctx, c, f.release.name)
+		if err != nil {
+			return err
+		}
 		answer.Sentences = append(answer.Sentences, why.Sentence{Text: none})
+		for _, one := range lost {
+			answer.Sentences = append(answer.Sentences, why.Sentence{Text: "release " + one.title() + ": " + one.String()})
+		}
 		if answer.NotKept, answer.Unknown = why.ExplainNotKept(ctx, c, f.cluster.lock(c, answer.Release)); answer.NotKept != nil {
 			answer.Sentences = append(answer.Sentences, answer.NotKept.Sentence())
 		}
