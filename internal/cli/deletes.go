@@ -102,7 +102,7 @@ func (f *deletesFlags) run(ctx context.Context, streams Streams) error {
 		return broken
 	}
 	if len(records) == 0 {
-		return f.format.print(streams.Out, []pendingDelete{}, f.printNone)
+		return f.format.print(streams.Out, []pendingDelete{}, func(out io.Writer) error { return f.printNone(ctx, c, out) })
 	}
 	if f.watch {
 		asked, err := askedOf(ctx, c, records...)
@@ -172,8 +172,8 @@ func (f *deletesFlags) records(ctx context.Context, c *cluster.Cluster) ([]*reco
 }
 
 // printNone prints that there are no records.
-func (f *deletesFlags) printNone(out io.Writer) error {
-	return printLines(out, []string{f.cluster.noneApplied("")})
+func (f *deletesFlags) printNone(ctx context.Context, c *cluster.Cluster, out io.Writer) error {
+	return printLines(out, f.cluster.noneText(ctx, c))
 }
 
 func printDeletes(out io.Writer, pending []pendingDelete) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/why"
 )
 
 func newHistory(streams Streams) *cobra.Command {
@@ -50,7 +51,7 @@ func (f *deletesFlags) history(ctx context.Context, streams Streams) error {
 	}
 	err = f.format.print(streams.Out, records, func(out io.Writer) error {
 		if len(records) == 0 {
-			return f.printNone(out)
+			return f.printNone(ctx, c, out)
 		}
 		for _, one := range records {
 			if err := printHistory(out, one, c.Now()); err != nil {
@@ -108,7 +109,11 @@ func (f *deletesFlags) printOpen(ctx context.Context, c *cluster.Cluster, of *re
 	case held != nil && !held.IsDead(c.Now()):
 		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), age(c.Now(), held.Since))
 	default:
-		fmt.Fprintf(out, "  %s is not completed: its apply has left no word of its end, so it was killed or has lost the lock; apply it again\n", version)
+		remedy := "apply it again"
+		if notKept, _ := why.ExplainNotKept(ctx, c, f.cluster.lock(c, of.Release)); notKept != nil && notKept.Operator != nil {
+			remedy = notKept.String()
+		}
+		fmt.Fprintf(out, "  %s is not completed: its apply has left no word of its end, so it was killed or has lost the lock; %s\n", version, remedy)
 	}
 }
 

@@ -40,9 +40,9 @@ server does not answer, that is shown, and it is asked again. The objects of a l
 read less often.
 
 Exit codes: 0 when the release is complete and nothing is wrong; 1 when it is being applied, waits,
-has failed or was refused, when a delete is pending, or when something could not be read; 2 for
-misuse. The status is on standard output in either case. With --watch, the exit code is that of
-the status that was shown last.`
+has failed or was refused, when a delete is pending, when the operator that is to keep it in place
+does not, or when something could not be read; 2 for misuse. The status is on standard output in
+either case. With --watch, the exit code is that of the status that was shown last.`
 
 func newStatus(streams Streams) *cobra.Command {
 	var f statusFlags

@@ -41,12 +41,17 @@ func (a *statusAsker) ask(ctx context.Context) (*releaseStatus, error) {
 	if of != nil {
 		s.Release = of.Release
 		a.addRecord(ctx, s, of)
+	} else if unread == "" {
+		a.addLost(ctx, s)
 	}
 	a.addLock(ctx, s)
 	a.addClusterVersion(ctx, s)
 	a.addOperators(ctx, s)
 	s.Time = a.cluster.Now().UTC().Truncate(time.Second)
-	if of == nil && s.ClusterVersion == nil && unread == "" {
+	if of == nil && unread == "" {
+		a.addNotKept(ctx, s)
+	}
+	if of == nil && s.ClusterVersion == nil && s.Lost == nil && unread == "" {
 		s.say("%s", a.flags.cluster.noneApplied(a.flags.name))
 		if s.Lock != nil && !s.Lock.Dead {
 			s.say("%s is about to: it has held the lock for %s", s.Lock.Holder, age(s.Time, s.Lock.Since))
@@ -82,6 +87,7 @@ func (s *releaseStatus) notKnown(what string, err error) {
 func (a *statusAsker) addRecord(ctx context.Context, s *releaseStatus, of *record.Record) {
 	whole := why.ExplainRelease(ctx, a.cluster, of, a.flags.cluster.namespace)
 	s.Done, s.Says, s.Objects, s.Missing, s.Unknown = whole.Done, whole.Sentences, whole.Objects, whole.Missing, append(s.Unknown, whole.Unknown...)
+	s.NotKept = whole.NotKept
 	s.addHistory(of)
 	s.Repairs, s.Hooks = of.Repairs, why.StandingHooks(of)
 	if of.Run != nil {
@@ -93,6 +99,16 @@ func (a *statusAsker) addRecord(ctx context.Context, s *releaseStatus, of *recor
 	asked, err := askedOf(ctx, a.cluster, of)
 	s.notKnown("which deletes are pending", err)
 	s.Deletes = pendingDeletes(precondition.ObserveDeletes(ctx, a.cluster, asked), a.cluster.Now())
+}
+
+// addNotKept adds why the operator does not keep a release that has no record.
+func (a *statusAsker) addNotKept(ctx context.Context, s *releaseStatus) {
+	notKept, unknown := why.ExplainNotKept(ctx, a.cluster, a.flags.cluster.lock(a.cluster, s.Release))
+	s.Unknown = append(s.Unknown, unknown...)
+	if s.NotKept = notKept; notKept != nil {
+		s.Done = false
+		s.Says = append(s.Says, notKept.Sentence())
+	}
 }
 
 // addHistory adds which version it is, and which one was completed before.

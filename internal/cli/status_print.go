@@ -66,12 +66,16 @@ func firstOf[T any](items []T, of func(T) []string) []string {
 func (s *releaseStatus) title() string {
 	title := "release " + s.Release
 	switch {
+	case s.Lost != nil:
+		title = "release " + s.Lost.title()
 	case s.State == "":
 		title += ": not applied"
 	case s.State == record.Completed && s.Mode == string(graph.Reconcile):
 		title += named(s.Version) + ": complete once, and applied again" + s.share()
 	case s.State == record.Completed && s.Done:
 		title += s.hop() + ": complete"
+	case s.State == record.Completed && s.NotKept != nil && len(s.Objects)+s.Missing == 0 && s.isWell():
+		title += s.hop() + ": complete, and not kept in place"
 	case s.State == record.Completed && s.asked() != "":
 		title += s.hop() + ": complete, and another is asked for"
 	case s.State == record.Completed && len(s.Objects)+s.Missing == 0 && s.isWell():

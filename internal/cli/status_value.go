@@ -19,6 +19,7 @@ type releaseStatus struct {
 	Done     bool               `json:"done"`               // it is complete, and nothing is wrong
 	State    record.UpdateState `json:"state,omitempty"`    // of its newest version; empty if none was applied
 	Mode     string             `json:"mode,omitempty"`     // of the apply that runs or was the last: install, update or reconcile
+	Lost     *lostRelease       `json:"lost,omitempty"`     // it has objects on the cluster, and no record
 	Previous string             `json:"previous,omitempty"` // the version that was completed before
 	Version  string             `json:"version,omitempty"`
 	Percent  *int               `json:"percent,omitempty"` // of its objects that are applied and ready; absent if it is not known
@@ -29,8 +30,9 @@ type releaseStatus struct {
 	Objects  []*why.Answer      `json:"objects,omitempty"`  // that are not as they are to be, the worst first
 	Missing  int                `json:"missing,omitempty"`  // objects that were deleted since it was complete
 	Deletes  []pendingDelete    `json:"deletes,omitempty"`
-	Gates    []releaseGate      `json:"gates,omitempty"` // what holds back the next minor version, or the one that is asked for
-	Lock     *lockStatus        `json:"lock,omitempty"`  // absent while the lock is free
+	Gates    []releaseGate      `json:"gates,omitempty"`   // what holds back the next minor version, or the one that is asked for
+	Lock     *lockStatus        `json:"lock,omitempty"`    // absent while the lock is free
+	NotKept  *why.NotKept       `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
 	Repairs  *record.Repairs    `json:"repairs,omitempty"`
 	Hooks    []why.HookStanding `json:"hooks,omitempty"` // lifecycle hooks of Deployments that have not simply succeeded
 

@@ -95,7 +95,7 @@ func (s *releaseStatus) takeVersion(of *configv1.ClusterVersion) {
 			s.Gates = append(s.Gates, releaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Asked: isAsked})
 		}
 	}
-	if s.History != nil || len(of.Status.History) == 0 {
+	if s.History != nil || s.Lost != nil || len(of.Status.History) == 0 {
 		return
 	}
 	newest := of.Status.History[0]

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/why"
@@ -34,7 +35,7 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 	}
 	records, unread := f.cluster.knownRecords(ctx, c, f.release.name)
 	if unread != "" || len(records) == 0 {
-		return f.noReleases(streams.Out, unread)
+		return f.noReleases(ctx, c, streams.Out, unread)
 	}
 	wholes := []*why.ReleaseAnswer{}
 	for _, one := range records {
@@ -50,16 +51,27 @@ func (f *whyFlags) releases(ctx context.Context, streams Streams) error {
 }
 
 // noReleases says that there is no record of a release, or why that is not known.
-func (f *whyFlags) noReleases(out io.Writer, unread string) error {
+func (f *whyFlags) noReleases(ctx context.Context, c *cluster.Cluster, out io.Writer, unread string) error {
 	answer := &why.ReleaseAnswer{Release: cmp.Or(f.release.name, payload.DefaultName), Sentences: []why.Sentence{}, Objects: []*why.Answer{}}
-	text := "not known: " + unread
+	lines := []string{"not known: " + unread}
 	if unread != "" {
 		answer.Unknown = []string{unread}
 	} else {
-		text = f.cluster.noneApplied(f.release.name)
-		answer.Sentences = append(answer.Sentences, why.Sentence{Text: text})
+		none := f.cluster.noneApplied(f.release.name)
+		lost, err := f.cluster.findLost(ctx, c, f.release.name)
+		if err != nil {
+			return err
+		}
+		answer.Sentences = append(answer.Sentences, why.Sentence{Text: none})
+		for _, one := range lost {
+			answer.Sentences = append(answer.Sentences, why.Sentence{Text: "release " + one.title() + ": " + one.String()})
+		}
+		if answer.NotKept, answer.Unknown = why.ExplainNotKept(ctx, c, f.cluster.lock(c, answer.Release)); answer.NotKept != nil {
+			answer.Sentences = append(answer.Sentences, answer.NotKept.Sentence())
+		}
+		lines = append([]string{none}, said(answer.Sentences[1:], answer.Unknown)...)
 	}
-	err := f.format.print(out, []*why.ReleaseAnswer{answer}, func(out io.Writer) error { return printLines(out, []string{text}) })
+	err := f.format.print(out, []*why.ReleaseAnswer{answer}, func(out io.Writer) error { return printLines(out, lines) })
 	return cmp.Or(err, failIf(true))
 }
 
@@ -88,6 +100,9 @@ func titleOfWhole(w *why.ReleaseAnswer) string {
 		if n := w.Counts[state]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, stands[state]))
 		}
+	}
+	if len(counts) == 0 && w.NotKept != nil && len(w.Unknown) == 0 {
+		counts = []string{"no process keeps it in place"}
 	}
 	if len(counts) == 0 {
 		counts = []string{"it is not known whether all of it is there and ready"}

@@ -171,6 +171,16 @@ func (e *HeldError) Unwrap() error {
 
 // Holder returns the process that holds the lock, dead or alive; nil if the lock is free.
 func (l Lock) Holder(ctx context.Context) (*Holder, error) {
+	last, err := l.Last(ctx)
+	if last == nil || last.Name == "" {
+		return nil, err
+	}
+	return last, nil
+}
+
+// Last is like Holder. If the lock was released, the holder has no name, and Renewed is the time of the release; nil if the
+// lock was never taken.
+func (l Lock) Last(ctx context.Context) (*Holder, error) {
 	if err := CheckRelease(l.Release); err != nil {
 		return nil, err
 	}
@@ -182,9 +192,6 @@ func (l Lock) Holder(ctx context.Context) (*Holder, error) {
 		return nil, l.leaseFailure("get", err)
 	}
 	holder := holderOf(resourcelock.LeaseSpecToLeaderElectionRecord(&found.Spec))
-	if holder.Name == "" {
-		return nil, nil
-	}
 	return &holder, nil
 }
 

@@ -24,6 +24,9 @@ import (
 // ReleaseLabel is the label that names the release of an object.
 const ReleaseLabel = "runlevel.dev/release"
 
+// VersionAnnotation is the annotation that has the version of the release, on some of its objects.
+const VersionAnnotation = "runlevel.dev/release-version"
+
 // LiveMetadata is what is known of a live object without its body.
 type LiveMetadata struct {
 	ID              kinds.ID

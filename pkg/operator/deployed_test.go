@@ -15,7 +15,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -283,4 +285,27 @@ func TestTheAPIServerIsAwayDuringAnUpdate(t *testing.T) {
 	if _, err := pods.AwaitReady(t.Context(), 1); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestTheStatusOfAnOperatorThatDoesNotRun: it is scaled to 0, and started again.
+func TestTheStatusOfAnOperatorThatDoesNotRun(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.deploy(s.push("1.0.0", shop))
+	s.until("installed", isAt("1.0.0"))
+	scale := func(replicas string) {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "runlevel-operator"}}
+		s.must(s.client.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":`+replicas+`}}`))))
+	}
+	scale("0")
+	s.await("the command line says that it does not run", func() bool {
+		text, isDone := s.status()
+		return !isDone && strings.Contains(text, "release default 1.0.0: complete, and not kept in place\n") &&
+			strings.Contains(text, "the operator, Deployment runlevel-system/runlevel-operator, is scaled to 0 replicas: kubectl -n runlevel-system scale deployment/runlevel-operator --replicas=1\n")
+	})
+	scale("1")
+	s.await("the command line says that it runs", func() bool {
+		text, isDone := s.status()
+		return isDone && strings.Contains(text, "(watching) keeps it in place\n")
+	})
 }

@@ -147,6 +147,7 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 		from.current = current.target
 	}
 	wanted, invalid := choose(version, from)
+	invalid = append(invalid, invalidID(version)...)
 	settings, err := r.settings(ctx)
 	if err != nil {
 		return status.Seen{}, err

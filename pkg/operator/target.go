@@ -137,7 +137,7 @@ func requested(v *configv1.ClusterVersion, known *record.Record, update configv1
 		return release, checkImage("spec.desiredUpdate.image", update.Image)
 	case update.Version == "" && update.Architecture == "":
 		return release, "spec.desiredUpdate: name a version or an image"
-	case update.Version == "":
+	case update.Version == "", changesArchitecture(v, update):
 		return release, "spec.desiredUpdate.architecture: Runlevel does not change the architecture of a cluster: name an image"
 	}
 	release.Image = imageOf(v, known, update.Version)

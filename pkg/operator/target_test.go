@@ -44,7 +44,11 @@ func TestChoose(t *testing.T) {
 		"a folder":                      {own: image("1"), update: &configv1.Update{Image: "/var/run/secrets"}, want: image("1"), wrong: "spec.desiredUpdate.image: Invalid value"},
 		"a digest that leads elsewhere": {own: image("1"), update: &configv1.Update{Image: "r.example/a@sha256:/../../../var/run/secrets"}, want: image("1"), wrong: "spec.desiredUpdate.image: Invalid value"},
 		"neither version nor image":     {own: image("1"), update: &configv1.Update{Force: true}, want: image("1"), wrong: "spec.desiredUpdate: name a version or an image"},
-		"an architecture":               {own: image("1"), update: &configv1.Update{Architecture: "Multi"}, want: image("1"), wrong: "spec.desiredUpdate.architecture: "},
+		"another architecture of the same version": {own: image("1"), update: &configv1.Update{Version: "1.2.0", Architecture: "Multi"}, want: image("1"), wrong: "spec.desiredUpdate.architecture: ",
+			status: configv1.ClusterVersionStatus{Desired: configv1.Release{Version: "1.2.0"}}},
+		"an available version in the architecture that the cluster has": {own: image("1"), update: &configv1.Update{Version: "1.3.0", Architecture: "Multi"}, want: image("4"),
+			status: configv1.ClusterVersionStatus{Desired: configv1.Release{Version: "1.2.0", Architecture: "Multi"}, AvailableUpdates: offered.AvailableUpdates}},
+		"an architecture": {own: image("1"), update: &configv1.Update{Architecture: "Multi"}, want: image("1"), wrong: "spec.desiredUpdate.architecture: "},
 	} {
 		v := &configv1.ClusterVersion{Spec: configv1.ClusterVersionSpec{DesiredUpdate: c.update}, Status: c.status}
 		got, wrong := choose(v, known{record: &record.Record{History: c.record, Own: c.began}, own: c.own})

@@ -116,3 +116,17 @@ func (m *Manifest) problem(cause Cause, format string, args ...any) Problem {
 		Cause: cause, Message: fmt.Sprintf(format, args...),
 	}
 }
+
+// WithAnnotation returns a copy of the manifest that has an annotation more, and another sum.
+func (m *Manifest) WithAnnotation(key, value string) *Manifest {
+	annotated := *m
+	annotated.object = m.object.DeepCopy()
+	annotations := annotated.object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	annotated.object.SetAnnotations(annotations)
+	annotated.sum = sha256.Sum256(fmt.Appendf(m.sum[:len(m.sum):len(m.sum)], "%q=%q", key, value))
+	return &annotated
+}

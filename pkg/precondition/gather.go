@@ -28,6 +28,8 @@ type GatherInput struct {
 	Record    *record.Record       // of the release, as it was loaded; it says the release's name
 	Namespace string               // where that record is
 	Standard  ready.Standard       // how objects are awaited; ready.Full, if it is empty
+	// IsRecovered says that there is no record: the newest version is from the objects of the release.
+	IsRecovered bool
 	// Lock is asked for its holder, unless it is nil.
 	Lock *lock.Lock
 }

@@ -244,3 +244,23 @@ func List(ctx context.Context, client kubernetes.Interface, namespace string) ([
 	slices.SortFunc(records, func(a, b *Record) int { return strings.Compare(a.Release, b.Release) })
 	return records, errors.Join(append(broken, unreadable...)...)
 }
+
+// Namespaces returns the namespaces that have a record of a release, in order. None are known to a user who may not list
+// the ConfigMaps of all.
+func Namespaces(ctx context.Context, client kubernetes.Interface, release string) ([]string, error) {
+	records, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: lock.Label + "=" + release})
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for records of release %s: %w", release, printable.Error(err))
+	}
+	var found []string
+	for _, one := range records.Items {
+		if one.Name == lock.Name(release) {
+			found = append(found, one.Namespace)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/runlevel/runlevel/pkg/keep"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -148,7 +149,7 @@ func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, 
 	if options.OnBegin != nil {
 		refused = errors.Join(refused, options.OnBegin(r.outcome))
 	}
-	r.outcome.Report = apply.Preview(ctx, c, release, r.before, r.applyOptions())
+	r.outcome.Report = apply.Preview(ctx, c, r.payload, r.before, r.applyOptions())
 	r.outcome.Orphans = r.orphans(ctx)
 	r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isNotPending)
 	r.outcome.Err = errors.Join(refused, r.outcome.Report.Err)
@@ -159,7 +160,7 @@ func newRollout(c *cluster.Cluster, release *payload.Payload, options Options) *
 	if options.Namespace == "" {
 		options.Namespace = DefaultNamespace
 	}
-	r := &rollout{payload: release, options: options, outcome: &Outcome{Release: release.Name, Version: release.Version}}
+	r := &rollout{payload: marked(release), options: options, outcome: &Outcome{Release: release.Name, Version: release.Version}}
 	r.connect(c)
 	return r
 }
@@ -241,7 +242,8 @@ func (r *rollout) applyOptions() apply.Options {
 // not hold it: the gate then looks for its holder.
 func (r *rollout) inspect(ctx context.Context, free *lock.Lock) error {
 	known, _, err := r.store.Load(ctx)
-	if free != nil && reason.Of(err) == record.ReasonDenied {
+	isDenied := reason.Of(err) == record.ReasonDenied
+	if free != nil && isDenied {
 		r.outcome.Notes = append(r.outcome.Notes, "what was applied before: this user may not read the record of the release, so the mode is a guess, and so is what is left behind")
 		known, err = &record.Record{Release: r.payload.Name}, nil // the gate names the right that is missing
 	}
@@ -252,11 +254,16 @@ func (r *rollout) inspect(ctx context.Context, free *lock.Lock) error {
 	if r.before, err = inventory.Take(ctx, r.cluster, r.listScopes(), r.isRelevant()); err != nil {
 		return err
 	}
+	isRecovered := recoverHistory(known, r.before)
+	if isRecovered && !isDenied {
+		r.outcome.Notes = append(r.outcome.Notes, fmt.Sprintf("most of the history: the record of the release and its copy are gone; %s is the version in annotation %s of its objects",
+			known.Newest().Version, objectmeta.VersionAnnotation))
+	}
 	if applied := known.Applied(); applied != nil {
 		r.outcome.Previous = applied.Version
 	}
 	facts, err := precondition.Gather(ctx, r.cluster, precondition.GatherInput{
-		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, Standard: r.options.Apply.Standard, Lock: free,
+		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered,
 	})
 	if err != nil {
 		return err

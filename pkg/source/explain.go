@@ -16,15 +16,19 @@ import (
 // explain says in our words what the registry library says in its own, where that's
 // known, and what to do. missing is what a 404 means.
 func explain(registry, missing string, err error) error {
-	text := explainStatus(registry, missing, err)
-	if text == "" {
-		text = explainConnection(registry, err)
+	text, cause := explainStatus(registry, missing, err), err
+	var attempt attemptError
+	if answer := new(transport.Error); errors.As(err, &attempt) && (text == "" || errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest) {
+		text, cause = "", attempt // that of http, if https has met no TLS; or that of https, if http has met TLS, which is a 400
 	}
 	if text == "" {
-		text = explainDigest(registry, err)
+		text = explainConnection(registry, cause)
 	}
 	if text == "" {
-		return withoutURL(err)
+		text = explainDigest(registry, cause)
+	}
+	if text == "" {
+		return withoutURL(cause)
 	}
 	return &rephrased{text: text, err: err}
 }
@@ -62,6 +66,7 @@ func explainConnection(registry string, err error) string {
 		onlyHTTP    plainHTTP
 		unending    limitError
 		timeout     net.Error
+		attempt     attemptError
 	)
 	switch {
 	case errors.As(err, &unknown):
@@ -70,6 +75,8 @@ func explainConnection(registry string, err error) string {
 		return fmt.Sprintf("the certificate of %s isn't valid: %v; --insecure takes it all the same", registry, certificateError(err))
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("nothing answers at %s (connection refused): check its name and port, and that it's running", registry)
+	case errors.As(err, &attempt) && attempt.isDropped():
+		return fmt.Sprintf("%s closes the connection without an answer: check that a registry listens there, or try again later", registry)
 	case errors.As(err, &unknownHost):
 		return fmt.Sprintf("there is no host %s: check the registry's name and your network", unknownHost.Name)
 	case errors.As(err, &unending):

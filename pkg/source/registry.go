@@ -89,9 +89,9 @@ func HTTPClient(insecure bool) (*http.Client, error) {
 		return nil, err
 	}
 	if insecure {
-		return &http.Client{Transport: base}, nil
+		return &http.Client{Transport: attempts{base}}, nil
 	}
-	return &http.Client{Transport: onlyTLS{base}}, nil
+	return &http.Client{Transport: onlyTLS{attempts{base}}}, nil
 }
 
 // connections are ours and not those that the library shares, so that nothing of them
@@ -129,7 +129,7 @@ func connections(insecure bool) (*http.Transport, error) {
 
 // onlyTLS refuses plain http, to which the library falls back for what looks like a
 // registry on this machine or in a private network.
-type onlyTLS struct{ next *http.Transport }
+type onlyTLS struct{ next attempts }
 
 // CloseIdleConnections is what a client's method of that name calls.
 func (o onlyTLS) CloseIdleConnections() { o.next.CloseIdleConnections() }

@@ -388,6 +388,34 @@ func TestPlainHTTPIsRefusedUnlessToldOtherwise(t *testing.T) {
 	checkFiles(t, open(t, ref, source.Options{Insecure: true}).FS, small)
 }
 
+// Without TLS, what matters is what happens to the requests over http: the library tries https before.
+func TestARegistryThatClosesConnections(t *testing.T) {
+	drop := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if connection, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			_ = connection.Close()
+		}
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for connection, err := listener.Accept(); err == nil; connection, err = listener.Accept() {
+			_ = connection.Close()
+		}
+	}()
+	plain, secure := httptest.NewServer(drop), httptest.NewTLSServer(drop)
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	for name, host := range map[string]string{"http": plain.Listener.Addr().String(), "https": secure.Listener.Addr().String(), "neither": listener.Addr().String()} {
+		t.Run(name, func(t *testing.T) {
+			checkFailure(t, host+"/repo:1.0", source.Options{Insecure: true},
+				fmt.Sprintf("REF: %s closes the connection without an answer: check that a registry listens there, or try again later", host))
+		})
+	}
+}
+
 func TestTLSThatRedirectsToPlainHTTPIsRefused(t *testing.T) {
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)

@@ -2,11 +2,14 @@ package source
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -93,4 +96,32 @@ func (b *stallingBody) Close() error {
 	b.stall.Stop()
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()
+}
+
+// attempts marks the errors of requests that got no answer. The registry library tries https and then http, and joins
+// their errors: that of https does not matter if no TLS is spoken there, and is not marked.
+type attempts struct{ *http.Transport }
+
+func (a attempts) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := a.Transport.RoundTrip(request)
+	if err != nil && !errors.As(err, new(tls.RecordHeaderError)) {
+		err = attemptError{err}
+	}
+	return response, err
+}
+
+// An attemptError is why a request got no answer.
+type attemptError struct{ error }
+
+func (a attemptError) Unwrap() error { return a.error }
+
+// Timeout is what the client of a transport asks its errors.
+func (a attemptError) Timeout() bool {
+	var timeout net.Error
+	return errors.As(a.error, &timeout) && timeout.Timeout()
+}
+
+// isDropped returns whether the other side has closed the connection without an answer.
+func (a attemptError) isDropped() bool {
+	return errors.Is(a.error, io.EOF) || errors.Is(a.error, io.ErrUnexpectedEOF) || errors.Is(a.error, syscall.ECONNRESET)
 }

@@ -112,6 +112,8 @@ func (f *ObjectFacts) remedy(what string) string {
 		return printable.Line(f.Held.Name) + " makes " + what + " again"
 	case isHeld:
 		return "the apply that runs does not make " + what + " again, but the next one does"
+	case f.NotKept != nil && f.NotKept.Operator != nil:
+		return "the operator makes " + what + " again once it runs"
 	default:
 		return "apply it again"
 	}

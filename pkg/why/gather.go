@@ -50,6 +50,7 @@ func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery) *ObjectFacts
 	g.asked()
 	g.object(ctx)
 	g.record(ctx)
+	g.keep(ctx)
 	g.drift(ctx)
 	g.judge(ctx)
 	g.surroundings(ctx)

@@ -108,6 +108,14 @@ func with(f *why.ObjectFacts, change func(*why.ObjectFacts)) *why.ObjectFacts {
 	return f
 }
 
+// notKept makes facts those of a release that the operator is to keep, and does not.
+func notKept(f *why.ObjectFacts) {
+	f.NotKept = &why.NotKept{
+		Reason: why.ReasonNotAvailable, Message: "no pod of it is available", Since: &ago(time.Minute).Time, Operator: &kinds.ID{},
+		Pods: []string{"Pod runlevel-system/runlevel-operator-1: it crashes"}, Resolution: "runlevel why deployment/runlevel-operator",
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	tests := map[string]struct {
 		facts *why.ObjectFacts
@@ -151,6 +159,19 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
 level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
 ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again`,
+		},
+		"the same, of an operator that has died": {
+			with(held(absent(dead), time.Minute), notKept), why.Absent,
+			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+release shop 2 is not completed, and no process goes on with it, for 60s: no pod of it is available: runlevel why deployment/runlevel-operator
+  Pod runlevel-system/runlevel-operator-1: it crashes`,
+		},
+		"missing, and the operator that keeps the release has died": {
+			with(absent(completed()), func(f *why.ObjectFacts) { notKept(f); f.IsKnown = true }), why.Absent,
+			`release shop 2 has it, and it was deleted since it was applied: the operator makes it again once it runs
+release shop 2 was completed 60m ago, and is not kept in place, for 60s: no pod of it is available: runlevel why deployment/runlevel-operator
+  Pod runlevel-system/runlevel-operator-1: it crashes`,
 		},
 		"after a node that has failed": {
 			absent(with2(during(node("level 10, db", "failed", nil, step(db, record.Failed, "it is too large")), node("level 20, web", "blocked", []int{0}, step(web, record.Blocked, ""))),

@@ -241,6 +241,8 @@ func tellRun(f *ObjectFacts, a *Answer) {
 		f.tellNoRecord(a)
 	case !f.IsHeldKnown:
 		a.say(nil, "whether release %s is being applied now is not known", f.title())
+	case f.NotKept != nil:
+		tellNotKept(f, a)
 	case f.Held != nil && f.Held.IsDead(f.Now):
 		a.say(nil, "%[2]s, which applied release %[1]s, has died: the last sign of life was %[3]s ago%[4]s; apply it again", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.told("; all this was told %s ago"))
 	case f.Held != nil && f.Held.Keeps() && f.isCompleted():

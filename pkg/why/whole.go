@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/diagnosis"
 	"github.com/runlevel/runlevel/pkg/fingerprint"
 	"github.com/runlevel/runlevel/pkg/inventory"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -36,6 +37,7 @@ type ReleaseAnswer struct {
 	Missing   int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply: their names are not known
 	Sentences []Sentence          `json:"says"`              // who applies it, or when it was applied last
 	Objects   []*Answer           `json:"objects"`           // that are not as they are to be, the worst first
+	NotKept   *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
 	Unknown   []string            `json:"unknown,omitempty"`
 }
 
@@ -43,15 +45,16 @@ type ReleaseAnswer struct {
 // be, as far as the record and the objects on the cluster tell. What was deleted since it was
 // applied is only counted: its names are in its files, and the record has hashes of them.
 func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *ReleaseAnswer {
-	g := &gatherer{cluster: c, ObjectQuery: ObjectQuery{Records: []*record.Record{of}, Namespace: namespace}, facts: &ObjectFacts{Record: of}}
+	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: ObjectQuery{Records: []*record.Record{of}, Namespace: namespace}, facts: &ObjectFacts{Record: of}}
 	g.record(ctx)
+	g.keep(ctx)
 	suspects := g.suspects(ctx)
 	answers := make([]*Answer, len(suspects))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i, id := range suspects {
 		group.Go(func() error {
-			facts := Gather(ctx, c, ObjectQuery{Object: id, Records: g.Records, Namespace: namespace})
+			facts := Gather(ctx, c, ObjectQuery{Object: id, Records: g.Records, Namespace: namespace, keeping: &keeping{g.facts.NotKept}})
 			answers[i] = judge(facts, ofObject)
 			return nil
 		})
@@ -63,7 +66,7 @@ func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, 
 
 // whole sums up the answers on single objects, and adds those that the run has not come to, and how many are missing.
 func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
-	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Sentences: []Sentence{}, Unknown: f.Unknown}
+	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Sentences: []Sentence{}, NotKept: f.NotKept, Unknown: f.Unknown}
 	w.Sentences = append(w.Sentences, f.aboutRun()...)
 	if f.Record.Run != nil && f.Record.Run.More > 0 {
 		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Record.Run.More)})
@@ -90,7 +93,7 @@ func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
 		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; runlevel diff SOURCE says which",
 			printable.Count(missing, "object"), f.remedy("what is missing"))})
 	}
-	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && len(w.Unknown) == 0
+	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && w.NotKept == nil && len(w.Unknown) == 0
 	return w
 }
 

@@ -32,6 +32,8 @@ type ObjectQuery struct {
 	Records   []*record.Record // of the releases that may have it
 	Namespace string           // where those are
 	Release   *payload.Payload // the release that is to have it; nil if it is not named
+
+	keeping *keeping // what was found out of the release before; nil if nothing was
 }
 
 // ObjectFacts are what Judge judges.
@@ -57,6 +59,7 @@ type ObjectFacts struct {
 	Record      *record.Record        // of the release that has it, or is to; nil if there is none
 	Held        *lock.Holder          // who applies that release; nil if no process does
 	IsHeldKnown bool                  // that could be asked
+	NotKept     *NotKept              // why the release is not kept in place that a process is to keep; nil if none is, or one does
 	IsUnread    bool                  // records could not be read
 	Others      int                   // how many releases there are, if it is not known which one is to have it
 	Asked       *record.Tombstone     // its delete, if one is pending

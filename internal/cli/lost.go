@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
+	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/pkg/rollout"
+)
+
+// A lostRelease is a release that has objects on the cluster, and no record in the namespace that is looked at.
+type lostRelease struct {
+	Name      string   `json:"-"`
+	Objects   int      `json:"objects"`             // of the kinds that are looked at
+	Elsewhere []string `json:"elsewhere,omitempty"` // the namespaces that have its record
+
+	newest    *record.HistoryEntry // that the objects tell; nil if they have no version
+	namespace string
+}
+
+// findLost returns the release of a name that has objects on the cluster, or all such releases if the name is empty. It is
+// called where there is no record.
+func (f *clusterFlags) findLost(ctx context.Context, c *cluster.Cluster, name string) ([]lostRelease, error) {
+	found, err := rollout.FindLost(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var lost []lostRelease
+	for _, one := range found {
+		if name != "" && one.Name != name {
+			continue
+		}
+		elsewhere, err := record.Namespaces(ctx, c.Client, one.Name)
+		if err != nil {
+			return nil, err
+		}
+		lost = append(lost, lostRelease{Name: one.Name, Objects: one.Objects, Elsewhere: elsewhere, newest: one.Newest, namespace: f.namespace})
+	}
+	return lost, nil
+}
+
+// title says in which version the release is on the cluster, and where its record is.
+func (l *lostRelease) title() string {
+	text := l.Name
+	if l.newest != nil {
+		text += named(l.newest.Version)
+	}
+	if len(l.Elsewhere) > 0 {
+		return text + ": applied, and its record is in namespace " + l.Elsewhere[0]
+	}
+	return text + ": applied, and its record is lost"
+}
+
+// String says what the objects tell, and what to do.
+func (l *lostRelease) String() string {
+	there := printable.Count(l.Objects, "object")
+	if len(l.Elsewhere) > 0 {
+		return printable.Line(fmt.Sprintf("%s of it on the cluster, and its record is in namespace %s: see --record-namespace %s", there, strings.Join(l.Elsewhere, ", "), l.Elsewhere[0]))
+	}
+	text := fmt.Sprintf("%s of it on the cluster, and namespace %s has neither its record nor the copy in its Lease: ", there, l.namespace)
+	if l.newest == nil {
+		return text + "apply it again, in the version that it has or a newer one, to have its objects adopted by a new record"
+	}
+	return printable.Line(fmt.Sprintf("%stheir annotation %s says %s; apply that version again, or a newer one, to have its objects adopted by a new record",
+		text, objectmeta.VersionAnnotation, l.newest.Version))
+}
+
+// noneText says for people that there is no record, and which releases have objects all the same.
+func (f *clusterFlags) noneText(ctx context.Context, c *cluster.Cluster) []string {
+	lines := []string{f.noneApplied("")}
+	lost, err := f.findLost(ctx, c, "")
+	if err != nil {
+		return append(lines, "not known: whether objects of a release are on the cluster: "+printable.Line(err.Error()))
+	}
+	for _, one := range lost {
+		lines = append(lines, "release "+one.title(), "  "+one.String())
+	}
+	return lines
+}
+
+// addLost adds what the objects of a release tell that has no record. Without a name, it is the only such release.
+func (a *statusAsker) addLost(ctx context.Context, s *releaseStatus) {
+	lost, err := a.flags.cluster.findLost(ctx, a.cluster, a.flags.name)
+	s.notKnown("whether objects of the release are on the cluster", err)
+	at := slices.IndexFunc(lost, func(l lostRelease) bool { return l.Name == s.Release })
+	if at < 0 && len(lost) == 1 {
+		at = 0
+	}
+	for i, one := range lost {
+		if i != at {
+			s.Others = append(s.Others, one.Name)
+		}
+	}
+	if at < 0 {
+		return
+	}
+	s.Lost, s.Release = &lost[at], lost[at].Name
+	if newest := lost[at].newest; newest != nil {
+		s.State, s.Version = newest.State, newest.Version
+	}
+	s.say("%s", s.Lost)
+}

@@ -1,0 +1,31 @@
+package operator
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+	configv1 "github.com/openshift/api/config/v1"
+)
+
+// invalidID returns what is wrong with spec.clusterID of a ClusterVersion, as upstream has it. It is no reason to stop an
+// update.
+func invalidID(v *configv1.ClusterVersion) []string {
+	text := string(v.Spec.ClusterID)
+	id, err := uuid.Parse(text)
+	switch {
+	case text == "":
+		return nil
+	case err != nil, id.Variant() != uuid.RFC4122:
+		return []string{fmt.Sprintf("spec.clusterID: Invalid value: %q: must be an RFC4122-variant UUID", text)}
+	case id.Version() != 4:
+		return []string{fmt.Sprintf("spec.clusterID: Invalid value: %q: must be a version-4 UUID", text)}
+	default:
+		return nil
+	}
+}
+
+// changesArchitecture returns whether an update without an image asks for another architecture than the release has, as
+// "oc adm upgrade --to-multi-arch" does with the version that the cluster has.
+func changesArchitecture(v *configv1.ClusterVersion, update configv1.Update) bool {
+	return update.Image == "" && update.Architecture != "" && update.Architecture != v.Status.Desired.Architecture
+}
