@@ -264,7 +264,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 		"several objects":                        {given: one(red + "\n---\n" + web), files: one(blue + "\n---\n" + web + "\n---\n" + strings.Replace(red, "name: it", "name: other", 1)), want: "configured ConfigMap NS/it\nunchanged Deployment NS/web\ncreated ConfigMap NS/other\n"},
 		"in no namespace that is there, nor in the release": {
 			files: one(strings.Replace(red, "namespace: NS", "namespace: NS-none", 1)), done: "nothing",
-			want: "not checkable ConfigMap NS-none/it: namespace NS-none is neither there nor in this release: an apply would wait for it\n",
+			want: "not checkable ConfigMap NS-none/it: namespace NS-none is neither there nor in this release: an apply would wait for it: it was tried in namespace kube-public\n",
 		},
 		"a kind that nobody has": {
 			files: one(`{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, namespace: NS}}`),

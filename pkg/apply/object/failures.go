@@ -82,11 +82,11 @@ var causes = []cause{
 	{"quota that is not computed yet", both(apierrors.IsForbidden, says("status unknown for quota")), ResourceForbidden, later},
 	{"namespace that is being deleted", isInTerminating, ResourceForbidden, later},
 	{"service account that is not there yet", both(apierrors.IsForbidden, says("error looking up service account")), ResourceForbidden, later},
+	{"definition that is being deleted", says("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
 	{"forbidden", apierrors.IsForbidden, ResourceForbidden, never},
 	{"not logged in", apierrors.IsUnauthorized, ClusterUnauthorized, never},
 	{"too large", tooLarge, ResourceInvalid, never},
 	{"invalid", apierrors.IsInvalid, ResourceInvalid, justAfter}, // by the schema that was, perhaps
-	{"definition that is being deleted", says("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
 	{"malformed", isBadRequest, ResourceInvalid, never},
 	{"another client wrote at the same time", apierrors.IsConflict, ResourceConflict, later},
 	{"made by another client at the same time", apierrors.IsAlreadyExists, ResourceNotFound, later},

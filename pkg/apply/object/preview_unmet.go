@@ -32,6 +32,11 @@ func (p *Previewer) refused(o *target, live *unstructured.Unstructured, err erro
 	if unmet.why == "" {
 		return Change{}, err
 	}
+	if live == nil && (isNoNamespace(err) || isInTerminating(err)) {
+		if unmet, err = p.tryElsewhere(o, unmet); err != nil {
+			return Change{}, err
+		}
+	}
 	would := p.desired(o.Manifest, live)
 	if err := p.validate(p.definitionOf(o.Manifest), o.Manifest, live, would); err != nil {
 		return Change{}, err
