@@ -17,7 +17,16 @@ func TestAPreviewTriesObjectsOfNewNamespaces(t *testing.T) {
 	inNew := func(metadata string) string {
 		return "-- 0000_20_shop_10_web.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NS-new, " + metadata + "}}\n"
 	}
+	withHook := func(limit string) string {
+		return `-- 0000_20_shop_10_web.yaml --
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: NS-new, annotations: {runlevel.dev/lifecycle-hooks: "pre: {failurePolicy: Abort, execNewPod: {containerName: web, command: [a]}, resources: {requests: {cpu: 2}, limits: {cpu: ` + limit + `}}}"}},
+ spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.example/web}]}}}}
+`
+	}
 	runAll(t, map[string]previewCase{
+		"with a hook": {files: space + withHook("3"), want: "created Namespace NS-new\nran Deployment NS-new/web\ncreated Deployment NS-new/web" + isNew + tried + "\n", done: "nothing"},
+		"with a hook that can't": {files: space + withHook("1"), want: "created Namespace NS-new\nfailed Deployment NS-new/web: UpdatePayloadResourceInvalid: Pod \"NS-web-pre-HASH-1\" is invalid: spec.containers[0].resources.requests: " +
+			"Invalid value: \"2\": must be less than or equal to cpu limit of 1\ncreated Deployment NS-new/web" + isNew + tried + "\n", done: "nothing"},
 		"invalid":                 {files: space + badWeb, want: "created Namespace NS-new\n" + noPort, done: "created Namespace NS-new\nfailed Service NS-new/web\n"},
 		"invalid and create-only": {files: space + strings.Replace(badWeb, "name: web,", "name: web, annotations: {release.openshift.io/create-only: \"true\"},", 1), want: "created Namespace NS-new\n" + noPort, done: "nothing"},
 		"invalid, in a namespace that others make": {files: badWeb, want: noPort, done: "nothing"},

@@ -71,12 +71,14 @@ func (a applied) previewed(namespace string) string {
 		text.WriteString("\n")
 	}
 	told := ages.ReplaceAllString(strings.ReplaceAll(text.String(), namespace, "NS"), "for Ns")
+	told = hookPod.ReplaceAllString(told, "-$1-HASH-")
 	told = called.ReplaceAllString(told, "; $1 ...")
 	return inBytes.ReplaceAllString(moments.ReplaceAllString(told, "since NOW"), "N bytes")
 }
 
 var (
 	inBytes = regexp.MustCompile(`\d+ bytes`)
+	hookPod = regexp.MustCompile(`-(pre|mid|post)-[0-9a-f]{10}-`)
 	called  = regexp.MustCompile(`; (ValidatingWebhookConfiguration|APIService) .*`) // of other tests, too
 )
 

@@ -91,7 +91,7 @@ var causes = []cause{
 	{"another client wrote at the same time", apierrors.IsConflict, ResourceConflict, later},
 	{"made by another client at the same time", apierrors.IsAlreadyExists, ResourceNotFound, later},
 	{"too many requests", func(err error) bool { return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) }, ClusterOverloaded, later},
-	{"namespace that is not there", isNoNamespace, ResourceNotFound, later}, // an operator may make it, which was applied before
+	{"namespace that is not there", IsNoNamespace, ResourceNotFound, later}, // an operator may make it, which was applied before
 	{"not found", apierrors.IsNotFound, ResourceNotFound, whileNew},
 	{"server that is not up", func(err error) bool {
 		return apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
@@ -147,8 +147,8 @@ func isInTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// isNoNamespace reports whether the namespace of an object is not there.
-func isNoNamespace(err error) bool {
+// IsNoNamespace reports whether the namespace of an object is not there.
+func IsNoNamespace(err error) bool {
 	details := status(err).Details
 	return apierrors.IsNotFound(err) && details != nil && details.Kind == "namespaces"
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
-// standIn is the namespace in which an object is tried whose own namespace does not exist yet. API servers create it
+// StandIn is the namespace in which an object is tried whose own namespace does not exist yet. API servers create it
 // when they start, and clusters keep next to nothing in it: no quotas, no limits, and no labels that select it for
 // admission.
-const standIn = "kube-public"
+const StandIn = "kube-public"
 
 // tryElsewhere asks the server about an object whose namespace does not exist yet, by a dry run in another namespace. An
 // error is a refusal that holds for each namespace. Anything else that is refused there is unknown: it may be by the
@@ -26,22 +26,22 @@ func (p *Previewer) tryElsewhere(o *target, lacking unmet) (unmet, error) {
 	if p.definitionOf(o.Manifest).isChanged() || !isBuiltIn && !p.isCustom(resource) { // the server of an aggregated API might create it
 		return lacking, nil
 	}
-	err := p.tryIn(standIn, o, o.ID().Name)
+	err := p.tryIn(StandIn, o, o.ID().Name)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		err = p.tryIn(standIn, o, nameOfItsOwn(o.Manifest))
+		err = p.tryIn(StandIn, o, nameOfItsOwn(o.Manifest))
 	}
 	if err == nil {
-		lacking.why += ": it was tried in namespace " + standIn
+		lacking.why += ": it was tried in namespace " + StandIn
 		return lacking, nil
 	}
 	switch needed := p.unmetBy(o.Manifest, err); {
 	case needed.comes: // such as a service account of the same release
 		lacking.why += "; " + needed.why
-	case isAboutObject(err), cluster.IsNoAnswer(err):
+	case IsAboutObject(err), cluster.IsNoAnswer(err):
 		return lacking, err
 	default:
 		why := oneLine(masked(o.Manifest, err))
-		lacking = unmet{lacking.why + ": it was tried in namespace " + standIn + ", which refuses it, as its own one may or may not: " + why, false}
+		lacking = unmet{lacking.why + ": it was tried in namespace " + StandIn + ", which refuses it, as its own one may or may not: " + why, false}
 	}
 	return lacking, nil
 }
@@ -72,8 +72,8 @@ func nameOfItsOwn(m *payload.Manifest) string {
 	return strings.TrimRight(name[:max(1, len(name)-len(suffix))], "-.") + suffix
 }
 
-// isAboutObject reports whether a server finds fault with an object itself, wherever it is. What admission says may be
+// IsAboutObject reports whether a server finds fault with an object itself, wherever it is. What admission says may be
 // about the namespace: webhooks and policies select those that they judge.
-func isAboutObject(err error) bool {
+func IsAboutObject(err error) bool {
 	return causeOf(err).reason == ResourceInvalid
 }
