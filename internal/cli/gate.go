@@ -98,9 +98,9 @@ func (r gateReport) verdict() string {
 		case found.Severity == precondition.Blocks:
 			return "it is blocked"
 		case found.Check == rollout.RefusedObject:
-			refused++
+			refused += max(1, len(found.Objects))
 		case found.Check == rollout.UncheckedObject:
-			unknown++
+			unknown += max(1, len(found.Objects))
 		}
 	}
 	switch {
