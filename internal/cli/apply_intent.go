@@ -12,9 +12,12 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/plan"
 	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
@@ -63,8 +66,15 @@ func (f *intentFlags) options(ref string) rollout.Options {
 	}
 }
 
-// preview returns the plan of an apply of a release to the cluster. It changes nothing.
-func (f *intentFlags) preview(ctx context.Context, ref string, progress io.Writer) (*plan.Plan, error) {
+// A previewed is a release, and what an apply of it would do to a cluster.
+type previewed struct {
+	*rollout.Outcome
+	release *payload.Payload
+	cluster *cluster.Cluster
+}
+
+// preview previews an apply of a release to the cluster, and changes nothing.
+func (f *intentFlags) preview(ctx context.Context, ref string, standard ready.Standard, progress io.Writer) (*previewed, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -72,7 +82,9 @@ func (f *intentFlags) preview(ctx context.Context, ref string, progress io.Write
 	if err != nil {
 		return nil, err
 	}
-	outcome := rollout.Preview(ctx, c, release, f.options(ref))
+	options := f.options(ref)
+	options.Apply.Standard = standard
+	outcome := rollout.Preview(ctx, c, release, options)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -81,10 +93,15 @@ func (f *intentFlags) preview(ctx context.Context, ref string, progress io.Write
 	case !isWhole(outcome.Report):
 		return nil, outcome.Report.Err
 	}
-	for _, one := range outcome.Report.Warnings {
+	return &previewed{outcome, release, c}, nil
+}
+
+// plan returns the plan of an apply, and prints the warnings of the server.
+func (p *previewed) plan(ctx context.Context, progress io.Writer) (*plan.Plan, error) {
+	for _, one := range p.Report.Warnings {
 		fmt.Fprintf(progress, "warning of the cluster: %s (%s)\n", printable.Line(one.Text), printable.Line(printable.Few(one.Files, mostFiles)))
 	}
-	return outcome.Plan(ctx, c, release), ctx.Err()
+	return p.Plan(ctx, p.cluster, p.release), ctx.Err()
 }
 
 // isWhole returns whether a preview has looked at each object.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/runlevel/runlevel/pkg/plan"
 	"github.com/runlevel/runlevel/pkg/plan/show"
+	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 // diffFlags are the flags of runlevel diff.
@@ -28,9 +29,9 @@ The cluster is asked by dry runs, which change nothing. The values of Secrets ar
 --cluster" sums up by component what this shows, with all that is left behind or goes with
 what is deleted; "runlevel apply SOURCE --dry-run=server" says it as an apply would.
 
-Exit codes: 0, whatever differs; 1 for a cluster that can't be asked, 2 for misuse or a
-release that can't be read. With --exit-code, 1 means that there is a difference, and 2
-that anything has gone wrong.
+Exit codes: 0, whatever differs; 1 for an object that the cluster would refuse, or a cluster
+that can't be asked; 2 for misuse or a release that can't be read. With --exit-code, 1 means
+that there is a difference, and 2 that anything has gone wrong.
 
 `
 
@@ -54,8 +55,8 @@ func newDiff(streams Streams) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSource,
 		RunE: func(command *cobra.Command, args []string) error {
-			isDifferent, err := f.run(command.Context(), args[0], commandLine(command, args), streams)
-			return exitOfDifference(f.exitCode, isDifferent, err)
+			found, err := f.run(command.Context(), args[0], commandLine(command, args), streams)
+			return exitOfDifference(f.exitCode, found, err)
 		},
 	}
 	addReleaseFlags(command, &f.release)
@@ -66,10 +67,14 @@ func newDiff(streams Streams) *cobra.Command {
 	return command
 }
 
-func (f *diffFlags) run(ctx context.Context, ref, command string, streams Streams) (isDifferent bool, err error) {
-	p, err := f.preview(ctx, ref, streams.Err)
+func (f *diffFlags) run(ctx context.Context, ref, command string, streams Streams) (difference, error) {
+	preview, err := f.preview(ctx, ref, ready.Full, streams.Err)
 	if err != nil {
-		return false, err
+		return noDifference, err
+	}
+	p, err := preview.plan(ctx, streams.Err)
+	if err != nil {
+		return noDifference, err
 	}
 	if !f.all {
 		dropWholeObjects(p)
@@ -79,7 +84,7 @@ func (f *diffFlags) run(ctx context.Context, ref, command string, streams Stream
 	if f.format == asMarkdown {
 		write = view.Markdown
 	}
-	return !p.IsEmpty(), f.format.printWhole(streams.Out, view.Plan, write)
+	return differenceOf(p, preview.IsRefused()), f.format.printWhole(streams.Out, view.Plan, write)
 }
 
 // dropWholeObjects removes the content of objects that would be created.

@@ -4,21 +4,21 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/precondition"
+	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/ready"
 	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
 // gateFlags are the flags of runlevel gate.
 type gateFlags struct {
-	release releaseFlags
-	cluster clusterFlags
-	format  output
-	wait    ready.Standard
+	intentFlags
+	format output
+	wait   ready.Standard
 }
 
 func newGate(streams Streams) *cobra.Command {
@@ -28,17 +28,19 @@ func newGate(streams Streams) *cobra.Command {
 		Short: "Check what would block a release on a cluster",
 		Long: `Check what would block a release on a cluster, before it is applied: pending deletes, an
 older version or one that skips a minor version, missing rights, kinds that the cluster
-does not have, objects of other releases. Each finding says since when, and who can lift
-it. Nothing is written.
+does not have, objects of other releases; and objects that the API server would refuse,
+which dry runs find. Each finding says since when, and who can lift it. Nothing is
+written.
 
-Exit codes: 0 when nothing blocks, 1 when something does, 2 for misuse.
+Exit codes: 0 when nothing blocks and nothing is refused, 1 when something is, 2 for
+misuse.
 
 ` + sourceHelp,
 		Example: `  # May this cluster be updated?
   runlevel gate ./4.21
 
   # Which checks block?
-  runlevel gate ./4.21 -o json | jq -r '.findings[] | select(.severity == "Blocks") | .check'`,
+  runlevel gate ./4.21 -o json | jq -r '.findings[] | select(.severity != "Warns") | .check'`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSource,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -46,7 +48,7 @@ Exit codes: 0 when nothing blocks, 1 when something does, 2 for misuse.
 		},
 	}
 	addReleaseFlags(command, &f.release)
-	addClusterFlags(command, &f.cluster)
+	addIntentFlags(command, &f.intentFlags)
 	addOutput(command, &f.format)
 	addChoice(command, &f.wait, "wait", "what apply would wait for, which says what it must be allowed to watch: ready or upstream", ready.Full, ready.Upstream)
 	return command
@@ -63,21 +65,17 @@ type gateReport struct {
 }
 
 func (f *gateFlags) run(ctx context.Context, ref string, streams Streams) error {
-	release, c, err := f.cluster.readFor(ctx, &f.release, ref, streams.Err)
+	preview, err := f.preview(ctx, ref, f.wait, streams.Err)
 	if err != nil {
 		return err
 	}
-	outcome := rollout.Inspect(ctx, c, release, rollout.Options{
-		Namespace: f.cluster.namespace, Source: ref, Apply: apply.Options{Standard: f.wait},
-	})
-	if outcome.Err != nil {
-		return outcome.Err
-	}
+	findings := preview.PreviewFindings()
+	isSerious := func(found precondition.CheckFinding) bool { return found.Severity != precondition.Warns }
 	report := gateReport{
-		Release: outcome.Release, Version: outcome.Version, Previous: outcome.Previous, Mode: string(outcome.Mode),
-		Blocked: len(precondition.Blocking(outcome.Findings)) > 0, Findings: append([]precondition.CheckFinding{}, outcome.Findings...),
+		Release: preview.Release, Version: preview.Version, Previous: preview.Previous, Mode: string(preview.Mode),
+		Blocked: slices.ContainsFunc(findings, isSerious), Findings: append([]precondition.CheckFinding{}, findings...),
 	}
-	if err := f.format.print(streams.Out, report, func(out io.Writer) error { return report.print(out, titleOf(outcome)) }); err != nil {
+	if err := f.format.print(streams.Out, report, func(out io.Writer) error { return report.print(out, titleOf(preview.Outcome)) }); err != nil {
 		return err
 	}
 	return failIf(report.Blocked)
@@ -88,12 +86,31 @@ func (r gateReport) print(out io.Writer, title string) error {
 	for _, found := range r.Findings {
 		fmt.Fprintln(out, gateText(found))
 	}
-	verdict := "nothing stops it"
-	if r.Blocked {
-		verdict = "it is blocked"
-	}
-	_, err := fmt.Fprintf(out, "%s of %s: %s\n", r.Mode, title, verdict)
+	_, err := fmt.Fprintf(out, "%s of %s: %s\n", r.Mode, title, r.verdict())
 	return err
+}
+
+// verdict returns in words whether an apply would be done.
+func (r gateReport) verdict() string {
+	refused, unknown := 0, 0
+	for _, found := range r.Findings {
+		switch {
+		case found.Severity == precondition.Blocks:
+			return "it is blocked"
+		case found.Check == rollout.RefusedObject:
+			refused += max(1, len(found.Objects))
+		case found.Check == rollout.UncheckedObject:
+			unknown += max(1, len(found.Objects))
+		}
+	}
+	switch {
+	case refused > 0:
+		return "it would fail: the cluster refuses " + printable.Count(refused, "object")
+	case unknown > 0:
+		return "nothing is known to stop it, and " + printable.Count(unknown, "object") + " can't be checked"
+	default:
+		return "nothing stops it"
+	}
 }
 
 // liftingFlags are the flags that lift what checks find, by check.

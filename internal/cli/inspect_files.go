@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 
@@ -54,7 +55,7 @@ func (i *inspector) writeLines(path, has string, lines []string) error {
 func (i *inspector) writeObjects(path, has string, objects ...unstructured.Unstructured) error {
 	var text []byte
 	for at := range objects {
-		document, err := toYAML(redacted(objects[at].Object))
+		document, err := inspected(objects[at].Object)
 		if err != nil {
 			return err
 		}
@@ -66,7 +67,17 @@ func (i *inspector) writeObjects(path, has string, objects ...unstructured.Unstr
 	return i.write(path, has, text)
 }
 
-// redacted returns an object without values of Secrets and ConfigMaps, and without kubectl's copy.
+// inspected returns the document of an object, without kubectl's copy. One with masked values is no manifest.
+func inspected(object map[string]any) ([]byte, error) {
+	shown := redacted(object)
+	document, err := toYAML(withoutCopy(shown))
+	if isMasked := urlPassword.Match(document) || !reflect.DeepEqual(shown, object); isMasked {
+		return toYAML(asMasked(withoutCopy(shown)))
+	}
+	return document, err
+}
+
+// redacted returns an object without values of Secrets and ConfigMaps.
 func redacted(object map[string]any) map[string]any {
 	if object["kind"] == "ConfigMap" && object["apiVersion"] == "v1" { // which is masked as a Secret is
 		object = maps.Clone(object)
@@ -74,7 +85,7 @@ func redacted(object map[string]any) map[string]any {
 		object = maps.Clone(fields.Mask(object))
 		object["kind"] = "ConfigMap"
 	}
-	return withoutCopy(fields.Mask(object))
+	return fields.Mask(object)
 }
 
 // withoutCopy returns an object without the copy that kubectl keeps of what it has applied.

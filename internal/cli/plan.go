@@ -60,9 +60,10 @@ what the gate has found.
 for those who are about to apply it; "runlevel diff SOURCE" shows them every field, and
 "runlevel apply SOURCE --dry-run=server" what a pipeline would log.
 
-Exit codes: 0, whatever the plan is; 2 when a release can't be read. With --exit-code,
-1 means that there is a difference, and 2 that anything has gone wrong. What is only left
-behind in a cluster is no difference.
+Exit codes: 0, whatever the plan is; with --cluster, 1 for an object that the cluster would
+refuse; 2 when a release can't be read. With --exit-code, 1 means that there is a
+difference, and 2 that anything has gone wrong. What is only left behind in a cluster is
+no difference.
 
 OLD and NEW are each a SOURCE.
 
@@ -144,22 +145,43 @@ func (f *planFlags) run(command *cobra.Command, args []string, streams Streams) 
 	if f.ofCluster {
 		say = f.planCluster
 	}
-	isDifferent, err := say(command.Context(), args, streams)
-	return exitOfDifference(f.exitCode, isDifferent, err)
+	found, err := say(command.Context(), args, streams)
+	return exitOfDifference(f.exitCode, found, err)
+}
+
+// A difference is what a plan has found that exit codes depend on.
+type difference int
+
+const (
+	noDifference   difference = iota
+	someDifference            // an update does something
+	refusedChange             // a cluster would refuse some of it
+)
+
+// differenceOf returns the difference of a plan.
+func differenceOf(p *plan.Plan, isRefused bool) difference {
+	switch {
+	case isRefused:
+		return refusedChange
+	case p.IsEmpty():
+		return noDifference
+	default:
+		return someDifference
+	}
 }
 
 // exitOfDifference is the error of a command that may be asked to exit with 1 if there is a
 // difference: then that must mean nothing else.
-func exitOfDifference(isAsked, isDifferent bool, err error) error {
+func exitOfDifference(isAsked bool, found difference, err error) error {
 	if err != nil && isAsked {
 		return misuse{err}
 	}
-	return cmp.Or(err, failIf(isAsked && isDifferent))
+	return cmp.Or(err, failIf(found == refusedChange || isAsked && found == someDifference))
 }
 
-func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (isDifferent bool, err error) {
+func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (found difference, err error) {
 	if err := f.component.check(&f.release); err != nil {
-		return false, err
+		return noDifference, err
 	}
 	newRef := args[len(args)-1]
 	oldRef := cmp.Or(f.component.into, args[0])
@@ -168,9 +190,9 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (i
 	}
 	switch {
 	case f.release.updatingFrom != "":
-		return false, misuse{errors.New("--updating-from: a plan updates from OLD: what OLD has stays enabled, if --capabilities says what is")}
+		return noDifference, misuse{errors.New("--updating-from: a plan updates from OLD: what OLD has stays enabled, if --capabilities says what is")}
 	case filepath.Clean(oldRef) == filepath.Clean(newRef):
-		return false, misuse{fmt.Errorf("OLD and NEW are both %s: name two releases", newRef)}
+		return noDifference, misuse{fmt.Errorf("OLD and NEW are both %s: name two releases", newRef)}
 	}
 	view := show.Printer{From: oldRef, To: newRef, All: f.all, Command: f.command}
 	var old, next *payload.Payload
@@ -180,7 +202,7 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (i
 		old, next, err = f.read(ctx, oldRef, newRef, streams.Err)
 	}
 	if err != nil {
-		return false, err
+		return noDifference, err
 	}
 	p := plan.Compare(old, next)
 	if p.Update == plan.Downgrade {
@@ -188,7 +210,7 @@ func (f *planFlags) plan(ctx context.Context, args []string, streams Streams) (i
 			oldRef, old.Version, newRef, next.Version)
 	}
 	view.Plan = p
-	return !p.IsEmpty(), f.print(streams.Out, view)
+	return differenceOf(p, false), f.print(streams.Out, view)
 }
 
 // commandLine is the one that shows the same as text: other filters would show another

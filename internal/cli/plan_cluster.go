@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/runlevel/runlevel/pkg/plan/show"
+	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 // Flags that only a plan of a cluster has, and that it can't have.
@@ -32,11 +33,15 @@ func (f *planFlags) checkFlags(flags *pflag.FlagSet) error {
 }
 
 // planCluster prints what an apply would do to a cluster.
-func (f *planFlags) planCluster(ctx context.Context, args []string, streams Streams) (isDifferent bool, err error) {
-	p, err := f.preview(ctx, args[0], streams.Err)
+func (f *planFlags) planCluster(ctx context.Context, args []string, streams Streams) (difference, error) {
+	preview, err := f.preview(ctx, args[0], ready.Full, streams.Err)
 	if err != nil {
-		return false, err
+		return noDifference, err
+	}
+	p, err := preview.plan(ctx, streams.Err)
+	if err != nil {
+		return noDifference, err
 	}
 	dropWholeObjects(p)
-	return !p.IsEmpty(), f.print(streams.Out, show.Printer{Plan: p, To: args[0], All: f.all, Command: f.command})
+	return differenceOf(p, preview.IsRefused()), f.print(streams.Out, show.Printer{Plan: p, To: args[0], All: f.all, Command: f.command})
 }

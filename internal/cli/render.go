@@ -39,8 +39,10 @@ gives the same text, so that two can be compared with diff.
 Without any filter everything is taken. If that leaves an object there twice, the
 release can't be applied, and the error says which flag chooses.
 
-The values of Secrets, and of env in hooks of Deployments, are printed as ***, so that what is printed can be shown around.
-To apply it, print it with --show-secrets.
+The values of Secrets, and of env in hooks of Deployments, are printed as ***, so that what
+is printed can be shown around. A masked object stands below "masked:", and so is no
+manifest: kubectl refuses it, and asterisks never become a password. To apply what is
+printed, use --show-secrets.
 
 ` + sourceHelp,
 		Example: `  # What would be applied to a cluster of this profile?
@@ -99,11 +101,10 @@ func (f *renderFlags) render(streams Streams, release *payload.Payload) error {
 	}
 }
 
-// warnOfMasks says that what is printed is not all there is: who applies it would make
-// Secrets of asterisks.
+// warnOfMasks warns that some objects are not printed as manifests.
 func (f *renderFlags) warnOfMasks(out io.Writer, manifests []rendered) {
 	if !f.explain && slices.ContainsFunc(manifests, func(m rendered) bool { return m.isMasked }) {
-		fmt.Fprintln(out, "warning: the values of Secrets and of env in hooks are printed as ***: --show-secrets prints them")
+		fmt.Fprintln(out, "warning: values of Secrets or of env in hooks are printed as ***, in objects below \"masked:\" that can't be applied: --show-secrets prints the manifests")
 	}
 }
 
@@ -139,12 +140,20 @@ func (f *renderFlags) rendered(m *payload.Manifest, exclusion *payload.Exclusion
 
 // YAML is what is printed, its keys in order.
 func (m rendered) YAML() ([]byte, error) {
-	text, err := yaml.Marshal(m.object)
+	object := m.object
+	if m.isMasked {
+		object = asMasked(object)
+	}
+	text, err := yaml.Marshal(object)
 	if err == nil && !printable.IsHarmless(text) {
-		return toJSON(m.object) // which is YAML, too
+		return toJSON(object) // which is YAML, too
 	}
 	return text, err
 }
+
+// asMasked returns a document of an object whose values are masked. It is no manifest: an apply of that would set the
+// values to asterisks.
+func asMasked(object map[string]any) map[string]any { return map[string]any{"masked": object} }
 
 // choose takes the manifests to print, in the order of the release.
 func (f *renderFlags) choose(release *payload.Payload) []rendered {
@@ -226,6 +235,7 @@ type manifestInfo struct {
 	taskInfo
 	Excluded *exclusionInfo `json:"excluded,omitempty"`
 	Manifest map[string]any `json:"manifest,omitempty"` // not with --explain
+	Masked   map[string]any `json:"masked,omitempty"`   // instead of the manifest, if values in it are masked
 }
 
 type exclusionInfo struct {
@@ -240,7 +250,11 @@ func (f *renderFlags) info(release *payload.Payload, manifests []rendered) rende
 		if m.exclusion != nil {
 			entry.Excluded = &exclusionInfo{Filter: m.exclusion.Filter, Reason: m.exclusion.Reason}
 		}
-		if !f.explain {
+		switch {
+		case f.explain:
+		case m.isMasked:
+			entry.Masked = m.object
+		default:
 			entry.Manifest = m.object
 		}
 		info.Manifests = append(info.Manifests, entry)

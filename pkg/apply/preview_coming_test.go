@@ -127,7 +127,7 @@ const space = `
 func inNew(text string) string { return strings.ReplaceAll(text, "namespace: NS", "namespace: NS-new") }
 
 func TestAPreviewForeseesWhatOtherObjectsBring(t *testing.T) {
-	const needsSpace = ": it needs Namespace NS-new, which is new, too\n"
+	const needsSpace = ": it needs Namespace NS-new, which is new, too: it was tried in namespace kube-public\n"
 	runAll(t, map[string]previewCase{
 		"a namespace":                           {files: space + one(inNew(red)), want: "created Namespace NS-new\ncreated ConfigMap NS-new/it" + needsSpace},
 		"a namespace, and a create-only object": {files: space + one(inNew(once)), want: "created Namespace NS-new\ncreated ConfigMap NS-new/it" + needsSpace},
@@ -143,7 +143,7 @@ func TestAPreviewForeseesWhatOtherObjectsBring(t *testing.T) {
 		},
 		"a namespace, and a bad custom resource that is known": {
 			given: hatDefinition(price), files: space + hatDefinition(price) + inNew(hat("price: 0")), done: "nothing",
-			want: "created Namespace NS-new\nunchanged " + ofHats + "\n" + strings.Replace(notAllowed, "NS/hat", "NS-new/hat", 1) + "spec.price: 0 should be greater than or equal to 1\n",
+			want: "created Namespace NS-new\nunchanged " + ofHats + "\nfailed Hat NS-new/hat: UpdatePayloadResourceInvalid: Hat.NS.example.com \"hat\" is invalid: spec.price: Invalid value: 0: spec.price in body should be greater than or equal to 1\n",
 		},
 		"a service account": {
 			files: one(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: app, namespace: NS}}

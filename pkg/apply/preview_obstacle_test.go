@@ -63,7 +63,7 @@ func TestAPreviewForeseesObstacles(t *testing.T) {
 		},
 		"namespace that is being deleted": {
 			prepare: retriedCases["namespace that is being deleted"].asObstacle(), files: one(retriedCases["namespace that is being deleted"].files), done: "nothing",
-			want: "not checkable ConfigMap NS-old/a: the server does not take it now, and an apply would try again: configmaps \"a\" is forbidden: unable to create new content in namespace NS-old because it is being terminated\n",
+			want: "not checkable ConfigMap NS-old/a: the server does not take it now, and an apply would try again: configmaps \"a\" is forbidden: unable to create new content in namespace NS-old because it is being terminated: it was tried in namespace kube-public\n",
 		},
 		"aggregated API that is down": {
 			prepare: retriedCases["aggregated API that is down"].asObstacle(), files: one(retriedCases["aggregated API that is down"].files), done: "nothing",
@@ -131,13 +131,16 @@ func answering(t *testing.T, refuse func(*http.Request) (code int, why string)) 
 }
 
 // deny has a policy deny all ConfigMaps of a namespace.
-func deny(t *testing.T, namespace string) {
+func deny(t *testing.T, namespace string) { denyIn(t, namespace, namespace, nil) }
+
+// denyIn has a policy deny the ConfigMaps of a namespace that have some labels.
+func denyIn(t *testing.T, policy, namespace string, labels map[string]string) {
 	t.Helper()
 	registration := test.Client(t).AdmissionregistrationV1()
 	_, err := registration.ValidatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: policy},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: labels}, ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
 				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{"*"},
 					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
@@ -148,18 +151,18 @@ func deny(t *testing.T, namespace string) {
 	}, metav1.CreateOptions{})
 	must(t, err)
 	_, err = registration.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: policy},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+			PolicyName: policy, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 			MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}},
 		},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		_ = registration.ValidatingAdmissionPolicyBindings().Delete(context.Background(), namespace, metav1.DeleteOptions{})
-		_ = registration.ValidatingAdmissionPolicies().Delete(context.Background(), namespace, metav1.DeleteOptions{})
+		_ = registration.ValidatingAdmissionPolicyBindings().Delete(context.Background(), policy, metav1.DeleteOptions{})
+		_ = registration.ValidatingAdmissionPolicies().Delete(context.Background(), policy, metav1.DeleteOptions{})
 	})
-	awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}})
+	awaitRefusal(t, namespace, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe", Labels: labels}})
 }
 
 // Rights that are missing are named, and a role may come with the release.

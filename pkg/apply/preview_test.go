@@ -71,12 +71,14 @@ func (a applied) previewed(namespace string) string {
 		text.WriteString("\n")
 	}
 	told := ages.ReplaceAllString(strings.ReplaceAll(text.String(), namespace, "NS"), "for Ns")
+	told = hookPod.ReplaceAllString(told, "-$1-HASH-")
 	told = called.ReplaceAllString(told, "; $1 ...")
 	return inBytes.ReplaceAllString(moments.ReplaceAllString(told, "since NOW"), "N bytes")
 }
 
 var (
 	inBytes = regexp.MustCompile(`\d+ bytes`)
+	hookPod = regexp.MustCompile(`-(pre|mid|post)-[0-9a-f]{10}-`)
 	called  = regexp.MustCompile(`; (ValidatingWebhookConfiguration|APIService) .*`) // of other tests, too
 )
 
@@ -264,7 +266,7 @@ func TestAPreviewSaysWhatARunDoes(t *testing.T) {
 		"several objects":                        {given: one(red + "\n---\n" + web), files: one(blue + "\n---\n" + web + "\n---\n" + strings.Replace(red, "name: it", "name: other", 1)), want: "configured ConfigMap NS/it\nunchanged Deployment NS/web\ncreated ConfigMap NS/other\n"},
 		"in no namespace that is there, nor in the release": {
 			files: one(strings.Replace(red, "namespace: NS", "namespace: NS-none", 1)), done: "nothing",
-			want: "not checkable ConfigMap NS-none/it: namespace NS-none is neither there nor in this release: an apply would wait for it\n",
+			want: "not checkable ConfigMap NS-none/it: namespace NS-none is neither there nor in this release: an apply would wait for it: it was tried in namespace kube-public\n",
 		},
 		"a kind that nobody has": {
 			files: one(`{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat, namespace: NS}}`),

@@ -68,6 +68,7 @@ var drifts = map[string]drift{
 	"a container is taken away":    {"Deployment.apps", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"registry.example/web:1"}]}}}}`},
 	"a number is changed":          {"Deployment.apps", `{"spec":{"replicas":1}}`},
 	"the limit is changed":         {"PodDisruptionBudget.policy", `{"spec":{"maxUnavailable":2}}`},
+	"the limit is another one":     {"PodDisruptionBudget.policy", `{"spec":{"maxUnavailable":null,"minAvailable":1}}`},
 	"a Secret is deleted":          {"Secret", ""},
 	"a Service is deleted":         {"Service", ""},
 	"a Deployment is deleted":      {"Deployment.apps", ""},

@@ -264,13 +264,16 @@ func TestAnUpdateThatNeverBeganIsNotInTheHistory(t *testing.T) {
 	isFull.Store(true)
 	s.update(s.push("1.0.1", shop))
 	tried := s.until("the update can't begin", func(v *configv1.ClusterVersion) bool {
-		return v.Status.Desired.Version == "1.0.1" && find(v, "Failing").Status == configv1.ConditionTrue
+		return strings.HasPrefix(find(v, configv1.OperatorProgressing).Message, "Unable to apply 1.0.1: ") && find(v, "Failing").Status == configv1.ConditionTrue
 	})
-	if len(tried.Status.History) != 1 {
-		t.Errorf("before it has begun, it is in the history: %+v", tried.Status.History)
+	if len(tried.Status.History) != 1 || tried.Status.Desired.Version != "1.0.0" {
+		t.Errorf("before it has begun, desired is %s, and the history %+v", tried.Status.Desired.Version, tried.Status.History)
 	}
 	s.update(s.options.Payload)
-	s.until("the release before is asked for", func(v *configv1.ClusterVersion) bool { return v.Status.Desired.Version == "1.0.0" })
+	s.until("the release before is accepted", func(v *configv1.ClusterVersion) bool {
+		c := find(v, "ReleaseAccepted")
+		return c.Status == configv1.ConditionTrue && strings.Contains(c.Message, s.options.Payload)
+	})
 	isFull.Store(false)
 	done := s.until("it has stayed", isAt("1.0.0"))
 	if len(done.Status.History) != 1 {

@@ -109,6 +109,7 @@ type GateSeverity string
 const (
 	Blocks GateSeverity = "Blocks" // unless it is forced, the update does not begin
 	Warns  GateSeverity = "Warns"  // it goes on
+	Fails  GateSeverity = "Fails"  // it begins, and fails at an object; only previews find this
 )
 
 // A CheckFinding is something that speaks against an update.
@@ -128,10 +129,7 @@ func (f CheckFinding) String() string { return f.Check + ": " + f.Message + "; l
 
 // Text returns the finding for people: what it does and is, and in a second line what lifts it.
 func (f CheckFinding) Text() string {
-	word := "warning of"
-	if f.Severity == Blocks {
-		word = "blocked by"
-	}
+	word := map[GateSeverity]string{Blocks: "blocked by", Warns: "warning of", Fails: "fails with"}[f.Severity]
 	text := fmt.Sprintf("%s %s: %s", word, f.Check, f.Message)
 	if f.Lifts != "" {
 		text += "\n  lifted by " + f.Lifts

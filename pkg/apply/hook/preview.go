@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -57,10 +58,27 @@ func (p *preview) find(ctx context.Context, r *runner) error {
 	}
 	p.stages, p.refused = r.rollout.Due(facts), map[lifecycle.Stage]error{}
 	for _, stage := range p.stages {
-		pod := r.rollout.NextPod(stage, facts)
-		_, p.refused[stage] = r.Cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod, metav1.CreateOptions{
-			FieldManager: lifecycle.FieldManager, DryRun: []string{metav1.DryRunAll},
-		})
+		p.refused[stage] = tryPod(ctx, r, r.rollout.NextPod(stage, facts))
 	}
 	return nil
+}
+
+// tryPod returns why the cluster would not take the pod of a hook. Of a namespace that does not exist yet, it returns
+// that, unless the pod would be refused in any.
+func tryPod(ctx context.Context, r *runner, pod *corev1.Pod) error {
+	try := func() error {
+		_, err := r.Cluster.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{
+			FieldManager: lifecycle.FieldManager, DryRun: []string{metav1.DryRunAll},
+		})
+		return err
+	}
+	refused := try()
+	if !object.IsNoNamespace(refused) {
+		return refused
+	}
+	pod.Namespace = object.StandIn
+	if elsewhere := try(); elsewhere == nil || object.IsAboutObject(elsewhere) {
+		return elsewhere
+	}
+	return refused
 }

@@ -82,16 +82,16 @@ var causes = []cause{
 	{"quota that is not computed yet", both(apierrors.IsForbidden, says("status unknown for quota")), ResourceForbidden, later},
 	{"namespace that is being deleted", isInTerminating, ResourceForbidden, later},
 	{"service account that is not there yet", both(apierrors.IsForbidden, says("error looking up service account")), ResourceForbidden, later},
+	{"definition that is being deleted", says("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
 	{"forbidden", apierrors.IsForbidden, ResourceForbidden, never},
 	{"not logged in", apierrors.IsUnauthorized, ClusterUnauthorized, never},
 	{"too large", tooLarge, ResourceInvalid, never},
 	{"invalid", apierrors.IsInvalid, ResourceInvalid, justAfter}, // by the schema that was, perhaps
-	{"definition that is being deleted", says("create not allowed while custom resource definition is terminating"), ResourceTypeMissing, later},
 	{"malformed", isBadRequest, ResourceInvalid, never},
 	{"another client wrote at the same time", apierrors.IsConflict, ResourceConflict, later},
 	{"made by another client at the same time", apierrors.IsAlreadyExists, ResourceNotFound, later},
 	{"too many requests", func(err error) bool { return apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) }, ClusterOverloaded, later},
-	{"namespace that is not there", isNoNamespace, ResourceNotFound, later}, // an operator may make it, which was applied before
+	{"namespace that is not there", IsNoNamespace, ResourceNotFound, later}, // an operator may make it, which was applied before
 	{"not found", apierrors.IsNotFound, ResourceNotFound, whileNew},
 	{"server that is not up", func(err error) bool {
 		return apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsUnexpectedServerError(err)
@@ -147,8 +147,8 @@ func isInTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// isNoNamespace reports whether the namespace of an object is not there.
-func isNoNamespace(err error) bool {
+// IsNoNamespace reports whether the namespace of an object is not there.
+func IsNoNamespace(err error) bool {
 	details := status(err).Details
 	return apierrors.IsNotFound(err) && details != nil && details.Kind == "namespaces"
 }

@@ -56,6 +56,8 @@ var causeRows = map[string]struct {
 	"413":                {apierrors.NewRequestEntityTooLargeError("limit is 3145728"), "too large", ResourceInvalid, never},
 	"too large for etcd": {apierrors.NewInternalError(errors.New("etcdserver: request is too large")), "too large", ResourceInvalid, never},
 	"quota not computed": {apierrors.NewForbidden(things, "hat", errors.New("status unknown for quota: few, resources: services")), "quota that is not computed yet", ResourceForbidden, later},
+	"kind being deleted, as servers say today": {apierrors.NewForbidden(things, "hat", errors.New("create not allowed while custom resource definition is terminating")),
+		"definition that is being deleted", ResourceTypeMissing, later},
 	"kind being deleted": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed,
 		Message: "create not allowed while custom resource definition is terminating"}}, "definition that is being deleted", ResourceTypeMissing, later},
 	"refused connection": {&url.Error{Op: "Patch", URL: "https://localhost", Err: &net.OpError{Op: "dial", Err: errors.New("connection refused")}}, "connection", ClusterDown, later},

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -64,6 +65,7 @@ func (a *Applier) ChangesTemplate(m *payload.Manifest) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	o.head, o.isThere = objectmeta.Of(o.resource, live), true
 	would, err := a.writer.apply(o, draft, cluster.Force|cluster.DryRun)
 	if err != nil {
 		return false, err

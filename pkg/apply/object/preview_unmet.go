@@ -32,6 +32,11 @@ func (p *Previewer) refused(o *target, live *unstructured.Unstructured, err erro
 	if unmet.why == "" {
 		return Change{}, err
 	}
+	if live == nil && (IsNoNamespace(err) || isInTerminating(err)) {
+		if unmet, err = p.tryElsewhere(o, unmet); err != nil {
+			return Change{}, err
+		}
+	}
 	would := p.desired(o.Manifest, live)
 	if err := p.validate(p.definitionOf(o.Manifest), o.Manifest, live, would); err != nil {
 		return Change{}, err
@@ -70,7 +75,7 @@ func (p *Previewer) unmetBy(m *payload.Manifest, err error) unmet {
 		return unmet{webhookWithoutDryRun, false}
 	case isServersInvalid(err) && definition.isChanged():
 		return unmet{"the cluster has another version of its definition: it was held against that of this release", true}
-	case isNoNamespace(err):
+	case IsNoNamespace(err):
 		return unmet{"namespace " + m.Object().GetNamespace() + " is neither there nor in this release: an apply would wait for it", false}
 	case isTransient(err):
 		return unmet{"the server does not take it now, and an apply would try again: " + p.explained(m, err), false}

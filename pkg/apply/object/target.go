@@ -27,6 +27,7 @@ type target struct {
 	isMade    bool                 // by this run, in a request whose answer was lost
 	isPartial bool                 // fields were left out that the cluster does not know
 	lost      []ownership.Conflict // fields that others had set otherwise
+	removed   []ownership.Conflict // fields that others had set, and that the manifest contradicts
 	adopts    []string             // managers who would have no fields any more: of previews only
 	added     []any                // to a list that others add to, beside the apply
 	sent      *unstructured.Unstructured

@@ -68,14 +68,13 @@ func removeFields(object *unstructured.Unstructured, paths []string) bool {
 // left to them.
 func (w writer) write(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
 	o.sent = draft
-	applied, err := w.applySeen(o, draft, how)
+	applied, err := w.applyOver(o, draft, how)
 	lost := ownership.Conflicts(err)
 	if len(lost) == 0 {
+		o.lost = o.removed
 		return applied, err
 	}
-	lost = slices.DeleteFunc(lost, func(loss ownership.Conflict) bool {
-		return slices.Contains(o.adopts, loss.Manager) || loss.Manager == lifecycle.FieldManager
-	})
+	lost = o.ofOthers(lost)
 	hasYielded, err := w.yield(o, draft, lost, how)
 	if err != nil {
 		return applied, err
@@ -83,10 +82,17 @@ func (w writer) write(o *target, draft *unstructured.Unstructured, how cluster.A
 	if hasYielded {
 		return w.write(o, draft, how)
 	}
-	if applied, err = w.applySeen(o, draft, how|cluster.Force); err == nil {
-		o.lost = maskedLosses(o.Manifest, lost)
+	if applied, err = w.applyOver(o, draft, how|cluster.Force); err == nil {
+		o.lost = append(maskedLosses(o.Manifest, lost), o.removed...)
 	}
 	return applied, err
+}
+
+// ofOthers returns those of some fields that count as taken from another manager.
+func (o *target) ofOthers(lost []ownership.Conflict) []ownership.Conflict {
+	return slices.DeleteFunc(lost, func(loss ownership.Conflict) bool {
+		return slices.Contains(o.adopts, loss.Manager) || loss.Manager == lifecycle.FieldManager
+	})
 }
 
 // applySeen applies a draft to the object that was seen. If that has been written since, it is looked

@@ -1,0 +1,81 @@
+package object
+
+import (
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/ownership"
+)
+
+// A manifest may choose a member of a union, such as the strategy of a Deployment, the source of a volume or the handler
+// of a probe, where the live object has another member, by a default or by another manager. Server-side apply leaves that
+// one where it is, and the server refuses both together. The same holds for fields that exclude each other.
+
+// applyOver applies a draft. If the server refuses it since the live object has fields that the draft contradicts, it
+// removes those: as few as dry runs show to be enough.
+func (w writer) applyOver(o *target, draft *unstructured.Unstructured, how cluster.ApplyMode) (cluster.WriteResult, error) {
+	applied, refused := w.applySeen(o, draft, how)
+	details := status(refused).Details
+	if !o.isThere || !apierrors.IsInvalid(refused) || details == nil || len(immutableFields(refused)) > 0 {
+		return applied, refused
+	}
+	live, err := w.cluster.In(o.resource, draft.GetNamespace()).Get(w.requests, draft.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return applied, refused
+	}
+	var near []string
+	for _, cause := range details.Causes {
+		near = append(near, cause.Field)
+	}
+	leftovers := ownership.FindLeftovers(live, draft, near)
+	if len(leftovers.Fields) == 0 {
+		return applied, refused
+	}
+	others, err := w.cluster.Apply(w.requests, o.resource, leftovers.AsLive(), cluster.Force|cluster.DryRun)
+	if err != nil {
+		return applied, refused
+	}
+	leftovers.Others = others.Object
+	would := func(removed []fieldpath.Path) (cluster.WriteResult, error) {
+		return leftovers.DryRunRemove(w.requests, w.cluster, o.resource, removed)
+	}
+	if _, err := would(leftovers.Fields); err != nil {
+		return applied, refused
+	}
+	removed := fewest(nil, leftovers.Fields, func(removed []fieldpath.Path) bool {
+		_, err := would(removed)
+		return err == nil
+	})
+	if len(removed) == 0 { // dry runs don't find out what the apply is refused for
+		return applied, refused
+	}
+	o.removed = maskedLosses(o.Manifest, o.ofOthers(ownership.HeldBy(live, removed)))
+	if how&cluster.DryRun != 0 {
+		return would(removed)
+	}
+	head, err := ownership.TakeOver(w.requests, w.cluster, o.resource, live, removed)
+	if err != nil {
+		return cluster.WriteResult{}, err
+	}
+	o.head.ResourceVersion = head.GetResourceVersion()
+	return w.applySeen(o, draft, how)
+}
+
+// fewest returns the fewest of some fields that have to be removed beside others.
+func fewest(others, some []fieldpath.Path, isEnough func([]fieldpath.Path) bool) []fieldpath.Path {
+	with := func(more []fieldpath.Path) []fieldpath.Path { return append(slices.Clone(others), more...) }
+	switch {
+	case isEnough(others):
+		return nil
+	case len(some) == 1:
+		return some
+	}
+	one, other := some[:len(some)/2], some[len(some)/2:]
+	needed := fewest(with(one), other, isEnough)
+	return append(fewest(with(needed), one, isEnough), needed...)
+}

@@ -1,0 +1,34 @@
+package object
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// TestFewest: whatever fields are needed, they are found, and no more, with few tries.
+func TestFewest(t *testing.T) {
+	const all = 32
+	var some []fieldpath.Path
+	for i := range all {
+		some = append(some, fieldpath.MakePathOrDie(fmt.Sprint(i)))
+	}
+	for _, needed := range [][]int{{0}, {31}, {7, 8}, {0, 16, 31}} {
+		tries := 0
+		found := fewest(nil, some, func(removed []fieldpath.Path) bool {
+			tries++
+			return !slices.ContainsFunc(needed, func(i int) bool {
+				return !slices.ContainsFunc(removed, some[i].Equals)
+			})
+		})
+		var want []fieldpath.Path
+		for _, i := range needed {
+			want = append(want, some[i])
+		}
+		if !slices.EqualFunc(want, found, fieldpath.Path.Equals) || tries > all {
+			t.Errorf("of %v it finds %v in %d tries", needed, found, tries)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package object
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// StandIn is the namespace in which an object is tried whose own namespace does not exist yet. API servers create it
+// when they start, and clusters keep next to nothing in it: no quotas, no limits, and no labels that select it for
+// admission.
+const StandIn = "kube-public"
+
+// tryElsewhere asks the server about an object whose namespace does not exist yet, by a dry run in another namespace. An
+// error is a refusal that holds for each namespace. Anything else that is refused there is unknown: it may be by the
+// rights, the quotas, the security standard or the webhooks of that namespace.
+func (p *Previewer) tryElsewhere(o *target, lacking unmet) (unmet, error) {
+	resource := o.resource
+	isBuiltIn := kinds.ScopeOf(resource.GroupKind()) != kinds.Unknown
+	if p.definitionOf(o.Manifest).isChanged() || !isBuiltIn && !p.isCustom(resource) { // the server of an aggregated API might create it
+		return lacking, nil
+	}
+	err := p.tryIn(StandIn, o, o.ID().Name)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		err = p.tryIn(StandIn, o, nameOfItsOwn(o.Manifest))
+	}
+	if err == nil {
+		lacking.why += ": it was tried in namespace " + StandIn
+		return lacking, nil
+	}
+	switch needed := p.unmetBy(o.Manifest, err); {
+	case needed.comes: // such as a service account of the same release
+		lacking.why += "; " + needed.why
+	case IsAboutObject(err), cluster.IsNoAnswer(err):
+		return lacking, err
+	default:
+		why := oneLine(masked(o.Manifest, err))
+		lacking = unmet{lacking.why + ": it was tried in namespace " + StandIn + ", which refuses it, as its own one may or may not: " + why, false}
+	}
+	return lacking, nil
+}
+
+// tryIn returns why the server would not create an object in a namespace and by a name that are not its own.
+func (p *Previewer) tryIn(namespace string, o *target, name string) error {
+	draft := p.desired(o.Manifest, nil)
+	if o.sent != nil { // without the fields that are left out
+		draft = o.sent.DeepCopy()
+	}
+	draft.SetNamespace(namespace)
+	draft.SetName(name)
+	var err error
+	if o.Manifest.IsCreateOnly() {
+		_, err = p.cluster.DryRunCreate(p.requests, o.resource, draft)
+	} else {
+		_, err = p.cluster.Apply(p.requests, o.resource, draft, cluster.Force|cluster.CreateOnly|cluster.DryRun)
+	}
+	return err
+}
+
+// nameOfItsOwn returns a name that no object has: not longer than that of the manifest, where that is long, since kinds
+// limit the lengths of names.
+func nameOfItsOwn(m *payload.Manifest) string {
+	sum := sha256.Sum256([]byte(m.ID().String()))
+	suffix := "-" + hex.EncodeToString(sum[:])[:10]
+	name := m.ID().Name
+	return strings.TrimRight(name[:max(1, len(name)-len(suffix))], "-.") + suffix
+}
+
+// IsAboutObject reports whether a server finds fault with an object itself, wherever it is. What admission says may be
+// about the namespace: webhooks and policies select those that they judge.
+func IsAboutObject(err error) bool {
+	return causeOf(err).reason == ResourceInvalid
+}
