@@ -46,7 +46,7 @@ func examples(t *testing.T) []*precondition.Facts {
 	edited.Record.History[0].Content, edited.Record.History[0].Source = "sha256:c0ffee", "registry.example/web:4.7.2"
 	return []*precondition.Facts{
 		minor,
-		{Payload: release(t, "4.6.1", nil), Record: history("4.7.2")},
+		{Payload: release(t, "4.7.0", nil), Record: history("4.7.2", "4.7.1")},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.5.3")},
 		{Payload: release(t, "4.7.0", nil), Record: history(), Elsewhere: []string{"runlevel-system"}},
 		edited,
