@@ -127,7 +127,7 @@ func hookRules() []Rule {
 // schemaRules hold objects against their schemas.
 func schemaRules() []Rule {
 	return []Rule{
-		{"unknown-field", Warning, "An object has a field that its kind does not have.", nothing, checkUnknownField},
+		{"unknown-field", Error, "An object has a field that its kind does not have.", nothing, checkUnknownField},
 		{"wrong-type", Error, "A field has a value of the wrong type.", nothing, problemsOf(payload.WrongType)},
 		{"custom-resource", Error, "A custom resource does not match its CustomResourceDefinition.", nothing, checkCustomResource},
 		{"definition", Error, "The API server would refuse a CustomResourceDefinition.", nothing, checkDefinition},
