@@ -59,7 +59,7 @@ func TestAnInstallWithADegradedOperator(t *testing.T) {
 	}
 	s.restart()
 	s.update(s.push("1.0.1", shop+till+late))
-	s.until("the update waits", has("ReleaseAccepted", configv1.ConditionTrue, "PayloadLoaded"))
+	s.until("the update has begun", func(v *configv1.ClusterVersion) bool { return v.Status.Desired.Version == "1.0.1" })
 	s.report("till", "1.0.1")
 	s.until("updated", isAt("1.0.1"))
 	s.checkHistories("1.0.1=Completed 1.0.0=Partial")

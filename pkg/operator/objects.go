@@ -106,7 +106,24 @@ func historyOf(before []configv1.UpdateHistory, known *record.Record) []configv1
 	if len(history) > 0 && len(before) > 0 && before[0].CompletionTime == nil {
 		before[0].CompletionTime = &history[len(history)-1].StartedTime // it was superseded
 	}
-	return append(history, before...)
+	history = append(history, before...)
+	for i := range history {
+		if i > 0 && history[i].State == configv1.PartialUpdate {
+			completeAsRecorded(&history[i], known)
+		}
+	}
+	return history
+}
+
+// completeAsRecorded makes a superseded entry one that was completed, if the record says so: the next update may have begun
+// before that could be written.
+func completeAsRecorded(superseded *configv1.UpdateHistory, known *record.Record) {
+	at := slices.IndexFunc(known.History, func(e record.HistoryEntry) bool {
+		return e.Version == superseded.Version && e.Source == superseded.Image && !superseded.StartedTime.Before(&e.Started)
+	})
+	if at >= 0 && known.History[at].State == record.Completed {
+		superseded.State, superseded.CompletionTime = configv1.CompletedUpdate, known.History[at].Completed
+	}
 }
 
 // precreate makes the ClusterOperators of a release before anything else, with their relatedObjects, so that what
