@@ -22,7 +22,7 @@ func (w writer) applyOver(o *target, draft *unstructured.Unstructured, how clust
 	applied, refused := w.applySeen(o, draft, how)
 	details := status(refused).Details
 	if !o.isThere || !apierrors.IsInvalid(refused) || details == nil || says("denied request")(refused) || // by a policy
-		 len(immutableFields(refused)) > 0 {
+		len(immutableFields(refused)) > 0 {
 		return applied, refused
 	}
 	live, err := w.cluster.In(o.resource, draft.GetNamespace()).Get(w.requests, draft.GetName(), metav1.GetOptions{})
