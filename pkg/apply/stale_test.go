@@ -2,6 +2,7 @@ package apply_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -129,9 +130,9 @@ func TestClusterOperatorIsAwaited(t *testing.T) {
 		}
 	}
 	did = run(t, t.Context(), release, apply.Options{
-		Mode: graph.Install, Standard: ready.Upstream, TellWaits: quickly, Tell: audience.tell(namespace),
+		Mode: graph.Install, Standard: ready.Upstream, TellWaits: quickly, Tell: audience.tell(namespace), Timeout: 2 * time.Second,
 	})
-	if did.Err != nil || len(did.Waits) != 1 || did.Waits[0].For != "it is degraded: a cold" {
+	if !errors.Is(did.Err, apply.ErrTimeout) || len(did.Waits) != 1 || did.Waits[0].For != "it is degraded: a cold" {
 		t.Errorf("%v, reported %v", did.Err, did.Waits)
 	}
 }
