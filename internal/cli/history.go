@@ -109,7 +109,7 @@ func (f *deletesFlags) printOpen(ctx context.Context, c *cluster.Cluster, of *re
 	case held != nil && !held.IsDead(c.Now()):
 		fmt.Fprintf(out, "  %s is being applied by %s, for %s\n", version, printable.Line(held.Name), age(c.Now(), held.Since))
 	default:
-		remedy := "apply it again"
+		remedy := why.Remedy(of.Run, nil)
 		if notKept, _ := why.ExplainNotKept(ctx, c, f.cluster.lock(c, of.Release)); notKept != nil && notKept.Operator != nil {
 			remedy = notKept.String()
 		}

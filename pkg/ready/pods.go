@@ -114,7 +114,7 @@ func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
 		p.addFor(status.Name, ended, "%s ended with %s", name, exit(now)).WantsLog = true
 	case now != nil || status.Ready:
 	case waiting != nil && slices.Contains(pullFailures, waiting.Reason):
-		p.addFor(status.Name, unstarted, "%s can't pull image %s: %s", name, status.Image, sentence(cmp.Or(waiting.Message, waiting.Reason)))
+		p.addFor(status.Name, unstarted, "%s"+pullFailed+"%s: %s", name, status.Image, sentence(cmp.Or(waiting.Message, waiting.Reason)))
 	case waiting != nil && waiting.Reason == "CrashLoopBackOff":
 		p.ofCrash(name, status)
 	case waiting != nil && !isIdle(waiting.Reason):
@@ -130,6 +130,12 @@ func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
 func isIdle(reason string) bool {
 	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
 }
+
+// IsImageMissing reports whether what is said of a pod is that an image can't be pulled, which no apply of the same release
+// changes.
+func IsImageMissing(trouble string) bool { return strings.Contains(trouble, pullFailed) }
+
+const pullFailed = " can't pull image "
 
 // pullFailures are the reasons for which there is no image.
 var pullFailures = []string{

@@ -8,7 +8,6 @@ import (
 	"github.com/runlevel/runlevel/pkg/fingerprint"
 	"github.com/runlevel/runlevel/pkg/objectmeta"
 	"github.com/runlevel/runlevel/pkg/ownership"
-	"github.com/runlevel/runlevel/pkg/printable"
 	"github.com/runlevel/runlevel/pkg/record"
 	"github.com/runlevel/runlevel/pkg/tombstone"
 )
@@ -103,18 +102,4 @@ func tellMissing(f *ObjectFacts, a *Answer) {
 		return
 	}
 	a.say(nil, "release %s has it, and it was deleted since it was applied: %s", f.title(), f.remedy("it"))
-}
-
-// remedy says what makes objects again that were deleted since they were applied. What is the word for them.
-func (f *ObjectFacts) remedy(what string) string {
-	switch isHeld := f.Held != nil && !f.Held.IsDead(f.Now); {
-	case isHeld && f.Held.Keeps():
-		return printable.Line(f.Held.Name) + " makes " + what + " again"
-	case isHeld:
-		return "the apply that runs does not make " + what + " again, but the next one does"
-	case f.NotKept != nil && f.NotKept.Operator != nil:
-		return "the operator makes " + what + " again once it runs"
-	default:
-		return "apply it again"
-	}
 }

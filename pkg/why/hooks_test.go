@@ -59,7 +59,7 @@ func TestStandingHooks(t *testing.T) {
 			answer := why.Judge(there(isReady, c.of))
 			var got []string
 			for _, one := range answer.Sentences {
-				if strings.Contains(one.Text, " hook ") {
+				if strings.HasPrefix(one.Text, "its ") {
 					got = append(got, one.Text)
 				}
 			}

@@ -178,7 +178,7 @@ release shop 2 was completed 60m ago, and is not kept in place, for 60s: no pod 
 				func(r *record.Run) { r.Ended, r.Error = true, "StatefulSet shop/db: it is too large" })), why.Absent,
 			`its turn, level 20, web, comes after level 10, db
 level 10, db has failed: StatefulSet shop/db: it is too large
-no process applies release shop 2 now: the last apply ended 5s ago, and not all was done (StatefulSet shop/db: it is too large); apply it again`,
+no process applies release shop 2 now: the last apply ended 5s ago, and not all was done (StatefulSet shop/db: it is too large); fix StatefulSet shop/db, then apply it again`,
 		},
 		"many nodes before": {
 			held(absent(during(node("level 1, a", "running", nil), node("level 1, b", "running", nil), node("level 1, c", "running", nil), node("level 1, d", "running", nil), node("level 1, e", "running", nil),
@@ -199,7 +199,7 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 		"its apply has failed in a run that has died": {
 			absent(during(node("level 20, web", "failed", nil, step(web, record.Failed, "exceeded quota")))), why.Absent,
 			`it can't be applied: exceeded quota
-no process applies release shop 2 now: the last apply ended without a word, and told how it stands 5s ago; apply it again`,
+no process applies release shop 2 now: the last apply ended without a word, and told how it stands 5s ago; fix Deployment shop/web, then apply it again`,
 		},
 		"not ready": {
 			held(with(there(notReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "old news")))), func(f *why.ObjectFacts) { f.Pods = []string{"Pod shop/web-0: it crashes"} }), 0), why.NotReady,

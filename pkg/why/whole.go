@@ -67,7 +67,7 @@ func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, 
 // whole sums up the answers on single objects, and adds those that the run has not come to, and how many are missing.
 func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
 	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Sentences: []Sentence{}, NotKept: f.NotKept, Unknown: f.Unknown}
-	w.Sentences = append(w.Sentences, f.aboutRun()...)
+	w.Sentences = append(w.Sentences, f.aboutRun(answers)...)
 	if f.Record.Run != nil && f.Record.Run.More > 0 {
 		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Record.Run.More)})
 	}
@@ -97,10 +97,16 @@ func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
 	return w
 }
 
-// aboutRun says who applies the release, or when it was applied last. The errors of that are told of
+// aboutRun says who applies the release, or when it was applied last. The errors of that are in the answers on
 // the objects that have them.
-func (f *ObjectFacts) aboutRun() []Sentence {
+func (f *ObjectFacts) aboutRun(answers []*Answer) []Sentence {
 	facts, of := *f, *f.Record
+	facts.Pending = map[kinds.ID][]string{}
+	for _, answer := range answers {
+		for _, sentence := range answer.Sentences {
+			facts.Pending[answer.Object] = append(facts.Pending[answer.Object], sentence.Details...)
+		}
+	}
 	if of.Run != nil {
 		run := *of.Run
 		run.Error, _, _ = strings.Cut(run.Error, ": ")
