@@ -29,39 +29,55 @@ func (r lintReport) github(out io.Writer, all, inFolder bool) error {
 		if len(one.others) > 0 {
 			f.Message += " (" + others(one.others) + ")"
 		}
-		isShown := inFolder
-		if f.In != lint.InPayload {
-			isShown = f.In != lint.InPrevious && f.In != lint.InRelease && filepath.IsLocal(f.File)
-		}
-		isShown = isShown && printable.IsHarmless([]byte(f.File))
-		text.WriteString(githubCommand(f, isShown) + "\n")
+		text.WriteString(githubCommand(f, shownAt(f, inFolder)) + "\n")
 	}
 	_, err := io.WriteString(out, text.String()+r.summary())
 	return err
 }
 
-// githubCommand is the command for a finding. Where GitHub can't show its file, the
-// message says the place.
-func githubCommand(f lint.Finding, isShown bool) string {
+// shownAt returns the place where GitHub shows a finding; nil if its file is not in the repository. What only the previous
+// payload has is shown where it belongs in this one.
+func shownAt(f lint.Finding, inFolder bool) *lint.Place {
+	at := &lint.Place{File: f.File, Line: f.Line, In: f.In}
+	if f.In == lint.InPrevious && f.Near != nil {
+		at = f.Near
+	}
+	isShown := false
+	switch at.In {
+	case lint.InPayload:
+		isShown = inFolder
+	case lint.InConfig, lint.InBaseline:
+		isShown = filepath.IsLocal(at.File)
+	}
+	if !isShown || !printable.IsHarmless([]byte(at.File)) {
+		return nil
+	}
+	return at
+}
+
+// githubCommand is the command for a finding that is shown somewhere. Where that is not its own place, or nowhere, the
+// message has it.
+func githubCommand(f lint.Finding, at *lint.Place) string {
 	command := map[lint.Severity]string{lint.Error: "error", lint.Warning: "warning", lint.Info: "notice"}[f.Severity]
 	var properties []string
 	add := func(name string, value any) {
 		properties = append(properties, name+"="+escapeProperty(fmt.Sprint(value)))
 	}
-	message := f.Message
-	if f.Object != "" {
-		message = f.Object + ": " + message
+	isOwn := at != nil && at.In == f.In
+	message := f.String()
+	if isOwn && f.Object != "" {
+		message = f.Object + ": " + f.Message
+	} else if isOwn {
+		message = f.Message
 	}
-	if isShown {
-		add("file", f.File)
-		if f.Line > 0 {
-			add("line", f.Line)
+	if at != nil {
+		add("file", at.File)
+		if at.Line > 0 {
+			add("line", at.Line)
 		}
-		if f.Column > 0 {
+		if isOwn && f.Column > 0 {
 			add("col", f.Column)
 		}
-	} else {
-		message = f.String()
 	}
 	add("title", f.Rule)
 	return fmt.Sprintf("::%s %s::%s", command, strings.Join(properties, ","), escapeData(printable.Line(message)))

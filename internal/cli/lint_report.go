@@ -59,6 +59,9 @@ func newLintReport(run lintRun) lintReport {
 		for i := range *findings {
 			f := &(*findings)[i]
 			f.File = run.paths.of(f.File, f.In)
+			if f.Near != nil {
+				f.Near = &lint.Place{File: run.paths.of(f.Near.File, f.Near.In), Line: f.Near.Line, In: f.Near.In}
+			}
 			if f.Suppressed != nil {
 				why := *f.Suppressed
 				why.File = run.paths.of(why.File, why.In)

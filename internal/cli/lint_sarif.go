@@ -42,18 +42,18 @@ func sarifResult(f lint.Finding, rule int) *sarif.Result {
 	if f.Object != "" {
 		message = f.Object + ": " + message
 	}
-	region := sarif.NewRegion().WithStartLine(max(f.Line, 1))
-	if f.Column > 0 {
-		region.WithStartColumn(f.Column)
+	place := sarifPlace(f.File, f.Line, f.Column)
+	previous := []*sarif.Location{}
+	if f.In == lint.InPrevious && f.Near != nil { // code hosts show it in files of the repository only
+		previous = append(previous, sarif.NewLocationWithPhysicalLocation(place))
+		place = sarifPlace(f.Near.File, f.Near.Line, 0)
 	}
-	place := sarif.NewPhysicalLocation().
-		WithArtifactLocation(sarif.NewSimpleArtifactLocation((&url.URL{Path: f.File}).String())).
-		WithRegion(region)
 	result := sarif.NewRuleResult(f.Rule).
 		WithRuleIndex(rule).
 		WithLevel(sarifLevel(f.Severity)).
 		WithMessage(sarif.NewTextMessage(message)).
 		AddLocation(sarif.NewLocationWithPhysicalLocation(place)).
+		WithRelatedLocations(previous).
 		WithPartialFingerprints(map[string]string{"finding/v1": f.Rule + "|" + f.Object + "|" + f.File})
 	if f.Suppressed != nil {
 		kind := "inSource"
@@ -64,4 +64,15 @@ func sarifResult(f lint.Finding, rule int) *sarif.Result {
 			WithJustification(fmt.Sprintf("%s (%s:%d)", f.Suppressed.Reason, f.Suppressed.File, f.Suppressed.Line)))
 	}
 	return result
+}
+
+// sarifPlace is a place in a file; without a line, its first.
+func sarifPlace(file string, line, column int) *sarif.PhysicalLocation {
+	region := sarif.NewRegion().WithStartLine(max(line, 1))
+	if column > 0 {
+		region.WithStartColumn(column)
+	}
+	return sarif.NewPhysicalLocation().
+		WithArtifactLocation(sarif.NewSimpleArtifactLocation((&url.URL{Path: file}).String())).
+		WithRegion(region)
 }

@@ -82,6 +82,9 @@ func (c *ComponentChange) place(f *Finding) {
 		}
 	}
 	set(&f.File, &f.In)
+	if f.Near != nil {
+		set(&f.Near.File, &f.Near.In)
+	}
 	if f.Suppressed != nil {
 		set(&f.Suppressed.File, &f.Suppressed.In)
 	}

@@ -69,6 +69,8 @@ type Finding struct {
 	Message  string   `json:"message"`
 	// In says where the file is, if it is none of the payload.
 	In Origin `json:"in,omitempty"`
+	// Near is where in the payload a finding in the previous one is to be fixed.
+	Near *Place `json:"near,omitempty"`
 	// Suppressed says why it does not count.
 	Suppressed *Suppression `json:"suppressed,omitempty"`
 	// Instead is what the file is to be called, if that is what is wrong and it is known.
@@ -182,6 +184,7 @@ func run(ctx context.Context, input Input) (*Result, error) {
 		found = append(found, r.findings...)
 	}
 	locate(found)
+	s.locateNear(found)
 	result.add(newIgnores(s, result.Ran), found)
 	return result, nil
 }

@@ -5,8 +5,6 @@ import (
 	"reflect"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/lifecycle"
@@ -72,6 +70,8 @@ func checkRenamed(s *subject, r *reporter) {
 	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
 		if entry.RenamedTo != nil {
 			r.at(m, `%s seems to have taken its place, and it stays in clusters beside that: add a manifest for the old one with the annotation %s: "true"`, entry.RenamedTo, payload.DeleteAnnotation)
+			successor := s.byID[*entry.RenamedTo][0]
+			r.findings[len(r.findings)-1].Near = &Place{File: successor.Path, Line: successor.Line}
 		}
 	})
 }
@@ -232,35 +232,66 @@ func checkJobChanged(s *subject, r *reporter) {
 	})
 }
 
+// checkStoredVersionDropped looks for versions in which the API server stores objects, and which it lets no definition drop.
+func checkStoredVersionDropped(s *subject, r *reporter) {
+	s.droppedVersions(func(old, m *manifest, before, now map[string]any) {
+		if isStored, _ := before["storage"].(bool); isStored && now == nil {
+			r.field(m, []string{"spec", "versions"}, "%s is the version in which %s:%d stores objects, and the API server refuses a definition without it: keep it with storage: false for a release, have all objects rewritten, and drop it when status.storedVersions no longer lists it", before["name"], old.where(), old.Line)
+		}
+	})
+}
+
 // checkVersionRemoved looks for versions whose objects some client may still ask for.
 func checkVersionRemoved(s *subject, r *reporter) {
+	s.droppedVersions(func(old, m *manifest, before, now map[string]any) {
+		wasServed, _ := before["served"].(bool)
+		isStored, _ := before["storage"].(bool)
+		if wasServed && (now != nil || !isStored) {
+			r.field(m, []string{"spec", "versions"}, "%s was served in %s:%d, and no longer is: clients that ask for it fail, and objects that are stored in it must be rewritten before it can be dropped", before["name"], old.where(), old.Line)
+		}
+	})
+}
+
+// droppedVersions are the versions of CustomResourceDefinitions of the previous payload that are not served any more, each
+// with what it is now, which is nil if it is not there.
+func (s *subject) droppedVersions(report func(old, m *manifest, before, now map[string]any)) {
 	seen := map[change]bool{} // variants of before may say the same
 	s.pairs(func(old, m *manifest) {
 		if m.groupKind() != kinds.CustomResourceDefinition {
 			return
 		}
-		now := servedVersions(m)
-		for _, version := range servedVersions(old) {
-			if what := (change{m, version}); !seen[what] && !slices.Contains(now, version) {
-				seen[what] = true
-				r.field(m, []string{"spec", "versions"}, "%s was served in %s:%d, and no longer is: clients that ask for it fail, and objects that are stored in it must be rewritten before it can be dropped", version, old.where(), old.Line)
+		had, has := versionsOf(old), versionsOf(m)
+		for _, name := range sortedKeys(had) {
+			before, now := had[name], has[name]
+			if isServed, _ := now["served"].(bool); isServed || seen[change{m, name}] {
+				continue
 			}
+			seen[change{m, name}] = true
+			report(old, m, before, now)
 		}
 	})
 }
 
-// servedVersions are those that a CustomResourceDefinition serves.
-func servedVersions(m *manifest) []string {
-	var found []string
+// versionsOf are the versions of a CustomResourceDefinition by their names.
+func versionsOf(m *manifest) map[string]map[string]any {
+	found := map[string]map[string]any{}
 	versions, _ := m.get("spec", "versions").([]any)
 	for _, version := range versions {
 		version, _ := version.(map[string]any)
-		name, _, _ := unstructured.NestedString(version, "name")
-		if served, _, _ := unstructured.NestedBool(version, "served"); served {
-			found = append(found, name)
+		if name, _ := version["name"].(string); name != "" {
+			found[name] = version
 		}
 	}
 	return found
+}
+
+// servedVersions are the names of those that a CustomResourceDefinition serves.
+func servedVersions(m *manifest) []string {
+	versions := versionsOf(m)
+	return slices.DeleteFunc(sortedKeys(versions), func(name string) bool {
+		isServed, _ := versions[name]["served"].(bool)
+		return !isServed
+	})
 }
 
 // checkHooksNotRun looks for hooks that are new on Deployments whose rollout this update does not start.

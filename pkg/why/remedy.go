@@ -36,7 +36,7 @@ func Remedy(run *record.Run, details map[kinds.ID][]string) string {
 }
 
 // carryOn says what completes the run, by what is known of this object and of those that the run waits for.
-func (f *ObjectFacts) carryOn() string {
+func carryOn(f *ObjectFacts) string {
 	details := map[kinds.ID][]string{f.Object: f.Pods}
 	maps.Copy(details, f.Pending)
 	return Remedy(f.Record.Run, details)

@@ -244,7 +244,7 @@ func tellRun(f *ObjectFacts, a *Answer) {
 	case f.NotKept != nil:
 		tellNotKept(f, a)
 	case f.Held != nil && f.Held.IsDead(f.Now):
-		a.say(nil, "%[2]s, which applied release %[1]s, has died: the last sign of life was %[3]s ago%[4]s; %[5]s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.told("; all this was told %s ago"), f.carryOn())
+		a.say(nil, "%[2]s, which applied release %[1]s, has died: the last sign of life was %[3]s ago%[4]s; %[5]s", f.title(), printable.Line(f.Held.Name), f.age(f.Held.Renewed), f.told("; all this was told %s ago"), carryOn(f))
 	case f.Held != nil && f.Held.Keeps() && f.isCompleted():
 		a.say(nil, "release %s was %s; %s keeps it in place", f.title(), f.ended(*f.Record.Newest()), printable.Line(f.Held.Name))
 	case f.Held != nil && f.Held.Keeps() && f.Record.Run != nil && f.Record.Run.Error != "":
@@ -312,9 +312,9 @@ func (f *ObjectFacts) tellLast(a *Answer) {
 	run, newest := f.Record.Run, f.Record.Newest()
 	switch {
 	case run != nil && run.Ended:
-		a.say(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done (%s); %s", f.title(), f.age(run.Told.Time), cmp.Or(run.Error, "it does not say why"), f.carryOn())
+		a.say(nil, "no process applies release %s now: the last apply ended %s ago, and not all was done (%s); %s", f.title(), f.age(run.Told.Time), cmp.Or(run.Error, "it does not say why"), carryOn(f))
 	case run != nil:
-		a.say(nil, "no process applies release %s now: the last apply ended without a word, and told how it stands %s ago; %s", f.title(), f.age(run.Told.Time), f.carryOn())
+		a.say(nil, "no process applies release %s now: the last apply ended without a word, and told how it stands %s ago; %s", f.title(), f.age(run.Told.Time), carryOn(f))
 	case newest == nil:
 		a.say(nil, "release %s was not applied yet", f.Record.Release)
 	case f.Plan != nil && f.Plan.File != "" && !f.Plan.IsRecorded:
