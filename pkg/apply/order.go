@@ -18,6 +18,8 @@ type order struct {
 	// isUnawaited says of a task that its object can't be ready before something that comes later is there:
 	// nothing in between waits for it.
 	isUnawaited []bool
+	// holds are the tasks whose objects must be ready before a step begins, beside those that the step itself needs.
+	holds map[int][]int
 
 	taskOf []int   // by step
 	firsts []int   // by task: its first step; and behind the last task, how many steps there are
@@ -83,6 +85,29 @@ func (o *order) addSteps(newSteps stepMaker) {
 			}
 		}
 	}
+}
+
+// holdHooks has the first step of each Deployment with lifecycle hooks wait until all objects before its level are ready. An
+// install waits for nothing else before its end.
+func (o *order) holdHooks() {
+	o.holds = map[int][]int{}
+	var awaited, level []int // tasks before the level at hand, and of it
+	for i, task := range o.tasks {
+		if name := graph.ParseName(task.file); i == 0 || !name.IsKnown() || name.Level != graph.ParseName(o.tasks[i-1].file).Level {
+			awaited, level = append(awaited, level...), nil
+		}
+		if graph.HasHooks(task) {
+			o.holds[o.firsts[i]] = awaited
+		}
+		if !o.isUnawaited[i] {
+			level = append(level, i)
+		}
+	}
+}
+
+// needsOf returns the tasks whose objects must be ready before a step begins.
+func (o *order) needsOf(step int) []int {
+	return slices.Concat(o.steps[step].Needs(), o.holds[step])
 }
 
 // tasksOf returns the tasks that some steps are of, each once. The steps of a task stand next to each other.

@@ -72,7 +72,7 @@ func (w *walk) queueAfter(pause time.Duration, step int) {
 
 // awaitNeeds parks a step until the objects that it needs are ready, if it needs any.
 func (w *walk) awaitNeeds(step int) (isParked bool) {
-	needs := w.run.order.steps[step].Needs()
+	needs := w.run.order.needsOf(step)
 	if len(needs) == 0 {
 		return false
 	}

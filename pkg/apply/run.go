@@ -97,6 +97,9 @@ func (r *run) plan(manifests []*payload.Manifest) (err error) {
 	if r.order, err = newOrder(manifests, graph.Options{Mode: r.options.Mode}, r.applier, newSteps); err != nil {
 		return err
 	}
+	if r.options.Mode == graph.Install && !r.options.NoWait {
+		r.order.holdHooks()
+	}
 	r.nodes, r.components = &nodes{graph: r.order.graph}, newComponents(r.order, r.results.events)
 	r.results.expect(r.order.steps)
 	hooks.Abandon(func(id kinds.ID) bool {

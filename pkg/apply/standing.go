@@ -183,7 +183,7 @@ func (r *run) leftOf(i int, awaited map[object.StepID]Wait) (record.RunStep, boo
 
 // awaitedBy returns what a step can't begin without, if that is not ready.
 func (r *run) awaitedBy(i int, awaited map[object.StepID]Wait) *kinds.ID {
-	for _, need := range r.order.steps[i].Needs() {
+	for _, need := range r.order.needsOf(i) {
 		step := object.StepOf(r.order.tasks[need].Manifest)
 		if _, isAwaited := awaited[step]; isAwaited {
 			return &step.ID

@@ -43,7 +43,8 @@ const (
 	// Update keeps the order: a component changes only when the levels before are
 	// there, so that a mistake stops early.
 	Update Mode = "update"
-	// Install starts all components at once: nothing is there yet to be broken.
+	// Install starts all components at once: nothing is there yet to be broken. Only a
+	// level with lifecycle hooks waits for those before it, and holds up those after it.
 	Install Mode = "install"
 	// Reconcile is like Install, in another order at each attempt, so that one
 	// component that fails does not always keep the same others waiting.
@@ -92,11 +93,11 @@ func Build[T Task](tasks []T, options Options) *Graph {
 	return g
 }
 
-// build makes the nodes: a chain of Jobs and of what stands between them.
+// build makes the nodes: a chain of Jobs, in an install also of levels with lifecycle hooks, and of what stands between them.
 func (g *Graph) build(options Options) {
 	layout := newLayout(g.Tasks, options)
 	last := none
-	segments := splitAtJobs(g.Tasks)
+	segments := layout.segments(g.Tasks)
 	for i, segment := range segments {
 		isLast := i == len(segments)-1
 		last = g.addSegment(layout.steps(segment), last, isLast)

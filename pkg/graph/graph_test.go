@@ -25,12 +25,17 @@ func (t task) File() string                       { return t.file }
 func (t task) Object() *unstructured.Unstructured { return t.object }
 func (t task) IsTombstone() bool                  { return t.tombstone }
 
-// newTask makes a task of a line: FILE, or FILE KIND for one that is no ConfigMap.
+// newTask makes a task of a line: FILE, or FILE KIND for one that is no ConfigMap, such as Job, or Hooked for a Deployment
+// with lifecycle hooks.
 func newTask(line string) task {
 	file, kind, _ := strings.Cut(line, " ")
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
 	if kind == "Job" {
 		object.Object = map[string]any{"apiVersion": "batch/v1", "kind": "Job"}
+	}
+	if kind == "Hooked" {
+		object.Object = map[string]any{"apiVersion": "apps/v1", "kind": "Deployment"}
+		object.SetAnnotations(map[string]string{"runlevel.dev/lifecycle-hooks": "pre: {}"})
 	}
 	object.SetName(file)
 	return task{file: file, object: object}

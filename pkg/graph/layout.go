@@ -3,6 +3,9 @@ package graph
 import (
 	"math/rand"
 	"slices"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/lifecycle"
 )
 
 // A layout cuts tasks into nodes by the names of their files.
@@ -28,6 +31,19 @@ func newLayout(tasks []Task, options Options) *layout {
 	return l
 }
 
+// segments cuts tasks where the order is kept whatever the mode is.
+func (l *layout) segments(tasks []Task) [][]int {
+	segments := splitAtJobs(tasks)
+	if l.options.Mode != Install {
+		return segments
+	}
+	var parts [][]int
+	for _, segment := range segments {
+		parts = append(parts, l.splitAtHooks(tasks, segment)...)
+	}
+	return parts
+}
+
 // splitAtJobs cuts tasks at Jobs: each Job stands alone.
 func splitAtJobs(tasks []Task) [][]int {
 	var segments [][]int
@@ -47,6 +63,33 @@ func splitAtJobs(tasks []Task) [][]int {
 		segments = append(segments, current)
 	}
 	return segments
+}
+
+// splitAtHooks cuts a segment of an install in front of each level that has a Deployment with lifecycle hooks, and behind
+// it: what the hooks need is there before, and what may need their outcome comes after. An update keeps levels apart anyway.
+func (l *layout) splitAtHooks(tasks []Task, segment []int) [][]int {
+	var parts [][]int
+	var begin int // of the last part
+	wasHooked := false
+	for start := 0; start < len(segment); {
+		end := start + 1
+		for end < len(segment) && l.sameLevel(segment[start:], segment[end:]) {
+			end++
+		}
+		isHooked := slices.ContainsFunc(segment[start:end], func(task int) bool { return HasHooks(tasks[task]) })
+		if len(parts) == 0 || isHooked || wasHooked {
+			parts, begin = append(parts, nil), start
+		}
+		parts[len(parts)-1] = segment[begin:end:end]
+		start, wasHooked = end, isHooked
+	}
+	return parts
+}
+
+// HasHooks reports whether a task is a Deployment with lifecycle hooks.
+func HasHooks(task Task) bool {
+	object := task.Object()
+	return !task.IsTombstone() && object.GroupVersionKind().GroupKind() == kinds.Deployment && object.GetAnnotations()[lifecycle.Annotation] != ""
 }
 
 // IsBarrier says that nothing may overtake a task: neither what comes before it nor
