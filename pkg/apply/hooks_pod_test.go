@@ -2,14 +2,17 @@ package apply_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -178,4 +181,24 @@ func TestAnAutoscalersCountOutlivesMid(t *testing.T) {
 			s.Errorf("it has %d replicas, and %d are available", *live.Spec.Replicas, live.Status.AvailableReplicas)
 		}
 	})
+}
+
+// TestAKeptPodWhosePhaseComesLater: a kubelet reports that the container of a hook has ended, and the phase of its pod a
+// moment later. What is kept stays, whichever is seen.
+func TestAKeptPodWhosePhaseComesLater(t *testing.T) {
+	s := newHookedShop(t)
+	s.whenRunning(1, func(pods []corev1.Pod) {
+		ended := fmt.Sprintf(`{"status": {"containerStatuses": [{"name": "app", "image": "one", "imageID": "", "ready": false, "restartCount": 0,
+			"state": {"terminated": {"exitCode": 0, "finishedAt": %q}}}]}}`, time.Now().UTC().Format(time.RFC3339))
+		_, err := connect(s).Client.CoreV1().Pods(s.namespace).Patch(t.Context(), pods[0].Name, types.MergePatchType, []byte(ended), metav1.PatchOptions{}, "status")
+		must(t, err)
+	})
+	did := s.apply(hookedRelease{image: "one", hooks: hookWith("pre", "Abort", runsOn, "keep: Always")}, apply.Options{Mode: graph.Install})
+	s.tells(did, "ran pre hook of "+webDeployment, "created "+webDeployment, "created "+afterIt)
+	if pods := s.hookPods(); !slices.Equal(pods, []string{"pre 1 Running"}) {
+		t.Errorf("the pods of hooks are %q", pods)
+	}
+	if pod := s.pod(s.hookPodNames()[0]); pod.DeletionTimestamp != nil {
+		t.Error("the pod is being deleted")
+	}
 }

@@ -23,15 +23,17 @@ type podEnd struct {
 	neverStarts  bool
 	neverEnds    bool
 	isEvicted    bool
-	isNodeLost   bool // so that no kubelet ends it: neither at its deadline, nor when it is deleted
-	staysDeleted bool // it does not end when it is deleted
+	isNodeLost   bool          // so that no kubelet ends it: neither at its deadline, nor when it is deleted
+	staysDeleted bool          // it does not end when it is deleted
+	phaseLag     time.Duration // after the end of its container until the kubelet reports that of the pod
 }
 
 // A hookPod is a pod of a hook with its end.
 type hookPod struct {
 	*corev1.Pod
-	end  podEnd
-	gone time.Time // when it goes after its delete
+	end   podEnd
+	ended time.Time // its container; zero before
+	gone  time.Time // when it goes after its delete
 }
 
 // A cluster has the values that hooks are about, and a clock that jumps from one event to the next. It has no API:
@@ -103,11 +105,15 @@ func (c *cluster) deploy() {
 // run is the kubelet.
 func (c *cluster) run(pod *hookPod) {
 	start := pod.CreationTimestamp.Add(time.Second)
-	if pod.end.neverStarts || hasEnded(pod) || c.now.Before(start) {
+	switch {
+	case pod.end.neverStarts || c.now.Before(start) || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		return
+	case !pod.ended.IsZero():
+		c.reportPhase(pod)
 		return
 	}
 	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &metav1.Time{Time: start}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	deadline := start.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds) * time.Second)
 	ends := start.Add(pod.end.after)
 	switch {
@@ -119,22 +125,32 @@ func (c *cluster) run(pod *hookPod) {
 	}
 }
 
-// end ends a pod as its podEnd says.
+// end ends the container of a pod as its podEnd says. An eviction comes with its phase, any other end before it.
 func (c *cluster) end(pod *hookPod) {
+	pod.ended = c.now
 	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: pod.end.exitCode}}
 	switch {
 	case pod.end.isEvicted:
 		pod.Status.Phase, pod.Status.Reason, pod.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
-	case pod.end.exitCode != 0:
-		pod.Status.Phase = corev1.PodFailed
-	default:
-		pod.Status.Phase = corev1.PodSucceeded
+	case pod.end.exitCode == 0:
 		c.succeeded[pod.Labels["runlevel.dev/hook"]]++
+	}
+	c.reportPhase(pod)
+}
+
+// reportPhase reports the end of a pod whose container has ended.
+func (c *cluster) reportPhase(pod *hookPod) {
+	if pod.end.isEvicted || c.now.Before(pod.ended.Add(pod.end.phaseLag)) {
+		return
+	}
+	pod.Status.Phase = corev1.PodSucceeded
+	if pod.end.exitCode != 0 {
+		pod.Status.Phase = corev1.PodFailed
 	}
 }
 
 func hasEnded(pod *hookPod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	return !pod.ended.IsZero() || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // next returns when something happens next, at the latest.
@@ -143,6 +159,9 @@ func (c *cluster) next(latest time.Time) time.Time {
 	for _, pod := range c.pods {
 		start := pod.CreationTimestamp.Add(time.Second)
 		times = append(times, start, start.Add(pod.end.after), start.Add(time.Duration(*pod.Spec.ActiveDeadlineSeconds)*time.Second), pod.gone)
+		if !pod.ended.IsZero() {
+			times = append(times, pod.ended.Add(pod.end.phaseLag))
+		}
 	}
 	for _, pod := range c.own {
 		times = append(times, pod.gone)

@@ -19,6 +19,9 @@ const (
 	attemptLabel    = "runlevel.dev/hook-attempt"
 )
 
+// containerAnnotation names the container of the hook, beside which webhooks may put others. kubectl logs goes by it, too.
+const containerAnnotation = "kubectl.kubernetes.io/default-container"
+
 // maxLabel is how long the value of a label may be, and the name of a host.
 const maxLabel = 63
 
@@ -50,6 +53,7 @@ func (s sequence) pod(attempt int) *corev1.Pod {
 			Labels: map[string]string{
 				DeploymentLabel: LabelOf(s.Desired.Name), stageLabel: string(s.stage), hashLabel: s.hash(), attemptLabel: strconv.Itoa(attempt),
 			},
+			Annotations:     map[string]string{containerAnnotation: s.hook.ExecNewPod.ContainerName},
 			OwnerReferences: s.owners(),
 		},
 		Spec: corev1.PodSpec{

@@ -108,6 +108,7 @@ apiVersion: v1
 kind: Pod
 metadata:
   namespace: ns
+  annotations: {kubectl.kubernetes.io/default-container: web}
   ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: deployment}]
 spec:
   restartPolicy: Never

@@ -13,15 +13,37 @@ import (
 // deadlineExceeded is the reason in the status of a pod that the kubelet has ended because its time was up.
 const deadlineExceeded = "DeadlineExceeded"
 
-// exitOf returns the exit code of a container that has ended. Containers that a webhook has put beside it may run for
-// ever.
-func exitOf(pod *corev1.Pod, container string) (code int32, isEnded bool) {
+// exitOf returns the exit code of the hook's container, once that has ended. The phase of the pod follows a moment later,
+// or never: containers that a webhook has put beside it may run for ever.
+func exitOf(pod *corev1.Pod) (code int32, isEnded bool) {
+	container := pod.Annotations[containerAnnotation]
+	if container == "" && len(pod.Spec.Containers) > 0 { // it was created by a program that set none
+		container = pod.Spec.Containers[0].Name
+	}
 	for _, status := range pod.Status.ContainerStatuses {
 		if ended := status.State.Terminated; status.Name == container && ended != nil {
 			return ended.ExitCode, true
 		}
 	}
 	return 0, false
+}
+
+// HasEnded reports whether the pod of a hook has ended: by its phase, or as its container has.
+func HasEnded(pod *corev1.Pod) bool { return hasSucceeded(pod) || hasFailed(pod) }
+
+func hasSucceeded(pod *corev1.Pod) bool {
+	code, isEnded := exitOf(pod)
+	return pod.Status.Phase == corev1.PodSucceeded || isEnded && code == 0 && !isEndedByNode(pod)
+}
+
+func hasFailed(pod *corev1.Pod) bool {
+	_, isEnded := exitOf(pod)
+	return !hasSucceeded(pod) && (isEnded || pod.Status.Phase == corev1.PodFailed)
+}
+
+// isEndedByNode reports whether the kubelet has ended the pod, as by an eviction: a command may answer that with 0.
+func isEndedByNode(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed && pod.Status.Reason != ""
 }
 
 // failureOf says how a pod has failed: by its exit code, or as its status says, such as Evicted.

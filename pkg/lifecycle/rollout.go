@@ -297,7 +297,7 @@ func (r Rollout) isKept(pod *corev1.Pod, state State) bool {
 		keeps = hook.Keeps()
 	}
 	isPast := state.Rollout == r.Template && !r.isOurs(pod)
-	return keeps == KeepAlways || keeps == KeepFailed && pod.Status.Phase == corev1.PodFailed && !isPast
+	return keeps == KeepAlways || keeps == KeepFailed && hasFailed(pod) && !isPast
 }
 
 // hash returns the hash of a stage's hook and the template.

@@ -202,16 +202,15 @@ func (s sequence) giveUp(p HookProgress, reason, why string) HookAction {
 // may never be seen.
 func (s sequence) watch(p HookProgress, pod *corev1.Pod) HookAction {
 	until := s.timeOf(pod)
-	code, isEnded := exitOf(pod, s.hook.ExecNewPod.ContainerName)
 	switch {
-	case pod.Status.Phase == corev1.PodSucceeded || isEnded && code == 0:
+	case hasSucceeded(pod):
 		p.Result, p.Attempt, p.Pod = Succeeded, attemptOf(pod), ""
 		succeeded := s.saved(p)
 		succeeded.Pod = pod
 		return succeeded
 	case pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == deadlineExceeded:
 		return s.timedOut(p, pod, s.seen.LastState)
-	case pod.Status.Phase == corev1.PodFailed || isEnded:
+	case hasFailed(pod):
 		return s.failed(p, pod, HookFailed, failureOf(pod))
 	case pod.DeletionTimestamp != nil:
 		return s.failed(p, pod, HookFailed, deletionOf(pod))
@@ -259,9 +258,4 @@ func (s sequence) failed(p HookProgress, pod *corev1.Pod, reason, message string
 func attemptOf(pod *corev1.Pod) int {
 	attempt, _ := strconv.Atoi(pod.Labels[attemptLabel])
 	return attempt
-}
-
-// HasEnded reports whether a pod has ended.
-func HasEnded(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

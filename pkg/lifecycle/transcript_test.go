@@ -32,7 +32,8 @@ var rewrite = flag.Bool("rewrite", false, "write again what the transcripts of t
 //
 //	given v1 3           a Deployment of three replicas, whose rollout is complete
 //	pod exit 1 after 5s  how the next pod of a hook ends: also "never starts", "never ends", "evicted", "node lost",
-//	                     and "stays" when it is deleted; "pods" for all that follow
+//	                     and "stays" when it is deleted; its phase is reported "lag 300ms" later; "pods" for all that
+//	                     follow
 //	apply v2 [skip STAGE] [rerun STAGE] [until [STAGE] ACTION]    the process is killed after that action
 //	refuse [for good] WORDS, allow    pods of hooks
 //	create-only          is what the Deployment is from now on
@@ -362,6 +363,8 @@ func (s *scene) endOf(words []string) podEnd {
 			end.exitCode = int32(s.number(words[i+1]))
 		case "after":
 			end.after = s.duration(words[i+1])
+		case "lag":
+			end.phaseLag = s.duration(words[i+1])
 		}
 	}
 	return end

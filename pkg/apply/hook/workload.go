@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/runlevel/runlevel/pkg/lifecycle"
 )
 
 // revisionAnnotation has the number of a rollout, at a Deployment and at its ReplicaSets.
@@ -78,7 +76,7 @@ func (w workload) oldPods(ctx context.Context, of *appsv1.Deployment) ([]string,
 			names = append(names, "those of ReplicaSet "+one.Name)
 		}
 		for _, pod := range pods {
-			if metav1.IsControlledBy(pod, &one) && !lifecycle.HasEnded(pod) {
+			if metav1.IsControlledBy(pod, &one) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 				names = append(names, pod.Name)
 			}
 		}
