@@ -72,6 +72,7 @@ func updatingRules() []Rule {
 		{"revived", Warning, "A tombstone of the previous payload has become a normal manifest.", needsPrevious, checkRevived},
 		{"immutable-changed", Error, "A field is changed that the API server does not allow to change.", needsPrevious, checkImmutableChanged},
 		{"job-changed", Error, "A Job is changed under the same name, so it can't be applied.", needsPrevious, checkJobChanged},
+		{"replicas-dropped", Warning, "A manifest no longer says how many replicas there are, and the object is scaled to 1.", needsPrevious, checkReplicasDropped},
 		{"stored-version-dropped", Error, "A CustomResourceDefinition drops the version in which the API server stores its objects.", needsPrevious, checkStoredVersionDropped},
 		{"version-removed", Warning, "A CustomResourceDefinition no longer serves a version that it served before.", needsPrevious, checkVersionRemoved},
 	}

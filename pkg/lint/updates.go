@@ -232,6 +232,21 @@ func checkJobChanged(s *subject, r *reporter) {
 	})
 }
 
+// checkReplicasDropped looks for objects that the update scales to the default.
+func checkReplicasDropped(s *subject, r *reporter) {
+	for _, warning := range s.update.Warnings {
+		if warning.Reason != plan.ReplicasDropped {
+			continue
+		}
+		for _, m := range s.byID[warning.ID] {
+			if !m.isTombstone {
+				r.field(m, []string{"spec"}, "%s: keep it, or add the autoscaler in this release", warning.Message)
+				break
+			}
+		}
+	}
+}
+
 // checkStoredVersionDropped looks for versions in which the API server stores objects, and which it lets no definition drop.
 func checkStoredVersionDropped(s *subject, r *reporter) {
 	s.droppedVersions(func(old, m *manifest, before, now map[string]any) {

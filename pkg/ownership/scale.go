@@ -15,8 +15,8 @@ import (
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
-// AutoscalerKind is that of objects which say how others are scaled.
-var AutoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
+// autoscalerKind is that of objects which say how others are scaled.
+var autoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 
 // replicas is the field in which an object says how many of it there are.
 var replicas = []string{"spec", "replicas"}
@@ -37,30 +37,23 @@ func (s ScaleTargets) Has(id kinds.ID) bool {
 	return false
 }
 
-// Add takes in an autoscaler, as it is to be or as it is.
-func (s ScaleTargets) Add(autoscaler *unstructured.Unstructured) {
-	target, _, _ := unstructured.NestedStringMap(autoscaler.Object, "spec", "scaleTargetRef")
-	kind := schema.FromAPIVersionAndKind(target["apiVersion"], target["kind"])
-	s[autoscalerID(autoscaler.GetNamespace(), autoscaler.GetName())] = kinds.ID{
-		Group: kind.Group, Kind: kind.Kind, Namespace: autoscaler.GetNamespace(), Name: target["name"],
+// Add takes in an object, as it is to be or as it is, if it scales another one.
+func (s ScaleTargets) Add(object *unstructured.Unstructured) {
+	if target, scales := kinds.ScaleTarget(object); scales {
+		self := object.GroupVersionKind()
+		s[kinds.ID{Group: self.Group, Kind: self.Kind, Namespace: object.GetNamespace(), Name: object.GetName()}] = target
 	}
 }
 
 // Remove forgets an autoscaler that is to go.
-func (s ScaleTargets) Remove(autoscaler *unstructured.Unstructured) {
-	delete(s, autoscalerID(autoscaler.GetNamespace(), autoscaler.GetName()))
-}
-
-func autoscalerID(namespace, name string) kinds.ID {
-	return kinds.ID{Group: AutoscalerKind.Group, Kind: AutoscalerKind.Kind, Namespace: namespace, Name: name}
-}
+func (s ScaleTargets) Remove(autoscaler kinds.ID) { delete(s, autoscaler) }
 
 // FindScaleTargets asks the cluster what autoscalers scale: in the whole of it if that is
 // allowed, and else in some namespaces. What it was allowed to see is returned with the
 // error if it was not allowed to see all.
 func FindScaleTargets(ctx context.Context, c *cluster.Cluster, namespaces []string) (ScaleTargets, error) {
 	scaled := ScaleTargets{}
-	in, err := c.FindKind(ctx, AutoscalerKind)
+	in, err := c.FindKind(ctx, autoscalerKind)
 	if errors.Is(err, cluster.ErrNotServed) {
 		return scaled, nil
 	}

@@ -97,7 +97,7 @@ func ForCluster(from ReleaseID, to *payload.Payload, sight ClusterPreview) *Plan
 	for _, one := range sight.Objects {
 		gone.addDefinedKind(one)
 	}
-	p.warn(c.contradictions(steps, gone))
+	p.warn(c.contradictions(steps, gone)...)
 	return p
 }
 
@@ -186,6 +186,6 @@ func (p *Plan) WithoutUnchanged() *Plan {
 	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool { return !e.needsApply() })
 	less.Absent, less.Counts, less.Warnings = []ObjectPlan{}, map[PlannedAction]int{}, []UpdateWarning{}
 	less.count()
-	less.warn(nil)
+	less.warn()
 	return &less
 }

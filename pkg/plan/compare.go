@@ -32,7 +32,7 @@ func Compare(from, to *payload.Payload) *Plan {
 	}
 	p.findRenamed()
 	p.count()
-	p.warn(c.contradictions(steps, gone))
+	p.warn(slices.Concat(c.contradictions(steps, gone), droppedReplicas(p.Steps, steps))...)
 	return p
 }
 

@@ -32,6 +32,7 @@ const (
 	TakesAlong        Reason = "TakesAlong"        // what is deleted has much in it
 	Orphan            Reason = "Orphan"            // it stays, and no release applies it any more
 	Overwritten       Reason = "Overwritten"       // what others have set
+	ReplicasDropped   Reason = "ReplicasDropped"   // it is scaled to the default, unless another manager has scaled it
 	Recreation        Reason = "Recreation"        // it is gone for a while
 	Revival           Reason = "Revival"           // what was deleted comes back
 	NothingThere      Reason = "NothingThere"      // a tombstone for something that there never was
@@ -44,7 +45,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, Contradiction,
-		TakesAlong, Orphan, Overwritten, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion, NotChecked,
+		TakesAlong, Orphan, Overwritten, ReplicasDropped, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion, NotChecked,
 	}
 }
 
@@ -57,9 +58,9 @@ func (p *Plan) count() {
 	}
 }
 
-// warn collects the warnings.
-func (p *Plan) warn(contradictions []UpdateWarning) {
-	p.Warnings = append(p.Warnings, contradictions...)
+// warn collects the warnings: some about several objects, and those about each.
+func (p *Plan) warn(ofSeveral ...UpdateWarning) {
+	p.Warnings = append(p.Warnings, ofSeveral...)
 	for _, entries := range [][]ObjectPlan{p.Steps, p.Absent} {
 		for _, e := range entries {
 			p.Warnings = append(p.Warnings, e.warnings()...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +49,7 @@ func (p *Previewer) object(m *payload.Manifest) (Change, error) {
 // compareLive compares an object as it is with what the server would make of it. If the object is written in between,
 // it is compared again, for a while.
 func (p *Previewer) compareLive(m *payload.Manifest, resource cluster.Resource) (Change, error) {
-	const tries = 3
+	const tries = 5
 	for try := 1; ; try++ {
 		live, err := p.cluster.In(resource, m.Object().GetNamespace()).Get(p.requests, m.Object().GetName(), metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -61,7 +62,7 @@ func (p *Previewer) compareLive(m *payload.Manifest, resource cluster.Resource) 
 			o.head, o.isThere = objectmeta.Of(resource, live), true
 		}
 		change, err := p.compare(o, live)
-		if err != nil || try == tries || isSameState(live, change.Look) {
+		if err != nil || try == tries || isSameState(live, change.Look) || !Pause(p.requests, time.Duration(try)*100*time.Millisecond) {
 			return change, err
 		}
 	}

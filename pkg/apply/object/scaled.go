@@ -86,11 +86,10 @@ func (s *scaling) ask() error {
 	}
 	for _, m := range s.options.Manifests { // what the payload does to autoscalers
 		switch {
-		case m.GroupVersionKind().GroupKind() != ownership.AutoscalerKind:
+		case m.IsTombstone() && s.options.Mode == graph.Update: // no other mode deletes
+			scaled.Remove(m.ID())
 		case !m.IsTombstone():
 			scaled.Add(m.Object())
-		case s.options.Mode == graph.Update: // no other mode deletes
-			scaled.Remove(m.Object())
 		}
 	}
 	s.scaled, s.forbidden, s.asked = scaled, err, time.Now()
