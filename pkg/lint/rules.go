@@ -51,9 +51,10 @@ func outageRules() []Rule {
 	return []Rule{
 		{"inside-deleted-namespace", Error, "A manifest is inside a Namespace that this payload deletes.", nothing, checkInsideDeletedNamespace},
 		{"of-deleted-definition", Error, "A custom resource's CustomResourceDefinition is deleted by this payload.", nothing, checkOfDeletedDefinition},
+		{"deleted-in-use", Error, "A tombstone deletes an object that a manifest of the payload refers to.", nothing, checkDeletedInUse},
 		{"backend-deleted", Error, "A Service, or what runs behind it, is deleted before the configuration that has the API server call it.", nothing, checkBackendDeleted},
 		{"account-deleted", Error, "A workload's ServiceAccount is deleted, and the workload is not.", nothing, checkAccountDeleted},
-		{"rbac-deleted-first", Warning, "A workload's rights are deleted before the workload, or while a binding still needs them.", nothing, checkRBACDeletedFirst},
+		{"rbac-deleted-first", Warning, "A workload's rights are deleted before the workload.", nothing, checkRBACDeletedFirst},
 		{"operator-deleted-first", Warning, "An operator is deleted before the objects that it manages.", nothing, checkOperatorDeletedFirst},
 		{"protected-namespace", Error, "A tombstone is for a Namespace that belongs to Kubernetes, not to a release.", nothing, checkProtectedNamespace},
 		{"delete-inside-deleted", Info, "A tombstone deletes an object that its Namespace's tombstone deletes already.", nothing, checkDeleteInsideDeleted},

@@ -156,6 +156,7 @@ type subject struct {
 	update   *plan.Plan // from the previous payload; nil if there is none
 	overlaps map[[2]string]overlap
 	bindings map[kinds.ID][]*manifest // see bindingsOf
+	uses     map[kinds.ID][]use       // see usesOf
 	profiles bool                     // whether any manifest names a cluster profile
 }
 

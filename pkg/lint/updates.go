@@ -46,8 +46,11 @@ func (s *subject) droppedObjects() []*manifest {
 func checkDropped(s *subject, r *reporter) {
 	const todo = `keep its manifest with the annotation %s: "true" (runlevel plan prints it)`
 	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
+		uses := s.usesOf(m)
 		switch {
 		case entry.RenamedTo != nil: // reported by the rule renamed
+		case len(uses) > 0:
+			r.at(m, "it is no longer in the payload, and %s: keep its manifest, or drop that reference", describe(uses))
 		case entry.Tombstone == "": // a tombstone would do harm
 			r.at(m, "it is no longer in the payload, and %s: keep its manifest", entry.Why)
 		default:
@@ -69,6 +72,11 @@ func checkDropped(s *subject, r *reporter) {
 func checkRenamed(s *subject, r *reporter) {
 	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
 		if entry.RenamedTo != nil {
+			if uses := s.usesOf(m); len(uses) > 0 {
+				r.at(m, "%s seems to have taken its place, and %s, so that it fails in a new cluster: name the new one there, and delete the old one after that", entry.RenamedTo, describe(uses))
+				r.findings[len(r.findings)-1].Near = &Place{File: uses[0].By.Path, Line: uses[0].By.Line}
+				return
+			}
 			r.at(m, `%s seems to have taken its place, and it stays in clusters beside that: add a manifest for the old one with the annotation %s: "true"`, entry.RenamedTo, payload.DeleteAnnotation)
 			successor := s.byID[*entry.RenamedTo][0]
 			r.findings[len(r.findings)-1].Near = &Place{File: successor.Path, Line: successor.Line}

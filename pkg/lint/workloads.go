@@ -50,10 +50,6 @@ func checkRBACDeletedFirst(s *subject, r *reporter) {
 	}
 	going := s.deletedWorkloads()
 	for _, t := range allowing {
-		if binding := s.stillBinding(t); binding != nil {
-			r.at(t, "%s (%s:%d) binds it, and is not deleted: keep this, or delete that too", binding.id, binding.Path, binding.Line)
-			continue
-		}
 		reported := false
 		for _, allowed := range s.allowedBy(t) {
 			for _, w := range going[allowed] {
@@ -153,20 +149,6 @@ func (s *subject) bindingsOf(role *manifest) []*manifest {
 		}
 	}
 	return s.bindings[role.id]
-}
-
-// stillBinding is a binding that goes on naming a role which a tombstone deletes, though
-// nothing else brings it; nil if there is none.
-func (s *subject) stillBinding(tombstone *manifest) *manifest {
-	if !isRole(tombstone) {
-		return nil
-	}
-	for _, binding := range s.bindingsOf(tombstone) {
-		if !binding.isPrevious && !binding.isTombstone && s.shareCluster(binding, tombstone) {
-			return binding
-		}
-	}
-	return nil
 }
 
 // addBindings finds the bindings of a payload by the roles they name.

@@ -41,7 +41,10 @@ func (c *comparer) absent(m *payload.Manifest, gone *cascade) ObjectPlan {
 	default:
 		e.Action, e.Why = Dropped, "nothing deletes it: it stays in the cluster"
 		held := c.held(m)
+		e.UsedBy = c.usedBy(m)
 		switch cover := c.cover(m); {
+		case held == nil && len(e.UsedBy) > 0:
+			e.Why = describeUses(e.UsedBy) + ", and nothing creates it in a new cluster: it stays in those that have it"
 		case held == nil:
 			e.Tombstone = c.tombstones(m)
 			if cover != nil {

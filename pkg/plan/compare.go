@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/graph"
 	"github.com/runlevel/runlevel/pkg/kinds"
@@ -83,13 +84,14 @@ type comparer struct {
 	// counts if there is no other: a tombstone is for clusters where it may be applied.
 	inNamespace map[string]*payload.Manifest
 	ofKind      map[schema.GroupKind]*payload.Manifest
+	uses        map[kinds.ID][]references.Use[*payload.Manifest] // of objects, by the manifests of the new release
 }
 
 // newComparer compares two payloads, of which the new one has its manifests in order.
 func newComparer(from, to *payload.Payload, steps []*payload.Manifest) *comparer {
 	c := &comparer{
 		from: newInventory(from), to: newInventory(to), variants: map[kinds.ID][]*payload.Manifest{},
-		inNamespace: map[string]*payload.Manifest{}, ofKind: map[schema.GroupKind]*payload.Manifest{},
+		inNamespace: map[string]*payload.Manifest{}, ofKind: map[schema.GroupKind]*payload.Manifest{}, uses: references.Uses(steps),
 	}
 	for _, m := range from.All() {
 		if !m.IsTombstone() {
@@ -115,6 +117,7 @@ func (c *comparer) step(m *payload.Manifest) ObjectPlan {
 	switch isTombstone := m.IsTombstone(); {
 	case isTombstone:
 		e.Action, e.Why = c.deletion(id, old)
+		e.UsedBy = c.usedBy(m)
 	case old == nil:
 		e.Action, e.Why = c.creation(id)
 		e.Hooks = compareHooks(nil, m.Object().Object)
@@ -209,6 +212,19 @@ func (e *ObjectPlan) because(why string) {
 		e.Why += "; "
 	}
 	e.Why += why
+}
+
+// usedBy returns what the new release has that refers to the object of a manifest: of those objects that are not in the new
+// release, or deleted by it.
+func (c *comparer) usedBy(m *payload.Manifest) []ObjectUse {
+	if other := c.to.in[stored(m)]; other != nil && !other.IsTombstone() {
+		return nil
+	}
+	var found []ObjectUse
+	for _, use := range c.uses[m.ID()] {
+		found = append(found, ObjectUse{By: use.By.ID(), At: place(use.By), Field: use.Field()})
+	}
+	return found
 }
 
 func place(m *payload.Manifest) *Position {

@@ -11,6 +11,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -87,6 +88,9 @@ type ObjectPlan struct {
 	// its own is. An object with variants for different clusters has one document for each.
 	Tombstone string `json:"tombstone,omitempty"`
 
+	// UsedBy are the references of the new release to an object that it deletes, or has dropped.
+	UsedBy []ObjectUse `json:"usedBy,omitempty"`
+
 	// These are of the plan of a cluster.
 
 	// Unchecked is why the server was not asked what it would make of the object.
@@ -97,6 +101,27 @@ type ObjectPlan struct {
 	TakesAlong *kinds.ObjectCounts `json:"takesAlong,omitempty"`
 	// Whole is the object as it would be created. Secrets are masked.
 	Whole map[string]any `json:"whole,omitempty"`
+}
+
+// An ObjectUse is a field of a manifest that names an object.
+type ObjectUse struct {
+	By    kinds.ID  `json:"by"`
+	At    *Position `json:"at"`
+	Field string    `json:"field"`
+}
+
+// String says who refers to the object, and where.
+func (u ObjectUse) String() string {
+	return fmt.Sprintf("%s (%s:%d) refers to it in %s", u.By, u.At.File, u.At.Line, u.Field)
+}
+
+// describeUses says who refers to an object first, and how many others do.
+func describeUses(uses []ObjectUse) string {
+	text := uses[0].String()
+	if len(uses) > 1 {
+		text += fmt.Sprintf(", and %d more do", len(uses)-1)
+	}
+	return text
 }
 
 // A FieldChange is a field that differs.

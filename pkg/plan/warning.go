@@ -28,6 +28,7 @@ const (
 	FieldRemoved      Reason = "FieldRemoved"      // of its schema
 	FieldRequired     Reason = "FieldRequired"     // by its schema
 	FieldNarrowed     Reason = "FieldNarrowed"     // by its schema: another type, or fewer values
+	StillUsed         Reason = "StillUsed"         // it is deleted, and others of the release refer to it
 	Contradiction     Reason = "Contradiction"     // it is applied, and deleted with something else
 	TakesAlong        Reason = "TakesAlong"        // what is deleted has much in it
 	Orphan            Reason = "Orphan"            // it stays, and no release applies it any more
@@ -44,7 +45,7 @@ const (
 // Reasons are all of them, the worst first.
 func Reasons() []Reason {
 	return []Reason{
-		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, Contradiction,
+		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, StillUsed, Contradiction,
 		TakesAlong, Orphan, Overwritten, ReplicasDropped, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion, NotChecked,
 	}
 }
@@ -103,6 +104,9 @@ func (e ObjectPlan) warnings() []UpdateWarning {
 		add(Revival, "%s, and the new one creates it", e.Why)
 	case NothingToDelete:
 		add(NothingThere, "%s: nothing is deleted", e.Why)
+	}
+	if e.Action == Deleted && len(e.UsedBy) > 0 {
+		add(StillUsed, "it is deleted, and %s", describeUses(e.UsedBy))
 	}
 	if refused := e.Refused(); len(refused) > 0 {
 		add(Refused, "the API server refuses to change %s", paths(refused))

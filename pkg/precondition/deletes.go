@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/printable"
@@ -131,6 +132,26 @@ func (f *Facts) judgeReappeared(asked Delete) []CheckFinding {
 	}
 	return []CheckFinding{warns("the client that made it", "%s was deleted, and is there again, made by %s: %s",
 		asked.ID, asked.Seen.MadeBy, what).since(asked.Asked.Time).about(asked.ID)}
+}
+
+// judgeUses is DeletedInUse: one finding for each tombstone.
+func judgeUses(f *Facts) []CheckFinding {
+	if f.Payload == nil || !slices.ContainsFunc(f.Payload.Manifests, (*payload.Manifest).IsTombstone) {
+		return nil
+	}
+	uses := references.Uses(f.Payload.Manifests)
+	var found []CheckFinding
+	for _, m := range f.Payload.Manifests {
+		if by := uses[m.ID()]; m.IsTombstone() && len(by) > 0 && !f.has(m.ID()) {
+			more := ""
+			if len(by) > 1 {
+				more = fmt.Sprintf(", and %d more do", len(by)-1)
+			}
+			found = append(found, blocks("dropping the tombstone, or the reference", "%s: the release deletes %s, and %s (%s) refers to it in %s%s",
+				m.Path, m.ID(), by[0].By.ID(), by[0].By.Path, by[0].Field(), more).at(m))
+		}
+	}
+	return found
 }
 
 // judgeTombstones is StaleTombstone. A delete that is not done is still worth its

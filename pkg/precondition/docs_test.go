@@ -46,12 +46,19 @@ func examples(t *testing.T) []*precondition.Facts {
 	edited.Record.History[0].Content, edited.Record.History[0].Source = "sha256:c0ffee", "registry.example/web:4.7.2"
 	return []*precondition.Facts{
 		minor,
+		{Payload: release(t, "4.7.0", map[string]string{"0000_10_web_old.yaml": deletedSecret, "0000_10_web_web.yaml": usesSecret}), Record: history()},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.7.2", "4.7.1")},
 		{Payload: release(t, "4.7.0", nil), Record: history("4.5.3")},
 		{Payload: release(t, "4.7.0", nil), Record: history(), Elsewhere: []string{"runlevel-system"}},
 		edited,
 	}
 }
+
+// A Secret that a release deletes, and a Deployment that pulls its images with it.
+const (
+	deletedSecret = `{apiVersion: v1, kind: Secret, metadata: {name: old, namespace: web, annotations: {release.openshift.io/delete: "true"}}}`
+	usesSecret    = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: web}, spec: {template: {spec: {imagePullSecrets: [{name: old}]}}}}`
+)
 
 // TestTheDocumentation compares its examples with what is printed today.
 func TestTheDocumentation(t *testing.T) {

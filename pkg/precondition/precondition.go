@@ -158,6 +158,7 @@ const (
 	UnservedKinds     = "UnservedKinds"
 	NoNamespace       = "NoNamespace"
 	MissingRights     = "MissingRights"
+	DeletedInUse      = "DeletedInUse"
 	StaleTombstone    = "StaleTombstone"
 )
 
@@ -176,6 +177,7 @@ func Checks() []Check {
 		{UnservedKinds, "the cluster does not serve the kind of a manifest", judgeKinds},
 		{NoNamespace, "a manifest of a namespaced kind names no namespace", judgeNamespaces},
 		{MissingRights, "a right that the update needs is missing", judgeRights},
+		{DeletedInUse, "a tombstone deletes an object that another manifest refers to", judgeUses},
 		{StaleTombstone, "a tombstone has done its work in an earlier minor version", judgeTombstones},
 	}
 }

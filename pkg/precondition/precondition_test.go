@@ -357,6 +357,23 @@ func TestTombstonesThatHaveDoneTheirWork(t *testing.T) {
 	})
 }
 
+func TestTombstonesOfWhatIsUsed(t *testing.T) {
+	const finding = "Blocks DeletedInUse: 0000_10_web_old.yaml: the release deletes Secret web/old, and Deployment web/web (0000_10_web_web.yaml) refers to it in " +
+		"spec.template.spec.imagePullSecrets[0].name; lifted by dropping the tombstone, or the reference | Secret web/old | 0000_10_web_old.yaml"
+	const made = `{apiVersion: v1, kind: Secret, metadata: {name: old, namespace: web}}`
+	for name, test := range map[string]struct{ old, web, wanted string }{
+		"used":              {deletedSecret, usesSecret, finding},
+		"another is used":   {deletedSecret, strings.ReplaceAll(usesSecret, "old", "new"), ""},
+		"of another place":  {deletedSecret, strings.ReplaceAll(usesSecret, "namespace: web", "namespace: shop"), ""},
+		"it is not deleted": {made, usesSecret, ""},
+		"both go":           {deletedSecret, strings.Replace(usesSecret, "namespace: web", `namespace: web, annotations: {release.openshift.io/delete: "true"}`, 1), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, &precondition.Facts{Payload: release(t, "4.6.0", map[string]string{"0000_10_web_old.yaml": test.old, "0000_10_web_web.yaml": test.web})}, test.wanted)
+		})
+	}
+}
+
 func TestSomebodyElseApplies(t *testing.T) {
 	for name, test := range map[string]struct {
 		silent time.Duration

@@ -1,0 +1,125 @@
+// Package references finds the objects that an object names in its fields and does without badly: the Secrets and ConfigMaps
+// of its pods, the Service behind an Ingress, the role of a binding.
+//
+// It knows the fields of Kubernetes' own kinds and asks no cluster. What a field calls optional, and what Kubernetes
+// makes itself, is not among them.
+//
+// Of is the call to start from; Uses is the same for all manifests of a release, by the objects that are named.
+package references
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+)
+
+// A Reference is a field of an object that names another one.
+type Reference struct {
+	Path []string // to the field: keys of mappings, and places in lists
+	To   kinds.ID
+}
+
+// Field returns the path for people, such as spec.tls[0].secretName.
+func (r Reference) Field() string {
+	var text strings.Builder
+	for i, key := range r.Path {
+		if _, err := strconv.Atoi(key); err == nil {
+			text.WriteString("[" + key + "]")
+			continue
+		}
+		if i > 0 {
+			text.WriteString(".")
+		}
+		text.WriteString(key)
+	}
+	return text.String()
+}
+
+// Of returns the references of an object, in the order of the rules.
+func Of(object *unstructured.Unstructured) []Reference {
+	var found []Reference
+	kind := object.GroupVersionKind().GroupKind()
+	for _, r := range rules[kind] {
+		r.find(object, nil, object.Object, strings.Split(r.path, "."), &found)
+	}
+	if prefix, hasPods := podSpecs[kind]; hasPods {
+		for _, r := range ofPods {
+			r.find(object, nil, object.Object, append(strings.Split(prefix, "."), strings.Split(r.path, ".")...), &found)
+		}
+	}
+	if target, scales := kinds.ScaleTarget(object); scales && kind.Group == "autoscaling" {
+		found = append(found, Reference{Path: []string{"spec", "scaleTargetRef", "name"}, To: target})
+	}
+	return found
+}
+
+// find follows a path below a value, through all items of lists, and takes in what its end names.
+func (r rule) find(object *unstructured.Unstructured, at []string, value any, path []string, found *[]Reference) {
+	if items, isList := value.([]any); isList {
+		for i, item := range items {
+			r.find(object, append(slices.Clone(at), strconv.Itoa(i)), item, path, found)
+		}
+		return
+	}
+	within, isMapping := value.(map[string]any)
+	if !isMapping || within["failurePolicy"] == "Ignore" { // a webhook without which the API server goes on
+		return
+	}
+	if len(path) > 1 {
+		r.find(object, append(slices.Clone(at), path[0]), within[path[0]], path[1:], found)
+		return
+	}
+	name, _ := within[path[0]].(string)
+	isOptional, _ := within["optional"].(bool)
+	if to := r.target(object, within); name != "" && !isOptional && to.Kind != "" {
+		to.Name = name
+		*found = append(*found, Reference{Path: append(slices.Clone(at), path[0]), To: to})
+	}
+}
+
+// target returns what a rule's field names, without the name; nothing if the rule is about another kind than is named.
+func (r rule) target(object *unstructured.Unstructured, within map[string]any) kinds.ID {
+	to := kinds.ID{Group: r.to.Group, Kind: r.to.Kind}
+	if named, _ := within["kind"].(string); r.isKindNamed && named != r.to.Kind {
+		return kinds.ID{}
+	}
+	if kinds.ScopeOf(schema.GroupKind{Group: to.Group, Kind: to.Kind}) != kinds.Cluster {
+		to.Namespace = object.GetNamespace()
+		if named, _ := within["namespace"].(string); r.hasNamespace {
+			to.Namespace = named
+		}
+	}
+	return to
+}
+
+// A Referrer is a manifest of a release, which may refer to others.
+type Referrer interface {
+	Object() *unstructured.Unstructured
+	ID() kinds.ID
+	IsTombstone() bool
+}
+
+// A Use is a reference with the manifest that has it.
+type Use[M Referrer] struct {
+	By M
+	Reference
+}
+
+// Uses returns what manifests refer to, by the objects that are named. A tombstone refers to nothing.
+func Uses[M Referrer](manifests []M) map[kinds.ID][]Use[M] {
+	found := map[kinds.ID][]Use[M]{}
+	for _, m := range manifests {
+		if m.IsTombstone() {
+			continue
+		}
+		for _, reference := range Of(m.Object()) {
+			found[reference.To] = append(found[reference.To], Use[M]{m, reference})
+		}
+	}
+	return found
+}

@@ -1,0 +1,118 @@
+package references_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/references"
+	"github.com/runlevel/runlevel/pkg/kinds"
+)
+
+// pod is a spec of pods with each of its references once, and with optional ones.
+const pod = `{serviceAccountName: a, priorityClassName: b, runtimeClassName: c, imagePullSecrets: [{name: d}],
+  volumes: [{secret: {secretName: e}}, {configMap: {name: f}}, {persistentVolumeClaim: {claimName: g}}, {csi: {nodePublishSecretRef: {name: h}}},
+    {projected: {sources: [{secret: {name: i}}, {configMap: {name: j}}, {secret: {name: o, optional: true}}]}},
+    {ephemeral: {volumeClaimTemplate: {spec: {storageClassName: k}}}}, {secret: {secretName: o, optional: true}}, {emptyDir: {}}],
+  initContainers: [{envFrom: [{secretRef: {name: l}}]}],
+  containers: [{}, {envFrom: [{configMapRef: {name: m}}, {configMapRef: {name: o, optional: true}}],
+    env: [{name: X, value: x}, {valueFrom: {secretKeyRef: {name: p, key: x}}}, {valueFrom: {configMapKeyRef: {name: o, key: x, optional: true}}}]}]}`
+
+const ofPod = `PREFIX.serviceAccountName: ServiceAccount shop/a
+PREFIX.priorityClassName: PriorityClass b
+PREFIX.runtimeClassName: RuntimeClass c
+PREFIX.imagePullSecrets[0].name: Secret shop/d
+PREFIX.volumes[0].secret.secretName: Secret shop/e
+PREFIX.volumes[1].configMap.name: ConfigMap shop/f
+PREFIX.volumes[2].persistentVolumeClaim.claimName: PersistentVolumeClaim shop/g
+PREFIX.volumes[3].csi.nodePublishSecretRef.name: Secret shop/h
+PREFIX.volumes[4].projected.sources[0].secret.name: Secret shop/i
+PREFIX.volumes[4].projected.sources[1].configMap.name: ConfigMap shop/j
+PREFIX.volumes[5].ephemeral.volumeClaimTemplate.spec.storageClassName: StorageClass k
+PREFIX.initContainers[0].envFrom[0].secretRef.name: Secret shop/l
+PREFIX.containers[1].envFrom[0].configMapRef.name: ConfigMap shop/m
+PREFIX.containers[1].env[1].valueFrom.secretKeyRef.name: Secret shop/p
+`
+
+// TestOf has a row for each kind that refers to others: its references, one on a line.
+func TestOf(t *testing.T) {
+	ofPods := func(prefix string) string { return strings.ReplaceAll(ofPod, "PREFIX", prefix) }
+	const rbac = "apiVersion: rbac.authorization.k8s.io/v1, "
+	for object, want := range map[string]string{
+		"{apiVersion: v1, kind: Pod, METADATA, spec: " + pod + "}":                                                                                                                                                                                                         ofPods("spec"),
+		"{apiVersion: v1, kind: ReplicationController, METADATA, spec: {template: {spec: " + pod + "}}}":                                                                                                                                                                   ofPods("spec.template.spec"),
+		"{apiVersion: apps/v1, kind: Deployment, METADATA, spec: {template: {spec: " + pod + "}}}":                                                                                                                                                                         ofPods("spec.template.spec"),
+		"{apiVersion: apps/v1, kind: DaemonSet, METADATA, spec: {template: {spec: " + pod + "}}}":                                                                                                                                                                          ofPods("spec.template.spec"),
+		"{apiVersion: apps/v1, kind: ReplicaSet, METADATA, spec: {template: {spec: " + pod + "}}}":                                                                                                                                                                         ofPods("spec.template.spec"),
+		"{apiVersion: batch/v1, kind: Job, METADATA, spec: {template: {spec: " + pod + "}}}":                                                                                                                                                                               ofPods("spec.template.spec"),
+		"{apiVersion: batch/v1, kind: CronJob, METADATA, spec: {jobTemplate: {spec: {template: {spec: " + pod + "}}}}}":                                                                                                                                                    ofPods("spec.jobTemplate.spec.template.spec"),
+		"{apiVersion: apps/v1, kind: StatefulSet, METADATA, spec: {serviceName: web, volumeClaimTemplates: [{spec: {storageClassName: fast}}], template: {spec: " + pod + "}}}":                                                                                            "spec.serviceName: Service shop/web\nspec.volumeClaimTemplates[0].spec.storageClassName: StorageClass fast\n" + ofPods("spec.template.spec"),
+		"{apiVersion: v1, kind: ServiceAccount, METADATA, secrets: [{name: made}], imagePullSecrets: [{name: a}]}":                                                                                                                                                         "imagePullSecrets[0].name: Secret shop/a\n",
+		"{apiVersion: v1, kind: PersistentVolumeClaim, METADATA, spec: {storageClassName: fast, volumeName: v, dataSource: {kind: PersistentVolumeClaim, name: other}}}":                                                                                                   "spec.storageClassName: StorageClass fast\nspec.volumeName: PersistentVolume v\nspec.dataSource.name: PersistentVolumeClaim shop/other\n",
+		"{apiVersion: v1, kind: PersistentVolumeClaim, METADATA, spec: {storageClassName: '', dataSource: {kind: VolumeSnapshot, name: other}}}":                                                                                                                           "",
+		"{apiVersion: v1, kind: PersistentVolume, metadata: {name: v}, spec: {storageClassName: fast, csi: {nodeStageSecretRef: {name: a, namespace: vault}}}}":                                                                                                            "spec.storageClassName: StorageClass fast\nspec.csi.nodeStageSecretRef.name: Secret vault/a\n",
+		"{apiVersion: networking.k8s.io/v1, kind: Ingress, METADATA, spec: {ingressClassName: c, defaultBackend: {service: {name: a}}, rules: [{host: x}, {http: {paths: [{backend: {service: {name: b}}}, {backend: {resource: {name: r}}}]}}], tls: [{secretName: t}]}}": "spec.ingressClassName: IngressClass c\nspec.defaultBackend.service.name: Service shop/a\nspec.rules[1].http.paths[0].backend.service.name: Service shop/b\nspec.tls[0].secretName: Secret shop/t\n",
+		"{apiVersion: route.openshift.io/v1, kind: Route, METADATA, spec: {to: {kind: Service, name: a}, alternateBackends: [{kind: Service, name: b}]}}":                                                                                                                  "spec.to.name: Service shop/a\nspec.alternateBackends[0].name: Service shop/b\n",
+		"{" + rbac + "kind: RoleBinding, METADATA, roleRef: {kind: Role, name: a}, subjects: [{kind: ServiceAccount, name: s}]}":                                                                                                                                           "roleRef.name: Role shop/a\n",
+		"{" + rbac + "kind: RoleBinding, METADATA, roleRef: {kind: ClusterRole, name: a}}":                                                                                                                                                                                 "roleRef.name: ClusterRole a\n",
+		"{" + rbac + "kind: ClusterRoleBinding, metadata: {name: it}, roleRef: {kind: ClusterRole, name: a}}":                                                                                                                                                              "roleRef.name: ClusterRole a\n",
+		"{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, METADATA, spec: {scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: a}}}":                                                                                                                 "spec.scaleTargetRef.name: StatefulSet shop/a\n",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: it}, spec: {policyName: a}}":                                                                                                                               "spec.policyName: ValidatingAdmissionPolicy a\n",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: it}, webhooks: [{failurePolicy: Ignore, clientConfig: {service: {name: a, namespace: b}}}, {clientConfig: {service: {name: c, namespace: d}}}]}":             "webhooks[1].clientConfig.service.name: Service d/c\n",
+		"{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: it}, webhooks: [{clientConfig: {url: u}}, {clientConfig: {service: {name: c, namespace: d}}}]}":                                                                "webhooks[1].clientConfig.service.name: Service d/c\n",
+		"{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: it}, spec: {service: {name: a, namespace: b}}}":                                                                                                                                        "spec.service.name: Service b/a\n",
+		"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: it}, spec: {conversion: {webhook: {clientConfig: {service: {name: a, namespace: b}}}}}}":                                                                                   "spec.conversion.webhook.clientConfig.service.name: Service b/a\n",
+		"{apiVersion: v1, kind: ConfigMap, METADATA, data: {secretName: a}}":                                                                                                                                                                                               "",
+		"{apiVersion: apps/v1, kind: Deployment, METADATA, spec: {template: {spec: {volumes: none, containers: 3}}}}":                                                                                                                                                      "",
+	} {
+		if diff := cmp.Diff(want, textOf(t, object)); diff != "" {
+			t.Errorf("%s: %s", object, diff)
+		}
+	}
+}
+
+func textOf(t *testing.T, text string) string {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(strings.Replace(text, "METADATA", "metadata: {name: it, namespace: shop}", 1)), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	var lines strings.Builder
+	for _, reference := range references.Of(object) {
+		lines.WriteString(reference.Field() + ": " + reference.To.String() + "\n")
+		if _, isThere, _ := unstructured.NestedFieldNoCopy(object.Object, reference.Path[0]); !isThere {
+			t.Errorf("there is no field %s", reference.Path)
+		}
+	}
+	return lines.String()
+}
+
+// A manifest is one for tests.
+type manifest struct {
+	*unstructured.Unstructured
+	isTombstone bool
+}
+
+func (m manifest) Object() *unstructured.Unstructured { return m.Unstructured }
+func (m manifest) ID() kinds.ID                       { return kinds.ID{Kind: m.GetKind(), Name: m.GetName()} }
+func (m manifest) IsTombstone() bool                  { return m.isTombstone }
+
+func TestUses(t *testing.T) {
+	binding := func(name string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": name},
+			"roleRef": map[string]any{"kind": "ClusterRole", "name": "it"},
+		}}
+	}
+	uses := references.Uses([]manifest{{binding("a"), false}, {binding("b"), true}, {binding("c"), false}})
+	var got []string
+	for _, use := range uses[kinds.ID{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "it"}] {
+		got = append(got, use.By.GetName()+" "+use.Field())
+	}
+	if diff := cmp.Diff([]string{"a roleRef.name", "c roleRef.name"}, got); diff != "" || len(uses) != 1 {
+		t.Errorf("%d objects are used: %s", len(uses), diff)
+	}
+}

@@ -1,0 +1,109 @@
+package references
+
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// A rule is a field that names an object. Lists on the way are gone through.
+type rule struct {
+	path string // to the field with the name
+	to   schema.GroupKind
+
+	hasNamespace bool // the field beside it says in which namespace the object is
+	isKindNamed  bool // the field beside it says of which kind the object is, and the rule is about one
+}
+
+var (
+	secret         = schema.GroupKind{Kind: "Secret"}
+	configMap      = schema.GroupKind{Kind: "ConfigMap"}
+	service        = schema.GroupKind{Kind: "Service"}
+	serviceAccount = schema.GroupKind{Kind: "ServiceAccount"}
+	claim          = schema.GroupKind{Kind: "PersistentVolumeClaim"}
+	volume         = schema.GroupKind{Kind: "PersistentVolume"}
+	priorityClass  = schema.GroupKind{Group: "scheduling.k8s.io", Kind: "PriorityClass"}
+	runtimeClass   = schema.GroupKind{Group: "node.k8s.io", Kind: "RuntimeClass"}
+	storageClass   = schema.GroupKind{Group: "storage.k8s.io", Kind: "StorageClass"}
+	ingressClass   = schema.GroupKind{Group: "networking.k8s.io", Kind: "IngressClass"}
+	policy         = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}
+	role           = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "Role"}
+	clusterRole    = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
+)
+
+// podSpecs are where kinds have the spec of their pods.
+var podSpecs = map[schema.GroupKind]string{
+	{Kind: "Pod"}:                        "spec",
+	{Kind: "ReplicationController"}:      "spec.template.spec",
+	{Group: "apps", Kind: "Deployment"}:  "spec.template.spec",
+	{Group: "apps", Kind: "StatefulSet"}: "spec.template.spec",
+	{Group: "apps", Kind: "DaemonSet"}:   "spec.template.spec",
+	{Group: "apps", Kind: "ReplicaSet"}:  "spec.template.spec",
+	{Group: "batch", Kind: "Job"}:        "spec.template.spec",
+	{Group: "batch", Kind: "CronJob"}:    "spec.jobTemplate.spec.template.spec",
+}
+
+// ofPods are the fields of pods.
+var ofPods = []rule{
+	{path: "serviceAccountName", to: serviceAccount},
+	{path: "priorityClassName", to: priorityClass},
+	{path: "runtimeClassName", to: runtimeClass},
+	{path: "imagePullSecrets.name", to: secret},
+	{path: "volumes.secret.secretName", to: secret},
+	{path: "volumes.configMap.name", to: configMap},
+	{path: "volumes.persistentVolumeClaim.claimName", to: claim},
+	{path: "volumes.csi.nodePublishSecretRef.name", to: secret},
+	{path: "volumes.projected.sources.secret.name", to: secret},
+	{path: "volumes.projected.sources.configMap.name", to: configMap},
+	{path: "volumes.ephemeral.volumeClaimTemplate.spec.storageClassName", to: storageClass},
+	{path: "initContainers.envFrom.secretRef.name", to: secret},
+	{path: "initContainers.envFrom.configMapRef.name", to: configMap},
+	{path: "initContainers.env.valueFrom.secretKeyRef.name", to: secret},
+	{path: "initContainers.env.valueFrom.configMapKeyRef.name", to: configMap},
+	{path: "containers.envFrom.secretRef.name", to: secret},
+	{path: "containers.envFrom.configMapRef.name", to: configMap},
+	{path: "containers.env.valueFrom.secretKeyRef.name", to: secret},
+	{path: "containers.env.valueFrom.configMapKeyRef.name", to: configMap},
+}
+
+// rules are the fields of other kinds, and those beside the pods of a workload.
+var rules = map[schema.GroupKind][]rule{
+	{Group: "apps", Kind: "StatefulSet"}: {
+		{path: "spec.serviceName", to: service},
+		{path: "spec.volumeClaimTemplates.spec.storageClassName", to: storageClass},
+	},
+	{Kind: "ServiceAccount"}: {{path: "imagePullSecrets.name", to: secret}},
+	{Kind: "PersistentVolumeClaim"}: {
+		{path: "spec.storageClassName", to: storageClass},
+		{path: "spec.volumeName", to: volume},
+		{path: "spec.dataSource.name", to: claim, isKindNamed: true},
+	},
+	{Kind: "PersistentVolume"}: {
+		{path: "spec.storageClassName", to: storageClass},
+		{path: "spec.csi.nodePublishSecretRef.name", to: secret, hasNamespace: true},
+		{path: "spec.csi.nodeStageSecretRef.name", to: secret, hasNamespace: true},
+		{path: "spec.csi.controllerPublishSecretRef.name", to: secret, hasNamespace: true},
+	},
+	{Group: "networking.k8s.io", Kind: "Ingress"}: {
+		{path: "spec.ingressClassName", to: ingressClass},
+		{path: "spec.defaultBackend.service.name", to: service},
+		{path: "spec.rules.http.paths.backend.service.name", to: service},
+		{path: "spec.tls.secretName", to: secret},
+	},
+	{Group: "route.openshift.io", Kind: "Route"}: {
+		{path: "spec.to.name", to: service, isKindNamed: true},
+		{path: "spec.alternateBackends.name", to: service, isKindNamed: true},
+	},
+	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}: {
+		{path: "roleRef.name", to: role, isKindNamed: true},
+		{path: "roleRef.name", to: clusterRole, isKindNamed: true},
+	},
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}:                  {{path: "roleRef.name", to: clusterRole}},
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: {{path: "spec.policyName", to: policy}},
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}: {
+		{path: "webhooks.clientConfig.service.name", to: service, hasNamespace: true},
+	},
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}: {
+		{path: "webhooks.clientConfig.service.name", to: service, hasNamespace: true},
+	},
+	{Group: "apiregistration.k8s.io", Kind: "APIService"}: {{path: "spec.service.name", to: service, hasNamespace: true}},
+	{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: {
+		{path: "spec.conversion.webhook.clientConfig.service.name", to: service, hasNamespace: true},
+	},
+}

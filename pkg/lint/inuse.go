@@ -1,0 +1,79 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/runlevel/runlevel/internal/references"
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// These rules are about objects that go, and that others of the payload name in their fields.
+
+// A use is a reference of a manifest of this payload.
+type use = references.Use[*manifest]
+
+// usesOf are the references to an object on the clusters of a manifest that deletes it, or had it.
+func (s *subject) usesOf(m *manifest) []use {
+	if s.uses == nil {
+		s.uses = references.Uses(s.normal)
+	}
+	return slices.DeleteFunc(slices.Clone(s.uses[m.id]), func(u use) bool { return !s.shareCluster(m, u.By) })
+}
+
+// describe says who refers to an object first, where, and how many others do.
+func describe(uses []use) string {
+	first := uses[0]
+	text := fmt.Sprintf("%s (%s:%d) refers to it in %s", first.By.id, first.By.Path, first.By.Line, first.Field())
+	if len(uses) > 1 {
+		text += fmt.Sprintf(", and %d more do", len(uses)-1)
+	}
+	return text
+}
+
+// checkDeletedInUse looks for tombstones of objects that the payload goes on using. What the API server calls and accounts
+// have rules of their own.
+func checkDeletedInUse(s *subject, r *reporter) {
+	for _, t := range s.tombstones {
+		if t.groupKind() == accountKind {
+			continue
+		}
+		uses := slices.DeleteFunc(s.usesOf(t), func(u use) bool {
+			return slices.Contains(callers, u.By.groupKind()) || s.isCreatedFor(u.By, t.id)
+		})
+		if len(uses) == 0 {
+			continue
+		}
+		where, _ := s.sharedCluster(t, uses[0].By)
+		todo := "drop the tombstone, or that reference"
+		if next := s.successorOf(t); next != nil {
+			todo = fmt.Sprintf("name %s there, or drop the tombstone", next.id)
+		}
+		r.field(t, annotation(payload.DeleteAnnotation), "%s%s, and fails without it: %s", describe(uses), onCluster(where), todo)
+	}
+}
+
+// isCreatedFor reports whether the payload creates an object on the clusters of a manifest.
+func (s *subject) isCreatedFor(m *manifest, id kinds.ID) bool {
+	return slices.ContainsFunc(s.byID[id], func(other *manifest) bool { return !other.isTombstone && s.shareCluster(m, other) })
+}
+
+// successorOf returns the only object that has come, with this payload, into the file where the previous one had an object of the
+// same kind; nil if there is none.
+func (s *subject) successorOf(t *manifest) *manifest {
+	if s.previous == nil || len(s.previous.byID[t.id]) == 0 {
+		return nil
+	}
+	var found []*manifest
+	for _, m := range s.byKind[t.groupKind()] {
+		isNew := len(s.previous.byID[m.id]) == 0
+		if isNew && !m.isTombstone && m.id.Namespace == t.id.Namespace && m.File() == s.previous.byID[t.id][0].File() {
+			found = append(found, m)
+		}
+	}
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
+}
