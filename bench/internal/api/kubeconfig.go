@@ -33,32 +33,43 @@ type kubeconfig struct {
 		User struct {
 			Certificate []byte `json:"client-certificate-data"`
 			Key         []byte `json:"client-key-data"`
+			Token       string `json:"token"`
 		}
 	}
 }
 
-// readKubeconfig returns the address of the current context's server, and what TLS
-// needs for its user.
-func readKubeconfig(file string) (string, *tls.Config, error) {
+// A target is where the current context leads, and as whom: with a token, or a client certificate.
+type target struct {
+	address, token string
+	tls            *tls.Config
+}
+
+// readKubeconfig reads the target of a kubeconfig.
+func readKubeconfig(file string) (target, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return "", nil, err
+		return target{}, err
 	}
 	var k kubeconfig
 	if err := yaml.Unmarshal(content, &k); err != nil {
-		return "", nil, fmt.Errorf("%s: %w", file, err)
+		return target{}, fmt.Errorf("%s: %w", file, err)
 	}
-	cluster, user, err := k.current()
+	at, as, err := k.current()
 	if err != nil {
-		return "", nil, fmt.Errorf("%s: %w", file, err)
+		return target{}, fmt.Errorf("%s: %w", file, err)
 	}
-	certificate, err := tls.X509KeyPair(k.Users[user].User.Certificate, k.Users[user].User.Key)
-	if err != nil {
-		return "", nil, fmt.Errorf("%s: user %s: %w", file, k.Users[user].Name, err)
-	}
+	cluster, user := k.Clusters[at].Cluster, k.Users[as].User
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(k.Clusters[cluster].Cluster.CA)
-	return k.Clusters[cluster].Cluster.Server, &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}}, nil
+	roots.AppendCertsFromPEM(cluster.CA)
+	to := target{address: cluster.Server, token: user.Token, tls: &tls.Config{RootCAs: roots}}
+	if len(user.Certificate) > 0 {
+		certificate, err := tls.X509KeyPair(user.Certificate, user.Key)
+		if err != nil {
+			return target{}, fmt.Errorf("%s: user %s: %w", file, k.Users[as].Name, err)
+		}
+		to.tls.Certificates = []tls.Certificate{certificate}
+	}
+	return to, nil
 }
 
 // current finds the cluster and the user of the current context.

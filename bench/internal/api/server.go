@@ -12,18 +12,18 @@ import (
 
 // A Server is an API server, as one user sees it.
 type Server struct {
-	address string
-	client  *http.Client
+	address, token string
+	client         *http.Client
 }
 
 // Open reads who to ask.
 func Open(kubeconfig string) (*Server, error) {
-	address, config, err := readKubeconfig(kubeconfig)
+	to, err := readKubeconfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableCompression: true}
-	return &Server{strings.TrimSuffix(address, "/"), &http.Client{Transport: transport}}, nil
+	transport := &http.Transport{TLSClientConfig: to.tls, ForceAttemptHTTP2: true, DisableCompression: true}
+	return &Server{strings.TrimSuffix(to.address, "/"), to.token, &http.Client{Transport: transport}}, nil
 }
 
 // JSON is the plainest answer there is.
@@ -43,6 +43,9 @@ func (s *Server) Do(ctx context.Context, r Request, read func(io.Reader) error) 
 		return err
 	}
 	request.Header.Set("Accept", r.Accept)
+	if s.token != "" {
+		request.Header.Set("Authorization", "Bearer "+s.token)
+	}
 	if r.Type != "" {
 		request.Header.Set("Content-Type", r.Type)
 	}
