@@ -6,12 +6,13 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/pkg/machine"
 )
 
-// A deletionMemory has what need not survive a restart: backoffs, and which events were told.
+// A deletionMemory has what need not survive a restart: backoffs, which pods are drained, and which events were told.
 type deletionMemory struct {
 	mu    sync.Mutex
 	known map[types.NamespacedName]*remembered
@@ -23,9 +24,11 @@ type remembered struct {
 	drain machine.Drain
 	// drainUntil is when pods are evicted again: a pass that comes earlier must not hurry.
 	drainUntil time.Time
-	problem    string // of deleting the infrastructure
-	askUntil   time.Time
-	told       map[string]string // by the reason of an event, what was told last
+	// cordonedPods are the pods that the first listing after the cordon had; nil if there was none.
+	cordonedPods sets.Set[types.UID]
+	problem      string // of deleting the infrastructure
+	askUntil     time.Time
+	told         map[string]string // by the reason of an event, what was told last
 }
 
 func (d *deletionMemory) of(m *machinev1beta1.Machine) *remembered {

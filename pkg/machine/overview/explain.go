@@ -71,6 +71,7 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
 	m := &MachineExplanation{MachineOverview: judge(f)}
 	m.sayHolds(f.standing(m.Stage), f.remedy, now)
+	m.Statements = append(m.Statements, f.podsThatStay()...)
 	var conditions []metav1.Condition
 	for _, c := range f.machine.Status.Conditions {
 		conditions = append(conditions, metav1.Condition{
@@ -91,6 +92,19 @@ func (f *machineFacts) standing(stage machine.DeletionStage) string {
 		text += "; the machine controller has not noticed the deletion yet"
 	}
 	return text
+}
+
+// podsThatStay says of the pods that came after the cordon and tolerate it that the drain leaves them.
+func (f *machineFacts) podsThatStay() []MachineStatement {
+	var statements []MachineStatement
+	for _, pod := range f.leftPods {
+		statements = append(statements, MachineStatement{
+			Text: fmt.Sprintf("pod %s/%s came after its node was cordoned, and tolerates that (toleration %s): it is left to end with the node",
+				pod.Namespace, pod.Name, pod.Toleration),
+			Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, take the toleration out of what makes them"},
+		})
+	}
+	return statements
 }
 
 // sayHolds says how a machine stands, what holds it, and what to do about that.

@@ -18,9 +18,11 @@ import (
 type machineFacts struct {
 	machine *machinev1beta1.Machine
 	nodes   *nodeList
-	pods    *nodePods // nil if nothing was asked of the node
-	infra   infraFacts
-	unknown []string
+	pods    *nodePods // that hold the drain; nil if nothing was asked of the node
+	// leftPods are on the node as well, and end with it.
+	leftPods []drain.HeldPod
+	infra    infraFacts
+	unknown  []string
 }
 
 // A nodeList is the nodes of the cluster.
@@ -40,6 +42,19 @@ type infraFacts struct {
 	kind    schema.GroupVersionKind // that the machine asks for; its Kind is "" if it asks for none
 	isKnown bool                    // its object could be looked for: the kind is served
 	object  *unstructured.Unstructured
+}
+
+// setPods takes what was seen of the pods of the node. Those that tolerate the cordon, and came after it, do not hold the drain.
+func (f *machineFacts) setPods(pods *nodePods) {
+	f.pods = &nodePods{unknown: pods.unknown}
+	for _, pod := range pods.left {
+		isLeaving := pod.Hold == drain.Ending || pod.Hold == drain.Finalizers
+		if pod.Toleration != "" && pod.IsAfterCordon && !isLeaving {
+			f.leftPods = append(f.leftPods, pod)
+		} else {
+			f.pods.left = append(f.pods.left, pod)
+		}
+	}
 }
 
 // isDeleting returns whether the machine is on its way out.

@@ -179,7 +179,7 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 	step := f.step()
 	switch {
 	case step.Action == machine.Evict:
-		f.pods = g.podsOf(ctx, f.node())
+		f.setPods(g.podsOf(ctx, f.node()))
 		if f.pods.unknown != "" {
 			f.unknown = append(f.unknown, f.pods.unknown)
 		}
