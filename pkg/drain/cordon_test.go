@@ -1,11 +1,13 @@
 package drain_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/drain"
@@ -25,6 +27,17 @@ func TestCordonToleration(t *testing.T) {
 	}
 }
 
+// awaitSecondAfter waits until a second is over.
+func (d *drainage) awaitSecondAfter(moment time.Time) {
+	d.Helper()
+	err := wait.PollUntilContextTimeout(d.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return time.Now().Unix() > moment.Unix(), nil
+	})
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
 // TestLookTellsWhatCameAfterTheCordon cordons a node that has a pod, and puts another one there, as a controller does whose pods
 // tolerate the cordon.
 func TestLookTellsWhatCameAfterTheCordon(t *testing.T) {
@@ -32,9 +45,9 @@ func TestLookTellsWhatCameAfterTheCordon(t *testing.T) {
 	d := newDrainage(t)
 	tolerates := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
 	d.pod("before", tolerates)
-	d.pod("plain", nil)
+	last := d.pod("plain", nil).CreationTimestamp
 	d.awaitRunning("before", "plain")
-	time.Sleep(time.Second) // times are whole seconds
+	d.awaitSecondAfter(last.Time) // times are whole seconds
 	if err := drain.Cordon(t.Context(), d.client, d.node); err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
 	m := &MachineExplanation{MachineOverview: judge(f)}
 	m.sayHolds(f.standing(m.Stage), f.remedy, now)
-	m.Statements = append(m.Statements, f.podsThatStay()...)
+	m.Statements = append(m.Statements, f.pods.statements()...)
 	var conditions []metav1.Condition
 	for _, c := range f.machine.Status.Conditions {
 		conditions = append(conditions, metav1.Condition{
@@ -94,10 +94,13 @@ func (f *machineFacts) standing(stage machine.DeletionStage) string {
 	return text
 }
 
-// podsThatStay says of the pods that came after the cordon and tolerate it that the drain leaves them.
-func (f *machineFacts) podsThatStay() []MachineStatement {
+// statements say of the pods that stay that they do.
+func (p *nodePods) statements() []MachineStatement {
+	if p == nil {
+		return nil
+	}
 	var statements []MachineStatement
-	for _, pod := range f.leftPods {
+	for _, pod := range p.staying {
 		statements = append(statements, MachineStatement{
 			Text: fmt.Sprintf("pod %s/%s came after its node was cordoned, and tolerates that (toleration %s): it is left to end with the node",
 				pod.Namespace, pod.Name, pod.Toleration),

@@ -18,11 +18,9 @@ import (
 type machineFacts struct {
 	machine *machinev1beta1.Machine
 	nodes   *nodeList
-	pods    *nodePods // that hold the drain; nil if nothing was asked of the node
-	// leftPods are on the node as well, and end with it.
-	leftPods []drain.HeldPod
-	infra    infraFacts
-	unknown  []string
+	pods    *nodePods // nil if nothing was asked of the node
+	infra   infraFacts
+	unknown []string
 }
 
 // A nodeList is the nodes of the cluster.
@@ -33,8 +31,23 @@ type nodeList struct {
 
 // nodePods is what was seen of the pods of a node that is drained.
 type nodePods struct {
-	left    []drain.HeldPod
-	unknown string // why they can't be listed
+	left    []drain.HeldPod // that hold the drain
+	staying []drain.HeldPod // that end with the node
+	unknown string          // why they can't be listed
+}
+
+// setStaying sorts out the pods that tolerate the cordon, and came after it: they do not hold the drain.
+func (p *nodePods) setStaying() {
+	all := p.left
+	p.left = nil
+	for _, pod := range all {
+		isLeaving := pod.Hold == drain.Ending || pod.Hold == drain.Finalizers
+		if pod.Toleration != "" && pod.IsAfterCordon && !isLeaving {
+			p.staying = append(p.staying, pod)
+		} else {
+			p.left = append(p.left, pod)
+		}
+	}
 }
 
 // infraFacts is what was seen of the infrastructure of a machine.
@@ -42,19 +55,6 @@ type infraFacts struct {
 	kind    schema.GroupVersionKind // that the machine asks for; its Kind is "" if it asks for none
 	isKnown bool                    // its object could be looked for: the kind is served
 	object  *unstructured.Unstructured
-}
-
-// setPods takes what was seen of the pods of the node. Those that tolerate the cordon, and came after it, do not hold the drain.
-func (f *machineFacts) setPods(pods *nodePods) {
-	f.pods = &nodePods{unknown: pods.unknown}
-	for _, pod := range pods.left {
-		isLeaving := pod.Hold == drain.Ending || pod.Hold == drain.Finalizers
-		if pod.Toleration != "" && pod.IsAfterCordon && !isLeaving {
-			f.leftPods = append(f.leftPods, pod)
-		} else {
-			f.pods.left = append(f.pods.left, pod)
-		}
-	}
 }
 
 // isDeleting returns whether the machine is on its way out.

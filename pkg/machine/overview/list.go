@@ -179,7 +179,8 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 	step := f.step()
 	switch {
 	case step.Action == machine.Evict:
-		f.setPods(g.podsOf(ctx, f.node()))
+		f.pods = g.podsOf(ctx, f.node())
+		f.pods.setStaying()
 		if f.pods.unknown != "" {
 			f.unknown = append(f.unknown, f.pods.unknown)
 		}

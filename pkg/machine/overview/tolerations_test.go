@@ -23,7 +23,8 @@ func toEvict(name string, isAfterCordon bool) drain.HeldPod {
 // TestWhatCameAfterTheCordonIsLeft: such a pod does not hold a machine of machine.openshift.io, and is named all the same.
 func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 	f := factsOf(t, "", "")
-	f.setPods(&nodePods{left: []drain.HeldPod{toEvict("agent-b", true)}})
+	f.pods = &nodePods{left: []drain.HeldPod{toEvict("agent-b", true)}}
+	f.pods.setStaying()
 	if got := f.step().Action; got != machine.RecordDrained {
 		t.Errorf("the next step is to %s", got)
 	}
@@ -35,7 +36,8 @@ func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 	}
 
 	f = factsOf(t, "", "")
-	f.setPods(&nodePods{left: []drain.HeldPod{toEvict("agent-a", false), toEvict("agent-b", true)}})
+	f.pods = &nodePods{left: []drain.HeldPod{toEvict("agent-a", false), toEvict("agent-b", true)}}
+	f.pods.setStaying()
 	if m := judge(f); m.HeldBy() != "pod shop/agent-a is to be evicted" {
 		t.Errorf("held by %q", m.HeldBy())
 	}
