@@ -122,7 +122,7 @@ func (f *clusterAPIFacts) startHolds(m MachineOverview) []MachineHold {
 	case clusterv1.MachinePhaseRunning:
 		return nil
 	case clusterv1.MachinePhaseProvisioned:
-		return []MachineHold{{Type: Node, Message: "with the providerID " + m.ProviderID, Since: &m.Since}}
+		return []MachineHold{f.nodes.hold(f.machine, ClusterAPIKind.Group, m.ProviderID, m.Since)}
 	case clusterv1.MachinePhaseUpdating:
 		return told(Update, clusterv1.MachineUpdatingCondition)
 	case clusterv1.MachinePhasePending, clusterv1.MachinePhaseProvisioning:
@@ -257,6 +257,8 @@ func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
 		return h.hookRemedy(command("annotate", " "+h.key+"-"))
 	case Pod:
 		return f.podRemedy(h, command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="))
+	case Node:
+		return h.nodeRemedy()
 	case Finalizer:
 		return finalizerRemedy
 	case Controller:

@@ -23,12 +23,6 @@ type machineFacts struct {
 	unknown []string
 }
 
-// A nodeList is the nodes of the cluster.
-type nodeList struct {
-	unknown string                  // why they can't be listed
-	byName  map[string]*corev1.Node // nil if they can't
-}
-
 // nodePods is what was seen of the pods of a node that is drained.
 type nodePods struct {
 	left    []drain.HeldPod // that hold the drain

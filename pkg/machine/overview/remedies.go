@@ -76,10 +76,7 @@ func (f *machineFacts) remedy(h *MachineHold) []string {
 	case Infrastructure:
 		return f.infraRemedy(h)
 	case Node:
-		return []string{
-			"the machine was started, and its kubelet has not joined; see which nodes there are:",
-			"kubectl get nodes -o custom-columns=NAME:.metadata.name,PROVIDERID:.spec.providerID",
-		}
+		return h.nodeRemedy()
 	case Finalizer:
 		return finalizerRemedy
 	case Controller:
