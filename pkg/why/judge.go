@@ -203,15 +203,9 @@ func tellEnd(f *ObjectFacts, a *Answer) {
 	}
 	a.Since, a.Finalizers, a.Remains = &f.Seen.Since, f.Seen.Finalizers, f.Seen.Remains
 	a.say(f.heldBy(), "%s: %s", who, f.Seen.Describe(f.Now))
-	if !f.isToGo() && f.isOfRelease() {
+	if isOfRelease := f.Owner != "" || a.File != ""; isOfRelease && !f.isToGo() {
 		a.say(nil, "an apply makes it again once it is gone")
 	}
-}
-
-// isOfRelease says whether a release is known to have the object, or to have applied it.
-func (f *ObjectFacts) isOfRelease() bool {
-	_, _, isLeft := f.step()
-	return f.Owner != "" || isLeft || f.Plan != nil && f.Plan.File != ""
 }
 
 // heldBy says of each finalizer who has to take it off.
