@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/pkg/machine"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // A deletionMemory has what need not survive a restart: backoffs, which pods are drained, and which events were told.
@@ -50,6 +51,9 @@ func (d *deletionMemory) forget(key types.NamespacedName) {
 	delete(d.known, key)
 }
 
+// maxNote is how long the note of an event may be: the API server refuses a longer one.
+const maxNote = 1024
+
 // A telling is an event. It is told again when its note or its cause changes.
 type telling struct{ kind, reason, action, note, cause string }
 
@@ -60,7 +64,7 @@ func (r *MachineReconciler) tell(m *machinev1beta1.Machine, t telling) {
 		return
 	}
 	told[t.reason] = t.note + t.cause
-	r.events.Eventf(m, nil, t.kind, t.reason, t.action, "%s", t.note)
+	r.events.Eventf(m, nil, t.kind, t.reason, t.action, "%s", printable.Truncate(t.note, maxNote))
 }
 
 // bounded returns a wait that is not longer than the longest one.
