@@ -107,7 +107,7 @@ func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, k
 		return kinds.ID{}, misuse{fmt.Errorf("%s is in namespace %s, and --namespace says %s: leave one of them out", text, meant.Namespace, f.namespace)}
 	}
 	meant.Namespace = cmp.Or(meant.Namespace, f.namespace)
-	kind, err := f.kindOf(ctx, c, meant)
+	kind, err := f.kindOf(ctx, c, meant, known)
 	if err != nil {
 		return kinds.ID{}, err
 	}
@@ -124,8 +124,8 @@ func (f *whyFlags) named(ctx context.Context, c *cluster.Cluster, text string, k
 }
 
 // kindOf finds the kind that a user means; nil if the cluster has none of that name. Of several, Kubernetes' own is
-// meant, or the only one that has an object of the name.
-func (f *whyFlags) kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.ID) (*cluster.Resource, error) {
+// meant, or the only one that has an object of the name; if none has, the one of which a release is known to have it.
+func (f *whyFlags) kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.ID, known []knownObject) (*cluster.Resource, error) {
 	var group *string
 	if meant.Group != "" {
 		group = &meant.Group
@@ -138,37 +138,62 @@ func (f *whyFlags) kindOf(ctx context.Context, c *cluster.Cluster, meant kinds.I
 	if at := slices.IndexFunc(found, isOwn); at >= 0 {
 		return &found[at], nil
 	}
-	if len(found) > 1 {
-		if one := f.onlyOneThatHas(ctx, c, found, meant); one != nil {
-			return one, nil
+	if len(found) == 1 {
+		return &found[0], nil
+	}
+	var names []string
+	for _, resource := range found {
+		names = append(names, resource.GroupKind().String())
+	}
+	with, err := f.thoseWith(ctx, c, found, meant)
+	if err == nil && len(with) == 0 {
+		with = slices.DeleteFunc(slices.Clone(found), func(r cluster.Resource) bool { return !f.isKnown(r, meant, known) })
+		if len(with) == 0 {
+			return nil, f.notFound(found, meant, names)
 		}
-		var names []string
-		for _, one := range found {
-			names = append(names, one.GroupKind().String())
-		}
+	}
+	if err != nil || len(with) > 1 {
 		return nil, misuse{fmt.Errorf("%q may be any of %s: write the one that is meant", meant.Kind, strings.Join(names, ", "))}
 	}
-	return &found[0], nil
+	return &with[0], nil
 }
 
-// onlyOneThatHas returns the one of several kinds that has an object of a name; nil if it is not only one.
-func (f *whyFlags) onlyOneThatHas(ctx context.Context, c *cluster.Cluster, several []cluster.Resource, meant kinds.ID) *cluster.Resource {
-	var only *cluster.Resource
-	for i, one := range several {
-		namespace := ""
-		if one.Namespaced {
-			namespace = cmp.Or(meant.Namespace, f.defaultNamespace())
-		}
-		_, err := c.In(one, namespace).Get(ctx, meant.Name, metav1.GetOptions{})
+// notFound is the error of a name that no object of several kinds has.
+func (f *whyFlags) notFound(several []cluster.Resource, meant kinds.ID, names []string) error {
+	where := ""
+	if !slices.ContainsFunc(several, func(r cluster.Resource) bool { return !r.Namespaced }) {
+		where = " in namespace " + f.namespaceOf(several[0], meant)
+	}
+	return fmt.Errorf("there is no object of the name %s%s: neither %s", meant.Name, where, strings.Join(names, " nor "))
+}
+
+// thoseWith returns those of several kinds that have an object of a name.
+func (f *whyFlags) thoseWith(ctx context.Context, c *cluster.Cluster, several []cluster.Resource, meant kinds.ID) ([]cluster.Resource, error) {
+	var with []cluster.Resource
+	for _, resource := range several {
+		_, err := c.In(resource, f.namespaceOf(resource, meant)).Get(ctx, meant.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil || only != nil:
-			return nil
-		default:
-			only = &several[i]
+		case err == nil:
+			with = append(with, resource)
+		case !apierrors.IsNotFound(err):
+			return nil, err
 		}
 	}
-	return only
+	return with, nil
+}
+
+// isKnown says whether a release is known to have an object that is meant, of a kind.
+func (f *whyFlags) isKnown(kind cluster.Resource, meant kinds.ID, known []knownObject) bool {
+	id := kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: f.namespaceOf(kind, meant), Name: meant.Name}
+	return slices.ContainsFunc(known, func(object knownObject) bool { return object.id == id })
+}
+
+// namespaceOf returns the namespace of an object that is meant, if it is of a kind; "" if those are in no namespace.
+func (f *whyFlags) namespaceOf(kind cluster.Resource, meant kinds.ID) string {
+	if !kind.Namespaced {
+		return ""
+	}
+	return cmp.Or(meant.Namespace, f.defaultNamespace())
 }
 
 // unserved is an object of a kind that the cluster does not have: one that is known, or what

@@ -33,6 +33,10 @@ type HeldPod struct {
 	Budgets []string
 	Message string // what holds the pod, in words, with its name
 	Refusal string // what the API server said when it refused the eviction
+	// Toleration is that by which the pod may come back to a cordoned node, and IsAfterCordon says that the pod has come after
+	// the cordon. Look finds both.
+	Toleration    string
+	IsAfterCordon bool
 }
 
 // A PodHold is what keeps a pod on its node.
@@ -112,6 +116,7 @@ func Look(ctx context.Context, client kubernetes.Interface, node *corev1.Node) (
 		if err != nil {
 			return nil, err
 		}
+		h.Toleration, h.IsAfterCordon = CordonToleration(&pods[i]), p.isAfterCordon(&pods[i])
 		held = append(held, h)
 	}
 	return held, nil

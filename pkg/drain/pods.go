@@ -26,13 +26,14 @@ type pass struct {
 	node          string
 	isUnreachable bool
 	now           time.Time
+	cordonedAt    metav1.Time                   // zero if the node does not say
 	daemonSets    map[types.NamespacedName]bool // whether they exist
 	budgets       map[string][]policyv1.PodDisruptionBudget
 }
 
 func newPass(client kubernetes.Interface, node *corev1.Node) *pass {
 	return &pass{
-		client: client, node: node.Name, isUnreachable: IsUnreachable(node), now: time.Now(),
+		client: client, node: node.Name, isUnreachable: IsUnreachable(node), now: time.Now(), cordonedAt: cordonedAt(node),
 		daemonSets: map[types.NamespacedName]bool{}, budgets: map[string][]policyv1.PodDisruptionBudget{},
 	}
 }

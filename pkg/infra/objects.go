@@ -87,7 +87,7 @@ func (o *ObjectProvider) Delete(ctx context.Context, m Machine) (Instance, error
 	uid := object.GetUID()
 	err = o.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil && !apierrors.IsNotFound(err) {
-		return Instance{}, refusal("delete", m, err)
+		return Instance{}, refusal(deleting, m, err)
 	}
 	instance.IsDeleting = true
 	return instance, nil

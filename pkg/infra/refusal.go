@@ -20,6 +20,8 @@ func refusal(verb string, m Machine, err error) error {
 	case isUnserved(err):
 		return &UnservedError{fmt.Sprintf("providerSpec.value: the cluster serves no kind %s of %s: install its CustomResourceDefinition, "+
 			"or write a kind that is served (kubectl api-resources)", template.GetKind(), template.GetAPIVersion())}
+	case verb == deleting && isRefusedByAdmission(err) && !isLackOfRights(err): // the template does not matter by then
+		return fmt.Errorf("delete %s: the delete was refused: %w", describe(m), printable.Error(err))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return invalid("the server refuses it: %s: correct it (kubectl explain %s.spec --api-version=%s)",
 			refusedFields(err), strings.ToLower(template.GetKind()), template.GetAPIVersion())
@@ -28,6 +30,14 @@ func refusal(verb string, m Machine, err error) error {
 			verb, describe(m), verb, printable.Error(err))
 	}
 	return fmt.Errorf("%s %s: %w", verb, describe(m), printable.Error(err))
+}
+
+// deleting is the verb of a request that deletes infrastructure.
+const deleting = "delete"
+
+// isRefusedByAdmission says whether admission may have refused a request, which its webhooks do by any of these codes.
+func isRefusedByAdmission(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
 }
 
 // isUnserved says that the cluster does not serve a kind, or not in the version that was asked for.

@@ -203,7 +203,7 @@ func tellEnd(f *ObjectFacts, a *Answer) {
 	}
 	a.Since, a.Finalizers, a.Remains = &f.Seen.Since, f.Seen.Finalizers, f.Seen.Remains
 	a.say(f.heldBy(), "%s: %s", who, f.Seen.Describe(f.Now))
-	if !f.isToGo() {
+	if isOfRelease := f.Owner != "" || a.File != ""; isOfRelease && !f.isToGo() {
 		a.say(nil, "an apply makes it again once it is gone")
 	}
 }

@@ -266,6 +266,23 @@ release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s
 no process applies release shop 2 now: it was completed 60m ago
 it is of release shop, which changed it last 60s ago`,
 		},
+		"terminating, of a release that has it": {
+			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}
+			}), why.Terminating,
+			`its delete was asked for: terminating for 60s
+an apply makes it again once it is gone
+no process applies release shop 2 now: it was completed 60m ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"terminating, of no release": {
+			with(there(isReady, nil), func(f *why.ObjectFacts) {
+				f.Seen, f.Owner = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}, ""
+			}), why.Terminating,
+			`its delete was asked for: terminating for 60s
+no release is known here that is to have it: none was applied yet, or its record is in another namespace
+it is of no release: nothing says that runlevel has applied it`,
+		},
 		"its delete was asked for, and then the release wants it back": {
 			held(with(absent(blocked), func(f *why.ObjectFacts) { f.Asked = &record.Tombstone{ID: web, Version: "1"} }), 0), why.Absent,
 			`its turn, level 20, web, comes after level 20, api, and before that level 10, db

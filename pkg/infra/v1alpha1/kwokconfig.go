@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=kwokc,categories=bootstrap
+// +kubebuilder:resource:shortName=kwokc,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:metadata:annotations="include.release.openshift.io/self-managed-high-availability=true"
 // +kubebuilder:metadata:annotations="capability.openshift.io/name=MachineAPI+ClusterAPI"
@@ -69,7 +69,7 @@ type KwokConfigList struct {
 // A KwokConfigTemplate is what Cluster API's MachineSets make KwokConfigs of.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:shortName=kwokct,categories=bootstrap
+// +kubebuilder:resource:shortName=kwokct,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:metadata:annotations="include.release.openshift.io/self-managed-high-availability=true"
 // +kubebuilder:metadata:annotations="capability.openshift.io/name=MachineAPI+ClusterAPI"

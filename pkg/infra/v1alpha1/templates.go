@@ -5,7 +5,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // A KwokMachineTemplate is what Cluster API's MachineSets make KwokMachines of.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:shortName=kwokmt,categories=infrastructure
+// +kubebuilder:resource:shortName=kwokmt,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:metadata:annotations="include.release.openshift.io/self-managed-high-availability=true"
 // +kubebuilder:metadata:annotations="capability.openshift.io/name=MachineAPI+ClusterAPI"
@@ -35,7 +35,7 @@ type KwokMachineTemplateResource struct {
 // An ExternalMachineTemplate is what Cluster API's MachineSets make ExternalMachines of.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:shortName=extmt,categories=infrastructure
+// +kubebuilder:resource:shortName=extmt,categories=cluster-api
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1alpha1"
 // +kubebuilder:metadata:annotations="include.release.openshift.io/self-managed-high-availability=true"
 // +kubebuilder:metadata:annotations="capability.openshift.io/name=MachineAPI+ClusterAPI"

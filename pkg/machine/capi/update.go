@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -23,6 +24,14 @@ const updateMessage, hookFailed = "In-place update in progress", "UpdateMachine 
 
 // busyPause is when to look again while as many extensions as may be are waited for.
 const busyPause = time.Second
+
+const (
+	// longestPause is the longest pause between two calls of an extension. Nothing but a call shows that an extension which asked
+	// for a longer one was wrong, or was repaired since, and until then it holds the Machine.
+	longestPause = 10 * time.Minute
+	// notablePause is the shortest pause whose end the condition tells: a person would wait for it.
+	notablePause = time.Minute
+)
 
 // An updatePass is one pass of an update in place: the owner of a Machine has written what it is to be into the Machine, its
 // infrastructure and its bootstrap config, and an extension does it. It asks the extension until that says that it is done.
@@ -118,9 +127,18 @@ func (u *updatePass) goesOn(progress runtimehook.UpdateProgress) time.Duration {
 	if progress.Message != "" {
 		message += ": " + progress.Message
 	}
+	pause := min(progress.RetryAfter, longestPause)
+	next := u.options.Now().Add(pause)
+	switch at := next.UTC().Format(time.RFC3339); {
+	case progress.RetryAfter > pause:
+		message += fmt.Sprintf("; the extension asked for %.0f s, and is called again after %s, at %s",
+			progress.RetryAfter.Seconds(), duration.ShortHumanDuration(pause), at)
+	case pause >= notablePause:
+		message += "; the extension is called again at " + at
+	}
 	u.note(clusterv1.MachineInPlaceUpdatingReason, message)
-	u.updates.add(u.m.UID, updateCall{next: u.options.Now().Add(progress.RetryAfter), reason: u.updateReason, message: message})
-	return u.bounded(progress.RetryAfter)
+	u.updates.add(u.m.UID, updateCall{next: next, reason: u.updateReason, message: message})
+	return u.bounded(pause)
 }
 
 // failed notes why the update does not go on, and returns when it is tried again: at growing pauses, whatever events there are in

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -100,29 +99,8 @@ func (d *deletion) cordon(ctx context.Context) error {
 	if err := drain.Cordon(ctx, d.kubernetes, d.node); err != nil {
 		return err
 	}
-	d.node.Spec.Unschedulable = true
+	d.node.Spec.Unschedulable, d.known.cordonedPods = true, nil
 	return nil
-}
-
-// evict evicts the pods of the node, and remembers what is left: first what does not leave by itself. Finalizers count
-// as such when they hold a pod the second time; those of Jobs, for example, go at once.
-func (d *deletion) evict(ctx context.Context) {
-	pods, err := drain.Evict(ctx, d.kubernetes, d.node)
-	problem := ""
-	if err != nil {
-		problem = err.Error()
-	}
-	var stuck, ending []string
-	for _, pod := range pods {
-		isKept := pod.Hold == drain.Finalizers && slices.Contains(d.known.drain.Left, pod.Message)
-		if isKept || pod.Hold == drain.Budget || pod.Hold == drain.Refused {
-			stuck = append(stuck, pod.Message)
-		} else {
-			ending = append(ending, pod.Message)
-		}
-	}
-	d.known.drain = d.known.drain.Evicted(append(stuck, ending...), len(stuck) > 0, problem)
-	d.hasLooked = true
 }
 
 // recordDrained writes that the node is drained, before anything follows from it.

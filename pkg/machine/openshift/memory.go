@@ -6,12 +6,14 @@ import (
 
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/pkg/machine"
+	"github.com/runlevel/runlevel/pkg/printable"
 )
 
-// A deletionMemory has what need not survive a restart: backoffs, and which events were told.
+// A deletionMemory has what need not survive a restart: backoffs, which pods are drained, and which events were told.
 type deletionMemory struct {
 	mu    sync.Mutex
 	known map[types.NamespacedName]*remembered
@@ -23,9 +25,11 @@ type remembered struct {
 	drain machine.Drain
 	// drainUntil is when pods are evicted again: a pass that comes earlier must not hurry.
 	drainUntil time.Time
-	problem    string // of deleting the infrastructure
-	askUntil   time.Time
-	told       map[string]string // by the reason of an event, what was told last
+	// cordonedPods are the pods that the first listing after the cordon had; nil if there was none.
+	cordonedPods sets.Set[types.UID]
+	problem      string // of deleting the infrastructure
+	askUntil     time.Time
+	told         map[string]string // by the reason of an event, what was told last
 }
 
 func (d *deletionMemory) of(m *machinev1beta1.Machine) *remembered {
@@ -47,6 +51,9 @@ func (d *deletionMemory) forget(key types.NamespacedName) {
 	delete(d.known, key)
 }
 
+// maxNote is how long the note of an event may be: the API server refuses a longer one.
+const maxNote = 1024
+
 // A telling is an event. It is told again when its note or its cause changes.
 type telling struct{ kind, reason, action, note, cause string }
 
@@ -57,7 +64,7 @@ func (r *MachineReconciler) tell(m *machinev1beta1.Machine, t telling) {
 		return
 	}
 	told[t.reason] = t.note + t.cause
-	r.events.Eventf(m, nil, t.kind, t.reason, t.action, "%s", t.note)
+	r.events.Eventf(m, nil, t.kind, t.reason, t.action, "%s", printable.Truncate(t.note, maxNote))
 }
 
 // bounded returns a wait that is not longer than the longest one.

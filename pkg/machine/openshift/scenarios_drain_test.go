@@ -1,6 +1,7 @@
 package openshift_test
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -211,4 +212,21 @@ func leaveNodeOfAnotherMachine(t *testing.T, annotations string) {
 	s.delete(m)
 	s.awaitGone(m)
 	s.expectUntouched(node, pod)
+}
+
+// TestALongEventIsWritten has pods hold a drain whose names are longer together than the note of an event may be.
+func TestALongEventIsWritten(t *testing.T) {
+	s := newScenario(t)
+	s.start(quick)
+	node := s.addNode("n", nil)
+	for i := range 5 {
+		pod := s.podOn(node, strings.Repeat("web-", 60)+string(rune('a'+i)))
+		pod.Labels, pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = nil, []string{"example.org/keep"}, new(int64)
+		s.runPod(pod)
+		s.Cleanup(func() {
+			_ = s.client.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		})
+	}
+	s.delete(s.addMachine("a", node, machinev1beta1.LifecycleHooks{}))
+	s.expectEventNote("a", "DrainRequeued", "web-web-a has ended, and these finalizers hold it: example.org/keep")
 }

@@ -3,6 +3,7 @@ package overview
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/runlevel/runlevel/pkg/drain"
 	"github.com/runlevel/runlevel/pkg/machine"
 )
 
@@ -120,7 +122,7 @@ func (f *clusterAPIFacts) startHolds(m MachineOverview) []MachineHold {
 	case clusterv1.MachinePhaseRunning:
 		return nil
 	case clusterv1.MachinePhaseProvisioned:
-		return []MachineHold{{Type: Node, Message: "with the providerID " + m.ProviderID, Since: &m.Since}}
+		return []MachineHold{f.nodes.hold(f.machine, ClusterAPIKind.Group, m.ProviderID, m.Since)}
 	case clusterv1.MachinePhaseUpdating:
 		return told(Update, clusterv1.MachineUpdatingCondition)
 	case clusterv1.MachinePhasePending, clusterv1.MachinePhaseProvisioning:
@@ -180,7 +182,26 @@ func (f *clusterAPIFacts) drainHolds(message string, since *time.Time) []Machine
 	if f.pods == nil || f.pods.unknown != "" {
 		return []MachineHold{{Type: Pod, Message: strings.Join(strings.Fields(message), " "), Since: since}}
 	}
-	return podHolds(f.pods.left, since)
+	holds := podHolds(f.pods.left, since)
+	for i := range holds {
+		if toleration := holds[i].Toleration; toleration != "" {
+			holds[i].Message += fmt.Sprintf(", and tolerates the cordon (toleration %s)", toleration)
+		}
+	}
+	return holds
+}
+
+// podRemedy says how to get a pod off the node. Pods are listed anew with each try, so those that tolerate the cordon hold the drain
+// for as long as others take their place.
+func (f *clusterAPIFacts) podRemedy(h *MachineHold, skip string) []string {
+	if hold := drain.PodHold(h.Name); h.Toleration == "" || hold != drain.ToBeEvicted && hold != drain.Ending {
+		return h.podRemedy(skip)
+	}
+	return []string{
+		"each time that it is evicted, another pod may come to the node; have the drain skip such pods by a MachineDrainRule with the " +
+			"behavior Skip, or take the toleration out of what makes them",
+		"or go on without draining:", skip,
+	}
 }
 
 // hooks are the hooks of a stage, in the order of their annotations.
@@ -235,7 +256,9 @@ func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
 	case PreDrainHook, PreTerminateHook:
 		return h.hookRemedy(command("annotate", " "+h.key+"-"))
 	case Pod:
-		return h.podRemedy(command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="))
+		return f.podRemedy(h, command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="))
+	case Node:
+		return h.nodeRemedy()
 	case Finalizer:
 		return finalizerRemedy
 	case Controller:

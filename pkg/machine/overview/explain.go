@@ -71,6 +71,7 @@ func Explain(ctx context.Context, c *cluster.Cluster, id kinds.ID) (*MachineExpl
 func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
 	m := &MachineExplanation{MachineOverview: judge(f)}
 	m.sayHolds(f.standing(m.Stage), f.remedy, now)
+	m.Statements = append(append(m.Statements, f.pods.statements()...), lateHooks(f, m.Stage)...)
 	var conditions []metav1.Condition
 	for _, c := range f.machine.Status.Conditions {
 		conditions = append(conditions, metav1.Condition{
@@ -91,6 +92,47 @@ func (f *machineFacts) standing(stage machine.DeletionStage) string {
 		text += "; the machine controller has not noticed the deletion yet"
 	}
 	return text
+}
+
+// statements say of the pods that stay that they do.
+func (p *nodePods) statements() []MachineStatement {
+	if p == nil {
+		return nil
+	}
+	var statements []MachineStatement
+	for _, pod := range p.staying {
+		statements = append(statements, MachineStatement{
+			Text: fmt.Sprintf("pod %s/%s came after its node was cordoned, and tolerates that (toleration %s): it is left to end with the node",
+				pod.Namespace, pod.Name, pod.Toleration),
+			Details: []string{"nothing is to be done; to keep such pods off nodes that are drained, take the toleration out of what makes them"},
+		})
+	}
+	return statements
+}
+
+// lateHooks says of hooks whose stage is over that they hold nothing: conditions show them as if they did.
+func lateHooks(f *machineFacts, stage machine.DeletionStage) []MachineStatement {
+	if !f.isDeleting() {
+		return nil
+	}
+	hooks := f.machine.Spec.LifecycleHooks
+	var statements []MachineStatement
+	say := func(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, over string, condition machinev1beta1.ConditionType) {
+		for _, hold := range f.hookHolds(of, hooks, nil) {
+			statements = append(statements, MachineStatement{
+				Text:    fmt.Sprintf("%s came too late, and holds nothing: %s", hold.sentence(), over),
+				Details: []string{fmt.Sprintf("the condition %s is False for as long as the hook is there, and no step looks at it", condition)},
+			})
+		}
+	}
+	switch stage {
+	case machine.Terminating, machine.RemovingNode, machine.Completed:
+		say(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
+		say(PreTerminateHook, hooks.PreTerminate, "the delete of its infrastructure was asked for", machinev1beta1.MachineTerminable)
+	case machine.BeforeTerminate:
+		say(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
+	}
+	return statements
 }
 
 // sayHolds says how a machine stands, what holds it, and what to do about that.

@@ -23,16 +23,25 @@ type machineFacts struct {
 	unknown []string
 }
 
-// A nodeList is the nodes of the cluster.
-type nodeList struct {
-	unknown string                  // why they can't be listed
-	byName  map[string]*corev1.Node // nil if they can't
-}
-
 // nodePods is what was seen of the pods of a node that is drained.
 type nodePods struct {
-	left    []drain.HeldPod
-	unknown string // why they can't be listed
+	left    []drain.HeldPod // that hold the drain
+	staying []drain.HeldPod // that end with the node
+	unknown string          // why they can't be listed
+}
+
+// setStaying sorts out the pods that tolerate the cordon, and came after it: they do not hold the drain.
+func (p *nodePods) setStaying() {
+	all := p.left
+	p.left = nil
+	for _, pod := range all {
+		isLeaving := pod.Hold == drain.Ending || pod.Hold == drain.Finalizers
+		if pod.Toleration != "" && pod.IsAfterCordon && !isLeaving {
+			p.staying = append(p.staying, pod)
+		} else {
+			p.left = append(p.left, pod)
+		}
+	}
 }
 
 // infraFacts is what was seen of the infrastructure of a machine.

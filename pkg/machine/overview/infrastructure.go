@@ -6,6 +6,7 @@ import (
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/machine"
@@ -35,7 +36,7 @@ func (f *machineFacts) startHolds() []MachineHold {
 	isHeld := f.infra.object != nil || f.problem() != ""
 	switch {
 	case f.phase() == machinev1beta1.PhaseProvisioned:
-		return []MachineHold{{Type: Node, Message: wantedNode(f.machine), Since: &since}}
+		return []MachineHold{f.nodes.hold(f.machine, Kind.Group, ptr.Deref(f.machine.Spec.ProviderID, ""), since)}
 	case !f.infra.isKnown: // a provider has it, or it can't be looked at
 		return []MachineHold{{Type: Infrastructure, Message: f.problem(), Since: &since}}
 	case !isHeld:
@@ -46,14 +47,6 @@ func (f *machineFacts) startHolds() []MachineHold {
 		hold.Message = cmp.Or(notReady(f.infra.object), hold.Message)
 	}
 	return []MachineHold{hold}
-}
-
-// wantedNode says which node the machine waits for.
-func wantedNode(m *machinev1beta1.Machine) string {
-	if m.Spec.ProviderID == nil || *m.Spec.ProviderID == "" {
-		return "with its internal IP address"
-	}
-	return "with the providerID " + *m.Spec.ProviderID
 }
 
 // infraID names the infrastructure object.

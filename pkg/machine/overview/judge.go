@@ -193,7 +193,7 @@ func podHolds(pods []drain.HeldPod, since *time.Time) []MachineHold {
 	for _, pod := range left {
 		holds = append(holds, MachineHold{
 			Type: Pod, Name: string(pod.Hold), Object: &kinds.ID{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},
-			Budgets: pod.Budgets, Message: pod.Message, Since: since,
+			Budgets: pod.Budgets, Toleration: pod.Toleration, Message: pod.Message, Since: since,
 		})
 	}
 	return holds

@@ -1,6 +1,7 @@
 package overview
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,5 +165,63 @@ func TestTheCommandThatLetsGoOfAHook(t *testing.T) {
 	const want = `kubectl patch machine.machine.openshift.io web-4 -n shop --type=json -p '[{"op":"test","path":"/spec/lifecycleHooks/preDrain/1/name","value":"Other"},{"op":"remove","path":"/spec/lifecycleHooks/preDrain/1"}]'`
 	if got := statement.Details[len(statement.Details)-1]; got != want {
 		t.Errorf("the command is\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestASecondMachineOfOneNode: the kubelet has joined, for another machine.
+func TestASecondMachineOfOneNode(t *testing.T) {
+	const wanted = "a node with the providerID test://web-4"
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		held, first string
+	}{
+		"of nobody": {nil, wanted, "the machine was started, and its kubelet has not joined"},
+		"its own":   {map[string]string{machine.OpenShiftMachineAnnotation: "shop/web-4"}, wanted, "the machine was started, and its kubelet has not joined"},
+		"of another one": {map[string]string{machine.OpenShiftMachineAnnotation: "shop/web-3"},
+			wanted + ", which node node-4 has; it belongs to machine shop/web-3 of machine.openshift.io", "a node belongs to one machine: find out which"},
+		"of Cluster API": {map[string]string{"cluster.x-k8s.io/machine": "web-4", "cluster.x-k8s.io/cluster-namespace": "shop"},
+			wanted + ", which node node-4 has; it belongs to machine shop/web-4 of cluster.x-k8s.io", "a node belongs to one machine: find out which"},
+	} {
+		f := factsOf(t, "", "")
+		f.machine.DeletionTimestamp, f.machine.Status.Phase, f.machine.Status.NodeRef = nil, new(machinev1beta1.PhaseProvisioned), nil
+		node := f.nodes.byName["node-4"]
+		node.Spec.ProviderID, node.Annotations = "test://web-4", c.annotations
+		said := f.explain(nil, now)
+		if got := said.HeldBy(); got != c.held {
+			t.Errorf("%s: held by %q, want %q", name, got, c.held)
+		}
+		if got := said.Statements[1].Details[0]; !strings.HasPrefix(got, c.first) {
+			t.Errorf("%s: said %q, want %q", name, got, c.first)
+		}
+	}
+}
+
+// TestHooksThatCameTooLate: conditions show them, and nothing waits for them.
+func TestHooksThatCameTooLate(t *testing.T) {
+	const late = "preDrain hook Late of late-op came too late, and holds nothing: the drain is over"
+	for name, c := range map[string]struct {
+		hooks, conditions string
+		terminating       bool
+		want              []string
+	}{
+		"before the drain": {"preDrain: [{name: Late, owner: late-op}]", "", false, nil},
+		"after the drain":  {"preDrain: [{name: Late, owner: late-op}], " + terminateHook, drained, false, []string{late}},
+		"with both, terminating": {"preDrain: [{name: Late, owner: late-op}], " + terminateHook, drained, true, []string{late,
+			"preTerminate hook ShipLogs of log-op came too late, and holds nothing: the delete of its infrastructure was asked for"}},
+	} {
+		f := factsOf(t, c.hooks, c.conditions)
+		f.infra.object = infrastructureThatGoes(t)
+		if !c.terminating {
+			f.infra.object.SetDeletionTimestamp(nil)
+		}
+		var got []string
+		for _, statement := range f.explain(nil, now).Statements {
+			if strings.Contains(statement.Text, "came too late") {
+				got = append(got, statement.Text)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: said %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -180,6 +180,7 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 	switch {
 	case step.Action == machine.Evict:
 		f.pods = g.podsOf(ctx, f.node())
+		f.pods.setStaying()
 		if f.pods.unknown != "" {
 			f.unknown = append(f.unknown, f.pods.unknown)
 		}

@@ -63,6 +63,7 @@ type MachineHold struct {
 	// Object is the pod, node or infrastructure object.
 	Object     *kinds.ID  `json:"object,omitempty"`
 	Budgets    []string   `json:"podDisruptionBudgets,omitempty"` // of the pod: those that allow no disruption
+	Toleration string     `json:"toleration,omitempty"`           // of the pod: that by which such pods come to a cordoned node
 	Finalizers []string   `json:"finalizers,omitempty"`           // of the object
 	Message    string     `json:"message,omitempty"`              // what is known beyond that, in words
 	Since      *time.Time `json:"since,omitempty"`

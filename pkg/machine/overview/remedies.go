@@ -76,10 +76,7 @@ func (f *machineFacts) remedy(h *MachineHold) []string {
 	case Infrastructure:
 		return f.infraRemedy(h)
 	case Node:
-		return []string{
-			"the machine was started, and its kubelet has not joined; see which nodes there are:",
-			"kubectl get nodes -o custom-columns=NAME:.metadata.name,PROVIDERID:.spec.providerID",
-		}
+		return h.nodeRemedy()
 	case Finalizer:
 		return finalizerRemedy
 	case Controller:
@@ -156,9 +153,11 @@ func (h *MachineHold) podRemedy(skip string) []string {
 		return []string{"the controllers that have set the finalizers remove them:", "kubectl get pod " + pod + " -o jsonpath='{.metadata.finalizers}'"}
 	case drain.Ending:
 		return []string{"nothing is to be done within its grace; if its node is broken, go on without draining:", skip}
-	default:
-		return []string{"nothing is to be done: it is evicted"}
 	}
+	if h.Toleration != "" {
+		return []string{fmt.Sprintf("it is evicted, once; what takes its place tolerates the cordon as well (toleration %s), and ends with the node", h.Toleration)}
+	}
+	return []string{"nothing is to be done: it is evicted"}
 }
 
 // infraRemedy says what to do about infrastructure.

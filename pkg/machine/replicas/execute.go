@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,12 +61,24 @@ func (s Scaler) patchOwners(ctx context.Context, machine client.Object, owners [
 	return client.IgnoreNotFound(s.Client.Patch(ctx, changed, patch))
 }
 
-// Create makes machines, each by a call. A namespace that goes takes the set along: that is no failure.
-func (s Scaler) Create(ctx context.Context, count int, create func() error) error {
-	made, failure := InBatches(count, s.Requests, create)
+// Create makes machines, each by a call that returns its name. A namespace that goes takes the set along: that is no failure.
+func (s Scaler) Create(ctx context.Context, count int, create func() (string, error)) error {
+	var mu sync.Mutex
+	var names []string
+	made, failure := InBatches(count, s.Requests, func() error {
+		name, err := create()
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		names = append(names, name)
+		return nil
+	})
 	if made > 0 {
+		slices.Sort(names)
 		ctrl.LoggerFrom(ctx).Info("machines created", "count", made, "missing", count-made)
-		s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulCreate", "Scale", "Created machines: %d", made)
+		s.Events.Eventf(s.Set, nil, corev1.EventTypeNormal, "SuccessfulCreate", "Scale", "Created machines: %s", printable.Few(names, shownNames))
 	}
 	if failure == nil || apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
 		return nil

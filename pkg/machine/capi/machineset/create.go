@@ -28,10 +28,10 @@ const (
 
 // createMachine makes a machine, and before it the objects of its templates. A controller that ends between the two
 // leaves objects that deleteLeftovers finds.
-func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *clusterv1.MachineSet) (err error) {
-	name, err := newName(set)
+func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *clusterv1.MachineSet) (name string, err error) {
+	name, err = newName(set)
 	if err != nil {
-		return err
+		return "", err
 	}
 	machine := desiredMachine(set, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	template := set.Spec.Template.Spec
@@ -46,20 +46,20 @@ func (r *ClusterMachineSetReconciler) createMachine(ctx context.Context, set *cl
 	if template.Bootstrap.ConfigRef.IsDefined() {
 		machine.Spec.Bootstrap.ConfigRef, err = r.clone(ctx, set, template.Bootstrap.ConfigRef, name)
 		if err != nil {
-			return err
+			return name, err
 		}
 		made = append(made, machine.Spec.Bootstrap.ConfigRef)
 	}
 	machine.Spec.InfrastructureRef, err = r.clone(ctx, set, template.InfrastructureRef, name)
 	if err != nil {
-		return err
+		return name, err
 	}
 	made = append(made, machine.Spec.InfrastructureRef)
 	err = contract.Apply(ctx, r.cached, machine, fieldManager)
 	if !isRefusal(err) {
 		made = nil // the machine may be there, and have them
 	}
-	return err
+	return name, err
 }
 
 // isRefusal returns whether the API server has answered that it does not do what it was asked for. Without an answer, it

@@ -50,7 +50,7 @@ func (r *ClusterMachineSetReconciler) execute(ctx context.Context, seen *cluster
 		if err := r.prepare(ctx, seen); err != nil {
 			return err
 		}
-		return scaler.Create(ctx, p.Create, func() error { return r.createMachine(ctx, seen.set) })
+		return scaler.Create(ctx, p.Create, func() (string, error) { return r.createMachine(ctx, seen.set) })
 	}
 	if len(p.Remove) > 0 {
 		return r.spare(ctx, seen, p.Remove)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,15 @@ func TestAMachineHasWhatTheTemplatesSay(t *testing.T) {
 		machine.Annotations["pre-drain.delete.hook.machine.cluster.x-k8s.io/a"] != "b" {
 		t.Errorf("the machine: %+v", machine)
 	}
+	f.await("an event with the name", func() bool {
+		var events eventsv1.EventList
+		if err := f.List(t.Context(), &events, client.InNamespace(f.namespace)); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "SuccessfulCreate" && e.Note == "Created machines: "+machine.Name
+		})
+	})
 	infrastructure, config := &v1alpha1.KwokMachine{}, &v1alpha1.KwokConfig{}
 	for object, template := range map[client.Object]string{infrastructure: "small", config: "plain"} {
 		if err := f.Get(t.Context(), client.ObjectKeyFromObject(machine), object); err != nil {

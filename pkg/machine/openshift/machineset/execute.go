@@ -18,7 +18,11 @@ func (r *MachineSetReconciler) execute(ctx context.Context, seen *setSnapshot, p
 		return err
 	}
 	if p.Create > 0 {
-		return scaler.Create(ctx, p.Create, func() error { return r.cached.Create(ctx, newMachine(seen.set)) })
+		return scaler.Create(ctx, p.Create, func() (string, error) {
+			machine := newMachine(seen.set)
+			err := r.cached.Create(ctx, machine)
+			return machine.Name, err
+		})
 	}
 	if len(p.Remove) > 0 {
 		return replicas.Remove(ctx, scaler, p.Remove, seen.machines)

@@ -40,6 +40,8 @@ type MachineSetReconciler struct {
 	live     client.Reader // asks the API server
 	recorder events.EventRecorder
 	now      func() time.Time
+	// published are the selectors that need not be written.
+	published publishedSelectors
 }
 
 // SetupWithManager has a manager keep the machines of all MachineSets that its cache has.
@@ -78,6 +80,7 @@ func (r *MachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 		return ctrl.Result{}, err
 	}
 	if !seen.isManaged() {
+		r.published.forget(request.NamespacedName)
 		return ctrl.Result{}, nil // the garbage collector deletes its machines, or releases them
 	}
 	problem := r.execute(ctx, seen, seen.plan(r.now()))

@@ -1,6 +1,8 @@
 package machineset_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,11 @@ func TestMachinesAreMadeOfTheTemplate(t *testing.T) {
 	made := f.awaitReplicas(set, 2)
 	if len(made) != 2 {
 		t.Fatalf("%d machines", len(made))
+	}
+	f.await("an event", func() bool { return len(f.eventsOf(set, "SuccessfulCreate")) > 0 })
+	created := slices.Sorted(maps.Keys(names(made)))
+	if notes := f.eventsOf(set, "SuccessfulCreate"); !slices.Equal(notes, []string{"Created machines: " + strings.Join(created, ", ")}) {
+		t.Errorf("the events say %q, and the machines are %q", notes, created)
 	}
 	for _, m := range made {
 		if !strings.HasPrefix(m.Name, "web-") {

@@ -76,6 +76,9 @@ func (r *MachineSetReconciler) report(ctx context.Context, seen *setSnapshot, pr
 			return ctrl.Result{}, fmt.Errorf("write the status of MachineSet %s: %w", seen.set.Name, err)
 		}
 	}
+	if seen.invalid == "" {
+		problem = errors.Join(problem, r.publishSelector(ctx, changed))
+	}
 	return ctrl.Result{RequeueAfter: counted.after}, problem
 }
 

@@ -1,0 +1,98 @@
+package machineset_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// selectorOf returns the selector that the scale subresource of a set has.
+func (f *field) selectorOf(set *machinev1beta1.MachineSet) string {
+	f.t.Helper()
+	scale := &autoscalingv1.Scale{}
+	if err := f.SubResource("scale").Get(f.t.Context(), set, scale); err != nil {
+		f.t.Fatal(err)
+	}
+	return scale.Status.Selector
+}
+
+// TestTheScaleSubresourceHasTheSelector: it is written once, also by a controller that is restarted, and again when another client
+// has dropped it.
+func TestTheScaleSubresourceHasTheSelector(t *testing.T) {
+	t.Parallel()
+	f := newIdleField(t)
+	var writes atomic.Int32
+	reach := sandboxtest.Tap(stage.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		if request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/machinesets/web/status") {
+			writes.Add(1)
+		}
+		return send.RoundTrip(request)
+	})
+	stop := f.manage(reach)
+	set := f.newSet("web", 0)
+	set.Spec.Template.Labels = map[string]string{"set": "web", "tier": "front"}
+	set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpExists}}
+	f.create(set)
+	const want = "set=web,tier"
+	f.await("the selector", func() bool { return f.selectorOf(set) == want })
+	stop()
+	before := writes.Load()
+	f.manage(reach)
+	f.scale(set, 1)
+	f.awaitReplicas(set, 1)
+	f.scale(set, 2)
+	f.awaitReplicas(set, 2)
+	if written := writes.Load() - before; written > 4 { // the generation and the machines, each time
+		t.Errorf("%d writes of the status", written)
+	}
+	drop := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"labelSelector":null}}`))
+	if err := f.Status().Patch(t.Context(), set, drop); err != nil {
+		t.Fatal(err)
+	}
+	f.await("the selector again", func() bool { return f.selectorOf(set) == want })
+}
+
+// TestAnAutoscalerFindsTheMachinesOfASet has Kubernetes' own controller scale a set: it asks for the selector before all else.
+func TestAnAutoscalerFindsTheMachinesOfASet(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 1)
+	f.create(set)
+	f.await("the selector", func() bool { return f.selectorOf(set) != "" })
+	scaler := &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "web"},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			MaxReplicas:    3,
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "machine.openshift.io/v1beta1", Kind: "MachineSet", Name: "web"},
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+				Name:   corev1.ResourceCPU,
+				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(50))},
+			}}},
+		},
+	}
+	f.create(scaler)
+	f.await("what the autoscaler says", func() bool {
+		if err := f.Get(t.Context(), client.ObjectKeyFromObject(scaler), scaler); err != nil {
+			t.Fatal(err)
+		}
+		for _, condition := range scaler.Status.Conditions {
+			if condition.Type == autoscalingv2.ScalingActive {
+				if condition.Reason != "FailedGetResourceMetric" { // of the pods, which a set of machines has none of
+					t.Errorf("%s: %s", condition.Reason, condition.Message)
+				}
+				return true
+			}
+		}
+		return false
+	})
+}
