@@ -49,6 +49,11 @@ type tracked struct {
 	calls    []types.NamespacedName // Services
 	watch    *watch
 	waiters  []*waiter
+
+	isSettled  bool        // it was ready when it was first seen, or has been for long enough: see settle
+	hasBroken  bool        // it was ready for less than that
+	readySince time.Time   // by this machine's clock, while it is not settled; zero if it is not ready
+	settling   *time.Timer // ends when it has been ready for long enough
 }
 
 func (o *tracked) export() Object {
@@ -208,7 +213,7 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	if verdict.State == ready.Failed && o.stalled != "" && stalledSince(o.live) == o.stalled {
 		verdict.State = ready.Waiting
 	}
-	return verdict
+	return t.settle(o, verdict)
 }
 
 // becameReady calls the handler for an object that is ready.

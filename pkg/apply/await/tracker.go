@@ -78,6 +78,7 @@ type Tracker struct {
 	timers            []*time.Timer
 	hasChanges        bool     // something was changed since: see Changed
 	toleratesFailures bool     // see TolerateFailures
+	simulates         answer   // whether no pods run at all: see settle
 	calls             []func() // of handlers and waiters, for as soon as nothing is locked
 	running           sync.WaitGroup
 }
@@ -99,6 +100,11 @@ func (t *Tracker) Close() {
 	t.mu.Lock()
 	for _, timer := range t.timers {
 		timer.Stop()
+	}
+	for _, o := range t.known {
+		if o.settling != nil {
+			o.settling.Stop()
+		}
 	}
 	t.mu.Unlock()
 	t.running.Wait()
@@ -146,7 +152,7 @@ func (t *Tracker) Applied(m *payload.Manifest, live *unstructured.Unstructured) 
 		if o == nil {
 			return
 		}
-		o.state, o.isDone = applied, false
+		o.state, o.isDone, o.isSettled = applied, false, true
 		t.observeFirst(o, trimmedCopy(live))
 		if o.watch != nil || isAlwaysWatched(o) {
 			t.watchObject(o, t.isUnlabelled(live))
@@ -162,7 +168,7 @@ func (t *Tracker) Assume(m *payload.Manifest, wasReady bool) {
 		if o == nil {
 			return
 		}
-		o.isDone = false
+		o.isDone, o.isSettled = false, true
 		if wasReady {
 			before := o.verdict
 			o.state, o.verdict = trusted, ready.Verdict{State: ready.Ready}

@@ -38,7 +38,9 @@ func fleet(t testing.TB, count int) (*Tracker, []*payload.Manifest, objectHandle
 	if err != nil {
 		t.Fatal(err)
 	}
-	silent := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{deployments.GroupVersionResource: "DeploymentList"})
+	silent := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		deployments.GroupVersionResource: "DeploymentList", {Version: "v1", Resource: "nodes"}: "NodeList",
+	})
 	silent.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("no answer")
 	})

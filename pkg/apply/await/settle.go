@@ -1,0 +1,107 @@
+package await
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/pkg/ready"
+)
+
+// settleTime is for how long a workload without a probe has to be ready. Its pods are from the moment at which their
+// containers start, also if they crash at once and start again.
+const settleTime = 3 * time.Second
+
+// settle returns the verdict on an object that is what its status says. One that has just become ready, and has no probe
+// that says so, is watched for a while. What was ready when it was first seen is not: this run has not changed it.
+func (t *Tracker) settle(o *tracked, verdict ready.Verdict) ready.Verdict {
+	if verdict.State != ready.Ready {
+		o.hasBroken = o.hasBroken || !o.readySince.IsZero()
+		o.isSettled, o.readySince = false, time.Time{}
+		return verdict
+	}
+	if o.isSettled || t.simulates == yes || o.standard != ready.Full || !ready.LacksProbe(o.manifest.Object()) {
+		return verdict
+	}
+	now := time.Now()
+	if o.readySince.IsZero() {
+		o.readySince = now
+		// The cluster's clock may differ: then an object settles for a moment more, or less.
+		if since := ready.AvailableSince(o.live); !o.hasBroken && !since.IsZero() && since.Before(now) {
+			o.readySince = since
+		}
+		t.askNodes()
+	}
+	left := o.readySince.Add(settleTime).Sub(now)
+	if left <= 0 {
+		o.isSettled = true
+		return verdict
+	}
+	if o.settling != nil {
+		o.settling.Stop()
+	}
+	o.settling = time.AfterFunc(left, func() { t.judgeAgain(o) })
+	return ready.Verdict{State: ready.Waiting, Message: "it is available, and has no readiness probe: it is watched for " + settleTime.String()}
+}
+
+// judgeAgain judges an object that is as it was.
+func (t *Tracker) judgeAgain(o *tracked) {
+	t.do(func() {
+		if t.ctx.Err() == nil {
+			t.judge(o)
+		}
+	})
+}
+
+// An answer is what is known of something.
+type answer int
+
+const (
+	unasked answer = iota
+	no
+	yes
+)
+
+// askNodes finds out whether pods run at all: those of simulated nodes do not crash. Who may not know it settles.
+func (t *Tracker) askNodes() {
+	if t.simulates != unasked {
+		return
+	}
+	t.simulates = no
+	t.running.Go(func() {
+		if !t.isSimulated(t.ctx) {
+			return
+		}
+		t.do(func() {
+			t.simulates = yes
+			for _, o := range t.objects {
+				if !o.readySince.IsZero() {
+					t.judge(o)
+				}
+			}
+		})
+	})
+}
+
+// isSimulated reports whether the nodes of the cluster are kwok's, as far as a look at some of them tells.
+func (t *Tracker) isSimulated(ctx context.Context) bool {
+	nodes, err := t.cluster.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).List(ctx, metav1.ListOptions{Limit: 20})
+	if err != nil {
+		return false
+	}
+	isSimulated := false
+	for _, node := range nodes.Items {
+		runtime, _, _ := unstructured.NestedString(node.Object, "status", "nodeInfo", "containerRuntimeVersion")
+		if runtime == "" { // it runs nothing yet
+			continue
+		}
+		if isSimulated = strings.HasPrefix(runtime, "kwok-"); !isSimulated {
+			return false
+		}
+	}
+	return isSimulated
+}

@@ -1,0 +1,81 @@
+package await
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// since adds to a Deployment since when it is available.
+func since(object *unstructured.Unstructured, when time.Time) *unstructured.Unstructured {
+	status := object.Object["status"].(map[string]any)
+	status["conditions"] = []any{map[string]any{"type": "Available", "status": "True", "lastTransitionTime": when.UTC().Format(time.RFC3339)}}
+	return object
+}
+
+// unprobed is a fleet of one Deployment without a readiness probe.
+func unprobed(t *testing.T) (*Tracker, *payload.Manifest, objectHandler) {
+	tr, manifests, s := fleet(t, 1)
+	m := manifests[0]
+	m.Object().Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "web"}}}}}
+	return tr, m, s
+}
+
+// TestAWorkloadWithoutAProbeSettles: it is ready when it has been available for a while, and not when it was for an instant.
+func TestAWorkloadWithoutAProbeSettles(t *testing.T) {
+	tr, m, s := unprobed(t)
+	tr.Applied(m, deployment(m, 1, 0))
+	isReady := make(chan bool, 1)
+	defer tr.Notify([]kinds.ID{m.ID()}, false, func(failed []Object) { isReady <- len(failed) == 0 })()
+	s.seen(deployment(m, 2, 1), true)
+	if !tr.IsWaiting(m.ID()) {
+		t.Error("it is ready as soon as its containers have started")
+	}
+	s.seen(deployment(m, 3, 0), true)
+	s.seen(since(deployment(m, 4, 1), time.Now().Add(-time.Hour)), true) // as that of others of its pods
+	if !tr.IsWaiting(m.ID()) {
+		t.Error("it is ready as soon as its containers have started again")
+	}
+	select {
+	case <-isReady:
+	case <-time.After(time.Minute):
+		t.Error("it never settles")
+	}
+}
+
+// TestWhatNeedNotSettle is ready at once.
+func TestWhatNeedNotSettle(t *testing.T) {
+	longAgo := time.Now().Add(-time.Minute)
+	for name, see := range map[string]func(tr *Tracker, m *payload.Manifest, s objectHandler){
+		"it was ready when it was applied": func(tr *Tracker, m *payload.Manifest, s objectHandler) { tr.Applied(m, deployment(m, 1, 1)) },
+		"it needed no apply": func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Assume(m, false)
+			s.seen(deployment(m, 1, 1), true)
+		},
+		"it has been available for a while": func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.Applied(m, deployment(m, 1, 0))
+			s.seen(since(deployment(m, 2, 1), longAgo), true)
+		},
+		"minReadySeconds": func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			m.Object().Object["spec"].(map[string]any)["minReadySeconds"] = int64(1)
+			tr.Applied(m, deployment(m, 1, 0))
+			s.seen(deployment(m, 2, 1), true)
+		},
+		"the pods are simulated": func(tr *Tracker, m *payload.Manifest, s objectHandler) {
+			tr.simulates = yes
+			tr.Applied(m, deployment(m, 1, 0))
+			s.seen(deployment(m, 2, 1), true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr, m, s := unprobed(t)
+			if see(tr, m, s); tr.IsWaiting(m.ID()) {
+				t.Error("it is waited for")
+			}
+		})
+	}
+}
