@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/pkg/cluster"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
 
@@ -18,7 +19,7 @@ const settleTime = 3 * time.Second
 
 // settle returns the verdict on an object that is what its status says. One that has just become ready, and has no probe
 // that says so, is watched for a while. What was ready when it was first seen is not: this run has not changed it.
-func (t *Tracker) settle(o *tracked, verdict ready.Verdict) ready.Verdict {
+func (o *tracked) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
 	if verdict.State != ready.Ready {
 		o.hasBroken = o.hasBroken || !o.readySince.IsZero()
 		o.isSettled, o.readySince = false, time.Time{}
@@ -34,7 +35,7 @@ func (t *Tracker) settle(o *tracked, verdict ready.Verdict) ready.Verdict {
 		if since := ready.AvailableSince(o.live); !o.hasBroken && !since.IsZero() && since.Before(now) {
 			o.readySince = since
 		}
-		t.askNodes()
+		askNodes(t)
 	}
 	left := o.readySince.Add(settleTime).Sub(now)
 	if left <= 0 {
@@ -44,17 +45,14 @@ func (t *Tracker) settle(o *tracked, verdict ready.Verdict) ready.Verdict {
 	if o.settling != nil {
 		o.settling.Stop()
 	}
-	o.settling = time.AfterFunc(left, func() { t.judgeAgain(o) })
-	return ready.Verdict{State: ready.Waiting, Message: "it is available, and has no readiness probe: it is watched for " + settleTime.String()}
-}
-
-// judgeAgain judges an object that is as it was.
-func (t *Tracker) judgeAgain(o *tracked) {
-	t.do(func() {
-		if t.ctx.Err() == nil {
-			t.judge(o)
-		}
+	o.settling = time.AfterFunc(left, func() {
+		t.do(func() {
+			if t.ctx.Err() == nil {
+				t.judge(o)
+			}
+		})
 	})
+	return ready.Verdict{State: ready.Waiting, Message: "it is available, and has no readiness probe: it is watched for " + settleTime.String()}
 }
 
 // An answer is what is known of something.
@@ -67,13 +65,13 @@ const (
 )
 
 // askNodes finds out whether pods run at all: those of simulated nodes do not crash. Who may not know it settles.
-func (t *Tracker) askNodes() {
+func askNodes(t *Tracker) {
 	if t.simulates != unasked {
 		return
 	}
 	t.simulates = no
 	t.running.Go(func() {
-		if !t.isSimulated(t.ctx) {
+		if !isSimulated(t.ctx, t.cluster) {
 			return
 		}
 		t.do(func() {
@@ -88,8 +86,8 @@ func (t *Tracker) askNodes() {
 }
 
 // isSimulated reports whether the nodes of the cluster are kwok's, as far as a look at some of them tells.
-func (t *Tracker) isSimulated(ctx context.Context) bool {
-	nodes, err := t.cluster.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).List(ctx, metav1.ListOptions{Limit: 20})
+func isSimulated(ctx context.Context, c *cluster.Cluster) bool {
+	nodes, err := c.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).List(ctx, metav1.ListOptions{Limit: 20})
 	if err != nil {
 		return false
 	}

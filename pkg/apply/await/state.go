@@ -213,7 +213,7 @@ func (t *Tracker) verdict(o *tracked) ready.Verdict {
 	if verdict.State == ready.Failed && o.stalled != "" && stalledSince(o.live) == o.stalled {
 		verdict.State = ready.Waiting
 	}
-	return t.settle(o, verdict)
+	return o.settle(t, verdict)
 }
 
 // becameReady calls the handler for an object that is ready.
