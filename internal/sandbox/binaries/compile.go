@@ -65,7 +65,7 @@ func (b *builder) run(ctx context.Context, stdout io.Writer, take func(line stri
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GO111MODULE=on",
 		"GOTMPDIR="+b.dir, // so that what it leaves when it is killed goes with the draft
 		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	interruptible(cmd)
 	cmd.WaitDelay = 10 * time.Second // for it to clean up after itself
 	cmd.Stdout = stdout
 	stderr, err := cmd.StderrPipe()
