@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/install"
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -106,14 +107,27 @@ func (s *operatorSetup) uninstall(ctx context.Context, timeout time.Duration) er
 			return err
 		}
 	}
-	for _, one := range objects {
-		if stays(one) {
-			if err := s.noteStays(ctx, one); err != nil {
-				return err
-			}
+	staying := []*unstructured.Unstructured{settingsObject()}
+	for _, object := range objects {
+		if stays(object) {
+			staying = append(staying, object)
+		}
+	}
+	for _, object := range staying {
+		if err := s.noteStays(ctx, object); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// settingsObject is the ConfigMap with the operator's flags, which is no object of the install.
+func settingsObject() *unstructured.Unstructured {
+	settings := &unstructured.Unstructured{}
+	settings.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: theSettings.Kind})
+	settings.SetNamespace(theSettings.Namespace)
+	settings.SetName(theSettings.Name)
+	return settings
 }
 
 // remove deletes an object, and waits until it is gone. A Deployment is gone when its pods are: until then they
