@@ -9,6 +9,9 @@ export CGO_ENABLED ?= 0
 # builds. (Flags that go env knows stay.)
 export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 
+# Where install puts the command.
+PREFIX ?= $(HOME)/.local
+
 # What is in bench/: what is ours, and the tools of others, which take minutes to build.
 MEASURES = . ./floor ./machines ./internal/...
 PEERS = ./kubectl helm.sh/helm/v3/cmd/helm carvel.dev/kapp/cmd/kapp
@@ -36,6 +39,11 @@ lint: ## gofmt, vet, staticcheck and the house test
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	$(GO) test ./internal/house
 
+install: build ## copy bin/runlevel to $(PREFIX)/bin, and say so if the shell finds another program of that name first
+	mkdir -p "$(PREFIX)/bin" && install -m 755 bin/runlevel "$(PREFIX)/bin/runlevel"
+	@found=$$(command -v runlevel); test "$$found" = "$(PREFIX)/bin/runlevel" || \
+		echo "the shell finds $${found:-no runlevel}: put $(PREFIX)/bin before other folders of PATH (systemd has a program of that name in /sbin)"
+
 demo: build ## install and update a sample release on a control plane of its own
 	bin/runlevel demo
 
@@ -62,4 +70,4 @@ clean: ## remove what was built here; the programs of the control plane stay in 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-.PHONY: build test lint demo bench image generate clean help
+.PHONY: build test lint install demo bench image generate clean help
