@@ -96,7 +96,7 @@ func checkDeleteNever(s *subject, r *reporter) {
 		switch {
 		case !s.shareCluster(m, m):
 			r.field(m, annotation(payload.DeleteAnnotation), "its annotations leave it out of every cluster, so it deletes nothing: fix those for the profile, feature set or feature gate")
-		case s.profiles && !m.hasProfile():
+		case s.profiles && !m.hasProfile() && s.isForProfiles(m):
 			r.field(m, annotation(payload.DeleteAnnotation), "it is for no cluster profile, and the release has profiles, so it deletes nothing: give it the %sPROFILE annotations of the manifest that created it", payload.IncludePrefix)
 		}
 	}
@@ -106,6 +106,15 @@ func checkDeleteNever(s *subject, r *reporter) {
 			r.field(newManifest(left.Manifest), annotation(payload.DeleteAnnotation), "it is for another major version than this release, so it deletes nothing: %s", left.Reason)
 		}
 	}
+}
+
+// isForProfiles reports whether the object of a tombstone is, as far as is known, on clusters that have a profile: manifests
+// for none, such as those of the operator's own install beside a release without profiles, are applied without one.
+func (s *subject) isForProfiles(tombstone *manifest) bool {
+	if s.previous != nil && len(s.previous.byID[tombstone.id]) > 0 {
+		return slices.ContainsFunc(s.previous.byID[tombstone.id], (*manifest).hasProfile)
+	}
+	return !slices.ContainsFunc(s.normal, func(m *manifest) bool { return !m.hasProfile() })
 }
 
 func checkDeleteCreateOnly(s *subject, r *reporter) {
