@@ -14,31 +14,31 @@ import (
 	"github.com/runlevel/runlevel/pkg/infra"
 )
 
-// keepShelves is a policy of an administrator, and its binding.
-var keepShelves = []string{`
+// keepVaults is a policy of an administrator, and its binding.
+var keepVaults = []string{`
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
-metadata: {name: keep-shelves}
+metadata: {name: keep-vaults}
 spec:
   matchConstraints:
     resourceRules:
-    - {apiGroups: [infra.example.com], apiVersions: ["*"], operations: [DELETE], resources: [shelves]}
-  validations: [{expression: "false", message: shelves are kept until the audit}]
+    - {apiGroups: [infra.example.com], apiVersions: ["*"], operations: [DELETE], resources: [vaults]}
+  validations: [{expression: "false", message: vaults are kept until the audit}]
 `, `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
-metadata: {name: keep-shelves}
-spec: {policyName: keep-shelves, validationActions: [Deny]}
+metadata: {name: keep-vaults}
+spec: {policyName: keep-vaults, validationActions: [Deny]}
 `}
 
 // TestADeleteThatAdmissionRefuses: the template has nothing to do with it.
 func TestADeleteThatAdmissionRefuses(t *testing.T) {
 	t.Parallel()
-	serve(t, "Shelf", "shelves")
+	serve(t, "Vault", "vaults")
 	objects := &infra.ObjectProvider{Client: stage.Client(t)}
-	m := machineOf(t, stage.Namespace(t), "m", `{"apiVersion": "infra.example.com/v1", "kind": "Shelf", "spec": {}}`)
+	m := machineOf(t, stage.Namespace(t), "m", `{"apiVersion": "infra.example.com/v1", "kind": "Vault", "spec": {}}`)
 	created(t, objects, m)
-	for _, text := range keepShelves {
+	for _, text := range keepVaults {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 			t.Fatal(err)
@@ -54,8 +54,8 @@ func TestADeleteThatAdmissionRefuses(t *testing.T) {
 	if err == nil || errors.As(err, new(*infra.InvalidError)) {
 		t.Fatalf("%T %v", err, err)
 	}
-	begin := "delete Shelf " + m.Namespace + "/m: the delete was refused: "
-	const by, why = "ValidatingAdmissionPolicy 'keep-shelves'", "shelves are kept until the audit"
+	begin := "delete Vault " + m.Namespace + "/m: the delete was refused: "
+	const by, why = "ValidatingAdmissionPolicy 'keep-vaults'", "vaults are kept until the audit"
 	if text := err.Error(); !strings.HasPrefix(text, begin) || !strings.Contains(text, by) || !strings.Contains(text, why) {
 		t.Errorf("said %q", text)
 	}
