@@ -76,7 +76,8 @@ func (r rule) find(object *unstructured.Unstructured, at []string, value any, pa
 	}
 	name, _ := within[path[0]].(string)
 	isOptional, _ := within["optional"].(bool)
-	if to := r.target(object, within); name != "" && !isOptional && to.Kind != "" {
+	instead, _ := within[r.unless].(string)
+	if to := r.target(object, within); name != r.made && name != "" && instead == "" && !isOptional && to.Kind != "" {
 		to.Name = name
 		*found = append(*found, Reference{Path: append(slices.Clone(at), path[0]), To: to})
 	}

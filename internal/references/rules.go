@@ -9,6 +9,9 @@ type rule struct {
 
 	hasNamespace bool // the field beside it says in which namespace the object is
 	isKindNamed  bool // the field beside it says of which kind the object is, and the rule is about one
+
+	unless string // another field beside it, which counts instead if it is there
+	made   string // the name of the object that Kubernetes makes itself
 }
 
 var (
@@ -41,7 +44,8 @@ var podSpecs = map[schema.GroupKind]string{
 
 // ofPods are the fields of pods.
 var ofPods = []rule{
-	{path: "serviceAccountName", to: serviceAccount},
+	{path: "serviceAccountName", to: serviceAccount, made: "default"},
+	{path: "serviceAccount", to: serviceAccount, made: "default", unless: "serviceAccountName"}, // its old name
 	{path: "priorityClassName", to: priorityClass},
 	{path: "runtimeClassName", to: runtimeClass},
 	{path: "imagePullSecrets.name", to: secret},

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/runlevel/runlevel/internal/references"
-	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -36,12 +35,10 @@ func describe(uses []use) string {
 // have rules of their own.
 func checkDeletedInUse(s *subject, r *reporter) {
 	for _, t := range s.tombstones {
-		if t.groupKind() == accountKind {
+		if t.groupKind() == accountKind || s.isCreatedToo(t) {
 			continue
 		}
-		uses := slices.DeleteFunc(s.usesOf(t), func(u use) bool {
-			return slices.Contains(callers, u.By.groupKind()) || s.isCreatedFor(u.By, t.id)
-		})
+		uses := slices.DeleteFunc(s.usesOf(t), func(u use) bool { return slices.Contains(callers, u.By.groupKind()) })
 		if len(uses) == 0 {
 			continue
 		}
@@ -54,9 +51,10 @@ func checkDeletedInUse(s *subject, r *reporter) {
 	}
 }
 
-// isCreatedFor reports whether the payload creates an object on the clusters of a manifest.
-func (s *subject) isCreatedFor(m *manifest, id kinds.ID) bool {
-	return slices.ContainsFunc(s.byID[id], func(other *manifest) bool { return !other.isTombstone && s.shareCluster(m, other) })
+// isCreatedToo reports whether the payload creates on a cluster what a tombstone deletes there, which is reported by the rule
+// created-and-deleted.
+func (s *subject) isCreatedToo(t *manifest) bool {
+	return slices.ContainsFunc(s.byID[t.id], func(other *manifest) bool { return !other.isTombstone && s.shareCluster(t, other) })
 }
 
 // successorOf returns the only object that has come, with this payload, into the file where the previous one had an object of the

@@ -24,14 +24,13 @@ func account(m *manifest) kinds.ID {
 }
 
 func checkAccountDeleted(s *subject, r *reporter) {
-	for _, m := range s.normal {
-		if !isWorkload(m) || account(m).Name == "default" { // which Kubernetes creates again
+	for _, t := range s.tombstones {
+		if t.groupKind() != accountKind || s.isCreatedToo(t) {
 			continue
 		}
-		for _, a := range s.byID[account(m)] {
-			if where, meet := s.sharedCluster(m, a); meet && a.isTombstone {
-				r.at(a, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete the workload first", m.id, m.Path, m.Line, onCluster(where))
-			}
+		for _, u := range s.usesOf(t) {
+			where, _ := s.sharedCluster(u.By, t)
+			r.at(t, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete the workload first", u.By.id, u.By.Path, u.By.Line, onCluster(where))
 		}
 	}
 }
