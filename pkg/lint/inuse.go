@@ -21,6 +21,14 @@ func (s *subject) usesOf(m *manifest) []use {
 	return slices.DeleteFunc(slices.Clone(s.uses[m.id]), func(u use) bool { return !s.shareCluster(m, u.By) })
 }
 
+// usesWithout are the references to an object from clusters that have none of some manifests.
+func (s *subject) usesWithout(m *manifest, others []*manifest) []use {
+	return slices.DeleteFunc(s.usesOf(m), func(u use) bool {
+		_, isWithout := s.clusterWithout(u.By, others)
+		return !isWithout
+	})
+}
+
 // describe says who refers to an object first, where, and how many others do.
 func describe(uses []use) string {
 	first := uses[0]

@@ -45,12 +45,13 @@ func (s *subject) droppedObjects() []*manifest {
 
 func checkDropped(s *subject, r *reporter) {
 	const todo = `keep its manifest with the annotation %s: "true" (runlevel plan prints it)`
+	const needed = "it is no longer in the payload, and %s: keep its manifest, or drop that reference"
 	s.absent(plan.Dropped, func(m *manifest, entry plan.ObjectPlan) {
 		uses := s.usesOf(m)
 		switch {
 		case entry.RenamedTo != nil: // reported by the rule renamed
 		case len(uses) > 0:
-			r.at(m, "it is no longer in the payload, and %s: keep its manifest, or drop that reference", describe(uses))
+			r.at(m, needed, describe(uses))
 		case entry.Tombstone == "": // a tombstone would do harm
 			r.at(m, "it is no longer in the payload, and %s: keep its manifest", entry.Why)
 		default:
@@ -61,10 +62,15 @@ func checkDropped(s *subject, r *reporter) {
 		takers := tombstonesOf(s.byID[*entry.With])
 		for _, variant := range s.previous.byID[m.id] {
 			where, stays := s.clusterWithout(variant, takers)
-			if stays && len(takers) > 0 && !variant.isTombstone {
-				r.at(variant, "it is no longer in the payload, and stays in clusters that keep %s%s: "+todo, entry.With, onCluster(where), payload.DeleteAnnotation)
-				return
+			if !stays || len(takers) == 0 || variant.isTombstone {
+				continue
 			}
+			if uses := s.usesWithout(variant, takers); len(uses) > 0 {
+				r.at(variant, needed, describe(uses))
+			} else {
+				r.at(variant, "it is no longer in the payload, and stays in clusters that keep %s%s: "+todo, entry.With, onCluster(where), payload.DeleteAnnotation)
+			}
+			return
 		}
 	})
 }
@@ -94,14 +100,22 @@ func checkNarrowed(s *subject, r *reporter) {
 		}
 		others := slices.Concat(now, s.deletedNamespaces(old), s.deletedDefinitions(old))
 		if where, found := s.clusterWithout(old, others); found {
-			r.at(now[0], "%s:%d had it%s, and no manifest has it there now, so it stays: keep it for those clusters too, or add a tombstone for them", old.where(), old.Line, onCluster(where))
+			r.at(now[0], "%s:%d had it%s, and no manifest has it there now, %s", old.where(), old.Line, onCluster(where), adviseNarrowed(s.usesWithout(old, others)))
 		}
 	}
 	s.absent(plan.LeftOut, func(old *manifest, entry plan.ObjectPlan) {
 		if left := s.excluded[entry.ID]; left != nil && !old.isTombstone {
-			r.at(newManifest(left.Manifest), "%s:%d had it, and here it is left out (%s), so it stays: keep it for those clusters too, or add a tombstone for them", old.where(), old.Line, left.Why())
+			r.at(newManifest(left.Manifest), "%s:%d had it, and here it is left out (%s), %s", old.where(), old.Line, left.Why(), adviseNarrowed(s.usesOf(old)))
 		}
 	})
+}
+
+// adviseNarrowed says what to do about an object that stays where nothing has it any more: no tombstone while it is used there.
+func adviseNarrowed(uses []use) string {
+	if len(uses) > 0 {
+		return "but " + describe(uses) + ": keep it for those clusters too, or drop that reference"
+	}
+	return "so it stays: keep it for those clusters too, or add a tombstone for them"
 }
 
 // deletedDefinitions are the tombstones of an object's CustomResourceDefinition.
