@@ -87,7 +87,7 @@ func textOf(t *testing.T, text string) string {
 	var lines strings.Builder
 	for _, reference := range references.Of(object) {
 		lines.WriteString(reference.Field() + ": " + reference.To.String() + "\n")
-		if _, isThere, _ := unstructured.NestedFieldNoCopy(object.Object, reference.Path[0]); !isThere {
+		if _, exists, _ := unstructured.NestedFieldNoCopy(object.Object, reference.Path[0]); !exists {
 			t.Errorf("there is no field %s", reference.Path)
 		}
 	}

@@ -51,7 +51,7 @@ spec:
 {apiVersion: NS.example.com/v1, kind: ScaledObject, metadata: {name: web, namespace: NS}, spec: {scaleTargetRef: {name: web}}}
 `
 
-// TestReplicasThatAreDropped stay where somebody else has them, or is to have them. Else the server sets its default.
+// TestReplicasThatAreDropped stay where another manager has set them, or an autoscaler is to. Else the server sets its default.
 func TestReplicasThatAreDropped(t *testing.T) {
 	web := scaledKinds["Deployment"]
 	for name, row := range map[string]struct {
@@ -59,7 +59,7 @@ func TestReplicasThatAreDropped(t *testing.T) {
 		brought  string
 		want     string
 	}{
-		"nobody has them":                 {false, "", "1"},
+		"no other manager":                {false, "", "1"},
 		"a user has scaled":               {true, "", "5"},
 		"an autoscaler will be made":      {false, scaledObject, "6"},
 		"an autoscaler of something else": {false, strings.Replace(scaledObject, "{name: web}}}", "{name: other}}}", 1), "1"},

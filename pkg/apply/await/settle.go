@@ -85,7 +85,7 @@ func askNodes(t *Tracker) {
 	})
 }
 
-// isSimulated reports whether the nodes of the cluster are kwok's, as far as a look at some of them tells.
+// isSimulated reports whether the nodes of the cluster are kwok's, judged by the first 20.
 func isSimulated(ctx context.Context, c *cluster.Cluster) bool {
 	nodes, err := c.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).List(ctx, metav1.ListOptions{Limit: 20})
 	if err != nil {

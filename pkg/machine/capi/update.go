@@ -29,7 +29,7 @@ const (
 	// longestPause is the longest pause between two calls of an extension. Nothing but a call shows that an extension which asked
 	// for a longer one was wrong, or was repaired since, and until then it holds the Machine.
 	longestPause = 10 * time.Minute
-	// notablePause is the shortest pause whose end the condition tells: a person would wait for it.
+	// notablePause is the shortest pause whose end the condition names: a person would wait for it.
 	notablePause = time.Minute
 )
 

@@ -197,10 +197,10 @@ func TestALongPauseIsCut(t *testing.T) {
 	u.trigger(2)
 	seen := u.awaitUpdating("InPlaceUpdating", "In-place update in progress: copying; the extension asked for 2147483647 s, and is called again after 10m, at ")
 	updating := meta.FindStatusCondition(seen.Status.Conditions, clusterv1.MachineUpdatingCondition)
-	_, told, _ := strings.Cut(updating.Message, ", at ")
-	next, err := time.Parse(time.RFC3339, told)
+	_, nextCall, _ := strings.Cut(updating.Message, ", at ")
+	next, err := time.Parse(time.RFC3339, nextCall)
 	if wait := time.Until(next); err != nil || wait > 10*time.Minute || wait < 8*time.Minute {
-		t.Errorf("the next call is at %s, in %s: %v", told, wait, err)
+		t.Errorf("the next call is at %s, in %s: %v", nextCall, wait, err)
 	}
 	u.ahead.Store(int64(11 * time.Minute))
 	u.change(u.m, `{"metadata": {"labels": {"nudge": "1"}}}`)
