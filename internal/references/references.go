@@ -8,6 +8,7 @@
 package references
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,6 +110,15 @@ type Referrer interface {
 type Use[M Referrer] struct {
 	By M
 	Reference
+}
+
+// Describe says which manifest refers to an object, where, and how many others do.
+func Describe(by kinds.ID, place, field string, others int) string {
+	text := fmt.Sprintf("%s (%s) refers to it in %s", by, place, field)
+	if others > 0 {
+		text += fmt.Sprintf(", and %d more do", others)
+	}
+	return text
 }
 
 // Uses returns what manifests refer to, by the objects that are named. A tombstone refers to nothing.

@@ -32,11 +32,7 @@ func (s *subject) usesWithout(m *manifest, others []*manifest) []use {
 // describe says who refers to an object first, where, and how many others do.
 func describe(uses []use) string {
 	first := uses[0]
-	text := fmt.Sprintf("%s (%s:%d) refers to it in %s", first.By.id, first.By.Path, first.By.Line, first.Field())
-	if len(uses) > 1 {
-		text += fmt.Sprintf(", and %d more do", len(uses)-1)
-	}
-	return text
+	return references.Describe(first.By.id, fmt.Sprintf("%s:%d", first.By.Path, first.By.Line), first.Field(), len(uses)-1)
 }
 
 // checkDeletedInUse looks for tombstones of objects that the payload goes on using. What the API server calls and accounts

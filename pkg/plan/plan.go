@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/runlevel/runlevel/internal/references"
 	"github.com/runlevel/runlevel/pkg/fields"
 	"github.com/runlevel/runlevel/pkg/kinds"
 )
@@ -110,18 +111,10 @@ type ObjectUse struct {
 	Field string    `json:"field"`
 }
 
-// String says who refers to the object, and where.
-func (u ObjectUse) String() string {
-	return fmt.Sprintf("%s (%s:%d) refers to it in %s", u.By, u.At.File, u.At.Line, u.Field)
-}
-
 // describeUses says who refers to an object first, and how many others do.
 func describeUses(uses []ObjectUse) string {
-	text := uses[0].String()
-	if len(uses) > 1 {
-		text += fmt.Sprintf(", and %d more do", len(uses)-1)
-	}
-	return text
+	first := uses[0]
+	return references.Describe(first.By, fmt.Sprintf("%s:%d", first.At.File, first.At.Line), first.Field, len(uses)-1)
 }
 
 // A FieldChange is a field that differs.

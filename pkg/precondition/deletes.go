@@ -143,12 +143,8 @@ func judgeUses(f *Facts) []CheckFinding {
 	var found []CheckFinding
 	for _, m := range f.Payload.Manifests {
 		if by := uses[m.ID()]; m.IsTombstone() && len(by) > 0 && !f.has(m.ID()) {
-			more := ""
-			if len(by) > 1 {
-				more = fmt.Sprintf(", and %d more do", len(by)-1)
-			}
-			found = append(found, blocks("dropping the tombstone, or the reference", "%s: the release deletes %s, and %s (%s) refers to it in %s%s",
-				m.Path, m.ID(), by[0].By.ID(), by[0].By.Path, by[0].Field(), more).at(m))
+			found = append(found, blocks("dropping the tombstone, or the reference", "%s: the release deletes %s, and %s",
+				m.Path, m.ID(), references.Describe(by[0].By.ID(), by[0].By.Path, by[0].Field(), len(by)-1)).at(m))
 		}
 	}
 	return found
