@@ -51,6 +51,8 @@ func (f *componentFlags) check(release *releaseFlags) error {
 		return misuse{errors.New("--into needs --component: what is the component called in the names of files?")}
 	case f.into != "" && release.imagesFrom != "":
 		return misuse{errors.New("--images-from is not for --into, which takes the images of that release")}
+	case f.into != "" && len(release.images) > 0:
+		return misuse{errors.New("--image is not for --into, which takes the images of that release")}
 	case f.into == "":
 		return nil
 	}

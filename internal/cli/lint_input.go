@@ -96,7 +96,7 @@ func (f *lintFlags) place(ctx context.Context, ref string, progress io.Writer, i
 // from it would seem to be new.
 func (f *lintFlags) readPrevious(ctx context.Context, progress io.Writer) (*payload.Payload, error) {
 	before := f.release
-	before.version, before.image, before.imagesFrom, before.updatingFrom = f.previousVersion, "", "", ""
+	before.version, before.image, before.imagesFrom, before.updatingFrom, before.images = f.previousVersion, "", "", "", nil
 	read, problems, err := before.parse(ctx, f.previous, progress)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,7 @@ type releaseFlags struct {
 	version    string
 	image      string
 	imagesFrom string
+	images     []string // as NAME=IMAGE
 
 	profile      string
 	featureSet   string
@@ -65,6 +66,7 @@ func addReleaseFlags(command *cobra.Command, f *releaseFlags) {
 	flags.StringVar(&f.version, "release-version", "", "the version of a release without release-metadata")
 	flags.StringVar(&f.image, "release-image", "", "the image of the release, for templates (default: SOURCE, if it is an image)")
 	flags.StringVar(&f.imagesFrom, "images-from", "", "the image-references file of a release, for a SOURCE that is a component's folder: its images replace the placeholders that the component's own image-references names")
+	flags.StringArrayVar(&f.images, "image", nil, "the image to put in the place of the component's placeholder of this name, as NAME=IMAGE, also instead of that of --images-from; may be repeated")
 	flags.StringVar(&f.platform, "platform", "", "which image to take of several, as in linux/arm64 (default: linux on this architecture)")
 	flags.BoolVar(&f.insecure, "insecure", false, insecureUsage)
 	for name, values := range map[string][]string{
@@ -236,18 +238,27 @@ func (f *releaseFlags) options(progress io.Writer) (loader.Options, error) {
 	return options, err
 }
 
-// references reads the image-references of the release that a component goes into, if a flag names them.
+// references returns the images of flags that take the place of a component's placeholders; nil if there are no such flags.
 func (f *releaseFlags) references() (*payload.References, error) {
-	if f.imagesFrom == "" {
+	references := &payload.References{Images: map[string]string{}}
+	switch {
+	case f.imagesFrom != "":
+		text, err := os.ReadFile(f.imagesFrom)
+		if err != nil {
+			return nil, misuse{err}
+		}
+		if references, err = payload.ParseReferences(text); err != nil {
+			return nil, misuse{fmt.Errorf("%s: %w", f.imagesFrom, err)}
+		}
+	case len(f.images) == 0:
 		return nil, nil
 	}
-	text, err := os.ReadFile(f.imagesFrom)
-	if err != nil {
-		return nil, misuse{err}
-	}
-	references, err := payload.ParseReferences(text)
-	if err != nil {
-		return nil, misuse{fmt.Errorf("%s: %w", f.imagesFrom, err)}
+	for _, given := range f.images {
+		name, image, _ := strings.Cut(given, "=")
+		if name == "" || !payload.IsPullSpec(image) {
+			return nil, misuse{fmt.Errorf("--image %s: write NAME=IMAGE, with a name of the component's %s", given, payload.ImagesFile)}
+		}
+		references.Images[name] = image
 	}
 	return references, nil
 }

@@ -226,6 +226,15 @@ func checkImageNotInRelease(s *subject, r *reporter) {
 	}
 }
 
+// checkNoReadinessProbe looks for workloads that an apply waits for no longer than until their containers have started.
+func checkNoReadinessProbe(s *subject, r *reporter) {
+	for _, m := range s.normal {
+		if names := ready.WithoutProbe(m.Object()); len(names) > 0 {
+			r.field(m, []string{"spec", "template", "spec", "containers"}, "%s counts as available as soon as it has started, whether it works or not: add a readinessProbe, or set spec.minReadySeconds", strings.Join(names, ", "))
+		}
+	}
+}
+
 func checkJobRunsAgain(s *subject, r *reporter) {
 	for _, m := range s.normal {
 		if m.groupKind() == kinds.Job && m.get("spec", "ttlSecondsAfterFinished") != nil {

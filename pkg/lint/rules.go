@@ -108,6 +108,8 @@ func objectRules() []Rule {
 		{"feature-set-and-gate", Error, "A manifest names both a feature set and a feature gate, which OpenShift refuses.", nothing, checkFeatureSetAndGate},
 		{"major-version-kind", Error, "A major version is set on a kind that does not support it, so the manifest is left out of every cluster.", nothing, checkMajorVersionKind},
 		{"image-not-in-release", Warning, "An image is not one of the release's.", needsImages, checkImageNotInRelease},
+		{"placeholder-image", Info, "A component's placeholder for an image is not replaced.", nothing, problemsOf(payload.Placeholder)},
+		{"no-readiness-probe", Info, "A workload's pods count as available as soon as their containers have started.", nothing, checkNoReadinessProbe},
 		{"job-runs-again", Error, "A Job is removed when it is done, so it is created and run again.", nothing, checkJobRunsAgain},
 		{"ready-expression", Error, "The CEL expression that decides when an object is ready is invalid.", nothing, checkReadyExpression},
 		{"recreate-refused", Error, "An object that must not be recreated has the annotation to do so, or the annotation has an invalid value.", nothing, checkRecreateRefused},

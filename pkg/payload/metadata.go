@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"strings"
 
@@ -74,7 +75,16 @@ func (r *reader) readMetadata(folder string, optional bool) {
 		r.mislabelled(imagesPath, "this is for version %q, but %s says %q: both must come from the same release", found.Name, MetadataFile, said)
 	case said == "" && r.options.Version != "" && found.Name != r.options.Version:
 		r.mislabelled(imagesPath, "this is for version %q, and %q was asked for", found.Name, r.options.Version)
+	case said == "" && !IsVersion(found.Name):
+		r.placeholders = placeholdersOf(found)
 	}
+}
+
+// placeholdersOf are the images of a component's references that only a release says: those by digest are images already.
+func placeholdersOf(component *References) map[string]string {
+	placeholders := maps.Clone(component.Images)
+	maps.DeleteFunc(placeholders, func(_, spec string) bool { return strings.Contains(spec, "@") })
+	return placeholders
 }
 
 // readPlaceholders takes a component's references for what stands for those of a release.
@@ -86,7 +96,7 @@ func (r *reader) readPlaceholders(release, component *References) {
 	}
 	r.rewriting = rewriting
 	for _, name := range rewriting.Missing {
-		r.mislabelled(r.imagesPath, "the release has no image %q, which %s stands for", name, component.Images[name])
+		r.mislabelled(r.imagesPath, "there is no image %q to put in the place of %s", name, component.Images[name])
 	}
 }
 

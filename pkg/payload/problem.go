@@ -39,6 +39,7 @@ const (
 	WrongType    Cause = "WrongType"    // the API server will refuse what a field holds
 	Unrecognized Cause = "Unrecognized" // it is left out for an unknown name
 	Imageless    Cause = "Imageless"    // a template has the release's own image, which is not known yet
+	Placeholder  Cause = "Placeholder"  // a component's placeholder for an image has stayed
 	Suspicious   Cause = "Suspicious"   // anything else
 
 	HookVolume      Cause = "HookVolume"      // a hook runs without a volume that the template does not have
@@ -59,7 +60,7 @@ type Problem struct {
 // IsWarning says that the payload can be applied all the same.
 func (p Problem) IsWarning() bool {
 	switch p.Cause {
-	case RepeatedKey, UnknownField, WrongType, Unrecognized, Imageless, Suspicious, HookVolume, HookIneffective:
+	case RepeatedKey, UnknownField, WrongType, Unrecognized, Imageless, Placeholder, Suspicious, HookVolume, HookIneffective:
 		return true
 	default:
 		return false

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"runtime"
 	"slices"
@@ -38,9 +39,10 @@ type reader struct {
 	unlisted int // warnings of files beyond the limit
 	budget   *budget
 
-	imagesPath string // of image-references
-	images     *substitution
-	rewriting  *Rewriting // of a component's text; nil for a release
+	imagesPath   string // of image-references
+	images       *substitution
+	rewriting    *Rewriting        // of a component's text; nil for a release
+	placeholders map[string]string // by name, for which nothing stands: it is a component's folder, and not for a release
 }
 
 func (r *reader) report(p ...Problem) { r.problems = append(r.problems, p...) }
@@ -67,11 +69,7 @@ type manifestFile struct {
 func (r *reader) read(ctx context.Context) error {
 	found := r.list()
 	r.payload.Filter = r.filter()
-	images, _, err := substitutionOf(r.payload.Images, nil)
-	if err != nil {
-		r.mislabelled(r.imagesPath, "%s", err)
-	}
-	r.images = images
+	r.images = r.substitution()
 
 	if err := r.readAll(ctx, found); err != nil {
 		return err
@@ -242,6 +240,7 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	if end := bytes.TrimRight(text, "\r\n"); len(end) == len(text) {
 		file.UnendedLine = 1 + bytes.Count(text, []byte("\n"))
 	}
+	r.reportPlaceholders(file, text)
 	text, err = r.rewrite(file, text)
 	if err != nil || !file.isTemplate {
 		return text, err
@@ -257,6 +256,27 @@ func (r *reader) readText(ctx context.Context, file *manifestFile) ([]byte, erro
 	})
 	file.isShifted = err == nil && bytes.Count(text, []byte("\n")) != bytes.Count(rendered, []byte("\n"))
 	return rendered, err
+}
+
+// substitution is by the images of the release. Placeholders are none.
+func (r *reader) substitution() *substitution {
+	images := maps.Clone(r.payload.Images)
+	maps.DeleteFunc(images, func(name, _ string) bool { return r.placeholders[name] != "" })
+	found, _, err := substitutionOf(images, nil)
+	if err != nil {
+		r.mislabelled(r.imagesPath, "%s", err)
+	}
+	return found
+}
+
+// reportPlaceholders warns of the placeholders in a text that stay what they are, each once.
+func (r *reader) reportPlaceholders(file *manifestFile, text []byte) {
+	for _, name := range slices.Sorted(maps.Keys(r.placeholders)) {
+		if before, _, found := bytes.Cut(text, []byte(r.placeholders[name])); found {
+			file.problems = append(file.problems, Problem{File: file.Path, Line: 1 + bytes.Count(before, []byte("\n")), Cause: Placeholder,
+				Message: fmt.Sprintf("%s is a placeholder of %s, and no image takes its place: give one by --image %s=IMAGE", r.placeholders[name], ImagesFile, name)})
+		}
+	}
 }
 
 // rewrite puts images, and in a component's text versions, in their places.

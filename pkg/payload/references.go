@@ -55,6 +55,9 @@ var pullSpec = regexp.MustCompile(`^\w[\w.:/@+-]*$`)
 // much these can grow.
 const maxPullSpec = 1 << 10
 
+// IsPullSpec reports whether a text can be an image.
+func IsPullSpec(text string) bool { return len(text) <= maxPullSpec && pullSpec.MatchString(text) }
+
 // ParseReferences reads an image-references file. It is an ImageStream, in JSON or YAML.
 func ParseReferences(text []byte) (*References, error) {
 	stream, err := parseImageStream(text)
@@ -76,7 +79,7 @@ func ParseReferences(text []byte) (*References, error) {
 			return nil, fmt.Errorf("the tag %q has no from.name, which is where its image is", tag.Name)
 		case len(tag.From.Name) > maxPullSpec:
 			return nil, fmt.Errorf("the tag %q has a from.name of %d bytes, and an image has no more than %d", tag.Name, len(tag.From.Name), maxPullSpec)
-		case !pullSpec.MatchString(tag.From.Name):
+		case !IsPullSpec(tag.From.Name):
 			return nil, fmt.Errorf("the tag %q has from.name %q, which is no image", tag.Name, tag.From.Name)
 		case found.Images[tag.Name] != "":
 			return nil, fmt.Errorf("the tag %q stands twice", tag.Name)

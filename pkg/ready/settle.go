@@ -14,22 +14,24 @@ var settling = map[schema.GroupKind]bool{
 	kinds.Deployment: true, {Group: "apps", Kind: "StatefulSet"}: true, {Group: "apps", Kind: "DaemonSet"}: true, {Group: "apps", Kind: "ReplicaSet"}: true,
 }
 
-// LacksProbe reports whether Kubernetes counts the pods of a workload as available as soon as their containers have started:
-// one has no readiness probe, and minReadySeconds is not set. A manifest with a rule of its own says itself when it is
-// ready.
-func LacksProbe(manifest *unstructured.Unstructured) bool {
+// WithoutProbe returns the containers that Kubernetes counts as ready as soon as they have started, if their workload does
+// not set minReadySeconds: they have neither a readiness probe nor a startup probe. A manifest with a rule of its own says
+// itself when it is ready.
+func WithoutProbe(manifest *unstructured.Unstructured) []string {
 	o := live(manifest.Object)
 	_, isMarked := manifest.GetAnnotations()[Annotation]
 	if !settling[manifest.GroupVersionKind().GroupKind()] || isMarked || o.number(0, "spec", "minReadySeconds") > 0 || wanted(o) == 0 {
-		return false
+		return nil
 	}
+	var names []string
 	containers, _, _ := unstructured.NestedSlice(manifest.Object, "spec", "template", "spec", "containers")
 	for _, container := range containers {
-		if fields, _ := container.(map[string]any); fields["readinessProbe"] == nil {
-			return true
+		if fields, _ := container.(map[string]any); fields["readinessProbe"] == nil && fields["startupProbe"] == nil {
+			name, _ := fields["name"].(string)
+			names = append(names, name)
 		}
 	}
-	return false
+	return names
 }
 
 // AvailableSince returns since when a Deployment has all of its replicas, as its conditions tell; zero if they do not.

@@ -25,7 +25,7 @@ func (o *tracked) settle(t *Tracker, verdict ready.Verdict) ready.Verdict {
 		o.isSettled, o.readySince = false, time.Time{}
 		return verdict
 	}
-	if o.isSettled || t.simulates == yes || o.standard != ready.Full || !ready.LacksProbe(o.manifest.Object()) {
+	if o.isSettled || t.simulates == yes || o.standard != ready.Full || len(ready.WithoutProbe(o.manifest.Object())) == 0 {
 		return verdict
 	}
 	now := time.Now()
