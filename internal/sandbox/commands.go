@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// The addresses that Services and pods get. Nothing answers there.
+// The addresses that Services and pods get. They are of no network: see egress.
 const (
 	serviceCIDR = "10.96.0.0/16"
 	podCIDR     = "10.244.0.1/16"
@@ -77,6 +77,7 @@ func apiServerArgs(o Options, h *stateFolder, p ports) []string {
 		"--kubelet-client-certificate=" + h.path("pki", "kubelet-client.crt"),
 		"--kubelet-client-key=" + h.path("pki", "kubelet-client.key"),
 		"--kubelet-preferred-address-types=InternalIP",
+		"--egress-selector-config-file=" + h.path("egress.yaml"),
 		"--shutdown-watch-termination-grace-period=1s", // else open watches hold its end up for a minute
 	}
 	if o.AuditPolicy != "" {

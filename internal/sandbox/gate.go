@@ -100,6 +100,12 @@ func (g *gate) forward(client net.Conn) {
 	if err != nil {
 		return // as if it had called there itself
 	}
+	join(client, server)
+}
+
+// join copies between two connections until one of the two sides closes its own, and closes both.
+func join(client, server net.Conn) {
+	defer client.Close()
 	defer server.Close()
 	go func() {
 		_, _ = io.Copy(server, client)

@@ -6,7 +6,7 @@ import (
 )
 
 // ports are the loopback ports of one start. What else could listen does not.
-type ports struct{ etcd, apiServer, kubelet int }
+type ports struct{ etcd, apiServer, kubelet, egress int }
 
 // reservePorts finds free loopback ports for programs and keeps them from being handed out to
 // anyone else for the next minute.

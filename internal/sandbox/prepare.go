@@ -153,7 +153,11 @@ func writeConfiguration(o Options, h *stateFolder, p ports) error {
 	if err != nil {
 		return err
 	}
-	files := map[string]string{h.path("kwok.yaml"): config}
+	egress, err := egressConfiguration(h, p.egress)
+	if err != nil {
+		return err
+	}
+	files := map[string]string{h.path("kwok.yaml"): config, h.path("egress.yaml"): egress}
 	if o.AuditPolicy != "" {
 		files[h.path("audit-policy.yaml")] = o.AuditPolicy
 	}

@@ -43,7 +43,8 @@ type Sandbox struct {
 
 	home       *stateFolder
 	gate       *gate
-	kubelet    *kubelet
+	kubelet    *loopbackServer
+	egress     *loopbackServer
 	components []*component
 	died       chan error
 	started    time.Time
@@ -127,27 +128,26 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 	if err != nil {
 		return nil, err
 	}
-	gate, kubelet, err := listen(&free)
-	if err != nil {
-		return nil, fmt.Errorf("listen on 127.0.0.1: %w", err)
-	}
 	s := &Sandbox{
 		Name: h.name(), Kubeconfig: h.path("kubeconfig"), Logs: h.logs(),
-		home: h, gate: gate, kubelet: kubelet, died: make(chan error, len(programs)), stopping: make(chan struct{}),
+		home: h, died: make(chan error, len(programs)), stopping: make(chan struct{}),
 	}
 	s.stop = sync.OnceValue(s.end)
+	if err := s.listen(&free); err != nil {
+		return nil, fmt.Errorf("listen on 127.0.0.1: %w", err)
+	}
 	defer func() {
 		if err != nil {
 			s.killAll()
 		}
 	}()
-	creds, err := prepare(o, h, free, "https://"+gate.address())
+	creds, err := prepare(o, h, free, "https://"+s.gate.address())
 	if err != nil {
 		return nil, err
 	}
 	s.Config = restConfig(loopbackURL(free.apiServer), creds.ca, creds.admin)
 	s.UserConfig = restConfig(loopbackURL(free.apiServer), creds.ca, creds.user)
-	if err := s.kubelet.serve(h, creds.ca, s.Config); err != nil {
+	if err := s.serve(creds.ca); err != nil {
 		return nil, err
 	}
 	s.components = s.newComponents(commands(o, h, free), programs)
@@ -160,18 +160,36 @@ func launch(ctx context.Context, o Options, crds []*unstructured.Unstructured, h
 }
 
 // listen opens the ports that this process answers on.
-func listen(p *ports) (*gate, *kubelet, error) {
-	gate, err := newGate(fmt.Sprintf("127.0.0.1:%d", p.apiServer))
-	if err != nil {
-		return nil, nil, err
+func (s *Sandbox) listen(p *ports) (err error) {
+	if s.gate, err = newGate(fmt.Sprintf("127.0.0.1:%d", p.apiServer)); err != nil {
+		return err
 	}
-	kubelet, err := newKubelet()
-	if err != nil {
-		gate.close()
-		return nil, nil, err
+	if s.kubelet, err = newLoopbackServer(); err != nil {
+		s.gate.close()
+		return err
 	}
-	p.kubelet = kubelet.port()
-	return gate, kubelet, nil
+	if s.egress, err = newLoopbackServer(); err != nil {
+		s.gate.close()
+		s.kubelet.close()
+		return err
+	}
+	p.kubelet, p.egress = s.kubelet.port(), s.egress.port()
+	return nil
+}
+
+// serve answers the API server on those that are for it.
+func (s *Sandbox) serve(ca []byte) error {
+	config := rest.CopyConfig(s.Config)
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	logs, err := newKubelet(s.Config)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.kubelet.serve(s.home, ca, logs), s.egress.serve(s.home, ca, &egress{client}))
 }
 
 func (s *Sandbox) newComponents(lines map[string][]string, programs map[string]string) []*component {
@@ -262,6 +280,7 @@ func (s *Sandbox) killAll() {
 	s.mu.Unlock()
 	s.gate.close()
 	s.kubelet.close()
+	s.egress.close()
 	for _, c := range slices.Backward(s.components) {
 		c.kill()
 	}

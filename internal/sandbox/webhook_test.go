@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -19,26 +20,98 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
 // This is how a test brings up a webhook: docs/sandbox.md points here.
 func TestWebhookIsReachedByURL(t *testing.T) {
-	namespace, client := cluster.Namespace(t), cluster.Client(t)
 	server := httptest.NewTLSServer(http.HandlerFunc(refuse))
 	defer server.Close()
+	refusal := refusalBy(t, cluster.Namespace(t), admissionregistrationv1.WebhookClientConfig{URL: &server.URL, CABundle: certificateOf(server)})
+	if !strings.Contains(refusal, "refused by the test") {
+		t.Errorf("the webhook refused nothing: %v", refusal)
+	}
+}
 
+// A Service leads to the pod that says where it listens.
+func TestWebhookIsReachedByService(t *testing.T) {
+	namespace, client := cluster.Namespace(t), cluster.Client(t)
+	certificate, key, err := cert.GenerateSelfSignedCertKey("hooks."+namespace+".svc", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(refuse))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.StartTLS()
+	defer server.Close()
+
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "hooks"}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "hooks"},
+		Ports:    []corev1.ServicePort{{Name: "other", Port: 80}, {Name: "https", Port: 443, TargetPort: intstr.FromInt(server.Listener.Addr().(*net.TCPAddr).Port)}},
+	}}
+	if _, err := client.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	hooks := admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: namespace, Name: "hooks"}, CABundle: certificate}
+	if refusal, want := refusalBy(t, namespace, hooks), "no pod of Service "+namespace+"/hooks is ready for port 443"; !strings.Contains(refusal, want) {
+		t.Errorf("without pods: %s\nwant: %s", refusal, want)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "hooks", Labels: service.Spec.Selector}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "hooks", Image: "registry.example/hooks"}}}}
+	if _, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		slices, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
+		return err == nil && len(slices.Items) == 1 && len(slices.Items[0].Endpoints) == 1 && *slices.Items[0].Endpoints[0].Conditions.Ready, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if refusal, want := refusalBy(t, namespace, hooks), "pod "+namespace+"/hooks is simulated"; !strings.Contains(refusal, want) {
+		t.Errorf("with a simulated pod: %s\nwant: %s", refusal, want)
+	}
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: "127.0.0.1"}}}`, sandbox.AddressAnnotation)
+	if _, err := client.CoreV1().Pods(namespace).Patch(t.Context(), "hooks", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if refusal := refusalBy(t, namespace, hooks); !strings.Contains(refusal, "refused by the test") {
+		t.Errorf("the webhook refused nothing: %v", refusal)
+	}
+}
+
+// Strangers may have the addresses of Services and pods on the networks of this machine.
+func TestAPIServerStaysOnTheLoopback(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://192.0.2.1/":             "nothing of the sandbox has this address",
+		"https://10.244.255.254/":        "nothing of the sandbox has this address",
+		"https://hooks.example.com:9443": "the sandbox reaches this machine's loopback only",
+	} {
+		refusal := refusalBy(t, cluster.Namespace(t), admissionregistrationv1.WebhookClientConfig{URL: &url})
+		if !strings.Contains(refusal, want) {
+			t.Errorf("%s: %s\nwant: %s", url, refusal, want)
+		}
+	}
+}
+
+// refusalBy returns how a webhook, or the lack of it, refuses a Secret in a namespace.
+func refusalBy(t *testing.T, namespace string, config admissionregistrationv1.WebhookClientConfig) string {
+	t.Helper()
+	client := cluster.Client(t)
 	fail, none := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
 	webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: namespace + "-"},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "refuse.example.com",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL: &server.URL, CABundle: certificateOf(server),
-			},
+			Name: "refuse.example.com", ClientConfig: config,
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
@@ -48,21 +121,23 @@ func TestWebhookIsReachedByURL(t *testing.T) {
 		}},
 	}
 	configurations := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	if _, err := configurations.Create(t.Context(), webhook, metav1.CreateOptions{}); err != nil {
+	webhook, err := configurations.Create(t.Context(), webhook, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	defer configurations.Delete(t.Context(), webhook.Name, metav1.DeleteOptions{})
 
 	// It takes a moment until the API server has seen its new configuration.
 	var refusal error
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "secret-"}}
 		_, refusal = client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return refusal != nil, nil
 	})
-	if err != nil || !strings.Contains(refusal.Error(), "refused by the test") {
-		t.Errorf("the webhook refused nothing: %v, %v", err, refusal)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return refusal.Error()
 }
 
 // This is how a test brings up an aggregated API: a Service of type ExternalName

@@ -22,7 +22,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -432,6 +434,35 @@ func TestReplicasListenOnTheSamePort(t *testing.T) {
 	for _, process := range both {
 		if alive(process.PID) {
 			t.Errorf("process %d lives on", process.PID)
+		}
+	}
+}
+
+// The API server reaches the processes by the address of the pod and by that of a Service, as webhooks need.
+func TestAPIServerReachesTheProcess(t *testing.T) {
+	t.Parallel()
+	namespace := cluster.Namespace(t)
+	h := start(t, options(t, namespace))
+	deploy(t, namespace, 1)
+	process := awaitReady(t, h, 1)[0]
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{
+		Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromString("http")}},
+	}}
+	if _, err := cluster.Client(t).CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, ask := range map[string]rest.ResponseWrapper{
+		"pod":     cluster.Client(t).CoreV1().Pods(namespace).ProxyGet("http", process.Pod, "8080", "/self", nil),
+		"Service": cluster.Client(t).CoreV1().Services(namespace).ProxyGet("http", "web", "80", "/self", nil),
+	} {
+		var answer []byte
+		var refusal error
+		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+			answer, refusal = ask.DoRaw(ctx)
+			return refusal == nil, nil // the pod's status, and the endpoints of the Service, come a moment later
+		})
+		if err != nil || !strings.Contains(string(answer), process.Address+":8080") {
+			t.Errorf("%s: %s, %v", name, answer, refusal)
 		}
 	}
 }

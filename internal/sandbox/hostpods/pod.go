@@ -2,6 +2,7 @@ package hostpods
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
 const (
@@ -151,7 +154,7 @@ func (p *hostPod) leave() {
 	case isDeleted:
 		p.deleteObject(ctx)
 	case isLeft:
-		_ = p.annotate(ctx, "null") // for kwok, which removes the pod once it is deleted
+		_ = p.annotate(ctx, nil, nil) // for kwok, which removes the pod once it is deleted
 	}
 	_ = os.RemoveAll(p.folder)
 	p.host.update(func() { delete(p.host.pods, p.first.UID) })
@@ -178,11 +181,15 @@ func (p *hostPod) deleteObject(ctx context.Context) {
 	}
 }
 
-// annotate sets the annotation that keeps kwok away, to a value in JSON.
-func (p *hostPod) annotate(ctx context.Context, value string) error {
-	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%s}}}`, p.first.UID, podAnnotation, value)
-	_, err := p.host.client.CoreV1().Pods(p.first.Namespace).Patch(ctx, p.first.Name, types.MergePatchType, []byte(patch),
-		metav1.PatchOptions{})
+// annotate sets the annotations that keep kwok away, and lead the API server here; nil removes them.
+func (p *hostPod) annotate(ctx context.Context, pod, address any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": p.first.UID, "annotations": map[string]any{podAnnotation: pod, sandbox.AddressAnnotation: address},
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = p.host.client.CoreV1().Pods(p.first.Namespace).Patch(ctx, p.first.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("annotate the pod: %w", err)
 	}

@@ -11,17 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
 )
 
 // report keeps the pod's status as its processes are, until ctx ends.
 func (p *hostPod) report(ctx context.Context) {
 	for {
 		p.host.mu.Lock()
-		changed, isClaimed := p.host.changed, p.seen.Annotations[podAnnotation] == podOfHost
+		changed, isMarked := p.host.changed, p.seen.Annotations[podAnnotation] == podOfHost && p.seen.Annotations[sandbox.AddressAnnotation] == p.address.listen()
 		p.host.mu.Unlock()
 		var err error
-		if !isClaimed { // it was there before
-			err = p.annotate(ctx, fmt.Sprintf("%q", podOfHost))
+		if !isMarked {
+			err = p.annotate(ctx, podOfHost, p.address.listen())
 		}
 		if err == nil {
 			err = p.patchStatus(ctx)

@@ -1,0 +1,156 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+)
+
+// AddressAnnotation is the loopback address at which the processes of a pod listen. The API server reaches the pod there:
+// its own address, by which Services know it, is of no network.
+const AddressAnnotation = "sandbox.runlevel.dev/address"
+
+// An egress opens the connections that the API server needs to webhooks, aggregated APIs, kubelets and pods. The API server
+// itself would look for the addresses of Services on the networks of this machine, where strangers may have them. An egress
+// leaves the loopback for nobody.
+type egress struct{ client kubernetes.Interface }
+
+// egressConfiguration has the API server ask the egress at a port.
+func egressConfiguration(h *stateFolder, port int) (string, error) {
+	connection := map[string]any{
+		"proxyProtocol": "HTTPConnect",
+		"transport": map[string]any{"tcp": map[string]any{
+			"url": loopbackURL(port),
+			"tlsConfig": map[string]any{
+				"caBundle": h.path("pki", "ca.crt"), "clientCert": h.path("pki", "kubelet-client.crt"), "clientKey": h.path("pki", "kubelet-client.key"),
+			},
+		}},
+	}
+	text, err := yaml.Marshal(map[string]any{
+		"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration",
+		"egressSelections": []any{ // webhooks by URL are of the control plane, all others of the cluster
+			map[string]any{"name": "cluster", "connection": connection},
+			map[string]any{"name": "controlplane", "connection": connection},
+		},
+	})
+	return string(text), err
+}
+
+// ServeHTTP answers one CONNECT with a connection. The API server shows its users the reason of a refusal.
+func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodConnect {
+		http.Error(w, "this answers CONNECT only", http.StatusMethodNotAllowed)
+		return
+	}
+	server, err := e.dial(r.Context(), r.URL.Host)
+	client, _, hijackErr := http.NewResponseController(w).Hijack()
+	if hijackErr != nil {
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(client, "HTTP/1.1 502 %s\r\nContent-Length: 0\r\n\r\n", err)
+		client.Close()
+		return
+	}
+	fmt.Fprint(client, "HTTP/1.1 200 OK\r\n\r\n")
+	join(client, server)
+}
+
+// dial connects to what stands for a target on the loopback.
+func (e *egress) dial(ctx context.Context, target string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(target)
+	if err != nil {
+		return nil, err
+	}
+	if host, port, err = e.locate(ctx, host, port); err != nil {
+		return nil, err
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
+}
+
+// locate returns where on the loopback a host is: itself, or the pod behind an address of a Service or a pod.
+func (e *egress) locate(ctx context.Context, host, port string) (atHost, atPort string, _ error) {
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case host == "localhost" || ip.IsLoopback():
+		return host, port, nil
+	case err != nil:
+		return "", "", errors.New("the sandbox reaches this machine's loopback only")
+	}
+	services, err := e.client.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", "", err
+	}
+	for _, service := range services.Items {
+		if service.Spec.ClusterIP != host {
+			continue
+		}
+		if host, port, err = e.endpointOf(ctx, &service, port); err != nil {
+			return "", "", err
+		}
+		break
+	}
+	host, err = e.listensAt(ctx, host)
+	return host, port, err
+}
+
+// endpointOf returns the address and port of a ready pod behind a port of a Service.
+func (e *egress) endpointOf(ctx context.Context, service *corev1.Service, port string) (atHost, atPort string, _ error) {
+	slices, err := e.client.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
+	if err != nil {
+		return "", "", err
+	}
+	for _, asked := range service.Spec.Ports {
+		if strconv.Itoa(int(asked.Port)) != port {
+			continue
+		}
+		for _, slice := range slices.Items {
+			if host, number := readyEndpoint(slice, asked.Name); host != "" {
+				return host, strconv.Itoa(int(number)), nil
+			}
+		}
+	}
+	return "", "", fmt.Errorf("no pod of Service %s/%s is ready for port %s", service.Namespace, service.Name, port)
+}
+
+// readyEndpoint returns the address and port of one that is ready; "" if there is none.
+func readyEndpoint(slice discoveryv1.EndpointSlice, name string) (string, int32) {
+	for _, port := range slice.Ports {
+		if port.Port == nil || port.Name == nil || *port.Name != name {
+			continue
+		}
+		for _, endpoint := range slice.Endpoints {
+			if ready := endpoint.Conditions.Ready; (ready == nil || *ready) && len(endpoint.Addresses) > 0 {
+				return endpoint.Addresses[0], *port.Port
+			}
+		}
+	}
+	return "", 0
+}
+
+// listensAt returns the loopback address of the pod that has an address.
+func (e *egress) listensAt(ctx context.Context, address string) (string, error) {
+	pods, err := e.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "status.podIP=" + address})
+	if err != nil {
+		return "", err
+	}
+	for _, pod := range pods.Items {
+		if ip, err := netip.ParseAddr(pod.Annotations[AddressAnnotation]); err == nil && ip.IsLoopback() {
+			return ip.String(), nil
+		}
+	}
+	if len(pods.Items) > 0 {
+		return "", fmt.Errorf("pod %s/%s is simulated", pods.Items[0].Namespace, pods.Items[0].Name)
+	}
+	return "", errors.New("nothing of the sandbox has this address")
+}
