@@ -147,7 +147,7 @@ func (s applySummary) counts() string {
 
 // printStoppedHooks prints which lifecycle hooks have stopped a rollout, and how to go on without them.
 func (s applySummary) printStoppedHooks(out io.Writer) {
-	stopped := slices.DeleteFunc(slices.Clone(s.Failures), func(one failure) bool { return one.Hook == "" })
+	stopped := slices.DeleteFunc(slices.Clone(s.Failures), func(one failure) bool { return one.Hook == "" || s.DryRun })
 	section(out, "lifecycle hooks that have stopped their rollout, and with which the next apply begins", stopped, func(one failure) sectionLine {
 		name := one.Object.OrHook(one.Hook)
 		return sectionLine{name, name, ": " + printable.Line(fmt.Sprintf("--%s %s/%s:%s goes on without it", skipHook, one.Object.Namespace, one.Object.Name, one.Hook))}

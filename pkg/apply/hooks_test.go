@@ -413,16 +413,35 @@ func TestARolloutThatAHookHasStoppedIsLeftAlone(t *testing.T) {
 	s.tells(fixed, "ran pre hook of "+webDeployment, "configured "+webDeployment, "created "+afterIt)
 }
 
-// TestNoHookRunsOfADeploymentThatIsRefused by the API server.
+// TestNoHookRunsOfADeploymentThatIsRefused by the API server: it is the Deployment that fails, and to skip the hook would not help.
 func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
-	s := newHookedShop(t)
-	release := hookedRelease{image: "one", strategy: "Recreate"}
-	s.apply(release, apply.Options{Mode: graph.Install})
-	release.hooks = hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds)
-	release.image, release.replicas = "two", "replicas: 2\n  minReadySeconds: -1"
-	did := s.apply(release, apply.Options{})
-	s.tells(did, "failed pre hook of "+webDeployment)
-	if live := s.deployment(); *live.Spec.Replicas != 2 || did.Err == nil || !strings.Contains(did.Err.Error(), "spec.minReadySeconds") {
-		t.Errorf("it has %d replicas: %v", *live.Spec.Replicas, did.Err)
+	for mode, isThere := range map[graph.Mode]bool{graph.Install: false, graph.Update: true} {
+		t.Run(string(mode), func(t *testing.T) {
+			s := newHookedShop(t)
+			release := hookedRelease{image: "one", strategy: "Recreate"}
+			if isThere {
+				s.apply(release, apply.Options{Mode: graph.Install})
+			}
+			release.hooks = hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds)
+			release.image, release.replicas = "two", "replicas: 2\n  minReadySeconds: -1"
+			did := s.apply(release, apply.Options{Mode: mode})
+			s.tells(did, "failed "+webDeployment)
+			if did.Err == nil || !strings.HasPrefix(did.Err.Error(), "Deployment ") || !strings.Contains(did.Err.Error(), "spec.minReadySeconds") {
+				t.Errorf("it ended with %v", did.Err)
+			}
+			if isThere && *s.deployment().Spec.Replicas != 2 {
+				t.Errorf("it has %d replicas", *s.deployment().Spec.Replicas)
+			}
+			if _, step, _ := did.Left.Find(did.Changes[0].ID); step.State != record.Failed || step.Hook != "" {
+				t.Errorf("the record has %s, %s", step.Title(), step.State)
+			}
+			if first := did.Changes[0]; first.Hook != "pre" || first.Action != object.NotDone || first.Message != "the Deployment is refused" {
+				t.Errorf("of the hook: %s, %s", first.Action, first.Message)
+			}
+			preview := s.preview(release)
+			if preview.Err == nil || strings.Contains(preview.Err.Error(), "hook") || !strings.Contains(preview.Err.Error(), "spec.minReadySeconds") {
+				t.Errorf("the preview ends with %v", preview.Err)
+			}
+		})
 	}
 }

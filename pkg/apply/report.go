@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/ready"
 )
@@ -61,6 +62,8 @@ func (r *run) sayWhyNotDone(waits []Wait) {
 			change := &r.results.changes[i]
 			wait, isAwaited := awaited[change.StepID]
 			switch {
+			case r.results.refused[i]:
+				change.Message = hook.WhyRefused
 			case change.Action == object.NotDone && wait.isOfStep:
 				change.Message, why = "waiting: "+wait.For, "after "+change.Name()+", which waits"
 			case change.Action == object.NotDone:

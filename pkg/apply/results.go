@@ -24,13 +24,14 @@ type results struct {
 	changes  []object.Change // by step
 	unready  map[object.StepID]*object.Failure
 	waits    map[int]Wait        // by step that is tried again: since it has failed, or when what it waits for has come
+	refused  map[int]bool        // hooks that can't run because their Deployments are refused
 	warnings map[string][]string // files by text
 	adopted  map[object.StepID][]string
 }
 
 func newResults(events *emitter) *results {
 	return &results{
-		events: events, unready: map[object.StepID]*object.Failure{}, waits: map[int]Wait{},
+		events: events, unready: map[object.StepID]*object.Failure{}, waits: map[int]Wait{}, refused: map[int]bool{},
 		warnings: map[string][]string{}, adopted: map[object.StepID][]string{},
 	}
 }
@@ -63,11 +64,19 @@ func (r *results) done(i int, change object.Change) object.Change {
 	return change
 }
 
-// failed notes that a step will not be done.
+// failed notes that a step will not be done. A hook that can't run because its Deployment is refused is only not done: the
+// change is that of the Deployment.
 func (r *results) failed(i int, change object.Change) {
 	r.mu.Lock()
 	change.Adopted = r.adopted[change.StepID]
-	r.changes[i] = change
+	at := i
+	if r.changes[i].StepID != change.StepID {
+		at = slices.IndexFunc(r.changes, func(other object.Change) bool { return other.StepID == change.StepID })
+		for hook := i; hook < at; hook++ { // those that come before the Deployment
+			r.refused[hook] = true
+		}
+	}
+	r.changes[at] = change
 	delete(r.waits, i)
 	r.mu.Unlock()
 	failure := change.Err
@@ -176,6 +185,7 @@ func (r *results) resetFailures() {
 	defer r.mu.Unlock()
 	clear(r.unready)
 	clear(r.waits)
+	clear(r.refused)
 	for i, change := range r.changes {
 		if change.Action == object.Failed {
 			r.changes[i] = object.Change{StepID: change.StepID, Action: object.NotDone}

@@ -173,7 +173,7 @@ func (r *run) leftOf(i int, awaited map[object.StepID]Wait) (record.RunStep, boo
 		if wait.IsRetry {
 			step.State = record.Retrying
 		}
-	case change.Action != object.NotDone:
+	case change.Action != object.NotDone, r.results.refused[i]:
 		return step, false
 	default:
 		step.Awaits = r.awaitedBy(i, awaited)

@@ -18,17 +18,29 @@ import (
 	"github.com/runlevel/runlevel/pkg/reason"
 )
 
+// WhyRefused is why a hook does not run if the API server refuses its Deployment.
+const WhyRefused = "the Deployment is refused"
+
+// A refusal is an error of the Deployment itself, before a hook has run.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }
+
 // do does one action.
 func (r *runner) do(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
 	switch action.Do {
 	case lifecycle.Compare:
 		isChanged, err := r.Applier.ChangesTemplate(r.manifest)
-		if err == nil {
-			r.isChanged = &isChanged
+		if err != nil {
+			return &refusal{err}
 		}
-		return err
+		r.isChanged = &isChanged
+		return nil
 	case lifecycle.MakePaused:
-		return r.Applier.CreatePaused(r.manifest)
+		if err := r.Applier.CreatePaused(r.manifest); err != nil {
+			return &refusal{err}
+		}
+		return nil
 	case lifecycle.Create:
 		return r.create(ctx, action.Pod)
 	case lifecycle.Delete:

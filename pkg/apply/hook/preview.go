@@ -2,6 +2,7 @@ package hook
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -28,6 +29,8 @@ func (s *StageStep) Preview() (object.Change, error) {
 	isRetryable := func(err error) bool { return s.Applier.IsRetryable(s.manifest, err) }
 	refused := p.refused[s.stage]
 	switch {
+	case errors.As(p.err, new(*refusal)): // which the step of the Deployment tells
+		return object.Change{Action: object.NotChecked, Message: WhyRefused}, nil
 	case p.err != nil && !isRetryable(p.err):
 		return object.Change{}, p.err
 	case p.err != nil:
@@ -52,7 +55,7 @@ func (p *preview) find(ctx context.Context, r *runner) error {
 	if facts.Live != nil && !r.rollout.IsCreateOnly {
 		isChanged, err := r.Applier.ChangesTemplate(r.manifest)
 		if err != nil {
-			return err
+			return &refusal{err}
 		}
 		facts.IsChanged = &isChanged
 	}

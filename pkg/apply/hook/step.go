@@ -106,6 +106,10 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 // try does actions until the next step may follow, or one has to be waited for, and returns what came of them.
 func (r *runner) try(id object.StepID, stage lifecycle.Stage, next func(lifecycle.RolloutFacts) lifecycle.HookAction) object.TryResult {
 	did, err := r.checked(stage, next)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		id = object.StepOf(r.manifest)
+	}
 	did.StepID = id
 	if err == nil {
 		return did
