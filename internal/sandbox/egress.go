@@ -22,7 +22,7 @@ const AddressAnnotation = "sandbox.runlevel.dev/address"
 
 // An egress opens the connections that the API server needs to webhooks, aggregated APIs, kubelets and pods. The API server
 // itself would look for the addresses of Services on the networks of this machine, where strangers may have them. An egress
-// leaves the loopback for nobody.
+// connects to the loopback only.
 type egress struct{ client kubernetes.Interface }
 
 // egressConfiguration has the API server ask the egress at a port.

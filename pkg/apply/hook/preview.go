@@ -29,7 +29,7 @@ func (s *StageStep) Preview() (object.Change, error) {
 	isRetryable := func(err error) bool { return s.Applier.IsRetryable(s.manifest, err) }
 	refused := p.refused[s.stage]
 	switch {
-	case errors.As(p.err, new(*refusal)): // which the step of the Deployment tells
+	case errors.As(p.err, new(*refusal)): // the step of the Deployment reports it
 		return object.Change{Action: object.NotChecked, Message: WhyRefused}, nil
 	case p.err != nil && !isRetryable(p.err):
 		return object.Change{}, p.err
