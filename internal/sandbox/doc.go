@@ -10,8 +10,8 @@
 // says what holds elsewhere.
 //
 // It is no cluster to work in: pods run nothing, there is no kube-proxy, and a
-// Service leads nowhere but from the API server to pods that run as processes. Nothing
-// leaves the loopback.
+// Service leads nowhere but from the API server to pods that run as processes. The
+// control plane never leaves the loopback.
 //
 // Start is the call to start from. Package sandbox/binaries finds or builds the
 // programs, and sandbox/sandboxtest shares one sandbox among the tests of a

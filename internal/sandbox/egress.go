@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -54,11 +55,14 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	server, err := e.dial(r.Context(), r.URL.Host)
 	client, _, hijackErr := http.NewResponseController(w).Hijack()
-	if hijackErr != nil {
+	switch {
+	case hijackErr != nil && err == nil:
+		server.Close()
 		return
-	}
-	if err != nil {
-		fmt.Fprintf(client, "HTTP/1.1 502 %s\r\nContent-Length: 0\r\n\r\n", err)
+	case hijackErr != nil:
+		return
+	case err != nil:
+		fmt.Fprintf(client, "HTTP/1.1 502 %s\r\nContent-Length: 0\r\n\r\n", strings.Join(strings.Fields(err.Error()), " "))
 		client.Close()
 		return
 	}

@@ -185,7 +185,7 @@ func (s *Sandbox) serve(ca []byte) error {
 	if err != nil {
 		return err
 	}
-	logs, err := newKubelet(s.Config)
+	logs, err := newKubelet(config)
 	if err != nil {
 		return err
 	}

@@ -415,11 +415,11 @@ func TestARolloutThatAHookHasStoppedIsLeftAlone(t *testing.T) {
 
 // TestNoHookRunsOfADeploymentThatIsRefused by the API server: it is the Deployment that fails, and to skip the hook would not help.
 func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
-	for mode, isThere := range map[graph.Mode]bool{graph.Install: false, graph.Update: true} {
+	for mode, exists := range map[graph.Mode]bool{graph.Install: false, graph.Update: true} {
 		t.Run(string(mode), func(t *testing.T) {
 			s := newHookedShop(t)
 			release := hookedRelease{image: "one", strategy: "Recreate"}
-			if isThere {
+			if exists {
 				s.apply(release, apply.Options{Mode: graph.Install})
 			}
 			release.hooks = hookThat("pre", "Abort", succeeds) + hookThat("mid", "Abort", succeeds)
@@ -429,7 +429,7 @@ func TestNoHookRunsOfADeploymentThatIsRefused(t *testing.T) {
 			if did.Err == nil || !strings.HasPrefix(did.Err.Error(), "Deployment ") || !strings.Contains(did.Err.Error(), "spec.minReadySeconds") {
 				t.Errorf("it ended with %v", did.Err)
 			}
-			if isThere && *s.deployment().Spec.Replicas != 2 {
+			if exists && *s.deployment().Spec.Replicas != 2 {
 				t.Errorf("it has %d replicas", *s.deployment().Spec.Replicas)
 			}
 			if _, step, _ := did.Left.Find(did.Changes[0].ID); step.State != record.Failed || step.Hook != "" {

@@ -105,6 +105,21 @@ func (s *substitution) find(word []byte) (int, string) {
 	return -1, ""
 }
 
+// indexOfImage returns where an image first stands in a text, and not as a part of another; -1 if nowhere.
+func indexOfImage(text, image []byte) int {
+	for start := 0; ; start++ {
+		at := bytes.Index(text[start:], image)
+		if at < 0 {
+			return -1
+		}
+		start += at
+		end := start + len(image)
+		if (start == 0 || !isWordByte(text[start-1])) && (end == len(text) || endsImage[text[end]]) {
+			return start
+		}
+	}
+}
+
 // isWordByte is \w of regular expressions.
 func isWordByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'

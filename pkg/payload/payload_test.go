@@ -208,6 +208,27 @@ func TestAComponentsPlaceholders(t *testing.T) {
 	}
 }
 
+// A component's folder that is read without a release has no images, but for those by digest.
+func TestPlaceholdersThatStay(t *testing.T) {
+	p, problems := parse(t, files(t, map[string]string{
+		"image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","spec":{"tags":[
+{"name":"api","from":{"kind":"DockerImage","name":"registry.example/api:v0"}},{"name":"web","from":{"kind":"DockerImage","name":"registry.example/web:v0"}},
+{"name":"pinned","from":{"kind":"DockerImage","name":"registry.example/pinned@sha256:aaaa"}}]}}`,
+		"a.yaml": configMap("a", `other: "registry.example/api:v01 aregistry.example/api:v0 registry.example/pinned"`, `image: "registry.example/api:v0"`, `again: "registry.example/api:v0"`),
+		"b.yaml": configMap("b", `image: "registry.example/web:v1"`),
+	}), payload.Options{})
+	want := []string{"a.yaml:8: registry.example/api:v0 is a placeholder of image-references, and no image takes its place: give one by --image api=IMAGE"}
+	if diff := cmp.Diff(want, lines(problems)); diff != "" {
+		t.Error(diff)
+	}
+	if got := p.Manifests[1].Object().GetAnnotations()["image"]; got != "registry.example/web:v1" {
+		t.Errorf("the image that is given became %q", got)
+	}
+	if got := p.Manifests[0].Object().GetAnnotations()["other"]; !strings.HasSuffix(got, " registry.example/pinned@sha256:aaaa") {
+		t.Errorf("the image by digest became %q", got)
+	}
+}
+
 func TestOnlyWhatNamesARegistryIsSubstituted(t *testing.T) {
 	p, problems := parse(t, release(t, map[string]string{
 		"release-manifests/image-references": `{"kind":"ImageStream","apiVersion":"image.openshift.io/v1","metadata":{"name":"1.2.3"},"spec":{"tags":[

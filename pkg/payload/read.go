@@ -272,8 +272,8 @@ func (r *reader) substitution() *substitution {
 // reportPlaceholders warns of the placeholders in a text that stay what they are, each once.
 func (r *reader) reportPlaceholders(file *manifestFile, text []byte) {
 	for _, name := range slices.Sorted(maps.Keys(r.placeholders)) {
-		if before, _, found := bytes.Cut(text, []byte(r.placeholders[name])); found {
-			file.problems = append(file.problems, Problem{File: file.Path, Line: 1 + bytes.Count(before, []byte("\n")), Cause: Placeholder,
+		if at := indexOfImage(text, []byte(r.placeholders[name])); at >= 0 {
+			file.problems = append(file.problems, Problem{File: file.Path, Line: 1 + bytes.Count(text[:at], []byte("\n")), Cause: Placeholder,
 				Message: fmt.Sprintf("%s is a placeholder of %s, and no image takes its place: give one by --image %s=IMAGE", r.placeholders[name], ImagesFile, name)})
 		}
 	}

@@ -106,10 +106,6 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 // try does actions until the next step may follow, or one has to be waited for, and returns what came of them.
 func (r *runner) try(id object.StepID, stage lifecycle.Stage, next func(lifecycle.RolloutFacts) lifecycle.HookAction) object.TryResult {
 	did, err := r.checked(stage, next)
-	var refused *refusal
-	if errors.As(err, &refused) {
-		id = object.StepOf(r.manifest)
-	}
 	did.StepID = id
 	if err == nil {
 		return did
@@ -121,9 +117,12 @@ func (r *runner) try(id object.StepID, stage lifecycle.Stage, next func(lifecycl
 		did.Err.Why = indented(givenUp.log)
 		return did
 	}
-	did.Err = object.NewFailure(r.manifest, err)
-	did.Err.StepID = id
 	did.IsRetryable, did.Pause = r.Applier.IsRetryable(r.manifest, err) || apierrors.IsNotFound(err), object.WantedPause(err)
+	if !did.IsRetryable && errors.As(err, new(*refusal)) {
+		did.StepID = object.StepOf(r.manifest)
+	}
+	did.Err = object.NewFailure(r.manifest, err)
+	did.Err.StepID = did.StepID
 	return did
 }
 
