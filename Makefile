@@ -59,10 +59,10 @@ image: ## write an OCI image of the programs for linux/amd64 and linux/arm64 to 
 
 generate: ## regenerate what is made from other files
 	$(GO) test ./install ./manifests -run TestDefinitionsAreThoseOfTheModule -update
-	$(GO) test ./pkg/infra/v1alpha1 -run TestGeneratedFilesAreCurrent -update
+	$(GO) test ./internal/machines/infra/v1alpha1 -run TestGeneratedFilesAreCurrent -update
 	$(GO) test ./internal/sandbox/binaries -run TestPackedModule -update
 	$(GO) test ./internal/cli -run TestPicturesOfTheDocumentation -update
-	$(GO) test ./pkg/lint -run TestDocumentation -update
+	$(GO) test ./internal/review/lint -run TestDocumentation -update
 
 clean: ## remove what was built here; the programs of the control plane stay in the user's cache
 	rm -rf bin

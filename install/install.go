@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/runlevel/runlevel/internal/embedded"
+	"github.com/runlevel/runlevel/internal/text/embedded"
 )
 
 //go:embed 0000_*.yaml monitoring/0000_*.yaml

@@ -7,10 +7,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/runlevel/runlevel/internal/embedded"
+	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/internal/text/embedded"
 	"github.com/runlevel/runlevel/manifests"
-	"github.com/runlevel/runlevel/pkg/cluster"
 )
 
 // The quorum guard is a payload of its own: what applies the manifests of the machine controller does not apply it.

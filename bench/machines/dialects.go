@@ -12,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/pkg/infra/v1alpha1"
-	"github.com/runlevel/runlevel/pkg/machine/manager"
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/manager"
 )
 
 // A dialect is how machines of one API are made, looked at, and let go.

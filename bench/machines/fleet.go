@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/pkg/infra/v1alpha1"
-	"github.com/runlevel/runlevel/pkg/machine/manager"
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/manager"
 )
 
 // The phases of a measurement.

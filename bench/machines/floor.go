@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/pkg/infra/kwok"
-	"github.com/runlevel/runlevel/pkg/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
 // A floor makes and deletes machines in a bare loop: it leaves the same objects behind as the controllers do, and

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
-	"github.com/runlevel/runlevel/pkg/drain"
 )
 
 // What DaemonSets and ReplicaSets would have is put on the node by hand.

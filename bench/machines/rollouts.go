@@ -19,8 +19,8 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/pkg/infra/v1alpha1"
-	"github.com/runlevel/runlevel/pkg/runtimehook/extensionserver"
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/pkg/extensionserver"
 )
 
 // rolledOut is the phase of both rollouts, so that the one in place stands beside the other.

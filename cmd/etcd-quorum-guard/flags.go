@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/internal/startup"
-	"github.com/runlevel/runlevel/pkg/etcdguard/manager"
+	"github.com/runlevel/runlevel/internal/etcdguard/manager"
+	"github.com/runlevel/runlevel/internal/program/startup"
 )
 
 // newStart returns the command that runs the program.

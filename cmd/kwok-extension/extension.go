@@ -20,7 +20,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/runlevel/runlevel/pkg/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
 )
 
 // coveredOfMachine and coveredOfNode are the fields that change in place: of a Machine's spec, and of a KwokMachine's. A label or a version

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/runlevel/runlevel/pkg/runtimehook/extensionserver"
+	"github.com/runlevel/runlevel/pkg/extensionserver"
 )
 
 func main() {

@@ -29,17 +29,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/runlevel/runlevel/internal/runtimehooktest"
+	"github.com/runlevel/runlevel/internal/machines/capi"
+	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment"
+	"github.com/runlevel/runlevel/internal/machines/capi/machineset"
+	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook/extensionconfig"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
-	"github.com/runlevel/runlevel/pkg/infra/kwok"
-	"github.com/runlevel/runlevel/pkg/infra/v1alpha1"
-	"github.com/runlevel/runlevel/pkg/machine/capi"
-	"github.com/runlevel/runlevel/pkg/machine/capi/machinedeployment"
-	"github.com/runlevel/runlevel/pkg/machine/capi/machineset"
-	"github.com/runlevel/runlevel/pkg/runtimehook"
-	"github.com/runlevel/runlevel/pkg/runtimehook/extensionconfig"
 )
 
 var stage = machinetest.New(sandbox.Options{})

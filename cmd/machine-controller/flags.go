@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/internal/startup"
-	"github.com/runlevel/runlevel/pkg/machine/manager"
+	"github.com/runlevel/runlevel/internal/machines/manager"
+	"github.com/runlevel/runlevel/internal/program/startup"
 )
 
 // newStart returns the command that runs the program.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/internal/startup"
-	"github.com/runlevel/runlevel/pkg/operator"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/operator"
+	"github.com/runlevel/runlevel/internal/program/startup"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 // newStart returns the command that runs the program.

@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/runlevel/runlevel/internal/startup"
+	"github.com/runlevel/runlevel/internal/program/startup"
 )
 
 func main() {

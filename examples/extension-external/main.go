@@ -24,7 +24,7 @@ import (
 
 	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
-	"github.com/runlevel/runlevel/pkg/runtimehook/extensionserver"
+	"github.com/runlevel/runlevel/pkg/extensionserver"
 )
 
 // again is the exit code (EX_TEMPFAIL) of a script that is to be called again.

@@ -18,8 +18,8 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/runtimehooktest"
-	"github.com/runlevel/runlevel/pkg/runtimehook"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
 )
 
 // isProgram is the variable with which the test's own program is the extension.

@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/runlevel/runlevel/pkg/machine"
-	"github.com/runlevel/runlevel/pkg/machine/hook"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/pkg/machinehook"
 )
 
 func main() {

@@ -16,12 +16,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
+	"github.com/runlevel/runlevel/internal/machines/openshift"
+	"github.com/runlevel/runlevel/internal/machines/openshift/nodelink"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
-	"github.com/runlevel/runlevel/pkg/infra/kwok"
-	"github.com/runlevel/runlevel/pkg/machine/openshift"
-	"github.com/runlevel/runlevel/pkg/machine/openshift/nodelink"
 )
 
 var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/term"
 	"k8s.io/klog/v2"
 
-	"github.com/runlevel/runlevel/internal/live"
+	"github.com/runlevel/runlevel/internal/cli/live"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/session/rollout"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/kinds"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/progress"
-	"github.com/runlevel/runlevel/pkg/rollout"
-	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // How often the live view is told of waits: often of what a watch has seen anyway, rarely of what costs requests.

@@ -8,12 +8,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session/rollout"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/ownership"
-	"github.com/runlevel/runlevel/pkg/rollout"
-	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 // An object that another manager has recreated holds back no update, and is not said to.

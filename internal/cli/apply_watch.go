@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/pkg/keep"
-	"github.com/runlevel/runlevel/pkg/printable"
-	"github.com/runlevel/runlevel/pkg/rollout"
+	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // watchFlags say how a release is kept in place once it is applied.

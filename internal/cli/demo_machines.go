@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/session/rollout"
 	"github.com/runlevel/runlevel/manifests"
-	"github.com/runlevel/runlevel/pkg/machine/overview"
-	"github.com/runlevel/runlevel/pkg/rollout"
 )
 
 // machineDemo is the last act of the demo, on the control plane of the others.

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/examples"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
-	"github.com/runlevel/runlevel/pkg/rollout"
+	"github.com/runlevel/runlevel/internal/session/rollout"
 )
 
 // operatorDemo is the second act of the demo, on the control plane of the first one.

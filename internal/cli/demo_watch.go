@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/examples"
-	"github.com/runlevel/runlevel/pkg/keep"
-	"github.com/runlevel/runlevel/pkg/rollout"
+	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/session/rollout"
 )
 
 // A drift is what a user does to an object of the release.

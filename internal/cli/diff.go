@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/pkg/plan"
-	"github.com/runlevel/runlevel/pkg/plan/show"
-	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/review/plan/show"
 )
 
 // diffFlags are the flags of runlevel diff.

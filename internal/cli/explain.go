@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
 // ruleInfo is a rule for machines.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
 )
 
 // A record is text that any user may have edited who may write its ConfigMap.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // inspectFlags are the flags of runlevel inspect.

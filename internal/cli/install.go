@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/pkg/loader"
+	"github.com/runlevel/runlevel/internal/release/loader"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 

@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/runlevel/runlevel/install"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/objectmeta"
-	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 var (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
 // asSARIF is the format in which code hosts take findings.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/pkg/lint"
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // baselineFlags say which file accepts what is found today.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/runlevel/runlevel/pkg/fix"
-	"github.com/runlevel/runlevel/pkg/lint"
-	"github.com/runlevel/runlevel/pkg/plan"
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/review/fix"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // What --fix may fix.

@@ -15,14 +15,14 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/runlevel/runlevel/internal/cli"
-	"github.com/runlevel/runlevel/pkg/fix"
-	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/internal/review/fix"
+	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
 // TestExamplesOfRulesAreMended fixes the examples of all rules, with the releases before.
 func TestExamplesOfRulesAreMended(t *testing.T) {
-	pages, err := filepath.Glob("../../pkg/lint/rules/*.txtar")
+	pages, err := filepath.Glob("../review/lint/rules/*.txtar")
 	if err != nil || len(pages) == 0 {
 		t.Fatal("there are no pages of rules: ", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/pkg/lint"
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // asGitHub are the commands that make GitHub show findings beside a change.

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/internal/review/lint"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 

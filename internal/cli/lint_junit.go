@@ -7,8 +7,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/runlevel/runlevel/pkg/lint"
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // asJUnit is the format in which most CI servers take the results of tests.

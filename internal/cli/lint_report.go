@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/pkg/lint"
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // folderOf is the folder that a release is in: findings in it can be named by paths

@@ -6,7 +6,7 @@ import (
 
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 
-	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/internal/review/lint"
 )
 
 // sarif is the report in SARIF 2.1.0, with all rules, so that a code host can explain

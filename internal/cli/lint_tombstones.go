@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/pkg/fix"
-	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/lint"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/review/fix"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/plan"
-	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // A missing tombstone is one that a finding asks for.

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/runlevel/runlevel/internal/watch"
-	"github.com/runlevel/runlevel/pkg/lint"
-	"github.com/runlevel/runlevel/pkg/loader"
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/cli/watch"
+	"github.com/runlevel/runlevel/internal/release/loader"
+	"github.com/runlevel/runlevel/internal/review/lint"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // What --watch prints.

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/machine/overview"
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/machines/overview"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // machinesFlags are the flags of runlevel machines.

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/runlevel/runlevel/pkg/machine/overview"
-	"github.com/runlevel/runlevel/pkg/machine/rolloutpreview"
+	"github.com/runlevel/runlevel/internal/machines/overview"
+	"github.com/runlevel/runlevel/internal/machines/rolloutpreview"
 )
 
 // machinesPlanFlags are the flags of runlevel machines plan.

@@ -7,9 +7,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/machine/overview"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/machines/overview"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // While the machines of one API can't be listed, none of them is told as gone.

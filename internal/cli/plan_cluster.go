@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/runlevel/runlevel/pkg/plan/show"
-	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/review/plan/show"
 )
 
 // Flags that only a plan of a cluster has, and that it can't have.

@@ -7,9 +7,9 @@ import (
 	"io"
 	"slices"
 
+	"github.com/runlevel/runlevel/internal/review/plan/show"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/plan/show"
-	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // place puts a component into a release, and reads the old one, if it is another.

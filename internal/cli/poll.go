@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/internal/cluster"
 )
 
 // How often a cluster is asked for what is watched: as often as takes a tenth of the time, within bounds.

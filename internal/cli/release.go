@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/runlevel/runlevel/pkg/loader"
+	"github.com/runlevel/runlevel/internal/release/loader"
+	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/source"
 )
 
 // sourceHelp says what SOURCE may be, the same in the help of every verb.

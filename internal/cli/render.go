@@ -12,9 +12,9 @@ import (
 	yaml "go.yaml.in/yaml/v2"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // renderFlags are the flags of runlevel render.

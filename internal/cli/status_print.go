@@ -8,12 +8,12 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
-	"github.com/runlevel/runlevel/internal/live"
+	"github.com/runlevel/runlevel/internal/cli/live"
+	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/printable"
-	"github.com/runlevel/runlevel/pkg/record"
-	"github.com/runlevel/runlevel/pkg/status"
-	"github.com/runlevel/runlevel/pkg/why"
 )
 
 // The room that a status has where there is no terminal.

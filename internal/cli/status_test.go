@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runlevel/runlevel/pkg/record"
-	"github.com/runlevel/runlevel/pkg/why"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/why"
 )
 
 // TestAStatusThatOnlyGetsOlderIsNoOther looks at what a watch would print again.

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/runlevel/runlevel/pkg/progress"
-	"github.com/runlevel/runlevel/pkg/record"
-	"github.com/runlevel/runlevel/pkg/tombstone"
-	"github.com/runlevel/runlevel/pkg/why"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/session/why"
 )
 
 // A releaseStatus says how a release of a cluster stands. It is what -o json prints.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/runlevel/runlevel/internal/live"
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/cli/live"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // statusOften is the shortest time until a status is asked for again that is watched.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/apply"
-	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // The pauses after which an unchanged wait is printed again: each is twice as long as the one

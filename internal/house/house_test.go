@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,25 +18,23 @@ import (
 )
 
 const (
-	module = "github.com/runlevel/runlevel/"
-	root   = "../.."
-	plan   = "docs/architecture.md"
+	module  = "github.com/runlevel/runlevel/"
+	root    = "../.."
+	plan    = "docs/architecture.md"
+	maxRows = 24
 )
 
-// A room is one row of the table in docs/architecture.md.
-type room struct {
-	floor int
-	may   []string // the rooms it may import
+// A row is one of the table in docs/architecture.md: folders, and the folders whose packages theirs may import.
+type row struct {
+	wings []string
+	may   []string
 }
 
-// What stands in the floor column. The numbers in between stand for themselves.
-var floors = map[string]int{
-	"bottom": -3, "lower": -2, "under": -1, "ground": 0, "1": 1, "2": 2, "3": 3, "4": 4, "5": 5, "6": 6, "7": 7, "roof": 8,
-	"beside": 8, // no floor: only the rows that name it may import it
-}
+// beside are folders without a row: packages of tests, which nothing imports.
+var beside = []string{"internal/house", "install/ci"}
 
 func TestPackagesImportOnlyWhatTheHouseAllows(t *testing.T) {
-	rooms, err := readPlan(filepath.Join(root, plan))
+	rows, err := readPlan(filepath.Join(root, plan))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,62 +42,78 @@ func TestPackagesImportOnlyWhatTheHouseAllows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, violation := range violations(rooms, imports) {
+	if len(rows) > maxRows {
+		t.Errorf("%s: the table of the house has %d rows, at most %d", plan, len(rows), maxRows)
+	}
+	for _, violation := range slices.Concat(upward(rows), violations(rows, imports), circles(imports)) {
 		t.Error(violation)
 	}
 }
 
-func TestThePlanItselfGoesOneWay(t *testing.T) {
-	rooms, err := readPlan(filepath.Join(root, plan))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, r := range rooms {
-		for _, below := range r.may {
-			other, ok := rooms[below]
-			switch {
-			case !ok:
-				t.Errorf("%s: %s may import %s, which has no row", plan, name, below)
-			case other.floor >= r.floor && other.floor != floors["beside"]:
-				t.Errorf("%s: %s may import %s, which is not below it", plan, name, below)
-			}
-		}
-	}
-}
-
-func TestViolationsAreSaidPlainly(t *testing.T) {
-	rooms := map[string]room{
-		"pkg/reason": {}, "pkg/source": {}, "pkg/graph": {may: []string{"pkg/reason"}},
-		"pkg/apply": {may: []string{"pkg/graph", "pkg/reason"}},
+func TestViolationsNameTheImportAndTheRow(t *testing.T) {
+	rows := []row{
+		{wings: []string{"pkg/apply"}, may: []string{"pkg/graph", "internal/text", "internal/cluster"}},
+		{wings: []string{"pkg/graph"}, may: []string{"pkg/apply"}},
+		{wings: []string{"internal/text"}},
 	}
 	imports := map[string][]string{
-		"pkg/graph":  {"pkg/apply", "pkg/reason"},
-		"pkg/apply":  {"pkg/graph"},
-		"pkg/reason": {"pkg/graph"},
-		"pkg/util":   {"pkg/reason"},
+		"pkg/apply/hook":         {"pkg/graph", "pkg/apply", "internal/text/reason"},
+		"internal/text/reason":   {"pkg/graph"},
+		"internal/util":          {"internal/text/reason"},
+		"internal/text/a":        {"internal/text/reason/b"},
+		"internal/text/reason/b": {"internal/text/a/b"},
 	}
 	want := []string{
-		"pkg/graph imports pkg/apply: graph may only import reason; see docs/architecture.md",
-		"pkg/reason imports pkg/graph: reason may import no other package of the house; see docs/architecture.md",
-		"pkg/util has no place in the house: give it a row in docs/architecture.md, or move its code where it belongs",
+		"docs/architecture.md: pkg/apply may import internal/cluster, which has no row below it",
+		"docs/architecture.md: pkg/graph may import pkg/apply, which has no row below it",
+		"docs/architecture.md: pkg/apply may import internal/cluster, but does not: take it out of the row",
+		"docs/architecture.md: pkg/graph may import pkg/apply, but does not: take it out of the row",
+		"internal/text/reason imports pkg/graph: internal/text may import no other wing; see docs/architecture.md",
+		"internal/util is in no wing: give it a row in docs/architecture.md, or move its code where it belongs",
+		"internal/text: a circle of imports: a -> reason -> a",
 	}
-	if diff := cmp.Diff(want, violations(rooms, imports)); diff != "" {
+	got := slices.Concat(upward(rows), violations(rows, imports), circles(imports))
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("violations (-want +got):\n%s", diff)
 	}
 }
 
-// violations compares real imports with the plan.
-func violations(rooms map[string]room, imports map[string][]string) []string {
+// upward returns the permissions that do not lead to a row below.
+func upward(rows []row) []string {
 	var found []string
+	for i, r := range rows {
+		for _, may := range r.may {
+			if !slices.ContainsFunc(rows[i+1:], func(below row) bool { return slices.Contains(below.wings, may) }) {
+				found = append(found, fmt.Sprintf("%s: %s may import %s, which has no row below it", plan, r.name(), may))
+			}
+		}
+	}
+	return found
+}
+
+// violations compares imports with the table, in both directions.
+func violations(rows []row, imports map[string][]string) []string {
+	var found []string
+	used := map[string]bool{}
 	for name, imported := range imports {
-		r, ok := rooms[name]
-		if !ok {
-			found = append(found, fmt.Sprintf("%s has no place in the house: give it a row in %s, or move its code where it belongs", name, plan))
+		i := slices.IndexFunc(rows, func(r row) bool { return slices.Contains(r.wings, wingOf(name)) })
+		if i < 0 {
+			if !slices.Contains(beside, name) {
+				found = append(found, fmt.Sprintf("%s is in no wing: give it a row in %s, or move its code where it belongs", name, plan))
+			}
 			continue
 		}
 		for _, other := range imported {
-			if !slices.Contains(r.may, other) {
-				found = append(found, fmt.Sprintf("%s imports %s: %s %s; see %s", name, other, short(name), allowance(r), plan))
+			used[rows[i].name()+" "+wingOf(other)] = true
+			if !slices.Contains(rows[i].wings, wingOf(other)) && !slices.Contains(rows[i].may, wingOf(other)) {
+				found = append(found, fmt.Sprintf("%s imports %s: %s; see %s", name, other, rows[i].allowance(), plan))
+			}
+		}
+	}
+	for _, r := range rows {
+		for _, may := range r.may {
+			if !used[r.name()+" "+may] {
+				found = append(found, fmt.Sprintf("%s: %s may import %s, but does not: take it out of the row", plan, r.name(), may))
 			}
 		}
 	}
@@ -106,56 +121,113 @@ func violations(rooms map[string]room, imports map[string][]string) []string {
 	return found
 }
 
-func allowance(r room) string {
+func (r row) name() string { return strings.Join(r.wings, ", ") }
+
+func (r row) allowance() string {
 	if len(r.may) == 0 {
-		return "may import no other package of the house"
+		return r.name() + " may import no other wing"
 	}
-	var names []string
-	for _, name := range r.may {
-		names = append(names, short(name))
-	}
-	return "may only import " + strings.Join(names, ", ")
+	return r.name() + " may only import " + strings.Join(r.may, ", ")
 }
 
-func short(name string) string { return strings.TrimPrefix(name, "pkg/") }
-
-// full is the opposite: names are those of packages in pkg, unless they begin
-// with another top folder.
-func full(name string) string {
-	top, _, _ := strings.Cut(name, "/")
-	if slices.Contains([]string{"cmd", "examples", "install", "internal", "manifests"}, top) {
-		return name
+// wingOf returns the folder of the table that a package is in.
+func wingOf(name string) string {
+	parts := strings.Split(name, "/")
+	if slices.Contains([]string{"pkg", "internal"}, parts[0]) {
+		return strings.Join(parts[:min(2, len(parts))], "/")
 	}
-	return "pkg/" + name
+	return parts[0]
 }
 
-// readPlan reads the rows "| `package` | floor | what it may import | … |".
-func readPlan(file string) (map[string]room, error) {
+// roomOf returns the folder of a wing that a package is in, without what is below it.
+func roomOf(name string) string {
+	room, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, wingOf(name)), "/"), "/")
+	return room
+}
+
+// circles returns a circle of the rooms of each wing that has one. Go refuses circles of packages only.
+func circles(imports map[string][]string) []string {
+	rooms := map[string]map[string][]string{}
+	for name, imported := range imports {
+		wing, room := wingOf(name), roomOf(name)
+		if rooms[wing] == nil {
+			rooms[wing] = map[string][]string{}
+		}
+		for _, other := range imported {
+			if wingOf(other) == wing && roomOf(other) != room && room != "" && !slices.Contains(rooms[wing][room], roomOf(other)) {
+				rooms[wing][room] = append(rooms[wing][room], roomOf(other))
+			}
+		}
+	}
+	var found []string
+	for wing, below := range rooms {
+		if circle := findCircle(below); circle != nil {
+			found = append(found, fmt.Sprintf("%s: a circle of imports: %s", wing, strings.Join(circle, " -> ")))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// findCircle returns a path that ends where it begins; nil if there is none.
+func findCircle(below map[string][]string) []string {
+	done := map[string]bool{}
+	var visit func(path []string, room string) []string
+	visit = func(path []string, room string) []string {
+		if i := slices.Index(path, room); i >= 0 {
+			return append(slices.Clone(path[i:]), room)
+		}
+		if done[room] {
+			return nil
+		}
+		done[room] = true
+		for _, next := range below[room] {
+			if circle := visit(append(path, room), next); circle != nil {
+				return circle
+			}
+		}
+		return nil
+	}
+	var rooms []string
+	for room := range below {
+		rooms = append(rooms, room)
+	}
+	slices.Sort(rooms)
+	for _, room := range rooms {
+		if circle := visit(nil, room); circle != nil {
+			return circle
+		}
+	}
+	return nil
+}
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// readPlan reads the rows "| `folder`, `folder` | what it may import | … |" below the heading of the house.
+func readPlan(file string) ([]row, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	rooms := map[string]room{}
-	for line := range strings.Lines(string(content)) {
+	_, house, _ := strings.Cut(string(content), "\n## The house\n")
+	house, _, _ = strings.Cut(house, "\n## ")
+	var rows []row
+	for line := range strings.Lines(house) {
 		cells := strings.Split(line, "|")
-		if len(cells) < 5 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`") {
+		if len(cells) < 5 || !strings.Contains(cells[1], "`") {
 			continue
 		}
-		name := strings.Trim(strings.TrimSpace(cells[1]), "`")
-		floor, ok := floors[strings.TrimSpace(cells[2])]
-		if !ok {
-			return nil, fmt.Errorf("%s: %s is on floor %q, which there is not", file, name, strings.TrimSpace(cells[2]))
+		var r row
+		for _, wing := range quoted.FindAllStringSubmatch(cells[1], -1) {
+			r.wings = append(r.wings, wing[1])
 		}
-		r := room{floor: floor}
-		for _, may := range strings.FieldsFunc(cells[3], func(c rune) bool { return c == ',' || c == ' ' }) {
-			r.may = append(r.may, full(may))
-		}
-		rooms[name] = r
+		r.may = strings.FieldsFunc(cells[2], func(c rune) bool { return c == ',' || c == ' ' })
+		rows = append(rows, r)
 	}
-	if len(rooms) == 0 {
+	if len(rows) == 0 {
 		return nil, fmt.Errorf("%s: the table of the house is gone", file)
 	}
-	return rooms, nil
+	return rows, nil
 }
 
 // readImports asks the go command which packages of ours each of them imports, on

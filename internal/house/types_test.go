@@ -33,7 +33,7 @@ func TestTypesHaveFewMethods(t *testing.T) {
 
 // What travels through a context does not show in a signature. A transport of HTTP sees nothing but
 // the request.
-const usesContextValues = "pkg/cluster/observe.go"
+const usesContextValues = "internal/cluster/observe.go"
 
 func TestContextsCarryNoValues(t *testing.T) {
 	for _, s := range sources(t) {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/references"
-	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // pod is a spec of pods with each of its references once, and with optional ones.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/ready"
-	"github.com/runlevel/runlevel/pkg/reason"
 )
 
 // severity orders effects: the gravest is that of all.

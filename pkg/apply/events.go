@@ -4,10 +4,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/ownership"
-	"github.com/runlevel/runlevel/pkg/reason"
 )
 
 // An EventType is what an event is about.

@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/lifecycle"
 )
 
 // TestLogsOfHooksAreFollowed: each line comes once, while the pod runs.

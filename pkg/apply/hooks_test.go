@@ -16,14 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/inventory"
-	"github.com/runlevel/runlevel/pkg/lifecycle"
-	"github.com/runlevel/runlevel/pkg/ready"
-	"github.com/runlevel/runlevel/pkg/record"
 )
 
 // A hookedRelease is a release of one Deployment with hooks, and of what comes after it.

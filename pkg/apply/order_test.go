@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 // upsideDown has a custom resource before its definition, in a namespace that comes last.

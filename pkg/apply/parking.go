@@ -4,9 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/apply/await"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // A parking is a step or a node that waits for an event.

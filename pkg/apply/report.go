@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/pkg/apply/hook"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/ready"
 )
 
 // report sums up what has come of a run, once no step is at work any more.

@@ -10,10 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/printable"
-	"github.com/runlevel/runlevel/pkg/reason"
 )
 
 // results are what has come of the steps of a run, or of a preview, until now. Each is reported as an event.

@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/kinds"
 )
 
 // A walk goes through the graph. One loop hands out steps to workers, as many as may write at a time, and runs

@@ -4,8 +4,8 @@ import (
 	"math/rand"
 	"slices"
 
-	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 )
 
 // A layout cuts tasks into nodes by the names of their files.

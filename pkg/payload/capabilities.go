@@ -9,7 +9,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
-	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // ParseCapabilities reads a list such as "v4.14,Console,MyOwn": a baseline set of

@@ -9,7 +9,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
-	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // maxSame is how many manifests of one object are listed and compared, one with each other.

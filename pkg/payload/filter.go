@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // A Filter chooses manifests of a payload. Its zero value takes all of them:

@@ -6,7 +6,7 @@ import (
 
 	yaml3 "go.yaml.in/yaml/v3"
 
-	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 )
 
 // hookCauses are the causes of problems of hooks.

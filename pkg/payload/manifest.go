@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/runlevel/runlevel/pkg/kinds"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // CreateOnlyAnnotation makes an object that is not there, and never touches it again.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/runlevel/runlevel/pkg/fields"
+	"github.com/runlevel/runlevel/internal/objects/fields"
 )
 
 // typeMismatches returns the fields of a manifest whose values have types that the fields can't have.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/pkg/printable"
-	"github.com/runlevel/runlevel/pkg/reason"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
 )
 
 // Integrity is the reason of a payload that can't be trusted to be whole.

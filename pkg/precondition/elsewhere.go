@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/pkg/cluster"
-	"github.com/runlevel/runlevel/pkg/printable"
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // elsewhere returns the namespaces that have a record of the release, if the one that was asked for

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/internal/record"
 )
 
 // A distance is how far an update goes.

@@ -11,13 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/lock"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
-	"github.com/runlevel/runlevel/pkg/reason"
-	"github.com/runlevel/runlevel/pkg/record"
-	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)

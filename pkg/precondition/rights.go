@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // A lack is verbs that are missing on some resources in some namespaces.

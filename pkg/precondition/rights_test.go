@@ -12,12 +12,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
-	"github.com/runlevel/runlevel/pkg/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
 	"github.com/runlevel/runlevel/pkg/precondition"
-	"github.com/runlevel/runlevel/pkg/ready"
-	"github.com/runlevel/runlevel/pkg/record"
 )
 
 // everything is a release that needs all sorts of rights. HERE is its namespace.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/runlevel/runlevel/pkg/printable"
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // judgeLock is ApplyRunning. That a process died while holding the lock stops no update: the

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/runlevel/runlevel/pkg/ready"
+	"github.com/runlevel/runlevel/internal/objects/ready"
 )
 
 // An expression of the release's own may ask for any field.

@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/runlevel/runlevel/pkg/kinds"
-	"github.com/runlevel/runlevel/pkg/lifecycle"
-	"github.com/runlevel/runlevel/pkg/objectmeta"
-	"github.com/runlevel/runlevel/pkg/record"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/record"
 )
 
 // Abandon ends the rollouts that an earlier version has begun, of Deployments that the release has no more.

@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/pkg/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 )
 
 // look gathers what the next action of a stage depends on.

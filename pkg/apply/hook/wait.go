@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/pkg/apply/object"
-	"github.com/runlevel/runlevel/pkg/lifecycle"
-	"github.com/runlevel/runlevel/pkg/resourcewatch"
 )
 
 // How long a hook waits at most before it looks again: what its watch shows comes at once, but it shows only the pods of

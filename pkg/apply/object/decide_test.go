@@ -3,9 +3,9 @@ package object
 import (
 	"testing"
 
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/record"
-	"github.com/runlevel/runlevel/pkg/tombstone"
 )
 
 func TestDecide(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/pkg/cluster"
+	"github.com/runlevel/runlevel/internal/cluster"
 )
 
 // Why an object could not be applied, in the words of the cluster-version operator.

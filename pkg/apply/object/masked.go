@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/runlevel/runlevel/pkg/fields"
-	"github.com/runlevel/runlevel/pkg/lifecycle"
-	"github.com/runlevel/runlevel/pkg/ownership"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
-	"github.com/runlevel/runlevel/pkg/reason"
 )
 
 // A WalkStep is one thing that a run does, and all that the walk knows of it.

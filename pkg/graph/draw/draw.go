@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/graph"
-	"github.com/runlevel/runlevel/pkg/lifecycle"
-	"github.com/runlevel/runlevel/pkg/printable"
 )
 
 // A Picture is a graph and what to say about it.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/runlevel/runlevel/pkg/printable"
+	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // Measures of the picture, in pixels.

@@ -1,0 +1,122 @@
+package live
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// Levels renders how much of all is done, and of each level, in at most some lines, none of them wider than a width.
+func Levels(shown progress.Progress, width, height int) []string {
+	p := page{shown}
+	if width < 1 || height < 1 {
+		return nil
+	}
+	return append(cutLine(p.sum(width), width), p.levelLines(width, height-1)...)
+}
+
+// Plain returns a rendered line without its colours.
+func Plain(line string) string { return ansi.Strip(line) }
+
+// label returns the name of a level.
+func label(l progress.Level) string {
+	if l.Name == "" {
+		return "no level"
+	}
+	return "level " + printable.Line(l.Name)
+}
+
+// levelLines shows the levels in some lines. Where there is no room for all, those that are
+// done and those to come are summed up, but for the ones next to what runs.
+func (p page) levelLines(width, room int) []string {
+	rows := p.Levels
+	shown := choose(rows, room)
+	widest := 0
+	for _, i := range shown {
+		widest = max(widest, len(label(rows[i])))
+	}
+	barWidth := min(max(width/4, 8), 40)
+	counted := len(fmt.Sprint(p.Total))
+	line := func(row progress.Level) string {
+		count := fmt.Sprintf("%*d/%-*d", counted, row.Done, counted, row.Total)
+		text := strings.TrimRight(fmt.Sprintf("  %-*s %s %s", widest, label(row), bar(barWidth, row.StateCounts), count), " ")
+		if row.Failed > 0 {
+			text += " " + bad.of(fmt.Sprintf("%d failed", row.Failed))
+		}
+		if running := row.Running(); len(running) > 0 {
+			text += " " + faint.of(printable.Line(strings.Join(running, ", ")))
+		}
+		return cut(text, width)
+	}
+	var lines, more []string
+	for _, state := range []struct {
+		is   func(progress.Level) bool
+		what string
+	}{{progress.Level.IsDone, "done"}, {func(r progress.Level) bool { return r.IsBegun() && !r.IsDone() }, "running"}, {func(r progress.Level) bool { return !r.IsBegun() && !r.IsDone() }, "to come"}} {
+		count, objects := 0, 0
+		for i, row := range rows {
+			if state.is(row) && !slices.Contains(shown, i) {
+				count++
+				objects += row.Total
+			}
+		}
+		if count > 0 {
+			more = append(more, fmt.Sprintf("%s %s (%s)", printable.Count(count, "level"), state.what, printable.Count(objects, "object")))
+		}
+	}
+	for _, i := range shown {
+		lines = append(lines, line(rows[i]))
+	}
+	if len(more) > 0 && room > len(lines) {
+		lines = append(lines, cut(faint.of("  and "+strings.Join(more, ", ")), width))
+	}
+	return lines
+}
+
+// How many levels are shown beside those that run, where there are many.
+const (
+	fewLevels = 12 // all are shown
+	doneShown = 3
+	nextShown = 6
+)
+
+// choose says which levels to show in some lines, in their order: those that failed and those
+// that run first, then some around them. If not all are, a line is left for how many others
+// there are.
+func choose(rows []progress.Level, room int) []int {
+	var all, ranked []int
+	first := slices.IndexFunc(rows, func(r progress.Level) bool { return !r.IsDone() })
+	if first < 0 {
+		first = len(rows)
+	}
+	rank := func(i int) int {
+		switch row := rows[i]; {
+		case row.Failed > 0:
+			return 0
+		case !row.IsDone() && row.IsBegun():
+			return 1
+		case i < first:
+			return 2 * (1 + first - i) // the last that are done are half as near as the next to come
+		default:
+			return 2 + i - first
+		}
+	}
+	for i := range rows {
+		all = append(all, i)
+		if rank(i) < 2 || first-i <= doneShown && i-first <= nextShown {
+			ranked = append(ranked, i)
+		}
+	}
+	if len(rows) <= min(room, fewLevels) {
+		return all
+	}
+	slices.SortStableFunc(ranked, func(a, b int) int { return rank(a) - rank(b) })
+	shown := ranked[:min(max(room-1, 0), len(ranked))]
+	slices.Sort(shown)
+	return shown
+}

@@ -1,0 +1,336 @@
+package live_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runlevel/runlevel/internal/cli/live"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+)
+
+var update = flag.Bool("update", false, "write the screens of testdata again")
+
+var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// A film is a model, and how things go on with it.
+type film struct {
+	*progress.Fold
+	items []progress.Item
+	now   time.Time
+}
+
+func start(plan progress.Intent) *film {
+	plan.Began = began
+	return &film{progress.New(plan), plan.Items, began}
+}
+
+func (f *film) screen(width, height int) string { return live.Screen(f.Progress(), width, height) }
+
+// after lets some time pass, second by second, while nothing new is told but the waits.
+func (f *film) after(d time.Duration, waits ...apply.Event) *film {
+	for end := f.now.Add(d); f.now.Before(end); {
+		f.now = f.now.Add(time.Second)
+		for _, wait := range waits {
+			f.tell(wait)
+		}
+		f.At(f.now)
+	}
+	return f
+}
+
+func (f *film) tell(event apply.Event) {
+	event.Time = f.now
+	f.Event(event)
+}
+
+func nodeOf(one progress.Item) string { return "level " + one.Level + ", " + one.Component }
+
+// about is an event about an item.
+func about(one progress.Item, event apply.Event) apply.Event {
+	event.Object, event.File, event.Node = &one.ID, one.File, nodeOf(one)
+	return event
+}
+
+func waiting(one progress.Item, since time.Duration, message string, why ...string) apply.Event {
+	then := began.Add(since)
+	return about(one, apply.Event{Type: apply.Waiting, Message: message, Since: &then, Why: why})
+}
+
+// retrying is a wait for what has failed, and is tried again.
+func retrying(wait apply.Event) apply.Event {
+	wait.IsRetry = true
+	return wait
+}
+
+func applied(one progress.Item, action object.Action) apply.Event {
+	return about(one, apply.Event{Type: apply.Applied, Action: action})
+}
+
+// play applies items one node after the other, a node in some time; the last node is still
+// running when the items are over.
+func (f *film) play(items []progress.Item, each time.Duration) *film {
+	for i, one := range items {
+		if i == 0 || nodeOf(items[i-1]) != nodeOf(one) {
+			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
+		}
+		f.tell(applied(one, object.Configured))
+		if i+1 < len(items) && nodeOf(items[i+1]) != nodeOf(one) {
+			f.after(each)
+			f.tell(apply.Event{Type: apply.Ended, Node: nodeOf(one), Seconds: each.Seconds()})
+		}
+	}
+	return f
+}
+
+func item(level, component, kind, name string) progress.Item {
+	return progress.Item{Level: level, Component: component, File: "0000_" + level + "_" + component + "_" + name + ".yaml", ID: kinds.ID{Kind: kind, Namespace: "shop", Name: name}}
+}
+
+// many is a release of 600 manifests in 40 levels of three components.
+func many() []progress.Item {
+	var items []progress.Item
+	for i := range 600 {
+		items = append(items, item(fmt.Sprintf("%02d", 10+2*(i/15)), []string{"database", "frontend", "monitoring"}[i/5%3], "ConfigMap", fmt.Sprintf("settings-%03d", i)))
+	}
+	return items
+}
+
+// few is one of ten.
+func few() []progress.Item {
+	return []progress.Item{
+		item("10", "base", "Namespace", "shop"), item("10", "base", "ServiceAccount", "web"),
+		item("20", "db", "StatefulSet", "db"), item("20", "cache", "Deployment", "cache"), item("20", "old", "ConfigMap", "old"),
+		item("25", "web", "Deployment", "web"), item("25", "api", "Deployment", "api"), item("25", "bad", "ConfigMap", "Not_a_name"),
+		item("30", "proxy", "Deployment", "proxy"), item("90", "checks", "Job", "check"),
+	}
+}
+
+// stuck is an update of a few manifests that has met all that can go wrong.
+func stuck() *film {
+	items := few()
+	f := start(progress.Intent{
+		Title: "update of release shop 1.1.0, after 1.0.0", Items: items, InOrder: true, Before: 4 * time.Minute,
+		Nodes: map[string]time.Duration{"level 25, web": 70 * time.Second, "level 25, api": 30 * time.Second, "level 30, proxy": 65 * time.Second},
+	})
+	f.play(items[:4], 2*time.Second)
+	f.tell(about(items[4], apply.Event{Type: apply.Applied, Action: object.Pending, Message: "terminating for 0s, held by finalizer example.com/hold"}))
+	f.tell(apply.Event{Type: apply.Ended, Node: "level 20, cache"})
+	for _, one := range items[5:8] {
+		f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
+	}
+	f.tell(applied(items[5], object.Configured))
+	f.tell(about(items[6], apply.Event{Type: apply.Retrying, Message: "attempt 1 failed, the next is in 500ms: no endpoints available for service \"hook\""}))
+	f.tell(about(items[7], apply.Event{Type: apply.Failing, Action: object.Failed, Message: `ConfigMap "Not_a_name" is invalid: metadata.name: Invalid value`}))
+	f.tell(apply.Event{Type: apply.Ended, Node: "level 25, bad", Action: object.Failed})
+	return f.after(20*time.Second,
+		waiting(items[5], 5*time.Second, "0 of 1 replicas are available", "Pod shop/web-1: container main crashes: exit code 1, 3 restarts", "  | no such host: db", "  | giving up"),
+		retrying(waiting(items[6], 5*time.Second, `no endpoints available for service "hook"`)))
+}
+
+// midway is an update of many manifests, without a trouble, in its middle.
+func midway() *film {
+	items := many()
+	return start(progress.Intent{Title: "update of release shop 2.0.0, after 1.9.0", Items: items, InOrder: true}).play(items[:307], 3*time.Second)
+}
+
+// crowded is an install of many manifests in which all levels run, and many wait.
+func crowded() *film {
+	items := many()
+	f := start(progress.Intent{Title: "install of release shop 2.0.0", Items: items})
+	var waits []apply.Event
+	for i, one := range items {
+		if i%5 == 0 {
+			f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
+		}
+		if i%4 != 3 {
+			f.tell(applied(one, object.Created))
+		}
+		if i%9 == 0 {
+			wait := waiting(one, time.Duration(i)*time.Millisecond, "0 of 3 replicas are available", "Pod shop/web-1: it has no node")
+			if i%4 == 3 {
+				wait = retrying(wait)
+			}
+			waits = append(waits, wait)
+		}
+		if i%100 == 50 {
+			f.tell(about(one, apply.Event{Type: apply.Failing, Reason: "WorkloadFailed", Message: "BackoffLimitExceeded"}))
+		}
+	}
+	return f.after(45*time.Second, waits...)
+}
+
+func TestScreens(t *testing.T) {
+	for name, scene := range map[string]func() *film{
+		"begins":  func() *film { return start(progress.Intent{Title: "install of release shop 1.0.0", Items: few()}) },
+		"stuck":   stuck,
+		"midway":  midway,
+		"crowded": crowded,
+	} {
+		for _, size := range []struct{ width, height int }{{80, 24}, {40, 10}, {200, 50}} {
+			file := fmt.Sprintf("%s-%dx%d.txt", name, size.width, size.height)
+			t.Run(file, func(t *testing.T) {
+				compare(t, file, ansi.Strip(scene().screen(size.width, size.height))+"\n")
+			})
+		}
+	}
+}
+
+// compare compares a screen with the one that is kept.
+func compare(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got), -update writes it again:\n%s", path, diff)
+	}
+}
+
+// Whatever the size, and whatever strangers write, lines stay in it and do nothing to the
+// terminal.
+func TestEverySizeFits(t *testing.T) {
+	nasty := few()
+	for i := range nasty {
+		nasty[i].ID.Name = "漢字の名前-\U0001F469\u200d\U0001F4BB"
+	}
+	f := start(progress.Intent{Title: "update of \x1b[2Jrelease\r\n漢字", Items: nasty, InOrder: true})
+	f.play(nasty[:6], time.Second)
+	f.tell(about(nasty[5], apply.Event{Type: apply.Failing, Message: "漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字"}))
+	f.Delete(kinds.ID{Kind: "ConfigMap", Name: "gone"}, "held by \x1b[31m漢字")
+	f.after(2*time.Second, waiting(nasty[4], 0, "two\nlines\x1b[1A", "Pod a\x1b[2J: b", "  | \ttab\a"))
+	for _, scene := range []*film{f, crowded(), stuck()} {
+		for width := 1; width < 130; width += 3 {
+			for height := 1; height < 40; height++ {
+				screen := ansi.Strip(scene.screen(width, height))
+				lines := strings.Split(screen, "\n")
+				if len(lines) > height {
+					t.Fatalf("%dx%d has %d lines:\n%s", width, height, len(lines), screen)
+				}
+				for _, line := range lines {
+					if ansi.StringWidth(line) > width || strings.ContainsAny(line, "\x1b\r\t\a") {
+						t.Fatalf("%dx%d has the line %q", width, height, line)
+					}
+				}
+			}
+		}
+	}
+}
+
+// What runs, what failed and what is stuck is to be seen in the smallest of windows.
+func TestWhatMattersIsSeenInASmallWindow(t *testing.T) {
+	screen := ansi.Strip(stuck().screen(40, 10))
+	for _, wanted := range []string{"update of", "1 failed", "2 waiting", "level 25", "running (2)", "25, api", "failed (1)", "pending (1)", "shop/old"} {
+		if !strings.Contains(screen, wanted) {
+			t.Errorf("%q is not on\n%s", wanted, screen)
+		}
+	}
+}
+
+// With room left, what stops an apply is readable to its end, however narrow the window: of the
+// oldest wait also where many others wait.
+func TestCausesAreWrapped(t *testing.T) {
+	const message = `1 of 3 replicas are updated: pods "database-67f4c8d9b-" is forbidden: exceeded quota: compute-resources, requested: requests.cpu=500m, used: requests.cpu=4, limited: requests.cpu=4`
+	const why = `Pod shop/database-67f4c8d9b-x2x9k: container database can't pull image registry.example.com/shop/database:1.1.0: back-off pulling image "registry.example.com/shop/database:1.1.0": not found`
+	const held = `terminating for 25s, held by finalizer example.com/hold (some content in the namespace has finalizers remaining: example.com/left in 3 resource instances)`
+	const failed = `Deployment.apps "web" is invalid: spec.selector: Invalid value: {"matchLabels":{"app":"web"}}: field is immutable`
+	items := many()
+	for name, c := range map[string]struct {
+		nodes int // that run
+		shown []string
+	}{
+		"one wait":   {1, []string{message, why, failed, held}},
+		"many waits": {40, []string{message, why}},
+	} {
+		for _, width := range []int{60, 100} {
+			t.Run(fmt.Sprintf("%s at %d columns", name, width), func(t *testing.T) {
+				f := start(progress.Intent{Title: "update of release shop 1.1.0, after 1.0.0", Items: items, InOrder: true})
+				waits := []apply.Event{waiting(items[0], 0, message, why)}
+				for i, one := range items[:5*c.nodes] {
+					f.tell(apply.Event{Type: apply.Began, Node: nodeOf(one)})
+					if i >= 5 {
+						waits = append(waits, waiting(one, time.Second, "0 of 3 replicas are available", "Pod shop/web-1: it has no node"))
+					}
+				}
+				f.tell(about(items[1], apply.Event{Type: apply.Failing, Message: failed}))
+				f.Delete(items[2].ID, held)
+				screen := ansi.Strip(f.after(2*time.Second, waits...).screen(width, 48))
+				for _, text := range c.shown {
+					if !strings.Contains(unspaced(screen), unspaced(text)) {
+						t.Errorf("not to be read to its end: %s\n%s", text, screen)
+					}
+				}
+			})
+		}
+	}
+}
+
+// unspaced is a text without the spaces and line breaks that wrapping adds.
+func unspaced(text string) string { return strings.Join(strings.Fields(text), "") }
+
+// Waits are told again and again. One that is not any more, for whatever reason, is over.
+func TestWaitsThatAreOverGo(t *testing.T) {
+	items := few()
+	f := start(progress.Intent{Title: "update", Items: items, InOrder: true})
+	f.tell(apply.Event{Type: apply.Began, Node: nodeOf(items[2])})
+	f.tell(applied(items[2], object.Created))
+	f.after(2*time.Second, waiting(items[2], 0, "0 of 3 replicas are available"))
+	sees := func(wanted bool) {
+		t.Helper()
+		if got := strings.Contains(f.screen(80, 24), "0 of 3 replicas"); got != wanted {
+			t.Errorf("the wait is seen: %t\n%s", got, f.screen(80, 24))
+		}
+	}
+	sees(true)
+	f.after(5 * time.Second) // asking pods why takes a while
+	sees(true)
+	f.after(5 * time.Second)
+	sees(false)
+	f.after(time.Second, waiting(items[2], 0, "0 of 3 replicas are available"))
+	f.tell(about(items[2], apply.Event{Type: apply.BeReady, Message: "after 20s"}))
+	sees(false)
+}
+
+func TestDeletesAreFollowed(t *testing.T) {
+	f := stuck()
+	f.Delete(few()[4].ID, "terminating for 25s, held by finalizer example.com/other")
+	if screen := ansi.Strip(f.screen(120, 40)); !strings.Contains(screen, "pending (1)\n  ConfigMap shop/old: terminating for 25s, held by finalizer example.com/other\n") {
+		t.Errorf("the new holder is not told:\n%s", screen)
+	}
+	f.Delete(few()[4].ID, "")
+	if screen := ansi.Strip(f.screen(120, 40)); strings.Contains(screen, "pending (") || !strings.Contains(screen, "deleted     ConfigMap shop/old") {
+		t.Errorf("it is gone:\n%s", screen)
+	}
+}
+
+// A hook that waits is shown as what it is: it is not tried again for having failed, and its object is still to come.
+func TestAScreenNamesHooks(t *testing.T) {
+	items := []progress.Item{item("10", "web", "Deployment", "web")}
+	f := start(progress.Intent{Title: "update of release shop", Items: items, InOrder: true})
+	f.tell(apply.Event{Type: apply.Began, Node: nodeOf(items[0])})
+	wait := waiting(items[0], 0, "pod web-pre runs")
+	wait.Hook = "pre"
+	screen := live.Plain(f.after(5*time.Second, wait).screen(100, 20))
+	for _, want := range []string{" 0/1, 1 waiting", "waiting for 5s: pre hook of Deployment shop/web: pod web-pre runs"} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("the screen does not say %q:\n%s", want, screen)
+		}
+	}
+}

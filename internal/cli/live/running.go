@@ -1,0 +1,187 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A job is a component that runs, or has objects that are waited for.
+type job struct {
+	progress.Component
+	waits []progress.Waited // the longest first
+}
+
+// jobs returns those of now: first those that wait, the longest first.
+func (p page) jobs() []job {
+	byNode := map[string]*job{}
+	for _, l := range p.Levels {
+		for _, c := range l.Components {
+			byNode[c.Node] = &job{Component: c}
+		}
+	}
+	for _, w := range p.Waits {
+		if byNode[w.Node] == nil { // it is in no file of the release
+			byNode[w.Node] = &job{Component: progress.Component{Node: w.Node}}
+		}
+		byNode[w.Node].waits = append(byNode[w.Node].waits, w)
+	}
+	var jobs []job
+	for _, one := range byNode {
+		if one.IsRunning || len(one.waits) > 0 {
+			jobs = append(jobs, *one)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b job) int {
+		return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.name(), b.name()))
+	})
+	return jobs
+}
+
+// since returns when a job began to wait. One that does not wait comes after those that do.
+func (j job) since() time.Time {
+	if len(j.waits) > 0 {
+		return j.waits[0].Since
+	}
+	const later = 100 * 365 * 24 * time.Hour
+	return j.Began.Add(later)
+}
+
+func (j job) name() string {
+	if j.Node == "" {
+		return "files without a level"
+	}
+	return printable.Line(j.Node)
+}
+
+// title says what runs, since when, and how long it took the last time.
+func (p page) title(j job) string {
+	text := strong.of(j.name())
+	if j.IsRunning && !j.Began.IsZero() {
+		text += " " + clock(p.Now.Sub(j.Began))
+		if j.Before > 0 {
+			text += faint.of(", " + clock(j.Before) + " the last time")
+		}
+	}
+	return text
+}
+
+// cause is an object, and what it waits for.
+func cause(w progress.Waited) string { return w.Name() + ": " + printable.Line(w.For) }
+
+// A detail is how much is said of the jobs.
+type detail struct {
+	waits, why int // of each job, and of each wait
+	whole      int // how many of the oldest waits have their lines wrapped instead of cut
+}
+
+const all = 1 << 20
+
+// details are tried from the most to the least.
+var details = []detail{{all, 8, all}, {all, 3, all}, {all, 1, all}, {all, 1, 1}, {8, 1, 1}, {8, 0, 1}, {3, 0, 1}, {1, 0, 1}, oldestOnly}
+
+// oldestOnly leaves a line for each job, and the cause of the oldest wait.
+var oldestOnly = detail{0, 0, 1}
+
+// runningLines shows what runs in some lines, with as much of it as there is room for.
+func (p page) runningLines(width, room int) []string {
+	jobs := p.jobs()
+	if len(jobs) == 0 {
+		return nil
+	}
+	for _, d := range details {
+		var lines []string
+		for i := 0; i < len(jobs) && len(lines) <= room; i++ {
+			lines = append(lines, p.jobLines(jobs[i], d, width)...)
+			d.whole = max(0, d.whole-max(1, len(jobs[i].waits)))
+		}
+		if len(lines) <= room {
+			return lines
+		}
+	}
+	return p.crowdedLines(jobs, width, room)
+}
+
+// crowdedLines shows more jobs than there are lines: a line for each, but for the oldest wait,
+// which has up to two thirds of them.
+func (p page) crowdedLines(jobs []job, width, room int) []string {
+	const fewest = 3 // the job, its wait, and some of the cause
+	lines := []string{cut(p.shortly(jobs[0]), width)}
+	if most := room * 2 / 3; most >= fewest {
+		lines = p.jobLines(jobs[0], oldestOnly, width)
+		if len(lines) > most {
+			lines = append(lines[:most-1], cut(lines[most-1], width-1)+"…")
+		}
+	}
+	for i, one := range jobs[1:] {
+		if len(lines) == room-1 && i < len(jobs)-2 {
+			return append(lines, cut("  "+faint.of(fmt.Sprintf("and %d more", len(jobs)-1-i)), width))
+		}
+		if len(lines) == room {
+			break
+		}
+		lines = append(lines, p.jobLines(one, detail{}, width)...)
+	}
+	return lines
+}
+
+// jobLines are those of one job. With no room for its waits, the oldest is in the same line.
+func (p page) jobLines(one job, d detail, width int) []string {
+	if d.whole > 0 {
+		d.waits = max(d.waits, 1)
+	}
+	switch {
+	case len(one.waits) == 0:
+		return []string{cut("  "+p.title(one), width)}
+	case d.waits == 0:
+		return []string{cut(p.shortly(one), width)}
+	}
+	lines := []string{cut("  "+p.title(one), width)}
+	for i, w := range one.waits {
+		if i == d.waits {
+			return append(lines, cut(faint.of(fmt.Sprintf("    and %d more", len(one.waits)-i)), width))
+		}
+		lines = append(lines, p.waitLines(w, detail{why: d.why, whole: d.whole - i}, width)...)
+	}
+	return lines
+}
+
+// waitLines say what is waited for, since when, and why. The cause of one that is shown as a whole
+// is not left out.
+func (p page) waitLines(w progress.Waited, d detail, width int) []string {
+	fit, why := cutLine, d.why
+	if d.whole > 0 {
+		const leastWhy = 3
+		fit, why = wrap, max(d.why, leastWhy)
+	}
+	mark := "waiting"
+	if w.Retrying {
+		mark = "retrying"
+	}
+	mark += " for " + clock(p.Now.Sub(w.Since))
+	lines := fit("    "+mark+": "+cause(w), width)
+	lines[0] = strings.Replace(lines[0], mark, slow.of(mark), 1)
+	for _, text := range w.Why[:min(why, len(w.Why))] {
+		for _, line := range fit("      "+printable.Line(strings.TrimRight(text, " \n")), width) {
+			lines = append(lines, faint.of(line))
+		}
+	}
+	return lines
+}
+
+// shortly is a job in one line, with what it waits for the longest.
+func (p page) shortly(one job) string {
+	name := strong.of(strings.TrimPrefix(one.name(), "level "))
+	if more := len(one.waits) - 1; more > 0 {
+		name += fmt.Sprintf(" (+%d)", more)
+	}
+	if one.waits[0].Retrying {
+		name += " retrying"
+	}
+	return "  " + slow.of(fmt.Sprintf("%-6s", clock(p.Now.Sub(one.waits[0].Since)))) + " " + name + ": " + cause(one.waits[0])
+}

@@ -1,0 +1,220 @@
+// Package live is the live view of an apply on a terminal: how far each level is, what runs and what it waits
+// for, what has failed, and when it may be over.
+//
+// Screen renders a progress.Progress as lines of text, without a terminal or a clock, so that it is tested with
+// values. A View draws it on a terminal, a few times a second, below what was printed before.
+//
+// Start is the call to start from. The parts of a screen are in screen.go, levels.go and running.go.
+package live
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply"
+)
+
+// A page is a progress that is rendered.
+type page struct{ progress.Progress }
+
+// Screen renders a progress in at most some lines, none of them wider than a width.
+func Screen(shown progress.Progress, width, height int) string {
+	p := page{shown}
+	if width < 1 || height < 1 {
+		return ""
+	}
+	lines := p.head(width)
+	parts := p.parts(width, height)
+	share(parts, height-len(lines))
+	for _, one := range parts {
+		lines = append(lines, one.lines(width)...)
+	}
+	for i := range lines {
+		lines[i] = cut(lines[i], width)
+	}
+	return strings.Join(lines[:min(height, len(lines))], "\n")
+}
+
+// head renders the title, the time, and how much is done.
+func (p page) head(width int) []string {
+	times := clock(p.Now.Sub(p.Began))
+	if left := p.leftInWords(); left != "" {
+		times += ", " + left
+	}
+	title := printable.Line(p.Title)
+	if room := width - ansi.StringWidth(times) - 2; ansi.StringWidth(title) > room {
+		title = cut(title, max(room, 0))
+	}
+	gap := max(1, width-ansi.StringWidth(title)-ansi.StringWidth(times))
+	return []string{strong.of(title) + strings.Repeat(" ", gap) + times, p.sum(width)}
+}
+
+// sum renders how much is done, has failed and is waited for.
+func (p page) sum(width int) string {
+	counts := fmt.Sprintf("%d/%d", p.Done, p.Total)
+	var more string
+	if len(p.Failures) > 0 {
+		more += fmt.Sprintf(", %d failed", len(p.Failures))
+	}
+	if len(p.Waits) > 0 {
+		more += fmt.Sprintf(", %d waiting", len(p.Waits))
+	}
+	room := min(max(width-len(counts)-len(more)-1, 8), 80)
+	return bar(room, p.StateCounts) + " " + counts + more
+}
+
+// leftInWords renders the time that is left; "" if that is not known, or too short for a word.
+func (p page) leftInWords() string {
+	left := p.Progress.Left
+	if left < 3*time.Second {
+		return ""
+	}
+	step := 5 * time.Second
+	switch {
+	case left > 10*time.Minute:
+		step = time.Minute
+	case left > time.Minute:
+		step = 10 * time.Second
+	}
+	return "about " + clock(max(left.Round(step), step)) + " left"
+}
+
+// clock is a duration in few letters: 42s, 3m07s, 2h05m.
+func clock(d time.Duration) string {
+	seconds := int(max(d, 0).Seconds())
+	switch minutes := seconds / 60; {
+	case minutes == 0:
+		return fmt.Sprintf("%ds", seconds)
+	case minutes < 60:
+		return fmt.Sprintf("%dm%02ds", minutes, seconds%60)
+	default:
+		return fmt.Sprintf("%dh%02dm", minutes/60, minutes%60)
+	}
+}
+
+// A part is one list of the screen.
+type part struct {
+	title string
+	want  int                            // lines, with the title
+	got   int                            // of them
+	body  func(width, room int) []string // without the title
+}
+
+// lines are those of a part that has got some. With one line only, it is a title that says
+// how many there are.
+func (p part) lines(width int) []string {
+	switch {
+	case p.got == 0:
+		return nil
+	case p.title == "":
+		return p.body(width, p.got)
+	default:
+		return append([]string{strong.of(p.title)}, p.body(width, p.got-1)...)
+	}
+}
+
+// The parts, in the order in which they stand.
+const (
+	levelPart = iota
+	runningPart
+	failedPart
+	deletesPart
+	recentPart
+)
+
+// parts returns what there is to show below the head, on a screen of some lines.
+func (p page) parts(width, height int) []part {
+	running := p.runningLines(width, height)
+	var failures, deletes, recent []string
+	for _, one := range p.Failures {
+		failures = append(failures, strings.TrimPrefix(Line(one), word(string(one.Type))))
+	}
+	for _, one := range p.Deletes {
+		deletes = append(deletes, one.Object.String()+": "+printable.Line(one.Message))
+	}
+	for _, one := range p.Recent {
+		recent = append(recent, Line(one))
+	}
+	parts := []part{
+		levelPart:   {want: len(p.levelLines(width, height)), body: p.levelLines},
+		runningPart: {title: fmt.Sprintf("running (%d)", len(p.jobs())), want: len(running), body: p.runningLines},
+		failedPart:  list(fmt.Sprintf("failed (%d)", len(failures)), failures, bad, width),
+		deletesPart: list(fmt.Sprintf("deletes that are pending (%d)", len(deletes)), deletes, plain, width),
+		recentPart:  list("lately", recent, faint, width),
+	}
+	if len(running) > 0 {
+		parts[runningPart].want++
+	}
+	return parts
+}
+
+// mostListed is how many items of a list are rendered: more than any screen shows.
+const mostListed = 100
+
+// list is a part that shows all items as a whole where there is room for that; else the last of
+// them, each in a line.
+func list(title string, items []string, look style, width int) part {
+	if len(items) == 0 {
+		return part{}
+	}
+	items = items[max(0, len(items)-mostListed):]
+	var whole []string
+	for _, item := range items {
+		for _, line := range wrap("  "+item, width) {
+			whole = append(whole, look.of(line))
+		}
+	}
+	return part{title: title, want: len(whole) + 1, body: func(width, room int) []string {
+		if len(whole) <= room {
+			return whole
+		}
+		var lines []string
+		for _, item := range items[max(0, len(items)-room):] {
+			lines = append(lines, look.of(cut("  "+item, width)))
+		}
+		return lines
+	}}
+}
+
+// turns are in which order parts get their lines, and up to how many: a little of each
+// first.
+var turns = []struct{ part, upTo int }{
+	{runningPart, 2}, {failedPart, 2}, {levelPart, 1}, {deletesPart, 2}, {levelPart, 4}, {runningPart, 4}, {failedPart, 4},
+	{runningPart, 8}, {levelPart, 8}, {deletesPart, 4}, {runningPart, 12}, {recentPart, 4}, {runningPart, 16}, {levelPart, 16}, {failedPart, 8},
+	{runningPart, 40}, {levelPart, 40}, {failedPart, 20}, {deletesPart, 20}, {recentPart, 10},
+	{runningPart, 1 << 20}, {levelPart, 1 << 20},
+}
+
+// share gives parts their lines. Titles without anything below them say nothing.
+func share(parts []part, room int) {
+	for _, turn := range turns {
+		p := &parts[turn.part]
+		more := max(0, min(min(p.want, turn.upTo)-p.got, room))
+		if p.title != "" && p.got+more < 2 && turn.part != failedPart && turn.part != deletesPart {
+			more = 0
+		}
+		p.got += more
+		room -= more
+	}
+}
+
+// Line is an event in a line, as it is told where there is no live view.
+func Line(event apply.Event) string {
+	what := string(event.Type)
+	if event.Type == apply.Applied {
+		what = string(event.Action)
+	}
+	text := word(what) + event.Name()
+	if event.Message != "" {
+		text += ": " + event.Message
+	}
+	if event.Type == apply.Failing || event.Type == apply.Warned {
+		text += " (" + printable.Line(event.File) + ")"
+	}
+	return text
+}

@@ -1,0 +1,105 @@
+//go:build unix
+
+package live_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/hinshun/vt10x"
+
+	"github.com/runlevel/runlevel/internal/cli/live"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session/progress"
+)
+
+// A shownView is a view on a terminal, and what that shows.
+type shownView struct {
+	*live.View
+	plan     progress.Intent
+	keyboard *os.File
+	terminal *os.File
+	screen   vt10x.Terminal
+}
+
+// showView starts a view on a terminal of its own.
+func showView(t *testing.T) *shownView {
+	t.Helper()
+	keyboard, terminal, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = terminal.Close() })
+	if err := pty.Setsize(terminal, &pty.Winsize{Cols: 60, Rows: 20}); err != nil {
+		t.Fatal(err)
+	}
+	v := &shownView{keyboard: keyboard, terminal: terminal, screen: vt10x.New(vt10x.WithSize(60, 20))}
+	go func() { _, _ = io.Copy(v.screen, keyboard) }()
+	v.plan = progress.Intent{Title: "update of release shop", Began: time.Now(), Items: []progress.Item{
+		{Level: "10", Component: "db", File: "a.yaml", ID: kinds.ID{Kind: "ConfigMap", Name: "a"}},
+	}}
+	v.View = live.Start(terminal, v.plan, time.Now)
+	return v
+}
+
+// shows waits until the terminal shows something.
+func (v *shownView) shows(t *testing.T, what string, isSo func(text string) bool) {
+	t.Helper()
+	for end := time.After(time.Minute); !isSo(v.screen.String()); {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-end:
+			t.Fatalf("never shown: %s\n%s", what, v.screen.String())
+		}
+	}
+}
+
+// Whatever is typed while a view is shown does not come into it, and what is typed afterwards is
+// shown again.
+func TestTypingDoesNotGarbleAView(t *testing.T) {
+	view := showView(t)
+	view.shows(t, "the view", func(text string) bool { return strings.Contains(text, "level 10") })
+	if _, err := view.keyboard.WriteString("typed\r\r\rtyped\r"); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintln(view, "a line that stays")
+	view.shows(t, "the view once, below the line", func(text string) bool {
+		return strings.HasPrefix(text, "a line that stays") && strings.Count(text, view.plan.Title) == 1 && strings.Count(text, "level 10") == 1
+	})
+	if text := view.screen.String(); strings.Contains(text, "typed") {
+		t.Errorf("what was typed is shown:\n%s", text)
+	}
+	view.Stop()
+	if _, err := view.keyboard.WriteString("afterwards"); err != nil {
+		t.Fatal(err)
+	}
+	view.shows(t, "what is typed when it is over", func(text string) bool { return strings.Contains(text, "afterwards") })
+}
+
+// After Ctrl-Z the shell writes to the terminal. When the program goes on, all is drawn again.
+func TestAViewThatGoesOnIsDrawnAnew(t *testing.T) {
+	view := showView(t)
+	defer view.Stop()
+	fmt.Fprintln(view, "a line that stays")
+	view.shows(t, "the view", func(text string) bool {
+		return strings.Contains(text, "level 10") && strings.Contains(text, "a line that stays")
+	})
+	fmt.Fprint(view.terminal, "\r\n[1]+ Stopped\r\n$ fg\r\n")
+	view.shows(t, "what the shell says", func(text string) bool { return strings.Contains(text, "$ fg") })
+	self, err := os.FindProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := self.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	view.shows(t, "the view again, and nothing else", func(text string) bool {
+		return !strings.Contains(text, "$ fg") && strings.Count(text, "level 10") == 1 && strings.Count(text, view.plan.Title) == 1 && strings.Count(text, "a line that stays") == 1
+	})
+}

@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// madeForDefinitions selects the APIServices that the API server makes for
+// CustomResourceDefinitions. Those of its own groups say "onstart".
+const madeForDefinitions = "kube-aggregator.kubernetes.io/automanaged=true"
+
+var apiServices = schema.GroupVersionResource{Group: kinds.APIService.Group, Version: "v1", Resource: "apiservices"}
+
+// IsCustom returns whether the objects of a resource are those of a CustomResourceDefinition, and not of Kubernetes
+// itself or of an aggregated API. It sends one request until Refresh or Forget, and none about kinds that were
+// learnt. With an error, it is not known.
+func (c *Cluster) IsCustom(ctx context.Context, in Resource) (bool, error) {
+	if kinds.ScopeOf(in.GroupKind()) != kinds.Unknown {
+		return false, nil
+	}
+	k := c.kinds
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, resources := range k.learnt {
+		if slices.ContainsFunc(resources, func(r Resource) bool { return r.GroupVersion() == in.GroupVersion() }) {
+			return true, nil
+		}
+	}
+	if k.custom == nil && k.customErr == nil {
+		custom, err := c.customVersions(ctx)
+		if err == nil || apierrors.IsForbidden(err) { // other errors may pass
+			k.custom, k.customErr = custom, err
+		} else {
+			return false, customError(in, err)
+		}
+	}
+	if k.customErr != nil {
+		return false, customError(in, k.customErr)
+	}
+	return k.custom[in.GroupVersion()], nil
+}
+
+func customError(in Resource, err error) error {
+	return fmt.Errorf("it is not known whether kind %s is a definition's: %w", in.GroupKind(), err)
+}
+
+// customVersions returns the versions of groups that definitions have. The label alone does not tell: a user may
+// have put it on an APIService of an aggregated API, and on those of Kubernetes' own groups no controller corrects
+// it.
+func (c *Cluster) customVersions(ctx context.Context) (map[schema.GroupVersion]bool, error) {
+	list, err := c.Objects.Resource(apiServices).List(ctx, metav1.ListOptions{LabelSelector: madeForDefinitions})
+	if err != nil {
+		return nil, err
+	}
+	custom := map[schema.GroupVersion]bool{}
+	for i := range list.Items {
+		spec, _, _ := unstructured.NestedMap(list.Items[i].Object, "spec")
+		group, _ := spec["group"].(string)
+		version, _ := spec["version"].(string)
+		if spec["service"] == nil {
+			custom[schema.GroupVersion{Group: group, Version: version}] = true
+		}
+	}
+	return custom, nil
+}

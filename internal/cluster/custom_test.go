@@ -1,0 +1,236 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+
+// widgetsOf are where the widgets of a group are, as one finds them.
+func widgetsOf(group, version string) cluster.Resource {
+	in := schema.GroupVersionResource{Group: group, Version: version, Resource: "widgets"}
+	return cluster.Resource{GroupVersionResource: in, Kind: "Widget", Namespaced: true}
+}
+
+// isCustom is the answer of a connection that knows nothing yet.
+func isCustom(t *testing.T, in cluster.Resource) bool {
+	t.Helper()
+	custom, err := testbed.Connect(t).IsCustom(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return custom
+}
+
+// awaitCustom waits until the API server has taken notice of a definition.
+func awaitCustom(t *testing.T, in cluster.Resource) {
+	t.Helper()
+	sandboxtest.Await(t, testbed, apiServices, in.Version+"."+in.Group, func(service *map[string]any) bool { return service != nil })
+}
+
+// patchAPIService changes the APIService of a version of a group.
+func patchAPIService(t *testing.T, version, patch string) {
+	t.Helper()
+	_, err := testbed.Connect(t).Objects.Resource(apiServices).Patch(t.Context(), version, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const elsewhere = `"spec": {"service": {"namespace": "default", "name": "nobody"}}`
+
+func labelled(value string) string {
+	return `"metadata": {"labels": {"kube-aggregator.kubernetes.io/automanaged": ` + value + `}}`
+}
+
+func TestKindsOfDefinitionsAreCustom(t *testing.T) {
+	_, definition := widgets("custom.example.com")
+	establish(t, testbed.Connect(t), definition) // which another connection learns
+	awaitCustom(t, widgetsOf("custom.example.com", "v1"))
+	awaitCustom(t, widgetsOf("custom.example.com", "v2"))
+	c := testbed.Connect(t)
+	for in, wanted := range map[schema.GroupVersionKind]bool{
+		{Group: "custom.example.com", Version: "v1", Kind: "Widget"}:       true,
+		{Group: "custom.example.com", Version: "v2", Kind: "Widget"}:       true,
+		{Group: "custom.example.com", Version: "v1alpha1", Kind: "Widget"}: false, // which is not served
+		{Group: "nobody.example.com", Version: "v1", Kind: "Widget"}:       false,
+		{Group: "apps", Version: "v1", Kind: "Deployment"}:                 false,
+		{Group: "apps", Version: "v1", Kind: "Unheard"}:                    false, // of a newer server
+		{Version: "v1", Kind: "ConfigMap"}:                                 false,
+	} {
+		resource := cluster.Resource{GroupVersionResource: in.GroupVersion().WithResource("any"), Kind: in.Kind}
+		if custom, err := c.IsCustom(t.Context(), resource); err != nil || custom != wanted {
+			t.Errorf("%s is custom: %t, %v; want %t", in, custom, err, wanted)
+		}
+	}
+}
+
+// The label says who looks after an APIService, not where its objects are.
+func TestWhatIsServedElsewhereIsNotCustom(t *testing.T) {
+	t.Run("in the place of a definition", func(t *testing.T) {
+		_, definition := widgets("elsewhere.example.com")
+		in := widgetsOf("elsewhere.example.com", "v1")
+		establish(t, testbed.Connect(t), definition)
+		awaitCustom(t, in)
+		for _, label := range []string{"null", `"onstart"`} { // with these, no controller corrects it
+			patchAPIService(t, "v1.elsewhere.example.com", "{"+labelled(label)+", "+elsewhere+"}")
+			if isCustom(t, in) {
+				t.Errorf("labelled %s, it is custom", label)
+			}
+		}
+		patchAPIService(t, "v1.elsewhere.example.com", "{"+labelled(`"true"`)+"}")
+		eventually(t, func(context.Context) error { // the API server puts it right
+			if !isCustom(t, in) {
+				return errors.New("it is not custom again")
+			}
+			return nil
+		})
+	})
+	t.Run("in the place of Kubernetes' own", func(t *testing.T) {
+		t.Cleanup(func() { // the test's own context has ended by now
+			back := "{" + labelled(`"onstart"`) + `, "spec": {"service": null}}`
+			_, _ = testbed.Connect(t).Objects.Resource(apiServices).Patch(context.Background(), "v1.node.k8s.io", types.MergePatchType, []byte(back), metav1.PatchOptions{})
+		})
+		patchAPIService(t, "v1.node.k8s.io", "{"+labelled(`"true"`)+"}")
+		if isCustom(t, cluster.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}, Kind: "RuntimeClass"}) {
+			t.Error("a kind of Kubernetes' own is custom")
+		}
+		patchAPIService(t, "v1.node.k8s.io", "{"+elsewhere+"}") // which no controller corrects, in spite of its label
+		if isCustom(t, widgetsOf("node.k8s.io", "v1")) {
+			t.Error("what is served elsewhere is custom")
+		}
+	})
+}
+
+// asked counts how often a connection asks for APIServices.
+func asked(config *rest.Config) (counted *rest.Config, times *atomic.Int32) {
+	times, counted = new(atomic.Int32), rest.CopyConfig(config)
+	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(request.URL.Path, "/apiservices") {
+				times.Add(1)
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	return counted, times
+}
+
+func TestWhatIsCustomIsAskedForOnce(t *testing.T) {
+	config, times := asked(testbed.Sandbox(t).Config)
+	c := sandboxtest.Connect(t, config)
+	widget, definition := widgets("once.example.com")
+	in := widgetsOf("once.example.com", "v1")
+	says := func(wanted bool, wantedTimes int32) {
+		t.Helper()
+		if custom, err := c.IsCustom(t.Context(), in); err != nil || custom != wanted {
+			t.Errorf("it is custom: %t, %v; want %t", custom, err, wanted)
+		}
+		if got := times.Load(); got != wantedTimes {
+			t.Errorf("asked %d times by now, want %d", got, wantedTimes)
+		}
+	}
+	says(false, 1)
+	says(false, 1)
+	learnt := parse(t, "spec:"+definition)
+	c.Learn(learnt)
+	says(true, 1)
+	c.Refresh() // the server does not list it, so it is known from the definition still
+	says(true, 1)
+	c.Forget(widget)
+	says(false, 2)
+	establish(t, testbed.Connect(t), definition)
+	awaitCustom(t, in)
+	says(false, 2)
+	c.Refresh()
+	says(true, 3)
+	says(true, 3)
+}
+
+func TestWhoMayNotAskDoesNotKnowWhatIsCustom(t *testing.T) {
+	_, definition := widgets("forbidden.example.com")
+	establish(t, testbed.Connect(t), definition)
+	config, times := asked(testbed.Account(t, testbed.Namespace(t), "nobody"))
+	c, in := sandboxtest.Connect(t, config), widgetsOf("forbidden.example.com", "v1")
+	for range 3 {
+		custom, err := c.IsCustom(t.Context(), in)
+		if custom || !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "it is not known whether kind Widget.forbidden.example.com is a definition's: ") {
+			t.Errorf("it is custom: %t, %v", custom, err)
+		}
+	}
+	if got := times.Load(); got != 2 { // the first refusal of a connection may be that of a server that has not read its roles
+		t.Errorf("asked %d times, want twice", got)
+	}
+	c.Learn(parse(t, "spec:"+definition))
+	if custom, err := c.IsCustom(t.Context(), in); err != nil || !custom {
+		t.Errorf("after it was learnt, it is custom: %t, %v", custom, err)
+	}
+}
+
+// slow is a connection to a server that answers when it is told to.
+func slow(t *testing.T) (c *cluster.Cluster, answer chan int, times *atomic.Int32) {
+	t.Helper()
+	answer = make(chan int)
+	config, times := asked(&rest.Config{Host: "http://cluster.example", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
+		select {
+		case status := <-answer:
+			body := io.NopCloser(strings.NewReader(`{"kind": "APIServiceList", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {}, "items": [
+				{"kind": "APIService", "apiVersion": "apiregistration.k8s.io/v1", "metadata": {"name": "v1.slow.example.com"}, "spec": {"group": "slow.example.com", "version": "v1"}}]}`))
+			header := http.Header{"Content-Type": {"application/json"}}
+			return &http.Response{StatusCode: status, Header: header, Body: body, Request: request}, nil
+		case <-request.Context().Done():
+			return nil, request.Context().Err()
+		}
+	})})
+	return sandboxtest.Connect(t, config), answer, times
+}
+
+func TestManyWhoWantToKnowWhatIsCustomShareOneRequest(t *testing.T) {
+	in := widgetsOf("slow.example.com", "v1")
+	c, answer, times := slow(t)
+	answers := make(chan string, 10)
+	for range cap(answers) {
+		go func() {
+			custom, err := c.IsCustom(t.Context(), in)
+			answers <- fmt.Sprint(custom, err)
+		}()
+	}
+	answer <- http.StatusOK
+	for range cap(answers) {
+		if got := <-answers; got != "true <nil>" {
+			t.Errorf("it is custom: %s", got)
+		}
+	}
+	if got := times.Load(); got != 1 {
+		t.Errorf("asked %d times", got)
+	}
+}
+
+func TestAFailureToAskWhatIsCustomIsNotKept(t *testing.T) {
+	in := widgetsOf("slow.example.com", "v1")
+	c, answer, _ := slow(t)
+	go func() { answer <- http.StatusBadGateway }()
+	if custom, err := c.IsCustom(t.Context(), in); err == nil || custom {
+		t.Errorf("of a server that fails: %t, %v", custom, err)
+	}
+	go func() { answer <- http.StatusOK }()
+	if custom, err := c.IsCustom(t.Context(), in); err != nil || !custom {
+		t.Errorf("asked again: %t, %v", custom, err)
+	}
+}

@@ -1,0 +1,164 @@
+// Package dependents counts what goes with an object that is deleted: what is in a Namespace, the objects of a
+// CustomResourceDefinition, and what the garbage collector removes. It lists metadata of all objects there may be.
+//
+// It deletes nothing, and reads no object's body.
+//
+// Count is the call to start from.
+package dependents
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+const (
+	listsAtOnce = 16
+	// mostNamespaces bounds how many namespaces are listed one by one. It takes a list of each kind in each.
+	mostNamespaces = 16
+)
+
+// Count counts what goes with each of some objects, beside the object itself, as if that one alone were deleted:
+//   - what is in a Namespace, and all objects of a CustomResourceDefinition;
+//   - what the garbage collector removes: objects that have owners, and none that stays;
+//   - what goes with those, and so on.
+//
+// Events don't count. What is terminating already counts as long as it is there, but keeps nothing that it owns.
+// The notes say what could not be counted.
+func Count(ctx context.Context, c *cluster.Cluster, deleted []objectmeta.LiveMetadata) (map[types.UID]kinds.ObjectCounts, []string, error) {
+	if len(deleted) == 0 {
+		return nil, nil, nil
+	}
+	listings, notes, err := listAll(ctx, c, namespacesOf(deleted))
+	if err != nil {
+		return nil, nil, fmt.Errorf("count what goes with objects: %w", err)
+	}
+	g := newGraph(listings, deleted)
+	counts := map[types.UID]kinds.ObjectCounts{}
+	for _, one := range deleted {
+		counts[one.UID] = tallyOf(g.goesWith(g.objects[one.UID]))
+	}
+	return counts, notes, nil
+}
+
+// tallyOf counts objects by kind.
+func tallyOf(gone []*object) kinds.ObjectCounts {
+	counted := map[schema.GroupKind]kinds.Count{}
+	for _, object := range gone {
+		kind := object.in.GroupKind()
+		counted[kind] = kinds.Count{Group: kind.Group, Kind: kind.Kind, Resource: object.in.Resource, Objects: counted[kind].Objects + 1}
+	}
+	return kinds.NewObjectCounts(slices.Collect(maps.Values(counted)))
+}
+
+// A listing is the objects of one kind, in one namespace or everywhere.
+type listing struct {
+	in        *cluster.Resource
+	namespace string
+	objects   []*object
+	err       error // why there may be more
+}
+
+// namespacesOf returns the namespaces in which all dependents of some objects are, or the one that means
+// everywhere. An object in a namespace has none elsewhere.
+func namespacesOf(deleted []objectmeta.LiveMetadata) []string {
+	namespaces := map[string]bool{}
+	for _, one := range deleted {
+		namespaces[one.ID.Namespace] = true
+	}
+	if namespaces[metav1.NamespaceAll] || len(namespaces) > mostNamespaces {
+		return []string{metav1.NamespaceAll}
+	}
+	return slices.Sorted(maps.Keys(namespaces))
+}
+
+// listAll lists all objects in some namespaces, or everywhere.
+func listAll(ctx context.Context, c *cluster.Cluster, namespaces []string) ([]listing, []string, error) {
+	all, unknown, err := c.AllKinds(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var listings []listing
+	for i := range all {
+		for _, namespace := range namespaces {
+			if isCounted(all[i]) && (all[i].Namespaced || namespace == metav1.NamespaceAll) {
+				listings = append(listings, listing{in: &all[i], namespace: namespace})
+			}
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(listsAtOnce)
+	for i := range listings {
+		group.Go(func() error { return listings[i].list(ctx, c) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, nil, err
+	}
+	return listings, notesOn(listings, unknown), nil
+}
+
+// isCounted returns whether the objects of a kind can be deleted, and are more than Events. Others only show what
+// is elsewhere, such as metrics.
+func isCounted(in cluster.Resource) bool {
+	if in.Kind == "Event" && (in.Group == "" || in.Group == "events.k8s.io") {
+		return false
+	}
+	return in.Verbs == nil || slices.Contains(in.Verbs, "list") && slices.Contains(in.Verbs, "delete")
+}
+
+// list lists the objects. An error is returned only if no kind can be listed.
+func (l *listing) list(ctx context.Context, c *cluster.Cluster) error {
+	l.err = c.EachMetadata(ctx, *l.in, l.namespace, metav1.ListOptions{}, func(metadata *metav1.PartialObjectMetadata) {
+		l.objects = append(l.objects, newObject(l.in, metadata))
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case utilnet.IsConnectionRefused(l.err):
+		return l.err
+	}
+	return nil
+}
+
+// notesOn returns one note on what could not be listed, with the reason of the first: mostly, the others have the
+// same.
+func notesOn(listings []listing, unknown map[string]error) []string {
+	var names []string
+	var why error
+	add := func(name string, err error) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if why == nil {
+			why = err
+		}
+	}
+	for _, l := range listings {
+		if l.err != nil && !apierrors.IsNotFound(l.err) { // else the kind has just gone
+			add(l.in.GroupKind().String(), l.err)
+		}
+	}
+	for _, group := range slices.Sorted(maps.Keys(unknown)) {
+		if !strings.HasSuffix(group, "metrics.k8s.io") { // whose objects are measurements
+			add("all of "+group, unknown[group])
+		}
+	}
+	if why == nil {
+		return nil
+	}
+	return []string{printable.Line(fmt.Sprintf("not counted, because it can't be listed: %s (%v)", strings.Join(names, ", "), why))}
+}

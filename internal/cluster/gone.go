@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// FindOrGone is FindKind for those to whom it matters that a kind is gone for good, and
+// its objects with it. ErrNotServed then means that no definition has the kind, and that
+// no aggregated API may have it. What can't be asked for is not gone.
+func (c *Cluster) FindOrGone(ctx context.Context, kind schema.GroupKind) (Resource, error) {
+	if found, err := c.FindKind(ctx, kind); err == nil {
+		return found, nil
+	}
+	c.Refresh() // what is known may be old, and what could not be asked may answer again
+	found, err := c.FindKind(ctx, kind)
+	if !errors.Is(err, ErrNotServed) {
+		return found, err
+	}
+	if holder, holderErr := c.holderOf(ctx, kind); holderErr != nil {
+		return Resource{}, fmt.Errorf("it is not known whether kind %s is gone: %w", kind, holderErr)
+	} else if holder != "" {
+		return Resource{}, &HeldKind{kind, holder}
+	}
+	return Resource{}, err
+}
+
+// A HeldKind is what FindOrGone returns when a kind is not served now, and something in the cluster has it all the same.
+type HeldKind struct {
+	Kind   schema.GroupKind
+	Holder string // a definition or an APIService
+}
+
+func (h *HeldKind) Error() string {
+	return fmt.Sprintf("kind %s is not served now, but %s has it", h.Kind, h.Holder)
+}
+
+// holderOf names the definition or the aggregated API that a kind is of, although it is
+// not served.
+func (c *Cluster) holderOf(ctx context.Context, kind schema.GroupKind) (string, error) {
+	definition, err := c.Definition(ctx, kind)
+	switch {
+	case err != nil:
+		return "", err
+	case definition != nil:
+		return "CustomResourceDefinition " + definition.GetName(), nil
+	default:
+		return c.aggregatedOf(ctx, kind)
+	}
+}
+
+// Definition is the CustomResourceDefinition of a kind, served or not; nil if there is none.
+func (c *Cluster) Definition(ctx context.Context, kind schema.GroupKind) (*unstructured.Unstructured, error) {
+	definitions, err := c.FindKind(ctx, kinds.CustomResourceDefinition)
+	if errors.Is(err, ErrNotServed) {
+		return nil, errors.New("the cluster serves no CustomResourceDefinitions that could be asked")
+	}
+	if err != nil {
+		return nil, err
+	}
+	heads, err := c.Metadata.Resource(definitions.GroupVersionResource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for i := range heads.Items {
+		name := heads.Items[i].Name // which is plural.group
+		if _, group, _ := strings.Cut(name, "."); group != kind.Group {
+			continue
+		}
+		definition, err := c.In(definitions, "").Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue // it has just gone
+		}
+		if err != nil {
+			return nil, err
+		}
+		if defined, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind"); defined == kind.Kind {
+			return definition, nil
+		}
+	}
+	return nil, nil
+}
+
+// aggregatedOf names the aggregated API that may have a kind: one that serves a version of
+// its group, and has not said which kinds.
+func (c *Cluster) aggregatedOf(ctx context.Context, kind schema.GroupKind) (string, error) {
+	services, err := c.FindKind(ctx, kinds.APIService)
+	if errors.Is(err, ErrNotServed) {
+		return "", nil // a server without aggregation
+	}
+	if err != nil {
+		return "", err
+	}
+	aggregated, err := c.In(services, "").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	for i := range aggregated.Items {
+		item := &aggregated.Items[i]
+		group, _, _ := unstructured.NestedString(item.Object, "spec", "group")
+		version, _, _ := unstructured.NestedString(item.Object, "spec", "version")
+		if _, isElsewhere, _ := unstructured.NestedMap(item.Object, "spec", "service"); !isElsewhere || group != kind.Group {
+			continue
+		}
+		if !c.kinds.lists(schema.GroupVersion{Group: group, Version: version}) {
+			return "APIService " + item.GetName(), nil
+		}
+	}
+	return "", nil
+}

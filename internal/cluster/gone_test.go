@@ -1,0 +1,260 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// wants asks what became of a kind until the answer is the wanted one: "found", "gone", or
+// a part of why it is not known.
+func wants(t *testing.T, c *cluster.Cluster, kind schema.GroupKind, wanted string) {
+	t.Helper()
+	eventually(t, func(ctx context.Context) error {
+		if wanted == "gone" {
+			c.Refresh() // what was found stays found until a caller doubts it
+		}
+		got := verdict(c.FindOrGone(ctx, kind))
+		if strings.Contains(got, wanted) {
+			return nil
+		}
+		return fmt.Errorf("%s: %s, want %s", kind, got, wanted)
+	})
+}
+
+func verdict(_ cluster.Resource, err error) string {
+	switch {
+	case err == nil:
+		return "found"
+	case errors.Is(err, cluster.ErrNotServed):
+		return "gone"
+	default:
+		return "not known: " + err.Error()
+	}
+}
+
+func TestAKindThatNeverWasIsGone(t *testing.T) {
+	c := testbed.Connect(t)
+	for _, kind := range []schema.GroupKind{{Group: "never.example.com", Kind: "Thing"}, {Group: "apps", Kind: "Thing"}, {Kind: "Thing"}} {
+		if got := verdict(c.FindOrGone(t.Context(), kind)); got != "gone" {
+			t.Errorf("%s: %s", kind, got)
+		}
+	}
+}
+
+func TestAKindIsGoneWithItsDefinitionAndNotBefore(t *testing.T) {
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
+	kind, spec := widgets("going.example.com")
+	definition := establish(t, c, spec)
+	held := parse(t, "apiVersion: going.example.com/v1\nkind: Widget\nmetadata: {name: held, namespace: "+namespace+", finalizers: [example.com/hold]}")
+	in := find(t, c, held)
+	apply(t, c, held)
+	fresh := testbed.Connect(t)
+	wants(t, fresh, kind, "found")
+
+	of := find(t, c, definition)
+	if err := c.Delete(t.Context(), of, "", definition.GetName(), definition.GetUID()); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Await(t, testbed, definitions, definition.GetName(), hasCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue))
+	if got := verdict(testbed.Connect(t).FindOrGone(t.Context(), kind)); got == "gone" {
+		t.Errorf("while an instance is left, it is %s", got)
+	}
+
+	release := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := c.In(in, namespace).Patch(t.Context(), "held", types.MergePatchType, release, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sandboxtest.Await(t, testbed, definitions, definition.GetName(), func(d *apiextensionsv1.CustomResourceDefinition) bool { return d == nil })
+	wants(t, fresh, kind, "gone")
+}
+
+// It may have instances from when it was served, which no client sees now.
+func TestAKindThatIsDefinedButNotServedIsNotGone(t *testing.T) {
+	c := testbed.Connect(t)
+	_, first := widgets("clash.example.com")
+	establish(t, c, strings.Replace(first, "plural: widgets", "plural: widgets, shortNames: [w]", 1))
+	second := strings.NewReplacer("plural: widgets", "plural: wings, shortNames: [w]", "kind: Widget", "kind: Wing").Replace(first)
+	clashing := define(t, c, second)
+	sandboxtest.Await(t, testbed, definitions, clashing.GetName(), hasCondition(apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionFalse))
+
+	wing := schema.GroupKind{Group: "clash.example.com", Kind: "Wing"}
+	if got, wanted := verdict(c.FindOrGone(t.Context(), wing)), "kind Wing.clash.example.com is not served now, but CustomResourceDefinition wings.clash.example.com has it"; !strings.Contains(got, wanted) {
+		t.Errorf("%s, want %s", got, wanted)
+	}
+	if got := verdict(c.FindOrGone(t.Context(), schema.GroupKind{Group: "clash.example.com", Kind: "Other"})); got != "gone" {
+		t.Errorf("another kind of the group is %s", got)
+	}
+}
+
+func TestAKindIsNotGoneForThoseWhoMayNotLook(t *testing.T) {
+	config := testbed.Account(t, testbed.Namespace(t), "weak")
+	for name, test := range map[string]struct{ token, wanted string }{
+		"no right to list definitions": {config.BearerToken, "customresourcedefinitions.apiextensions.k8s.io is forbidden"},
+		"no right to ask at all":       {"nobody's", "ask the cluster for the kinds it serves"},
+	} {
+		config.BearerToken = test.token
+		got := verdict(sandboxtest.Connect(t, config).FindOrGone(t.Context(), schema.GroupKind{Group: "never.example.com", Kind: "Thing"}))
+		if !strings.HasPrefix(got, "not known") || !strings.Contains(got, test.wanted) {
+			t.Errorf("%s: %s, want %s", name, got, test.wanted)
+		}
+	}
+}
+
+func TestAKindOfAnAggregatedAPI(t *testing.T) {
+	c, namespace := testbed.Connect(t), testbed.Namespace(t)
+	server := httptest.NewTLSServer(http.HandlerFunc(serveThings))
+	defer server.Close()
+	thing, other := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"}, schema.GroupKind{Group: "aggregated.example.com", Kind: "Other"}
+
+	service := aggregate(t, c, namespace, closedPort(t))
+	wants(t, c, thing, "the cluster can't say whether it has kind Thing.aggregated.example.com") // it is down
+	if got := verdict(c.FindOrGone(t.Context(), other)); !strings.HasPrefix(got, "not known") {
+		t.Errorf("while nobody can say which kinds the API has, another is %s", got)
+	}
+
+	aggregate(t, c, namespace, portOf(t, server.Listener.Addr().String()))
+	wants(t, c, thing, "found") // it has come up
+	wants(t, c, other, "gone")  // it says what it has, and this is not of it
+
+	if err := c.Delete(t.Context(), find(t, c, service), "", service.GetName(), service.GetUID()); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, c, thing, "gone")
+}
+
+// The server's list of kinds is a moment behind what is defined.
+func TestAKindIsNotGoneBeforeItIsListed(t *testing.T) {
+	admin, namespace := testbed.Connect(t), testbed.Namespace(t)
+	old := sandboxtest.Connect(t, frozen(t))
+	kind, spec := widgets("late.example.com")
+	thing := schema.GroupKind{Group: "aggregated.example.com", Kind: "Thing"}
+	for _, kind := range []schema.GroupKind{kind, thing} {
+		if got := verdict(old.FindOrGone(t.Context(), kind)); got != "gone" {
+			t.Fatalf("before it was defined, kind %s is %s", kind, got)
+		}
+	}
+	establish(t, admin, spec)
+	aggregate(t, admin, namespace, closedPort(t))
+	for kind, wanted := range map[schema.GroupKind]string{
+		kind:  "not known: kind Widget.late.example.com is not served now, but CustomResourceDefinition widgets.late.example.com has it",
+		thing: "not known: kind Thing.aggregated.example.com is not served now, but APIService v1.aggregated.example.com has it",
+	} {
+		if got := verdict(old.FindOrGone(t.Context(), kind)); got != wanted {
+			t.Errorf("%s: %s, want %s", kind, got, wanted)
+		}
+	}
+}
+
+// frozen is a way to a server whose list of kinds stays as it is when it is first read.
+func frozen(t *testing.T) *rest.Config {
+	t.Helper()
+	type answer struct {
+		header http.Header
+		body   []byte
+	}
+	answers := map[string]answer{}
+	config := rest.CopyConfig(testbed.Sandbox(t).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			path := request.URL.Path
+			if path != "/api" && path != "/apis" {
+				return next.RoundTrip(request)
+			}
+			if _, isKnown := answers[path]; !isKnown {
+				response, err := next.RoundTrip(request)
+				if err != nil {
+					return nil, err
+				}
+				defer response.Body.Close()
+				body, err := io.ReadAll(response.Body)
+				if err != nil {
+					return nil, err
+				}
+				answers[path] = answer{response.Header, body}
+			}
+			is := answers[path]
+			return &http.Response{StatusCode: http.StatusOK, Header: is.header, Body: io.NopCloser(bytes.NewReader(is.body)), Request: request}, nil
+		})
+	})
+	return config
+}
+
+// aggregate leads an API to a port of this machine.
+func aggregate(t *testing.T, c *cluster.Cluster, namespace string, port int) *unstructured.Unstructured {
+	t.Helper()
+	apply(t, c, parse(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata: {name: aggregated, namespace: %s}
+spec: {type: ExternalName, externalName: localhost, ports: [{port: %d}]}`, namespace, port)))
+	applied := apply(t, c, parse(t, fmt.Sprintf(`
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.aggregated.example.com}
+spec:
+  group: aggregated.example.com
+  version: v1
+  groupPriorityMinimum: 1000
+  versionPriority: 10
+  service: {namespace: %s, name: aggregated, port: %d}
+  insecureSkipTLSVerify: true # a test's certificate names no Service
+`, namespace, port))).Object
+	services := c.In(find(t, c, applied), "")
+	t.Cleanup(func() { // the test's own context has ended by now
+		_ = services.Delete(context.Background(), applied.GetName(), metav1.DeleteOptions{})
+	})
+	return applied
+}
+
+// closedPort is one where no server listens.
+func closedPort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return portOf(t, listener.Addr().String())
+}
+
+func portOf(t *testing.T, address string) int {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return number
+}
+
+func serveThings(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/apis/aggregated.example.com/v1" {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"aggregated.example.com/v1",
+		"resources":[{"name":"things","kind":"Thing","namespaced":true,"verbs":["get"]}]}`)
+}

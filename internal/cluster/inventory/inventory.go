@@ -1,0 +1,194 @@
+// Package inventory finds what releases have on a cluster, from metadata alone: one list for each kind, of the
+// objects that carry the label of a release. It knows what is there before an apply, and what has been left
+// behind.
+//
+// It reads no object's body, changes nothing, and judges nothing.
+//
+// Take is the call to start from.
+package inventory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// listsAtOnce bounds how many lists are asked for at a time.
+const listsAtOnce = 16
+
+// A ListScope is a kind, and a namespace to list it in if it may not be listed in the whole cluster.
+type ListScope struct {
+	Kind      schema.GroupKind
+	Namespace string // "" where none is known
+}
+
+// An Inventory is what releases have on a cluster.
+type Inventory struct {
+	objects  map[kinds.ID]*objectmeta.LiveMetadata
+	unlisted map[schema.GroupKind]error
+	narrow   map[ListScope]bool // that were listed on their own
+	taken    time.Time
+}
+
+// Take lists the objects of some kinds. Kinds that the cluster does not have have none. A kind that may not be
+// listed in the whole cluster is listed in the namespaces of its scopes; for such a kind, and for one that can't
+// be listed because its API does not answer, ListError says why.
+//
+// Lists have the objects of all releases on the cluster. Objects that matters returns false for are dropped, as
+// if they had no label; nil drops none.
+func Take(ctx context.Context, c *cluster.Cluster, scopes []ListScope, matters func(release string, id kinds.ID) bool) (*Inventory, error) {
+	taken := &Inventory{objects: map[kinds.ID]*objectmeta.LiveMetadata{}, unlisted: map[schema.GroupKind]error{}, narrow: map[ListScope]bool{}, taken: time.Now()}
+	namespaces := map[schema.GroupKind]map[string]bool{}
+	for _, scope := range scopes {
+		if namespaces[scope.Kind] == nil {
+			namespaces[scope.Kind] = map[string]bool{}
+		}
+		namespaces[scope.Kind][scope.Namespace] = true
+	}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(listsAtOnce)
+	for kind, namespaces := range namespaces {
+		group.Go(func() error {
+			found, listed, err := lister{kind, matters}.listAll(ctx, c, slices.Sorted(maps.Keys(namespaces)))
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, cluster.ErrNotServed):
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case utilnet.IsConnectionRefused(err):
+				return err
+			case err != nil:
+				taken.unlisted[kind] = err
+			}
+			for _, object := range found {
+				taken.objects[object.ID] = object
+			}
+			for _, namespace := range listed {
+				taken.narrow[ListScope{kind, namespace}] = true
+			}
+			return nil
+		})
+	}
+	return taken, group.Wait()
+}
+
+// TakeRelease lists the objects of one release, of some kinds.
+func TakeRelease(ctx context.Context, c *cluster.Cluster, release string, of []schema.GroupKind) (*Inventory, error) {
+	var scopes []ListScope
+	for _, kind := range of {
+		scopes = append(scopes, ListScope{Kind: kind})
+	}
+	return Take(ctx, c, scopes, func(other string, _ kinds.ID) bool { return other == release })
+}
+
+// A lister lists the objects of one kind.
+type lister struct {
+	kind    schema.GroupKind
+	matters func(release string, id kinds.ID) bool // nil if all do
+}
+
+// listAll lists the objects of the whole cluster if that is allowed, and else of some namespaces. The namespaces
+// in which it was allowed are returned with the error.
+func (l lister) listAll(ctx context.Context, c *cluster.Cluster, namespaces []string) (found []*objectmeta.LiveMetadata, listed []string, err error) {
+	resource, err := c.FindKind(ctx, l.kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err = l.list(ctx, c, resource, metav1.NamespaceAll)
+	if !apierrors.IsForbidden(err) || !resource.Namespaced {
+		return found, nil, err
+	}
+	for _, namespace := range namespaces {
+		if namespace == "" {
+			continue
+		}
+		some, why := l.list(ctx, c, resource, namespace)
+		if why != nil && !apierrors.IsForbidden(why) {
+			return found, listed, why
+		}
+		if why == nil {
+			found, listed = append(found, some...), append(listed, namespace)
+		}
+	}
+	return found, listed, err
+}
+
+// pageSize is how many objects are asked for at a time: one page comes after the other.
+const pageSize = 2000
+
+// list lists the labelled objects.
+func (l lister) list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) ([]*objectmeta.LiveMetadata, error) {
+	var found []*objectmeta.LiveMetadata
+	options := metav1.ListOptions{LabelSelector: objectmeta.ReleaseLabel, Limit: pageSize}
+	err := c.EachMetadata(ctx, in, namespace, options, func(object *metav1.PartialObjectMetadata) {
+		metadata := objectmeta.Of(in, object)
+		if l.matters == nil || l.matters(metadata.Release, metadata.ID) {
+			metadata.Trim()
+			found = append(found, &metadata)
+		}
+	})
+	return found, err
+}
+
+// Find returns the object of that name, if a release has it.
+func (i *Inventory) Find(id kinds.ID) (objectmeta.LiveMetadata, bool) {
+	if object, found := i.objects[id]; found {
+		return *object, true
+	}
+	return objectmeta.LiveMetadata{}, false
+}
+
+// IDs returns the names of all objects.
+func (i *Inventory) IDs() iter.Seq[kinds.ID] { return maps.Keys(i.objects) }
+
+// Age returns how long ago the inventory was taken.
+func (i *Inventory) Age() time.Duration { return time.Since(i.taken) }
+
+// Covers returns whether an object that Find does not find has no label of a release, or is not there.
+func (i *Inventory) Covers(id kinds.ID) bool {
+	kind := id.GroupKind()
+	return i.unlisted[kind] == nil || i.narrow[ListScope{kind, id.Namespace}]
+}
+
+// ListError returns why not all objects of a kind are known; nil if they are.
+func (i *Inventory) ListError(kind schema.GroupKind) error { return i.unlisted[kind] }
+
+// UnlistedKinds returns the kinds whose objects are not all known, in order.
+func (i *Inventory) UnlistedKinds() []schema.GroupKind {
+	return slices.SortedFunc(maps.Keys(i.unlisted), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) })
+}
+
+// Of returns the objects of a release, in the order of their names.
+func (i *Inventory) Of(release string) []objectmeta.LiveMetadata {
+	var found []objectmeta.LiveMetadata
+	for _, object := range i.objects {
+		if object.IsOf(release) {
+			found = append(found, *object)
+		}
+	}
+	slices.SortFunc(found, func(a, b objectmeta.LiveMetadata) int { return kinds.Compare(a.ID, b.ID) })
+	return found
+}
+
+// OwnerOf returns the release that has an object, if another than the given one does.
+func (i *Inventory) OwnerOf(id kinds.ID, release string) (string, bool) {
+	object, _ := i.Find(id)
+	return object.OtherOwner(release)
+}

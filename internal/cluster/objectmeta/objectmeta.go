@@ -1,0 +1,173 @@
+// Package objectmeta reads from the metadata of a live object what Runlevel needs to know: which release the
+// object is of, what our entry in managedFields says, and what is about to delete or to control the object.
+//
+// It reads no object's body, asks no cluster, and changes nothing.
+//
+// Of is the call to start from.
+package objectmeta
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"time"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// ReleaseLabel is the label that names the release of an object.
+const ReleaseLabel = "runlevel.dev/release"
+
+// VersionAnnotation is the annotation that has the version of the release, on some of its objects.
+const VersionAnnotation = "runlevel.dev/release-version"
+
+// LiveMetadata is what is known of a live object without its body.
+type LiveMetadata struct {
+	ID              kinds.ID
+	Resource        cluster.Resource
+	UID             types.UID
+	ResourceVersion string
+	Generation      int64
+	Release         string     // the value of ReleaseLabel
+	IsApplied       bool       // we have applied or made the object: a label alone may have been copied
+	Entry           ApplyEntry // ours in managedFields
+	Controller      string     // the object that controls this one, if any does
+	Terminating     bool
+	Created         time.Time // by the server's clock
+
+	object metav1.Object
+}
+
+// An ApplyEntry is what managedFields say that we own by applying it.
+type ApplyEntry struct {
+	Since  time.Time // of our last apply that changed anything, in whole seconds
+	Fields string    // as JSON, in any order
+}
+
+// Same returns whether two entries are of the same apply, and have the same fields.
+func (e ApplyEntry) Same(other ApplyEntry) bool {
+	return e.Since.Equal(other.Since) && (e.Fields == other.Fields || e.SortedFields() == other.SortedFields())
+}
+
+// SortedFields returns the fields in an order that does not depend on who has written them.
+func (e ApplyEntry) SortedFields() string {
+	var fields any
+	if json.Unmarshal([]byte(e.Fields), &fields) != nil {
+		return e.Fields
+	}
+	sorted, err := json.Marshal(fields)
+	if err != nil {
+		return e.Fields
+	}
+	return string(sorted)
+}
+
+// Containers returns the objects without which an object can't be, and with which it goes: its Namespace and its
+// definition. Where an object has none of them, no object has the name.
+func Containers(id kinds.ID, resource cluster.Resource) []kinds.ID {
+	definition := kinds.CustomResourceDefinition
+	return []kinds.ID{
+		{Kind: kinds.Namespace.Kind, Name: id.Namespace},
+		{Group: definition.Group, Kind: definition.Kind, Name: resource.GroupResource().String()},
+	}
+}
+
+// Of returns the metadata of an object.
+func Of(resource cluster.Resource, object metav1.Object) LiveMetadata {
+	m := LiveMetadata{
+		ID:       kinds.ID{Group: resource.Group, Kind: resource.Kind, Namespace: object.GetNamespace(), Name: object.GetName()},
+		Resource: resource, UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
+		Release: object.GetLabels()[ReleaseLabel], Terminating: object.GetDeletionTimestamp() != nil, Created: object.GetCreationTimestamp().Time,
+		object: object,
+	}
+	for _, entry := range object.GetManagedFields() {
+		if entry.Manager != cluster.FieldManager || entry.Subresource != "" {
+			continue
+		}
+		m.IsApplied = true
+		if entry.Operation == metav1.ManagedFieldsOperationApply {
+			m.Entry = applyEntryOf(entry)
+		}
+	}
+	if controller := metav1.GetControllerOf(object); controller != nil {
+		m.Controller = controller.Kind + " " + controller.Name
+	}
+	return m
+}
+
+// applyEntryOf reads our entry, which may have neither a time nor fields.
+func applyEntryOf(entry metav1.ManagedFieldsEntry) ApplyEntry {
+	var ours ApplyEntry
+	if entry.Time != nil {
+		ours.Since = entry.Time.Time
+	}
+	if entry.FieldsV1 != nil {
+		ours.Fields = unique.Make(string(entry.FieldsV1.GetRawBytes())).Value() // most objects of a kind have the same
+	}
+	return ours
+}
+
+// IsOf returns whether the object is one of a release: it has the release's label, we have applied it, and no
+// controller that may have copied the label controls it.
+func (m LiveMetadata) IsOf(release string) bool {
+	return m.Release == release && m.IsApplied && m.Controller == ""
+}
+
+// OtherOwner returns the release that the object is of, if that is another than the given one.
+func (m LiveMetadata) OtherOwner(release string) (string, bool) {
+	if m.Release == "" || m.Release == release || !m.IsOf(m.Release) {
+		return "", false
+	}
+	return m.Release, true
+}
+
+// IsNeverApplied returns whether we have never applied the object. We may have made it all the same.
+func (m LiveMetadata) IsNeverApplied() bool { return m.Entry == ApplyEntry{} }
+
+// Object returns the object that the metadata were read from; nil if there is none. It must not be changed.
+func (m LiveMetadata) Object() metav1.Object { return m.object }
+
+// Trim releases the memory of what is not asked for later when there are many objects: of managedFields, only the
+// entries of an object that we have never applied are kept, and those that own the number of replicas.
+func (m *LiveMetadata) Trim() {
+	object := m.object
+	var entries []metav1.ManagedFieldsEntry
+	for _, entry := range object.GetManagedFields() {
+		if m.IsNeverApplied() || entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:replicas"`)) {
+			entries = append(entries, entry)
+		}
+	}
+	m.object = &metav1.ObjectMeta{
+		Name: object.GetName(), Namespace: object.GetNamespace(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(), Generation: object.GetGeneration(),
+		CreationTimestamp: object.GetCreationTimestamp(), DeletionTimestamp: object.GetDeletionTimestamp(),
+		Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Finalizers: object.GetFinalizers(), OwnerReferences: object.GetOwnerReferences(),
+		ManagedFields: entries,
+	}
+}
+
+// HasMetadataOf returns whether the object has all labels, annotations, finalizers and owners of a manifest.
+func (m LiveMetadata) HasMetadataOf(manifest metav1.Object) bool {
+	return isWithin(manifest.GetLabels(), m.object.GetLabels()) && isWithin(manifest.GetAnnotations(), m.object.GetAnnotations()) &&
+		areWithin(manifest.GetFinalizers(), m.object.GetFinalizers()) && areWithin(manifest.GetOwnerReferences(), m.object.GetOwnerReferences())
+}
+
+func isWithin(wanted, there map[string]string) bool {
+	for key, value := range wanted {
+		if is, found := there[key]; !found || is != value {
+			return false
+		}
+	}
+	return true
+}
+
+func areWithin[T any](wanted, there []T) bool {
+	return !slices.ContainsFunc(wanted, func(one T) bool {
+		return !slices.ContainsFunc(there, func(other T) bool { return reflect.DeepEqual(one, other) })
+	})
+}

@@ -1,0 +1,116 @@
+package ownership
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A Writer is a manager that has written an object.
+type Writer struct {
+	Manager string    `json:"manager"`
+	Since   time.Time `json:"since,omitzero"` // of its last write; the API server notes none for the scale subresource
+}
+
+// A claim is the fields that a manager has written since we applied an object last, and that we don't
+// own.
+type claim struct {
+	Writer
+	fields  *fieldpath.Set
+	isYield bool // they are left to the manager: see Yields and IsShared
+}
+
+// Changed returns the managers that have taken fields of ours since we applied a live object last, the
+// newest first, and says whether it was changed at all: a manager that only removes fields leaves no
+// name. Fields that are left to others don't count. The function wasOurs says whether the last apply
+// has left us exactly with some fields; where that tells nothing, all managers that may have taken
+// some are returned.
+func Changed(live *unstructured.Unstructured, isScaled func() bool, wasOurs func(fields []byte) bool) (by []Writer, isChanged bool) {
+	have := ours(live.GetManagedFields())
+	if fields, err := have.ToJSON(); err != nil || wasOurs(fields) {
+		return nil, false
+	}
+	claims := claimsOn(live, isScaled)
+	if few := fewest(have, claims, wasOurs); few != nil {
+		claims = few
+	}
+	isChanged = true
+	for _, one := range claims {
+		if one.isYield {
+			isChanged = false
+		} else if !slices.Contains(by, one.Writer) {
+			by = append(by, one.Writer)
+		}
+	}
+	slices.SortStableFunc(by, func(a, b Writer) int { return b.Since.Compare(a.Since) })
+	return by, isChanged || len(by) > 0
+}
+
+// claimsOn returns what others have written since we applied an object, other than its status.
+func claimsOn(live *unstructured.Unstructured, isScaled func() bool) []claim {
+	entries := live.GetManagedFields()
+	applied, since := ours(entries), time.Time{}
+	for _, entry := range entries {
+		if isOurs(entry) {
+			since = timeOf(entry)
+		}
+	}
+	var claims []claim
+	for _, entry := range entries {
+		set, err := fieldsOf(entry)
+		isOlder := entry.Time != nil && entry.Time.Time.Before(since)
+		if err != nil || isOlder || entry.Manager == cluster.FieldManager || entry.Subresource == "status" {
+			continue
+		}
+		own, yields := fieldpath.NewSet(), fieldpath.NewSet()
+		set.Difference(applied).Leaves().Iterate(func(field fieldpath.Path) {
+			loss := Conflict{Field: printable.Line(strings.TrimPrefix(field.String(), "."))}
+			if IsShared(live, loss) || Yields(live, loss, field.Equals(path) && isScaled()) {
+				yields.Insert(field.Copy())
+			} else {
+				own.Insert(field.Copy())
+			}
+		})
+		writer := Writer{Manager: named(entry.Manager, entry.Subresource), Since: timeOf(entry)}
+		for _, one := range []claim{{writer, own, false}, {writer, yields, true}} {
+			if !one.fields.Empty() {
+				claims = append(claims, one)
+			}
+		}
+	}
+	return claims
+}
+
+// mostClaims is how many claims are tried in all combinations.
+const mostClaims = 8
+
+// fewest returns the fewest claims that make up, with the fields we have, the fields we had; nil if
+// none do.
+func fewest(have *fieldpath.Set, claims []claim, wasOurs func(fields []byte) bool) (few []claim) {
+	if len(claims) > mostClaims {
+		return nil
+	}
+	for choice := uint(1); choice < 1<<len(claims); choice++ {
+		if few != nil && bits.OnesCount(choice) >= len(few) {
+			continue
+		}
+		var chosen []claim
+		had := have
+		for i, one := range claims {
+			if choice&(1<<i) != 0 {
+				chosen, had = append(chosen, one), had.Union(one.fields)
+			}
+		}
+		if fields, err := had.ToJSON(); err == nil && wasOurs(fields) {
+			few = chosen
+		}
+	}
+	return few
+}

@@ -1,0 +1,168 @@
+package ownership
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// Draft is what is said of an object: its manifest with a label more, and without what is
+// not for a manifest to say.
+func Draft(manifest *unstructured.Unstructured, label, value string) *unstructured.Unstructured {
+	draft := (&unstructured.Unstructured{Object: fields.WithoutServers(manifest.Object)}).DeepCopy()
+	labels := draft.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[label] = value
+	draft.SetLabels(labels)
+	if isAggregated(draft) {
+		delete(draft.Object, "rules")
+	}
+	if draft.GroupVersionKind().GroupKind() == secretKind {
+		writeAsData(draft)
+	}
+	if draft.GroupVersionKind().GroupKind() == kinds.ClusterOperator {
+		completeOperator(draft, value)
+	}
+	for _, config := range bundled(draft) {
+		if bundle, _ := config[bundleField].(string); isInjected(draft) || isBlank(bundle) {
+			delete(config, bundleField)
+		}
+	}
+	return draft
+}
+
+// The release of the operator in a cluster, and the prefixes of annotations by which "oc adm upgrade status" knows the
+// ClusterOperators that take part in its updates. It counts no others.
+const (
+	operatorsRelease = "default"
+	includePrefix    = "include.release.openshift.io/"
+	excludePrefix    = "exclude.release.openshift.io/"
+)
+
+// completeOperator adds to a ClusterOperator what its definition and OpenShift's client want, and manifests need not have.
+func completeOperator(draft *unstructured.Unstructured, release string) {
+	if _, hasSpec := draft.Object["spec"]; !hasSpec { // as in real releases
+		draft.Object["spec"] = map[string]any{}
+	}
+	annotations := draft.GetAnnotations()
+	for name := range annotations {
+		if strings.HasPrefix(name, includePrefix) || strings.HasPrefix(name, excludePrefix) {
+			return
+		}
+	}
+	if release == operatorsRelease {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[includePrefix+"runlevel"] = "true"
+		draft.SetAnnotations(annotations)
+	}
+}
+
+// clusterRoleKind is that of objects whose rules a controller may gather.
+var clusterRoleKind = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}
+
+// isAggregated says whether the rules of a ClusterRole are gathered from others. They are
+// the controller's then: to apply ours would take away every right of it until the
+// controller has gathered them again. Manifests have an empty list there all the same.
+func isAggregated(object *unstructured.Unstructured) bool {
+	rule, _, _ := unstructured.NestedMap(object.Object, "aggregationRule")
+	return object.GroupVersionKind().GroupKind() == clusterRoleKind && len(rule) > 0
+}
+
+// secretKind is that of objects whose values can be written in two ways.
+var secretKind = schema.GroupKind{Kind: "Secret"}
+
+// writeAsData makes data of the stringData of a Secret, as the server would. But there we
+// would only own a field that is never there, and a key that is dropped would stay for ever.
+// What is no text, is left for the server to refuse.
+func writeAsData(secret *unstructured.Unstructured) {
+	texts, isThere, err := unstructured.NestedStringMap(secret.Object, "stringData")
+	data, _, dataErr := unstructured.NestedMap(secret.Object, "data")
+	if !isThere || err != nil || dataErr != nil {
+		return
+	}
+	if data == nil {
+		data = map[string]any{}
+	}
+	for name, text := range texts {
+		data[name] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	secret.Object["data"] = data
+	delete(secret.Object, "stringData")
+}
+
+// bundleField is where the certificates are by which the API server knows who it calls.
+const bundleField = "caBundle"
+
+// bundled are the parts of an object that may have such certificates.
+func bundled(object *unstructured.Unstructured) []map[string]any {
+	switch object.GroupVersionKind().GroupKind() {
+	case kinds.APIService:
+		return mappings(object.Object["spec"])
+	case kinds.CustomResourceDefinition:
+		config, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "conversion", "webhook", "clientConfig")
+		return mappings(config)
+	case validatingKind, mutatingKind:
+		webhooks, _ := object.Object["webhooks"].([]any)
+		var all []map[string]any
+		for _, webhook := range webhooks {
+			fields, _ := webhook.(map[string]any)
+			all = append(all, mappings(fields["clientConfig"])...)
+		}
+		return all
+	default:
+		return nil
+	}
+}
+
+// Kinds that call webhooks when something is written.
+var (
+	validatingKind = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}
+	mutatingKind   = schema.GroupKind{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}
+)
+
+func mappings(value any) []map[string]any {
+	fields, isMapping := value.(map[string]any)
+	if !isMapping {
+		return nil
+	}
+	return []map[string]any{fields}
+}
+
+// injectors are the annotations that ask a controller to write the certificates.
+var injectors = []string{
+	"service.beta.openshift.io/inject-cabundle",
+	"cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-secret", "cert-manager.io/inject-apiserver-ca",
+}
+
+// isInjected says whether another controller writes the certificates of an object.
+func isInjected(object *unstructured.Unstructured) bool {
+	annotations := object.GetAnnotations()
+	return slices.ContainsFunc(injectors, func(name string) bool { return annotations[name] != "" })
+}
+
+// isBlank says whether a bundle only keeps the place for one, as the line break that many
+// generated manifests have there.
+func isBlank(bundle string) bool {
+	text, err := base64.StdEncoding.DecodeString(bundle)
+	return err == nil && strings.TrimSpace(string(text)) == ""
+}
+
+// Yields says whether a field is left to the manager that has set it: certificates that
+// a controller keeps up to date, and how many replicas there are of what an autoscaler scales.
+func Yields(object *unstructured.Unstructured, lost Conflict, isScaled bool) bool {
+	if isScaled && lost.Field == strings.Join(replicas, ".") {
+		return true
+	}
+	return strings.HasSuffix(lost.Field, "clientConfig."+bundleField) && len(bundled(object)) > 0 ||
+		lost.Field == "spec."+bundleField && object.GroupVersionKind().GroupKind() == kinds.APIService
+}

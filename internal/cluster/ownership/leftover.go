@@ -1,0 +1,266 @@
+package ownership
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// Leftovers are the fields of a live object that a draft does not have, near those for which the server has refused it.
+// Of a union, such as the source of a volume, an apply sets the member of the draft, and leaves another one that a
+// default or another manager has set: then there are two, which the server refuses.
+type Leftovers struct {
+	Fields []fieldpath.Path
+	// Others is what would come of AsLive, which DryRunRemove begins with.
+	Others *unstructured.Unstructured
+
+	live, draft *unstructured.Unstructured
+	around      []fieldpath.Path // the mappings that have them: what both objects have nearest to a refused field
+}
+
+// FindLeftovers returns the leftovers near the fields for which a server has refused a draft.
+func FindLeftovers(live, draft *unstructured.Unstructured, refused []string) *Leftovers {
+	l := &Leftovers{live: live, draft: draft}
+	for _, field := range refused {
+		l.find(nil, live.Object, draft.Object, stepsTo(field))
+	}
+	return l
+}
+
+// stepsTo returns the keys and indexes on the way to a field, as servers write it in what they refuse:
+// spec.containers[0].env[0].value, or data[key].
+func stepsTo(field string) []string {
+	if field == "<nil>" { // of a whole custom resource
+		return nil
+	}
+	return strings.FieldsFunc(field, func(r rune) bool { return strings.ContainsRune(".[]", r) })
+}
+
+// find looks for the mappings that live object and draft have nearest to a field. An index in the field counts in a list
+// that is neither of the two, so that each item of a list is looked at.
+func (l *Leftovers) find(path fieldpath.Path, live, draft any, way []string) {
+	l.eachItem(path, live, draft, func(path fieldpath.Path, live, draft any) { l.find(path, live, draft, way[min(1, len(way)):]) })
+	is, isMapping := live.(map[string]any)
+	wanted, isWanted := draft.(map[string]any)
+	if !isMapping || !isWanted {
+		return
+	}
+	if len(way) > 0 && hasInner(is[way[0]]) && hasInner(wanted[way[0]]) {
+		l.find(append(slices.Clone(path), step(way[0])), is[way[0]], wanted[way[0]], way[1:])
+		return
+	}
+	isKnown := func(other fieldpath.Path) bool { return other.Equals(path) }
+	if before := len(l.Fields); !slices.ContainsFunc(l.around, isKnown) {
+		l.collect(path, live, draft)
+		if len(l.Fields) > before {
+			l.around = append(l.around, slices.Clone(path))
+		}
+	}
+}
+
+// collect adds all fields of a live mapping that the draft does not have.
+func (l *Leftovers) collect(path fieldpath.Path, live, draft any) {
+	l.eachItem(path, live, draft, l.collect)
+	is, isMapping := live.(map[string]any)
+	wanted, isWanted := draft.(map[string]any)
+	if !isMapping || !isWanted {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(is)) {
+		inner := append(slices.Clone(path), step(key))
+		switch _, isInDraft := wanted[key]; {
+		case len(path) == 0 && !isBody(key):
+		case isInDraft:
+			l.collect(inner, is[key], wanted[key])
+		default:
+			l.Fields = append(l.Fields, inner)
+		}
+	}
+}
+
+// eachItem calls a function with the items that two lists have by the same name.
+func (l *Leftovers) eachItem(path fieldpath.Path, live, draft any, do func(path fieldpath.Path, live, draft any)) {
+	items, isList := live.([]any)
+	wanted, isWanted := draft.([]any)
+	if !isList || !isWanted {
+		return
+	}
+	for _, item := range items {
+		name := nameOf(item)
+		at := slices.IndexFunc(wanted, func(other any) bool { return name != "" && nameOf(other) == name })
+		if at >= 0 {
+			do(append(slices.Clone(path), itemStep(name)), item, wanted[at])
+		}
+	}
+}
+
+// hasInner reports whether a value has fields or items.
+func hasInner(value any) bool {
+	switch value.(type) {
+	case map[string]any, []any:
+		return true
+	default:
+		return false
+	}
+}
+
+func nameOf(item any) string {
+	mapping, _ := item.(map[string]any)
+	name, _ := mapping["name"].(string)
+	return name
+}
+
+func step(key string) fieldpath.PathElement { return fieldpath.PathElement{FieldName: &key} }
+
+func itemStep(name string) fieldpath.PathElement {
+	return fieldpath.PathElement{Key: &value.FieldList{{Name: "name", Value: value.NewValueInterface(name)}}}
+}
+
+// mappingAt returns the mapping that a path leads to; nil if there is none.
+func mappingAt(object map[string]any, path fieldpath.Path) map[string]any {
+	var at any = object
+	for _, step := range path {
+		switch within := at.(type) {
+		case map[string]any:
+			at = within[*step.FieldName]
+		case []any:
+			place := slices.IndexFunc(within, func(item any) bool { return leadsTo(step, item, 0) })
+			if place < 0 {
+				return nil
+			}
+			at = within[place]
+		}
+	}
+	mapping, _ := at.(map[string]any)
+	return mapping
+}
+
+// isBody reports whether a top-level field of an object is neither its name and kind, nor its status.
+func isBody(key string) bool {
+	return !slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, key)
+}
+
+// AsLive returns the draft with the fields of the live object around the leftovers: the server accepts it, if it refuses
+// nothing else.
+func (l *Leftovers) AsLive() *unstructured.Unstructured {
+	same := l.draft.DeepCopy()
+	for _, path := range l.around {
+		mapping := mappingAt(same.Object, path)
+		replaced := func(key string) bool { return len(path) > 0 || isBody(key) }
+		maps.DeleteFunc(mapping, func(key string, _ any) bool { return replaced(key) })
+		for key, value := range mappingAt(l.live.Object, path) {
+			if replaced(key) {
+				mapping[key] = runtime.DeepCopyJSONValue(value)
+			}
+		}
+	}
+	return same
+}
+
+// DryRunRemove asks the server what would come of the draft if some of the leftovers were removed.
+func (l *Leftovers) DryRunRemove(ctx context.Context, c *cluster.Cluster, in cluster.Resource, removed []fieldpath.Path) (cluster.WriteResult, error) {
+	object := l.Others.DeepCopy()
+	var names []string
+	for _, path := range removed {
+		names = append(names, path.String())
+		fields.Remove(object.Object, path.String())
+	}
+	for _, path := range l.around {
+		wanted := maps.Clone(mappingAt(l.draft.Object, path))
+		if len(path) == 0 {
+			maps.DeleteFunc(wanted, func(key string, _ any) bool { return !isBody(key) })
+		}
+		overlay(mappingAt(object.Object, path), wanted)
+	}
+	would, err := DryRunDefaults(ctx, c, in, object, names)
+	if err == nil {
+		would.SetManagedFields(l.Others.GetManagedFields())
+	}
+	return cluster.WriteResult{Object: would}, err
+}
+
+// overlay sets the fields of one mapping in another. Items of lists that have the same name are one.
+func overlay(below, above map[string]any) {
+	for key, value := range above {
+		mapping, isMapping := value.(map[string]any)
+		under, isUnder := below[key].(map[string]any)
+		items, isList := value.([]any)
+		list, isOver := below[key].([]any)
+		switch {
+		case isMapping && isUnder:
+			overlay(under, mapping)
+		case isList && isOver && !slices.ContainsFunc(items, func(item any) bool { return nameOf(item) == "" }):
+			for _, item := range items {
+				at := slices.IndexFunc(list, func(other any) bool { return nameOf(other) == nameOf(item) })
+				if at < 0 {
+					list = append(list, runtime.DeepCopyJSONValue(item))
+				} else {
+					overlay(list[at].(map[string]any), item.(map[string]any))
+				}
+			}
+			below[key] = list
+		default:
+			below[key] = runtime.DeepCopyJSONValue(value)
+		}
+	}
+}
+
+// TakeOver makes some fields of a live object ours, and only ours, so that an apply which does not have them removes them.
+// It fails with a conflict if the object was written since it was read.
+func TakeOver(ctx context.Context, c *cluster.Cluster, in cluster.Resource, live *unstructured.Unstructured, taken []fieldpath.Path) (metav1.Object, error) {
+	entries := live.GetManagedFields()
+	if !slices.ContainsFunc(entries, isOurs) {
+		entries = append(entries, metav1.ManagedFieldsEntry{
+			Manager: cluster.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: in.GroupVersion().String(), FieldsType: "FieldsV1",
+		})
+	}
+	for i := range entries {
+		set, err := fieldsOf(entries[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range taken {
+			set = set.RecursiveDifference(fieldpath.NewSet(path))
+			if isOurs(entries[i]) {
+				set.Insert(path)
+			}
+		}
+		body, err := set.ToJSON()
+		if err != nil {
+			return nil, err
+		}
+		entries[i].FieldsV1 = metav1.NewFieldsV1(string(body))
+	}
+	patch, err := json.Marshal([]operation{
+		{"replace", "/metadata/managedFields", entries}, {"replace", "/metadata/resourceVersion", live.GetResourceVersion()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take over fields of %s %s: %w", in.Kind, live.GetName(), err)
+	}
+	return c.Patch(ctx, in, live.GetNamespace(), live.GetName(), patch)
+}
+
+// HeldBy returns the other managers that have set some fields of a live object.
+func HeldBy(live metav1.Object, paths []fieldpath.Path) []Conflict {
+	var held []Conflict
+	for _, path := range paths {
+		for _, manager := range Owners(live.GetManagedFields(), path) {
+			held = append(held, Conflict{Manager: manager, Field: printable.Line(strings.TrimPrefix(path.String(), "."))})
+		}
+	}
+	slices.SortFunc(held, inOrder)
+	return held
+}

@@ -1,0 +1,152 @@
+package ownership
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A Conflict is a field that another manager had set and that we set since.
+type Conflict struct {
+	Manager string `json:"manager"`
+	Field   string `json:"field"`
+}
+
+// Conflicts are the fields over which a server-side apply without force failed, in order; nil
+// if it failed for any other reason.
+func Conflicts(err error) []Conflict {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	var losses []Conflict
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type == metav1.CauseTypeFieldManagerConflict {
+			losses = append(losses, Conflict{Manager: managerIn(cause.Message), Field: printable.Line(strings.TrimPrefix(cause.Field, "."))})
+		}
+	}
+	slices.SortFunc(losses, inOrder)
+	return slices.Compact(losses)
+}
+
+func inOrder(a, b Conflict) int {
+	return cmp.Or(cmp.Compare(a.Manager, b.Manager), cmp.Compare(a.Field, b.Field))
+}
+
+// managerIn reads the manager out of a message: conflict with "x" with subresource "scale"
+// using apps/v1. One that reads otherwise is shown as it is.
+func managerIn(message string) string {
+	name, rest, ok := cutQuoted(message, "conflict with ")
+	if !ok {
+		return printable.Line(message)
+	}
+	subresource, _, _ := cutQuoted(rest, " with subresource ")
+	return named(name, subresource)
+}
+
+// cutQuoted takes a text in quotes off what follows some words.
+func cutQuoted(text, words string) (inner, rest string, ok bool) {
+	text, ok = strings.CutPrefix(text, words)
+	if !ok {
+		return "", "", false
+	}
+	quoted, err := strconv.QuotedPrefix(text)
+	if err != nil {
+		return "", "", false
+	}
+	inner, err = strconv.Unquote(quoted)
+	return inner, text[len(quoted):], err == nil
+}
+
+// named is a manager as people read it.
+func named(manager, subresource string) string {
+	if subresource != "" {
+		manager += "/" + subresource
+	}
+	return printable.Line(manager)
+}
+
+// Owners names the managers other than us that own a field, or anything below it. If none
+// does, they are those that own something around it, as lists are that have one owner as a
+// whole.
+func Owners(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) []string {
+	return ownersOf(read(entries), path)
+}
+
+// An entry is what a manager owns.
+type entry struct {
+	manager string // as people read it
+	fields  *fieldpath.Set
+	isOurs  bool
+}
+
+// read reads what entries say. Those that can't be read say nothing.
+func read(entries []metav1.ManagedFieldsEntry) []entry {
+	var all []entry
+	for _, one := range entries {
+		if set, err := fieldsOf(one); err == nil {
+			isOurs := one.Manager == cluster.FieldManager && one.Subresource == ""
+			all = append(all, entry{named(one.Manager, one.Subresource), set, isOurs})
+		}
+	}
+	return all
+}
+
+func ownersOf(entries []entry, path fieldpath.Path) []string {
+	var exactly, around []string
+	for _, one := range entries {
+		switch {
+		case one.isOurs:
+		case ownsWithin(one.fields, path):
+			exactly = append(exactly, one.manager)
+		case ownsAround(one.fields, path):
+			around = append(around, one.manager)
+		}
+	}
+	owners := exactly
+	if len(owners) == 0 {
+		owners = around
+	}
+	slices.Sort(owners)
+	return slices.Compact(owners)
+}
+
+// Owns says whether a field, or anything below it, is ours by having applied it.
+func Owns(entries []metav1.ManagedFieldsEntry, path fieldpath.Path) bool {
+	return slices.ContainsFunc(entries, func(entry metav1.ManagedFieldsEntry) bool {
+		set, err := fieldsOf(entry)
+		return isOurs(entry) && err == nil && (ownsWithin(set, path) || ownsAround(set, path))
+	})
+}
+
+// ownsWithin says whether a set has a field, or anything below it.
+func ownsWithin(set *fieldpath.Set, path fieldpath.Path) bool {
+	if set.Has(path) {
+		return true
+	}
+	for _, step := range path {
+		set = set.WithPrefix(step)
+	}
+	return !set.Empty()
+}
+
+// ownsAround says whether a set has something that the field is in, and nothing below that.
+func ownsAround(set *fieldpath.Set, path fieldpath.Path) bool {
+	for _, step := range path {
+		below := set.WithPrefix(step)
+		if below.Empty() {
+			return set.Members.Has(step)
+		}
+		set = below
+	}
+	return false
+}

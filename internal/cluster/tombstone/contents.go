@@ -1,0 +1,114 @@
+package tombstone
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// How much is listed of what is left in an object: enough to find who holds it.
+const (
+	mostKinds   = 5  // of objects in a Namespace
+	mostObjects = 50 // of a kind
+	mostNames   = 3  // in one line
+)
+
+// contents are the objects that are left in another.
+type contents struct {
+	lines  []string // that name them, and what holds them
+	isHeld bool     // by a finalizer of one of them
+}
+
+// counted is how the namespace controller counts the objects of a resource. The name of the
+// group is empty for Kubernetes' own first one.
+var counted = regexp.MustCompile(`([a-z0-9-]+)\.([a-z0-9.-]*) has \d+ resource instances`)
+
+// contentsOf lists the objects in a terminating Namespace whose resources a condition names. If
+// it names none, Pods may be left all the same: they are deleted before all others, and the
+// namespace controller does not count them.
+func contentsOf(ctx context.Context, c *cluster.Cluster, namespace, condition string) (contents, error) {
+	named := counted.FindAllStringSubmatch(condition, -1)
+	if condition == "" {
+		named = [][]string{{"", "pods", ""}}
+	}
+	var all contents
+	for _, one := range named[:min(mostKinds, len(named))] {
+		of, err := c.FindByName(ctx, one[1], &one[2])
+		if err != nil {
+			return all, err
+		}
+		at := slices.IndexFunc(of, func(r cluster.Resource) bool { return r.Resource == one[1] })
+		if at < 0 {
+			return all, fmt.Errorf("%s.%s: %w", one[1], one[2], cluster.ErrNotServed)
+		}
+		found, err := list(ctx, c, of[at], namespace)
+		if err != nil {
+			return all, err
+		}
+		all.lines, all.isHeld = append(all.lines, found.lines...), all.isHeld || found.isHeld
+	}
+	if more := len(named) - mostKinds; more > 0 {
+		all.lines, all.isHeld = append(all.lines, "objects of "+printable.Count(more, "more kind")), true
+	}
+	return all, nil
+}
+
+// list describes the objects of a resource in a namespace, or in all: a line for those with the
+// same finalizers, and those with finalizers first.
+func list(ctx context.Context, c *cluster.Cluster, in cluster.Resource, namespace string) (contents, error) {
+	found, err := c.Metadata.Resource(in.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: mostObjects})
+	if err != nil {
+		return contents{}, err
+	}
+	names := map[string][]string{}
+	for i := range found.Items {
+		item := &found.Items[i]
+		name := item.Name
+		if namespace == "" && item.Namespace != "" {
+			name = item.Namespace + "/" + name
+		}
+		names[heldText(item)] = append(names[heldText(item)], printable.Line(name))
+	}
+	var all contents
+	for _, held := range slices.Backward(slices.Sorted(maps.Keys(names))) {
+		all.isHeld = all.isHeld || held != ""
+		all.lines = append(all.lines, few(in, names[held])+held)
+	}
+	if found.Continue == "" {
+		return all, nil
+	}
+	more := "more " + printable.Line(kinds.Plural(in.Kind, in.Resource))
+	if found.RemainingItemCount != nil { // the server does not always say it
+		more = fmt.Sprint(*found.RemainingItemCount, " ", more)
+	}
+	all.lines = append(all.lines, more)
+	return all, nil
+}
+
+// few names objects of a kind, and counts them if there are several.
+func few(in cluster.Resource, names []string) string {
+	if len(names) == 1 {
+		return printable.Line(in.Kind) + " " + names[0]
+	}
+	return fmt.Sprintf("%d %s: %s", len(names), printable.Line(kinds.Plural(in.Kind, in.Resource)), printable.Few(names, mostNames))
+}
+
+// heldText names the finalizers of an object, and who has set them; empty if there are none.
+func heldText(head metav1.Object) string {
+	text, setters := "", FinalizerSetters(head)
+	for _, finalizer := range head.GetFinalizers() {
+		text += ", held by finalizer " + printable.Line(finalizer)
+		if setter := setters[finalizer]; setter != "" {
+			text += ", which " + setter + " has set"
+		}
+	}
+	return text
+}

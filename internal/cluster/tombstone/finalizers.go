@@ -1,0 +1,45 @@
+package tombstone
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// removers are the controllers that remove Kubernetes' own finalizers, and when they do.
+var removers = map[string]string{
+	metav1.FinalizerDeleteDependents:                          "the garbage collector takes it off when all that the object owns is gone",
+	metav1.FinalizerOrphanDependents:                          "the garbage collector takes it off when nothing is owned by the object any more",
+	"kubernetes.io/pvc-protection":                            "the controller manager takes it off when no Pod uses the claim",
+	"kubernetes.io/pv-protection":                             "the controller manager takes it off when no claim is bound to the volume",
+	"batch.kubernetes.io/job-tracking":                        "the Job controller takes it off when it has counted the Pod",
+	"service.kubernetes.io/load-balancer-cleanup":             "the cloud's controller takes it off when the load balancer is gone",
+	"snapshot.storage.kubernetes.io/pvc-as-source-protection": "the snapshot controller takes it off when no snapshot is made of the claim",
+}
+
+// FinalizerRemover returns which controller removes a finalizer, and when.
+func FinalizerRemover(finalizer string) string {
+	if remover := removers[finalizer]; remover != "" {
+		return remover
+	}
+	return "its controller takes it off"
+}
+
+// FinalizerSetters returns the field managers that have set the finalizers of an object, by finalizer.
+func FinalizerSetters(object metav1.Object) map[string]string {
+	setters := map[string]string{}
+	for _, entry := range object.GetManagedFields() {
+		if entry.FieldsV1 == nil {
+			continue
+		}
+		for _, finalizer := range object.GetFinalizers() {
+			if strings.Contains(entry.FieldsV1.GetRawString(), fmt.Sprintf(`"v:\"%s\""`, finalizer)) {
+				setters[finalizer] = printable.Line(entry.Manager)
+			}
+		}
+	}
+	return setters
+}

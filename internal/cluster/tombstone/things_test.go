@@ -1,0 +1,148 @@
+package tombstone_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// This file makes what the tests look at, and takes it away.
+
+var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+
+func config(namespace, name string) kinds.ID {
+	return kinds.ID{Kind: "ConfigMap", Namespace: namespace, Name: name}
+}
+
+func widget(group, namespace, name string) kinds.ID {
+	return kinds.ID{Group: group, Kind: "Widget", Namespace: namespace, Name: name}
+}
+
+func find(t *testing.T, c *cluster.Cluster, object kinds.ID) cluster.Resource {
+	t.Helper()
+	in, err := c.FindKind(t.Context(), object.GroupKind())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+// bring makes an object that finalizers hold.
+func bring(t *testing.T, c *cluster.Cluster, object kinds.ID, finalizers ...string) *unstructured.Unstructured {
+	t.Helper()
+	in := find(t, c, object)
+	manifest := &unstructured.Unstructured{}
+	manifest.SetGroupVersionKind(object.GroupKind().WithVersion(in.Version))
+	manifest.SetNamespace(object.Namespace)
+	manifest.SetName(object.Name)
+	manifest.SetFinalizers(finalizers)
+	applied, err := c.Apply(t.Context(), in, manifest, cluster.Force)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(finalizers) > 0 {
+		t.Cleanup(func() { _ = setFinalizers(context.Background(), c, in, object, "null") })
+	}
+	return applied.Object
+}
+
+// remove asks for the end of an object.
+func remove(t *testing.T, c *cluster.Cluster, object kinds.ID) {
+	t.Helper()
+	in := find(t, c, object)
+	head, err := c.GetMetadata(t.Context(), in, object.Namespace, object.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(t.Context(), in, object.Namespace, object.Name, head.UID); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// release takes all finalizers off an object.
+func release(t *testing.T, c *cluster.Cluster, object kinds.ID) {
+	t.Helper()
+	if err := setFinalizers(t.Context(), c, find(t, c, object), object, "null"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func setFinalizers(ctx context.Context, c *cluster.Cluster, in cluster.Resource, object kinds.ID, finalizers string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers)
+	_, err := c.In(in, object.Namespace).Patch(ctx, object.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// define makes Widget a kind of a group, in one version that is served. The definition has
+// two: it may be changed to serve the other.
+func define(t *testing.T, c *cluster.Cluster, group, served string) kinds.ID {
+	t.Helper()
+	object := kinds.ID{Group: kinds.CustomResourceDefinition.Group, Kind: kinds.CustomResourceDefinition.Kind, Name: "widgets." + group}
+	manifest := parse(t, fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %s}
+spec:
+  group: %s
+  scope: Namespaced
+  names: {kind: Widget, plural: widgets}
+  versions:
+  - {name: v1, served: %t, storage: true, schema: &any {openAPIV3Schema: {type: object}}}
+  - {name: v1alpha1, served: %t, storage: false, schema: *any}`, object.Name, group, served == "v1", served == "v1alpha1"))
+	in := find(t, c, object)
+	if _, err := c.Apply(t.Context(), in, manifest, cluster.Force); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // the test's own context has ended by now
+		_ = c.In(in, "").Delete(context.Background(), object.Name, metav1.DeleteOptions{})
+	})
+	sandboxtest.Await(t, testbed, definitions, object.Name, func(d *apiextensionsv1.CustomResourceDefinition) bool {
+		if d == nil {
+			return false
+		}
+		for _, condition := range d.Status.Conditions {
+			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+				return true
+			}
+		}
+		return false
+	})
+	c.Learn(manifest)
+	return object
+}
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// eventually asks until the answer is right: controllers and lists of kinds follow what is
+// in the cluster after a moment.
+func eventually(t *testing.T, wrong func(context.Context) error) {
+	t.Helper()
+	last := errors.New("never asked")
+	_ = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		last = wrong(ctx)
+		return last == nil, nil
+	})
+	if last != nil {
+		t.Fatal(last)
+	}
+}

@@ -1,0 +1,101 @@
+package tombstone
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// longestPause is the longest pause before a watch that broke begins again.
+const longestPause = 10 * time.Second
+
+// Watch returns a channel that says when to observe objects: at once, and then whenever one of them may have
+// changed. They are watched, each by its name and without its body. The channel is closed when nothing is left to
+// watch: when the context ends, or when all their kinds are gone.
+func Watch(ctx context.Context, c *cluster.Cluster, objects []kinds.ID) <-chan struct{} {
+	changed := make(notifier, 1) // several changes are one reason to observe
+	changed.notify()
+	var watches sync.WaitGroup
+	for _, object := range objects {
+		watches.Go(func() { watchObject(ctx, c, object, changed) })
+	}
+	go func() {
+		watches.Wait()
+		close(changed)
+	}()
+	return changed
+}
+
+// watchObject watches one object until its kind is gone. A watch that breaks is a reason to observe, too: what is
+// observed then says why.
+func watchObject(ctx context.Context, c *cluster.Cluster, object kinds.ID, changed notifier) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	in := func(ctx context.Context) (metadata.ResourceInterface, error) {
+		resource, err := c.FindOrGone(ctx, object.GroupKind())
+		if errors.Is(err, cluster.ErrNotServed) {
+			stop()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if all := c.Metadata.Resource(resource.GroupVersionResource); !resource.Namespaced {
+			return all, nil
+		} else {
+			return all.Namespace(object.Namespace), nil
+		}
+	}
+	forgetKind := func(err error) error {
+		if apierrors.IsNotFound(err) { // which of a list is about the kind
+			c.Forget(object.GroupKind())
+		}
+		return err
+	}
+	from := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
+		List: func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+			objects, err := in(ctx)
+			if err != nil {
+				return nil, err
+			}
+			list, err := objects.List(ctx, options)
+			return list, forgetKind(err)
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			objects, err := in(ctx)
+			if err != nil {
+				return nil, err
+			}
+			watched, err := objects.Watch(ctx, options)
+			return watched, forgetKind(err)
+		},
+		Client: c.Metadata,
+		Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, object.Name).String(),
+	}
+	resourcewatch.Run(ctx, from, changed, longestPause, func(error) { changed.notify() })
+	changed.notify()
+}
+
+// A notifier is a channel that has a value when something may have changed.
+type notifier chan struct{}
+
+func (n notifier) notify() {
+	select {
+	case n <- struct{}{}:
+	default: // it has one already
+	}
+}
+
+// OnChange and OnList are called by the watch.
+func (n notifier) OnChange(*metav1.PartialObjectMetadata, bool)   { n.notify() }
+func (n notifier) OnList([]*metav1.PartialObjectMetadata, string) { n.notify() }

@@ -1,0 +1,186 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/etcdguard"
+	"github.com/runlevel/runlevel/internal/etcdguard/members"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// The APIs of machines, by their groups.
+const (
+	OpenShift  = "machine.openshift.io"
+	ClusterAPI = "cluster.x-k8s.io"
+)
+
+// The hook that holds machines, by the name that controllers and people know from OpenShift.
+const (
+	HookName  = "EtcdQuorumOperator"
+	HookOwner = "clusteroperator/etcd"
+)
+
+// etcdPort is where members serve clients.
+const etcdPort = "2379"
+
+// A machineAPI is what the guard reads of an API's machines.
+type machineAPI struct {
+	machine  client.Object     // an empty one
+	list     client.ObjectList // an empty one
+	selector string            // of the machines of the control plane, unless the options have one
+	stage    machine.DeletionStage
+	view     func(client.Object) hostFacts
+}
+
+// hostFacts are what is read of a machine.
+type hostFacts struct {
+	addresses []string
+	node      string
+	isHeld    bool // before the drain
+	// ownership says whose the Node of that name is.
+	ownership func(*corev1.Node) machine.NodeOwnership
+}
+
+// machineAPIs are by group. Where a control plane has a controller of its own that keeps its etcd members, its machines
+// are left to that: in Cluster API they have its name.
+var machineAPIs = map[string]machineAPI{
+	OpenShift: {
+		machine: &machinev1beta1.Machine{}, list: &machinev1beta1.MachineList{}, view: viewOpenShift, stage: machine.BeforeDrain,
+		selector: "machine.openshift.io/cluster-api-machine-role in (master, control-plane)",
+	},
+	// The hook is before the termination there: a machine without a node, or one whose cluster has no other, is not
+	// held by hooks before the drain. A drain does no harm to members, which are not evicted.
+	ClusterAPI: {
+		machine: &clusterv1.Machine{}, list: &clusterv1.MachineList{}, view: viewClusterAPI, stage: machine.BeforeTerminate,
+		selector: clusterv1.MachineControlPlaneLabel + ",!" + clusterv1.MachineControlPlaneNameLabel,
+	},
+}
+
+func viewOpenShift(o client.Object) hostFacts {
+	m := o.(*machinev1beta1.Machine)
+	facts := hostFacts{isHeld: slices.ContainsFunc(m.Spec.LifecycleHooks.PreDrain, func(h machinev1beta1.LifecycleHook) bool {
+		return h.Name == HookName
+	}), ownership: func(node *corev1.Node) machine.NodeOwnership { return machine.OwnershipOpenShift(node, m) }}
+	for _, address := range m.Status.Addresses {
+		facts.addresses = append(facts.addresses, members.Host(address.Address))
+	}
+	if m.Status.NodeRef != nil {
+		facts.node = m.Status.NodeRef.Name
+	}
+	return facts
+}
+
+func viewClusterAPI(o client.Object) hostFacts {
+	m := o.(*clusterv1.Machine)
+	facts := hostFacts{
+		node:      m.Status.NodeRef.Name,
+		ownership: func(node *corev1.Node) machine.NodeOwnership { return machine.OwnershipClusterAPI(node, m) },
+	}
+	for _, address := range m.Status.Addresses {
+		facts.addresses = append(facts.addresses, members.Host(address.Address))
+	}
+	return facts
+}
+
+// readMachines reads the machines of the control plane, and their nodes, from the API server.
+func (g *guard) readMachines(ctx context.Context) ([]etcdguard.ControlPlaneMachine, error) {
+	list := g.api.list.DeepCopyObject().(client.ObjectList)
+	if err := g.server.List(ctx, list, client.MatchingLabelsSelector{Selector: g.selector}); err != nil {
+		return nil, fmt.Errorf("list the machines of the control plane: %w", err)
+	}
+	var machines []etcdguard.ControlPlaneMachine
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		machine, err := g.readMachine(ctx, o.(client.Object))
+		machines = append(machines, machine)
+		return err
+	})
+	return machines, err
+}
+
+// readMachine returns what is decided on of a machine. Of another host that has joined under the name of its node, nothing is the
+// machine's: neither the addresses, by which members are found, nor the guard pods.
+func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.ControlPlaneMachine, error) {
+	facts := g.api.view(o)
+	m := etcdguard.ControlPlaneMachine{
+		Name: key(o), IsDeleting: !o.GetDeletionTimestamp().IsZero(), IsHeld: facts.isHeld, Addresses: facts.addresses,
+	}
+	if facts.node == "" {
+		return m, nil
+	}
+	node := &corev1.Node{}
+	err := g.server.Get(ctx, client.ObjectKey{Name: facts.node}, node)
+	if apierrors.IsNotFound(err) {
+		return m, nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("get node %s: %w", facts.node, err)
+	}
+	if ownership := facts.ownership(node); ownership != machine.OwnNode {
+		m.IsNodeUnknown = ownership == machine.UnknownNode
+		return m, nil
+	}
+	m.Zone, m.IsCordoned = node.Labels[corev1.LabelTopologyZone], node.Spec.Unschedulable
+	for _, address := range node.Status.Addresses {
+		m.Addresses = append(m.Addresses, members.Host(address.Address))
+	}
+	slices.Sort(m.Addresses)
+	m.Addresses = slices.Compact(m.Addresses)
+	if m.IsDeleting && m.IsCordoned {
+		m.GuardPods, err = g.guardPods(ctx, node.Name)
+	}
+	return m, err
+}
+
+// guardPods returns the guard pods of a node that are not being deleted.
+func (g *guard) guardPods(ctx context.Context, node string) ([]string, error) {
+	var pods corev1.PodList
+	err := g.server.List(ctx, &pods, client.InNamespace(g.options.GuardPodsNamespace),
+		client.MatchingLabelsSelector{Selector: g.guardPodSelector}, client.MatchingFields{"spec.nodeName": node})
+	if err != nil {
+		return nil, fmt.Errorf("list the guard pods of node %s: %w", node, err)
+	}
+	var names []string
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp.IsZero() {
+			names = append(names, key(&pod))
+		}
+	}
+	return names, nil
+}
+
+// endpoints returns where etcd may be: where the options say, or at the internal addresses of the control plane's nodes.
+func (g *guard) endpoints(ctx context.Context) ([]string, error) {
+	if len(g.options.Endpoints) > 0 {
+		return g.options.Endpoints, nil
+	}
+	var endpoints []string
+	for _, label := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
+		var nodes corev1.NodeList
+		if err := g.server.List(ctx, &nodes, client.HasLabels{label}); err != nil {
+			return nil, fmt.Errorf("list the nodes of the control plane: %w", err)
+		}
+		for _, node := range nodes.Items {
+			for _, address := range node.Status.Addresses {
+				if address.Type == corev1.NodeInternalIP {
+					endpoints = append(endpoints, "https://"+net.JoinHostPort(address.Address, etcdPort))
+				}
+			}
+		}
+	}
+	slices.Sort(endpoints)
+	return slices.Compact(endpoints), nil
+}
+
+// key is the name of an object with its namespace.
+func key(o client.Object) string { return client.ObjectKeyFromObject(o).String() }

@@ -1,0 +1,90 @@
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/etcdguard"
+	"github.com/runlevel/runlevel/internal/program/clusteroperator"
+)
+
+// The reasons of the ClusterOperator's conditions that only the guard has, beside those of steps that wait.
+const (
+	ReasonLookFailed  = "LookFailed"
+	ReasonReplacement = "MemberReplacement"
+)
+
+// troubling are the reasons of steps that an administrator has to see to if they last.
+var troubling = map[string]bool{"EtcdUnreachable": true, "NoQuorum": true, "UnhealthyMembers": true, "SharedAddress": true}
+
+// An observation is what the guard has seen last, for the ClusterOperator and for monitoring.
+type observation struct {
+	mu      sync.Mutex
+	seen    etcdguard.EtcdSnapshot
+	isMade  bool
+	trouble clusteroperator.ControllerProblem
+	since   time.Time // since when there is trouble without a pause
+}
+
+// note notes what was seen, and what is due.
+func (o *observation) note(seen etcdguard.EtcdSnapshot, due etcdguard.GuardStep) {
+	var trouble clusteroperator.ControllerProblem
+	if troubling[due.Reason] {
+		trouble = clusteroperator.ControllerProblem{Reason: due.Reason, Message: due.Message}
+	}
+	o.set(seen, trouble)
+}
+
+// noteFailure notes that machines or nodes could not be read.
+func (o *observation) noteFailure(err error) {
+	o.set(etcdguard.EtcdSnapshot{Problem: err.Error()}, clusteroperator.ControllerProblem{Reason: ReasonLookFailed, Message: err.Error()})
+}
+
+func (o *observation) set(seen etcdguard.EtcdSnapshot, trouble clusteroperator.ControllerProblem) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if trouble.Reason == "" || o.trouble.Reason == "" {
+		o.since = time.Now()
+	}
+	o.seen, o.isMade, o.trouble = seen, true, trouble
+}
+
+// last returns what was seen last, or false if nothing was seen yet.
+func (o *observation) last() (etcdguard.EtcdSnapshot, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.seen, o.isMade
+}
+
+// standing returns how the guard stands. Trouble is told of when it has lasted for longer than a member may be silent: each
+// restart of a member would be told of else.
+func (o *observation) standing(patience time.Duration) (clusteroperator.ControllerStanding, error) {
+	seen, isMade := o.last()
+	if !isMade {
+		return clusteroperator.ControllerStanding{}, errors.New("the guard has not looked at etcd yet")
+	}
+	standing := clusteroperator.ControllerStanding{NotUpgradeable: replacement(seen)}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if time.Since(o.since) >= patience {
+		standing.Degraded = o.trouble
+	}
+	return standing, nil
+}
+
+// replacement returns what forbids a minor update: it would restart members while one is being replaced.
+func replacement(seen etcdguard.EtcdSnapshot) clusteroperator.ControllerProblem {
+	counts := etcdguard.Count(seen)
+	switch {
+	case seen.Problem != "":
+	case counts.Leaving > 0:
+		return clusteroperator.ControllerProblem{Reason: ReasonReplacement, Message: fmt.Sprintf(
+			"%d of %d voting members of etcd are on machines that are being deleted, and a minor update would restart the others", counts.Leaving, counts.Voters)}
+	case counts.Voters < seen.Voters:
+		return clusteroperator.ControllerProblem{Reason: ReasonReplacement, Message: fmt.Sprintf(
+			"etcd has %d of %d voting members, and a minor update would restart them", counts.Voters, seen.Voters)}
+	}
+	return clusteroperator.ControllerProblem{}
+}

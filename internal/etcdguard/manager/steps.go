@@ -1,0 +1,209 @@
+package manager
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/runlevel/runlevel/internal/etcdguard"
+	"github.com/runlevel/runlevel/internal/etcdguard/members"
+	"github.com/runlevel/runlevel/internal/program/leader"
+	"github.com/runlevel/runlevel/pkg/machinehook"
+)
+
+const (
+	// busyPause is when to look again while a member is being replaced: of what happens in etcd nothing is told.
+	busyPause = 2 * time.Second
+	// calmPause is when to look again while nothing is to be done, for those who are told how etcd stands.
+	calmPause = 10 * time.Second
+)
+
+// What fails is tried again after retrySoon, and then after twice as long each time, up to retrySeldom.
+const retrySoon, retrySeldom = 250 * time.Millisecond, 10 * time.Second
+
+// A guard has the members of etcd follow their machines.
+type guard struct {
+	options          Options
+	api              machineAPI
+	selector         labels.Selector // of machines
+	guardPodSelector labels.Selector
+	etcd             *members.EtcdClient
+	client           client.Client
+	server           client.Reader // reads past the cache
+	events           events.EventRecorder
+	isLeader         func() bool
+	waitsFor         string // what was logged last; one pass at a time uses it
+	seen             observation
+	steps            *prometheus.CounterVec
+}
+
+// setUp adds the guard to a manager: the hook of each machine of the control plane, and one loop for all members.
+func setUp(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
+	g, err := newGuard(m, isLeader, o)
+	if err != nil {
+		return nil, err
+	}
+	hooks := hook.MachineHook{
+		Name: HookName, Owner: HookOwner, Stage: g.api.stage, Machine: g.api.machine, Selector: g.selector, Act: g.hold,
+	}
+	if err := hooks.SetupWithManager(m); err != nil {
+		return nil, err
+	}
+	// Whatever changes, all members are looked at, one after the other: also while there are no machines.
+	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{}}
+	})
+	atStart := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(reconcile.Request{})
+		return nil
+	})
+	isSelected := predicate.NewPredicateFuncs(func(o client.Object) bool { return g.selector.Matches(labels.Set(o.GetLabels())) })
+	return g, ctrl.NewControllerManagedBy(m).Named("etcd-members").
+		Watches(g.api.machine, all, builder.WithPredicates(isSelected)).
+		WatchesRawSource(atStart).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 1,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
+		}).
+		Complete(reconcile.Func(g.follow))
+}
+
+func newGuard(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
+	api, ok := machineAPIs[o.MachineAPI]
+	if !ok {
+		return nil, fmt.Errorf("there is no machine API %q: write %s or %s", o.MachineAPI, OpenShift, ClusterAPI)
+	}
+	g := &guard{
+		options: o, api: api, etcd: members.NewEtcdClient(o.Etcd), client: m.GetClient(), server: m.GetAPIReader(),
+		events: m.GetEventRecorder(programName), isLeader: isLeader, steps: newStepCounter(),
+	}
+	var err error
+	if g.selector, err = labels.Parse(cmp.Or(o.Machines, api.selector)); err != nil {
+		return nil, fmt.Errorf("select machines: %w", err)
+	}
+	if g.guardPodSelector, err = labels.Parse(o.GuardPods); err != nil {
+		return nil, fmt.Errorf("select guard pods: %w", err)
+	}
+	return g, nil
+}
+
+// look returns what is to be decided on, as it is now. Membership is nil if etcd can't be reached.
+func (g *guard) look(ctx context.Context) (etcdguard.EtcdSnapshot, *members.Membership, error) {
+	seen := etcdguard.EtcdSnapshot{Voters: g.options.Voters}
+	endpoints, err := g.endpoints(ctx)
+	if err != nil {
+		return seen, nil, err
+	}
+	membership, err := g.etcd.Look(ctx, endpoints)
+	if err != nil {
+		seen.Problem = err.Error()
+	} else {
+		seen.Members = membership.Members
+	}
+	// A machine is read after the members: one that stays can be deleted meanwhile, and not the other way round.
+	seen.Machines, err = g.readMachines(ctx)
+	return seen, membership, errors.Join(err, ctx.Err())
+}
+
+// hold is the part of the lifecycle hook: it is done when no member can be on the machine.
+func (g *guard) hold(ctx context.Context, held hook.HeldMachine) (hook.HookAnswer, error) {
+	seen, _, err := g.look(ctx)
+	if err != nil {
+		return hook.HookAnswer{}, err
+	}
+	// It is read again as well: it may have got addresses.
+	machine, err := g.readMachine(ctx, held.Object)
+	if err != nil {
+		return hook.HookAnswer{}, err
+	}
+	message := etcdguard.Hold(seen, machine)
+	return hook.HookAnswer{IsDone: message == "", Message: message, After: busyPause}, nil
+}
+
+// follow does what is due, step by step, until a step waits.
+func (g *guard) follow(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	log := ctrl.LoggerFrom(ctx)
+	for {
+		seen, membership, err := g.look(ctx)
+		if err != nil {
+			g.seen.noteFailure(err)
+			return ctrl.Result{}, err
+		}
+		step := etcdguard.Next(seen)
+		g.seen.note(seen, step)
+		if step.Action == etcdguard.Wait {
+			if now := step.Reason + step.Message; now != g.waitsFor {
+				log.Info("waiting", "reason", step.Reason, "message", step.Message)
+				g.waitsFor = now
+			}
+			if step.Reason == etcdguard.AsExpected && !isDeleting(seen) {
+				return ctrl.Result{RequeueAfter: calmPause}, nil
+			}
+			return ctrl.Result{RequeueAfter: busyPause}, nil
+		}
+		g.waitsFor = ""
+		log.Info("begin", "action", step.Action, "reason", step.Reason, "machine", step.Machine, "message", step.Message)
+		err = g.perform(ctx, membership, step)
+		if members.IsTooEarly(err) {
+			g.count(step, resultTooEarly)
+			log.Info("not yet", "action", step.Action, "reason", err.Error())
+			return ctrl.Result{RequeueAfter: busyPause}, nil
+		}
+		if err != nil {
+			g.count(step, resultFailed)
+			return ctrl.Result{}, fmt.Errorf("%s: %w", step.Action, err)
+		}
+		g.count(step, resultDone)
+		log.Info("done", "action", step.Action, "machine", step.Machine)
+		g.tell(ctx, step)
+	}
+}
+
+func isDeleting(seen etcdguard.EtcdSnapshot) bool {
+	return slices.ContainsFunc(seen.Machines, func(m etcdguard.ControlPlaneMachine) bool { return m.IsDeleting })
+}
+
+// perform does a step. Etcd knows no Lease: so it is checked here, as the fence does for the API server.
+func (g *guard) perform(ctx context.Context, membership *members.Membership, step etcdguard.GuardStep) error {
+	if step.Action == etcdguard.DeleteGuardPod {
+		return g.deleteGuardPod(ctx, step.Pod)
+	}
+	if !g.isLeader() {
+		return leader.ErrFenced
+	}
+	return membership.Change(ctx, step)
+}
+
+func (g *guard) deleteGuardPod(ctx context.Context, name string) error {
+	namespace, name, _ := strings.Cut(name, "/")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	return client.IgnoreNotFound(g.client.Delete(ctx, pod))
+}
+
+// tell makes an event of the machine that a step was for. If the machine is gone by now, the log has it.
+func (g *guard) tell(ctx context.Context, step etcdguard.GuardStep) {
+	m := g.api.machine.DeepCopyObject().(client.Object)
+	namespace, name, _ := strings.Cut(step.Machine, "/")
+	if err := g.server.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, m); err == nil {
+		g.events.Eventf(m, nil, corev1.EventTypeNormal, step.Reason, "Guard", "%s", step.Message)
+	}
+}

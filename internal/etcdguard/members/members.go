@@ -1,0 +1,245 @@
+// Package members is etcd as the quorum guard sees it: who its members are, whether each of them answers, and the changes
+// that the guard makes. It decides nothing: package etcdguard does.
+//
+// Connections are opened for each look, with the certificates that are in the files by then: members come and go, and
+// certificates are renewed.
+//
+// EtcdClient.Look is the call to start from.
+package members
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/runlevel/runlevel/internal/etcdguard"
+)
+
+// Options say how etcd is reached. All files are in PEM.
+type Options struct {
+	CertFile string // of a client
+	KeyFile  string
+	CAFile   string // of the authority that has signed the certificates of members
+	// Patience is for how long a member may not answer until it counts as unhealthy; 30 seconds if it is 0.
+	Patience time.Duration
+}
+
+const (
+	// answerTime is how long an answer is waited for.
+	answerTime = 5 * time.Second
+	// stragglerTime is how long other endpoints are waited for when one has answered.
+	stragglerTime = time.Second
+)
+
+// DefaultPatience is for how long a member may not answer, unless options say so, until it counts as unhealthy.
+const DefaultPatience = 30 * time.Second
+
+// An EtcdClient looks at the members of a cluster. Its only memory is since when members have not answered.
+type EtcdClient struct {
+	options Options
+	mu      sync.Mutex
+	silent  map[uint64]time.Time
+}
+
+// NewEtcdClient returns a client that has no connection yet.
+func NewEtcdClient(o Options) *EtcdClient {
+	o.Patience = cmp.Or(o.Patience, DefaultPatience)
+	return &EtcdClient{options: o, silent: map[uint64]time.Time{}}
+}
+
+// A Membership is the members of a cluster at a moment.
+type Membership struct {
+	Members []etcdguard.EtcdMember
+	client  *EtcdClient
+	urls    map[uint64][]string // of clients, by the member's ID
+}
+
+// Look returns the members of the cluster that some endpoints belong to, as a quorum of them knows.
+func (c *EtcdClient) Look(ctx context.Context, endpoints []string) (*Membership, error) {
+	if len(endpoints) == 0 {
+		return nil, errors.New("no machine or node of the control plane has an address, and no endpoints are given (--etcd-endpoints)")
+	}
+	listed, err := c.list(ctx, endpoints)
+	if err != nil {
+		return nil, err
+	}
+	m := &Membership{client: c, urls: map[uint64][]string{}, Members: make([]etcdguard.EtcdMember, len(listed))}
+	leaders := make([]uint64, len(listed))
+	var asked sync.WaitGroup
+	for i, member := range listed {
+		m.urls[member.ID] = member.ClientURLs
+		m.Members[i] = etcdguard.EtcdMember{
+			ID: member.ID, Name: member.Name, IsLearner: member.IsLearner,
+			Addresses: hosts(slices.Concat(member.PeerURLs, member.ClientURLs)),
+		}
+		asked.Go(func() {
+			leader, err := c.ask(ctx, member)
+			m.Members[i].Health, leaders[i] = c.judge(member.ID, err), leader
+		})
+	}
+	asked.Wait()
+	for i := range m.Members {
+		m.Members[i].IsLeader = !m.Members[i].IsLearner && slices.Contains(leaders, m.Members[i].ID)
+	}
+	c.forget(m.urls)
+	return m, ctx.Err()
+}
+
+// list asks all endpoints who the members are. Endpoints that know different clusters are an error: one of them would
+// say that no other member is needed.
+func (c *EtcdClient) list(ctx context.Context, endpoints []string) ([]*etcdserverpb.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	type answer struct {
+		*clientv3.MemberListResponse
+		endpoint string
+		err      error
+	}
+	answers := make(chan answer, len(endpoints))
+	for _, endpoint := range endpoints {
+		go func() {
+			a := answer{endpoint: endpoint}
+			a.err = c.with(ctx, []string{endpoint}, func(e *clientv3.Client) (err error) {
+				a.MemberListResponse, err = e.MemberList(ctx)
+				return err
+			})
+			answers <- a
+		}()
+	}
+	var first *answer
+	var problems []string
+	var stragglers <-chan time.Time
+	for range endpoints {
+		select {
+		case a := <-answers:
+			switch {
+			case a.err != nil:
+				problems = append(problems, fmt.Sprintf("%s: %v", a.endpoint, a.err))
+			case first == nil:
+				first, stragglers = &a, time.After(stragglerTime)
+			case first.Header.ClusterId != a.Header.ClusterId:
+				return nil, fmt.Errorf("%s and %s belong to different etcd clusters (%x, %x)", first.endpoint, a.endpoint, first.Header.ClusterId, a.Header.ClusterId)
+			}
+		case <-stragglers:
+			return first.Members, nil
+		}
+	}
+	if first == nil {
+		slices.Sort(problems) // it is told when it changes
+		return nil, fmt.Errorf("no endpoint answers: %s", strings.Join(problems, "; "))
+	}
+	return first.Members, nil
+}
+
+// ask returns whom a member takes for the leader, or why it does not answer as a member does that is of use.
+func (c *EtcdClient) ask(ctx context.Context, member *etcdserverpb.Member) (leader uint64, err error) {
+	if len(member.ClientURLs) == 0 {
+		return 0, errors.New("it has not started")
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err = c.with(ctx, member.ClientURLs, func(e *clientv3.Client) error {
+		status, err := e.Status(ctx, member.ClientURLs[0])
+		if err != nil {
+			return err
+		}
+		leader = status.Leader
+		if len(status.Errors) > 0 {
+			return errors.New(strings.Join(status.Errors, ", "))
+		}
+		if member.IsLearner { // which answers no reads that need the quorum
+			return nil
+		}
+		_, err = e.Get(ctx, "health")
+		if isDenied(err) { // which takes a quorum as well
+			return nil
+		}
+		return err
+	})
+	return leader, err
+}
+
+// judge remembers since when a member does not answer, and returns what that makes of it.
+func (c *EtcdClient) judge(id uint64, err error) etcdguard.MemberHealth {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		delete(c.silent, id)
+		return etcdguard.Healthy
+	}
+	if _, ok := c.silent[id]; !ok {
+		c.silent[id] = time.Now()
+	}
+	if time.Since(c.silent[id]) < c.options.Patience {
+		return etcdguard.Silent
+	}
+	return etcdguard.Unhealthy
+}
+
+// forget forgets members that are gone.
+func (c *EtcdClient) forget(known map[uint64][]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.silent {
+		if _, ok := known[id]; !ok {
+			delete(c.silent, id)
+		}
+	}
+}
+
+// with connects to endpoints for the time of a function.
+func (c *EtcdClient) with(ctx context.Context, endpoints []string, do func(*clientv3.Client) error) error {
+	config, err := c.tlsConfig()
+	if err != nil {
+		return err
+	}
+	e, err := clientv3.New(clientv3.Config{Context: ctx, Endpoints: endpoints, TLS: config, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return do(e)
+}
+
+// tlsConfig reads the certificates. Without an authority of their own, members are verified by those of the system.
+func (c *EtcdClient) tlsConfig() (*tls.Config, error) {
+	info := transport.TLSInfo{CertFile: c.options.CertFile, KeyFile: c.options.KeyFile, TrustedCAFile: c.options.CAFile}
+	config, err := info.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the certificates: %w", err)
+	}
+	return config, nil
+}
+
+// hosts returns the hosts of URLs, each once.
+func hosts(urls []string) []string {
+	var found []string
+	for _, one := range urls {
+		if parsed, err := url.Parse(one); err == nil {
+			found = append(found, Host(parsed.Hostname()))
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// Host returns a host as those of members are written.
+func Host(host string) string {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().WithZone("").String()
+	}
+	return strings.ToLower(host)
+}

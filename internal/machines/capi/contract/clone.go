@@ -1,0 +1,124 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A TemplateClone is the object that is wanted of a template.
+type TemplateClone struct {
+	Namespace   string // of the template too
+	Name        string
+	ClusterName string
+	Owner       *metav1.OwnerReference // nil for none
+	Labels      map[string]string      // beside the template's
+	Annotations map[string]string      // beside the template's
+	// Manager owns the fields of the template. A writer of another name keeps the fields that it has set.
+	Manager client.FieldOwner
+}
+
+// Clone makes an object of a template: its spec.template, named, labelled and owned as wanted. An object of that name that
+// is there already is an error (AlreadyExists).
+func (r ObjectReferences) Clone(ctx context.Context, template clusterv1.ContractVersionedObjectReference, wanted TemplateClone) (
+	clusterv1.ContractVersionedObjectReference, error,
+) {
+	made := clusterv1.ContractVersionedObjectReference{}
+	from, err := r.Get(ctx, template, wanted.Namespace)
+	if err != nil {
+		return made, err
+	}
+	object := cloneOf(from.Unstructured, wanted)
+	if err := r.Client.Create(ctx, object, wanted.Manager); err != nil {
+		return made, fmt.Errorf("create %s %s/%s of %s: %w", object.GetKind(), wanted.Namespace, wanted.Name, from, printable.Error(err))
+	}
+	return clusterv1.ContractVersionedObjectReference{
+		APIGroup: object.GroupVersionKind().Group, Kind: object.GetKind(), Name: object.GetName(),
+	}, nil
+}
+
+// Update has an object be as it would be made of a template now. Fields that its own template had, and this one lacks, go;
+// fields that other field managers have set stay, and so do owners.
+func (r ObjectReferences) Update(ctx context.Context, object *ReferencedObject, template clusterv1.ContractVersionedObjectReference,
+	wanted TemplateClone,
+) error {
+	from, err := r.Get(ctx, template, wanted.Namespace)
+	if err != nil {
+		return err
+	}
+	if err := r.ownFields(ctx, object, wanted.Manager); err != nil {
+		return fmt.Errorf("own the fields of %s: %w", object, printable.Error(err))
+	}
+	desired := cloneOf(from.Unstructured, wanted)
+	desired.SetUID(object.GetUID()) // so that it is not made if it is gone
+	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), wanted.Manager, client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("apply %s to %s: %w", from, object, printable.Error(err))
+	}
+	return nil
+}
+
+// ownFields has the fields that were set when an object was created belong to the applies of the same field manager: an apply
+// removes none that was not applied before.
+func (r ObjectReferences) ownFields(ctx context.Context, object *ReferencedObject, manager client.FieldOwner) error {
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(object.Unstructured, sets.New(string(manager)), string(manager))
+	if err != nil || patch == nil {
+		return err
+	}
+	return r.Client.Patch(ctx, object.Unstructured, client.RawPatch(types.JSONPatchType, patch))
+}
+
+// Apply makes or changes an object, but for its status, by server-side apply. One with a resourceVersion that has changed since is
+// left alone (Conflict).
+func Apply(ctx context.Context, c client.Client, object client.Object, manager client.FieldOwner) error {
+	kind, err := c.GroupVersionKindFor(object)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", object.GetName(), err)
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", kind.Kind, object.GetName(), err)
+	}
+	unstructured.RemoveNestedField(fields, "status")
+	wanted := &unstructured.Unstructured{Object: fields}
+	wanted.SetGroupVersionKind(kind)
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), manager, client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply %s %s: %w", kind.Kind, object.GetName(), err)
+	}
+	return nil
+}
+
+// cloneOf returns the object that is wanted of a template. Of the template's own metadata, labels and annotations count.
+func cloneOf(template *unstructured.Unstructured, wanted TemplateClone) *unstructured.Unstructured {
+	inner, _, _ := unstructured.NestedMap(template.Object, "spec", "template")
+	from := &unstructured.Unstructured{Object: inner}
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	if spec, ok := inner["spec"]; ok {
+		object.Object["spec"] = runtime.DeepCopyJSONValue(spec)
+	}
+	object.SetAPIVersion(template.GetAPIVersion())
+	object.SetKind(strings.TrimSuffix(template.GetKind(), clusterv1.TemplateSuffix))
+	object.SetNamespace(wanted.Namespace)
+	object.SetName(wanted.Name)
+	object.SetLabels(labels.Merge(from.GetLabels(), labels.Merge(wanted.Labels, map[string]string{clusterv1.ClusterNameLabel: wanted.ClusterName})))
+	object.SetAnnotations(labels.Merge(from.GetAnnotations(), labels.Merge(wanted.Annotations, map[string]string{
+		clusterv1.TemplateClonedFromNameAnnotation:      template.GetName(),
+		clusterv1.TemplateClonedFromGroupKindAnnotation: template.GroupVersionKind().GroupKind().String(),
+	})))
+	if wanted.Owner != nil {
+		object.SetOwnerReferences([]metav1.OwnerReference{*wanted.Owner})
+	}
+	return object
+}

@@ -1,0 +1,196 @@
+package capi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// A deletionPass is what one pass of a deletion has seen and done beside. Nothing of it outlives the pass.
+type deletionPass struct {
+	*machinePass
+	keeps            string       // why the Node is left alone; empty if it is not
+	target           *corev1.Node // the Node as the API server has it; nil if it is gone
+	drain            machine.Drain
+	volumes          machine.Volumes
+	infraProblem     string
+	bootstrapProblem string
+	failure          error // for the queue to back off
+}
+
+// delete does the steps of a deletion until one waits, or the Machine is let go. It returns when to look again.
+func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
+	d.step = machine.DeletionStep{Reason: clusterv1.MachineDeletingReason, Message: "Deletion started"}
+	// What can't be looked at is looked at again, whatever else is waited for.
+	d.failure = errors.Join(d.infrastructure.problem, d.bootstrap.problem)
+	if err := d.gather(ctx); err != nil {
+		d.step.Reason, d.step.Message = clusterv1.MachineDeletingInternalErrorReason, "Please check controller logs for errors"
+		return 0, err
+	}
+	for {
+		d.step = machine.ClusterAPI.Next(d.snapshot())
+		switch d.step.Action {
+		case machine.Wait:
+			d.noteWait()
+			if d.step.After == 0 {
+				return 0, d.failure
+			}
+			return d.bounded(d.step.After), nil
+		case machine.Release:
+			d.noteHooks()
+			return 0, d.release(ctx)
+		}
+		if err := d.perform(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// perform does the action of the step.
+func (d *deletionPass) perform(ctx context.Context) error {
+	switch d.step.Action {
+	case machine.RecordStart:
+		return d.recordStart(ctx)
+	case machine.Cordon:
+		err := drain.Cordon(ctx, d.kubernetes, d.target)
+		d.drainFailed(err)
+		d.target.Spec.Unschedulable = err == nil
+	case machine.Evict:
+		d.evict(ctx)
+	case machine.RecordDrained:
+		d.drain.IsDone = true
+		d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, legacyTrue)
+		d.tell(d.m, corev1.EventTypeNormal, "SuccessfulDrainNode", fmt.Sprintf("success draining Machine's node %q", d.status.NodeRef.Name))
+	case machine.LookAtVolumes:
+		d.lookAtVolumes(ctx)
+	case machine.RecordDetached:
+		d.volumes.IsDone = true
+		d.setLegacy(clusterv1.VolumeDetachSucceededV1Beta1Condition, legacyTrue)
+		d.tell(d.m, corev1.EventTypeNormal, "NodeVolumesDetached",
+			fmt.Sprintf("success waiting for node volumes detaching Machine's node %q", d.status.NodeRef.Name))
+	case machine.DeleteInfrastructure:
+		d.infraProblem = d.askToGo(ctx, &d.infrastructure, d.m.Spec.InfrastructureRef)
+	case machine.DeleteBootstrap:
+		d.bootstrapProblem = d.askToGo(ctx, &d.bootstrap, d.m.Spec.Bootstrap.ConfigRef)
+	case machine.DeleteNode:
+		d.deleteNode(ctx)
+	default:
+		return fmt.Errorf("delete the Machine: no way to %s", d.step.Action)
+	}
+	return nil
+}
+
+// recordStart writes that a stage has begun, before anything follows from it.
+func (d *deletionPass) recordStart(ctx context.Context) error {
+	if d.status.Deletion == nil {
+		d.status.Deletion = &clusterv1.MachineDeletionStatus{}
+	}
+	*startOf(d.status.Deletion, d.step.Stage) = metav1.NewTime(d.time.UTC().Truncate(time.Second))
+	d.step = machine.ClusterAPI.Next(d.snapshot()) // with the time in its message
+	d.noteStart()
+	d.setConditions()
+	return d.writeStatus(ctx)
+}
+
+// startOf returns the field that has the start of a stage.
+func startOf(status *clusterv1.MachineDeletionStatus, stage machine.DeletionStage) *metav1.Time {
+	switch stage {
+	case machine.BeforeDrain:
+		return &status.WaitForPreDrainHookStartTime
+	case machine.Draining:
+		return &status.NodeDrainStartTime
+	case machine.DetachingVolumes:
+		return &status.WaitForNodeVolumeDetachStartTime
+	default:
+		return &status.WaitForPreTerminateHookStartTime
+	}
+}
+
+// evict evicts the pods of the Node, by the rules for it, and keeps what is left.
+func (d *deletionPass) evict(ctx context.Context) {
+	rules, err := d.podRules(ctx)
+	var left []drain.HeldPod
+	if err == nil {
+		left, err = drain.EvictByRules(ctx, d.kubernetes, d.target, rules)
+	}
+	if err != nil {
+		d.drainFailed(err)
+		return
+	}
+	d.drain.HasLooked, d.drain.Left = true, bullets(left)
+}
+
+// drainFailed notes why the Node could not be drained.
+func (d *deletionPass) drainFailed(err error) {
+	if err == nil {
+		return
+	}
+	d.failure, d.drain.Problem = err, err.Error()
+	d.tell(d.m, corev1.EventTypeWarning, "FailedDrainNode", fmt.Sprintf("error draining Machine's node %q: %v", d.status.NodeRef.Name, err))
+}
+
+// askToGo has an object deleted, looks whether it is gone, and returns what people are told if that fails.
+func (d *deletionPass) askToGo(ctx context.Context, object *referenced, to clusterv1.ContractVersionedObjectReference) string {
+	err := d.references.Delete(ctx, object.object)
+	if err == nil {
+		*object = d.lookAt(ctx, to)
+		object.isAsked = true
+		err = object.problem
+	}
+	if err == nil {
+		return ""
+	}
+	d.failure = err
+	return fmt.Sprintf("Failed to delete %s, please check controller logs for errors", to.Kind)
+}
+
+func (d *deletionPass) deleteNode(ctx context.Context) {
+	uid := d.target.UID
+	err := d.client.Delete(ctx, d.target, client.Preconditions{UID: &uid})
+	if client.IgnoreNotFound(err) == nil {
+		d.isNodeAsked = true
+		return
+	}
+	d.failure, d.nodeRefusal = err, err.Error()
+	d.setLegacy(clusterv1.MachineNodeHealthyV1Beta1Condition, legacyFalse(clusterv1.DeletionFailedV1Beta1Reason, clusterv1.ConditionSeverityWarning, ""))
+	d.tell(d.m, corev1.EventTypeWarning, "FailedDeleteNode", fmt.Sprintf("error deleting Machine's Node: %v", err))
+}
+
+// release writes that the deletion is complete, and lets the Machine go. Both writes are refused if the Machine has changed
+// since it was read, so that neither can miss a hook.
+func (d *deletionPass) release(ctx context.Context) error {
+	d.setConditions()
+	if err := d.writeStatus(ctx); err != nil {
+		return err
+	}
+	base := d.m.DeepCopy()
+	controllerutil.RemoveFinalizer(d.m, clusterv1.MachineFinalizer)
+	if err := d.client.Patch(ctx, d.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("remove the finalizer of the Machine: %w", err)
+	}
+	return nil
+}
+
+// hooksOf returns the annotations that are hooks: all keys with the prefix, with or without a slash behind it.
+func hooksOf(m *clusterv1.Machine, prefix string) []machine.DeletionHook {
+	var hooks []machine.DeletionHook
+	for key, owner := range m.Annotations {
+		if strings.HasPrefix(key, prefix) {
+			hooks = append(hooks, machine.DeletionHook{Name: key, Owner: owner})
+		}
+	}
+	slices.SortFunc(hooks, func(a, b machine.DeletionHook) int { return strings.Compare(a.Name, b.Name) })
+	return hooks
+}

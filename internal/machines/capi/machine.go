@@ -1,0 +1,142 @@
+// Package capi is the controller of Machines of cluster.x-k8s.io whose nodes are those of the cluster it runs in. It
+// brings a Machine together with its infrastructure, its bootstrap config and its Node, and says how they stand; and it
+// deletes Machines, phase by phase, as internal/machines/machine decides. Finalizers, annotations, conditions and events are those
+// of Cluster API's own core controller.
+//
+// A pass never waits. It does as many steps as it can, writes the status once at its end, and comes back when something
+// changes, or after the time that a step names.
+//
+// SetupWithManager is the call to start from.
+package capi
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/queue"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+)
+
+// defaultConcurrency is how many machines are worked on at once. A pass waits for the API server only.
+const defaultConcurrency = 20
+
+// What fails is tried again after retrySoon, and then after twice as long each time, up to retrySeldom.
+const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
+
+// conflictPause is when to try again after another writer was faster.
+const conflictPause = 100 * time.Millisecond
+
+// ClusterAPIOptions are what a ClusterAPIReconciler can be told. The zero value works.
+type ClusterAPIOptions struct {
+	Concurrency int // how many machines are worked on at once; 20 if it is 0
+	// LongestWait bounds the time until the next look, for tests; 0 leaves it as it is.
+	LongestWait time.Duration
+	Now         func() time.Time // time.Now if it is nil
+	// Hooks call the extensions that update Machines in place; those of the manager's cluster if it is nil.
+	Hooks *runtimehook.InPlaceHooks
+}
+
+// A ClusterAPIReconciler is the controller of Machines.
+type ClusterAPIReconciler struct {
+	client     client.Client
+	server     client.Reader // reads past the cache
+	kubernetes kubernetes.Interface
+	references contract.ObjectReferences
+	watcher    *infra.Watcher
+	events     events.EventRecorder
+	options    ClusterAPIOptions
+	told       toldEvents
+	hooks      *runtimehook.InPlaceHooks
+	updates    updateCalls
+}
+
+// SetupWithManager adds the controller of Machines to a manager.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o ClusterAPIOptions) error {
+	if o.Concurrency == 0 {
+		o.Concurrency = defaultConcurrency
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Hooks == nil {
+		o.Hooks = runtimehook.NewInPlaceHooks(mgr.GetClient(), mgr.GetAPIReader())
+	}
+	direct, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("connect for drains: %w", err)
+	}
+	watcher, err := infra.NewWatcher(mgr)
+	if err != nil {
+		return err
+	}
+	r := &ClusterAPIReconciler{
+		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, watcher: watcher,
+		references: contract.ObjectReferences{Client: mgr.GetClient()},
+		events:     mgr.GetEventRecorder("machine-controller"), options: o, hooks: o.Hooks,
+	}
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	watcher.Controller, err = ctrl.NewControllerManagedBy(mgr).Named("cluster-api-machine").
+		For(&clusterv1.Machine{}, builder.WithPredicates(machineMatters)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode), builder.WithPredicates(nodeMatters)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfCluster)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.Concurrency,
+			NewQueue:                queue.NewQueue(r.overtakes(ctx)),
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
+		}).
+		Build(r)
+	return err
+}
+
+// Reconcile does what is due for a Machine.
+func (r *ClusterAPIReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	m := &clusterv1.Machine{}
+	err := r.client.Get(ctx, request.NamespacedName, m)
+	if apierrors.IsNotFound(err) {
+		r.told.forget(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err == nil && !m.DeletionTimestamp.IsZero() {
+		// A cached Machine may lack a hook: what can't be undone is decided on the newest.
+		err = r.server.Get(ctx, request.NamespacedName, m)
+	}
+	if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	p := &machinePass{ClusterAPIReconciler: r, passFacts: passFacts{time: r.options.Now(), m: m, status: *m.Status.DeepCopy()}}
+	after, err := p.reconcile(ctx)
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	case apierrors.IsNotFound(err) && !m.DeletionTimestamp.IsZero(): // it went meanwhile
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	case err != nil:
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: after}, nil
+}
+
+// bounded returns a wait that is not longer than the longest one.
+func (r *ClusterAPIReconciler) bounded(wait time.Duration) time.Duration {
+	if r.options.LongestWait > 0 {
+		return min(wait, r.options.LongestWait)
+	}
+	return wait
+}

@@ -1,0 +1,130 @@
+package machinedeployment
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
+)
+
+// appliedAnnotation is on each set, and has a hash of the metadata that was last applied to it. What the deployment no
+// longer has is removed from a set only by being applied without it.
+const appliedAnnotation = "machine.runlevel.dev/applied-deployment"
+
+// ownAnnotations are the annotations of a deployment that its sets do not get.
+var ownAnnotations = []string{
+	corev1.LastAppliedConfigAnnotation, clusterv1.RevisionAnnotation, historyAnnotation,
+	clusterv1.DesiredReplicasAnnotation, clusterv1.MaxReplicasAnnotation, "cluster.x-k8s.io/conversion-data",
+}
+
+// desired returns a set as the deployment and the plan want it. What of the template needs new machines is as the set
+// has it.
+func (s *deploymentSnapshot) desired(set *clusterv1.MachineSet, step rolloutplan.SetStep, revision map[string]string, isClosed bool) *clusterv1.MachineSet {
+	spec := s.deployment.Spec.DeepCopy()
+	unique := map[string]string{clusterv1.MachineDeploymentUniqueLabel: set.Labels[clusterv1.MachineDeploymentUniqueLabel]}
+	desired := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.deployment.Namespace, Name: set.Name, UID: set.UID, Finalizers: set.Finalizers,
+		OwnerReferences: []metav1.OwnerReference{controllerOf(s.deployment)},
+		Labels:          labels.Merge(spec.Template.Labels, unique),
+		Annotations:     s.annotations(step, revision, isClosed),
+	}}
+	desired.Labels[clusterv1.MachineDeploymentNameLabel] = s.deployment.Name
+	desired.Spec = clusterv1.MachineSetSpec{
+		ClusterName: spec.ClusterName, Replicas: ptr.To(int32(step.To)), Selector: spec.Selector,
+		MachineNaming: spec.MachineNaming,
+	}
+	desired.Spec.Selector.MatchLabels = labels.Merge(spec.Selector.MatchLabels, unique)
+	desired.Spec.Deletion.Order = spec.Deletion.Order
+	desired.Spec.Template.Labels = labels.Merge(spec.Template.Labels, unique)
+	desired.Spec.Template.Annotations = spec.Template.Annotations
+	desired.Spec.Template.Spec = *set.Spec.Template.Spec.DeepCopy()
+	setMutable(&desired.Spec.Template.Spec, spec.Template.Spec)
+	desired.Annotations[appliedAnnotation], _ = hashOf(desired.Labels, desired.Annotations, desired.Spec.Template.ObjectMeta) // maps of strings
+	return desired
+}
+
+// annotations returns those of a set. One that is closed makes no machines in place of those that are deleted.
+func (s *deploymentSnapshot) annotations(step rolloutplan.SetStep, revision map[string]string, isClosed bool) map[string]string {
+	annotations := maps.Clone(s.deployment.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	for _, key := range ownAnnotations {
+		delete(annotations, key)
+	}
+	maps.Copy(annotations, revision)
+	wanted := s.spec()
+	annotations[clusterv1.DesiredReplicasAnnotation] = strconv.Itoa(wanted.Replicas)
+	annotations[clusterv1.MaxReplicasAnnotation] = strconv.Itoa(wanted.Replicas + wanted.MaxSurge)
+	annotations[clusterv1.DisableMachineCreateAnnotation] = strconv.FormatBool(isClosed)
+	for key, value := range map[string]string{
+		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation:       step.MoveTo,
+		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: strings.Join(step.ReceiveFrom, ","),
+		clusterv1.AcknowledgedMoveAnnotation:                         strings.Join(step.Acknowledged, ","),
+	} {
+		if value != "" {
+			annotations[key] = value
+		}
+	}
+	return annotations
+}
+
+// isAsDesired says whether nothing is to be applied to a set. Labels and annotations of others may be on it.
+func isAsDesired(set, desired *clusterv1.MachineSet) bool {
+	spec, wanted := set.Spec, desired.Spec
+	for _, pair := range [][2]map[string]string{
+		{desired.Labels, set.Labels}, {desired.Annotations, set.Annotations},
+		{wanted.Template.Labels, spec.Template.Labels}, {wanted.Template.Annotations, spec.Template.Annotations},
+	} {
+		if !labels.Set(pair[0]).AsSelectorPreValidated().Matches(labels.Set(pair[1])) {
+			return false
+		}
+	}
+	spec.Template.ObjectMeta = wanted.Template.ObjectMeta
+	return equality.Semantic.DeepEqual(wanted, spec)
+}
+
+// hashOf returns a hash of values, as the value of a label.
+func hashOf(values ...any) (string, error) {
+	hash := fnv.New32a()
+	if err := json.NewEncoder(hash).Encode(values); err != nil { // maps are written with their keys in order
+		return "", fmt.Errorf("hash the template: %w", err)
+	}
+	return strconv.FormatUint(uint64(hash.Sum32()), 10), nil
+}
+
+func controllerOf(deployment *clusterv1.MachineDeployment) metav1.OwnerReference {
+	return *metav1.NewControllerRef(deployment, clusterv1.GroupVersion.WithKind("MachineDeployment"))
+}
+
+// isCleanable says whether a set is no longer needed: it has no machines, and is to have none.
+func isCleanable(set *clusterv1.MachineSet, machines []*clusterv1.Machine) bool {
+	return set.DeletionTimestamp == nil && len(machines) == 0 && ptr.Deref(set.Spec.Replicas, 1) == 0 &&
+		ptr.Deref(set.Status.Replicas, 1) == 0 && set.Status.ObservedGeneration >= set.Generation
+}
+
+// outdated returns the sets that are to be deleted, once the deployment is complete: until then, a template that comes
+// back finds its set.
+func (s *deploymentSnapshot) outdated() []*clusterv1.MachineSet {
+	current := s.current()
+	if s.invalid != "" || current == nil || len(s.rollout.changes) > 0 {
+		return nil
+	}
+	state, machines := s.stateOf(current), len(s.owned())
+	if wanted := int(*s.deployment.Spec.Replicas); state.UpToDate != wanted || machines != wanted {
+		return nil
+	}
+	return slices.DeleteFunc(s.old(current), func(set *clusterv1.MachineSet) bool { return !isCleanable(set, s.machines[set.UID]) })
+}

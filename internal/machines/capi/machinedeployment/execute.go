@@ -1,0 +1,158 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+)
+
+// fieldManager is that of Cluster API's own controller: what it has set, this one can change and remove, and the other way
+// round.
+const fieldManager = client.FieldOwner("capi-machinedeployment")
+
+// claim has the deployment wait for its sets when it is deleted, belong to its Cluster, and show its revision.
+func (r *ClusterMachineDeploymentReconciler) claim(ctx context.Context, seen *deploymentSnapshot) error {
+	before := &seen.deployment.ObjectMeta
+	claimed := &clusterv1.MachineDeployment{ObjectMeta: *before.DeepCopy()}
+	controllerutil.AddFinalizer(claimed, clusterv1.MachineDeploymentFinalizer)
+	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, seen.deployment.Spec.ClusterName)
+	if seen.rollout.revision != "" {
+		metav1.SetMetaDataAnnotation(&claimed.ObjectMeta, clusterv1.RevisionAnnotation, seen.rollout.revision)
+	}
+	if seen.cluster != nil && !slices.ContainsFunc(claimed.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == seen.cluster.UID }) {
+		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(seen.cluster))
+	}
+	if equality.Semantic.DeepEqual(before, &claimed.ObjectMeta) {
+		return nil
+	}
+	// Only metadata is compared: the spec has defaults that are not written.
+	patch := client.MergeFromWithOptions(&clusterv1.MachineDeployment{ObjectMeta: *before}, client.MergeFromWithOptimisticLock{})
+	if err := r.cached.Patch(ctx, claimed, patch); err != nil {
+		return fmt.Errorf("claim MachineDeployment %s: %w", before.Name, err)
+	}
+	seen.deployment.ObjectMeta = claimed.ObjectMeta
+	return nil
+}
+
+// execute adopts sets, and does what was planned once all are the deployment's own.
+func (r *ClusterMachineDeploymentReconciler) execute(ctx context.Context, seen *deploymentSnapshot) error {
+	if seen.undecided != nil {
+		return nil
+	}
+	if len(seen.orphans) > 0 {
+		return r.adopt(ctx, seen)
+	}
+	for _, change := range seen.rollout.changes {
+		if err := r.change(ctx, seen, change); err != nil {
+			return err
+		}
+	}
+	for _, set := range seen.outdated() {
+		if err := r.deleteSet(ctx, set); err != nil {
+			return err
+		}
+		r.tell(seen, "SuccessfulDelete", "Deleted MachineSet %q", set.Name)
+	}
+	return nil
+}
+
+// adopt makes the deployment the controller of its sets. The next pass, which follows, plans with them.
+func (r *ClusterMachineDeploymentReconciler) adopt(ctx context.Context, seen *deploymentSnapshot) error {
+	for _, set := range seen.orphans {
+		adopted := set.DeepCopy()
+		adopted.OwnerReferences = append(adopted.OwnerReferences, controllerOf(seen.deployment))
+		patch := client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{})
+		if err := r.cached.Patch(ctx, adopted, patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("adopt MachineSet %s: %w", set.Name, err)
+		}
+		r.tell(seen, "SuccessfulAdopt", "Adopted MachineSet %q", set.Name)
+	}
+	return nil
+}
+
+// change makes or changes a set, and tells of it.
+func (r *ClusterMachineDeploymentReconciler) change(ctx context.Context, seen *deploymentSnapshot, change setChange) error {
+	step := change.step
+	if change.before == nil {
+		if err := r.prepare(ctx, seen); err != nil {
+			return err
+		}
+	}
+	if err := contract.Apply(ctx, r.cached, change.desired, fieldManager); err != nil {
+		return err
+	}
+	if change.before == nil {
+		r.tell(seen, "SuccessfulCreate", "Created MachineSet %s/%s with %d replicas", seen.deployment.Namespace, step.Set, step.To)
+	}
+	ctrl.LoggerFrom(ctx).Info("MachineSet changed", "machineSet", step.Set, "replicas", step.To, "reasons", step.Reasons)
+	switch {
+	case change.before != nil && step.To > step.From:
+		r.tell(seen, "SuccessfulScale", "Scaled up MachineSet %s: %d -> %d", step.Set, step.From, step.To)
+	case step.To < step.From:
+		r.tell(seen, "SuccessfulScale", "Scaled down MachineSet %s: %d -> %d", step.Set, step.From, step.To)
+	}
+	return nil
+}
+
+// prepare returns an error while no set can be made.
+func (r *ClusterMachineDeploymentReconciler) prepare(ctx context.Context, seen *deploymentSnapshot) error {
+	if seen.cluster == nil {
+		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", seen.deployment.Spec.ClusterName)
+	}
+	var failures []error
+	template := seen.deployment.Spec.Template.Spec
+	for _, ref := range []clusterv1.ContractVersionedObjectReference{template.Bootstrap.ConfigRef, template.InfrastructureRef} {
+		if ref.IsDefined() {
+			_, err := r.references.Get(ctx, ref, seen.deployment.Namespace)
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// end deletes the sets of a deployment that is being deleted, and lets the deployment go when they are gone. Where
+// dependents are to stay as orphans, the garbage collector takes the sets from the deployment first.
+func (r *ClusterMachineDeploymentReconciler) end(ctx context.Context, seen *deploymentSnapshot) error {
+	if controllerutil.ContainsFinalizer(seen.deployment, metav1.FinalizerOrphanDependents) {
+		return nil
+	}
+	for _, set := range seen.sets {
+		if set.DeletionTimestamp != nil {
+			continue
+		}
+		if err := r.deleteSet(ctx, set); err != nil {
+			return err
+		}
+	}
+	after := &clusterv1.MachineDeployment{ObjectMeta: *seen.deployment.ObjectMeta.DeepCopy()}
+	if len(seen.sets) > 0 || !controllerutil.RemoveFinalizer(after, clusterv1.MachineDeploymentFinalizer) {
+		return nil
+	}
+	before := &clusterv1.MachineDeployment{ObjectMeta: seen.deployment.ObjectMeta}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return client.IgnoreNotFound(r.cached.Patch(ctx, after, patch))
+}
+
+// deleteSet deletes a set if it is as it was seen: the garbage collector may have made it an orphan meanwhile.
+func (r *ClusterMachineDeploymentReconciler) deleteSet(ctx context.Context, set *clusterv1.MachineSet) error {
+	err := r.cached.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete MachineSet %s: %w", set.Name, err)
+	}
+	return nil
+}
+
+func (r *ClusterMachineDeploymentReconciler) tell(seen *deploymentSnapshot, reason, message string, arguments ...any) {
+	r.recorder.Eventf(seen.deployment, nil, corev1.EventTypeNormal, reason, "Rollout", message, arguments...)
+}

@@ -1,0 +1,117 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+)
+
+// decideInPlace decides of each old set whether its machines can be updated in place. An error decides nothing: no set is
+// changed until it is known, since machines that are replaced meanwhile would not come back. A cluster without extensions has
+// all machines replaced, without a reason.
+func (r *ClusterMachineDeploymentReconciler) decideInPlace(ctx context.Context, seen *deploymentSnapshot) error {
+	seen.inPlace = map[types.UID]rolloutplan.InPlaceDecision{}
+	var extensions runtimev1.ExtensionConfigList
+	if err := r.hooks.Registry.Configs.List(ctx, &extensions); err != nil || len(extensions.Items) == 0 {
+		return err
+	}
+	for _, set := range seen.movable() {
+		reason, err := r.whyReplaced(ctx, seen, set)
+		if err != nil {
+			return fmt.Errorf("decide whether machines of MachineSet %s can be updated in place: %w", set.Name, err)
+		}
+		seen.inPlace[set.UID] = rolloutplan.InPlaceDecision{IsPossible: reason == "", Reason: reason}
+	}
+	return nil
+}
+
+// movable returns the old sets with machines that the new set could have. While a rollout is paused, and with OnDelete, none
+// are updated in place.
+func (s *deploymentSnapshot) movable() []*clusterv1.MachineSet {
+	if spec := s.spec(); spec.IsOnDelete || spec.IsPaused {
+		return nil
+	}
+	return slices.DeleteFunc(s.old(s.current()), func(set *clusterv1.MachineSet) bool {
+		return set.DeletionTimestamp != nil || len(s.machines[set.UID]) == 0
+	})
+}
+
+// whyReplaced returns why the machines of an old set are replaced; empty if they can be updated in place. The extension is asked
+// last.
+func (r *ClusterMachineDeploymentReconciler) whyReplaced(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
+	if reason := rolloutrules.WhyReplaced(seen.deployment, set, seen.time); reason != "" {
+		return reason, nil
+	}
+	if len(rolloutrules.Differences(set.Spec.Template.Spec, seen.deployment.Spec.Template.Spec)) == 0 {
+		return "MachineSet " + set.Name + " has the same template", nil
+	}
+	return r.ask(ctx, seen, set)
+}
+
+// ask asks the extension. A template that an old set was made of, and that is gone, can't be compared.
+func (r *ClusterMachineDeploymentReconciler) ask(ctx context.Context, seen *deploymentSnapshot, set *clusterv1.MachineSet) (string, error) {
+	current, err := r.objectsOf(ctx, set)
+	if apierrors.IsNotFound(err) {
+		return "a template of MachineSet " + set.Name + " is gone", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	desired, err := r.objectsOf(ctx, seen.wantedSet())
+	if err != nil {
+		return "", err
+	}
+	decision, err := r.hooks.CanUpdateMachineSet(ctx, &hooksv1.CanUpdateMachineSetRequest{Current: current, Desired: desired})
+	return strings.Join(decision.Reasons, "; "), err
+}
+
+// wantedSet returns the set with the deployment's template, also before it is made.
+func (s *deploymentSnapshot) wantedSet() *clusterv1.MachineSet {
+	if current := s.current(); current != nil {
+		return current
+	}
+	return s.desired(s.made, rolloutplan.SetStep{Set: s.made.Name}, map[string]string{}, false)
+}
+
+// objectsOf returns a set and its templates as an extension sees them.
+func (r *ClusterMachineDeploymentReconciler) objectsOf(ctx context.Context, set *clusterv1.MachineSet) (
+	hooksv1.CanUpdateMachineSetRequestObjects, error,
+) {
+	template := set.Spec.Template.Spec
+	var found [2]*unstructured.Unstructured
+	for i, ref := range []clusterv1.ContractVersionedObjectReference{template.InfrastructureRef, template.Bootstrap.ConfigRef} {
+		if !ref.IsDefined() {
+			continue
+		}
+		object, err := r.references.Get(ctx, ref, set.Namespace)
+		if err != nil {
+			return hooksv1.CanUpdateMachineSetRequestObjects{}, err
+		}
+		found[i] = object.Unstructured
+	}
+	return runtimehook.NewMachineSetObjects(set, found[0], found[1]), nil
+}
+
+// replacements returns why machines are replaced, for the condition RollingOut.
+func (s *deploymentSnapshot) replacements() []string {
+	var lines []string
+	for _, set := range s.sets {
+		if decision := s.inPlace[set.UID]; decision.Reason != "" {
+			lines = append(lines, "* Replaced, not updated in place: "+decision.Reason)
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}

@@ -1,0 +1,147 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment/rolloutplan"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// A deploymentSnapshot is what was seen of a MachineDeployment, its MachineSets and their Machines, and what follows from it. The sets
+// and Machines belong to the cache: they are not to be changed.
+type deploymentSnapshot struct {
+	time       time.Time
+	deployment *clusterv1.MachineDeployment
+	cluster    *clusterv1.Cluster // nil if there is none
+	selector   labels.Selector
+	// invalid says what is wrong with the deployment, so that no set is touched; empty if it is valid.
+	invalid string
+
+	sets     []*clusterv1.MachineSet // that the deployment controls, the oldest first
+	orphans  []*clusterv1.MachineSet // that it is to adopt
+	machines map[types.UID][]*clusterv1.Machine
+	// made is the set for the deployment's template before it is made; nil if there is one.
+	made *clusterv1.MachineSet
+	// inPlace says of old sets whether their machines can be updated in place. It is undecided while an extension gives no answer.
+	inPlace   map[types.UID]rolloutplan.InPlaceDecision
+	undecided error
+	rollout   rollout
+}
+
+// see looks at a deployment, and decides what is to be done. Of a set that is to be made, the end of its name is passed in, so that
+// all of a pass speak of the same one.
+func (r *ClusterMachineDeploymentReconciler) see(ctx context.Context, reader client.Reader, key types.NamespacedName, suffix string) (*deploymentSnapshot, error) {
+	seen, err := look(ctx, reader, key, r.now())
+	if err != nil || seen == nil || seen.invalid != "" || seen.isPaused() || seen.deployment.DeletionTimestamp != nil {
+		return seen, err
+	}
+	if seen.current() == nil && !seen.spec().IsPaused {
+		if seen.made, err = seen.newSet(suffix); err != nil {
+			return nil, err
+		}
+	}
+	if seen.undecided = r.decideInPlace(ctx, seen); seen.undecided == nil {
+		seen.rollout = seen.plan()
+	}
+	return seen, nil
+}
+
+// look reads a MachineDeployment, and the machines and sets before it, as the controller of MachineSets does. It returns
+// nil if there is no such deployment.
+func look(ctx context.Context, reader client.Reader, key types.NamespacedName, now time.Time) (*deploymentSnapshot, error) {
+	var machines clusterv1.MachineList
+	var sets clusterv1.MachineSetList
+	for _, list := range []client.ObjectList{&machines, &sets} {
+		if err := reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list machines and their sets: %w", err)
+		}
+	}
+	seen := &deploymentSnapshot{time: now, deployment: &clusterv1.MachineDeployment{}, machines: map[types.UID][]*clusterv1.Machine{}}
+	if err := reader.Get(ctx, key, seen.deployment); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	rolloutrules.SetDefaults(&seen.deployment.Spec)
+	var err error
+	if seen.cluster, err = contract.FindCluster(ctx, reader, key.Namespace, seen.deployment.Spec.ClusterName); err != nil {
+		return nil, err
+	}
+	seen.validate()
+	for i := range machines.Items {
+		if owner := metav1.GetControllerOfNoCopy(&machines.Items[i]); owner != nil {
+			seen.machines[owner.UID] = append(seen.machines[owner.UID], &machines.Items[i])
+		}
+	}
+	seen.takeSets(sets.Items)
+	return seen, nil
+}
+
+// validate looks for what Cluster API's admission refuses, which is not there.
+func (s *deploymentSnapshot) validate() {
+	var err error
+	if s.selector, err = replicas.SelectorOf(&s.deployment.Spec.Selector, s.deployment.Spec.Template.Labels); err != nil {
+		s.invalid, s.selector = err.Error(), labels.Nothing()
+	}
+	if faults := validation.IsValidLabelValue(s.deployment.Name); len(faults) > 0 {
+		s.invalid = "metadata.name is the value of a label of machines: it " + faults[0]
+	}
+	if _, _, err := rolloutrules.Limits(&s.deployment.Spec); err != nil {
+		s.invalid = err.Error()
+	}
+}
+
+// takeSets takes those of the namespace's sets that are the deployment's, or are to be.
+func (s *deploymentSnapshot) takeSets(all []clusterv1.MachineSet) {
+	for i := range all {
+		set := &all[i]
+		switch {
+		case metav1.IsControlledBy(set, s.deployment):
+			s.sets = append(s.sets, set)
+		case s.adopts(set):
+			s.orphans = append(s.orphans, set)
+		}
+	}
+	slices.SortFunc(s.sets, func(a, b *clusterv1.MachineSet) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// adopts says whether a set is to be the deployment's: one that was a deployment's, and has no controller any more.
+func (s *deploymentSnapshot) adopts(set *clusterv1.MachineSet) bool {
+	_, wasOfDeployment := set.Labels[clusterv1.MachineDeploymentUniqueLabel]
+	return wasOfDeployment && metav1.GetControllerOfNoCopy(set) == nil && set.DeletionTimestamp == nil &&
+		set.Spec.ClusterName == s.deployment.Spec.ClusterName && s.selector.Matches(labels.Set(set.Labels))
+}
+
+// owned returns all machines of the deployment's sets.
+func (s *deploymentSnapshot) owned() []*clusterv1.Machine {
+	var owned []*clusterv1.Machine
+	for _, set := range s.sets {
+		owned = append(owned, s.machines[set.UID]...)
+	}
+	return owned
+}
+
+// isPaused says whether all is to stay as it is. A deployment with spec.paused is still scaled.
+func (s *deploymentSnapshot) isPaused() bool { return contract.IsPaused(s.deployment, s.cluster) }
+
+// isIncomplete says whether anything is to be done that needs a look at the API server first.
+func (s *deploymentSnapshot) isIncomplete() bool {
+	if s.deployment.DeletionTimestamp != nil {
+		return len(s.sets) == 0 // before the finalizer goes
+	}
+	return len(s.orphans) > 0 || len(s.rollout.changes) > 0 || len(s.outdated()) > 0
+}

@@ -1,0 +1,78 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+)
+
+// judge has each machine say whether it is up to date, in the snapshot too: the status of the deployment sums up what is so now. A machine
+// that changes meanwhile brings about another pass.
+func (r *ClusterMachineDeploymentReconciler) judge(ctx context.Context, seen *deploymentSnapshot) error {
+	if seen.invalid != "" {
+		return nil
+	}
+	for _, set := range seen.sets {
+		for i, machine := range seen.machines[set.UID] {
+			judged := machine.DeepCopy()
+			meta.SetStatusCondition(&judged.Status.Conditions, seen.upToDate(set, machine))
+			if equality.Semantic.DeepEqual(machine.Status.Conditions, judged.Status.Conditions) {
+				continue
+			}
+			seen.machines[set.UID][i] = judged
+			patch := client.MergeFromWithOptions(machine, client.MergeFromWithOptimisticLock{})
+			err := r.cached.Status().Patch(ctx, judged, patch)
+			if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+				return fmt.Errorf("write the status of Machine %s: %w", machine.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// missing says why the machines of a set are not up to date; nothing if its template is the deployment's.
+func (s *deploymentSnapshot) missing(set *clusterv1.MachineSet) []string {
+	missing := rolloutrules.Differences(set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)
+	if rolloutrules.IsExpired(s.deployment, set, s.time) {
+		missing = append(missing, "MachineDeployment spec.rolloutAfter expired")
+	}
+	return missing
+}
+
+// upToDate returns the condition UpToDate of a machine. What counts is the template of its set, as for the rollout, and
+// then whether the machine has come as far.
+func (s *deploymentSnapshot) upToDate(set *clusterv1.MachineSet, machine *clusterv1.Machine) metav1.Condition {
+	condition := metav1.Condition{
+		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation,
+	}
+	missing := s.missing(set)
+	kubelet := ""
+	if machine.Status.NodeInfo != nil {
+		kubelet = machine.Status.NodeInfo.KubeletVersion
+	}
+	updating := ptr.Deref(meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineUpdatingCondition), metav1.Condition{})
+	switch version := machine.Spec.Version; {
+	case len(missing) > 0:
+		condition.Reason, condition.Message = clusterv1.MachineNotUpToDateReason, "* "+strings.Join(missing, "\n* ")
+	case rolloutrules.IsUpdating(machine) || updating.Status == metav1.ConditionTrue:
+		condition.Reason = clusterv1.MachineUpToDateUpdatingReason
+		condition.Message = "* " + cmp.Or(updating.Message, "In-place update in progress")
+	case version != "" && kubelet != "" && kubelet != version:
+		condition.Reason = clusterv1.MachineUpToDateUpdatingReason
+		condition.Message = fmt.Sprintf("* Node.status.nodeInfo.kubeletVersion %s, %s required", kubelet, version)
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, clusterv1.MachineUpToDateReason
+	}
+	return condition
+}

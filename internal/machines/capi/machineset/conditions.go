@@ -1,0 +1,78 @@
+package machineset
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+)
+
+// newStatus returns the status of a set. The counts of an invalid one stay as they were: which machines are
+// its own is not known. Of one that is paused nothing else is told.
+func newStatus(seen *clusterSetSnapshot, problem string, now time.Time) clusterv1.MachineSetStatus {
+	status := *seen.set.Status.DeepCopy()
+	tell := func(conditions ...metav1.Condition) {
+		for _, condition := range conditions {
+			condition.ObservedGeneration = seen.set.Generation
+			meta.SetStatusCondition(&status.Conditions, condition)
+		}
+	}
+	tell(aggregate.Condition(clusterv1.PausedCondition, seen.isPaused(), ""))
+	if seen.isPaused() {
+		return status
+	}
+	status.ObservedGeneration = seen.set.Generation
+	if seen.invalid != "" {
+		tell(aggregate.Condition(clusterv1.ScalingUpCondition, false, problem))
+		return status
+	}
+	machines := seen.counted()
+	status.Selector = seen.selector.String()
+	count(&status, machines)
+	tell(aggregate.Scaling(len(machines), seen.wanted(), problem, aggregate.Stuck(machines, now))...)
+	tell(aggregate.MachinesReady(machines), aggregate.MachinesUpToDate(machines, now), remediating(machines), deleting(seen, machines, now))
+	return status
+}
+
+// remediating returns the condition Remediating, which says how the machines stand that the set is asked to replace; or,
+// if there is none, names those that a health check has found unhealthy.
+func remediating(machines []*clusterv1.Machine) metav1.Condition {
+	var names []string
+	var marked []*clusterv1.Machine
+	for _, m := range machines {
+		if rolloutrules.IsMarked(m) {
+			marked = append(marked, m)
+		}
+		if meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
+			names = append(names, m.Name)
+		}
+	}
+	if len(marked) > 0 {
+		return aggregate.Remediating(marked)
+	}
+	message, verb := "", "is"
+	if len(names) > 1 {
+		verb = "are"
+	}
+	if len(names) > 0 {
+		message = fmt.Sprintf("%s %s not healthy (not to be remediated by MachineSet)", aggregate.MachineNames(names), verb)
+	}
+	return aggregate.Condition(clusterv1.RemediatingCondition, false, message)
+}
+
+// deleting returns the condition Deleting.
+func deleting(seen *clusterSetSnapshot, machines []*clusterv1.Machine, now time.Time) metav1.Condition {
+	switch {
+	case seen.set.DeletionTimestamp == nil:
+		return aggregate.Condition(clusterv1.DeletingCondition, false, "")
+	case len(machines) == 0:
+		return aggregate.Condition(clusterv1.DeletingCondition, true, "Deletion completed")
+	default:
+		return aggregate.Condition(clusterv1.DeletingCondition, true, fmt.Sprintf("Deleting %d Machines", len(machines))+aggregate.Stuck(machines, now))
+	}
+}

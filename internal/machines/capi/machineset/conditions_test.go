@@ -1,0 +1,158 @@
+package machineset
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/aggregate"
+)
+
+var noon = time.Date(2026, time.November, 23, 12, 0, 0, 0, time.UTC)
+
+// newMachine reads "NAME WORD…", where a word is a condition, with "!" before it if it is False, or another state.
+func newMachine(text string) *clusterv1.Machine {
+	words := strings.Fields(text)
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Name: words[0], CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour)), Annotations: map[string]string{},
+	}}
+	m.Status.NodeRef.Name = "node"
+	for _, word := range words[1:] {
+		name, isFalse := strings.CutPrefix(word, "!")
+		switch name {
+		case "new":
+			m.CreationTimestamp = metav1.NewTime(noon)
+		case "nodeless":
+			m.Status.NodeRef.Name = ""
+		case "marked":
+			m.Annotations[clusterv1.DeleteMachineAnnotation] = ""
+		case "updating":
+			m.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
+		case "stuck":
+			m.DeletionTimestamp = &metav1.Time{Time: noon.Add(-time.Hour)}
+		default:
+			condition := metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: name}
+			if isFalse {
+				condition.Status, condition.Message = metav1.ConditionFalse, "* "+name+" is not so"
+			}
+			m.Status.Conditions = append(m.Status.Conditions, condition)
+		}
+	}
+	return m
+}
+
+func newMachines(texts ...string) []*clusterv1.Machine {
+	var machines []*clusterv1.Machine
+	for _, text := range texts {
+		machines = append(machines, newMachine(text))
+	}
+	return machines
+}
+
+func TestConditionsOfMachinesAreSummedUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		machines []string
+		want     metav1.Condition
+	}{
+		"no machines":    {nil, metav1.Condition{Status: "True", Reason: "NoReplicas"}},
+		"all are ready":  {[]string{"a Ready", "b Ready"}, metav1.Condition{Status: "True", Reason: "Ready"}},
+		"one is unknown": {[]string{"a Ready", "b"}, metav1.Condition{Status: "Unknown", Reason: "ReadyUnknown", Message: "* Machine b: Condition Ready not yet reported"}},
+		"one is not": {[]string{"a", "b !Ready"}, metav1.Condition{Status: "False", Reason: "NotReady",
+			Message: "* Machine b:\n  * Ready is not so\n* Machine a: Condition Ready not yet reported"}},
+		"many are not": {[]string{"a !Ready", "b !Ready", "c !Ready", "d !Ready", "e Ready"}, metav1.Condition{Status: "False", Reason: "NotReady",
+			Message: "* Machines a, b, c, ... (1 more):\n  * Ready is not so"}},
+	} {
+		c.want.Type = "MachinesReady"
+		if diff := cmp.Diff(c.want, aggregate.MachinesReady(newMachines(c.machines...))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	if got := aggregate.MachinesUpToDate(newMachines("a new", "b UpToDate"), noon); got.Status != metav1.ConditionTrue {
+		t.Errorf("a machine that is new counts: %+v", got)
+	}
+	if got := aggregate.MachinesUpToDate(newMachines("a", "b UpToDate"), noon); got.Status != metav1.ConditionUnknown {
+		t.Errorf("a machine that never says: %+v", got)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	var got clusterv1.MachineSetStatus
+	count(&got, newMachines("a", "b Ready", "c Ready Available UpToDate", "d Ready Available UpToDate updating", "e !Ready UpToDate"))
+	numbers := []int32{*got.Replicas, *got.ReadyReplicas, *got.AvailableReplicas, *got.UpToDateReplicas}
+	if diff := cmp.Diff([]int32{5, 2, 1, 2}, numbers); diff != "" {
+		t.Errorf("replicas, ready, available, up to date (-want +got):\n%s", diff)
+	}
+}
+
+func TestADeletionThatTakesLongIsNamed(t *testing.T) {
+	t.Parallel()
+	got := aggregate.Scaling(3, 1, "", aggregate.Stuck(newMachines("a", "b stuck", "c stuck"), noon))[1]
+	const want = "Scaling down from 3 to 1 replicas\n* Machines b, c in deletion for more than 15m: their condition Deleting says why"
+	if got.Message != want || got.Status != metav1.ConditionTrue {
+		t.Errorf("%s %q", got.Status, got.Message)
+	}
+}
+
+func TestUnhealthyMachinesAreNamed(t *testing.T) {
+	t.Parallel()
+	for want, machines := range map[string][]string{
+		"": {"a HealthCheckSucceeded", "b"},
+		"Machine b is not healthy (not to be remediated by MachineSet)":      {"a HealthCheckSucceeded", "b !HealthCheckSucceeded"},
+		"Machines a, b are not healthy (not to be remediated by MachineSet)": {"a !HealthCheckSucceeded", "b !HealthCheckSucceeded"},
+		"Machines a, b, c, ... (1 more) are not healthy (not to be remediated by MachineSet)": {
+			"a !HealthCheckSucceeded", "b !HealthCheckSucceeded", "c !HealthCheckSucceeded", "d !HealthCheckSucceeded"},
+	} {
+		got := remediating(newMachines(machines...))
+		if got.Message != want || got.Status != metav1.ConditionFalse || got.Reason != "NotRemediating" || got.Type != "Remediating" {
+			t.Errorf("%q: %+v", machines, got)
+		}
+	}
+	got := remediating(newMachines("a !HealthCheckSucceeded !OwnerRemediated", "b !HealthCheckSucceeded", "c !OwnerRemediated"))
+	const want = "* Machine a:\n  * OwnerRemediated is not so"
+	if got.Message != want || got.Status != metav1.ConditionTrue || got.Reason != "Remediating" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The figures are Cluster API's.
+func TestPriorities(t *testing.T) {
+	t.Parallel()
+	const oldest, newest = clusterv1.OldestMachineSetDeletionOrder, clusterv1.NewestMachineSetDeletionOrder
+	for text, want := range map[string]map[clusterv1.MachineSetDeletionOrder]float64{
+		"a":                       {"": 20, "Random": 20},
+		"a new":                   {"": 20, oldest: 0, newest: 50},
+		"a nodeless":              {"": 50, oldest: 50, newest: 50},
+		"a !NodeHealthy":          {"": 50, oldest: 50},
+		"a !HealthCheckSucceeded": {"": 50},
+		"a NodeHealthy":           {"": 20},
+		"a updating nodeless":     {"": 75, oldest: 75},
+		"a marked updating":       {"": 80, newest: 80},
+	} {
+		for order, want := range want {
+			if got := priority(newMachine(text), order, noon); got != want {
+				t.Errorf("%s, %q: %v, not %v", text, order, got, want)
+			}
+		}
+	}
+	old := newMachine("a")
+	old.CreationTimestamp = metav1.NewTime(noon.Add(-10 * 24 * time.Hour))
+	if got := priority(old, oldest, noon); got < 31.5 || got > 31.7 {
+		t.Errorf("after ten days: %v", got)
+	}
+}
+
+func TestLongNamesBecomeLabels(t *testing.T) {
+	t.Parallel()
+	if got := labelValue("web"); got != "web" {
+		t.Errorf("%q", got)
+	}
+	if got := labelValue(strings.Repeat("web-", 30) + "a"); !strings.HasPrefix(got, "hash_") || !strings.HasSuffix(got, "_z") || len(got) > 63 {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,0 +1,106 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// claim has the set wait for its machines when it is deleted, and belong to its Cluster.
+func (r *ClusterMachineSetReconciler) claim(ctx context.Context, seen *clusterSetSnapshot) error {
+	claimed := seen.set.DeepCopy()
+	controllerutil.AddFinalizer(claimed, clusterv1.MachineSetFinalizer)
+	metav1.SetMetaDataLabel(&claimed.ObjectMeta, clusterv1.ClusterNameLabel, claimed.Spec.ClusterName)
+	_, isOfDeployment := claimed.Labels[clusterv1.MachineDeploymentNameLabel]
+	if seen.cluster != nil && !isOfDeployment && !slices.ContainsFunc(claimed.OwnerReferences, isClusterOrDeployment) {
+		claimed.OwnerReferences = append(claimed.OwnerReferences, contract.ClusterOwner(seen.cluster))
+	}
+	if equality.Semantic.DeepEqual(seen.set.ObjectMeta, claimed.ObjectMeta) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(seen.set, client.MergeFromWithOptimisticLock{})
+	if err := r.cached.Patch(ctx, claimed, patch); err != nil {
+		return fmt.Errorf("claim MachineSet %s: %w", seen.set.Name, err)
+	}
+	seen.set = claimed
+	return nil
+}
+
+func isClusterOrDeployment(owner metav1.OwnerReference) bool {
+	return strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/") && (owner.Kind == "Cluster" || owner.Kind == "MachineDeployment")
+}
+
+// execute does what was planned.
+func (r *ClusterMachineSetReconciler) execute(ctx context.Context, seen *clusterSetSnapshot, p replicas.ReplicaPlan) error {
+	scaler := r.scaler(seen)
+	if err := replicas.SettleOwnership(ctx, scaler, p, seen.machines); err != nil {
+		return err
+	}
+	if p.Create > 0 {
+		if err := r.prepare(ctx, seen); err != nil {
+			return err
+		}
+		return scaler.Create(ctx, p.Create, func() (string, error) { return r.createMachine(ctx, seen.set) })
+	}
+	if len(p.Remove) > 0 {
+		return r.spare(ctx, seen, p.Remove)
+	}
+	return nil
+}
+
+func (r *ClusterMachineSetReconciler) scaler(seen *clusterSetSnapshot) replicas.Scaler {
+	return replicas.Scaler{
+		Client: r.cached, Events: r.recorder, Set: seen.set, Owner: controllerOf(seen.set), Requests: requests,
+	}
+}
+
+// prepare returns an error while no machine can be made.
+func (r *ClusterMachineSetReconciler) prepare(ctx context.Context, seen *clusterSetSnapshot) error {
+	if err := r.preflight(ctx, seen); err != nil {
+		return err
+	}
+	return r.deleteLeftovers(ctx, seen)
+}
+
+// end deletes the machines of a set that is being deleted, and lets the set go when they are gone. Where dependents
+// are to stay as orphans, the garbage collector takes the machines from the set first.
+func (r *ClusterMachineSetReconciler) end(ctx context.Context, seen *clusterSetSnapshot) error {
+	owned := seen.owned()
+	switch {
+	case controllerutil.ContainsFinalizer(seen.set, metav1.FinalizerOrphanDependents):
+		return nil
+	case len(owned) == 0:
+		before := seen.set.DeepCopy()
+		if !controllerutil.RemoveFinalizer(seen.set, clusterv1.MachineSetFinalizer) {
+			return nil
+		}
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		return client.IgnoreNotFound(r.cached.Patch(ctx, seen.set, patch))
+	}
+	var names []string
+	for _, machine := range owned {
+		if machine.DeletionTimestamp == nil {
+			names = append(names, machine.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	scaler := r.scaler(seen)
+	scaler.OnlyUnchanged = true // the garbage collector may have made one an orphan since
+	return replicas.Remove(ctx, scaler, names, seen.machines)
+}
+
+func controllerOf(set *clusterv1.MachineSet) metav1.OwnerReference {
+	return *metav1.NewControllerRef(set, clusterv1.GroupVersion.WithKind("MachineSet"))
+}

@@ -1,0 +1,139 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// A clusterSetSnapshot is what was seen of a MachineSet and the Machines of its namespace. The Machines belong to the cache: they
+// are not to be changed.
+type clusterSetSnapshot struct {
+	set      *clusterv1.MachineSet
+	cluster  *clusterv1.Cluster            // nil if there is none
+	machines map[string]*clusterv1.Machine // all of the namespace, by name
+	replicas []replicas.Replica            // those that are the set's, or may be
+	selector labels.Selector
+	target   *clusterv1.MachineSet // to which surplus machines are moved; nil if there is none
+	// deployment is the set's, where machines are marked as unhealthy; nil if there is none.
+	deployment *clusterv1.MachineDeployment
+	// invalid says what is wrong with the set, so that no machine is touched; empty if it is valid.
+	invalid string
+}
+
+// look reads a MachineSet, and the machines before it: machines that the garbage collector took from a set
+// are orphans, and the set that is read then is seen to be deleting. It returns nil if there is no such set.
+func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*clusterSetSnapshot, error) {
+	var list clusterv1.MachineList
+	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	seen := &clusterSetSnapshot{set: &clusterv1.MachineSet{}, machines: map[string]*clusterv1.Machine{}}
+	if err := reader.Get(ctx, key, seen.set); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	var err error
+	if seen.cluster, err = contract.FindCluster(ctx, reader, key.Namespace, seen.set.Spec.ClusterName); err != nil {
+		return nil, err
+	}
+	seen.selector, err = replicas.SelectorOf(&seen.set.Spec.Selector, seen.set.Spec.Template.Labels)
+	if err != nil {
+		seen.invalid, seen.selector = err.Error(), labels.Nothing()
+	}
+	for i := range list.Items {
+		machine := &list.Items[i]
+		seen.machines[machine.Name] = machine
+		if m := seen.replicaOf(machine); m.Owner == replicas.Ours || m.IsCounted() {
+			seen.replicas = append(seen.replicas, m)
+		}
+	}
+	return seen, errors.Join(seen.lookAtTarget(ctx, reader), seen.lookAtDeployment(ctx, reader))
+}
+
+// replicaOf returns a machine as the decisions see it. Machines of another cluster are not the set's, whatever labels they have.
+func (s *clusterSetSnapshot) replicaOf(machine *clusterv1.Machine) replicas.Replica {
+	return replicas.Replica{
+		Name: machine.Name, Owner: replicas.OwnerOf(machine, s.set.UID),
+		IsSelected: s.selector.Matches(labels.Set(machine.Labels)) && machine.Spec.ClusterName == s.set.Spec.ClusterName,
+		IsDeleting: machine.DeletionTimestamp != nil,
+	}
+}
+
+// isPaused says whether all is to stay as it is.
+func (s *clusterSetSnapshot) isPaused() bool { return contract.IsPaused(s.set, s.cluster) }
+
+// isIncomplete says whether anything is to be done that needs a look at the API server first.
+func (s *clusterSetSnapshot) isIncomplete(now time.Time) bool {
+	if s.set.DeletionTimestamp != nil {
+		return len(s.owned()) == 0 // before the finalizer goes
+	}
+	return !s.plan(now).IsEmpty() || s.invalid == "" && len(s.arrivals()) > 0 || len(s.remedies(now, "")) > 0
+}
+
+// owned returns the machines that the set controls.
+func (s *clusterSetSnapshot) owned() []*clusterv1.Machine {
+	var owned []*clusterv1.Machine
+	for _, m := range s.replicas {
+		if m.Owner == replicas.Ours {
+			owned = append(owned, s.machines[m.Name])
+		}
+	}
+	return owned
+}
+
+// counted returns the replicas of the set, sorted by name.
+func (s *clusterSetSnapshot) counted() []*clusterv1.Machine {
+	var counted []*clusterv1.Machine
+	for _, m := range s.replicas {
+		if m.IsCounted() {
+			counted = append(counted, s.machines[m.Name])
+		}
+	}
+	slices.SortFunc(counted, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	return counted
+}
+
+// plan returns what is to be done, which is nothing if the set is invalid.
+func (s *clusterSetSnapshot) plan(now time.Time) replicas.ReplicaPlan {
+	if s.invalid != "" {
+		return replicas.ReplicaPlan{}
+	}
+	ranked := slices.DeleteFunc(slices.Clone(s.replicas), s.isUncounted)
+	for i := range ranked {
+		ranked[i].Priority = priority(s.machines[ranked[i].Name], s.set.Spec.Deletion.Order, now)
+	}
+	plan := replicas.Make(s.wanted(), ranked)
+	if s.set.Annotations[clusterv1.DisableMachineCreateAnnotation] == "true" || s.isAhead() {
+		plan.Create = 0
+	}
+	return plan
+}
+
+// wanted is how many machines there are to be.
+func (s *clusterSetSnapshot) wanted() int {
+	if s.set.DeletionTimestamp != nil {
+		return 0
+	}
+	return int(ptr.Deref(s.set.Spec.Replicas, 1))
+}
+
+// ageConstant is Cluster API's.
+const ageConstant = 10 * 24 * time.Hour
+
+// priority ranks a machine that a set may spare.
+func priority(m *clusterv1.Machine, order clusterv1.MachineSetDeletionOrder, now time.Time) float64 {
+	return rolloutrules.DeletionPriority(m, order, replicas.PriorityByAge(m.CreationTimestamp.Time, now, ageConstant))
+}

@@ -1,0 +1,113 @@
+// Package machineset keeps as many Machines as the MachineSets of Cluster API ask for: it makes Machines, with the
+// infrastructure and the bootstrap config that are theirs, of a set's templates, deletes those that the set can spare,
+// adopts and releases Machines by their labels, brings to them what can change without new ones, and counts them in
+// the set's status. In an update in place, a set gives Machines to another one, which begins their update. A Machine that
+// is marked as unhealthy is deleted, so that another one takes its place. What a Machine's deletion takes, drains and hooks
+// included, is the business of the controller of Machines; a Machine is a replica of its set until it is gone.
+//
+// What is to be done is decided by package replicas, of what look.go has seen.
+//
+// SetupWithManager is the call to start from.
+package machineset
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/infra"
+)
+
+// A MachineSet whose machines are refused is tried again after retrySoon, and then after twice as long each time,
+// up to retrySeldom: an administrator who raises a quota waits for that.
+const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
+
+const (
+	concurrency = 10 // MachineSets that are worked on at a time
+	requests    = 20 // machines of one MachineSet that are made, changed or deleted at a time
+)
+
+// ClusterMachineSetOptions are what the controller of MachineSets can be told. The zero value works.
+type ClusterMachineSetOptions struct {
+	RetrySoon time.Duration // when a set that failed is tried again, the first time; a quarter of a second if it is 0
+}
+
+// A ClusterMachineSetReconciler keeps the machines of Cluster API's MachineSets.
+type ClusterMachineSetReconciler struct {
+	cached     client.Client
+	live       client.Reader // asks the API server
+	references contract.ObjectReferences
+	recorder   events.EventRecorder
+	now        func() time.Time
+	templates  *infra.Watcher // of templates that are missing
+}
+
+// SetupWithManager has a manager keep the machines of all MachineSets that its cache has.
+func SetupWithManager(manager ctrl.Manager, o ClusterMachineSetOptions) error {
+	templates, err := infra.NewWatcher(manager)
+	if err != nil {
+		return err
+	}
+	r := &ClusterMachineSetReconciler{
+		cached: manager.GetClient(), live: manager.GetAPIReader(),
+		references: contract.ObjectReferences{Client: manager.GetClient()},
+		recorder:   manager.GetEventRecorder("machineset-controller"),
+		now:        time.Now, templates: templates,
+	}
+	owner := handler.EnqueueRequestForOwner(manager.GetScheme(), manager.GetRESTMapper(), &clusterv1.MachineSet{},
+		handler.OnlyControllerOwner())
+	soon := cmp.Or(o.RetrySoon, retrySoon)
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](soon, max(soon, retrySeldom))
+	templates.Controller, err = ctrl.NewControllerManagedBy(manager).
+		Named("cluster-api-machineset").
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: backoff}).
+		For(&clusterv1.MachineSet{}).
+		Watches(&clusterv1.Machine{}, owner).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.setsOfOrphan)).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOfCluster), builder.WithPredicates(contract.ClusterPauses)).
+		Build(r)
+	return err
+}
+
+// Reconcile does what a MachineSet lacks, and writes its status.
+//
+// The cache may lag behind what this controller did a moment ago, behind what another instance of it did, and
+// behind an annotation that tells which machine is to go. So the cache only says that something may be to be done;
+// what that is follows from a look at the API server.
+func (r *ClusterMachineSetReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	seen, err := look(ctx, r.cached, request.NamespacedName)
+	if err == nil && seen != nil && seen.isIncomplete(r.now()) {
+		seen, err = look(ctx, r.live, request.NamespacedName)
+	}
+	switch {
+	case err != nil || seen == nil:
+		return ctrl.Result{}, err
+	case seen.isPaused():
+		return ctrl.Result{}, r.report(ctx, seen, nil)
+	case seen.set.DeletionTimestamp != nil:
+		problem := r.end(ctx, seen)
+		return ctrl.Result{}, r.report(ctx, seen, problem)
+	}
+	if err := r.claim(ctx, seen); err != nil {
+		return ctrl.Result{}, err
+	}
+	isChanged, problem := r.remediate(ctx, seen)
+	if !isChanged { // else another pass follows
+		problem = errors.Join(problem, r.propagate(ctx, seen), r.beginUpdates(ctx, seen), r.execute(ctx, seen, seen.plan(r.now())))
+	}
+	return ctrl.Result{}, r.report(ctx, seen, problem)
+}

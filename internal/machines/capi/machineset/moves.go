@@ -1,0 +1,110 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// lookAtTarget reads the set to which surplus machines are moved. There may be none.
+func (s *clusterSetSnapshot) lookAtTarget(ctx context.Context, reader client.Reader) error {
+	name, isMoving := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+	if !isMoving {
+		return nil
+	}
+	target := &clusterv1.MachineSet{}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: s.set.Namespace, Name: name}, target)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read MachineSet %s, to which machines are moved: %w", name, err)
+	}
+	s.target = target
+	return nil
+}
+
+// spare moves surplus machines to the set that the annotation names, or else deletes them.
+//
+// A machine whose own update in place has not ended is waited for: another one in its place would be one more that is not
+// available. A machine without a Node has nothing to be updated, and may never have: it is deleted, as in a replacement. So is one
+// that is marked as unhealthy, even while it is updated: its update may never end.
+func (r *ClusterMachineSetReconciler) spare(ctx context.Context, seen *clusterSetSnapshot, names []string) error {
+	if _, isMoving := seen.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; !isMoving {
+		return replicas.Remove(ctx, r.scaler(seen), names, seen.machines)
+	}
+	if err := seen.checkTarget(); err != nil {
+		return err
+	}
+	var moved []*clusterv1.Machine
+	var deleted []string
+	for _, name := range names {
+		machine := seen.machines[name]
+		switch {
+		case rolloutrules.IsMarked(machine):
+			deleted = append(deleted, name)
+		case rolloutrules.IsUpdating(machine):
+		case !machine.Status.NodeRef.IsDefined():
+			deleted = append(deleted, name)
+		default:
+			moved = append(moved, machine)
+		}
+	}
+	if err := r.move(ctx, seen, moved); err != nil || len(deleted) == 0 {
+		return err
+	}
+	return replicas.Remove(ctx, r.scaler(seen), deleted, seen.machines)
+}
+
+// checkTarget returns an error unless the set to which machines are moved expects them: else it would delete them as surplus.
+func (s *clusterSetSnapshot) checkTarget() error {
+	name := s.set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+	own := metav1.GetControllerOfNoCopy(s.set)
+	switch {
+	case s.target == nil:
+		return fmt.Errorf("there is no MachineSet %s, to which machines are to be moved", name)
+	case own == nil || !metav1.IsControlledBy(s.target, &metav1.ObjectMeta{UID: own.UID}):
+		return fmt.Errorf("MachineSet %s, to which machines are to be moved, is not of the same MachineDeployment", name)
+	case s.target.DeletionTimestamp != nil:
+		return fmt.Errorf("MachineSet %s, to which machines are to be moved, is being deleted", name)
+	case !slices.Contains(rolloutrules.Names(s.target.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]), s.set.Name):
+		return fmt.Errorf("MachineSet %s, to which machines are to be moved, does not expect any of MachineSet %s", name, s.set.Name)
+	}
+	return nil
+}
+
+// move gives machines to another set, each by one write, and only as it was seen: one that is deleted meanwhile stays.
+func (r *ClusterMachineSetReconciler) move(ctx context.Context, seen *clusterSetSnapshot, machines []*clusterv1.Machine) error {
+	count, err := replicas.InParallel(len(machines), requests, func(i int) error {
+		patch := client.MergeFromWithOptions(machines[i], client.MergeFromWithOptimisticLock{})
+		return client.IgnoreNotFound(r.cached.Patch(ctx, movedTo(seen.target, seen.set, machines[i]), patch))
+	})
+	if count > 0 {
+		r.recorder.Eventf(seen.set, nil, corev1.EventTypeNormal, "SuccessfulMove", "UpdateInPlace",
+			"Moved %d machines to MachineSet %s, to be updated in place", count, seen.target.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("move %d of %d machines to MachineSet %s: %w", len(machines)-count, len(machines), seen.target.Name, err)
+	}
+	return nil
+}
+
+// movedTo returns a machine as one of another set, which is yet to count it.
+func movedTo(target, from *clusterv1.MachineSet, machine *clusterv1.Machine) *clusterv1.Machine {
+	moved := machine.DeepCopy()
+	moved.OwnerReferences = slices.DeleteFunc(moved.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == from.UID })
+	moved.OwnerReferences = append(moved.OwnerReferences, controllerOf(target))
+	metav1.SetMetaDataLabel(&moved.ObjectMeta, clusterv1.MachineDeploymentUniqueLabel, target.Labels[clusterv1.MachineDeploymentUniqueLabel])
+	metav1.SetMetaDataAnnotation(&moved.ObjectMeta, clusterv1.UpdateInProgressAnnotation, "")
+	metav1.SetMetaDataAnnotation(&moved.ObjectMeta, clusterv1.PendingAcknowledgeMoveAnnotation, "")
+	return moved
+}

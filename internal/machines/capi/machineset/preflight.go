@@ -1,0 +1,129 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+)
+
+// oldestSkew is how many minor versions a kubelet may be older than the API server.
+const oldestSkew = 3
+
+// A preflightCheck says what speaks against new machines.
+type preflightCheck struct {
+	name   clusterv1.MachineSetPreflightCheck
+	failed func(set *clusterv1.MachineSet, plane planeVersions) string
+}
+
+// preflightChecks are those of Cluster API's that do not need its ClusterClasses.
+var preflightChecks = []preflightCheck{
+	{clusterv1.MachineSetPreflightCheckControlPlaneIsStable, unstable},
+	{clusterv1.MachineSetPreflightCheckKubernetesVersionSkew, outsideSkew},
+	{clusterv1.MachineSetPreflightCheckKubeadmVersionSkew, notKubeadms},
+}
+
+// planeVersions are the version that a control plane is to have, and the one that it has, which is nil before it runs.
+type planeVersions struct{ wanted, current *version.Version }
+
+// preflight returns an error while no machine is to be made: there is no Cluster, or its control plane is being made or updated, or is of
+// a version that the machines don't fit. A Cluster that refers to no control plane, or to one without a version, is not
+// judged. What an annotation of the set names is left out.
+func (r *ClusterMachineSetReconciler) preflight(ctx context.Context, seen *clusterSetSnapshot) error {
+	if seen.cluster == nil {
+		return fmt.Errorf("there is no Cluster %s, which spec.clusterName names: make it", seen.set.Spec.ClusterName)
+	}
+	ref := seen.cluster.Spec.ControlPlaneRef
+	skipped := strings.Split(strings.ReplaceAll(seen.set.Annotations[clusterv1.MachineSetSkipPreflightChecksAnnotation], " ", ""), ",")
+	if !ref.IsDefined() || slices.Contains(skipped, string(clusterv1.MachineSetPreflightCheckAll)) {
+		return nil
+	}
+	controlPlane, err := r.references.Get(ctx, ref, seen.cluster.Namespace)
+	if err != nil {
+		return fmt.Errorf("check the control plane: %w", err)
+	}
+	plane, err := versionsOf(controlPlane)
+	if err != nil || plane.wanted == nil {
+		return err
+	}
+	var failures []error
+	for _, check := range preflightChecks {
+		if failure := check.failed(seen.set, plane); failure != "" && !slices.Contains(skipped, string(check.name)) {
+			failures = append(failures, fmt.Errorf("%s %s (preflight check %s)", controlPlane, failure, check.name))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// versionsOf reads the versions of a control plane. Of several that its machines have, the lowest counts.
+func versionsOf(controlPlane *contract.ReferencedObject) (plane planeVersions, err error) {
+	wanted, _, _ := unstructured.NestedString(controlPlane.Object, "spec", "version")
+	current, _, _ := unstructured.NestedString(controlPlane.Object, "status", "version")
+	all, _, _ := unstructured.NestedSlice(controlPlane.Object, "status", "versions")
+	if plane.wanted, err = parseVersion(wanted); err != nil {
+		return plane, fmt.Errorf("spec.version of %s: %w", controlPlane, err)
+	}
+	if plane.current, err = parseVersion(current); err != nil {
+		return plane, fmt.Errorf("status.version of %s: %w", controlPlane, err)
+	}
+	for i, item := range all {
+		fields, _ := item.(map[string]any)
+		text, _ := fields["version"].(string)
+		one, err := parseVersion(text)
+		if err != nil {
+			return plane, fmt.Errorf("status.versions of %s: %w", controlPlane, err)
+		}
+		if i == 0 || one != nil && plane.current != nil && one.LessThan(plane.current) {
+			plane.current = one
+		}
+	}
+	return plane, nil
+}
+
+// parseVersion returns nil if there is none.
+func parseVersion(text string) (*version.Version, error) {
+	if text == "" {
+		return nil, nil
+	}
+	return version.ParseSemantic(text)
+}
+
+func unstable(_ *clusterv1.MachineSet, plane planeVersions) string {
+	switch {
+	case plane.current == nil:
+		return "is provisioning"
+	case plane.current.LessThan(plane.wanted):
+		return fmt.Sprintf("is upgrading from %s to %s", plane.current, plane.wanted)
+	}
+	return ""
+}
+
+func outsideSkew(set *clusterv1.MachineSet, plane planeVersions) string {
+	machines, err := version.ParseSemantic(set.Spec.Template.Spec.Version)
+	switch {
+	case err != nil: // there is none, or none that can be compared
+		return ""
+	case machines.Minor() > plane.wanted.Minor():
+		return fmt.Sprintf("is of version %s, and machines of version %s would be newer", plane.wanted, machines)
+	case machines.Minor()+oldestSkew < plane.wanted.Minor():
+		return fmt.Sprintf("is of version %s, and machines of version %s would be more than %d minor versions older", plane.wanted, machines, oldestSkew)
+	}
+	return ""
+}
+
+func notKubeadms(set *clusterv1.MachineSet, plane planeVersions) string {
+	config := set.Spec.Template.Spec.Bootstrap.ConfigRef
+	machines, err := version.ParseSemantic(set.Spec.Template.Spec.Version)
+	isKubeadm := config.Kind == "KubeadmConfigTemplate" && config.APIGroup == "bootstrap.cluster.x-k8s.io"
+	if err != nil || !isKubeadm || machines.Minor() == plane.wanted.Minor() {
+		return ""
+	}
+	return fmt.Sprintf("is of version %s, and kubeadm lets only machines of its own minor version join, not %s", plane.wanted, machines)
+}

@@ -1,0 +1,160 @@
+package machineset_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/machineset"
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// A set that lacks its templates goes on when they come, long before it is tried again.
+func TestTemplatesThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	f := newIdleField(t)
+	var looks atomic.Int32
+	counted := sandboxtest.Tap(stage.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		if request.Method == http.MethodGet && strings.Contains(request.URL.Path, "templates/") {
+			looks.Add(1)
+		}
+		return send.RoundTrip(request)
+	})
+	f.manageWith(counted, machineset.ClusterMachineSetOptions{RetrySoon: time.Hour})
+	set := f.newSet("web", 2)
+	set.Spec.Template.Spec.InfrastructureRef.Name, set.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "large", "special"
+	f.create(set)
+	lacks := func(template string) {
+		f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
+			return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, "Scaling up from 0 to 2 replicas is blocked because:\n* ") &&
+				hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, template)
+		})
+		// The set is looked at again because its status was written. That is over before the template comes.
+		var before, polls int32
+		f.await("the set is at rest", func() bool {
+			now := looks.Load()
+			if polls++; now != before {
+				before, polls = now, 0
+			}
+			return polls > 20
+		})
+	}
+	lacks("KwokConfigTemplate " + f.namespace + "/special")
+	f.create(&v1alpha1.KwokConfigTemplate{ObjectMeta: f.named("special")})
+	lacks("KwokMachineTemplate " + f.namespace + "/large")
+	f.create(&v1alpha1.KwokMachineTemplate{ObjectMeta: f.named("large")})
+	f.awaitReplicas(set, 2)
+	var configs v1alpha1.KwokConfigList
+	if f.list(&configs); len(configs.Items) != 2 {
+		t.Errorf("%d bootstrap configs for 2 machines", len(configs.Items))
+	}
+}
+
+func TestAClusterThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 1)
+	set.Spec.ClusterName, set.Spec.Template.Spec.ClusterName = "later", "later"
+	f.create(set)
+	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
+		return hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, "there is no Cluster later, which spec.clusterName names")
+	})
+	cluster := &clusterv1.Cluster{ObjectMeta: f.named("later")}
+	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: "Rack", Name: "r"}
+	f.create(cluster)
+	f.awaitReplicas(set, 1)
+}
+
+// What was made for machines that are refused does not stay.
+func TestRefusedMachinesLeaveNothing(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	quota := stage.Limit(t, f.namespace, "machines.cluster.x-k8s.io", 2)
+	set := f.newSet("web", 5)
+	f.create(set)
+	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
+		return *s.Replicas == 2 && hasCondition(s, clusterv1.ScalingUpCondition, metav1.ConditionTrue, "exceeded quota: limit")
+	})
+	f.await("nothing is left over", func() bool { return len(f.infrastructure()) == 2 })
+	f.delete(quota)
+	f.awaitReplicas(set, 5)
+}
+
+// A machine is made, and the answer never arrives. It keeps what was made for it.
+func TestACreationThatIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	f := newIdleField(t)
+	var lost atomic.Bool
+	f.manage(sandboxtest.Tap(stage.Sandbox(t).Config, func(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+		answer, err := send.RoundTrip(request)
+		if err == nil && request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/machines/") && lost.CompareAndSwap(false, true) {
+			_ = answer.Body.Close()
+			return nil, io.ErrUnexpectedEOF
+		}
+		return answer, err
+	}))
+	set := f.newSet("web", 1)
+	f.create(set)
+	for name := range f.awaitReplicas(set, 1) {
+		if all := f.infrastructure(); !all[name] || len(all) != 1 {
+			t.Errorf("infrastructure of machine %s: %v", name, all)
+		}
+	}
+}
+
+// A controller that ended between the infrastructure and its machine has left the infrastructure.
+func TestLeftoversAreDeleted(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 1)
+	f.create(set)
+	f.awaitReplicas(set, 1)
+	leftover, foreign := &v1alpha1.KwokMachine{ObjectMeta: f.named("leftover")}, &v1alpha1.KwokMachine{ObjectMeta: f.named("foreign")}
+	for _, object := range []*v1alpha1.KwokMachine{leftover, foreign} {
+		object.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
+	}
+	leftover.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: set.Name, UID: set.UID}}
+	f.create(leftover, foreign)
+	f.scale(set, 2)
+	machinetest.AwaitGone(t, f, leftover, client.ObjectKeyFromObject(leftover))
+	f.awaitReplicas(set, 2)
+	if all := f.infrastructure(); len(all) != 3 || !all["foreign"] {
+		t.Errorf("infrastructure: %v", all)
+	}
+}
+
+// Of this provider nothing is known but the contract.
+func TestAnyProviderOfTheContract(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"cores": int64(4)}}}}}
+	template.SetGroupVersionKind(schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "SlabTemplate"})
+	template.SetNamespace(f.namespace)
+	template.SetName("four")
+	f.create(template)
+	set := f.newSet("web", 2)
+	set.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: "SlabTemplate", Name: "four"}
+	set.Spec.Template.Spec.Bootstrap = f.newMachine("", nil).Spec.Bootstrap
+	f.create(set)
+	for name, machine := range f.awaitReplicas(set, 2) {
+		slab := &unstructured.Unstructured{}
+		slab.SetGroupVersionKind(schema.GroupVersionKind{Group: "infra.example.com", Version: "v1", Kind: "Slab"})
+		if err := f.Get(t.Context(), client.ObjectKeyFromObject(machine), slab); err != nil {
+			t.Fatal(err)
+		}
+		if cores, _, _ := unstructured.NestedInt64(slab.Object, "spec", "cores"); cores != 4 || machine.Spec.InfrastructureRef.Kind != "Slab" {
+			t.Errorf("%s: %v, %+v", name, slab, machine.Spec)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package machineset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A remedy is what is to be done about a machine that was marked as unhealthy.
+type remedy struct {
+	machine, changed *clusterv1.Machine // as it was seen, and as its status is to be
+	isDue            bool               // to be deleted
+}
+
+// newRemedy returns one that has a machine's condition OwnerRemediated say so; without a reason, it goes.
+func newRemedy(machine *clusterv1.Machine, reason, message string) remedy {
+	changed := machine.DeepCopy()
+	if reason == "" {
+		meta.RemoveStatusCondition(&changed.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
+	} else {
+		meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
+			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+			Reason: reason, Message: message, ObservedGeneration: machine.Generation,
+		})
+	}
+	return remedy{machine: machine, changed: changed, isDue: reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason}
+}
+
+// isHealed says whether a machine was marked, and is healthy again.
+func isHealed(m *clusterv1.Machine) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) &&
+		meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
+}
+
+// isBeingRemediated says of a machine that is being deleted whether that is because it was marked.
+func isBeingRemediated(m *clusterv1.Machine) bool {
+	condition := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
+	return condition != nil && condition.Status == metav1.ConditionFalse &&
+		condition.Reason == clusterv1.MachineSetMachineRemediationMachineDeletingReason
+}
+
+// remediatedBefore orders marked machines as Cluster API does: those that are annotated, then the newest, which are the
+// least likely to have work.
+func remediatedBefore(a, b *clusterv1.Machine) int {
+	annotated := func(m *clusterv1.Machine) int {
+		if _, isAnnotated := m.Annotations[clusterv1.RemediateMachineAnnotation]; isAnnotated {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(annotated(a)-annotated(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}
+
+// lookAtDeployment reads the MachineDeployment of a set with marked machines, which says how many are replaced at once.
+func (s *clusterSetSnapshot) lookAtDeployment(ctx context.Context, reader client.Reader) error {
+	owner := deploymentOf(s.set)
+	if owner == nil || !slices.ContainsFunc(s.counted(), rolloutrules.IsMarked) {
+		return nil
+	}
+	deployment := &clusterv1.MachineDeployment{}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: s.set.Namespace, Name: owner.Name}, deployment)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read MachineDeployment %s: %w", owner.Name, err)
+	case deployment.UID == owner.UID:
+		s.deployment = deployment
+	}
+	return nil
+}
+
+// deploymentOf returns the reference to the MachineDeployment that has made a set; nil if none has.
+func deploymentOf(set *clusterv1.MachineSet) *metav1.OwnerReference {
+	owner := metav1.GetControllerOfNoCopy(set)
+	if owner == nil || owner.Kind != "MachineDeployment" {
+		return nil
+	}
+	return owner
+}
+
+// isOutdated says whether the machines of a deployment's set are to be replaced anyway, or the deployment is gone.
+func (s *clusterSetSnapshot) isOutdated(now time.Time) bool {
+	return s.deployment == nil || rolloutrules.IsExpired(s.deployment, s.set, now) ||
+		len(rolloutrules.Differences(s.set.Spec.Template.Spec, s.deployment.Spec.Template.Spec)) > 0
+}
+
+// remediable returns how many marked machines may be on their way out at once, and what is said of the others: why, if
+// something blocks new machines.
+func (s *clusterSetSnapshot) remediable(now time.Time, blocked string) (most int, reason, message string) {
+	const deferred = clusterv1.MachineSetMachineRemediationDeferredReason
+	isOfDeployment := deploymentOf(s.set) != nil
+	switch {
+	case isOfDeployment && s.isOutdated(now):
+		return 0, clusterv1.MachineSetMachineCannotBeRemediatedReason, "Machine won't be remediated because it is pending removal due to rollout"
+	case blocked != "":
+		return 0, deferred, blocked
+	case !isOfDeployment || s.deployment.Spec.Remediation.MaxInFlight == nil:
+		return math.MaxInt, "", ""
+	}
+	limit := s.deployment.Spec.Remediation.MaxInFlight
+	most, err := intstr.GetScaledValueFromIntOrPercent(limit, int(ptr.Deref(s.deployment.Spec.Replicas, 1)), true)
+	if err != nil {
+		return 0, deferred, fmt.Sprintf("spec.remediation.maxInFlight of MachineDeployment %s is %s: write a number, or a percentage such as 20%%",
+			s.deployment.Name, printable.Line(limit.String()))
+	}
+	return most, deferred, fmt.Sprintf("Waiting because there are already too many remediations in progress (spec.remediation.maxInFlight is %s)", limit)
+}
+
+// remedies returns what is to be done about marked machines; nothing if all is as it should be. Machines that are updated in
+// place are no exception: an update that does not end is a reason to mark one.
+func (s *clusterSetSnapshot) remedies(now time.Time, blocked string) []remedy {
+	if s.invalid != "" {
+		return nil
+	}
+	most, reason, message := s.remediable(now, blocked)
+	var marked []*clusterv1.Machine
+	var found []remedy
+	for _, machine := range s.counted() {
+		switch {
+		case !metav1.IsControlledBy(machine, s.set): // it is to be adopted first
+		case machine.DeletionTimestamp != nil:
+			if isBeingRemediated(machine) {
+				most--
+			}
+		case isHealed(machine):
+			found = append(found, newRemedy(machine, "", ""))
+		case rolloutrules.IsMarked(machine):
+			marked = append(marked, machine)
+		}
+	}
+	slices.SortFunc(marked, remediatedBefore)
+	for i, machine := range marked {
+		if i < most {
+			found = append(found, newRemedy(machine, clusterv1.MachineSetMachineRemediationMachineDeletingReason, "Machine is deleting"))
+		} else {
+			found = append(found, newRemedy(machine, reason, message))
+		}
+	}
+	return slices.DeleteFunc(found, func(one remedy) bool {
+		return !one.isDue && equality.Semantic.DeepEqual(one.machine.Status.Conditions, one.changed.Status.Conditions)
+	})
+}
+
+// remediate deletes marked machines, no more at once than may be, and has each say how it stands. It returns whether it has
+// changed machines, so that they are no longer as they were seen.
+func (r *ClusterMachineSetReconciler) remediate(ctx context.Context, seen *clusterSetSnapshot) (isChanged bool, err error) {
+	remedies := seen.remedies(r.now(), "")
+	if slices.ContainsFunc(remedies, func(one remedy) bool { return one.isDue }) {
+		if err = r.preflight(ctx, seen); err != nil {
+			remedies = seen.remedies(r.now(), printable.Line(err.Error()))
+		}
+	}
+	if len(remedies) == 0 {
+		return false, err
+	}
+	return true, cmp.Or(applyRemedies(ctx, r.scaler(seen), seen, remedies), err)
+}
+
+// applyRemedies writes the conditions before it deletes: they tell deletions that count from those for other reasons, also
+// after a restart in between.
+func applyRemedies(ctx context.Context, s replicas.Scaler, seen *clusterSetSnapshot, remedies []remedy) error {
+	_, err := replicas.InParallel(len(remedies), s.Requests, func(i int) error {
+		patch := client.MergeFromWithOptions(remedies[i].machine, client.MergeFromWithOptimisticLock{})
+		return client.IgnoreNotFound(s.Client.Status().Patch(ctx, remedies[i].changed, patch))
+	})
+	if err != nil {
+		return fmt.Errorf("write the condition %s of machines: %w", clusterv1.MachineOwnerRemediatedCondition, err)
+	}
+	var due []string
+	for _, one := range remedies {
+		if one.isDue {
+			due = append(due, one.machine.Name)
+		}
+	}
+	if len(due) == 0 {
+		return nil
+	}
+	return replicas.Remove(ctx, s, due, seen.machines)
+}

@@ -1,0 +1,187 @@
+package machineset_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+func TestAMachineHasWhatTheTemplatesSay(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 1)
+	set.Spec.Template.Spec.Version = "v1.36.0"
+	set.Spec.Template.Annotations = map[string]string{"pre-drain.delete.hook.machine.cluster.x-k8s.io/a": "b"}
+	f.create(set)
+	set = f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool { return s.Replicas != nil && *s.Replicas == 1 })
+	if set.Status.Selector != "set=web" || !slices.Contains(set.Finalizers, clusterv1.MachineSetFinalizer) ||
+		set.Labels[clusterv1.ClusterNameLabel] != "c" || len(set.OwnerReferences) != 1 || set.OwnerReferences[0].Kind != "Cluster" {
+		t.Errorf("the set: %+v", set)
+	}
+	machine := f.one()
+	if !strings.HasPrefix(machine.Name, "web-") || !metav1.IsControlledBy(machine, set) || machine.Spec.Version != "v1.36.0" ||
+		machine.Labels[clusterv1.ClusterNameLabel] != "c" || machine.Labels[clusterv1.MachineSetNameLabel] != "web" ||
+		machine.Annotations["pre-drain.delete.hook.machine.cluster.x-k8s.io/a"] != "b" {
+		t.Errorf("the machine: %+v", machine)
+	}
+	f.await("an event with the name", func() bool {
+		var events eventsv1.EventList
+		if err := f.List(t.Context(), &events, client.InNamespace(f.namespace)); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+			return e.Reason == "SuccessfulCreate" && e.Note == "Created machines: "+machine.Name
+		})
+	})
+	infrastructure, config := &v1alpha1.KwokMachine{}, &v1alpha1.KwokConfig{}
+	for object, template := range map[client.Object]string{infrastructure: "small", config: "plain"} {
+		if err := f.Get(t.Context(), client.ObjectKeyFromObject(machine), object); err != nil {
+			t.Fatal(err)
+		}
+		owners := object.GetOwnerReferences()
+		if object.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] != template || len(owners) != 1 || owners[0].UID != set.UID ||
+			metav1.GetControllerOf(object) != nil || object.GetLabels()["set"] != "web" || object.GetLabels()[clusterv1.ClusterNameLabel] != "c" {
+			t.Errorf("%T: %+v", object, object)
+		}
+	}
+	if infrastructure.Labels["size"] != "small" || config.Spec.Data != "#cloud-config" ||
+		machine.Spec.InfrastructureRef.Kind != "KwokMachine" || machine.Spec.Bootstrap.ConfigRef.Kind != "KwokConfig" {
+		t.Errorf("infrastructure %+v, config %+v, machine %+v", infrastructure, config, machine.Spec)
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 2)
+	set.Spec.MachineNaming.Template = strings.Repeat("long-", 15) + "{{ .cluster.name }}-{{ .random }}"
+	f.create(set)
+	for name := range f.awaitReplicas(set, 2) {
+		if !strings.HasPrefix(name, "long-long-") || len(name) != 63 {
+			t.Errorf("%s has %d characters", name, len(name))
+		}
+	}
+}
+
+// In Cluster API a machine that is being deleted is a replica: the next one is made when it is gone.
+func TestAHeldMachineIsReplacedWhenItIsGone(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 3)
+	set.Spec.Template.Annotations = map[string]string{held: ""}
+	f.create(set)
+	before := f.awaitReplicas(set, 3)
+	first := before[slices.Sorted(maps.Keys(before))[0]]
+	f.delete(first)
+	for range 3 { // each has the controller look again
+		f.change(set, `{"spec":{"template":{"spec":{"minReadySeconds":%d}}}}`, len(f.machines()))
+		f.awaitReplicas(set, 3)
+		if now := f.machines(); len(now) != 3 || now[first.Name] == nil {
+			t.Fatalf("%d machines while one is held", len(now))
+		}
+	}
+	f.change(first, `{"metadata":{"annotations":{%q:null}}}`, held)
+	machinetest.AwaitGone(t, f, first, client.ObjectKeyFromObject(first))
+	f.await("a replacement", func() bool { return len(f.machines()) == 3 })
+}
+
+// A set that is scaled down while a machine is on its way out deletes no other one for it.
+func TestAMachineOnItsWayOutIsSpared(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 3)
+	set.Spec.Template.Annotations = map[string]string{held: ""}
+	f.create(set)
+	machines := f.awaitReplicas(set, 3)
+	last := machines[slices.Sorted(maps.Keys(machines))[2]]
+	f.delete(last)
+	f.scale(set, 2)
+	f.awaitSet(set, func(s clusterv1.MachineSetStatus) bool {
+		return hasCondition(s, clusterv1.ScalingDownCondition, metav1.ConditionTrue, "Scaling down from 3 to 2 replicas")
+	})
+	f.change(last, `{"metadata":{"annotations":{%q:null}}}`, held)
+	f.awaitReplicas(set, 2)
+	for _, machine := range f.machines() {
+		if machine.DeletionTimestamp != nil || machine.Name == last.Name {
+			t.Errorf("%s is deleted", machine.Name)
+		}
+	}
+}
+
+// The annotation's value does not count, and alone it deletes nothing.
+func TestAMarkedMachineGoesFirst(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 3)
+	f.create(set)
+	machines := f.awaitReplicas(set, 3)
+	marked := machines[slices.Sorted(maps.Keys(machines))[2]]
+	f.change(marked, `{"metadata":{"annotations":{"cluster.x-k8s.io/delete-machine":""}}}`)
+	f.change(set, `{"spec":{"template":{"spec":{"minReadySeconds":1}}}}`) // has the controller look again
+	f.awaitReplicas(set, 3)
+	if len(f.machines()) != 3 {
+		t.Fatal("the annotation alone deleted a machine")
+	}
+	f.scale(set, 2)
+	if left := f.awaitReplicas(set, 2); left[marked.Name] != nil || len(left) != 2 {
+		t.Errorf("%s was marked, and is there", marked.Name)
+	}
+}
+
+func TestTheScaleSubresource(t *testing.T) {
+	t.Parallel()
+	f := newField(t)
+	set := f.newSet("web", 1)
+	f.create(set)
+	f.awaitReplicas(set, 1)
+	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
+	if err := f.SubResource("scale").Update(t.Context(), set, client.WithSubResourceBody(scale)); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitReplicas(set, 2)
+	if err := f.SubResource("scale").Get(t.Context(), set, scale); err != nil || scale.Status.Replicas != 2 || scale.Status.Selector != "set=web" {
+		t.Errorf("%+v, %v", scale.Status, err)
+	}
+}
+
+func TestRestartWhileScaling(t *testing.T) {
+	t.Parallel()
+	f := newIdleField(t)
+	reach := stage.Sandbox(t).Config
+	stop := f.manage(reach)
+	set := f.newSet("web", 0)
+	f.create(set)
+	f.awaitReplicas(set, 0)
+	f.scale(set, 50)
+	f.await("some machines", func() bool { return len(f.machines()) > 5 })
+	stop()
+	stop = f.manage(reach)
+	if count := len(f.awaitReplicas(set, 50)); count != 50 {
+		t.Errorf("%d machines, not 50", count)
+	}
+	f.await("no leftovers", func() bool { return len(f.infrastructure()) == 50 })
+	f.scale(set, 7)
+	f.await("some machines less", func() bool { return len(f.machines()) < 50 })
+	stop()
+	f.manage(reach)
+	if count := len(f.awaitReplicas(set, 7)); count != 7 {
+		t.Errorf("%d machines, not 7", count)
+	}
+}
+
+// hasCondition says whether a status has a condition with that text in its message.
+func hasCondition(s clusterv1.MachineSetStatus, kind string, status metav1.ConditionStatus, text string) bool {
+	return slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool {
+		return c.Type == kind && c.Status == status && strings.Contains(c.Message, text)
+	})
+}

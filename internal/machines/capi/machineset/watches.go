@@ -1,0 +1,43 @@
+package machineset
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/internal/machines/enqueue"
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// setsOfOrphan returns the sets that may adopt a machine.
+func (r *ClusterMachineSetReconciler) setsOfOrphan(ctx context.Context, machine client.Object) []reconcile.Request {
+	if metav1.GetControllerOfNoCopy(machine) != nil {
+		return nil
+	}
+	return r.setsOf(ctx, machine.GetNamespace(), func(set *clusterv1.MachineSet) bool {
+		selector, err := replicas.SelectorOf(&set.Spec.Selector, set.Spec.Template.Labels)
+		return err == nil && selector.Matches(labels.Set(machine.GetLabels()))
+	})
+}
+
+// setsOfCluster returns the sets of a Cluster.
+func (r *ClusterMachineSetReconciler) setsOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return r.setsOf(ctx, cluster.GetNamespace(), func(set *clusterv1.MachineSet) bool {
+		return set.Spec.ClusterName == cluster.GetName()
+	})
+}
+
+// setsOfDeployment returns the sets of a MachineDeployment, which says how many of their machines are remediated at once.
+func (r *ClusterMachineSetReconciler) setsOfDeployment(ctx context.Context, deployment client.Object) []reconcile.Request {
+	return r.setsOf(ctx, deployment.GetNamespace(), func(set *clusterv1.MachineSet) bool {
+		return metav1.IsControlledBy(set, deployment)
+	})
+}
+
+func (r *ClusterMachineSetReconciler) setsOf(ctx context.Context, namespace string, isOne func(*clusterv1.MachineSet) bool) []reconcile.Request {
+	return enqueue.Requests(ctx, r.cached, &clusterv1.MachineSetList{}, isOne, client.InNamespace(namespace))
+}

@@ -1,0 +1,190 @@
+package capi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// openshiftGroup is the other API.
+const openshiftGroup = "machine.openshift.io"
+
+// gatherNode looks for the Node with the Machine's providerID, brings to it what the Machine has for it, and links it.
+func (p *machinePass) gatherNode(ctx context.Context) error {
+	p.nodeProblem = p.findNode(ctx)
+	if p.nodeProblem != nil || p.node == nil {
+		return p.nodeProblem
+	}
+	err := p.patchNode(ctx)
+	if apierrors.IsConflict(err) { // a Machine of the other API may have been faster
+		switch {
+		case p.status.NodeRef.Name != "":
+		case p.m.DeletionTimestamp.IsZero():
+			p.node = nil // it is not linked yet, so that the Machine is not available either
+		default:
+			p.nodeProblem = err // nothing of the deletion is to be skipped as if there were no Node
+		}
+		return err
+	}
+	if p.status.NodeRef.Name == "" {
+		p.status.NodeRef.Name = p.node.Name
+		p.tell(p.m, corev1.EventTypeNormal, "SuccessfulSetNodeRef", p.node.Name)
+	}
+	p.status.NodeInfo = &p.node.Status.NodeInfo
+	return err
+}
+
+// patchNode brings to the Node what the Machine has for it.
+func (p *machinePass) patchNode(ctx context.Context) error {
+	before := p.node.DeepCopy()
+	updateNode(p.node, p.m)
+	if same(before, p.node) {
+		return nil
+	}
+	if err := p.client.Patch(ctx, p.node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("patch Node %s as the Machine says: %w", p.node.Name, err)
+	}
+	return nil
+}
+
+// findNode finds the Node with the providerID.
+func (p *machinePass) findNode(ctx context.Context) error {
+	id := providerID(p.m, p.infrastructure.object)
+	if id == "" {
+		return nil
+	}
+	var nodes corev1.NodeList
+	if err := p.client.List(ctx, &nodes, client.MatchingFields{nodesByProviderID: id}); err != nil {
+		return fmt.Errorf("list the Nodes with providerID %s: %w", id, err)
+	}
+	switch len(nodes.Items) {
+	case 0:
+		return nil
+	case 1:
+	default:
+		return fmt.Errorf("%d Nodes have the providerID %s: delete those that are not the Machine's", len(nodes.Items), id)
+	}
+	node := &nodes.Items[0]
+	if owner, ok := node.Annotations[machine.OpenShiftMachineAnnotation]; ok {
+		p.nodeOwner = openshiftGroup
+		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: delete one of both, "+
+			"and the annotation %s of the Node if that was the other one", node.Name, owner, machine.OpenShiftMachineAnnotation)
+	}
+	if err := p.checkOwner(ctx, node); err != nil {
+		return err
+	}
+	p.node = node
+	return nil
+}
+
+// checkOwner returns a problem if a Node belongs to another Machine. From one that no longer exists it is taken.
+func (p *machinePass) checkOwner(ctx context.Context, node *corev1.Node) error {
+	owner, isOther := p.otherOwner(node)
+	if !isOther {
+		return nil
+	}
+	err := p.server.Get(ctx, owner, &clusterv1.Machine{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("get Machine %s, whose Node %s is: %w", owner, node.Name, err)
+	}
+	p.nodeOwner = clusterv1.GroupVersion.Group
+	return fmt.Errorf("the Node %s belongs to Machine %s, and a Node has one Machine: delete one of both", node.Name, owner)
+}
+
+// otherOwner returns the Machine that a Node's annotations name, and whether that is another one than this.
+func (p *machinePass) otherOwner(node *corev1.Node) (client.ObjectKey, bool) {
+	owner := client.ObjectKey{
+		Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation],
+	}
+	return owner, owner.Namespace != "" && owner.Name != "" && owner != client.ObjectKeyFromObject(p.m)
+}
+
+// providerID returns what the Machine's instance is called. Infrastructure that is not provisioned may have it before the Machine.
+func providerID(m *clusterv1.Machine, infrastructure *contract.ReferencedObject) string {
+	if infrastructure == nil || m.DeletionTimestamp.IsZero() && !infrastructure.IsProvisioned() {
+		return m.Spec.ProviderID
+	}
+	return cmp.Or(m.Spec.ProviderID, infrastructure.ProviderID())
+}
+
+// updateNode gives a Node the labels, annotations and taints that its Machine has for it, and takes away those that it had.
+// Which they were is noted at the Node.
+func updateNode(node *corev1.Node, m *clusterv1.Machine) {
+	labels, annotations := labelsForNode(m), annotationsForNode(m)
+	node.Labels = replaced(node.Labels, node.Annotations[clusterv1.LabelsFromMachineAnnotation], labels)
+	noted := slices.DeleteFunc(slices.Sorted(maps.Keys(annotations)), func(key string) bool { return slices.Contains(linkAnnotations, key) })
+	before := strings.Join(append(strings.Split(node.Annotations[clusterv1.AnnotationsFromMachineAnnotation], ","), linkAnnotations...), ",")
+	node.Annotations = replaced(node.Annotations, before, annotations)
+	node.Annotations[clusterv1.LabelsFromMachineAnnotation] = strings.Join(slices.Sorted(maps.Keys(labels)), ",")
+	node.Annotations[clusterv1.AnnotationsFromMachineAnnotation] = strings.Join(noted, ",")
+	updateTaints(node, m.Spec.Taints)
+}
+
+// linkAnnotations say at a Node whose it is.
+var linkAnnotations = []string{
+	clusterv1.ClusterNameAnnotation, clusterv1.ClusterNamespaceAnnotation, clusterv1.MachineAnnotation,
+	clusterv1.OwnerKindAnnotation, clusterv1.OwnerNameAnnotation,
+}
+
+// replaced returns a map without the keys that were set before, and with those that are wanted now.
+func replaced(all map[string]string, before string, wanted map[string]string) map[string]string {
+	all = maps.Clone(all)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for key := range strings.SplitSeq(before, ",") {
+		delete(all, key)
+	}
+	maps.Copy(all, wanted)
+	return all
+}
+
+// labelsForNode returns the labels of a Machine that are for its Node, by their domains.
+func labelsForNode(m *clusterv1.Machine) map[string]string {
+	labels := map[string]string{}
+	for key, value := range m.Labels {
+		domain, _, _ := strings.Cut(key, "/")
+		if domain == clusterv1.NodeRoleLabelPrefix || isOfDomain(domain, clusterv1.NodeRestrictionLabelDomain) ||
+			isOfDomain(domain, clusterv1.ManagedNodeLabelDomain) {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
+// annotationsForNode returns the annotations of a Machine that are for its Node, and those that say whose it is.
+func annotationsForNode(m *clusterv1.Machine) map[string]string {
+	annotations := map[string]string{
+		clusterv1.ClusterNameAnnotation: m.Spec.ClusterName, clusterv1.ClusterNamespaceAnnotation: m.Namespace,
+		clusterv1.MachineAnnotation: m.Name,
+	}
+	if owner := metav1.GetControllerOf(m); owner != nil {
+		annotations[clusterv1.OwnerKindAnnotation], annotations[clusterv1.OwnerNameAnnotation] = owner.Kind, owner.Name
+	}
+	for key, value := range m.Annotations {
+		domain, _, _ := strings.Cut(key, "/")
+		if isOfDomain(domain, clusterv1.ManagedNodeAnnotationDomain) {
+			annotations[key] = value
+		}
+	}
+	return annotations
+}
+
+func isOfDomain(name, domain string) bool {
+	return name == domain || strings.HasSuffix(name, "."+domain)
+}

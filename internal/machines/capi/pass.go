@@ -1,0 +1,213 @@
+package capi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// missingObject is when to look again for an object that a Machine refers to, and that is not there.
+const missingObject = 30 * time.Second
+
+// A machinePass is one look at a Machine, with all that it goes by.
+type machinePass struct {
+	*ClusterAPIReconciler
+	passFacts
+}
+
+// passFacts are what a status is computed of, and the status.
+type passFacts struct {
+	time    time.Time // of the pass
+	m       *clusterv1.Machine
+	status  clusterv1.MachineStatus // what is to be written
+	cluster *clusterv1.Cluster      // without a UID if it is gone
+
+	infrastructure referenced
+	bootstrap      referenced
+	node           *corev1.Node // as the cache has it
+	nodeProblem    error        // why the node could not be looked for
+	nodeOwner      string       // the API of the other Machine that has the Node, if that is the problem
+	isNodeAsked    bool         // the deletion of the Node was asked for
+	nodeRefusal    string       // why that failed
+
+	step machine.DeletionStep // of the deletion, the last one
+
+	updateReason, updateText string // of the condition Updating; empty if the Machine is not updated in place
+}
+
+// reconcile does what is due, and returns when to look again.
+func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
+	isDeleting := !p.m.DeletionTimestamp.IsZero()
+	if isDeleting && !controllerutil.ContainsFinalizer(p.m, clusterv1.MachineFinalizer) {
+		return 0, nil
+	}
+	// The finalizer comes first: no Machine is to go while what it refers to stays.
+	if !isDeleting && controllerutil.AddFinalizer(p.m, clusterv1.MachineFinalizer) {
+		base := p.m.DeepCopy()
+		controllerutil.RemoveFinalizer(base, clusterv1.MachineFinalizer)
+		if err := p.client.Patch(ctx, p.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+			return 0, fmt.Errorf("add the finalizer to the Machine: %w", err)
+		}
+	}
+	if err := p.readCluster(ctx); err != nil {
+		return 0, err
+	}
+	if p.setPaused() {
+		return 0, p.writeStatus(ctx)
+	}
+	if err := p.adopt(ctx); err != nil {
+		return 0, err
+	}
+	err := errors.Join(p.gatherReferences(ctx), p.gatherNode(ctx))
+	if writeErr := p.writeSpec(ctx); writeErr != nil {
+		return 0, writeErr
+	}
+	var after time.Duration
+	if isDeleting {
+		p.updates.forget(p.m.UID)
+		var deletionErr error
+		if after, deletionErr = (&deletionPass{machinePass: p}).delete(ctx); deletionErr != nil || p.step.Action == machine.Release {
+			return 0, errors.Join(deletionErr, p.finishFailed(ctx, deletionErr))
+		}
+	} else {
+		var updateErr error
+		after, updateErr = (&updatePass{machinePass: p}).update(ctx)
+		err = errors.Join(err, updateErr)
+	}
+	available := p.setConditions()
+	if writeErr := p.writeStatus(ctx); writeErr != nil {
+		return 0, writeErr
+	}
+	if !isDeleting && (p.infrastructure.isGone || p.bootstrap.isGone && p.m.Spec.Bootstrap.ConfigRef.IsDefined()) {
+		after = soonest(after, p.bounded(missingObject)) // it may come with another name than the Machine's, and without an owner
+	}
+	if isDeleting { // what could not be looked at is in the snapshot that the step comes of
+		err = nil
+	}
+	return soonest(after, available), err
+}
+
+// finishFailed writes the status of a pass that has ended early, if there is a reason to tell.
+func (p *machinePass) finishFailed(ctx context.Context, err error) error {
+	if err == nil || apierrors.IsConflict(err) {
+		return nil
+	}
+	p.setConditions()
+	return p.writeStatus(ctx)
+}
+
+// readCluster reads the Cluster of the Machine. Without one nothing is done, since it may be one that is not looked at; but a
+// Machine that is being deleted goes like those of a Cluster that is being deleted: nothing holds that until they are gone.
+func (p *machinePass) readCluster(ctx context.Context) error {
+	var reader client.Reader = p.client
+	isDeleting := !p.m.DeletionTimestamp.IsZero()
+	if isDeleting {
+		reader = p.server
+	}
+	var err error
+	p.cluster, err = contract.FindCluster(ctx, reader, p.m.Namespace, p.m.Spec.ClusterName)
+	if err != nil || p.cluster != nil {
+		return err
+	}
+	if isDeleting {
+		p.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.m.Namespace, Name: p.m.Spec.ClusterName}}
+		return nil
+	}
+	note := fmt.Sprintf("there is no Cluster %s/%s, which spec.clusterName names: create it", p.m.Namespace, p.m.Spec.ClusterName)
+	p.tell(p.m, corev1.EventTypeWarning, "ClusterNotFound", note)
+	return errors.New(note)
+}
+
+// setPaused sets the condition Paused, and says whether nothing is to be done.
+func (p *machinePass) setPaused() bool {
+	condition := metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotPausedReason}
+	_, isAnnotated := p.m.Annotations[clusterv1.PausedAnnotation]
+	isClusterPaused := ptr.Deref(p.cluster.Spec.Paused, false)
+	if isClusterPaused || isAnnotated {
+		condition.Status, condition.Reason = metav1.ConditionTrue, clusterv1.PausedReason
+	}
+	switch {
+	case isClusterPaused && isAnnotated:
+		condition.Message = "Cluster spec.paused is set to true, Machine has the cluster.x-k8s.io/paused annotation"
+	case isClusterPaused:
+		condition.Message = "Cluster spec.paused is set to true"
+	case isAnnotated:
+		condition.Message = "Machine has the cluster.x-k8s.io/paused annotation"
+	}
+	p.set(condition)
+	return condition.Status == metav1.ConditionTrue
+}
+
+// adopt gives the Machine its cluster's label, and the Cluster as its owner if nothing else makes Machines like it.
+func (p *machinePass) adopt(ctx context.Context) error {
+	base := p.m.DeepCopy()
+	if p.m.Labels == nil {
+		p.m.Labels = map[string]string{}
+	}
+	p.m.Labels[clusterv1.ClusterNameLabel] = p.m.Spec.ClusterName
+	if isStandAlone(p.m) && p.cluster.UID != "" {
+		p.m.OwnerReferences = append(p.m.OwnerReferences, contract.ClusterOwner(p.cluster))
+	}
+	return p.patch(ctx, base, "give the Machine its owner and its labels")
+}
+
+// isStandAlone says that no MachineSet, pool or control plane makes a Machine, and that no Cluster owns it yet.
+func isStandAlone(m *clusterv1.Machine) bool {
+	for _, label := range []string{clusterv1.MachineSetNameLabel, clusterv1.MachinePoolNameLabel, clusterv1.MachineControlPlaneNameLabel} {
+		if _, ok := m.Labels[label]; ok {
+			return false
+		}
+	}
+	for _, owner := range m.OwnerReferences {
+		if owner.Kind == "Cluster" && groupOf(owner.APIVersion) == clusterv1.GroupVersion.Group {
+			return false
+		}
+	}
+	return metav1.GetControllerOf(m) == nil
+}
+
+// patch writes what has changed in the Machine, but for its status.
+func (p *machinePass) patch(ctx context.Context, base *clusterv1.Machine, what string) error {
+	if same(base.ObjectMeta, p.m.ObjectMeta) && same(base.Spec, p.m.Spec) {
+		return nil
+	}
+	if err := p.client.Patch(ctx, p.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// soonest returns the shorter one of two times, of which zero is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// writeStatus writes the status, if it has changed. The write is refused if the Machine has changed since it was read: other
+// controllers have conditions in the same list.
+func (p *machinePass) writeStatus(ctx context.Context) error {
+	if same(p.m.Status, p.status) {
+		return nil
+	}
+	base := p.m.DeepCopy()
+	p.m.Status = *p.status.DeepCopy()
+	if err := p.client.Status().Patch(ctx, p.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write the status of the Machine: %w", err)
+	}
+	p.status = *p.m.Status.DeepCopy()
+	return nil
+}

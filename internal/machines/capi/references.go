@@ -1,0 +1,127 @@
+package capi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/contract"
+)
+
+// referenced is what was seen of an object that the Machine refers to.
+type referenced struct {
+	object  *contract.ReferencedObject // nil if there is none
+	isGone  bool
+	problem error // why it could not be looked at
+	isAsked bool  // its deletion was asked for, in this pass
+}
+
+// gatherReferences looks at infrastructure and bootstrap config, and makes them the Machine's own.
+func (p *machinePass) gatherReferences(ctx context.Context) error {
+	p.infrastructure = p.lookAt(ctx, p.m.Spec.InfrastructureRef)
+	if p.m.Spec.Bootstrap.ConfigRef.IsDefined() {
+		p.bootstrap = p.lookAt(ctx, p.m.Spec.Bootstrap.ConfigRef)
+	} else {
+		p.bootstrap.isGone = true
+	}
+	return errors.Join(p.infrastructure.problem, p.bootstrap.problem)
+}
+
+func (p *machinePass) lookAt(ctx context.Context, to clusterv1.ContractVersionedObjectReference) referenced {
+	object, err := p.references.Get(ctx, to, p.m.Namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		// Its kind is watched all the same: it may come.
+		if served, err := p.references.Served(ctx, to.GroupKind()); err == nil {
+			err = p.watcher.Watch(served.GroupVersionKind, machineOf)
+			return referenced{isGone: err == nil, problem: err}
+		}
+		return referenced{isGone: true}
+	case err != nil:
+		return referenced{problem: err}
+	}
+	if err := errors.Join(p.watcher.Watch(object.Served.GroupVersionKind, machineOf), p.claim(ctx, object)); err != nil {
+		return referenced{problem: err}
+	}
+	return referenced{object: object}
+}
+
+// claim makes the Machine the controller of an object. What made the Machine made the object too, and owns it until then.
+func (p *machinePass) claim(ctx context.Context, object *contract.ReferencedObject) error {
+	wanted := *metav1.NewControllerRef(p.m, clusterv1.GroupVersion.WithKind("Machine"))
+	maker := metav1.GetControllerOf(p.m)
+	var owners []metav1.OwnerReference
+	for _, owner := range object.GetOwnerReferences() {
+		switch {
+		case owner.UID == wanted.UID, maker != nil && owner.UID == maker.UID:
+		case ptr.Deref(owner.Controller, false):
+			return fmt.Errorf("%s belongs to %s %s, and a Machine needs one of its own: refer to another one, or remove that owner",
+				object, owner.Kind, owner.Name)
+		default:
+			owners = append(owners, owner)
+		}
+	}
+	owners = append(owners, wanted)
+	labels := object.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(o, wanted) }) &&
+		len(owners) == len(object.GetOwnerReferences()) && labels[clusterv1.ClusterNameLabel] == p.m.Spec.ClusterName {
+		return nil
+	}
+	base := object.DeepCopy()
+	labels[clusterv1.ClusterNameLabel] = p.m.Spec.ClusterName
+	object.SetLabels(labels)
+	object.SetOwnerReferences(owners)
+	if err := p.client.Patch(ctx, object.Unstructured, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("make the Machine the owner of %s: %w", object, err)
+	}
+	return nil
+}
+
+// writeSpec writes into the Machine what its infrastructure and its bootstrap config say.
+func (p *machinePass) writeSpec(ctx context.Context) error {
+	base := p.m.DeepCopy()
+	p.copyBootstrap()
+	p.copyInfrastructure()
+	return p.patch(ctx, base, "write what the infrastructure says into the Machine")
+}
+
+func (p *machinePass) copyBootstrap() {
+	config, created := p.bootstrap.object, &p.status.Initialization.BootstrapDataSecretCreated
+	if config == nil {
+		return
+	}
+	switch {
+	case p.m.Spec.Bootstrap.DataSecretName != nil:
+		*created = ptr.To(true)
+	case config.IsDataSecretCreated() && config.DataSecretName() != "" && config.GetDeletionTimestamp() == nil:
+		p.m.Spec.Bootstrap.DataSecretName, *created = ptr.To(config.DataSecretName()), ptr.To(true)
+	}
+}
+
+func (p *machinePass) copyInfrastructure() {
+	object, provisioned := p.infrastructure.object, &p.status.Initialization.InfrastructureProvisioned
+	if object == nil || object.GetDeletionTimestamp() != nil || !object.IsProvisioned() && !ptr.Deref(*provisioned, false) ||
+		object.ProviderID() == "" {
+		return
+	}
+	p.m.Spec.ProviderID, *provisioned = object.ProviderID(), ptr.To(true)
+	if addresses := object.Addresses(); len(addresses) > 0 {
+		p.status.Addresses = addresses
+	}
+	if domain := object.FailureDomain(); domain != "" {
+		p.status.FailureDomain = domain
+	}
+}
+
+func same(a, b any) bool { return equality.Semantic.DeepEqual(a, b) }

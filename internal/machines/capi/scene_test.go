@@ -1,0 +1,336 @@
+package capi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+// No garbage is collected, and no volume detached: what goes is to go because the controller deletes it.
+var stage = machinetest.New(sandbox.Options{
+	CRDs: []string{"testdata/crds"}, Controllers: []string{"*", "-garbage-collector-controller", "-persistentvolume-attach-detach-controller", "-persistentvolume-binder-controller"},
+})
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(stage.Run(m))
+}
+
+const (
+	preDrain     = "pre-drain.delete.hook.machine.cluster.x-k8s.io/"
+	preTerminate = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/"
+	held         = "infra.example.com/held" // a finalizer
+)
+
+// A scene is a Cluster in a namespace of its own, with a machine of its control plane, and a controller that sees no others.
+type scene struct {
+	testing.TB
+	namespace    string
+	client       client.Client
+	user         string       // that the controller is; the administrator if it is empty
+	keepsNodes   atomic.Bool  // the controller's deletions of Nodes fail
+	writes       writeCut     // may have the controller die
+	ahead        atomic.Int64 // how far the controller's clock is, a time.Duration
+	overtakes    atomic.Int64 // how many of the controller's patches of Nodes come after another writer's
+	workers      int          // of the controller; its default if it is 0
+	controlPlane *clusterv1.Machine
+	cluster      *clusterv1.Cluster
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	return newSceneAs(t, "")
+}
+
+// newSceneAs has the controller be a user, or the administrator if that is empty.
+func newSceneAs(t *testing.T, user string) *scene {
+	t.Helper()
+	s := newStoppedScene(t)
+	s.user = user
+	s.start()
+	return s
+}
+
+// newStoppedScene starts no controller yet.
+func newStoppedScene(t *testing.T) *scene {
+	t.Helper()
+	t.Parallel()
+	s := &scene{TB: t, namespace: stage.Namespace(t), client: stage.Client(t)}
+	s.cluster = &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "c"},
+		Spec:       clusterv1.ClusterSpec{InfrastructureRef: s.ref("TestMachine", "any")},
+	}
+	s.create(s.cluster)
+	s.controlPlane = s.machine("cp")
+	s.controlPlane.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "c"}
+	s.create(s.controlPlane)
+	return s
+}
+
+// start starts the controller.
+func (s *scene) start() (stop func()) {
+	s.Helper()
+	config := rest.CopyConfig(stage.Sandbox(s.TB).Config)
+	config.Impersonate.UserName = s.user
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return gate{s, next} })
+	return stage.ManageIn(s.TB, s.namespace, config, func(mgr ctrl.Manager) error {
+		return capi.SetupWithManager(s.Context(), mgr, capi.ClusterAPIOptions{
+			Concurrency: s.workers,
+			LongestWait: 300 * time.Millisecond,
+			Now:         func() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) },
+		})
+	})
+}
+
+// gate is the controller's way to the API server.
+type gate struct {
+	s    *scene
+	next http.RoundTripper
+}
+
+func (g gate) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodDelete && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && g.s.keepsNodes.Load() {
+		return nil, errors.New("no Node is deleted")
+	}
+	if request.Method == http.MethodPatch && strings.HasPrefix(request.URL.Path, "/api/v1/nodes/") && g.s.overtakes.Add(-1) >= 0 {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: path.Base(request.URL.Path)}}
+		g.s.change(node, fmt.Sprintf(`{"metadata": {"annotations": {"overtakes": "%d"}}}`, g.s.overtakes.Load()))
+	}
+	return g.s.writes.pass(request, g.next)
+}
+
+func (s *scene) ref(kind, name string) clusterv1.ContractVersionedObjectReference {
+	return clusterv1.ContractVersionedObjectReference{APIGroup: "infra.example.com", Kind: kind, Name: name}
+}
+
+// machine returns a Machine that is not made yet.
+func (s *scene) machine(name string) *clusterv1.Machine {
+	return &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec: clusterv1.MachineSpec{
+			ClusterName: "c", InfrastructureRef: s.ref("TestMachine", name),
+			Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
+		},
+	}
+}
+
+func (s *scene) create(object client.Object) {
+	s.Helper()
+	if err := s.client.Create(s.Context(), object); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// addInfrastructure makes infrastructure that is provisioned.
+func (s *scene) addInfrastructure(name string, finalizers ...string) *unstructured.Unstructured {
+	s.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infra.example.com/v1", "kind": "TestMachine",
+		"spec": map[string]any{"providerID": s.providerID(name)},
+		"status": map[string]any{
+			"initialization": map[string]any{"provisioned": true}, "failureDomain": "rack-7",
+			"addresses": []any{map[string]any{"type": "InternalIP", "address": "10.0.0.7"}},
+			"conditions": []any{map[string]any{
+				"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+			}},
+		},
+	}}
+	object.SetNamespace(s.namespace)
+	object.SetName(name)
+	object.SetFinalizers(finalizers)
+	s.create(object)
+	return object
+}
+
+func (s *scene) providerID(name string) string { return "test://" + s.namespace + "/" + name }
+
+// addNode makes the node of a machine, and waits until it is ready.
+func (s *scene) addNode(name string) *corev1.Node {
+	s.Helper()
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + name},
+		// Only what is put there is on it.
+		Spec: corev1.NodeSpec{
+			ProviderID: s.providerID(name), Taints: []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}},
+		},
+	}
+	s.create(node)
+	s.Cleanup(func() { _ = s.client.Delete(context.Background(), node) }) // the test's own context has ended by then
+	return machinetest.Await(s.TB, s.client, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
+		return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+	})
+}
+
+// run makes a Machine, with infrastructure, and waits until its node is linked.
+func (s *scene) run(m *clusterv1.Machine, finalizers ...string) (*clusterv1.Machine, *corev1.Node) {
+	s.Helper()
+	node := s.addNode(m.Name)
+	s.addInfrastructure(m.Name, finalizers...)
+	s.create(m)
+	return s.await(m.Name, func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name != "" && m.Status.Phase == "Running" }), node
+}
+
+// runs makes a Machine with annotations that runs.
+func (s *scene) runs(annotations ...string) (*clusterv1.Machine, *corev1.Node) {
+	s.Helper()
+	m := s.machine("m1")
+	m.Annotations = map[string]string{}
+	for _, key := range annotations {
+		m.Annotations[key] = "owner"
+	}
+	return s.run(m)
+}
+
+func (s *scene) await(name string, isWanted func(*clusterv1.Machine) bool) *clusterv1.Machine {
+	s.Helper()
+	return machinetest.Await(s.TB, s.client, &clusterv1.Machine{}, client.ObjectKey{Namespace: s.namespace, Name: name}, isWanted)
+}
+
+// awaitDeleting waits until the condition Deleting has a reason, and a message with a text in it.
+func (s *scene) awaitDeleting(reason, text string) *clusterv1.Machine {
+	s.Helper()
+	return s.await("m1", func(m *clusterv1.Machine) bool {
+		deleting := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
+		return deleting != nil && deleting.Reason == reason && strings.Contains(deleting.Message, text)
+	})
+}
+
+// change changes an object.
+func (s *scene) change(object client.Object, json string) {
+	s.Helper()
+	if err := s.client.Patch(s.Context(), object, client.RawPatch("application/merge-patch+json", []byte(json))); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// removeHook removes an annotation.
+func (s *scene) removeHook(m *clusterv1.Machine, key string) {
+	s.Helper()
+	s.change(m, `{"metadata": {"annotations": {"`+key+`": null}}}`)
+}
+
+func (s *scene) delete(object client.Object) {
+	s.Helper()
+	if err := s.client.Delete(s.Context(), object); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scene) awaitGone(object client.Object) {
+	s.Helper()
+	machinetest.AwaitGone(s.TB, s.client, object, client.ObjectKeyFromObject(object))
+}
+
+// infrastructure reads the infrastructure of the machine.
+func (s *scene) infrastructure() *unstructured.Unstructured {
+	s.Helper()
+	return s.object("TestMachine", "m1")
+}
+
+func (s *scene) object(kind, name string) *unstructured.Unstructured {
+	s.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion("infra.example.com/v1")
+	object.SetKind(kind)
+	if err := s.client.Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: name}, object); err != nil {
+		s.Fatal(err)
+	}
+	return object
+}
+
+// expectInfrastructure checks that the infrastructure was not asked to go.
+func (s *scene) expectInfrastructure() {
+	s.Helper()
+	if object := s.infrastructure(); object.GetDeletionTimestamp() != nil {
+		s.Error("the infrastructure is being deleted")
+	}
+}
+
+// addPod makes a pod on a node, and waits until it is ready.
+func (s *scene) addPod(node *corev1.Node, name string, change func(*corev1.Pod)) *corev1.Pod {
+	s.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "it", Image: "registry.example/it"}}},
+	}
+	if change != nil {
+		change(pod)
+	}
+	s.create(pod)
+	return machinetest.Await(s.TB, s.client, pod, client.ObjectKeyFromObject(pod), func(p *corev1.Pod) bool {
+		return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+	})
+}
+
+// addBudget has the pod of a name stay.
+func (s *scene) addBudget(app string) *policyv1.PodDisruptionBudget {
+	s.Helper()
+	least := intstr.FromInt32(1)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: app},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		},
+	}
+	s.create(budget)
+	return machinetest.Await(s.TB, s.client, budget, client.ObjectKeyFromObject(budget), func(b *policyv1.PodDisruptionBudget) bool {
+		return b.Status.ObservedGeneration == b.Generation && b.Status.CurrentHealthy == 1
+	})
+}
+
+// expectUntouched checks that a node takes pods.
+func (s *scene) expectUntouched(node *corev1.Node, pods ...*corev1.Pod) {
+	s.Helper()
+	if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(node), node); err != nil || node.Spec.Unschedulable {
+		s.Errorf("node %s is cordoned: %t, %v", node.Name, node.Spec.Unschedulable, err)
+	}
+	for _, pod := range pods {
+		if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || pod.DeletionTimestamp != nil {
+			s.Errorf("pod %s is evicted: %v", pod.Name, err)
+		}
+	}
+}
+
+// expectEvent waits for an event of the machine.
+func (s *scene) expectEvent(reason, text string) {
+	s.Helper()
+	s.await("m1", func(*clusterv1.Machine) bool {
+		var list eventsv1.EventList
+		if err := s.client.List(s.Context(), &list, client.InNamespace(s.namespace)); err != nil {
+			s.Fatal(err)
+		}
+		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool {
+			return e.Reason == reason && e.Regarding.Name == "m1" && strings.Contains(e.Note, text)
+		})
+	})
+}

@@ -1,0 +1,140 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// defaultNodeDeletionTimeout is what Cluster API's admission writes into Machines that don't say.
+const defaultNodeDeletionTimeout = 10
+
+// gather looks at what a deletion goes by, beside what each pass looks at.
+func (d *deletionPass) gather(ctx context.Context) error {
+	var err error
+	if d.keeps, err = d.keepsNode(ctx); err != nil {
+		return err
+	}
+	if d.keeps != "" {
+		d.tell(d.m, corev1.EventTypeNormal, "NodeKept", "the Node is neither drained nor deleted: "+d.keeps)
+		return nil
+	}
+	if d.status.NodeRef.Name == "" { // it may have a Node, with pods
+		return d.nodeProblem
+	}
+	node := &corev1.Node{}
+	err = d.server.Get(ctx, client.ObjectKey{Name: d.status.NodeRef.Name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get Node %s: %w", d.status.NodeRef.Name, err)
+	}
+	if machine.OwnershipClusterAPI(node, d.m) == machine.OwnNode {
+		d.target = node
+	}
+	return nil
+}
+
+// keepsNode says why the Node is to be left alone, or nothing if it is to be drained and deleted. What keeps it from being
+// found is no reason.
+func (d *deletionPass) keepsNode(ctx context.Context) (string, error) {
+	switch {
+	case d.cluster.UID == "":
+		return "the Cluster is gone", nil
+	case !d.cluster.DeletionTimestamp.IsZero():
+		return "the Cluster is being deleted", nil
+	case d.nodeOwner == openshiftGroup:
+		return d.nodeProblem.Error(), nil
+	case d.status.NodeRef.Name == "" && (d.nodeProblem == nil || d.nodeOwner != ""):
+		return "the Machine has none", nil
+	}
+	if d.cluster.Spec.ControlPlaneRef.IsDefined() {
+		controlPlane, err := d.references.Get(ctx, d.cluster.Spec.ControlPlaneRef, d.cluster.Namespace)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return "", fmt.Errorf("look at the control plane of the Cluster: %w", err)
+		case controlPlane.GetDeletionTimestamp() != nil:
+			return "the control plane is being deleted", nil
+		default:
+			if isExternal, _, _ := unstructured.NestedBool(controlPlane.Object, "status", "externalManagedControlPlane"); isExternal {
+				return "", nil
+			}
+		}
+	}
+	var machines clusterv1.MachineList
+	if err := d.server.List(ctx, &machines, client.InNamespace(d.m.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: d.cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		return "", fmt.Errorf("list the Machines of the control plane: %w", err)
+	}
+	for i := range machines.Items {
+		if machines.Items[i].DeletionTimestamp.IsZero() {
+			return "", nil
+		}
+	}
+	return "no Machine of the control plane would be left", nil
+}
+
+// snapshot returns what the next step of the deletion comes of.
+func (d *deletionPass) snapshot() machine.Snapshot {
+	seen := machine.Snapshot{
+		PreDrain:     hooksOf(d.m, clusterv1.PreDrainDeleteHookAnnotationPrefix),
+		PreTerminate: hooksOf(d.m, clusterv1.PreTerminateDeleteHookAnnotationPrefix),
+		Node: machine.MachineNode{
+			Name: d.status.NodeRef.Name, IsGone: d.target == nil || d.isNodeAsked, Problem: d.nodeRefusal,
+			IsCordoned: d.target != nil && d.target.Spec.Unschedulable,
+		},
+		Drain:          d.drain,
+		Infrastructure: d.infrastructure.facts(d.m.Spec.InfrastructureRef, d.infraProblem),
+		ClusterAPI: machine.ClusterAPIFacts{
+			Now: d.time, IsNodeKept: d.keeps != "", Began: d.began(), Timeouts: timeoutsOf(d.m), Volumes: d.volumes,
+			Bootstrap: d.bootstrap.facts(d.m.Spec.Bootstrap.ConfigRef, d.bootstrapProblem),
+		},
+	}
+	_, seen.IsExcluded = d.m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
+	_, seen.ClusterAPI.Volumes.IsExcluded = d.m.Annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation]
+	return seen
+}
+
+// facts returns what a deletion goes by of an object.
+func (r referenced) facts(to clusterv1.ContractVersionedObjectReference, failed string) machine.Infrastructure {
+	facts := machine.Infrastructure{Name: to.Kind, Problem: failed, Exists: r.object != nil, IsDeleting: r.isAsked}
+	if r.object != nil && r.object.GetDeletionTimestamp() != nil {
+		facts.IsDeleting = true
+	}
+	if r.problem != nil && failed == "" {
+		facts.Problem = fmt.Sprintf("Failed to look at %s: %v", to.Kind, r.problem)
+	}
+	return facts
+}
+
+// began returns when the stages began that were recorded.
+func (d *deletionPass) began() map[machine.DeletionStage]time.Time {
+	began := map[machine.DeletionStage]time.Time{machine.RemovingNode: d.m.DeletionTimestamp.Time}
+	if d.status.Deletion == nil {
+		return began
+	}
+	for _, stage := range []machine.DeletionStage{machine.BeforeDrain, machine.Draining, machine.DetachingVolumes, machine.BeforeTerminate} {
+		began[stage] = startOf(d.status.Deletion, stage).Time
+	}
+	return began
+}
+
+func timeoutsOf(m *clusterv1.Machine) map[machine.DeletionStage]time.Duration {
+	seconds := func(n *int32, unset int32) time.Duration { return time.Duration(ptr.Deref(n, unset)) * time.Second }
+	return map[machine.DeletionStage]time.Duration{
+		machine.Draining:         seconds(m.Spec.Deletion.NodeDrainTimeoutSeconds, 0),
+		machine.DetachingVolumes: seconds(m.Spec.Deletion.NodeVolumeDetachTimeoutSeconds, 0),
+		machine.RemovingNode:     seconds(m.Spec.Deletion.NodeDeletionTimeoutSeconds, defaultNodeDeletionTimeout),
+	}
+}

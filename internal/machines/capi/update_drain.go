@@ -1,0 +1,102 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// drainPause is when to look again at the pods of a node that is drained.
+const drainPause = 20 * time.Second
+
+const (
+	// drainedAnnotation says at a Machine that its node was drained for the update, which may have begun: it is not drained again.
+	drainedAnnotation = "machine.runlevel.dev/drained-for-update"
+	// cordonedAnnotation names at a Node the Machine for whose update it was cordoned. Nodes that were cordoned before have none.
+	cordonedAnnotation = "machine.runlevel.dev/cordoned-for-update"
+)
+
+// isDrainAsked says whether the node is to be drained before the extension is called for the first time.
+func (u *updatePass) isDrainAsked(ctx context.Context) (bool, error) {
+	_, isDrained := u.m.Annotations[drainedAnnotation]
+	_, isExcluded := u.m.Annotations[clusterv1.ExcludeNodeDrainingAnnotation]
+	if isDrained || isExcluded {
+		return false, nil
+	}
+	return u.hooks.DrainsBeforeUpdate(ctx, u.m.Namespace)
+}
+
+// makeRoom cordons and drains the node, and returns what is left to be done. That it is drained is written into the Machine. Another
+// host that has joined under the name of the Machine's node is left alone.
+func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
+	node := &corev1.Node{}
+	err := u.server.Get(ctx, client.ObjectKey{Name: u.status.NodeRef.Name}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil // there is none to be drained
+	case err != nil:
+		return "", fmt.Errorf("get Node %s: %w", u.status.NodeRef.Name, err)
+	case machine.OwnershipClusterAPI(node, u.m) != machine.OwnNode:
+		return fmt.Sprintf("neither its providerID nor its annotations say that it is the Machine's own; annotate the Machine with %s to update "+
+			"without a drain", clusterv1.ExcludeNodeDrainingAnnotation), nil
+	}
+	left, err := u.drainForUpdate(ctx, node)
+	if err != nil || left != "" {
+		return left, err
+	}
+	base := u.m.DeepCopy()
+	u.m.Annotations[drainedAnnotation] = ""
+	return "", u.patch(ctx, base, "note in the Machine that its Node is drained")
+}
+
+// drainForUpdate cordons a node, evicts its pods by the rules for them, and returns which are left.
+func (u *updatePass) drainForUpdate(ctx context.Context, node *corev1.Node) (string, error) {
+	if !node.Spec.Unschedulable {
+		base := node.DeepCopy()
+		node.Spec.Unschedulable = true
+		if node.Annotations == nil {
+			node.Annotations = map[string]string{}
+		}
+		node.Annotations[cordonedAnnotation] = u.fullName()
+		if err := u.client.Patch(ctx, node, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+			return "", fmt.Errorf("cordon Node %s: %w", node.Name, err)
+		}
+	}
+	rules, err := u.podRules(ctx)
+	if err != nil {
+		return "", err
+	}
+	left, err := drain.EvictByRules(ctx, u.kubernetes, node, rules)
+	return strings.Join(bullets(left), "; "), err
+}
+
+// isCordonedHere says whether the node was cordoned for an update of the Machine.
+func (u *updatePass) isCordonedHere() bool {
+	return u.node != nil && u.node.Annotations[cordonedAnnotation] == u.fullName()
+}
+
+// uncordon has the node take pods again, if it was cordoned for the update.
+func (u *updatePass) uncordon(ctx context.Context) error {
+	if !u.isCordonedHere() {
+		return nil
+	}
+	base := u.node.DeepCopy()
+	u.node.Spec.Unschedulable = false
+	delete(u.node.Annotations, cordonedAnnotation)
+	if err := u.client.Patch(ctx, u.node, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("uncordon Node %s: %w", u.node.Name, client.IgnoreNotFound(err))
+	}
+	return nil
+}
+
+// fullName names the Machine.
+func (u *updatePass) fullName() string { return u.m.Namespace + "/" + u.m.Name }

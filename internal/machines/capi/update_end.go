@@ -1,0 +1,141 @@
+package capi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+)
+
+// finish ends an update that is done, and returns when to look again.
+func (u *updatePass) finish(ctx context.Context) (time.Duration, error) {
+	ended := u.m.DeepCopy()
+	err := u.end(ctx, ended)
+	if apierrors.IsConflict(err) {
+		// The Machine was written during the call. If that was its status only, the extension need not be called again.
+		return conflictPause, retry.RetryOnConflict(retry.DefaultBackoff, func() error { return u.endNewest(ctx) })
+	}
+	if err != nil {
+		return 0, err
+	}
+	u.m = ended
+	u.note("", "")
+	return u.cleanUp(ctx)
+}
+
+// end takes the annotations from the Machine, by one write, so that the end can't be half done: from then on no extension is
+// called, and what is left in other objects is removed, by this pass or a later one.
+func (u *updatePass) end(ctx context.Context, m *clusterv1.Machine) error {
+	base := m.DeepCopy()
+	delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
+	dropHook(m)
+	if err := u.client.Patch(ctx, m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("end the update in place: %w", err)
+	}
+	u.events.Eventf(m, nil, corev1.EventTypeNormal, "SuccessfulInPlaceUpdate", "Reconcile", "the Machine has been updated in place")
+	return nil
+}
+
+// endNewest ends the update of the Machine as it is now, unless it is deleted, or is to be another one than the extension knows.
+func (u *updatePass) endNewest(ctx context.Context) error {
+	newest := &clusterv1.Machine{}
+	if err := u.server.Get(ctx, client.ObjectKeyFromObject(u.m), newest); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	isSame := newest.UID == u.m.UID && newest.Generation == u.m.Generation && newest.DeletionTimestamp.IsZero()
+	if !isSame || !rolloutrules.IsUpdating(newest) || !isTriggered(newest) {
+		return nil
+	}
+	return u.end(ctx, newest)
+}
+
+// cleanUp removes what an update has left that is over, or whose annotation a user has removed from the Machine.
+func (u *updatePass) cleanUp(ctx context.Context) (time.Duration, error) {
+	u.updates.forget(u.m.UID)
+	base := u.m.DeepCopy()
+	dropHook(u.m)
+	if err := u.patch(ctx, base, "remove what an update in place has left"); err != nil {
+		return 0, err
+	}
+	if !u.infrastructure.isAnnotated() && !u.bootstrap.isAnnotated() && !u.isCordonedHere() {
+		return 0, nil
+	}
+	// By the cache, the Machine may lack the annotation of an update that has begun, to which those of the other objects belong.
+	if isCurrent, err := u.isCurrent(ctx); err != nil || !isCurrent {
+		return conflictPause, err
+	}
+	return 0, errors.Join(u.dropAnnotation(ctx, u.infrastructure), u.dropAnnotation(ctx, u.bootstrap), u.uncordon(ctx))
+}
+
+// dropAnnotation removes the annotation of an update from an object that the Machine refers to. The write is refused if the
+// object has changed since it was read: another update may have begun.
+func (u *updatePass) dropAnnotation(ctx context.Context, from referenced) error {
+	if !from.isAnnotated() {
+		return nil
+	}
+	base := from.object.DeepCopy()
+	annotations := from.object.GetAnnotations()
+	delete(annotations, clusterv1.UpdateInProgressAnnotation)
+	from.object.SetAnnotations(annotations)
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := u.client.Patch(ctx, from.object.Unstructured, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the annotation of the update in place from %s: %w", from.object, err)
+	}
+	return nil
+}
+
+// isTriggered says whether the owner of the Machine has written all of what it is to be. While a Machine is on its way to another
+// set, a hook that is pending is that of an earlier update.
+func isTriggered(m *clusterv1.Machine) bool {
+	_, isMoving := m.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation]
+	return !isMoving && slices.Contains(pendingHooks(m), runtimehook.UpdateMachine)
+}
+
+// pendingHooks returns the runtime hooks that are to be called for a Machine.
+func pendingHooks(m *clusterv1.Machine) []string {
+	return strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ",")
+}
+
+// dropHook removes the hook, and our annotation, from a Machine. Other hooks stay.
+func dropHook(m *clusterv1.Machine) {
+	delete(m.Annotations, drainedAnnotation)
+	hooks := pendingHooks(m)
+	left := slices.DeleteFunc(slices.Clone(hooks), func(hook string) bool { return hook == runtimehook.UpdateMachine })
+	switch {
+	case len(left) == len(hooks):
+	case len(left) == 0:
+		delete(m.Annotations, runtimev1.PendingHooksAnnotation)
+	default:
+		m.Annotations[runtimev1.PendingHooksAnnotation] = strings.Join(left, ",")
+	}
+}
+
+// isAnnotated says whether the object is marked for an update.
+func (r referenced) isAnnotated() bool {
+	if r.object == nil {
+		return false
+	}
+	_, isAnnotated := r.object.GetAnnotations()[clusterv1.UpdateInProgressAnnotation]
+	return isAnnotated
+}
+
+// unstructured returns the object; nil if there is none.
+func (r referenced) unstructured() *unstructured.Unstructured {
+	if r.object == nil {
+		return nil
+	}
+	return r.object.Unstructured
+}

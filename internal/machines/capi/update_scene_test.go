@@ -1,0 +1,196 @@
+package capi_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
+)
+
+const (
+	inProgress = clusterv1.UpdateInProgressAnnotation
+	done       = `{"status":"Success","retryAfterSeconds":0}`
+)
+
+// An updateScene has a Machine that runs, with a bootstrap config, and an extension that updates it. The test is the owner of the
+// Machine: it says what the Machine is to be.
+type updateScene struct {
+	*scene
+	*runtimehooktest.TestExtension
+	config *runtimev1.ExtensionConfig
+	m      *clusterv1.Machine
+
+	mu sync.Mutex
+	at []time.Time // of the calls
+}
+
+// startUpdates adds an extension and a Machine to a scene.
+func startUpdates(s *scene, settings map[string]string) *updateScene {
+	s.Helper()
+	u := &updateScene{scene: s, TestExtension: runtimehooktest.New(s.TB)}
+	u.config = &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+	u.config.Spec.ClientConfig = u.ClientConfig()
+	u.config.Spec.Settings = settings
+	u.config.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.namespace}}
+	s.create(u.config)
+	u.config.Status.Handlers = []runtimev1.ExtensionHandler{{
+		Name: "update-machine." + u.config.Name, TimeoutSeconds: 5, FailurePolicy: runtimev1.FailurePolicyFail,
+		RequestHook: runtimev1.GroupVersionHook{APIVersion: hooksv1.GroupVersion.String(), Hook: "UpdateMachine"},
+	}}
+	u.discover()
+	config := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "infra.example.com/v1", "kind": "TestConfig",
+		"status": map[string]any{"initialization": map[string]any{"dataSecretCreated": true}, "dataSecretName": "made"},
+	}}
+	config.SetNamespace(s.namespace)
+	config.SetName("m1")
+	s.create(config)
+	u.m = s.machine("m1")
+	u.m.Spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: s.ref("TestConfig", "m1")}
+	u.m, _ = s.run(u.m)
+	return u
+}
+
+// discover notes that the ExtensionConfig is discovered as it is now.
+func (u *updateScene) discover() {
+	u.Helper()
+	meta.SetStatusCondition(&u.config.Status.Conditions, metav1.Condition{
+		Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue, Reason: "Discovered", ObservedGeneration: u.config.Generation,
+	})
+	if err := u.client.Status().Update(u.Context(), u.config); err != nil {
+		u.Fatal(err)
+	}
+}
+
+// answers has the extension give these answers, one after the other, and the last one from then on.
+func (u *updateScene) answers(texts ...string) {
+	u.Serve("UpdateMachine", func(w http.ResponseWriter, _ *http.Request) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.at = append(u.at, time.Now())
+		_, _ = io.WriteString(w, texts[0])
+		texts = texts[min(1, len(texts)-1):]
+	})
+}
+
+// trigger writes what the Machine is to be, as its owner does: the Machine is marked, then what it refers to is written.
+func (u *updateScene) trigger(size int) {
+	u.Helper()
+	mark := `"metadata": {"annotations": {"` + inProgress + `": ""}}`
+	u.change(u.m, `{`+mark+`}`)
+	u.change(u.infrastructure(), fmt.Sprintf(`{%s, "spec": {"size": %d}}`, mark, size))
+	u.change(u.object("TestConfig", "m1"), `{`+mark+`}`)
+	u.change(u.m, `{"metadata": {"annotations": {"`+runtimev1.PendingHooksAnnotation+`": "UpdateMachine"}}}`)
+}
+
+// awaitUpdating waits until the condition Updating has a reason, and a message with a text in it.
+func (u *updateScene) awaitUpdating(reason, text string) *clusterv1.Machine {
+	u.Helper()
+	return u.await("m1", func(m *clusterv1.Machine) bool {
+		updating := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
+		return updating != nil && updating.Reason == reason && strings.Contains(updating.Message, text)
+	})
+}
+
+// awaitUpdated waits until the update is over, and nothing of it is left.
+func (u *updateScene) awaitUpdated() *clusterv1.Machine {
+	u.Helper()
+	return u.await("m1", func(m *clusterv1.Machine) bool {
+		left := len(m.Annotations)
+		for _, kind := range []string{"TestMachine", "TestConfig"} {
+			if _, isMarked := u.object(kind, "m1").GetAnnotations()[inProgress]; isMarked {
+				left++
+			}
+		}
+		return left == 0 && m.Status.Phase == "Running" && meta.IsStatusConditionTrue(m.Status.Conditions, "Available") &&
+			meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineUpdatingCondition)
+	})
+}
+
+// calls returns when the extension was called.
+func (u *updateScene) calls() []time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return append([]time.Time(nil), u.at...)
+}
+
+// awaitCalls waits until the extension was called so often.
+func (u *updateScene) awaitCalls(n int) {
+	u.Helper()
+	u.await("m1", func(*clusterv1.Machine) bool { return len(u.calls()) >= n })
+}
+
+// node reads the Node of the Machine.
+func (u *updateScene) node() *unstructured.Unstructured {
+	u.Helper()
+	node := &unstructured.Unstructured{}
+	node.SetAPIVersion("v1")
+	node.SetKind("Node")
+	if err := u.client.Get(u.Context(), client.ObjectKey{Name: u.m.Status.NodeRef.Name}, node); err != nil {
+		u.Fatal(err)
+	}
+	return node
+}
+
+// A writeCut has the connection of a controller fail with one of its writes, as if it died. The zero value passes all.
+type writeCut struct {
+	mu       sync.Mutex
+	at       int  // the write, from now on, with which the connection fails; 0 is never
+	isLate   bool // that write arrives, and its answer does not
+	isFailed bool
+}
+
+var errCut = errors.New("the connection was cut")
+
+// arm has the connection fail with a write to come.
+func (w *writeCut) arm(at int, isLate bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.at, w.isLate, w.isFailed = at, isLate, false
+}
+
+// hasFailed says whether the write came.
+func (w *writeCut) hasFailed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.isFailed
+}
+
+// pass sends a request on, unless the connection has failed.
+func (w *writeCut) pass(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+	isWrite := request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/events")
+	w.mu.Lock()
+	if w.isFailed {
+		w.mu.Unlock()
+		return nil, errCut
+	}
+	isLast := isWrite && w.at == 1
+	if isWrite && w.at > 0 {
+		w.at--
+	}
+	isLate := w.isLate
+	w.isFailed = isLast
+	w.mu.Unlock()
+	if isLast && !isLate {
+		return nil, errCut
+	}
+	response, err := next.RoundTrip(request)
+	if isLast && err == nil {
+		_ = response.Body.Close()
+		return nil, errCut
+	}
+	return response, err
+}

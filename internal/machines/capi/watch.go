@@ -1,0 +1,136 @@
+package capi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/internal/machines/enqueue"
+)
+
+// The indexes of the cache.
+const (
+	nodesByProviderID    = "clusterapi.providerID"
+	machinesByNodeName   = "clusterapi.nodeName"
+	machinesByProviderID = "clusterapi.machineProviderID"
+)
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		object  client.Object
+		field   string
+		extract client.IndexerFunc
+	}{
+		{&corev1.Node{}, nodesByProviderID, func(o client.Object) []string { return nonEmpty(o.(*corev1.Node).Spec.ProviderID) }},
+		{&clusterv1.Machine{}, machinesByNodeName, func(o client.Object) []string {
+			return nonEmpty(o.(*clusterv1.Machine).Status.NodeRef.Name)
+		}},
+		{&clusterv1.Machine{}, machinesByProviderID, func(o client.Object) []string {
+			return nonEmpty(o.(*clusterv1.Machine).Spec.ProviderID)
+		}},
+	} {
+		if err := indexer.IndexField(ctx, index.object, index.field, index.extract); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.object, index.field, err)
+		}
+	}
+	return nil
+}
+
+func nonEmpty(value string) []string {
+	if value == "" {
+		return nil
+	}
+	return []string{value}
+}
+
+// machineOf returns the Machine that owns an object. One without an owner may be that of the Machine with its name, which
+// makes it its own.
+func machineOf(_ context.Context, object *metav1.PartialObjectMetadata) []reconcile.Request {
+	name, owner := object.Name, metav1.GetControllerOf(object)
+	if owner != nil {
+		name = owner.Name
+	}
+	if owner != nil && (owner.Kind != "Machine" || groupOf(owner.APIVersion) != clusterv1.GroupVersion.Group) {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: object.Namespace, Name: name}}}
+}
+
+func groupOf(apiVersion string) string {
+	version, _ := schema.ParseGroupVersion(apiVersion)
+	return version.Group
+}
+
+// machineMatters passes all changes of Machines but those of a status that this controller writes itself: each write would
+// cost another pass, and another eviction of the pods that are left.
+var machineMatters = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, wasMachine := e.ObjectOld.(*clusterv1.Machine)
+		after, isMachine := e.ObjectNew.(*clusterv1.Machine)
+		return !wasMachine || !isMachine || before.Generation != after.Generation || before.ResourceVersion == after.ResourceVersion ||
+			!maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels) ||
+			!slices.Equal(before.Finalizers, after.Finalizers) ||
+			!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) ||
+			!equality.Semantic.DeepEqual(othersConditions(before), othersConditions(after))
+	},
+}
+
+// othersConditions returns the conditions that other controllers write.
+func othersConditions(m *clusterv1.Machine) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(m.Status.Conditions), func(c metav1.Condition) bool {
+		return slices.Contains(ownConditions, c.Type)
+	})
+}
+
+// nodeMatters passes the changes of nodes that a Machine's status, or its deletion, goes by. Heartbeats are none.
+var nodeMatters = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, wasNode := e.ObjectOld.(*corev1.Node)
+		after, isNode := e.ObjectNew.(*corev1.Node)
+		return !wasNode || !isNode || !equality.Semantic.DeepEqual(whatMatters(before), whatMatters(after))
+	},
+}
+
+// whatMatters returns a node without what changes all the time.
+func whatMatters(node *corev1.Node) *corev1.Node {
+	short := &corev1.Node{Spec: node.Spec}
+	short.Labels, short.Annotations, short.DeletionTimestamp = node.Labels, node.Annotations, node.DeletionTimestamp
+	short.Status.NodeInfo = node.Status.NodeInfo
+	for _, condition := range node.Status.Conditions {
+		condition.LastHeartbeatTime = metav1.Time{}
+		short.Status.Conditions = append(short.Status.Conditions, condition)
+	}
+	return short
+}
+
+// machinesOfNode returns the Machines that have a node, or may get it.
+func (r *ClusterAPIReconciler) machinesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return nil
+	}
+	found := r.machinesWith(ctx, client.MatchingFields{machinesByNodeName: node.Name})
+	if node.Spec.ProviderID != "" {
+		found = append(found, r.machinesWith(ctx, client.MatchingFields{machinesByProviderID: node.Spec.ProviderID})...)
+	}
+	return found
+}
+
+func (r *ClusterAPIReconciler) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return r.machinesWith(ctx, client.InNamespace(cluster.GetNamespace()), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.GetName()})
+}
+
+func (r *ClusterAPIReconciler) machinesWith(ctx context.Context, which ...client.ListOption) []reconcile.Request {
+	return enqueue.Requests(ctx, r.client, &clusterv1.MachineList{}, func(*clusterv1.Machine) bool { return true }, which...)
+}

@@ -1,0 +1,142 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// evict evicts a pod, and returns what holds it if it is still there.
+func (p *pass) evict(ctx context.Context, pod *corev1.Pod) (*HeldPod, error) {
+	if pod.DeletionTimestamp != nil && !p.canEndSooner(pod) {
+		h := ending(pod)
+		return &h, nil
+	}
+	err := p.request(ctx, pod)
+	var h HeldPod
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case pod.DeletionTimestamp != nil:
+		h = ending(pod) // it does, even if it can't be had sooner
+	case err == nil:
+		after := p.evicted(pod)
+		if graceOf(after) == 0 && len(after.Finalizers) == 0 {
+			return nil, nil
+		}
+		h = ending(after)
+	case concernsAllPods(err):
+		return nil, fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, requestError(err))
+	default:
+		h = refused(pod, err)
+		h.Refusal = refusal(err)
+	}
+	return &h, nil
+}
+
+// canEndSooner says whether a pod was given a longer grace before its node fell silent.
+func (p *pass) canEndSooner(pod *corev1.Pod) bool {
+	return p.isUnreachable && graceOf(pod) > unreachableGrace
+}
+
+// request posts an eviction. The client's own retries are turned off: they would wait as long as the answer tells,
+// which is ten seconds for a budget that has just changed.
+func (p *pass) request(ctx context.Context, pod *corev1.Pod) error {
+	options := &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))}
+	if p.isUnreachable {
+		seconds := int64(unreachableGrace.Seconds())
+		options.GracePeriodSeconds = &seconds
+	}
+	return p.client.PolicyV1().RESTClient().Post().AbsPath("/api/v1").
+		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("eviction").
+		Body(&policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+			DeleteOptions: options,
+		}).
+		MaxRetries(0).Do(ctx).Error()
+}
+
+// evicted returns the pod as it is after its eviction, without asking for it.
+func (p *pass) evicted(pod *corev1.Pod) *corev1.Pod {
+	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	switch {
+	case isFinished(pod):
+		grace = 0
+	case p.isUnreachable:
+		grace = int64(unreachableGrace.Seconds())
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		grace = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	ends := metav1.NewTime(p.now.Add(time.Duration(grace) * time.Second))
+	after := *pod
+	after.DeletionTimestamp, after.DeletionGracePeriodSeconds = &ends, &grace
+	return &after
+}
+
+// refused says why a pod was not evicted.
+func refused(pod *corev1.Pod, err error) HeldPod {
+	switch {
+	case budgetCause(err) != "":
+		return held(pod, Budget, "is held: "+budgetCause(err))
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return held(pod, Ending, "goes with its namespace, which is being deleted")
+	case apierrors.IsConflict(err):
+		return held(pod, ToBeEvicted, "has changed while it was to be evicted")
+	default:
+		return held(pod, Refused, "could not be evicted: "+requestError(err).Error())
+	}
+}
+
+// refusal returns what the API server said, with the causes of a refusal that a budget is the reason of.
+func refusal(err error) string {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) || !apierrors.IsTooManyRequests(err) || status.Status().Details == nil {
+		return requestError(err).Error()
+	}
+	causes := make([]string, len(status.Status().Details.Causes))
+	for i, cause := range status.Status().Details.Causes {
+		causes[i] = cause.Message
+	}
+	return printable.Line(status.Status().Message + " " + strings.Join(causes, ","))
+}
+
+// budgetCause returns what the API server says of the budget that keeps a pod, or nothing if none does.
+func budgetCause(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			if cause.Type == policyv1.DisruptionBudgetCause {
+				return cause.Message
+			}
+		}
+	}
+	return ""
+}
+
+// concernsAllPods says whether the next eviction would fail as this one did: no answer, a right that is missing,
+// or a server that is too busy.
+func concernsAllPods(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return true
+	}
+	switch status.Status().Code {
+	case http.StatusUnauthorized, http.StatusServiceUnavailable:
+		return true
+	case http.StatusTooManyRequests:
+		return budgetCause(err) == ""
+	case http.StatusForbidden:
+		return strings.Contains(err.Error(), `cannot create resource "pods/eviction"`)
+	default:
+		return false
+	}
+}

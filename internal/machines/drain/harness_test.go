@@ -1,0 +1,199 @@
+package drain_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// The pods of DaemonSets are put on nodes by hand, to have those that have finished and those whose set is gone.
+var cluster = sandboxtest.New(sandbox.Options{
+	Controllers: []string{"*", "-daemonset-controller", "-garbage-collector-controller"},
+})
+
+func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+
+var (
+	nodes   = corev1.SchemeGroupVersion.WithResource("nodes")
+	pods    = corev1.SchemeGroupVersion.WithResource("pods")
+	budgets = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
+)
+
+// A drainage is a node of a test's own, and what is on it.
+type drainage struct {
+	testing.TB
+	client    kubernetes.Interface
+	namespace string
+	node      *corev1.Node
+}
+
+func newDrainage(t testing.TB) *drainage {
+	t.Helper()
+	d := &drainage{TB: t, client: unthrottled(t, ""), namespace: cluster.Namespace(t)}
+	node, err := d.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "drained-"},
+		// Only what is put there is on it.
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// The test's own context has ended by now.
+		_ = d.client.CoreV1().Nodes().Delete(context.Background(), node.Name, metav1.DeleteOptions{})
+	})
+	d.node = sandboxtest.Await(t, cluster, nodes, node.Name, func(n *corev1.Node) bool {
+		return n != nil && hasCondition(n.Status.Conditions, corev1.ConditionTrue)
+	})
+	return d
+}
+
+func hasCondition(conditions []corev1.NodeCondition, ready corev1.ConditionStatus) bool {
+	for _, condition := range conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == ready
+		}
+	}
+	return false
+}
+
+// unthrottled returns a client of the administrator, or of a user who may do what all may that are logged in.
+func unthrottled(t testing.TB, user string) kubernetes.Interface {
+	t.Helper()
+	config := rest.CopyConfig(cluster.Sandbox(t).Config)
+	config.QPS = -1
+	if user != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	}
+	return kubernetes.NewForConfigOrDie(config)
+}
+
+// pod puts a pod on the node. It never ends by itself, and takes an hour to end unless told otherwise.
+func (d *drainage) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
+	d.Helper()
+	seconds := int64(3600)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"app": name},
+			Annotations: map[string]string{"sandbox.runlevel.dev/stop-after": "1h"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: d.node.Name, TerminationGracePeriodSeconds: &seconds,
+			Containers: []corev1.Container{{Name: "it", Image: "registry.example/it"}},
+		},
+	}
+	if change != nil {
+		change(pod)
+	}
+	made, err := d.client.CoreV1().Pods(d.namespace).Create(d.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		d.Fatal(err)
+	}
+	return made
+}
+
+// awaitPod waits until a pod is as wanted.
+func (d *drainage) awaitPod(name string, wanted func(*corev1.Pod) bool) *corev1.Pod {
+	d.Helper()
+	return sandboxtest.Await(d, cluster, pods, d.namespace+"/"+name, wanted)
+}
+
+func (d *drainage) awaitRunning(names ...string) {
+	d.Helper()
+	for _, name := range names {
+		d.awaitPod(name, func(p *corev1.Pod) bool { return p != nil && isReady(p) })
+	}
+}
+
+func (d *drainage) awaitGone(names ...string) {
+	d.Helper()
+	for _, name := range names {
+		d.awaitPod(name, func(p *corev1.Pod) bool { return p == nil })
+	}
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// budget has at least some pods with a label app stay, and waits until it is worked out.
+func (d *drainage) budget(name, app string, atLeast int, change func(*policyv1.PodDisruptionBudget)) {
+	d.Helper()
+	least := intstr.FromInt(atLeast)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		},
+	}
+	if change != nil {
+		change(budget)
+	}
+	if _, err := d.client.PolicyV1().PodDisruptionBudgets(d.namespace).Create(d.Context(), budget, metav1.CreateOptions{}); err != nil {
+		d.Fatal(err)
+	}
+	d.awaitBudget(name, func(b *policyv1.PodDisruptionBudget) bool { return b.Status.ObservedGeneration == b.Generation })
+}
+
+func (d *drainage) awaitBudget(name string, wanted func(*policyv1.PodDisruptionBudget) bool) {
+	d.Helper()
+	sandboxtest.Await(d, cluster, budgets, d.namespace+"/"+name, func(b *policyv1.PodDisruptionBudget) bool {
+		return b != nil && b.Status.ObservedGeneration > 0 && wanted(b)
+	})
+}
+
+func (d *drainage) evict() []drain.HeldPod {
+	d.Helper()
+	left, err := drain.Evict(d.Context(), d.client, d.node)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return left
+}
+
+func (d *drainage) look() []drain.HeldPod {
+	d.Helper()
+	left, err := drain.Look(d.Context(), d.client, d.node)
+	if err != nil {
+		d.Fatal(err)
+	}
+	return left
+}
+
+// story writes what holds which pod, a line each, with the namespace and times of the test left out.
+func (d *drainage) story(left []drain.HeldPod) string {
+	var lines []string
+	for _, pod := range left {
+		message := strings.ReplaceAll(pod.Message, d.namespace+"/", "")
+		if before, after, ok := strings.Cut(message, "since "); ok {
+			_, after, _ = strings.Cut(after, ",")
+			message = before + "since then," + after
+		}
+		lines = append(lines, string(pod.Hold)+": "+message)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (d *drainage) expect(left []drain.HeldPod, want string) {
+	d.Helper()
+	if got := d.story(left); got != strings.TrimSpace(want) {
+		d.Errorf("left on the node:\n%s\nwant:\n%s", got, strings.TrimSpace(want))
+	}
+}

@@ -1,0 +1,111 @@
+// Package external is infrastructure that a person or a script provides: the controller of ExternalMachines says in
+// the condition Ready and in events what it waits for, and lets an object that is being deleted go when
+// spec.terminated says that the machine was ended.
+//
+// It needs the rights: externalmachines get, list, watch, patch; externalmachines/status patch; events of
+// events.k8s.io create, patch.
+//
+// ExternalMachineReconciler is the type to start from.
+package external
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+)
+
+// Finalizer keeps an ExternalMachine until its machine was ended.
+const Finalizer = "infrastructure.runlevel.dev/externalmachine"
+
+// An ExternalMachineReconciler is the controller of ExternalMachines.
+type ExternalMachineReconciler struct {
+	Client client.Client
+	Events events.EventRecorder
+}
+
+// concurrency is how many machines are told of at once.
+const concurrency = 10
+
+// SetupWithManager has a manager run the controller.
+func SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1alpha1.ExternalMachine{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		Complete(&ExternalMachineReconciler{Client: mgr.GetClient(), Events: mgr.GetEventRecorder("externalmachine")})
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *ExternalMachineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	machine := &v1alpha1.ExternalMachine{}
+	if err := r.Client.Get(ctx, request.NamespacedName, machine); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	before := machine.DeepCopy()
+	switch {
+	case machine.DeletionTimestamp == nil && controllerutil.AddFinalizer(machine, Finalizer),
+		machine.DeletionTimestamp != nil && machine.Spec.Terminated && controllerutil.RemoveFinalizer(machine, Finalizer):
+		err := r.Client.Patch(ctx, machine, since(before))
+		if machine.DeletionTimestamp != nil || err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+		before = machine.DeepCopy()
+	case machine.DeletionTimestamp != nil && !controllerutil.ContainsFinalizer(machine, Finalizer):
+		return ctrl.Result{}, nil
+	}
+	hasChanged := setStatus(machine)
+	if equality.Semantic.DeepEqual(before.Status, machine.Status) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.Client.Status().Patch(ctx, machine, since(before)); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if hasChanged {
+		ready := meta.FindStatusCondition(machine.Status.Conditions, "Ready")
+		r.Events.Eventf(machine, nil, corev1.EventTypeNormal, ready.Reason, "Provide", "%s", ready.Message)
+	}
+	return ctrl.Result{}, nil
+}
+
+// since is the patch of what has changed, which fails if the object is another one by now.
+func since(before *v1alpha1.ExternalMachine) client.Patch {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}
+
+// setStatus says how far a machine is, and returns whether it waits for something else than before.
+func setStatus(machine *v1alpha1.ExternalMachine) bool {
+	status := &machine.Status
+	status.Addresses, status.FailureDomain = machine.Spec.Addresses, machine.Spec.FailureDomain
+	status.Initialization.Provisioned = status.Initialization.Provisioned || machine.Spec.ProviderID != ""
+	return meta.SetStatusCondition(&status.Conditions, ready(machine))
+}
+
+// ready returns the condition Ready of a machine: what it waits for.
+func ready(machine *v1alpha1.ExternalMachine) metav1.Condition {
+	const patch = "kubectl patch externalmachine -n %s %s --type=merge -p '%s'"
+	condition := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, ObservedGeneration: machine.Generation}
+	switch {
+	case machine.DeletionTimestamp != nil:
+		condition.Reason = "WaitingForTermination"
+		condition.Message = "waiting for spec.terminated: end the machine, then " +
+			fmt.Sprintf(patch, machine.Namespace, machine.Name, `{"spec":{"terminated":true}}`)
+	case machine.Spec.ProviderID == "":
+		condition.Reason = "WaitingForProviderID"
+		condition.Message = "waiting for spec.providerID: start a machine whose kubelet has a --provider-id, then " +
+			fmt.Sprintf(patch, machine.Namespace, machine.Name, `{"spec":{"providerID":"…"}}`)
+	default:
+		condition.Status, condition.Reason = metav1.ConditionTrue, "Provided"
+		condition.Message = "the machine runs as " + machine.Spec.ProviderID
+	}
+	return condition
+}

@@ -1,0 +1,89 @@
+package kwok
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+)
+
+// firstAddress is the lowest address that a Node may get. All of 127.0.0.0/8 reaches the machine itself, so
+// that a program can listen where it is reached as the node.
+var firstAddress = netip.MustParseAddr("127.0.1.1")
+
+// addressPool hands out addresses. It hands out none twice, also if it is free again: what knows a node by its
+// address may not have noticed that the node is gone. After a restart it starts over from what is in use.
+type addressPool struct {
+	mu     sync.Mutex
+	isRead bool
+	used   map[netip.Addr]bool
+	next   netip.Addr
+}
+
+// take returns an address that is in use nowhere.
+func (p *addressPool) take(ctx context.Context, reader client.Reader) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.read(ctx, reader); err != nil {
+		return "", err
+	}
+	for p.used[p.next] {
+		p.next = p.next.Next()
+	}
+	if !p.next.IsLoopback() {
+		return "", fmt.Errorf("choose an address: none is free in 127.0.0.0/8: set spec.address")
+	}
+	p.used[p.next] = true
+	return p.next.String(), nil
+}
+
+// reserve notes that an address is in use.
+func (p *addressPool) reserve(address string) {
+	if parsed, err := netip.ParseAddr(address); err == nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.used == nil {
+			p.used = map[netip.Addr]bool{}
+		}
+		p.used[parsed] = true
+	}
+}
+
+// read reads which addresses are in use, once.
+func (p *addressPool) read(ctx context.Context, reader client.Reader) error {
+	if p.isRead {
+		return nil
+	}
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("look which addresses nodes have: %w", err)
+	}
+	var machines v1alpha1.KwokMachineList
+	if err := reader.List(ctx, &machines); err != nil {
+		return fmt.Errorf("look which addresses machines have: %w", err)
+	}
+	if p.used == nil {
+		p.used = map[netip.Addr]bool{}
+	}
+	for _, node := range nodes.Items {
+		p.mark(node.Status.Addresses)
+	}
+	for _, machine := range machines.Items {
+		p.mark(append(machine.Status.Addresses, corev1.NodeAddress{Address: machine.Spec.Address}))
+	}
+	p.next, p.isRead = firstAddress, true
+	return nil
+}
+
+func (p *addressPool) mark(addresses []corev1.NodeAddress) {
+	for _, address := range addresses {
+		if parsed, err := netip.ParseAddr(address.Address); err == nil {
+			p.used[parsed] = true
+		}
+	}
+}

@@ -1,0 +1,226 @@
+// Package kwok is infrastructure without machines behind it: the controller of KwokMachines makes a Node for each
+// one, which kwok keeps alive where kwok runs. Starts and ends can be had slow and failing (v1alpha1.KwokMachineSpec).
+//
+// A Node is made once, and never again: the machine that it stood for is gone when the Node is. It stays when a
+// KwokMachine of a machine ends, as a cloud's would, for the controller of machines to delete. Of a KwokMachine that
+// was made without a machine, the Node is deleted here.
+//
+// The controller of KwokConfigs makes a Secret for each one, so that Cluster API's Machines can have bootstrap data
+// where nothing boots.
+//
+// They need the rights: kwokmachines get, list, watch, patch, delete; kwokmachines/status patch; nodes get, list,
+// create, delete; kwokconfigs get, list, watch; kwokconfigs/status patch; secrets create.
+//
+// KwokMachineReconciler is the type to start from.
+package kwok
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+)
+
+// Finalizer keeps a KwokMachine until its simulated machine has ended.
+const Finalizer = "infrastructure.runlevel.dev/kwokmachine"
+
+const (
+	concurrency = 10
+	// startsAgain is when a start that failed is tried again, and takenAgain when a Node of another is looked at again.
+	startsAgain, takenAgain = time.Second, 30 * time.Second
+	// conflictPause is for the cache to see what was written.
+	conflictPause = 100 * time.Millisecond
+)
+
+// A KwokMachineReconciler is the controller of KwokMachines.
+type KwokMachineReconciler struct {
+	Client client.Client
+	// Reader reads Nodes from the server.
+	Reader client.Reader
+
+	addresses addressPool
+}
+
+// SetupWithManager has a manager run the controller.
+func SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		For(&v1alpha1.KwokMachine{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		Complete(&KwokMachineReconciler{Client: mgr.GetClient(), Reader: mgr.GetAPIReader()})
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *KwokMachineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	machine := &v1alpha1.KwokMachine{}
+	if err := r.Client.Get(ctx, request.NamespacedName, machine); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	result, err := r.reconcile(ctx, machine)
+	if apierrors.IsConflict(err) { // the cache is behind
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	}
+	return result, err
+}
+
+func (r *KwokMachineReconciler) reconcile(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
+	if machine.DeletionTimestamp != nil {
+		return r.end(ctx, machine)
+	}
+	if err := r.claim(ctx, machine); err != nil {
+		return ctrl.Result{}, err
+	}
+	if machine.Status.Initialization.Provisioned {
+		return r.keep(ctx, machine)
+	}
+	return r.start(ctx, machine)
+}
+
+// claim sets the finalizer and the providerID.
+func (r *KwokMachineReconciler) claim(ctx context.Context, machine *v1alpha1.KwokMachine) error {
+	before := machine.DeepCopy()
+	isNew := controllerutil.AddFinalizer(machine, Finalizer)
+	if machine.Spec.ProviderID == "" {
+		machine.Spec.ProviderID = fmt.Sprintf("kwok://%s/%s", machine.Namespace, machine.Name)
+		isNew = true
+	}
+	if !isNew {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, machine, patch); err != nil {
+		return fmt.Errorf("claim KwokMachine %s: %w", client.ObjectKeyFromObject(machine), err)
+	}
+	return nil
+}
+
+// start goes on with the start of a machine.
+func (r *KwokMachineReconciler) start(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
+	if isAwaited(machine) {
+		return ctrl.Result{}, r.tell(ctx, machine, notReady(waitingForMachine, "waits for the Machine that it is made for"))
+	}
+	if left := time.Until(machine.CreationTimestamp.Add(machine.Spec.StartAfter.Duration)); left > 0 {
+		message := fmt.Sprintf("starts at %s", time.Now().Add(left).UTC().Format(time.RFC3339))
+		return ctrl.Result{RequeueAfter: left}, r.tell(ctx, machine, notReady("Starting", message))
+	}
+	if failure := machine.Spec.StartFailure; failure != nil && (failure.Times == 0 || machine.Status.StartFailures < failure.Times) {
+		result := ctrl.Result{}
+		failed := func(status *v1alpha1.InfrastructureStatus) {
+			notReady("StartFailed", failure.Message)(status)
+			if failure.Times > 0 {
+				status.StartFailures++
+				result.RequeueAfter = startsAgain
+			}
+		}
+		return result, r.tell(ctx, machine, failed)
+	}
+	if err := r.chooseAddress(ctx, machine); err != nil {
+		return ctrl.Result{}, err
+	}
+	taken, err := r.makeNode(ctx, machine)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if taken != "" {
+		return ctrl.Result{RequeueAfter: takenAgain}, r.tell(ctx, machine, notReady("NodeTaken", taken))
+	}
+	if err := r.tell(ctx, machine, isProvisioned); err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.keep(ctx, machine)
+}
+
+// chooseAddress sets status.addresses before there is a Node: after a restart, the address is known.
+func (r *KwokMachineReconciler) chooseAddress(ctx context.Context, machine *v1alpha1.KwokMachine) error {
+	if len(machine.Status.Addresses) > 0 {
+		return nil
+	}
+	address := machine.Spec.Address
+	if address == "" {
+		var err error
+		if address, err = r.addresses.take(ctx, r.Reader); err != nil {
+			return err
+		}
+	}
+	r.addresses.reserve(address)
+	return r.tell(ctx, machine, func(status *v1alpha1.InfrastructureStatus) {
+		status.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: address}, {Type: corev1.NodeHostName, Address: machine.Name},
+		}
+	})
+}
+
+// keep has a machine run until it vanishes, if it is to.
+func (r *KwokMachineReconciler) keep(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
+	ready := meta.FindStatusCondition(machine.Status.Conditions, "Ready")
+	if machine.Spec.VanishAfter == nil || ready == nil {
+		return ctrl.Result{}, nil
+	}
+	if left := time.Until(ready.LastTransitionTime.Add(machine.Spec.VanishAfter.Duration)); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	if err := r.Client.Delete(ctx, machine, client.Preconditions{UID: &machine.UID}); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("have KwokMachine %s vanish: %w", client.ObjectKeyFromObject(machine), err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// end goes on with the end of a machine.
+func (r *KwokMachineReconciler) end(ctx context.Context, machine *v1alpha1.KwokMachine) (ctrl.Result, error) {
+	if !controllerutil.ContainsFinalizer(machine, Finalizer) {
+		return ctrl.Result{}, nil
+	}
+	if machine.Spec.NeverDeletes {
+		return ctrl.Result{}, r.tell(ctx, machine, notReady("NeverDeletes", "stays until spec.neverDeletes is false"))
+	}
+	if left := time.Until(machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration)); left > 0 {
+		message := fmt.Sprintf("ends at %s", machine.DeletionTimestamp.Add(machine.Spec.DeleteAfter.Duration).UTC().Format(time.RFC3339))
+		return ctrl.Result{RequeueAfter: left}, r.tell(ctx, machine, notReady("Ending", message))
+	}
+	if !isOfMachine(machine) {
+		if err := r.deleteNode(ctx, machine); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	before := machine.DeepCopy()
+	controllerutil.RemoveFinalizer(machine, Finalizer)
+	err := r.Client.Patch(ctx, machine, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return ctrl.Result{}, client.IgnoreNotFound(err)
+}
+
+// tell writes the status if a change of it changes anything.
+func (r *KwokMachineReconciler) tell(ctx context.Context, machine *v1alpha1.KwokMachine,
+	change func(*v1alpha1.InfrastructureStatus),
+) error {
+	before := machine.DeepCopy()
+	change(&machine.Status)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, machine, patch); err != nil {
+		return fmt.Errorf("write the status of KwokMachine %s: %w", client.ObjectKeyFromObject(machine), err)
+	}
+	return nil
+}
+
+// notReady says why a machine is not ready.
+func notReady(reason, message string) func(*v1alpha1.InfrastructureStatus) {
+	return func(status *v1alpha1.InfrastructureStatus) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: "Ready", Status: metav1.ConditionFalse, Reason: reason, Message: message,
+		})
+	}
+}
+
+// isProvisioned says that a machine runs.
+func isProvisioned(status *v1alpha1.InfrastructureStatus) {
+	status.Initialization.Provisioned = true
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Running"})
+}

@@ -1,0 +1,87 @@
+package kwok
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+)
+
+// makeNode makes the Node of a machine unless it is there. It returns what is in the way, in words, if a Node of that
+// name is another's.
+func (r *KwokMachineReconciler) makeNode(ctx context.Context, machine *v1alpha1.KwokMachine) (string, error) {
+	version, err := r.versionOf(ctx, machine)
+	if err != nil {
+		return "", err
+	}
+	err = r.Client.Create(ctx, nodeOf(machine, version))
+	if err == nil {
+		return "", nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return "", fmt.Errorf("make the Node %s: %w", machine.Name, err)
+	}
+	there, err := r.findNode(ctx, machine)
+	if err != nil {
+		return "", err
+	}
+	if there != nil && there.Spec.ProviderID != machine.Spec.ProviderID {
+		return fmt.Sprintf("there is a Node %s that is not of this machine (its providerID is %q): delete it, or the machine",
+			there.Name, there.Spec.ProviderID), nil
+	}
+	return "", nil
+}
+
+// deleteNode deletes the Node of a machine unless it is gone, or another's.
+func (r *KwokMachineReconciler) deleteNode(ctx context.Context, machine *v1alpha1.KwokMachine) error {
+	node, err := r.findNode(ctx, machine)
+	if err != nil || node == nil || node.Spec.ProviderID != machine.Spec.ProviderID {
+		return err
+	}
+	if err := r.Client.Delete(ctx, node, client.Preconditions{UID: &node.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the Node %s: %w", machine.Name, err)
+	}
+	return nil
+}
+
+// findNode returns the Node of a machine's name, or nil if there is none.
+func (r *KwokMachineReconciler) findNode(ctx context.Context, machine *v1alpha1.KwokMachine) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	err := r.Reader.Get(ctx, client.ObjectKey{Name: machine.Name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at the Node %s: %w", machine.Name, err)
+	}
+	return node, nil
+}
+
+// nodeOf returns the Node of a machine. Its version is that of the Machine unless the KwokMachine has one of its own.
+func nodeOf(machine *v1alpha1.KwokMachine, version string) *corev1.Node {
+	labels := map[string]string{corev1.LabelHostname: machine.Name}
+	for key, value := range machine.Spec.Node.Labels {
+		labels[key] = value
+	}
+	room := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: machine.Name, Labels: labels, Annotations: map[string]string{"kwok.x-k8s.io/node": "fake"},
+		},
+		Spec: corev1.NodeSpec{ProviderID: machine.Spec.ProviderID, Taints: machine.Spec.Node.Taints},
+		Status: corev1.NodeStatus{
+			Addresses: machine.Status.Addresses, Capacity: room, Allocatable: room,
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: cmp.Or(machine.Spec.Node.KubeletVersion, version), OSImage: machine.Spec.Node.OSImage},
+		},
+	}
+}

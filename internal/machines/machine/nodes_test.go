@@ -1,0 +1,86 @@
+package machine_test
+
+import (
+	"testing"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// The annotations of nodes.
+const (
+	openShifts          = machine.OpenShiftMachineAnnotation
+	clusterAPIs         = clusterv1.MachineAnnotation
+	clusterAPINamespace = clusterv1.ClusterNamespaceAnnotation
+)
+
+func aNode(providerID string, annotations map[string]string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "new", Annotations: annotations}, Spec: corev1.NodeSpec{ProviderID: providerID},
+	}
+}
+
+func TestOwnershipOpenShift(t *testing.T) {
+	for name, test := range map[string]struct {
+		known       types.UID // the UID that the Machine knows
+		annotations map[string]string
+		providerID  string // of the node; the Machine's is "p"
+		want        machine.NodeOwnership
+	}{
+		"its own":                                 {"new", map[string]string{openShifts: "shop/b"}, "", machine.OwnNode},
+		"another host, which nothing tells of":    {"old", nil, "", machine.UnknownNode},
+		"another host":                            {"old", nil, "q", machine.OthersNode},
+		"its host, which has joined again":        {"old", nil, "p", machine.OwnNode},
+		"one that was linked to it":               {"old", map[string]string{openShifts: "shop/a"}, "", machine.OwnNode},
+		"another Machine's":                       {"old", map[string]string{openShifts: "shop/b"}, "p", machine.OthersNode},
+		"another namespace's":                     {"old", map[string]string{openShifts: "mall/a"}, "p", machine.OthersNode},
+		"a Machine's of Cluster API":              {"old", map[string]string{clusterAPIs: "a"}, "p", machine.OthersNode},
+		"one of which it knows the name":          {"", nil, "", machine.OwnNode},
+		"one of that name, and another host":      {"", nil, "q", machine.OthersNode},
+		"one of that name, and another Machine's": {"", map[string]string{openShifts: "shop/b"}, "", machine.OthersNode},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := "p"
+			m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: machinev1beta1.MachineSpec{ProviderID: &id}}
+			m.Status.NodeRef = &corev1.ObjectReference{Kind: "Node", Name: "n", UID: test.known}
+			if got := machine.OwnershipOpenShift(aNode(test.providerID, test.annotations), m); got != test.want {
+				t.Errorf("it is %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestOwnershipClusterAPI(t *testing.T) {
+	named := func(namespace, name string) map[string]string {
+		return map[string]string{clusterAPINamespace: namespace, clusterAPIs: name}
+	}
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		providerID  string // of the node; the Machine's is "p"
+		want        machine.NodeOwnership
+	}{
+		"its own":                              {named("shop", "a"), "p", machine.OwnNode},
+		"its host, which has joined again":     {nil, "p", machine.OwnNode},
+		"another host, which nothing tells of": {nil, "", machine.UnknownNode},
+		"another host":                         {nil, "q", machine.OthersNode},
+		"one that was linked to it":            {named("shop", "a"), "", machine.OwnNode},
+		"another Machine's":                    {named("shop", "b"), "p", machine.OthersNode},
+		"another namespace's":                  {named("mall", "a"), "p", machine.OthersNode},
+		"a Machine's of OpenShift":             {map[string]string{openShifts: "shop/a"}, "p", machine.OthersNode},
+		"one of both APIs": {
+			map[string]string{openShifts: "shop/a", clusterAPINamespace: "shop", clusterAPIs: "a"}, "p", machine.OthersNode,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: clusterv1.MachineSpec{ProviderID: "p"}}
+			if got := machine.OwnershipClusterAPI(aNode(test.providerID, test.annotations), m); got != test.want {
+				t.Errorf("it is %s, want %s", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+
+	configv1 "github.com/openshift/api/config/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/program/clusteroperator"
+)
+
+// The reasons of the ClusterOperator's conditions that only this controller has.
+const (
+	ReasonMachinesFailed        = "MachinesFailed"
+	ReasonControlPlaneDeletions = "ControlPlaneMachineDeleting"
+)
+
+var relatedObjects = []configv1.ObjectReference{
+	{Resource: "namespaces", Name: DefaultNamespace},
+	{Group: "machine.openshift.io", Resource: "machines"},
+	{Group: "machine.openshift.io", Resource: "machinesets"},
+	{Group: "machine.openshift.io", Resource: "machinehealthchecks"},
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: programName},
+}
+
+// stand returns how the controllers stand, from the machines in the cache.
+func stand(ctx context.Context, cached client.Reader) (clusteroperator.ControllerStanding, error) {
+	var machines machinev1beta1.MachineList
+	if err := cached.List(ctx, &machines, client.UnsafeDisableDeepCopy); err != nil {
+		return clusteroperator.ControllerStanding{}, fmt.Errorf("list machines: %w", err)
+	}
+	return standing(machines.Items), nil
+}
+
+// standing returns how the controllers stand that have seen all machines. Upgradeable is false while the control plane is
+// short of a machine: a minor update restarts what runs on the others.
+func standing(machines []machinev1beta1.Machine) clusteroperator.ControllerStanding {
+	var failed, going []string
+	for _, m := range machines {
+		if ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseFailed {
+			failed = append(failed, m.Namespace+"/"+m.Name)
+		}
+		if !m.DeletionTimestamp.IsZero() && isOfControlPlane(m) {
+			going = append(going, m.Namespace+"/"+m.Name)
+		}
+	}
+	var s clusteroperator.ControllerStanding
+	if len(failed) > 0 {
+		s.Degraded = clusteroperator.ControllerProblem{Reason: ReasonMachinesFailed, Message: fmt.Sprintf(
+			"machines have failed, and are to be deleted and made again: %s", clusteroperator.List(failed))}
+	}
+	if len(going) > 0 {
+		s.NotUpgradeable = clusteroperator.ControllerProblem{Reason: ReasonControlPlaneDeletions, Message: fmt.Sprintf(
+			"machines of the control plane are being deleted, and a minor update would restart what runs on the others: %s", clusteroperator.List(going))}
+	}
+	return s
+}
+
+// isOfControlPlane reads the role that a machine's label says.
+func isOfControlPlane(m machinev1beta1.Machine) bool {
+	role := m.Labels["machine.openshift.io/cluster-api-machine-role"]
+	return role == "master" || role == "control-plane"
+}

@@ -1,0 +1,45 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/runlevel/runlevel/internal/machines/capi"
+	"github.com/runlevel/runlevel/internal/machines/capi/machinedeployment"
+	clustermachineset "github.com/runlevel/runlevel/internal/machines/capi/machineset"
+	"github.com/runlevel/runlevel/internal/machines/infra/external"
+	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
+	"github.com/runlevel/runlevel/internal/machines/openshift"
+	"github.com/runlevel/runlevel/internal/machines/openshift/healthcheck"
+	"github.com/runlevel/runlevel/internal/machines/openshift/machineset"
+	"github.com/runlevel/runlevel/internal/machines/openshift/nodelink"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook/extensionconfig"
+)
+
+// addControllers adds all controllers to a manager.
+func addControllers(ctx context.Context, m ctrl.Manager, o Options) error {
+	err := errors.Join(kwok.SetupWithManager(m), external.SetupWithManager(m))
+	if len(o.Dialects) == 0 || slices.Contains(o.Dialects, OpenShift) {
+		err = errors.Join(err,
+			(&nodelink.NodeLinkReconciler{}).SetupWithManager(ctx, m),
+			(&healthcheck.MachineHealthCheckReconciler{}).SetupWithManager(ctx, m),
+			machineset.SetupWithManager(ctx, m),
+			openshift.SetupWithManager(ctx, m, openshift.MachineOptions{Concurrency: o.Concurrency}),
+		)
+	}
+	if slices.Contains(o.Dialects, ClusterAPI) {
+		hooks := runtimehook.NewInPlaceHooks(m.GetClient(), m.GetAPIReader())
+		err = errors.Join(err,
+			capi.SetupWithManager(ctx, m, capi.ClusterAPIOptions{Concurrency: o.Concurrency, Hooks: hooks}),
+			clustermachineset.SetupWithManager(m, clustermachineset.ClusterMachineSetOptions{}),
+			machinedeployment.SetupWithManager(m, hooks),
+			kwok.SetupConfigsWithManager(m),
+			extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{}),
+		)
+	}
+	return err
+}

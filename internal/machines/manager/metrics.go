@@ -1,0 +1,115 @@
+package manager
+
+import (
+	"context"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/openshift"
+	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// The metrics of the Machine API operator, with its names and labels. What is not read off objects but counted is in the
+// packages of the controllers.
+var (
+	machineItems     = describe("mapi_machine_items", "How many Machines there are.")
+	machineCreated   = describe("mapi_machine_created_timestamp_seconds", "When a Machine was created, by its phase.", "name", "namespace", "spec_provider_id", "node", "api_version", "phase")
+	machineSetItems  = describe("mapi_machineset_items", "How many MachineSets there are.")
+	machineSetMade   = describe("mapi_machineset_created_timestamp_seconds", "When a MachineSet was created.", "name", "namespace", "api_version")
+	replicas         = describe("mapi_machine_set_status_replicas", "The replicas of a MachineSet.", "name", "namespace")
+	replicasReady    = describe("mapi_machine_set_status_replicas_ready", "The replicas of a MachineSet whose nodes are ready.", "name", "namespace")
+	replicasAvail    = describe("mapi_machine_set_status_replicas_available", "The replicas of a MachineSet whose nodes have been ready for long enough.", "name", "namespace")
+	nodesCovered     = describe("mapi_machinehealthcheck_nodes_covered", "How many machines a MachineHealthCheck covers.", "name", "namespace")
+	shortCircuit     = describe("mapi_machinehealthcheck_short_circuit", "1 while too many machines are unhealthy for a MachineHealthCheck to replace any.", "name", "namespace")
+	collectorUp      = describe("mapi_mao_collector_up", "1 if objects of a kind could be counted.", "kind")
+	deletionsWaiting = describe("runlevel_machine_deletions_waiting", "How many Machines that are being deleted wait, by stage of the deletion and reason.", "stage", "reason")
+)
+
+// collect tells of the machines as they are in the cache. ctx is that of the controllers: a scrape has none.
+func collect(ctx context.Context, cached client.Reader, to chan<- prometheus.Metric) {
+	// A kind that the cache can't fill is told as such, and does not hold up the scrape.
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var machines machinev1beta1.MachineList
+	if list(ctx, cached, to, "mapi_machine_items", &machines) {
+		collectMachines(to, machines.Items)
+	}
+	var sets machinev1beta1.MachineSetList
+	if list(ctx, cached, to, "mapi_machineset_items", &sets) {
+		collectSets(to, sets.Items)
+	}
+	var checks machinev1beta1.MachineHealthCheckList
+	if list(ctx, cached, to, "mapi_machinehealthcheck_items", &checks) {
+		collectChecks(to, checks.Items)
+	}
+}
+
+func list(ctx context.Context, cached client.Reader, to chan<- prometheus.Metric, kind string, into client.ObjectList) bool {
+	if err := cached.List(ctx, into, client.UnsafeDisableDeepCopy); err != nil {
+		gauge(to, collectorUp, 0, kind)
+		return false
+	}
+	gauge(to, collectorUp, 1, kind)
+	return true
+}
+
+func gauge(to chan<- prometheus.Metric, of *prometheus.Desc, value float64, labels ...string) {
+	if metric, err := prometheus.NewConstMetric(of, prometheus.GaugeValue, value, labels...); err == nil {
+		to <- metric
+	}
+}
+
+func collectMachines(to chan<- prometheus.Metric, machines []machinev1beta1.Machine) {
+	type wait struct {
+		stage  machine.DeletionStage
+		reason string
+	}
+	waiting := map[wait]int{}
+	for _, m := range machines {
+		if !m.DeletionTimestamp.IsZero() {
+			stage, reason := openshift.StageOf(&m)
+			waiting[wait{stage, reason}]++
+		}
+		if phase := ptr.Deref(m.Status.Phase, ""); phase != "" { // as upstream: no controller has seen the others
+			gauge(to, machineCreated, float64(m.CreationTimestamp.Unix()), m.Name, m.Namespace,
+				ptr.Deref(m.Spec.ProviderID, ""), ptr.Deref(m.Status.NodeRef, corev1.ObjectReference{}).Name, apiVersion, phase)
+		}
+	}
+	gauge(to, machineItems, float64(len(machines)))
+	for of, count := range waiting {
+		gauge(to, deletionsWaiting, float64(count), string(of.stage), of.reason)
+	}
+}
+
+var apiVersion = machinev1beta1.GroupVersion.String()
+
+func collectSets(to chan<- prometheus.Metric, sets []machinev1beta1.MachineSet) {
+	gauge(to, machineSetItems, float64(len(sets)))
+	for _, s := range sets {
+		gauge(to, machineSetMade, float64(s.CreationTimestamp.Unix()), s.Name, s.Namespace, apiVersion)
+		gauge(to, replicas, float64(s.Status.Replicas), s.Name, s.Namespace)
+		gauge(to, replicasReady, float64(s.Status.ReadyReplicas), s.Name, s.Namespace)
+		gauge(to, replicasAvail, float64(s.Status.AvailableReplicas), s.Name, s.Namespace)
+	}
+}
+
+func collectChecks(to chan<- prometheus.Metric, checks []machinev1beta1.MachineHealthCheck) {
+	for _, check := range checks {
+		gauge(to, nodesCovered, float64(ptr.Deref(check.Status.ExpectedMachines, 0)), check.Name, check.Namespace)
+		isShort := 0.0
+		if conditions.Find(check.Status.Conditions, machinev1beta1.RemediationAllowedCondition).Status == corev1.ConditionFalse {
+			isShort = 1
+		}
+		gauge(to, shortCircuit, isShort, check.Name, check.Namespace)
+	}
+}

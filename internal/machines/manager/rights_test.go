@@ -1,0 +1,251 @@
+package manager_test
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/install"
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/manager"
+	"github.com/runlevel/runlevel/internal/program/leader"
+	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/manifests"
+)
+
+// rare are rights that this test has no use for: where clusters check owner references, and when an event about an object that
+// has not changed is repeated.
+var rare = []string{"machinedeployments/finalizers", "machinesets/finalizers", "machines/finalizers", "clusters/finalizers", "events"}
+
+// implied are rights that the API server asks for, and that its audit log does not tell of: these objects are made by an
+// apply, which is a patch.
+var implied = []string{"create machines.cluster.x-k8s.io", "create machinesets.cluster.x-k8s.io"}
+
+// TestEachRightIsUsed has a controller do all it does, with the service account that the payload has, and no more rights.
+func TestEachRightIsUsed(t *testing.T) {
+	t.Parallel()
+	own := machinetest.New(sandbox.Options{
+		AuditPolicy: sandboxtest.AuditAccount(manager.DefaultNamespace, "machine-controller"),
+		// Volumes are attached and detached by the test.
+		Controllers: []string{"*", "-persistentvolume-attach-detach-controller", "-persistentvolume-binder-controller"},
+	})
+	t.Cleanup(func() { _ = own.Sandbox(t).Stop() })
+	s := &rightsScene{MachineStage: own, T: t, namespace: own.Namespace(t)}
+	s.applyRoles()
+	scheme, err := manager.NewScheme()
+	s.must(err)
+	s.admin, err = client.New(own.Sandbox(t).Config, client.Options{Scheme: scheme})
+	s.must(err)
+	address := s.run()
+
+	s.replaceMachines()
+	s.drainAMachine()
+	s.terminateByHand()
+	s.addCluster()
+	s.drainACluster()
+	s.terminateOfClusterByHand()
+	s.discoverAnExtension()
+	s.deployMachines()
+	s.askForMetrics(address)
+	machinetest.Await(t, s.admin, &configv1.ClusterOperator{}, client.ObjectKey{Name: "machine-controller"}, func(o *configv1.ClusterOperator) bool {
+		lacksNone := slices.ContainsFunc(o.Status.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool {
+			return c.Type == configv1.OperatorDegraded && c.Status == configv1.ConditionFalse
+		})
+		return len(o.Status.Versions) == 1 && lacksNone
+	})
+	for _, role := range []string{
+		"machine-controller", "machine-controller-providers",
+		"machine-controller-cluster-api", "machine-controller-sets-cluster-api", "machine-controller-providers-cluster-api",
+		"machine-controller-extensions-cluster-api",
+	} {
+		for _, one := range sandboxtest.UnusedRights(t, own.Sandbox(t), manifests.Objects(), role, rare...) {
+			if !slices.Contains(implied, one) {
+				t.Errorf("role %s has the right to %s, which is never used", role, one)
+			}
+		}
+	}
+}
+
+// A rightsScene is a control plane on which a controller has the rights of its payload.
+type rightsScene struct {
+	*machinetest.MachineStage
+	*testing.T
+	namespace string
+	admin     client.Client
+}
+
+func (s *rightsScene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// applyRoles applies the manifests but for the Deployment, which this process stands for.
+func (s *rightsScene) applyRoles() {
+	s.Helper()
+	connected := s.Connect(s.T)
+	for _, object := range append(install.Definitions(), manifests.Objects()...) {
+		if object.GetKind() != "Deployment" && object.GetKind() != "ClusterOperator" { // which the controller makes
+			text, err := yaml.Marshal(object.Object)
+			s.must(err)
+			sandboxtest.Apply(s.T, connected, string(text))
+		}
+	}
+}
+
+// run runs a controller with the token of its service account, until the test ends, and returns where it serves metrics.
+func (s *rightsScene) run() string {
+	s.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	s.must(err)
+	address := free.Addr().String()
+	s.must(free.Close())
+	accounts := s.SharedSandbox.Client(s.T).CoreV1().ServiceAccounts(manager.DefaultNamespace)
+	token, err := accounts.CreateToken(s.Context(), "machine-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	s.must(err)
+	config := rest.AnonymousClientConfig(s.Sandbox(s.T).Config)
+	config.BearerToken = token.Status.Token
+	ended := make(chan error, 1)
+	go func() {
+		ended <- manager.Run(s.Context(), config, manager.Options{
+			Options:  leader.Options{Name: "it", Version: "1.0.0", Metrics: metricsserver.Serving{Address: address}},
+			Dialects: []manager.MachineDialect{manager.OpenShift, manager.ClusterAPI},
+		})
+	}()
+	s.Cleanup(func() {
+		if err := <-ended; err != nil {
+			s.Errorf("the controller ended: %v", err)
+		}
+	})
+	return address
+}
+
+// template returns the spec of machines on infrastructure of a kind.
+func (s *rightsScene) template(kind string) machinev1beta1.MachineSpec {
+	return machinev1beta1.MachineSpec{ProviderSpec: machinev1beta1.ProviderSpec{Value: &runtime.RawExtension{
+		Raw: []byte(`{"apiVersion":"infrastructure.runlevel.dev/v1alpha1","kind":"` + kind + `"}`),
+	}}}
+}
+
+func (s *rightsScene) patch(object client.Object, merge string) {
+	s.Helper()
+	s.must(s.admin.Patch(s.Context(), object, client.RawPatch(types.MergePatchType, []byte(merge))))
+}
+
+// replaceMachines has a set make a machine, a health check find its node gone, and the set replace it.
+func (s *rightsScene) replaceMachines() {
+	s.Helper()
+	labels, replicas := map[string]string{"set": "web"}, int32(1)
+	set := &machinev1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web"}}
+	set.Spec.Replicas, set.Spec.Selector = &replicas, metav1.LabelSelector{MatchLabels: labels}
+	set.Spec.Template.Labels, set.Spec.Template.Spec = labels, s.template("KwokMachine")
+	check := &machinev1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web"}}
+	check.Spec.Selector = set.Spec.Selector
+	s.must(s.admin.Create(s.Context(), set))
+	s.must(s.admin.Create(s.Context(), check))
+	var first *machinev1beta1.Machine
+	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *machinev1beta1.MachineSet) bool {
+		var list machinev1beta1.MachineList
+		s.must(s.admin.List(s.Context(), &list, client.InNamespace(s.namespace)))
+		if len(list.Items) == 1 && list.Items[0].Status.NodeRef != nil {
+			first = &list.Items[0]
+		}
+		return first != nil && set.Status.ReadyReplicas == 1
+	})
+	s.must(s.admin.Delete(s.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: first.Status.NodeRef.Name}}))
+	machinetest.AwaitGone(s.T, s.admin, first, client.ObjectKeyFromObject(first))
+	machinetest.Await(s.T, s.admin, set, client.ObjectKeyFromObject(set), func(set *machinev1beta1.MachineSet) bool {
+		return set.Status.ReadyReplicas == 1
+	})
+}
+
+// drainAMachine has a machine deleted whose node has pods of all sorts, one of which a budget holds for a while.
+func (s *rightsScene) drainAMachine() {
+	s.Helper()
+	name := s.namespace + "-m"
+	m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: s.template("KwokMachine")}
+	m.Spec.LifecycleHooks.PreDrain = []machinev1beta1.LifecycleHook{{Name: "One", Owner: "test"}, {Name: "Two", Owner: "test"}}
+	s.must(s.admin.Create(s.Context(), m))
+	s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef != nil })
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web", Labels: map[string]string{"app": "web"}}}
+	pod.Spec = corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "main", Image: "example"}}}
+	s.must(s.admin.Create(s.Context(), pod))
+	budget := sandboxtest.Apply(s.T, s.Connect(s.T), `{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {namespace: `+s.namespace+`, name: web},
+		spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}}`)
+	machinetest.Await(s.T, s.admin, budget, client.ObjectKeyFromObject(budget), func(b *unstructured.Unstructured) bool {
+		healthy, _, _ := unstructured.NestedInt64(b.Object, "status", "currentHealthy")
+		return healthy == 1
+	})
+	runDaemons(s.T, s.admin, s.namespace, name)
+	s.must(s.admin.Delete(s.Context(), m))
+	conditionIs := func(of machinev1beta1.ConditionType, status corev1.ConditionStatus) {
+		s.Helper()
+		s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool { return hasCondition(m, of, status) })
+	}
+	s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool {
+		return m.Status.Phase != nil && *m.Status.Phase == machinev1beta1.PhaseDeleting
+	})
+	s.patch(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"Two","owner":"test"}]}}}`)
+	s.AwaitMachine(s.T, s.namespace, name, func(m *machinev1beta1.Machine) bool {
+		return slices.ContainsFunc(m.Status.Conditions, func(c machinev1beta1.Condition) bool {
+			return strings.HasSuffix(c.Message, "blocked by: [{Name:Two Owner:test}]")
+		})
+	})
+	s.patch(m, `{"spec":{"lifecycleHooks":null}}`)
+	conditionIs(machinev1beta1.MachineDrained, corev1.ConditionFalse)
+	s.must(s.admin.Delete(s.Context(), budget))
+	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
+}
+
+// terminateByHand has a person provide a machine, and end it.
+func (s *rightsScene) terminateByHand() {
+	s.Helper()
+	m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "by-hand"}, Spec: s.template("ExternalMachine")}
+	s.must(s.admin.Create(s.Context(), m))
+	instance := machinetest.Await(s.T, s.admin, &v1alpha1.ExternalMachine{}, client.ObjectKeyFromObject(m), func(i *v1alpha1.ExternalMachine) bool {
+		return len(i.Finalizers) > 0
+	})
+	s.patch(instance, `{"spec":{"providerID":"hand://1"}}`)
+	s.AwaitMachine(s.T, s.namespace, "by-hand", func(m *machinev1beta1.Machine) bool { return m.Spec.ProviderID != nil })
+	s.must(s.admin.Delete(s.Context(), m))
+	machinetest.Await(s.T, s.admin, instance, client.ObjectKeyFromObject(instance), func(i *v1alpha1.ExternalMachine) bool {
+		return i.DeletionTimestamp != nil
+	})
+	s.patch(instance, `{"spec":{"terminated":true}}`)
+	machinetest.AwaitGone(s.T, s.admin, m, client.ObjectKeyFromObject(m))
+}
+
+// askForMetrics asks with a token that is known, and may not read them.
+func (s *rightsScene) askForMetrics(address string) {
+	s.Helper()
+	asker := s.Account(s.T, s.namespace, "asker")
+	request, err := http.NewRequestWithContext(s.Context(), http.MethodGet, "https://"+address+"/metrics", nil)
+	s.must(err)
+	request.Header.Set("Authorization", "Bearer "+asker.BearerToken)
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // it has made its certificate itself
+	answer, err := web.Do(request)
+	s.must(err)
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusForbidden {
+		s.Errorf("metrics are served to whom they are not to be: %s", answer.Status)
+	}
+}

@@ -1,0 +1,174 @@
+package openshift
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
+)
+
+// A deletion is one pass over a machine that is being deleted.
+type deletion struct {
+	*MachineReconciler
+	m           *machinev1beta1.Machine
+	known       *remembered
+	node        *corev1.Node // nil if there is none
+	hasNode     bool         // the node was looked for in this pass
+	hasLooked   bool         // pods were evicted in this pass
+	isAsked     bool         // the infrastructure was asked to go in this pass
+	isEnded     bool         // it was seen to be gone in this pass
+	isNodeAsked bool         // and the node was asked to go
+	isUnseen    bool         // the infrastructure can't be looked at
+}
+
+// reconcileDeletion does the steps of a deletion until one waits, or the machine is let go.
+func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
+	d := &deletion{MachineReconciler: r, m: m, known: r.memory.of(m)}
+	status := *m.Status.DeepCopy()
+	status.Phase, status.ErrorReason, status.ErrorMessage = ptr.To(machinev1beta1.PhaseDeleting), nil, nil
+	hookConditions(m, &status, r.options.Now())
+	if err := r.writeStatus(ctx, m, status); err != nil {
+		return ctrl.Result{}, err
+	}
+	for {
+		seen, err := d.gather(ctx)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		step := machine.OpenShift.Next(seen)
+		d.announce(step)
+		switch step.Action {
+		case machine.Wait:
+			return d.wait(ctx, step)
+		case machine.Release:
+			return ctrl.Result{}, d.release(ctx)
+		}
+		if err := d.perform(ctx, step); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+}
+
+// perform does the action of a step.
+func (d *deletion) perform(ctx context.Context, step machine.DeletionStep) error {
+	switch step.Action {
+	case machine.Cordon:
+		return d.cordon(ctx)
+	case machine.Evict:
+		d.evict(ctx)
+	case machine.SkipDrain, machine.RecordDrained:
+		return d.recordDrained(ctx, step)
+	case machine.DeleteInfrastructure:
+		d.terminate(ctx)
+	case machine.DeleteNode:
+		d.isNodeAsked = true
+		uid := d.node.UID
+		err := d.client.Delete(ctx, d.node, client.Preconditions{UID: &uid})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete Node %s: %w", d.node.Name, err)
+		}
+	default:
+		return fmt.Errorf("delete the machine: no way to %s", step.Action)
+	}
+	return nil
+}
+
+// cordon cordons the node. Of the control plane, one node at a time: if another one was faster, the next step waits.
+func (d *deletion) cordon(ctx context.Context) error {
+	if isControlPlane(d.node) {
+		d.cordoning.Lock()
+		defer d.cordoning.Unlock()
+		others, err := d.othersCordoned(ctx, d.node.Name)
+		if err != nil || len(others) > 0 {
+			return err
+		}
+	}
+	if err := drain.Cordon(ctx, d.kubernetes, d.node); err != nil {
+		return err
+	}
+	d.node.Spec.Unschedulable, d.known.cordonedPods = true, nil
+	return nil
+}
+
+// recordDrained writes that the node is drained, before anything follows from it.
+func (d *deletion) recordDrained(ctx context.Context, step machine.DeletionStep) error {
+	status := *d.m.Status.DeepCopy()
+	status.Conditions = conditions.Set(status.Conditions, machinev1beta1.Condition{
+		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: step.Message,
+	}, d.options.Now())
+	if err := d.writeStatus(ctx, d.m, status); err != nil {
+		return err
+	}
+	if step.Action == machine.SkipDrain {
+		d.tellDrain("DrainSkipped", "Node drain skipped", "")
+		return nil
+	}
+	if d.node != nil {
+		d.tellDrain("Deleted", fmt.Sprintf("Node %q drained", d.node.Name), "")
+	}
+	d.tellDrain("DrainSucceeded", "Node drain succeeded", "")
+	return nil
+}
+
+// terminate asks the infrastructure to go.
+func (d *deletion) terminate(ctx context.Context) {
+	wanted, err := machineForInfra(d.m)
+	if err == nil {
+		_, err = d.infrastructure.Delete(ctx, wanted)
+	}
+	countFailure(failedDeletes, d.m, err)
+	if err == nil {
+		d.isAsked, d.known.problem = true, ""
+		return
+	}
+	d.known.problem, d.known.askUntil = err.Error(), time.Time{}
+	var retry *infra.RetryError
+	if errors.As(err, &retry) {
+		d.known.askUntil = d.options.Now().Add(d.bounded(retry.After))
+	}
+	d.tell(d.m, telling{kind: corev1.EventTypeWarning, reason: "FailedDelete", action: "Delete", note: err.Error()})
+}
+
+// release lets the machine go. The write is refused if the Machine has changed since it was read, so that it
+// can neither take others' finalizers away nor miss a hook.
+func (d *deletion) release(ctx context.Context) error {
+	base := d.m.DeepCopy()
+	controllerutil.RemoveFinalizer(d.m, machinev1beta1.MachineFinalizer)
+	if err := d.client.Patch(ctx, d.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("remove the finalizer of the Machine: %w", err)
+	}
+	if len(d.m.Finalizers) > 0 {
+		d.tell(d.m, telling{kind: corev1.EventTypeNormal, reason: "FinalizersRemain", action: "Delete", note: fmt.Sprintf(
+			"Node and infrastructure are gone; these finalizers of others hold the Machine: %s", strings.Join(d.m.Finalizers, ", "))})
+	}
+	return nil
+}
+
+// announce tells of the phases that begin with a step.
+func (d *deletion) announce(step machine.DeletionStep) {
+	switch {
+	case step.Stage == machine.BeforeDrain:
+		delete(d.known.told, "DrainProceeds")
+		d.tellDrain("DrainBlocked", "Drain blocked by pre-drain hook", step.Message)
+	case step.Stage == machine.Draining && step.Action != machine.SkipDrain:
+		delete(d.known.told, "DrainBlocked")
+		d.tellDrain("DrainProceeds", "Node drain proceeds", "")
+	}
+}
+
+func (d *deletion) tellDrain(reason, note, cause string) {
+	d.tell(d.m, telling{kind: corev1.EventTypeNormal, reason: reason, action: "Drain", note: note, cause: cause})
+}

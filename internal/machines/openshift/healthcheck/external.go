@@ -1,0 +1,130 @@
+package healthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
+)
+
+// The conditions of a MachineHealthCheck that has another controller remediate.
+const (
+	templates = machinev1beta1.ExternalRemediationTemplateAvailable
+	requests  = machinev1beta1.ExternalRemediationRequestAvailable
+)
+
+// An externalProblem is why another controller can't be asked for remediation.
+type externalProblem struct {
+	of     machinev1beta1.ConditionType // which it makes false
+	reason string
+	error
+}
+
+func (p *externalProblem) Unwrap() error { return p.error }
+
+// remediationsByName are objects that ask another controller for remediation, by the names of their machines.
+type remediationsByName map[string]*unstructured.Unstructured
+
+// remediations returns the remediation objects of the namespace. They are read once, however many machines there are.
+func (r *MachineHealthCheckReconciler) remediations(ctx context.Context, check *machinev1beta1.MachineHealthCheck) (remediationsByName, error) {
+	ref := check.Spec.RemediationTemplate
+	if ref == nil {
+		return nil, nil
+	}
+	var there unstructured.UnstructuredList
+	there.SetAPIVersion(ref.APIVersion)
+	there.SetKind(strings.TrimSuffix(ref.Kind, "Template") + "List")
+	if err := r.client.List(ctx, &there, client.InNamespace(check.Namespace)); err != nil {
+		return nil, &externalProblem{requests, machinev1beta1.ExternalRemediationRequestCreationFailed, fmt.Errorf("list the objects that ask for remediation: %w", err)}
+	}
+	byName := remediationsByName{}
+	for i := range there.Items {
+		byName[there.Items[i].GetName()] = &there.Items[i]
+	}
+	return byName, nil
+}
+
+// endRemediations deletes the remediation objects of healthy machines, also while too many others are unhealthy.
+func (r *MachineHealthCheckReconciler) endRemediations(ctx context.Context, asked remediationsByName, healthy []target) error {
+	var problems []error
+	for _, t := range healthy {
+		made := asked[t.machine.Name]
+		if made != nil && made.GetDeletionTimestamp() == nil && isOwnedBy(made, t.machine) {
+			problems = append(problems, client.IgnoreNotFound(r.client.Delete(ctx, made)))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func isOwnedBy(object client.Object, machine *machinev1beta1.Machine) bool {
+	for _, owner := range object.GetOwnerReferences() {
+		if owner.UID == machine.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// createRemediation makes the object that asks another controller to fix a machine. It has the machine's name, so
+// that there is one at most.
+func (r *MachineHealthCheckReconciler) createRemediation(
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, machine *machinev1beta1.Machine,
+) error {
+	ref := check.Spec.RemediationTemplate
+	template := &unstructured.Unstructured{}
+	template.SetAPIVersion(ref.APIVersion)
+	template.SetKind(ref.Kind)
+	if err := r.client.Get(ctx, client.ObjectKey{Namespace: check.Namespace, Name: ref.Name}, template); err != nil {
+		return &externalProblem{templates, machinev1beta1.ExternalRemediationTemplateNotFound, fmt.Errorf("get remediation template %s %s: %w", ref.Kind, ref.Name, err)}
+	}
+	content, found, err := unstructured.NestedMap(template.Object, "spec", "template")
+	if err != nil || !found {
+		return &externalProblem{templates, machinev1beta1.ExternalRemediationTemplateNotFound, fmt.Errorf("read remediation template %s %s: it has no spec.template", ref.Kind, ref.Name)}
+	}
+	wanted := &unstructured.Unstructured{Object: map[string]any{"spec": content["spec"]}}
+	if content["spec"] == nil {
+		delete(wanted.Object, "spec")
+	}
+	wanted.SetAPIVersion(ref.APIVersion)
+	wanted.SetKind(strings.TrimSuffix(ref.Kind, "Template"))
+	wanted.SetNamespace(machine.Namespace)
+	wanted.SetName(machine.Name)
+	wanted.SetAnnotations(map[string]string{
+		machinev1beta1.TemplateClonedFromNameAnnotation:      ref.Name,
+		machinev1beta1.TemplateClonedFromGroupKindAnnotation: template.GroupVersionKind().GroupKind().String(),
+	})
+	wanted.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: machinev1beta1.SchemeGroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID,
+	}})
+	if err := r.client.Create(ctx, wanted); err != nil && !apierrors.IsAlreadyExists(err) {
+		return &externalProblem{requests, machinev1beta1.ExternalRemediationRequestCreationFailed, fmt.Errorf("create %s %s: %w", wanted.GetKind(), wanted.GetName(), err)}
+	}
+	return nil
+}
+
+// withProblem returns conditions that tell why another controller can't be asked for remediation, while that is so.
+func withProblem(all []machinev1beta1.Condition, err error, now time.Time) []machinev1beta1.Condition {
+	problem := &externalProblem{}
+	_ = errors.As(err, &problem)
+	all = slices.DeleteFunc(slices.Clone(all), func(c machinev1beta1.Condition) bool {
+		return (c.Type == templates || c.Type == requests) && c.Type != problem.of
+	})
+	if problem.of == "" {
+		return all
+	}
+	return conditions.Set(all, machinev1beta1.Condition{
+		Type: problem.of, Status: corev1.ConditionFalse, Severity: machinev1beta1.ConditionSeverityError,
+		Reason: problem.reason, Message: problem.Error(),
+	}, now)
+}

@@ -1,0 +1,225 @@
+// Package healthcheck deletes Machines whose nodes are unhealthy, as MachineHealthChecks of machine.openshift.io say, so
+// that their MachineSet replaces them; or asks another controller to fix them. It does so only while few are unhealthy.
+//
+// MachineHealthCheckReconciler is what to start from. Whether a machine is unhealthy, and when to look again, is
+// decided by examine, which is pure: nothing is polled.
+package healthcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/internal/machines/enqueue"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// PausedAnnotation is the annotation of a MachineHealthCheck that nothing is to be done for.
+const PausedAnnotation = "cluster.x-k8s.io/paused"
+
+// MachineHealthCheckReconciler remediates what MachineHealthChecks find unhealthy.
+type MachineHealthCheckReconciler struct {
+	client   client.Client
+	server   client.Reader // reads past the cache
+	recorder events.EventRecorder
+}
+
+// SetupWithManager adds the controller and the index that it needs to a manager.
+func (r *MachineHealthCheckReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if err := byNode.Add(ctx, mgr); err != nil {
+		return err
+	}
+	if err := registerMetrics(); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	r.client, r.server, r.recorder = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("machinehealthcheck-controller")
+	return ctrl.NewControllerManagedBy(mgr).Named("machinehealthcheck").
+		For(&machinev1beta1.MachineHealthCheck{}).
+		Watches(&machinev1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.checksOfMachine), builder.WithPredicates(machineChanges)).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.checksOfNode), builder.WithPredicates(nodeChanges)).
+		Complete(r)
+}
+
+// Reconcile examines the machines of a health check, remediates those in need, and looks again when the next
+// timeout ends.
+func (r *MachineHealthCheckReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	check := &machinev1beta1.MachineHealthCheck{}
+	if err := r.client.Get(ctx, request.NamespacedName, check); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if _, isPaused := check.Annotations[PausedAnnotation]; isPaused || check.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	targets, err := r.targets(ctx, check)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	now, limit := time.Now(), 0
+	if limit, err = maxUnhealthy(check.Spec.MaxUnhealthy, len(targets)); err != nil {
+		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "InvalidSpec", "Remediate", "%v: write a number, or a percentage such as 40%%", err)
+		return ctrl.Result{}, reconcile.TerminalError(err) // until the spec changes
+	}
+	counted, again := census{machines: len(targets), limit: limit}, time.Duration(0)
+	var healthy, unhealthy []target
+	for _, t := range targets {
+		found := examine(t, check.Spec, now)
+		again = earliest(again, found.again)
+		switch {
+		case found.isHealthy:
+			healthy = append(healthy, t)
+		case found.unhealthy != "":
+			unhealthy = append(unhealthy, t)
+		}
+	}
+	counted.healthy = len(healthy)
+	if err := r.writeStatus(ctx, check, counted, now); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !counted.allowsRemediation() {
+		unhealthy = nil // of the healthy ones, remediation ends nonetheless
+	}
+	if err := r.remediateAll(ctx, check, healthy, unhealthy); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// targets returns the machines that a health check selects, with their nodes.
+func (r *MachineHealthCheckReconciler) targets(ctx context.Context, check *machinev1beta1.MachineHealthCheck) ([]target, error) {
+	selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+	if err != nil {
+		return nil, reconcile.TerminalError(fmt.Errorf("read the selector: %w", err))
+	}
+	var list machinev1beta1.MachineList
+	err = r.client.List(ctx, &list, client.InNamespace(check.Namespace), client.MatchingLabelsSelector{Selector: selector},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	var targets []target
+	for i := range list.Items {
+		t, err := newTarget(ctx, r.client, &list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// newTarget reads the node of a Machine. It belongs to the cache, where the reader is one. A node of that name that is another
+// Machine's counts as none; one of which that is not known may be the Machine's.
+func newTarget(ctx context.Context, reader client.Reader, m *machinev1beta1.Machine) (target, error) {
+	t, name := target{machine: m}, enqueue.NodeName(m)
+	if name == "" {
+		return t, nil
+	}
+	node := &corev1.Node{}
+	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); {
+	case err == nil && machine.OwnershipOpenShift(node, m) != machine.OthersNode:
+		t.node = node
+	case client.IgnoreNotFound(err) != nil:
+		return t, fmt.Errorf("get node %s: %w", name, err)
+	}
+	return t, nil
+}
+
+// writeStatus writes the status, if it changes, and tells when remediation becomes restricted.
+func (r *MachineHealthCheckReconciler) writeStatus(ctx context.Context, check *machinev1beta1.MachineHealthCheck, c census, now time.Time) error {
+	next := nextStatus(check, c, now)
+	if equality.Semantic.DeepEqual(check.Status, next) {
+		return nil
+	}
+	before := check.DeepCopy()
+	wasRestricted := isRestricted(check.Status)
+	check.Status = next
+	if err := r.client.Status().Patch(ctx, check, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	if isRestricted(next) && !wasRestricted {
+		r.recorder.Eventf(check, nil, corev1.EventTypeWarning, "RemediationRestricted", "Remediate",
+			"Remediation restricted due to exceeded number of unhealthy machines (total: %d, unhealthy: %d, maxUnhealthy: %v)",
+			c.machines, c.unhealthy(), check.Spec.MaxUnhealthy)
+	}
+	return nil
+}
+
+// writeProblem writes whether another controller can be asked for remediation.
+func (r *MachineHealthCheckReconciler) writeProblem(ctx context.Context, check *machinev1beta1.MachineHealthCheck, problem error) error {
+	before := check.DeepCopy()
+	check.Status.Conditions = withProblem(check.Status.Conditions, problem, time.Now())
+	if equality.Semantic.DeepEqual(before.Status, check.Status) {
+		return nil
+	}
+	if err := r.client.Status().Patch(ctx, check, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
+}
+
+// remediateAll ends the remediation of healthy machines by another controller, and has each machine in need remediated.
+func (r *MachineHealthCheckReconciler) remediateAll(
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, healthy, unhealthy []target,
+) error {
+	asked, problem := r.remediations(ctx, check)
+	if problem == nil {
+		problem = errors.Join(r.endRemediations(ctx, asked, healthy), r.remediateEach(ctx, check, asked, unhealthy))
+	}
+	return errors.Join(problem, r.writeProblem(ctx, check, problem))
+}
+
+// remediateEach remediates machines, whatever becomes of the others, but for those that another controller is asked for.
+func (r *MachineHealthCheckReconciler) remediateEach(
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, asked remediationsByName, unhealthy []target,
+) error {
+	var problems []error
+	for _, t := range unhealthy {
+		if t.machine.DeletionTimestamp != nil || asked[t.machine.Name] != nil {
+			continue
+		}
+		machine, reason, err := r.confirm(ctx, check, t.machine)
+		if err == nil && reason != "" {
+			err = r.remediate(ctx, check, machine, reason)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("remediate Machine %s: %w", t.machine.Name, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// confirm reads a Machine past the cache, and returns it with the reason why it is in need; empty if it is not, or no longer. The
+// caches of Machines and of nodes are filled one after the other: a node that is new may be in neither of them, or in one.
+func (r *MachineHealthCheckReconciler) confirm(
+	ctx context.Context, check *machinev1beta1.MachineHealthCheck, seen *machinev1beta1.Machine,
+) (*machinev1beta1.Machine, string, error) {
+	machine := &machinev1beta1.Machine{}
+	err := r.server.Get(ctx, client.ObjectKeyFromObject(seen), machine)
+	if apierrors.IsNotFound(err) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("get it: %w", err)
+	}
+	if machine.UID != seen.UID || machine.DeletionTimestamp != nil {
+		return nil, "", nil
+	}
+	now, err := newTarget(ctx, r.server, machine)
+	if err != nil {
+		return nil, "", err
+	}
+	return machine, examine(now, check.Spec, time.Now()).unhealthy, nil
+}

@@ -1,0 +1,121 @@
+package openshift
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/runlevel/runlevel/internal/machines/infra"
+)
+
+// The annotation of a machine that failed.
+const (
+	instanceStateAnnotation = "machine.openshift.io/instance-state"
+	unknownInstanceState    = "Unknown"
+)
+
+// reconcileLive has the infrastructure of a machine made, and says how far it is.
+func (r *MachineReconciler) reconcileLive(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
+	// The finalizer comes first: no machine is to go while its infrastructure stays.
+	if !controllerutil.ContainsFinalizer(m, machinev1beta1.MachineFinalizer) {
+		base := m.DeepCopy()
+		controllerutil.AddFinalizer(m, machinev1beta1.MachineFinalizer)
+		if err := r.client.Patch(ctx, m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+			return ctrl.Result{}, fmt.Errorf("add the finalizer to the Machine: %w", err)
+		}
+	}
+	if m.Spec.ProviderSpec.Value == nil {
+		r.tell(m, telling{
+			kind: corev1.EventTypeWarning, reason: "FailedValidate", action: "Validate",
+			note: fmt.Sprintf("%s: machine validation failed: spec.providerSpec.value must be set", m.Name),
+		})
+		status := *m.Status.DeepCopy()
+		hookConditions(m, &status, r.options.Now())
+		return ctrl.Result{}, r.writeStatus(ctx, m, status)
+	}
+	seen := observation{}
+	if ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseFailed {
+		seen = r.observe(ctx, m)
+	}
+	if err := r.writeProviderID(ctx, m, seen.instance); err != nil {
+		return ctrl.Result{}, err
+	}
+	next := liveStatus(m, seen, r.options.Now())
+	if ptr.Deref(next.Phase, "") == machinev1beta1.PhaseFailed {
+		if err := r.markFailed(ctx, m); err != nil {
+			return ctrl.Result{}, err
+		}
+		next = liveStatus(m, seen, r.options.Now())
+	}
+	if err := r.writeStatus(ctx, m, next); err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.afterObservation(m, seen)
+}
+
+// observe looks at the infrastructure of a machine, and has it made if it never was.
+func (r *MachineReconciler) observe(ctx context.Context, m *machinev1beta1.Machine) observation {
+	wanted, err := machineForInfra(m)
+	var instance infra.Instance
+	if err == nil {
+		instance, err = r.infrastructure.Look(ctx, wanted)
+	}
+	if err == nil && !instance.Exists && !isProvisioned(m) {
+		instance, err = r.infrastructure.Create(ctx, wanted)
+	}
+	if isProvisioned(m) {
+		countFailure(failedUpdates, m, err)
+	} else {
+		countFailure(failedCreates, m, err)
+	}
+	return observation{instance: instance, err: err}
+}
+
+// afterObservation returns when to look again. What goes as it should is watched.
+func (r *MachineReconciler) afterObservation(m *machinev1beta1.Machine, seen observation) (ctrl.Result, error) {
+	var retry *infra.RetryError
+	var invalid *infra.InvalidError
+	switch {
+	case errors.As(seen.err, &retry):
+		return ctrl.Result{RequeueAfter: r.bounded(retry.After)}, nil
+	case errors.As(seen.err, &invalid) && !isProvisioned(m):
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{}, seen.err
+}
+
+// writeProviderID writes the ID of the instance into the Machine.
+func (r *MachineReconciler) writeProviderID(ctx context.Context, m *machinev1beta1.Machine, instance infra.Instance) error {
+	if !instance.IsProvisioned || ptr.Deref(m.Spec.ProviderID, "") == instance.ProviderID {
+		return nil
+	}
+	base := m.DeepCopy()
+	m.Spec.ProviderID = &instance.ProviderID
+	if err := r.client.Patch(ctx, m, client.MergeFrom(base)); err != nil {
+		return fmt.Errorf("write the providerID of the Machine: %w", err)
+	}
+	return nil
+}
+
+// markFailed says of a failed machine that the state of its instance is not known.
+func (r *MachineReconciler) markFailed(ctx context.Context, m *machinev1beta1.Machine) error {
+	if m.Annotations[instanceStateAnnotation] == unknownInstanceState {
+		return nil
+	}
+	base := m.DeepCopy()
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	m.Annotations[instanceStateAnnotation] = unknownInstanceState
+	if err := r.client.Patch(ctx, m, client.MergeFrom(base)); err != nil {
+		return fmt.Errorf("annotate the failed Machine: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+// Package openshift is the controller of Machines of machine.openshift.io. It has the infrastructure of a machine
+// made and says how far it is; and it deletes machines, phase by phase, as internal/machines/machine decides: lifecycle hooks,
+// draining, infrastructure, Node.
+//
+// A pass never waits. It does as many steps as it can, and comes back when something changes, or after the time
+// that a step names.
+//
+// SetupWithManager is the call to start from.
+package openshift
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
+	"github.com/runlevel/runlevel/internal/machines/queue"
+)
+
+// defaultConcurrency is how many machines are worked on at once. A pass waits for the API server only.
+const defaultConcurrency = 20
+
+// What fails is tried again after retrySoon, and then after twice as long each time, up to retrySeldom.
+const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
+
+// conflictPause is when to try again after another writer was faster.
+const conflictPause = 100 * time.Millisecond
+
+// MachineOptions are what a MachineReconciler can be told. The zero value works.
+type MachineOptions struct {
+	Concurrency int // how many machines are worked on at once; 20 if it is 0
+	// Infrastructure makes and deletes what machines run on. If it is nil, objects of the cluster are.
+	Infrastructure infra.Provider
+	// LongestWait bounds the time until the next look, for tests; 0 leaves it as it is.
+	LongestWait time.Duration
+	Now         func() time.Time // time.Now if it is nil
+}
+
+// A MachineReconciler is the controller of Machines.
+type MachineReconciler struct {
+	client         client.Client
+	server         client.Reader // reads past the cache
+	kubernetes     kubernetes.Interface
+	infrastructure infra.Provider
+	events         events.EventRecorder
+	options        MachineOptions
+	memory         deletionMemory
+	// cordoning has the nodes of the control plane cordoned one after the other.
+	cordoning sync.Mutex
+}
+
+// SetupWithManager adds the controller of Machines to a manager.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, o MachineOptions) error {
+	if o.Concurrency == 0 {
+		o.Concurrency = defaultConcurrency
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	direct, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("connect for drains: %w", err)
+	}
+	r := &MachineReconciler{
+		client: mgr.GetClient(), server: mgr.GetAPIReader(), kubernetes: direct, infrastructure: o.Infrastructure,
+		events: mgr.GetEventRecorder("machine-controller"), options: o,
+	}
+	if err := errors.Join(nodeIndex.Add(ctx, mgr), registerMetrics()); err != nil {
+		return err
+	}
+	b := ctrl.NewControllerManagedBy(mgr).Named("machine").
+		Watches(&machinev1beta1.Machine{}, &handler.EnqueueRequestForObject{}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.machinesOfNode), builder.WithPredicates(nodeMatters)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.Concurrency,
+			NewQueue:                queue.NewQueue(r.overtakes(ctx)),
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
+		})
+	if r.infrastructure != nil {
+		return b.Complete(r)
+	}
+	objects, err := infra.NewObjectProvider(mgr)
+	if err != nil {
+		return err
+	}
+	r.infrastructure = objects
+	objects.Watcher.Controller, err = b.Build(r)
+	return err
+}
+
+// Reconcile does what is due for a Machine.
+func (r *MachineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	m := &machinev1beta1.Machine{}
+	err := r.client.Get(ctx, request.NamespacedName, m)
+	if apierrors.IsNotFound(err) {
+		r.memory.forget(request.NamespacedName)
+		forgetFailures(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get the Machine: %w", err)
+	}
+	result, err := r.reconcile(ctx, m)
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	case apierrors.IsNotFound(err): // it went meanwhile
+		return ctrl.Result{}, nil
+	}
+	return result, err
+}
+
+func (r *MachineReconciler) reconcile(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
+	if m.DeletionTimestamp.IsZero() {
+		return r.reconcileLive(ctx, m)
+	}
+	// A cached Machine may lack a hook, or that its node is drained: what can't be undone is decided on the newest.
+	if err := r.server.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+		return ctrl.Result{}, err
+	}
+	if !controllerutil.ContainsFinalizer(m, machinev1beta1.MachineFinalizer) {
+		return ctrl.Result{}, nil
+	}
+	return r.reconcileDeletion(ctx, m)
+}
+
+// writeStatus writes a status if it differs. A write between the read and this one is a conflict.
+func (r *MachineReconciler) writeStatus(ctx context.Context, m *machinev1beta1.Machine, next machinev1beta1.MachineStatus) error {
+	if !statusDiffers(m.Status, next) {
+		return nil
+	}
+	base, before := m.DeepCopy(), ptr.Deref(m.Status.Phase, "")
+	now := conditions.Time(r.options.Now())
+	next.LastUpdated = &now
+	m.Status = next
+	patch := client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
+	if err := r.client.Status().Patch(ctx, m, patch); err != nil {
+		return fmt.Errorf("write the status of the Machine: %w", err)
+	}
+	r.countPhase(m, before)
+	return nil
+}
+
+// machineForInfra returns what the provider of infrastructure has to know of a Machine.
+func machineForInfra(m *machinev1beta1.Machine) (infra.Machine, error) {
+	template, err := infra.ParseTemplate(m.Spec.ProviderSpec.Value)
+	return infra.Machine{
+		NamespacedName: client.ObjectKeyFromObject(m), UID: m.UID, Labels: m.Labels, Template: template,
+	}, err
+}

@@ -1,0 +1,93 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// A machine with one of these annotations is deleted before others when its set is scaled down. An empty value
+// means nothing.
+const (
+	deleteAnnotation       = "machine.openshift.io/delete-machine"
+	legacyDeleteAnnotation = "machine.openshift.io/cluster-api-delete-machine"
+)
+
+// A setSnapshot is what was seen of a MachineSet and the machines of its namespace. The machines belong to the cache: they
+// are not to be changed.
+type setSnapshot struct {
+	set      *machinev1beta1.MachineSet
+	machines map[string]*machinev1beta1.Machine // by name
+	replicas []replica
+	// invalid says what is wrong with the set, so that no machine is touched; empty if it is valid.
+	invalid string
+}
+
+// look reads a MachineSet, and the machines before it: machines that the garbage collector took from a set
+// are orphans, and the set that is read then is seen to be deleting. It returns nil if there is no such set. It only
+// lists, which is the right that watching needs as well.
+func look(ctx context.Context, reader client.Reader, key types.NamespacedName) (*setSnapshot, error) {
+	var list machinev1beta1.MachineList
+	if err := reader.List(ctx, &list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	var sets machinev1beta1.MachineSetList
+	if err := reader.List(ctx, &sets, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list MachineSets: %w", err)
+	}
+	at := slices.IndexFunc(sets.Items, func(set machinev1beta1.MachineSet) bool { return set.Name == key.Name })
+	if at < 0 {
+		return nil, nil
+	}
+	set := sets.Items[at].DeepCopy()
+	selector, err := replicas.SelectorOf(&set.Spec.Selector, set.Spec.Template.Labels)
+	seen := &setSnapshot{set: set, machines: make(map[string]*machinev1beta1.Machine)}
+	if err != nil {
+		seen.invalid = err.Error()
+		return seen, nil
+	}
+	for i := range list.Items {
+		m := newReplica(set, selector, &list.Items[i])
+		if m.Owner == replicas.Ours || m.isCounted() {
+			seen.machines[m.Name] = &list.Items[i]
+			seen.replicas = append(seen.replicas, m)
+		}
+	}
+	return seen, nil
+}
+
+func newReplica(set *machinev1beta1.MachineSet, selector labels.Selector, m *machinev1beta1.Machine) replica {
+	return replica{
+		Replica: replicas.Replica{
+			Name: m.Name, Owner: replicas.OwnerOf(m, set.UID),
+			IsSelected: selector.Matches(labels.Set(m.Labels)),
+			IsDeleting: m.DeletionTimestamp != nil,
+			IsMarked:   m.Annotations[deleteAnnotation] != "" || m.Annotations[legacyDeleteAnnotation] != "",
+		},
+		created:  m.CreationTimestamp.Time,
+		isFailed: m.Status.ErrorReason != nil || m.Status.ErrorMessage != nil,
+		hasNode:  m.Status.NodeRef != nil,
+	}
+}
+
+// isManaged says whether the set is to be looked after. One that is being deleted, or gone, is not.
+func (s *setSnapshot) isManaged() bool { return s != nil && s.set.DeletionTimestamp == nil }
+
+// plan returns what is to be done, which is nothing if the set is invalid.
+func (s *setSnapshot) plan(now time.Time) replicas.ReplicaPlan {
+	if s.invalid != "" {
+		return replicas.ReplicaPlan{}
+	}
+	return makePlan(s.wanted(), deletePolicy(s.set.Spec.DeletePolicy), s.replicas, now)
+}
+
+func (s *setSnapshot) wanted() int { return int(ptr.Deref(s.set.Spec.Replicas, 1)) }

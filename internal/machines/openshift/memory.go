@@ -1,0 +1,76 @@
+package openshift
+
+import (
+	"sync"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A deletionMemory has what need not survive a restart: backoffs, which pods are drained, and which events were told.
+type deletionMemory struct {
+	mu    sync.Mutex
+	known map[types.NamespacedName]*remembered
+}
+
+// remembered is what is known of one machine. One pass at a time uses it.
+type remembered struct {
+	uid   types.UID
+	drain machine.Drain
+	// drainUntil is when pods are evicted again: a pass that comes earlier must not hurry.
+	drainUntil time.Time
+	// cordonedPods are the pods that the first listing after the cordon had; nil if there was none.
+	cordonedPods sets.Set[types.UID]
+	problem      string // of deleting the infrastructure
+	askUntil     time.Time
+	told         map[string]string // by the reason of an event, what was told last
+}
+
+func (d *deletionMemory) of(m *machinev1beta1.Machine) *remembered {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := client.ObjectKeyFromObject(m)
+	if d.known[key] == nil || d.known[key].uid != m.UID {
+		if d.known == nil {
+			d.known = map[types.NamespacedName]*remembered{}
+		}
+		d.known[key] = &remembered{uid: m.UID, told: map[string]string{}}
+	}
+	return d.known[key]
+}
+
+func (d *deletionMemory) forget(key types.NamespacedName) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.known, key)
+}
+
+// maxNote is how long the note of an event may be: the API server refuses a longer one.
+const maxNote = 1024
+
+// A telling is an event. It is told again when its note or its cause changes.
+type telling struct{ kind, reason, action, note, cause string }
+
+// tell makes an event of a Machine, once for each change.
+func (r *MachineReconciler) tell(m *machinev1beta1.Machine, t telling) {
+	told := r.memory.of(m).told
+	if last, ok := told[t.reason]; ok && last == t.note+t.cause {
+		return
+	}
+	told[t.reason] = t.note + t.cause
+	r.events.Eventf(m, nil, t.kind, t.reason, t.action, "%s", printable.Truncate(t.note, maxNote))
+}
+
+// bounded returns a wait that is not longer than the longest one.
+func (r *MachineReconciler) bounded(wait time.Duration) time.Duration {
+	if r.options.LongestWait > 0 {
+		return min(wait, r.options.LongestWait)
+	}
+	return wait
+}

@@ -1,0 +1,131 @@
+package openshift_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/openshift"
+)
+
+// counted returns the values of a metric by a label: of the machines of a scenario, or of all if they have no namespace.
+func (s *scenario) counted(name, label string) map[string]float64 {
+	s.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		s.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, one := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, pair := range one.GetLabel() {
+				labels[pair.GetName()] = pair.GetValue()
+			}
+			namespace, isOfMachine := labels["namespace"]
+			if family.GetName() == name && (!isOfMachine || namespace == s.namespace) {
+				values[labels[label]] += one.GetCounter().GetValue() + float64(one.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return values
+}
+
+// await waits until something is so that no object says.
+func (s *scenario) await(what string, isSo func() bool) {
+	s.Helper()
+	err := wait.PollUntilContextTimeout(s.Context(), 50*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
+		return isSo(), nil
+	})
+	if err != nil {
+		s.Fatalf("never: %s", what)
+	}
+}
+
+// TestMetricsOfAMachine has the infrastructure of machines fail, and counts it until the machines are gone.
+func TestMetricsOfAMachine(t *testing.T) {
+	s := newScenario(t)
+	s.provider.invalid = &infra.InvalidError{Message: "no such size"}
+	s.start(quick)
+	failed := s.addMachine("failed", nil, machinev1beta1.LifecycleHooks{})
+	if got := s.counted("mapi_instance_create_failed", "reason"); got["InvalidConfiguration"] == 0 || len(got) != 1 {
+		t.Errorf("failed creates by reason: %v", got)
+	}
+	s.provider.say(func() { s.provider.invalid = nil })
+	m := s.addMachine("a", s.addNode("n", nil), machinev1beta1.LifecycleHooks{})
+	s.awaitMachine("a", func(m *machinev1beta1.Machine) bool {
+		return ptr.Deref(m.Status.Phase, "") == machinev1beta1.PhaseRunning
+	})
+	s.provider.say(func() { s.provider.invalid = errors.New("the cloud is away") })
+	s.change(m, `{"metadata":{"labels":{"looks":"again"}}}`)
+	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "away")
+	if got := s.counted("mapi_instance_update_failed", "name"); got["a"] == 0 || len(got) != 1 {
+		t.Errorf("failed updates by name: %v", got)
+	}
+	s.provider.say(func() {
+		s.provider.invalid, s.provider.deletes = nil, []error{errors.New("the cloud is busy")}
+		s.provider.isSlow = true
+	})
+	s.delete(m)
+	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "to be gone")
+	if got := s.counted("mapi_instance_delete_failed", "reason"); got["Error"] == 0 {
+		t.Errorf("failed deletes by reason: %v", got)
+	}
+	phases := s.counted("mapi_machine_phase_transition_seconds", "phase")
+	if phases[machinev1beta1.PhaseRunning] == 0 || phases[machinev1beta1.PhaseFailed] == 0 || phases[machinev1beta1.PhaseDeleting] > 0 {
+		t.Errorf("phases that machines came to: %v", phases)
+	}
+	s.provider.finish()
+	s.delete(failed)
+	s.awaitGone(m)
+	s.awaitGone(failed)
+	s.await("the counts end with the machines", func() bool {
+		return len(s.counted("mapi_instance_create_failed", "name"))+len(s.counted("mapi_instance_update_failed", "name"))+
+			len(s.counted("mapi_instance_delete_failed", "name")) == 0
+	})
+}
+
+// TestStageOfAMachine reads the stage of a deletion off a Machine alone.
+func TestStageOfAMachine(t *testing.T) {
+	condition := func(kind machinev1beta1.ConditionType, status corev1.ConditionStatus, reason string) machinev1beta1.Condition {
+		return machinev1beta1.Condition{Type: kind, Status: status, Reason: reason, Message: "why"}
+	}
+	drained := condition(machinev1beta1.MachineDrained, corev1.ConditionTrue, "")
+	both := machinev1beta1.LifecycleHooks{PreDrain: hook("one"), PreTerminate: hook("two")}
+	for name, test := range map[string]struct {
+		hooks      machinev1beta1.LifecycleHooks
+		isExcluded bool
+		conditions []machinev1beta1.Condition
+		stage      machine.DeletionStage
+		reason     string
+	}{
+		"a hook before the drain":     {hooks: both, stage: machine.BeforeDrain, reason: "HookPresent"},
+		"excluded in spite of a hook": {hooks: both, isExcluded: true, stage: machine.Draining, reason: "DrainSkipped"},
+		"pods end":                    {stage: machine.Draining, reason: "PodsEnd"},
+		"pods are refused":            {conditions: []machinev1beta1.Condition{condition(machinev1beta1.MachineDrained, corev1.ConditionFalse, "DrainError")}, stage: machine.Draining, reason: "DrainError"},
+		"a hook before the end":       {hooks: both, conditions: []machinev1beta1.Condition{drained}, stage: machine.BeforeTerminate, reason: "HookPresent"},
+		"infrastructure goes":         {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, machine.InstanceTerminating)}, stage: machine.Terminating, reason: "InfrastructureGoes"},
+		"infrastructure is not asked": {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, machine.ErrorDeleting)}, stage: machine.Terminating, reason: "InfrastructureProblem"},
+		"infrastructure is not seen":  {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, machinev1beta1.ErrorCheckingProviderReason)}, stage: machine.Terminating, reason: "InfrastructureProblem"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &machinev1beta1.Machine{}
+			m.Spec.LifecycleHooks, m.Status.Conditions, m.Status.NodeRef = test.hooks, test.conditions, &corev1.ObjectReference{Name: "n"}
+			if test.isExcluded {
+				m.Annotations = map[string]string{machine.ExcludeNodeDraining: ""}
+			}
+			if stage, reason := openshift.StageOf(m); stage != test.stage || reason != test.reason {
+				t.Errorf("the stage is %s, %s", stage, reason)
+			}
+		})
+	}
+}

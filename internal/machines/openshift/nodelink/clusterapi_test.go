@@ -1,0 +1,141 @@
+package nodelink_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi"
+	"github.com/runlevel/runlevel/internal/machines/openshift/nodelink"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+// An advice is what both controllers end their refusals with.
+const advice = "and %s has one Machine: delete one of both, and the annotation %s of the %s if that was the other one"
+
+// The Node of a Machine of Cluster API is not linked to a Machine of OpenShift, until what the refusal advises is done.
+func TestANodeOfClusterAPIIsNotLinked(t *testing.T) {
+	s := newRivals(t)
+	s.manageClusterAPI()
+	machinetest.Await(t, s.client, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
+		return m.Status.NodeRef.Name == s.node.Name
+	})
+	s.manageOpenShift() // after the link, so that its cache has it
+	s.awaitEvent(fmt.Sprintf("node %s is not linked, it belongs to Machine m of cluster.x-k8s.io, "+advice,
+		s.node.Name, "a node", "cluster.x-k8s.io/machine", "node"))
+	if m := stage.AwaitMachine(t, s.namespace, "m", func(*machinev1beta1.Machine) bool { return true }); m.Status.NodeRef != nil {
+		t.Errorf("the node is linked: %+v", m.Status.NodeRef)
+	}
+	s.must(s.client.Delete(t.Context(), s.clusterAPI))
+	machinetest.AwaitGone(t, s.client, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI))
+	s.removeAnnotation("cluster.x-k8s.io/machine")
+	stage.AwaitMachine(t, s.namespace, "m", func(m *machinev1beta1.Machine) bool {
+		return m.Status.NodeRef != nil && m.Status.NodeRef.UID == s.node.UID
+	})
+}
+
+// The Node of a Machine of OpenShift is not linked to a Machine of Cluster API, until what the refusal advises is done.
+func TestANodeOfOpenShiftIsNotLinked(t *testing.T) {
+	s := newRivals(t)
+	stop := s.manageOpenShift()
+	machinetest.Await(t, s.client, s.node, client.ObjectKeyFromObject(s.node), func(n *corev1.Node) bool {
+		return n.Annotations[nodelink.MachineAnnotation] != ""
+	})
+	s.manageClusterAPI()
+	want := fmt.Sprintf("the Node %s belongs to Machine %s/m of machine.openshift.io, "+advice,
+		s.node.Name, s.namespace, "a Node", nodelink.MachineAnnotation, "Node")
+	seen := machinetest.Await(t, s.client, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
+		healthy := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineNodeHealthyCondition)
+		return healthy != nil && healthy.Message == want
+	})
+	if seen.Status.NodeRef.Name != "" {
+		t.Errorf("the node is linked: %+v", seen.Status.NodeRef)
+	}
+	s.must(s.client.Delete(t.Context(), s.openShift))
+	stop() // which may not have seen yet that the Machine is gone, and would put the annotation back
+	s.removeAnnotation(nodelink.MachineAnnotation)
+	machinetest.Await(t, s.client, s.clusterAPI, client.ObjectKeyFromObject(s.clusterAPI), func(m *clusterv1.Machine) bool {
+		return m.Status.NodeRef.Name == s.node.Name
+	})
+}
+
+// rivals are a Machine of each API, and a node with the providerID of both.
+type rivals struct {
+	*testing.T
+	namespace  string
+	client     client.Client
+	node       *corev1.Node
+	openShift  *machinev1beta1.Machine
+	clusterAPI *clusterv1.Machine
+}
+
+func newRivals(t *testing.T) *rivals {
+	t.Helper()
+	s := &rivals{T: t, namespace: stage.Namespace(t), client: stage.Client(t)}
+	id := "test://" + s.namespace
+	object := metav1.ObjectMeta{Namespace: s.namespace, Name: "m"}
+	infrastructure := clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.runlevel.dev", Kind: "ExternalMachine", Name: "m"}
+	s.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: corev1.NodeSpec{ProviderID: id}}
+	s.openShift = &machinev1beta1.Machine{ObjectMeta: object, Spec: machinev1beta1.MachineSpec{ProviderID: &id}}
+	s.clusterAPI = &clusterv1.Machine{ObjectMeta: object, Spec: clusterv1.MachineSpec{
+		ClusterName: "m", ProviderID: id, InfrastructureRef: infrastructure, Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
+	}}
+	cluster := &clusterv1.Cluster{ObjectMeta: object, Spec: clusterv1.ClusterSpec{InfrastructureRef: infrastructure}}
+	for _, object := range []client.Object{s.node, cluster, s.openShift, s.clusterAPI} {
+		s.must(s.client.Create(t.Context(), object))
+	}
+	t.Cleanup(func() { _ = s.client.Delete(context.Background(), s.node) }) // the test's own context has ended by then
+	return s
+}
+
+func (s *rivals) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *rivals) manageClusterAPI() {
+	stage.Manage(s.T, s.namespace, func(mgr ctrl.Manager) error {
+		return capi.SetupWithManager(s.Context(), mgr, capi.ClusterAPIOptions{})
+	})
+}
+
+func (s *rivals) manageOpenShift() (stop func()) {
+	return stage.Manage(s.T, s.namespace, func(mgr ctrl.Manager) error {
+		return new(nodelink.NodeLinkReconciler).SetupWithManager(s.Context(), mgr)
+	})
+}
+
+// removeAnnotation takes an annotation off the node.
+func (s *rivals) removeAnnotation(key string) {
+	s.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, key)
+	s.must(s.client.Patch(s.Context(), s.node, client.RawPatch("application/merge-patch+json", patch)))
+}
+
+// awaitEvent waits for the event of the Machine of OpenShift that says why its node is not linked.
+func (s *rivals) awaitEvent(note string) {
+	s.Helper()
+	namespace := &corev1.Namespace{} // events have no names to wait for
+	machinetest.Await(s.T, s.client, namespace, client.ObjectKey{Name: s.namespace}, func(*corev1.Namespace) bool {
+		var list eventsv1.EventList
+		s.must(s.client.List(s.Context(), &list, client.InNamespace(s.namespace)))
+		for _, event := range list.Items {
+			if event.Reason == "NodeNotLinked" && event.Regarding.Name == "m" && event.Note == note {
+				return true
+			}
+		}
+		return false
+	})
+}

@@ -1,0 +1,171 @@
+package nodelink
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// candidates is all that speaks for, or against, a node and a Machine belonging together.
+type candidates struct {
+	node     *corev1.Node
+	machines []*machinev1beta1.Machine // that share a providerID or an internal IP with the node
+
+	// The following are known if there is one machine only.
+	nodes  []*corev1.Node            // that share one of them with the machine, the node itself among them
+	former *corev1.Node              // the node that the machine names, if it is another one and still there
+	owners []*machinev1beta1.Machine // that name the node, by its UID
+}
+
+// judge returns the Machine that the node belongs to, or the problem that keeps that from being certain. Neither means
+// that the node has no Machine.
+func judge(seen candidates) (*machinev1beta1.Machine, string) {
+	if len(seen.machines) == 0 {
+		return nil, ""
+	}
+	for _, check := range []func(candidates) string{
+		linkedToClusterAPI, severalMachines, severalNodes, differentProviderIDs, linkedToAnotherNode, linkedToAnotherMachine,
+	} {
+		if problem := check(seen); problem != "" {
+			return nil, problem
+		}
+	}
+	return seen.machines[0], ""
+}
+
+// clusterAPIMachine is the annotation of a Node that a Machine of Cluster API has.
+const clusterAPIMachine = "cluster.x-k8s.io/machine"
+
+// linkedToClusterAPI says that the node has a Machine of the other API: two would drain and delete it, each by hooks of its own.
+func linkedToClusterAPI(seen candidates) string {
+	owner, ok := seen.node.Annotations[clusterAPIMachine]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("node %s is not linked, it belongs to Machine %s of cluster.x-k8s.io, and a node has one Machine: delete one of "+
+		"both, and the annotation %s of the node if that was the other one", seen.node.Name, owner, clusterAPIMachine)
+}
+
+// most is how many names a message has.
+const most = 3
+
+func severalMachines(seen candidates) string {
+	if len(seen.machines) < 2 {
+		return ""
+	}
+	var names []string
+	for _, machine := range seen.machines {
+		names = append(names, fmt.Sprintf("%s (%s)", name(machine), shared(seen.node, machine)))
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("node %s is not linked, it could be that of several Machines: %s", seen.node.Name, printable.Few(names, most))
+}
+
+func severalNodes(seen candidates) string {
+	if len(seen.nodes) < 2 {
+		return ""
+	}
+	machine := seen.machines[0]
+	var names []string
+	for _, node := range seen.nodes {
+		names = append(names, fmt.Sprintf("%s (%s)", node.Name, shared(node, machine)))
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("Machine %s is not linked, several nodes could be its node: %s", name(machine), printable.Few(names, most))
+}
+
+// differentProviderIDs is about a pair that shares an address only: addresses are given to new machines again.
+func differentProviderIDs(seen candidates) string {
+	ofNode, ofMachine := seen.node.Spec.ProviderID, providerID(seen.machines[0])
+	if ofNode == "" || ofMachine == "" || ofNode == ofMachine {
+		return ""
+	}
+	return fmt.Sprintf("node %s is not linked, it has an internal IP of Machine %s, but another providerID: %s instead of %s",
+		seen.node.Name, name(seen.machines[0]), ofNode, ofMachine)
+}
+
+func linkedToAnotherNode(seen candidates) string {
+	machine := seen.machines[0]
+	ref := machine.Status.NodeRef
+	switch {
+	case ref == nil:
+		return ""
+	case ref.Name == seen.node.Name && machine.DeletionTimestamp != nil && ref.UID != "" && ref.UID != seen.node.UID && !hasProviderID(seen.node, machine):
+		// Another host may have joined under the name, and the address, of a Machine's host that is gone.
+		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with an earlier node of that name, and nothing says that "+
+			"both are of one host: they have no providerID in common", seen.node.Name, name(machine))
+	case ref.Name == seen.node.Name:
+		return ""
+	case machine.DeletionTimestamp != nil: // what is drained and deleted stays what it was
+		return fmt.Sprintf("node %s is not linked, its Machine %s is being deleted with node %s", seen.node.Name, name(machine), ref.Name)
+	case seen.former != nil:
+		return fmt.Sprintf("node %s is not linked, its Machine %s is linked to node %s, which is still there",
+			seen.node.Name, name(machine), ref.Name)
+	}
+	return ""
+}
+
+func linkedToAnotherMachine(seen candidates) string {
+	var names []string
+	for _, owner := range seen.owners {
+		if owner.UID != seen.machines[0].UID {
+			names = append(names, name(owner))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("node %s is not linked to Machine %s, it is linked to Machine %s",
+		seen.node.Name, name(seen.machines[0]), printable.Few(names, most))
+}
+
+// shared says what a node and a Machine have in common.
+func shared(node *corev1.Node, machine *machinev1beta1.Machine) string {
+	if hasProviderID(node, machine) {
+		return "providerID " + node.Spec.ProviderID
+	}
+	for _, ip := range internalIPs(node.Status.Addresses) {
+		if slices.Contains(internalIPs(machine.Status.Addresses), ip) {
+			return "internal IP " + ip
+		}
+	}
+	return "nothing"
+}
+
+// hasProviderID says whether a node has the providerID of a Machine.
+func hasProviderID(node *corev1.Node, machine *machinev1beta1.Machine) bool {
+	return node.Spec.ProviderID != "" && node.Spec.ProviderID == providerID(machine)
+}
+
+// wantedNode returns the node with what its Machine has for it, and whether that needs new taints; or nil if the node
+// has all of it. What a Machine no longer has stays on the node: others may rely on it by then. A taint of the same
+// key and effect stays as it is, since taints have many writers.
+func wantedNode(node *corev1.Node, machine *machinev1beta1.Machine) (wanted *corev1.Node, hasNewTaints bool) {
+	missing := missingTaints(node.Spec.Taints, machine.Spec.Taints)
+	wanted = node.DeepCopy()
+	wanted.Labels = labels.Merge(node.Labels, machine.Spec.Labels)
+	wanted.Annotations = labels.Merge(node.Annotations, labels.Merge(machine.Spec.Annotations, map[string]string{MachineAnnotation: name(machine)}))
+	if len(missing) == 0 && maps.Equal(node.Labels, wanted.Labels) && maps.Equal(node.Annotations, wanted.Annotations) {
+		return nil, false
+	}
+	wanted.Spec.Taints = append(wanted.Spec.Taints, missing...)
+	return wanted, len(missing) > 0
+}
+
+func missingTaints(has, wanted []corev1.Taint) []corev1.Taint {
+	var missing []corev1.Taint
+	for _, taint := range wanted {
+		isSame := func(other corev1.Taint) bool { return other.MatchTaint(&taint) }
+		if !slices.ContainsFunc(has, isSame) && !slices.ContainsFunc(missing, isSame) {
+			missing = append(missing, taint)
+		}
+	}
+	return missing
+}

@@ -1,0 +1,93 @@
+package nodelink
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// nodeChanges lets pass what may make or end a link, or take from a node what it got; heartbeats are none of it.
+var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+	return before.UID != now.UID || before.Spec.ProviderID != now.Spec.ProviderID ||
+		!slices.Equal(internalIPs(before.Status.Addresses), internalIPs(now.Status.Addresses)) ||
+		!maps.Equal(before.Labels, now.Labels) || !maps.Equal(before.Annotations, now.Annotations) ||
+		!equality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints)
+}}
+
+// machineChanges lets pass changes of the spec, a deletion among them, and of what speaks for a node.
+var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, now := e.ObjectOld.(*machinev1beta1.Machine), e.ObjectNew.(*machinev1beta1.Machine)
+	return before.UID != now.UID || before.Generation != now.Generation ||
+		!slices.Equal(internalIPs(before.Status.Addresses), internalIPs(now.Status.Addresses)) ||
+		!equality.Semantic.DeepEqual(before.Status.NodeRef, now.Status.NodeRef)
+}}
+
+// maxCandidates is how many nodes and Machines a change of one is followed to. More of them share something that is no
+// sign, so none of them is linked, whatever becomes of this one.
+const maxCandidates = 10
+
+// nodesOfNode returns the node, and the others that its Machines could belong to: one that goes, or changes its
+// address, may leave a Machine to another node.
+func (r *NodeLinkReconciler) nodesOfNode(ctx context.Context, object client.Object) []reconcile.Request {
+	node := object.(*corev1.Node)
+	requests := []reconcile.Request{{NamespacedName: types.NamespacedName{Name: node.Name}}}
+	machines, err := r.machines(ctx, node)
+	owners, ownersErr := r.machinesBy(ctx, byNode, string(node.UID))
+	if err := errors.Join(err, ownersErr); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "find the Machines of a node", "node", node.Name)
+	}
+	machines = append(machines, owners...)
+	for _, machine := range machines[:min(maxCandidates, len(machines))] {
+		requests = append(requests, r.nodesOfMachine(ctx, machine)...)
+	}
+	return requests
+}
+
+// nodesOfMachine returns the nodes that a Machine could belong to, and the one that it names.
+func (r *NodeLinkReconciler) nodesOfMachine(ctx context.Context, object client.Object) []reconcile.Request {
+	machine := object.(*machinev1beta1.Machine)
+	nodes, err := r.nodes(ctx, machine)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "find the nodes of a Machine", "machine", name(machine))
+	}
+	var requests []reconcile.Request
+	for _, node := range nodes[:min(maxCandidates, len(nodes))] {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: node.Name}})
+	}
+	if ref := machine.Status.NodeRef; ref != nil {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: ref.Name}})
+	}
+	return requests
+}
+
+// maxNote is how long the API server lets the text of an event be.
+const maxNote = 1024
+
+// tellProblem tells a problem of a node once, in the log and to its Machines.
+func (r *NodeLinkReconciler) tellProblem(ctx context.Context, seen candidates, problem string) {
+	if !r.told.isNew(seen.node.Name, problem) {
+		return
+	}
+	ctrl.LoggerFrom(ctx).Info("node not linked", "problem", problem)
+	for i, machine := range seen.machines {
+		if i == most { // they share something that is no sign: one event for each pair would be too many
+			return
+		}
+		r.recorder.Eventf(machine, seen.node, corev1.EventTypeWarning, "NodeNotLinked", "Link",
+			"%s", printable.Truncate(problem, maxNote))
+	}
+}

@@ -1,0 +1,29 @@
+package openshift
+
+import (
+	"context"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
+)
+
+// overtakes returns what the queue asks of each request: whether its machine goes before others. The answer comes from the
+// cache. ctx ends the wait for a cache that is not filled yet.
+func (r *MachineReconciler) overtakes(ctx context.Context) func(ctrl.Request) bool {
+	return func(request ctrl.Request) bool {
+		m := &machinev1beta1.Machine{}
+		return r.client.Get(ctx, request.NamespacedName, m) == nil && !m.DeletionTimestamp.IsZero() && isEnding(m)
+	}
+}
+
+// isEnding says that no hook and no pod holds a machine that is being deleted, or that its last pre-drain hook was just
+// removed, so that the condition tells of it yet. A machine does not overtake while its node is drained: looking at the same
+// pods again is not to come before the drains of other nodes.
+func isEnding(m *machinev1beta1.Machine) bool {
+	stage, _ := StageOf(m)
+	isHeld := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrainable).Reason == machinev1beta1.MachineHookPresent
+	return stage == machine.Terminating || stage == machine.Draining && isHeld
+}

@@ -1,0 +1,232 @@
+package openshift_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/openshift"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+// TestA7BudgetHoldsTheDrain has a disruption budget keep a pod: the Machine says so, and goes on once it is loosened.
+func TestA7BudgetHoldsTheDrain(t *testing.T) {
+	s := newScenario(t)
+	s.start(quick)
+	node := s.addNode("n", nil)
+	pod := s.addPod("web", node, nil)
+	budget := s.addBudget("keep-web", "web")
+	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
+	s.delete(m)
+	m = s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionFalse, "")
+	s.provider.forget() // it was looked at until the machine was deleted
+	s.expectCondition(m, machinev1beta1.Condition{
+		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionFalse,
+		Reason: machinev1beta1.MachineDrainError, Severity: machinev1beta1.ConditionSeverityWarning,
+		Message: "could not drain machine: pod " + s.namespace + "/web is held by PodDisruptionBudget keep-web, " +
+			"which allows no disruption: 1 healthy, 1 needed",
+	})
+	s.expectEvents("a", "DrainRequeued", 1)
+	// It is tried again, and the Machine stays.
+	machinetest.Await(t, s.client, m, client.ObjectKeyFromObject(m), func(*machinev1beta1.Machine) bool {
+		return len(s.writes.matching("POST pods/web/eviction: 429")) > 2
+	})
+	s.read(pod)
+	if pod.DeletionTimestamp != nil {
+		t.Error("the pod is deleted in spite of its budget")
+	}
+	if calls := s.provider.callsOf(""); len(calls) > 0 {
+		t.Errorf("infrastructure was asked before the drain was over: %v", calls)
+	}
+	if ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseDeleting {
+		t.Errorf("the phase is %v", m.Status.Phase)
+	}
+	if status := s.writes.matching("machines/a/status"); len(status) > 6 {
+		t.Errorf("each try writes the status: %q", status)
+	}
+	s.provider.say(func() { s.provider.isSlow = true })
+	s.change(budget, `{"spec":{"minAvailable":0}}`)
+	m = s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionTrue, "")
+	s.expectCondition(m, machinev1beta1.Condition{
+		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: "Drain finished successfully",
+	})
+	s.awaitGone(pod)
+	s.provider.finish()
+	s.awaitGone(m)
+	s.awaitGone(node)
+}
+
+// TestFinalizersHoldTheDrain has a finalizer keep a pod that has ended: the Machine names both.
+func TestFinalizersHoldTheDrain(t *testing.T) {
+	s := newScenario(t)
+	var looks atomic.Int32
+	s.writes.hold = func(request *http.Request) {
+		if strings.HasPrefix(request.URL.Query().Get("fieldSelector"), "spec.nodeName=") {
+			looks.Add(1)
+		}
+	}
+	s.start(openshift.MachineOptions{})
+	node := s.addNode("n", nil)
+	pod := s.podOn(node, "web")
+	pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = []string{"example.org/keep"}, new(int64)
+	s.runPod(pod)
+	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
+	s.delete(m)
+	m = s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionFalse, "")
+	s.expectCondition(m, machinev1beta1.Condition{
+		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionFalse,
+		Reason: machinev1beta1.MachineDrainError, Severity: machinev1beta1.ConditionSeverityWarning,
+		Message: "could not drain machine: pod " + s.namespace + "/web has ended, and these finalizers hold it: example.org/keep",
+	})
+	if looks := looks.Load(); looks > 5 { // after which pods are told that end by themselves
+		t.Errorf("it was told after %d looks", looks)
+	}
+	s.expectEvents("a", "DrainRequeued", 1)
+	s.change(pod, `{"metadata":{"finalizers":null}}`)
+	s.awaitGone(m)
+}
+
+// TestA8UnreachableNodeIsDrained has a node fall silent: its pods are not waited for, but budgets hold.
+func TestA8UnreachableNodeIsDrained(t *testing.T) {
+	s := newScenario(t)
+	s.start(quick)
+	node := s.addNode("n", nil)
+	stays := map[string]string{"sandbox.runlevel.dev/stop-after": "1h"}
+	web, kept := s.addPod("web", node, stays), s.addPod("kept", node, stays)
+	budget := s.addBudget("keep", "kept")
+	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{PreTerminate: hook("Detach")})
+	if err := sandbox.SilenceNode(t.Context(), stage.SharedSandbox.Client(t), node.Name); err != nil {
+		t.Fatal(err)
+	}
+	silent := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`))
+	if err := s.client.Status().Patch(t.Context(), node, silent); err != nil { // sooner than its controller finds it
+		t.Fatal(err)
+	}
+	machinetest.Await(t, s.client, node, client.ObjectKeyFromObject(node), func(n *corev1.Node) bool {
+		return readiness(n) == corev1.ConditionUnknown
+	})
+	s.delete(m)
+	m = s.awaitMachine("a", func(m *machinev1beta1.Machine) bool { // the second of grace is over
+		message := conditionOf(m, machinev1beta1.MachineDrained).Message
+		return strings.Contains(message, "PodDisruptionBudget keep") && !strings.Contains(message, "/web")
+	})
+	s.delete(budget)
+	s.awaitCondition("a", machinev1beta1.MachineDrained, corev1.ConditionTrue, "Drain finished successfully")
+	for _, pod := range []*corev1.Pod{web, kept} {
+		s.read(pod)
+		if grace := ptr.Deref(pod.DeletionGracePeriodSeconds, -1); grace < 0 || grace > 1 {
+			t.Errorf("pod %s has %d s of grace", pod.Name, grace)
+		}
+	}
+	s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
+	s.awaitGone(m)
+	s.awaitGone(node)
+}
+
+// TestA9ControlPlaneNodesGoOneByOne deletes two nodes of the control plane at once, and has both passes see that none is
+// cordoned.
+func TestA9ControlPlaneNodesGoOneByOne(t *testing.T) {
+	s := newScenario(t)
+	s.haveControlPlane()
+	var looked atomic.Int32
+	bothLooked := make(chan struct{})
+	s.writes.hold = func(request *http.Request) {
+		if request.URL.Query().Get("fieldSelector") != "spec.unschedulable=true" {
+			return
+		}
+		switch looked.Add(1) {
+		case 1:
+			select {
+			case <-bothLooked:
+			case <-request.Context().Done():
+			}
+		case 2:
+			close(bothLooked)
+		}
+	}
+	s.start(quick)
+	s.provider.say(func() { s.provider.isSlow = true })
+	first := s.addNode("n1", map[string]string{"node-role.kubernetes.io/control-plane": ""})
+	second := s.addNode("n2", map[string]string{"node-role.kubernetes.io/master": ""})
+	a := s.addMachine("m1", first, machinev1beta1.LifecycleHooks{})
+	b := s.addMachine("m2", second, machinev1beta1.LifecycleHooks{})
+	s.writes.arm(0, false)
+	s.delete(a, b)
+	isDrained := func(m *machinev1beta1.Machine) bool {
+		return conditionOf(m, machinev1beta1.MachineDrained).Status == corev1.ConditionTrue
+	}
+	machinetest.Await(t, s.client, a, client.ObjectKeyFromObject(a), func(*machinev1beta1.Machine) bool {
+		s.read(b)
+		return isDrained(a) || isDrained(b)
+	})
+	if isDrained(b) {
+		a, b, first, second = b, a, second, first
+	}
+	b = s.awaitCondition(b.Name, machinev1beta1.MachineDrained, corev1.ConditionFalse, "")
+	s.expectCondition(b, machinev1beta1.Condition{
+		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionFalse,
+		Reason: machinev1beta1.MachineDrainError, Severity: machinev1beta1.ConditionSeverityWarning,
+		Message: "could not drain machine: drain not permitted: control plane nodes are drained one at a time, " +
+			"and these take no pods: " + first.Name,
+	})
+	s.provider.finish()
+	for _, object := range []client.Object{a, b, first, second} {
+		s.awaitGone(object)
+	}
+	one, other := strings.TrimPrefix(first.Name, s.namespace+"-"), strings.TrimPrefix(second.Name, s.namespace+"-")
+	want := []string{"PATCH nodes/" + one, "DELETE nodes/" + one, "PATCH nodes/" + other, "DELETE nodes/" + other}
+	if got := s.writes.matching(" nodes/"); !slices.Equal(got, want) {
+		t.Errorf("writes of nodes: %q, want %q", got, want)
+	}
+}
+
+// TestNodeOfAnotherMachine deletes a machine whose node is gone, and under whose name another host has joined: as another machine's
+// node, or before a machine was linked to it.
+func TestNodeOfAnotherMachine(t *testing.T) {
+	for name, annotations := range map[string]string{"linked": `{"machine.openshift.io/machine":"other/b"}`, "not linked yet": `{}`} {
+		t.Run(name, func(t *testing.T) { leaveNodeOfAnotherMachine(t, annotations) })
+	}
+}
+
+func leaveNodeOfAnotherMachine(t *testing.T, annotations string) {
+	s := newScenario(t)
+	s.start(quick)
+	node := s.addNode("n", nil)
+	pod := s.addPod("web", node, nil)
+	m := s.addMachine("a", node, machinev1beta1.LifecycleHooks{})
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"nodeRef":{"uid":"before"}}}`))
+	if err := s.client.Status().Patch(t.Context(), m, patch); err != nil {
+		t.Fatal(err)
+	}
+	s.change(node, `{"metadata":{"annotations":`+annotations+`}}`)
+	s.delete(m)
+	s.awaitGone(m)
+	s.expectUntouched(node, pod)
+}
+
+// TestALongEventIsWritten has pods hold a drain whose names are longer together than the note of an event may be.
+func TestALongEventIsWritten(t *testing.T) {
+	s := newScenario(t)
+	s.start(quick)
+	node := s.addNode("n", nil)
+	for i := range 5 {
+		pod := s.podOn(node, strings.Repeat("web-", 60)+string(rune('a'+i)))
+		pod.Labels, pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = nil, []string{"example.org/keep"}, new(int64)
+		s.runPod(pod)
+		s.Cleanup(func() {
+			_ = s.client.Patch(context.Background(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		})
+	}
+	s.delete(s.addMachine("a", node, machinev1beta1.LifecycleHooks{}))
+	s.expectEventNote("a", "DrainRequeued", "web-web-a has ended, and these finalizers hold it: example.org/keep")
+}

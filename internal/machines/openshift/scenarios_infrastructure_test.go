@@ -1,0 +1,183 @@
+package openshift_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/machines/infra"
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/openshift"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+)
+
+// TestA10RetryIsHonoured has infrastructure say when it wants to be asked again: passes before then don't ask it.
+func TestA10RetryIsHonoured(t *testing.T) {
+	s := newScenario(t)
+	s.start(openshift.MachineOptions{})
+	m := s.addMachine("a", nil, machinev1beta1.LifecycleHooks{})
+	const after = 7 * time.Second
+	s.provider.say(func() {
+		s.provider.deletes = []error{&infra.RetryError{After: after, Err: errors.New("the cloud is busy")}}
+	})
+	s.delete(m)
+	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "busy")
+	s.expectCondition(m, machinev1beta1.Condition{
+		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
+		Reason: machine.ErrorDeleting, Message: "Failed to delete the instance: the cloud is busy",
+	})
+	s.expectEvents("a", "FailedDelete", 1)
+	for _, name := range []string{"One", "Two"} {
+		s.change(m, `{"spec":{"lifecycleHooks":{"preDrain":[{"name":"`+name+`Hook","owner":"test"}]}}}`)
+		s.awaitCondition("a", machinev1beta1.MachineDrainable, corev1.ConditionFalse, name)
+	}
+	s.awaitGone(m)
+	calls := s.provider.callsOf("delete")
+	if len(calls) != 2 || calls[1].at.Sub(calls[0].at) < after {
+		t.Errorf("infrastructure was asked to go at %v, want twice, %s apart", calls, after)
+	}
+}
+
+// TestA10WhatWasNeverMadeHoldsNothing deletes a machine whose infrastructure can't be made, and never was.
+func TestA10WhatWasNeverMadeHoldsNothing(t *testing.T) {
+	s := newScenario(t)
+	s.provider.invalid = &infra.InvalidError{Message: "no such size"}
+	s.start(quick)
+	m := s.addMachine("a", nil, machinev1beta1.LifecycleHooks{})
+	if ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseFailed ||
+		ptr.Deref(m.Status.ErrorReason, "") != machinev1beta1.InvalidConfigurationMachineError {
+		t.Errorf("the status is %+v", m.Status)
+	}
+	s.delete(m)
+	s.awaitGone(m)
+}
+
+// TestAKindThatIsServedLater applies a machine before the definition of its infrastructure: it waits and says so. One that
+// is deleted meanwhile goes.
+func TestAKindThatIsServedLater(t *testing.T) {
+	s := newScenario(t)
+	s.startWith(openshift.MachineOptions{})
+	crd := laterMachines(t)
+	t.Cleanup(func() { _ = s.client.Delete(context.Background(), crd) }) // the test's own context has ended by then
+	for _, name := range []string{"a", "b"} {
+		m := &machinev1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+		m.Spec.ProviderSpec.Value = &runtime.RawExtension{Raw: []byte(`{"apiVersion": "later.example.com/v1", "kind": "LaterMachine"}`)}
+		s.create(m)
+		m = s.awaitCondition(name, machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "serves no kind LaterMachine of later.example.com/v1")
+		if phase := ptr.Deref(m.Status.Phase, ""); phase != machinev1beta1.PhaseProvisioning || m.Status.ErrorReason != nil {
+			t.Errorf("machine %s is %s: %v", name, phase, m.Status.ErrorReason)
+		}
+		if name == "b" {
+			s.delete(m)
+			s.awaitGone(m)
+		}
+	}
+	s.create(crd)
+	s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionFalse, "Instance has not been created")
+}
+
+// laterMachines is the definition of a kind that is not served from the start.
+func laterMachines(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	crd := &unstructured.Unstructured{}
+	text := `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: latermachines.later.example.com},
+		spec: {group: later.example.com, scope: Namespaced, names: {kind: LaterMachine, plural: latermachines}, versions: [
+			{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`
+	if err := yaml.Unmarshal([]byte(text), &crd.Object); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+// TestA10WhatRanHolds deletes machines whose infrastructure was made, and can't be asked for any more. One of them never had
+// an address.
+func TestA10WhatRanHolds(t *testing.T) {
+	for name, addresses := range map[string][]corev1.NodeAddress{
+		"with an address": {{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}}, "without addresses": nil,
+	} {
+		t.Run(name, func(t *testing.T) { expectHeld(t, addresses) })
+	}
+}
+
+func expectHeld(t *testing.T, addresses []corev1.NodeAddress) {
+	t.Helper()
+	s := newScenario(t)
+	s.provider.addresses = addresses
+	s.start(quick)
+	m := s.addMachine("a", nil, machinev1beta1.LifecycleHooks{})
+	if !slices.Equal(m.Status.Addresses, addresses) {
+		t.Fatalf("the machine has addresses %v, want %v", m.Status.Addresses, addresses)
+	}
+	s.provider.say(func() { s.provider.invalid = &infra.InvalidError{Message: "no such size"} })
+	s.delete(m)
+	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, "Failed to check")
+	s.expectCondition(m, machinev1beta1.Condition{
+		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionUnknown,
+		Reason: machinev1beta1.ErrorCheckingProviderReason, Message: "Failed to check if machine exists: no such size",
+	})
+	if !slices.Contains(m.Finalizers, machinev1beta1.MachineFinalizer) {
+		t.Error("the machine is let go while its infrastructure stays")
+	}
+	s.provider.say(func() { s.provider.invalid = nil })
+	s.awaitGone(m)
+	if calls := s.provider.callsOf("delete"); len(calls) != 1 {
+		t.Errorf("infrastructure was asked to go at %v, want once", calls)
+	}
+}
+
+// TestInfrastructureGoesAfterABadEdit deletes machines after edits by which their infrastructure could not be made. It was
+// made, and goes with them.
+func TestInfrastructureGoesAfterABadEdit(t *testing.T) {
+	s := newScenario(t)
+	s.startWith(quick)
+	for name, edit := range map[string]string{
+		"field":   `{"spec":{"providerSpec":{"value":{"size":3}}}}`,
+		"status":  `{"spec":{"providerSpec":{"value":{"status":{}}}}}`,
+		"version": `{"spec":{"providerSpec":{"value":{"apiVersion":"infrastructure.runlevel.dev/v9"}}}}`,
+	} {
+		m := s.addMachine(name, nil, machinev1beta1.LifecycleHooks{})
+		instance := &v1alpha1.ExternalMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+		s.read(instance)
+		s.change(m, edit)
+		s.delete(m)
+		s.awaitGone(m)
+		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(instance), instance); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: the machine is gone, and its infrastructure is not: %v", name, err)
+		}
+	}
+}
+
+// TestOthersFinalizers has others hold the infrastructure and the Machine: the first are named, the second left.
+func TestOthersFinalizers(t *testing.T) {
+	s := newScenario(t)
+	s.startWith(quick)
+	m := s.addMachine("a", nil, machinev1beta1.LifecycleHooks{})
+	instance := &v1alpha1.ExternalMachine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a"}}
+	machinetest.Await(t, s.client, instance, client.ObjectKeyFromObject(instance), func(*v1alpha1.ExternalMachine) bool { return true })
+	s.change(instance, `{"metadata":{"finalizers":["example.org/keep"]}}`)
+	s.read(m)
+	s.change(m, `{"metadata":{"finalizers":["`+machinev1beta1.MachineFinalizer+`","example.org/audit"]}}`)
+	s.delete(m)
+	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "finalizers")
+	s.expectCondition(m, machinev1beta1.Condition{
+		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: machine.InstanceTerminating,
+		Message: "waiting for ExternalMachine " + s.namespace + "/a to be gone, which these finalizers hold: example.org/keep",
+	})
+	s.change(instance, `{"metadata":{"finalizers":null}}`)
+	m = s.awaitMachine("a", func(m *machinev1beta1.Machine) bool { return slices.Equal(m.Finalizers, []string{"example.org/audit"}) })
+	s.change(m, `{"metadata":{"finalizers":null}}`)
+	s.awaitGone(m)
+}

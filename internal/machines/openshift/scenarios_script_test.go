@@ -1,0 +1,230 @@
+package openshift_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/runlevel/runlevel/internal/machines/infra"
+)
+
+// A scriptedProvider is infrastructure that does what a test says.
+type scriptedProvider struct {
+	mu        sync.Mutex
+	instances map[string]infra.Instance
+	addresses []corev1.NodeAddress // of those that are made
+	calls     []providerCall
+	isSlow    bool    // what was asked to go stays
+	invalid   error   // what each call answers
+	deletes   []error // what the next deletes answer
+}
+
+type providerCall struct {
+	verb    string
+	machine string
+	at      time.Time
+	isGone  bool // of a look: there was nothing
+}
+
+func newScriptedProvider() *scriptedProvider {
+	return &scriptedProvider{
+		instances: map[string]infra.Instance{},
+		addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+	}
+}
+
+// say changes what the infrastructure does.
+func (p *scriptedProvider) say(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+}
+
+// finish has go what was asked to go, and all that is asked from then on.
+func (p *scriptedProvider) finish() {
+	p.say(func() {
+		p.isSlow = false
+		for name, instance := range p.instances {
+			if instance.IsDeleting {
+				delete(p.instances, name)
+			}
+		}
+	})
+}
+
+// forget forgets the calls so far.
+func (p *scriptedProvider) forget() { p.say(func() { p.calls = nil }) }
+
+// callsOf returns the calls of a verb, or all.
+func (p *scriptedProvider) callsOf(verb string) []providerCall {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(p.calls), func(c providerCall) bool { return verb != "" && c.verb != verb })
+}
+
+// Look implements infra.Provider.
+func (p *scriptedProvider) Look(_ context.Context, m infra.Machine) (infra.Instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = append(p.calls, providerCall{verb: "look", machine: m.Name, at: time.Now(), isGone: !p.instances[m.Name].Exists})
+	return p.instances[m.Name], p.invalid
+}
+
+// Create implements infra.Provider.
+func (p *scriptedProvider) Create(_ context.Context, m infra.Machine) (infra.Instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = append(p.calls, providerCall{verb: "create", machine: m.Name, at: time.Now()})
+	if p.invalid != nil {
+		return infra.Instance{}, p.invalid
+	}
+	p.instances[m.Name] = infra.Instance{
+		Kind: m.Template.GroupVersionKind(), Exists: true, IsProvisioned: true, ProviderID: "script://" + m.Name,
+		Addresses: p.addresses,
+	}
+	return p.instances[m.Name], nil
+}
+
+// Delete implements infra.Provider.
+func (p *scriptedProvider) Delete(_ context.Context, m infra.Machine) (infra.Instance, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = append(p.calls, providerCall{verb: "delete", machine: m.Name, at: time.Now()})
+	if len(p.deletes) > 0 {
+		err := p.deletes[0]
+		p.deletes = p.deletes[1:]
+		return infra.Instance{}, err
+	}
+	if p.invalid != nil {
+		return infra.Instance{}, p.invalid
+	}
+	instance := p.instances[m.Name]
+	instance.IsDeleting = true
+	p.instances[m.Name] = instance
+	if !p.isSlow {
+		delete(p.instances, m.Name)
+	}
+	return instance, nil
+}
+
+// A writeLog has what a controller wrote. It can have the connection fail, as if the controller died.
+type writeLog struct {
+	namespace string
+	hold      func(*http.Request) // may keep a request waiting; nil keeps none
+
+	mu       sync.Mutex
+	lines    []string
+	cutAt    int  // the write, from now on, with which the connection fails; 0 is never
+	isLate   bool // that write arrives, and its answer does not
+	isFailed bool
+	cut      chan struct{} // closed once the connection fails
+}
+
+var errCut = errors.New("the connection was cut")
+
+// arm forgets what was written, and has the connection fail with a write to come.
+func (w *writeLog) arm(at int, isLate bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines, w.cutAt, w.isLate = nil, at, isLate
+}
+
+// fix makes the connection work again.
+func (w *writeLog) fix() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cutAt, w.isFailed = 0, false
+}
+
+// tap passes requests, and notes writes.
+func (w *writeLog) tap(request *http.Request, send http.RoundTripper) (*http.Response, error) {
+	if w.hold != nil {
+		w.hold(request)
+	}
+	isWrite := request.Method != http.MethodGet && !strings.HasSuffix(request.URL.Path, "/events")
+	mayPass, isLast := w.begin(isWrite)
+	if isLast {
+		defer close(w.cut) // a late write has arrived by then
+	}
+	if !mayPass {
+		return nil, errCut
+	}
+	if !isWrite {
+		return send.RoundTrip(request)
+	}
+	var body []byte
+	if request.Body != nil {
+		var err error
+		if body, err = io.ReadAll(request.Body); err != nil {
+			return nil, err
+		}
+		request = request.Clone(request.Context())
+		request.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	// A write that has left arrives, and is noted, though the controller ends meanwhile.
+	request = request.WithContext(context.WithoutCancel(request.Context()))
+	response, err := send.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if w.note(w.describe(request, body, response)) {
+		_ = response.Body.Close()
+		return nil, errCut
+	}
+	return response, nil
+}
+
+// begin says whether a request may pass, and whether the connection fails with it.
+func (w *writeLog) begin(isWrite bool) (mayPass, isLast bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isFailed {
+		return false, false
+	}
+	if isWrite && w.cutAt > 0 {
+		w.cutAt--
+		w.isFailed = w.cutAt == 0
+	}
+	return !w.isFailed || w.isLate, w.isFailed
+}
+
+// note notes a write, and says whether its answer is lost.
+func (w *writeLog) note(line string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, line)
+	return w.isFailed
+}
+
+// describe writes a request as its verb and its object, without the test's namespace.
+func (w *writeLog) describe(request *http.Request, body []byte, response *http.Response) string {
+	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
+	parts = parts[min(len(parts), map[string]int{"api": 2, "apis": 3}[parts[0]]):]
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	line := request.Method + " " + strings.ReplaceAll(strings.Join(parts, "/"), w.namespace+"-", "")
+	if strings.HasSuffix(line, "/status") && bytes.Contains(body, []byte("Drain finished successfully")) {
+		line += " drained"
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		line += fmt.Sprintf(": %d", response.StatusCode)
+	}
+	return line
+}
+
+// matching returns the writes with a text in them.
+func (w *writeLog) matching(text string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.lines), func(line string) bool { return !strings.Contains(line, text) })
+}

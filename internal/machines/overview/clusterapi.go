@@ -1,0 +1,277 @@
+package overview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// This file is about Machines of Cluster API. Their condition Deleting names the stage of the deletion and what it waits
+// for, so nothing has to be worked out here; only hooks and pods are looked at, which it tells in part.
+
+// clusterAPIFacts are what is known of a Machine of Cluster API.
+type clusterAPIFacts struct {
+	machine *clusterv1.Machine
+	nodes   *nodeList
+	pods    *nodePods // nil if nothing was asked of the node
+	// deployment is that of a machine that is not up to date; nil if it was not asked for, or there is none.
+	deployment *clusterv1.MachineDeployment
+	unknown    []string
+}
+
+// stages are the stages of a deletion by the reasons of the condition Deleting.
+var stages = map[string]machine.DeletionStage{
+	clusterv1.MachineDeletingWaitingForPreDrainHookReason:           machine.BeforeDrain,
+	clusterv1.MachineDeletingDrainingNodeReason:                     machine.Draining,
+	clusterv1.MachineDeletingWaitingForVolumeDetachReason:           machine.DetachingVolumes,
+	clusterv1.MachineDeletingWaitingForPreTerminateHookReason:       machine.BeforeTerminate,
+	clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason: machine.Terminating,
+	clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:      machine.RemovingConfig,
+	clusterv1.MachineDeletingDeletingNodeReason:                     machine.RemovingNode,
+	clusterv1.MachineDeletingDeletionCompletedReason:                machine.Completed,
+}
+
+// clusterAPIMachines lists Machines of Cluster API, and looks at the nodes that are drained. A node of another cluster
+// than the Machine's is not among those that are listed.
+func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery) ([]*clusterAPIFacts, error) {
+	machines, err := machinesOf[clusterv1.Machine](ctx, g, ClusterAPIKind, q)
+	var facts []*clusterAPIFacts
+	for _, m := range machines {
+		g.listNodes(ctx)
+		f := &clusterAPIFacts{machine: m, nodes: &g.nodes}
+		if node := f.node(); node != nil && f.stage() == machine.Draining {
+			f.pods = g.podsOf(ctx, node)
+			if f.pods.unknown != "" {
+				f.unknown = append(f.unknown, f.pods.unknown)
+			}
+		}
+		facts = append(facts, f)
+	}
+	return facts, err
+}
+
+func (f *clusterAPIFacts) isDeleting() bool { return f.machine.DeletionTimestamp != nil }
+
+// node is the Node of the machine; nil if there is none, it is not known, or another host has joined under its name.
+func (f *clusterAPIFacts) node() *corev1.Node {
+	node := f.nodes.byName[f.machine.Status.NodeRef.Name]
+	if node == nil || machine.OwnershipClusterAPI(node, f.machine) != machine.OwnNode {
+		return nil
+	}
+	return node
+}
+
+func (f *clusterAPIFacts) condition(kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(f.machine.Status.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// stage is the part of the deletion; "" if its controller tells none.
+func (f *clusterAPIFacts) stage() machine.DeletionStage {
+	switch {
+	case !f.isDeleting():
+		return ""
+	case !slices.Contains(f.machine.Finalizers, clusterv1.MachineFinalizer):
+		return machine.Completed
+	}
+	return stages[f.condition(clusterv1.MachineDeletingCondition).Reason]
+}
+
+// judge says how the machine stands, and what holds it.
+func (f *clusterAPIFacts) judge() MachineOverview {
+	m := MachineOverview{
+		APIGroup: ClusterAPIKind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name, UID: string(f.machine.UID),
+		Node: f.machine.Status.NodeRef.Name, Phase: cmp.Or(f.machine.Status.Phase, string(clusterv1.MachinePhasePending)),
+		Since: f.machine.CreationTimestamp.Time, ProviderID: f.machine.Spec.ProviderID, Unknown: f.unknown,
+	}
+	if updated := f.machine.Status.LastUpdated; !updated.IsZero() { // which is when the phase has changed
+		m.Since = updated.Time
+	}
+	if !f.isDeleting() {
+		m.Holds = f.startHolds(m)
+		return m
+	}
+	m.Phase, m.Since, m.Stage = string(clusterv1.MachinePhaseDeleting), f.machine.DeletionTimestamp.Time, f.stage()
+	m.Holds = f.deletionHolds(m.Stage)
+	if m.Stage == machine.BeforeDrain || m.Stage == machine.Draining || m.Stage == machine.DetachingVolumes {
+		m.Later = f.hooks(PreTerminateHook, nil)
+	}
+	return m
+}
+
+// startHolds is what a machine that is not being deleted waits for.
+func (f *clusterAPIFacts) startHolds(m MachineOverview) []MachineHold {
+	told := func(of MachineHoldType, condition string) []MachineHold {
+		c := f.condition(condition)
+		return []MachineHold{{Type: of, Message: cmp.Or(c.Message, c.Reason), Since: &m.Since}}
+	}
+	switch clusterv1.MachinePhase(m.Phase) {
+	case clusterv1.MachinePhaseRunning:
+		return nil
+	case clusterv1.MachinePhaseProvisioned:
+		return []MachineHold{f.nodes.hold(f.machine, ClusterAPIKind.Group, m.ProviderID, m.Since)}
+	case clusterv1.MachinePhaseUpdating:
+		return told(Update, clusterv1.MachineUpdatingCondition)
+	case clusterv1.MachinePhasePending, clusterv1.MachinePhaseProvisioning:
+		if f.condition(clusterv1.MachineBootstrapConfigReadyCondition).Status == metav1.ConditionFalse {
+			return told(Bootstrap, clusterv1.MachineBootstrapConfigReadyCondition)
+		}
+		return told(Infrastructure, clusterv1.MachineInfrastructureReadyCondition)
+	}
+	return told(Failure, clusterv1.MachineReadyCondition)
+}
+
+// deletionHolds is what holds a deletion now.
+func (f *clusterAPIFacts) deletionHolds(stage machine.DeletionStage) []MachineHold {
+	deleting := f.condition(clusterv1.MachineDeletingCondition)
+	since := &deleting.LastTransitionTime.Time
+	if deleting.LastTransitionTime.IsZero() || f.machine.DeletionTimestamp.After(*since) {
+		since = &f.machine.DeletionTimestamp.Time
+	}
+	began := func(start metav1.Time) *time.Time {
+		if start.IsZero() {
+			return since
+		}
+		return &start.Time
+	}
+	progress := f.machine.Status.Deletion
+	if progress == nil {
+		progress = &clusterv1.MachineDeletionStatus{}
+	}
+	hold := MachineHold{Type: Controller, Message: cmp.Or(deleting.Message, "notice the deletion"), Since: since}
+	switch stage {
+	case machine.BeforeDrain:
+		return f.hooks(PreDrainHook, began(progress.WaitForPreDrainHookStartTime))
+	case machine.BeforeTerminate:
+		return f.hooks(PreTerminateHook, began(progress.WaitForPreTerminateHookStartTime))
+	case machine.Draining:
+		return f.drainHolds(deleting.Message, began(progress.NodeDrainStartTime))
+	case machine.DetachingVolumes:
+		hold.Type, hold.Since = Volume, began(progress.WaitForNodeVolumeDetachStartTime)
+	case machine.Terminating:
+		hold.Type = Infrastructure
+	case machine.RemovingConfig:
+		hold.Type = Bootstrap
+	case machine.RemovingNode:
+		hold.Message = cmp.Or(deleting.Message, "delete node "+f.machine.Status.NodeRef.Name)
+	case machine.Completed:
+		others := finalizersOf(f.machine, clusterv1.MachineFinalizer)
+		if len(others) == len(f.machine.Finalizers) {
+			return others
+		}
+		return append(controllerHas("remove its finalizer"), others...)
+	}
+	return []MachineHold{hold}
+}
+
+// drainHolds are the pods that hold the drain, or what the machine says of them if they can't be looked at.
+func (f *clusterAPIFacts) drainHolds(message string, since *time.Time) []MachineHold {
+	if f.pods == nil || f.pods.unknown != "" {
+		return []MachineHold{{Type: Pod, Message: strings.Join(strings.Fields(message), " "), Since: since}}
+	}
+	holds := podHolds(f.pods.left, since)
+	for i := range holds {
+		if toleration := holds[i].Toleration; toleration != "" {
+			holds[i].Message += fmt.Sprintf(", and tolerates the cordon (toleration %s)", toleration)
+		}
+	}
+	return holds
+}
+
+// podRemedy says how to get a pod off the node. Pods are listed anew with each try, so those that tolerate the cordon hold the drain
+// for as long as others take their place.
+func (f *clusterAPIFacts) podRemedy(h *MachineHold, skip string) []string {
+	if hold := drain.PodHold(h.Name); h.Toleration == "" || hold != drain.ToBeEvicted && hold != drain.Ending {
+		return h.podRemedy(skip)
+	}
+	return []string{
+		"each time that it is evicted, another pod may come to the node; have the drain skip such pods by a MachineDrainRule with the " +
+			"behavior Skip, or take the toleration out of what makes them",
+		"or go on without draining:", skip,
+	}
+}
+
+// hooks are the hooks of a stage, in the order of their annotations.
+func (f *clusterAPIFacts) hooks(of MachineHoldType, since *time.Time) []MachineHold {
+	prefix := clusterv1.PreDrainDeleteHookAnnotationPrefix
+	if of == PreTerminateHook {
+		prefix = clusterv1.PreTerminateDeleteHookAnnotationPrefix
+	}
+	var holds []MachineHold
+	for key, owner := range f.machine.Annotations {
+		if strings.HasPrefix(key, prefix) {
+			name := strings.TrimPrefix(key, prefix+"/") // a key without the slash holds the machine as well
+			holds = append(holds, MachineHold{Type: of, Name: name, Owner: owner, Message: saysOf(f.machine, of, name), Since: since, key: key})
+		}
+	}
+	slices.SortFunc(holds, func(a, b MachineHold) int { return strings.Compare(a.key, b.key) })
+	return holds
+}
+
+// explain says what there is to say.
+func (f *clusterAPIFacts) explain(events []corev1.Event, now time.Time) *MachineExplanation {
+	m := &MachineExplanation{MachineOverview: f.judge()}
+	m.sayHolds("", f.remedy, now)
+	m.Statements = append(m.Statements, f.rollout()...)
+	m.sayRest(f.machine.Status.Conditions, events, now)
+	return m
+}
+
+// updateRemedy says what to do about an update in place: its extension goes on with it until it is done, and nothing else ends it.
+func (f *clusterAPIFacts) updateRemedy(command func(verb, rest string) string) []string {
+	remedy := []string{"its extension is called until it says that it is done; see which extensions there are, and whether they are discovered:",
+		"kubectl get extensionconfigs -o custom-columns='NAME:.metadata.name,DISCOVERED:.status.conditions[?(@.type==\"Discovered\")].message'"}
+	updating := f.condition(clusterv1.MachineUpdatingCondition)
+	switch {
+	case strings.Contains(updating.Message, ": draining Node "):
+		remedy = []string{
+			"its node is drained before, since the extension's settings ask for that; go on without draining:",
+			command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="),
+		}
+	case updating.Reason == clusterv1.MachineInPlaceUpdateFailedReason:
+		remedy = append(remedy,
+			"once the cause is removed, it goes on within a minute; or give up the machine, and its owner makes another one:",
+			command("delete", ""))
+	}
+	return remedy
+}
+
+// remedy says what to do about a hold.
+func (f *clusterAPIFacts) remedy(h *MachineHold) []string {
+	command := func(verb, rest string) string { return commandOn(f.machine, ClusterAPIKind.Group, verb, rest) }
+	switch h.Type {
+	case PreDrainHook, PreTerminateHook:
+		return h.hookRemedy(command("annotate", " "+h.key+"-"))
+	case Pod:
+		return f.podRemedy(h, command("annotate", " "+clusterv1.ExcludeNodeDrainingAnnotation+"="))
+	case Node:
+		return h.nodeRemedy()
+	case Finalizer:
+		return finalizerRemedy
+	case Controller:
+		return controllerRemedy
+	case Infrastructure, Bootstrap:
+		return []string{"its conditions below, and those of the object, say more:", command("describe", "")}
+	case Update:
+		return f.updateRemedy(command)
+	case Volume:
+		return []string{
+			"volumes are detached once their pods are gone; see which are attached:",
+			"kubectl get volumeattachments -o custom-columns=NAME:.metadata.name,NODE:.spec.nodeName",
+		}
+	}
+	return nil
+}

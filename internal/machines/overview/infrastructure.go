@@ -1,0 +1,91 @@
+package overview
+
+import (
+	"cmp"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// infraHold is the infrastructure of a machine that is terminated.
+func (f *machineFacts) infraHold(step machine.DeletionStep) []MachineHold {
+	object := f.infra.object
+	switch {
+	case object == nil:
+		return []MachineHold{{Type: Infrastructure, Message: f.instance(), Since: f.becameTrue(machinev1beta1.MachineDrained)}}
+	case step.Action == machine.DeleteInfrastructure:
+		if problem := f.problem(); problem != "" {
+			return []MachineHold{{Type: Infrastructure, Object: f.infraID(), Message: problem, Since: f.becameTrue(machinev1beta1.MachineDrained)}}
+		}
+		return controllerHas("delete " + f.infraID().String())
+	}
+	return []MachineHold{{
+		Type: Infrastructure, Object: f.infraID(), Finalizers: object.GetFinalizers(),
+		Message: cmp.Or(notReady(object), f.problem()), Since: &object.GetDeletionTimestamp().Time,
+	}}
+}
+
+// startHolds is what a machine waits for that does not run yet.
+func (f *machineFacts) startHolds() []MachineHold {
+	since := f.since()
+	isHeld := f.infra.object != nil || f.problem() != ""
+	switch {
+	case f.phase() == machinev1beta1.PhaseProvisioned:
+		return []MachineHold{f.nodes.hold(f.machine, Kind.Group, ptr.Deref(f.machine.Spec.ProviderID, ""), since)}
+	case !f.infra.isKnown: // a provider has it, or it can't be looked at
+		return []MachineHold{{Type: Infrastructure, Message: f.problem(), Since: &since}}
+	case !isHeld:
+		return controllerHas("make " + f.infraID().String())
+	}
+	hold := MachineHold{Type: Infrastructure, Object: f.infraID(), Message: f.problem(), Since: &since}
+	if f.infra.object != nil {
+		hold.Message = cmp.Or(notReady(f.infra.object), hold.Message)
+	}
+	return []MachineHold{hold}
+}
+
+// infraID names the infrastructure object.
+func (f *machineFacts) infraID() *kinds.ID {
+	return &kinds.ID{Group: f.infra.kind.Group, Kind: f.infra.kind.Kind, Namespace: f.machine.Namespace, Name: f.machine.Name}
+}
+
+// instance names infrastructure that is no object of the cluster.
+func (f *machineFacts) instance() string {
+	switch problem := f.problem(); {
+	case problem != "":
+		return problem
+	case f.machine.Spec.ProviderID != nil:
+		return "its provider has to terminate " + *f.machine.Spec.ProviderID
+	default:
+		return "its provider has to terminate it"
+	}
+}
+
+// problem is why the machine controller can't look at the infrastructure, or change it.
+func (f *machineFacts) problem() string {
+	exists := f.condition(machinev1beta1.InstanceExistsCondition)
+	if exists == nil || exists.Status != corev1.ConditionUnknown && exists.Reason != machine.ErrorDeleting {
+		return ""
+	}
+	return exists.Message
+}
+
+// notReady is what the condition Ready of an infrastructure object says while it is not true.
+func notReady(object *unstructured.Unstructured) string {
+	items, _, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "conditions")
+	list, _ := items.([]any)
+	for _, item := range list {
+		condition, _ := item.(map[string]any)
+		if condition["type"] == "Ready" && condition["status"] != "True" {
+			reason, _ := condition["reason"].(string)
+			message, _ := condition["message"].(string)
+			return cmp.Or(message, reason)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,216 @@
+package overview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// judge says how a machine stands, and what holds it.
+func judge(f *machineFacts) MachineOverview {
+	m := MachineOverview{
+		APIGroup: Kind.Group, Namespace: f.machine.Namespace, Name: f.machine.Name, UID: string(f.machine.UID), Node: f.nodeName(),
+		Phase: f.phase(), Since: f.since(), Unknown: f.unknown,
+	}
+	if f.machine.Spec.ProviderID != nil {
+		m.ProviderID = *f.machine.Spec.ProviderID
+	}
+	switch {
+	case f.isDeleting():
+		m.Stage = f.stage()
+		m.Holds, m.Later = f.deletionHolds(), f.later(m.Stage)
+	case m.Phase == machinev1beta1.PhaseFailed:
+		m.Holds = []MachineHold{{Type: Failure, Message: failureOf(f.machine)}}
+	case m.Phase != machinev1beta1.PhaseRunning:
+		m.Holds = f.startHolds()
+	}
+	return m
+}
+
+// phase is the machine's, which its controller may be late to write.
+func (f *machineFacts) phase() string {
+	switch told := f.machine.Status.Phase; {
+	case f.isDeleting():
+		return machinev1beta1.PhaseDeleting
+	case told == nil || *told == "":
+		return "Pending"
+	default:
+		return *told
+	}
+}
+
+// since is when the phase began.
+func (f *machineFacts) since() time.Time {
+	made := f.machine.CreationTimestamp.Time
+	exists, node := f.condition(machinev1beta1.InstanceExistsCondition), f.node()
+	switch f.phase() {
+	case machinev1beta1.PhaseDeleting:
+		return f.machine.DeletionTimestamp.Time
+	case machinev1beta1.PhaseFailed:
+		if f.machine.Status.LastUpdated != nil {
+			return f.machine.Status.LastUpdated.Time
+		}
+	case machinev1beta1.PhaseProvisioned:
+		if exists != nil && exists.Status == corev1.ConditionTrue && exists.LastTransitionTime.After(made) {
+			return exists.LastTransitionTime.Time
+		}
+	case machinev1beta1.PhaseRunning:
+		if node != nil && node.CreationTimestamp.After(made) {
+			return node.CreationTimestamp.Time
+		}
+	}
+	return made
+}
+
+// failureOf is why the machine has failed.
+func failureOf(m *machinev1beta1.Machine) string {
+	var parts []string
+	if reason := m.Status.ErrorReason; reason != nil && *reason != "" {
+		parts = append(parts, string(*reason))
+	}
+	if message := m.Status.ErrorMessage; message != nil && *message != "" {
+		parts = append(parts, *message)
+	}
+	if len(parts) == 0 {
+		return "it does not say why"
+	}
+	return strings.Join(parts, ": ")
+}
+
+// stage is the part of the deletion.
+func (f *machineFacts) stage() machine.DeletionStage {
+	if f.isReleased() {
+		return machine.Completed
+	}
+	return f.step().Stage
+}
+
+// deletionHolds is what holds a deletion now.
+func (f *machineFacts) deletionHolds() []MachineHold {
+	hooks := f.machine.Spec.LifecycleHooks
+	if f.isReleased() {
+		return finalizersOf(f.machine, machinev1beta1.MachineFinalizer)
+	}
+	step := f.step()
+	switch {
+	case step.Action == machine.Release:
+		return append(controllerHas("remove its finalizer"), finalizersOf(f.machine, machinev1beta1.MachineFinalizer)...)
+	case step.Stage == machine.BeforeDrain:
+		return f.hookHolds(PreDrainHook, hooks.PreDrain, &f.machine.DeletionTimestamp.Time)
+	case step.Stage == machine.Draining:
+		return f.drainHolds(step)
+	case step.Stage == machine.BeforeTerminate:
+		return f.hookHolds(PreTerminateHook, hooks.PreTerminate, f.becameTrue(machinev1beta1.MachineDrained))
+	case step.Stage == machine.RemovingNode:
+		return controllerHas("delete node " + f.nodeName())
+	default:
+		return f.infraHold(step)
+	}
+}
+
+// hookHolds are the hooks of a list.
+func (f *machineFacts) hookHolds(of MachineHoldType, hooks []machinev1beta1.LifecycleHook, since *time.Time) []MachineHold {
+	list := map[MachineHoldType]string{PreDrainHook: "preDrain", PreTerminateHook: "preTerminate"}[of]
+	var holds []MachineHold
+	for i, hook := range hooks {
+		holds = append(holds, MachineHold{
+			Type: of, Name: hook.Name, Owner: hook.Owner, Message: saysOf(f.machine, of, hook.Name), Since: since,
+			key: fmt.Sprintf("/spec/lifecycleHooks/%s/%d", list, i),
+		})
+	}
+	return holds
+}
+
+// saysOf is what the controller of a hook says of it, if it is one of package hook.
+func saysOf(m metav1.Object, of MachineHoldType, name string) string {
+	stage := machine.BeforeDrain
+	if of == PreTerminateHook {
+		stage = machine.BeforeTerminate
+	}
+	return m.GetAnnotations()[machine.HookStatusAnnotation(stage, name)]
+}
+
+// later are the hooks that hold the machine after what holds it now.
+func (f *machineFacts) later(stage machine.DeletionStage) []MachineHold {
+	if stage != machine.BeforeDrain && stage != machine.Draining {
+		return nil
+	}
+	return f.hookHolds(PreTerminateHook, f.machine.Spec.LifecycleHooks.PreTerminate, nil)
+}
+
+// drainHolds is what holds a drain.
+func (f *machineFacts) drainHolds(step machine.DeletionStep) []MachineHold {
+	switch {
+	case step.Action == machine.SkipDrain:
+		return controllerHas("skip the drain")
+	case step.Reason == "OtherControlPlaneNodeDrains":
+		var holds []MachineHold
+		for _, name := range f.machineNode().OthersCordoned {
+			holds = append(holds, MachineHold{Type: ControlPlaneNode, Object: &kinds.ID{Kind: "Node", Name: name}, Since: f.becameTrue(machinev1beta1.MachineDrainable)})
+		}
+		return holds
+	case step.Action == machine.Cordon && f.nodes.byName == nil, f.pods != nil && f.pods.unknown != "":
+		return f.drainCondition()
+	case step.Action == machine.Cordon:
+		return controllerHas("cordon node " + f.nodeName())
+	case step.Action == machine.RecordDrained:
+		return controllerHas("tell that node " + f.nodeName() + " is drained")
+	}
+	if f.pods == nil {
+		return nil
+	}
+	return podHolds(f.pods.left, f.becameTrue(machinev1beta1.MachineDrainable))
+}
+
+// drainCondition is what the machine says of its drain, where the pods can't be looked at.
+func (f *machineFacts) drainCondition() []MachineHold {
+	drained := f.condition(machinev1beta1.MachineDrained)
+	if drained == nil || drained.Message == "" {
+		return nil
+	}
+	return []MachineHold{{Type: Pod, Message: drained.Message, Since: &drained.LastTransitionTime.Time}}
+}
+
+// weight orders pods: those first that do not leave by themselves.
+var weight = map[drain.PodHold]int{drain.Budget: 0, drain.Refused: 1, drain.Finalizers: 2, drain.Ending: 3, drain.ToBeEvicted: 4}
+
+// podHolds are pods that are on the node.
+func podHolds(pods []drain.HeldPod, since *time.Time) []MachineHold {
+	left := slices.SortedFunc(slices.Values(pods), func(a, b drain.HeldPod) int {
+		return cmp.Or(cmp.Compare(weight[a.Hold], weight[b.Hold]), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	var holds []MachineHold
+	for _, pod := range left {
+		holds = append(holds, MachineHold{
+			Type: Pod, Name: string(pod.Hold), Object: &kinds.ID{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},
+			Budgets: pod.Budgets, Toleration: pod.Toleration, Message: pod.Message, Since: since,
+		})
+	}
+	return holds
+}
+
+// controllerHas is something that the machine controller has still to do.
+func controllerHas(what string) []MachineHold {
+	return []MachineHold{{Type: Controller, Message: what}}
+}
+
+// finalizersOf are those of other controllers than the machine controller.
+func finalizersOf(m metav1.Object, own string) []MachineHold {
+	var holds []MachineHold
+	for _, finalizer := range m.GetFinalizers() {
+		if finalizer != own {
+			holds = append(holds, MachineHold{Type: Finalizer, Name: finalizer, Since: &m.GetDeletionTimestamp().Time})
+		}
+	}
+	return holds
+}

@@ -1,0 +1,227 @@
+package overview
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// deleting is a machine that is being deleted; %HOOKS and %DRAINED are to be replaced.
+const deleting = `
+metadata:
+  name: web-4
+  namespace: shop
+  deletionTimestamp: "2026-11-23T11:50:00Z"
+  finalizers: [machine.machine.openshift.io, example.com/backup]
+spec:
+  providerID: test://web-4
+  lifecycleHooks: {%HOOKS}
+  providerSpec: {value: {apiVersion: infrastructure.runlevel.dev/v1alpha1, kind: KwokMachine}}
+status:
+  phase: Deleting
+  nodeRef: {name: node-4}
+  conditions: [%DRAINED]
+`
+
+const (
+	bothHooks     = `preDrain: [{name: MigrateApp, owner: app-op}, {name: Other, owner: o'op}], preTerminate: [{name: ShipLogs, owner: log-op}]`
+	terminateHook = `preTerminate: [{name: ShipLogs, owner: log-op}]`
+	drained       = `{type: Drained, status: "True", lastTransitionTime: "2026-11-23T11:55:00Z"}`
+)
+
+// factsOf are those of a machine whose node is there.
+func factsOf(t *testing.T, hooks, conditions string) *machineFacts {
+	t.Helper()
+	m := &machinev1beta1.Machine{}
+	text := strings.NewReplacer("%HOOKS", hooks, "%DRAINED", conditions).Replace(deleting)
+	if err := yaml.Unmarshal([]byte(text), m); err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-4"}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	f := &machineFacts{machine: m, nodes: &nodeList{byName: map[string]*corev1.Node{"node-4": node}}}
+	f.infra.kind, f.infra.isKnown = templateKind(m), true
+	return f
+}
+
+func infrastructureThatGoes(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(`
+apiVersion: infrastructure.runlevel.dev/v1alpha1
+kind: KwokMachine
+metadata: {name: web-4, namespace: shop, deletionTimestamp: "2026-11-23T11:58:00Z", finalizers: [example.com/power]}
+status: {conditions: [{type: Ready, status: "False", reason: PowerOff, message: the BMC does not answer}]}
+`), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func TestWhatHoldsAMachine(t *testing.T) {
+	controlPlane := map[string]string{"node-role.kubernetes.io/control-plane": ""}
+	for name, c := range map[string]struct {
+		hooks, conditions string
+		seen              func(*machineFacts)
+		want              string
+	}{
+		"hooks before the drain, and those after it": {hooks: bothHooks, want: "preDrain hooks MigrateApp of app-op, Other of o'op; later preTerminate hook ShipLogs of log-op"},
+		"an excluded machine is not held by preDrain hooks": {hooks: bothHooks, seen: func(f *machineFacts) {
+			f.machine.Annotations = map[string]string{machine.ExcludeNodeDraining: ""}
+		}, want: "the machine controller has to skip the drain; later preTerminate hook ShipLogs of log-op"},
+		"pods, those first that do not go by themselves": {seen: func(f *machineFacts) {
+			f.pods = &nodePods{left: []drain.HeldPod{
+				{Namespace: "shop", Name: "a", Hold: drain.Ending, Message: "pod shop/a is ending"},
+				{Namespace: "shop", Name: "b", Hold: drain.ToBeEvicted, Message: "pod shop/b is to be evicted"},
+				{Namespace: "shop", Name: "c", Hold: drain.Budget, Message: "pod shop/c is held by PodDisruptionBudget db", Budgets: []string{"db"}},
+			}}
+		}, want: "pod shop/c is held by PodDisruptionBudget db, pod shop/a is ending and 1 more"},
+		"a node that is not cordoned": {seen: func(f *machineFacts) { f.node().Spec.Unschedulable = false }, want: "the machine controller has to cordon node node-4"},
+		"another node of the control plane": {seen: func(f *machineFacts) {
+			f.node().Spec.Unschedulable, f.node().Labels = false, controlPlane
+			f.nodes.byName["node-1"] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: controlPlane}, Spec: corev1.NodeSpec{Unschedulable: true}}
+		}, want: "node node-1, which is drained first"},
+		"a node that is gone is drained": {seen: func(f *machineFacts) { f.nodes.byName = map[string]*corev1.Node{} }, want: "the machine controller has to tell that node node-4 is drained"},
+		"hooks after the drain": {hooks: bothHooks, conditions: drained, seen: func(f *machineFacts) {
+			f.infra.object = infrastructureThatGoes(t)
+			f.infra.object.SetDeletionTimestamp(nil)
+		}, want: "preTerminate hook ShipLogs of log-op"},
+		"infrastructure that goes":           {hooks: terminateHook, conditions: drained, seen: func(f *machineFacts) { f.infra.object = infrastructureThatGoes(t) }, want: "KwokMachine web-4 (finalizer example.com/power): the BMC does not answer"},
+		"infrastructure that a provider has": {conditions: drained, seen: func(f *machineFacts) { f.infra.isKnown = false }, want: "infrastructure: its provider has to terminate test://web-4"},
+		"infrastructure that can't be asked to go": {conditions: drained, seen: func(f *machineFacts) {
+			f.infra.isKnown = false
+			f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
+				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: machine.ErrorDeleting, Message: "the cloud is busy",
+			})
+		}, want: "infrastructure: the cloud is busy"},
+		"the Node object": {conditions: drained, want: "the machine controller has to delete node node-4"},
+		"a Node object that goes does not hold the machine": {conditions: drained, seen: func(f *machineFacts) {
+			f.node().DeletionTimestamp, f.node().Finalizers = new(metav1.Now()), []string{"example.com/node"}
+		}, want: "the machine controller has to remove its finalizer; finalizer example.com/backup"},
+		"a hook that comes after the infrastructure was asked to go": {hooks: terminateHook, conditions: drained, seen: func(f *machineFacts) {
+			f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
+				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: machine.InstanceTerminating,
+			})
+		}, want: "the machine controller has to delete node node-4"},
+		"finalizers of others": {conditions: drained, seen: func(f *machineFacts) { f.machine.Finalizers = f.machine.Finalizers[1:] }, want: "finalizer example.com/backup"},
+		"a machine that has failed": {seen: func(f *machineFacts) {
+			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseFailed)
+			f.machine.Status.ErrorReason, f.machine.Status.ErrorMessage = new(machinev1beta1.InvalidConfigurationMachineError), new("no such kind")
+		}, want: "InvalidConfiguration: no such kind"},
+		"a machine that runs": {hooks: bothHooks, seen: func(f *machineFacts) {
+			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseRunning)
+		}},
+		"a machine without a node yet": {seen: func(f *machineFacts) {
+			f.machine.DeletionTimestamp, f.machine.Status.Phase = nil, new(machinev1beta1.PhaseProvisioned)
+		}, want: "a node with the providerID test://web-4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := factsOf(t, c.hooks, c.conditions)
+			if c.seen != nil {
+				c.seen(f)
+			}
+			m := judge(f)
+			if got := m.HeldBy(); got != c.want {
+				t.Errorf("held by %q, want %q", got, c.want)
+			}
+			if done := m.IsDone(); done != (c.want == "") {
+				t.Errorf("IsDone is %v, and it is held by %q", done, c.want)
+			}
+		})
+	}
+}
+
+// Another host has joined under the name of a machine's node: its pods do not hold the machine.
+func TestANodeOfAnotherHostIsNotTheMachines(t *testing.T) {
+	f, other := factsOf(t, "", ""), clusterFacts(t, "DrainingNode", "")
+	for _, node := range []*corev1.Node{f.nodes.byName["node-4"], other.nodes.byName["node-4"]} {
+		node.Spec.ProviderID = "test://another"
+	}
+	if got := f.step().Action; got != machine.RecordDrained || f.node() != nil {
+		t.Errorf("of machine.openshift.io, the next step is to %s", got)
+	}
+	if other.node() != nil {
+		t.Error("of cluster.x-k8s.io, the node is taken for the machine's")
+	}
+}
+
+func TestTheCommandThatLetsGoOfAHook(t *testing.T) {
+	said := factsOf(t, bothHooks, "").explain(nil, now)
+	statement := said.Statements[2]
+	if want := "preDrain hook Other of o'op holds it, for 10m"; statement.Text != want {
+		t.Errorf("said %q, want %q", statement.Text, want)
+	}
+	const want = `kubectl patch machine.machine.openshift.io web-4 -n shop --type=json -p '[{"op":"test","path":"/spec/lifecycleHooks/preDrain/1/name","value":"Other"},{"op":"remove","path":"/spec/lifecycleHooks/preDrain/1"}]'`
+	if got := statement.Details[len(statement.Details)-1]; got != want {
+		t.Errorf("the command is\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestASecondMachineOfOneNode: the kubelet has joined, for another machine.
+func TestASecondMachineOfOneNode(t *testing.T) {
+	const wanted = "a node with the providerID test://web-4"
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		held, first string
+	}{
+		"of nobody": {nil, wanted, "the machine was started, and its kubelet has not joined"},
+		"its own":   {map[string]string{machine.OpenShiftMachineAnnotation: "shop/web-4"}, wanted, "the machine was started, and its kubelet has not joined"},
+		"of another one": {map[string]string{machine.OpenShiftMachineAnnotation: "shop/web-3"},
+			wanted + ", which node node-4 has; it belongs to machine shop/web-3 of machine.openshift.io", "a node belongs to one machine: find out which"},
+		"of Cluster API": {map[string]string{"cluster.x-k8s.io/machine": "web-4", "cluster.x-k8s.io/cluster-namespace": "shop"},
+			wanted + ", which node node-4 has; it belongs to machine shop/web-4 of cluster.x-k8s.io", "a node belongs to one machine: find out which"},
+	} {
+		f := factsOf(t, "", "")
+		f.machine.DeletionTimestamp, f.machine.Status.Phase, f.machine.Status.NodeRef = nil, new(machinev1beta1.PhaseProvisioned), nil
+		node := f.nodes.byName["node-4"]
+		node.Spec.ProviderID, node.Annotations = "test://web-4", c.annotations
+		said := f.explain(nil, now)
+		if got := said.HeldBy(); got != c.held {
+			t.Errorf("%s: held by %q, want %q", name, got, c.held)
+		}
+		if got := said.Statements[1].Details[0]; !strings.HasPrefix(got, c.first) {
+			t.Errorf("%s: said %q, want %q", name, got, c.first)
+		}
+	}
+}
+
+// TestHooksThatCameTooLate: conditions show them, and nothing waits for them.
+func TestHooksThatCameTooLate(t *testing.T) {
+	const late = "preDrain hook Late of late-op came too late, and holds nothing: the drain is over"
+	for name, c := range map[string]struct {
+		hooks, conditions string
+		terminating       bool
+		want              []string
+	}{
+		"before the drain": {"preDrain: [{name: Late, owner: late-op}]", "", false, nil},
+		"after the drain":  {"preDrain: [{name: Late, owner: late-op}], " + terminateHook, drained, false, []string{late}},
+		"with both, terminating": {"preDrain: [{name: Late, owner: late-op}], " + terminateHook, drained, true, []string{late,
+			"preTerminate hook ShipLogs of log-op came too late, and holds nothing: the delete of its infrastructure was asked for"}},
+	} {
+		f := factsOf(t, c.hooks, c.conditions)
+		f.infra.object = infrastructureThatGoes(t)
+		if !c.terminating {
+			f.infra.object.SetDeletionTimestamp(nil)
+		}
+		var got []string
+		for _, statement := range f.explain(nil, now).Statements {
+			if strings.Contains(statement.Text, "came too late") {
+				got = append(got, statement.Text)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: said %q, want %q", name, got, c.want)
+		}
+	}
+}

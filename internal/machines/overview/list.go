@@ -1,0 +1,244 @@
+package overview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// atOnce is how many nodes and infrastructure objects are asked about at a time.
+const atOnce = 10
+
+// A MachineQuery says which machines are asked about.
+type MachineQuery struct {
+	Namespace    string   // "" is all
+	Names        []string // none is all
+	OnlyDeleting bool
+}
+
+// ErrNotServed is returned, wrapped, if the cluster has no machines of this API.
+var ErrNotServed = cluster.ErrNotServed
+
+// List says how machines stand, in the order of namespaces and names. Machines and nodes are listed once. Pods are
+// listed only of nodes that are drained, and infrastructure is read only where a machine waits for it.
+func List(ctx context.Context, c *cluster.Cluster, q MachineQuery) ([]MachineOverview, error) {
+	g := &machineGatherer{cluster: c}
+	machines, err := machinesOf[machinev1beta1.Machine](ctx, g, Kind, q)
+	others, otherErr := g.clusterAPIMachines(ctx, q)
+	if errors.Is(err, ErrNotServed) && errors.Is(otherErr, ErrNotServed) {
+		return nil, err
+	}
+	var unknown, unlisted []string
+	groups := []string{Kind.Group, ClusterAPIKind.Group}
+	for i, problem := range []error{err, otherErr} {
+		switch {
+		case problem == nil, errors.Is(problem, ErrNotServed): // an API that is not served has no machines
+		case len(machines) == 0 && len(others) == 0:
+			return nil, problem
+		default:
+			unknown, unlisted = append(unknown, inLine(problem)), append(unlisted, groups[i])
+		}
+	}
+	list := []MachineOverview{}
+	for _, f := range g.facts(ctx, machines) {
+		list = append(list, judge(f))
+	}
+	for _, f := range others {
+		list = append(list, f.judge())
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for i := range list {
+		list[i].Unknown, list[i].Unlisted = append(list[i].Unknown, unknown...), unlisted
+	}
+	slices.SortStableFunc(list, func(a, b MachineOverview) int {
+		return kinds.Compare(kinds.ID{Namespace: a.Namespace, Name: a.Name}, kinds.ID{Namespace: b.Namespace, Name: b.Name})
+	})
+	return list, nil
+}
+
+// A machineGatherer finds out the facts about machines.
+type machineGatherer struct {
+	cluster        *cluster.Cluster
+	nodes          nodeList
+	hasListedNodes bool
+}
+
+// machinesOf lists the machines of a kind that are asked about.
+func machinesOf[M any](ctx context.Context, g *machineGatherer, kind schema.GroupKind, q MachineQuery) ([]*M, error) {
+	in, err := g.cluster.FindKind(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	var options metav1.ListOptions
+	if len(q.Names) == 1 {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, q.Names[0]).String()
+	}
+	var machines []*M
+	resource := g.cluster.In(in, q.Namespace)
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return resource.List(ctx, options)
+	})
+	err = pages.EachListItem(ctx, options, func(item runtime.Object) error {
+		object := item.(*unstructured.Unstructured)
+		if q.OnlyDeleting && object.GetDeletionTimestamp() == nil || len(q.Names) > 0 && !slices.Contains(q.Names, object.GetName()) {
+			return nil
+		}
+		m := new(M)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, m); err != nil {
+			return fmt.Errorf("machine %s/%s can't be read: %w", object.GetNamespace(), object.GetName(), err)
+		}
+		machines = append(machines, m)
+		return nil
+	})
+	if err != nil {
+		what := "list machines"
+		if kind == ClusterAPIKind {
+			what = "list machines.cluster.x-k8s.io"
+		}
+		return nil, notAsked(what+where(q.Namespace), err)
+	}
+	return machines, nil
+}
+
+// facts gathers what holds machines.
+func (g *machineGatherer) facts(ctx context.Context, machines []*machinev1beta1.Machine) []*machineFacts {
+	if len(machines) > 0 {
+		g.listNodes(ctx)
+	}
+	facts := make([]*machineFacts, len(machines))
+	var asking errgroup.Group
+	asking.SetLimit(atOnce)
+	for i, m := range machines {
+		facts[i] = &machineFacts{machine: m, nodes: &g.nodes}
+		asking.Go(func() error {
+			g.gather(ctx, facts[i])
+			return nil
+		})
+	}
+	_ = asking.Wait() // what could not be asked is in the facts
+	return facts
+}
+
+// listNodes lists the nodes of the cluster, once.
+func (g *machineGatherer) listNodes(ctx context.Context) {
+	if g.hasListedNodes {
+		return
+	}
+	g.hasListedNodes = true
+	nodes := map[string]*corev1.Node{}
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return g.cluster.Client.CoreV1().Nodes().List(ctx, options)
+	})
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		node := item.(*corev1.Node)
+		nodes[node.Name] = node
+		return nil
+	})
+	if err != nil {
+		g.nodes.unknown = inLine(notAsked("list nodes", err))
+		return
+	}
+	g.nodes.byName = nodes
+}
+
+// gather asks about what a machine waits for.
+func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
+	f.infra.kind = templateKind(f.machine)
+	if !f.isDeleting() {
+		if phase := f.phase(); phase == machinev1beta1.PhaseProvisioning || phase == "Pending" {
+			g.askInfrastructure(ctx, f)
+		}
+		return
+	}
+	if f.isReleased() {
+		return
+	}
+	if g.nodes.unknown != "" && f.nodeName() != "" {
+		f.unknown = append(f.unknown, g.nodes.unknown)
+	}
+	step := f.step()
+	switch {
+	case step.Action == machine.Evict:
+		f.pods = g.podsOf(ctx, f.node())
+		f.pods.setStaying()
+		if f.pods.unknown != "" {
+			f.unknown = append(f.unknown, f.pods.unknown)
+		}
+	case step.Stage != machine.BeforeDrain && step.Stage != machine.Draining:
+		g.askInfrastructure(ctx, f)
+	}
+}
+
+// podsOf looks at the pods of a node that is drained.
+func (g *machineGatherer) podsOf(ctx context.Context, node *corev1.Node) *nodePods {
+	left, err := drain.Look(ctx, g.cluster.Client, node)
+	switch {
+	case apierrors.IsForbidden(err):
+		return &nodePods{unknown: "this user may not list pods, or PodDisruptionBudgets, in all namespaces"}
+	case err != nil:
+		return &nodePods{unknown: inLine(err)}
+	}
+	return &nodePods{left: left}
+}
+
+// askInfrastructure looks for the infrastructure object.
+func (g *machineGatherer) askInfrastructure(ctx context.Context, f *machineFacts) {
+	if f.infra.kind.Kind == "" {
+		return
+	}
+	in, err := g.cluster.Find(ctx, f.infra.kind)
+	if errors.Is(err, cluster.ErrNotServed) || err == nil && !in.Namespaced { // a provider of its own has the infrastructure
+		return
+	}
+	if err == nil {
+		f.infra.object, err = g.cluster.In(in, f.machine.Namespace).Get(ctx, f.machine.Name, metav1.GetOptions{})
+	}
+	switch {
+	case err == nil:
+		f.infra.isKnown = true
+	case apierrors.IsNotFound(err):
+		f.infra.isKnown, f.infra.object = true, nil
+	default:
+		f.infra.object = nil
+		f.unknown = append(f.unknown, inLine(notAsked("get "+f.infraID().String(), err)))
+	}
+}
+
+// notAsked is the error of something that could not be asked for.
+func notAsked(what string, err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("this user may not %s", what)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// inLine is an error as one line.
+func inLine(err error) string { return printable.Error(err).Error() }
+
+// where names a namespace, or all.
+func where(namespace string) string {
+	if namespace == "" {
+		return " in all namespaces"
+	}
+	return " in namespace " + namespace
+}

@@ -1,0 +1,180 @@
+package overview
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/machines/drain"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// This file says what to do about what holds a machine. A command comes last, on a line of its own, so that it can be
+// copied; what it would break is said before.
+
+// statement says what holds the machine, and what to do about that.
+func (h *MachineHold) statement(remedy []string, now time.Time) MachineStatement {
+	statement := MachineStatement{Text: h.waits(), Details: remedy}
+	if h.Since != nil {
+		statement.Text += ", for " + age(now, *h.Since)
+	}
+	return statement
+}
+
+// waits says in a sentence what the machine waits for.
+func (h *MachineHold) waits() string {
+	switch h.Type {
+	case Failure:
+		return "it has failed: " + h.Message
+	case Controller:
+		return "it waits for the machine controller to " + h.Message
+	case Infrastructure:
+		return "it waits for its " + strings.TrimPrefix(h.infrastructure(), "its ")
+	case PreDrainHook, PreTerminateHook, Finalizer:
+		return h.sentence() + " holds it"
+	case Update:
+		return "it is updated: " + h.short()
+	default:
+		return "it waits: " + h.short()
+	}
+}
+
+// sentence names a hook or a finalizer.
+func (h *MachineHold) sentence() string {
+	switch h.Type {
+	case PreDrainHook:
+		return "preDrain hook " + h.short()
+	case PreTerminateHook:
+		return "preTerminate hook " + h.short()
+	default:
+		return h.short()
+	}
+}
+
+// What to do about finalizers, and about the machine controller.
+var (
+	finalizerRemedy  = []string{"the controller that has set it removes it; see what it waits for"}
+	controllerRemedy = []string{"if this lasts, look whether the machine controller runs:", "kubectl get pods --all-namespaces | grep machine"}
+)
+
+// remedy says what to do about a hold.
+func (f *machineFacts) remedy(h *MachineHold) []string {
+	switch h.Type {
+	case PreDrainHook, PreTerminateHook:
+		return h.hookRemedy(f.hookRemoval(h))
+	case Pod:
+		return h.podRemedy(f.command("annotate", " "+machine.ExcludeNodeDraining+"="))
+	case ControlPlaneNode:
+		return []string{
+			"nodes of the control plane are drained one after the other; nothing is to be done, unless node " + h.Object.Name + " takes no pods for another reason:",
+			"kubectl uncordon " + h.Object.Name,
+		}
+	case Infrastructure:
+		return f.infraRemedy(h)
+	case Node:
+		return h.nodeRemedy()
+	case Finalizer:
+		return finalizerRemedy
+	case Controller:
+		return controllerRemedy
+	default:
+		return []string{"only its deletion helps; a MachineSet makes another one then:", f.command("delete", "")}
+	}
+}
+
+// hookRemedy says how to let go of a hook, by a command.
+func (h *MachineHold) hookRemedy(command string) []string {
+	var remedy []string
+	if h.Message != "" {
+		remedy = append(remedy, "its controller says: "+h.Message)
+	}
+	return append(remedy,
+		cmp.Or(h.Owner, "its owner")+" removes the hook when its part is done, and no time limit does; whether it still runs can't be told from here",
+		"if it is gone for good, let go of the hook; what the hook protects is not protected then:",
+		command)
+}
+
+// hookRemoval is the command that removes a hook, and no other one.
+func (f *machineFacts) hookRemoval(h *MachineHold) string {
+	patch := []any{
+		patchOperation{"test", h.key + "/name", h.Name},
+		patchOperation{Op: "remove", Path: h.key},
+	}
+	return f.command("patch", " --type=json -p '"+inQuotes(patch)+"'")
+}
+
+// A patchOperation is one of a JSON patch.
+type patchOperation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value string `json:"value,omitempty"`
+}
+
+// inQuotes is a value as JSON that can stand between a shell's single quotes.
+func inQuotes(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil { // there is nothing in it that has no JSON
+		return ""
+	}
+	return strings.ReplaceAll(string(text), "'", `\u0027`)
+}
+
+// command is a kubectl command on the machine.
+func (f *machineFacts) command(verb, rest string) string {
+	return commandOn(f.machine, Kind.Group, verb, rest)
+}
+
+// commandOn is a kubectl command on the machine of a group.
+func commandOn(m metav1.Object, group, verb, rest string) string {
+	return fmt.Sprintf("kubectl %s machine.%s %s -n %s%s", verb, group, m.GetName(), m.GetNamespace(), rest)
+}
+
+// podRemedy says how to get a pod off a node; skip is the command that goes on without draining.
+func (h *MachineHold) podRemedy(skip string) []string {
+	if h.Object == nil {
+		return nil
+	}
+	pod := h.Object.Name + " -n " + h.Object.Namespace
+	switch drain.PodHold(h.Name) {
+	case drain.Budget:
+		return []string{
+			"have more of its pods run elsewhere, or loosen the budget: the drain is tried again within a minute",
+			fmt.Sprintf("kubectl get poddisruptionbudget %s -n %s -o yaml", strings.Join(h.Budgets, " "), h.Object.Namespace),
+			"a delete asks no budget, so it interrupts what the budget protects:",
+			"kubectl delete pod " + pod,
+		}
+	case drain.Refused:
+		return []string{"the drain is tried again within a minute; a delete asks no budget and no webhook for evictions:", "kubectl delete pod " + pod}
+	case drain.Finalizers:
+		return []string{"the controllers that have set the finalizers remove them:", "kubectl get pod " + pod + " -o jsonpath='{.metadata.finalizers}'"}
+	case drain.Ending:
+		return []string{"nothing is to be done within its grace; if its node is broken, go on without draining:", skip}
+	}
+	if h.Toleration != "" {
+		return []string{fmt.Sprintf("it is evicted, once; what takes its place tolerates the cordon as well (toleration %s), and ends with the node", h.Toleration)}
+	}
+	return []string{"nothing is to be done: it is evicted"}
+}
+
+// infraRemedy says what to do about infrastructure.
+func (f *machineFacts) infraRemedy(h *MachineHold) []string {
+	switch {
+	case h.Object == nil && f.isDeleting():
+		return []string{"see the events below, and the log of the provider's machine controller"}
+	case h.Object == nil:
+		return nil
+	case f.isDeleting() && len(h.Finalizers) > 0:
+		object := fmt.Sprintf("%s.%s %s -n %s", strings.ToLower(h.Object.Kind), h.Object.Group, h.Object.Name, h.Object.Namespace)
+		return []string{
+			"its controller removes its finalizers once the machine is terminated:",
+			"kubectl describe " + object,
+			"if that controller is gone for good, terminate the machine by hand, and then let go of the object; a machine that still runs would be forgotten:",
+			"kubectl patch " + object + ` --type=merge -p '{"metadata":{"finalizers":null}}'`,
+		}
+	}
+	return []string{fmt.Sprintf("kubectl describe %s.%s %s -n %s", strings.ToLower(h.Object.Kind), h.Object.Group, h.Object.Name, h.Object.Namespace)}
+}

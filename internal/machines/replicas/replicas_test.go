@@ -1,0 +1,112 @@
+package replicas_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/machines/replicas"
+)
+
+// machine reads "NAME WORD…"; without words, it is selected and controlled by the set.
+func machine(text string) replicas.Replica {
+	words := strings.Fields(text)
+	m := replicas.Replica{Name: words[0], Owner: replicas.Ours, IsSelected: true, Priority: 20}
+	for _, word := range words[1:] {
+		switch word {
+		case "deleting":
+			m.IsDeleting = true
+		case "marked":
+			m.IsMarked = true
+		case "urgent":
+			m.Priority = 80
+		case "unselected":
+			m.IsSelected = false
+		default:
+			m.Owner = replicas.Ownership(word)
+		}
+	}
+	return m
+}
+
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		wanted   int
+		machines []string
+		want     replicas.ReplicaPlan
+	}{
+		"nothing is missing":                         {2, []string{"a", "b"}, replicas.ReplicaPlan{}},
+		"some are missing":                           {3, []string{"a"}, replicas.ReplicaPlan{Create: 2}},
+		"the first by name go":                       {1, []string{"c", "a", "b"}, replicas.ReplicaPlan{Remove: []string{"a", "b"}}},
+		"a higher rank goes first":                   {2, []string{"a", "b", "c urgent"}, replicas.ReplicaPlan{Remove: []string{"c"}}},
+		"of the same rank, what is marked goes":      {1, []string{"a", "b marked"}, replicas.ReplicaPlan{Remove: []string{"b"}}},
+		"what is being deleted is a replica":         {2, []string{"a", "b deleting"}, replicas.ReplicaPlan{}},
+		"what is being deleted is spared first":      {1, []string{"a urgent", "b deleting"}, replicas.ReplicaPlan{}},
+		"more are spared than are being deleted":     {0, []string{"a", "b deleting"}, replicas.ReplicaPlan{Remove: []string{"a"}}},
+		"orphans are adopted":                        {2, []string{"a", "b orphan"}, replicas.ReplicaPlan{Adopt: []string{"b"}}},
+		"orphans that go are left alone":             {2, []string{"a", "b orphan deleting"}, replicas.ReplicaPlan{Create: 1}},
+		"those of others are left alone":             {1, []string{"a", "b foreign"}, replicas.ReplicaPlan{}},
+		"what is not selected is released":           {1, []string{"a", "b unselected"}, replicas.ReplicaPlan{Release: []string{"b"}}},
+		"what is not selected may go as it is":       {1, []string{"a", "b unselected deleting"}, replicas.ReplicaPlan{}},
+		"an orphan that is not selected is no one's": {1, []string{"a", "b unselected orphan"}, replicas.ReplicaPlan{}},
+	} {
+		var machines []replicas.Replica
+		for _, text := range c.machines {
+			machines = append(machines, machine(text))
+		}
+		if diff := cmp.Diff(c.want, replicas.Make(c.wanted, machines)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestPriorityByAge(t *testing.T) {
+	t.Parallel()
+	noon := time.Date(2026, time.November, 23, 12, 0, 0, 0, time.UTC)
+	for age, want := range map[time.Duration]float64{0: 0, -time.Hour: 0, time.Hour: 50 * (1 - 1/math.E)} {
+		if got := replicas.PriorityByAge(noon.Add(-age), noon, time.Hour); math.Abs(got-want) > 1e-9 {
+			t.Errorf("after %s: %v, not %v", age, got, want)
+		}
+	}
+}
+
+func TestSelectors(t *testing.T) {
+	t.Parallel()
+	labels := map[string]string{"a": "b"}
+	for want, selector := range map[string]*metav1.LabelSelector{
+		"":                           {MatchLabels: labels},
+		"spec.selector is empty":     {},
+		"spec.selector is not valid": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}},
+		`spec.selector "a=c" does not match the labels in spec.template.metadata.labels: "a=b"`: {MatchLabels: map[string]string{"a": "c"}},
+	} {
+		_, err := replicas.SelectorOf(selector, labels)
+		if (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v: %v, not %q", selector, err, want)
+		}
+	}
+}
+
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	var tries atomic.Int32
+	refusal := errors.New("refused")
+	done, err := replicas.InBatches(100, 20, func() error {
+		if tries.Add(1) > 1 {
+			return refusal
+		}
+		return nil
+	})
+	if done != 1 || !errors.Is(err, refusal) || tries.Load() != 3 {
+		t.Errorf("%d done, %v, after %d tries", done, err, tries.Load())
+	}
+	if done, err := replicas.InBatches(100, 20, func() error { return nil }); done != 100 || err != nil {
+		t.Errorf("%d done, %v", done, err)
+	}
+}

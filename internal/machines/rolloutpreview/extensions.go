@@ -1,0 +1,153 @@
+package rolloutpreview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	hooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A registered reader has ExtensionConfigs, and the labels of namespaces.
+type registered struct {
+	configs []runtimev1.ExtensionConfig
+	cluster *cluster.Cluster
+}
+
+// List implements client.Reader for ExtensionConfigs.
+func (r registered) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	configs, ok := list.(*runtimev1.ExtensionConfigList)
+	if !ok {
+		return fmt.Errorf("%T is not read here", list)
+	}
+	for i := range r.configs {
+		configs.Items = append(configs.Items, *r.configs[i].DeepCopy())
+	}
+	return nil
+}
+
+// Get implements client.Reader for the metadata of namespaces.
+func (r registered) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	namespace, err := r.cluster.Client.CoreV1().Namespaces().Get(ctx, key.Name, metav1.GetOptions{})
+	if err == nil {
+		object.SetLabels(namespace.Labels)
+	}
+	return err
+}
+
+// decide decides of each outdated set whether its machines are updated in place. An extension that gives no answer leaves that open,
+// as it holds a rollout; NotAsked says why.
+func (p *RolloutPreview) decide(ctx context.Context, c *cluster.Cluster, f *facts, q PreviewQuery) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	configs, err := extensionsOf(ctx, c, q)
+	if err != nil {
+		p.NotAsked = printable.Error(err).Error()
+	}
+	reader := registered{configs, c}
+	hooks := runtimehook.NewInPlaceHooks(reader, reader)
+	for _, set := range f.old {
+		if len(f.machines[set.UID]) == 0 {
+			continue
+		}
+		d := SetDecision{
+			MachineSet: set.Name, Machines: len(f.machines[set.UID]),
+			Changes: rolloutrules.Differences(set.Spec.Template.Spec, f.deployment.Spec.Template.Spec),
+		}
+		if p.NotAsked == "" {
+			if err := d.ask(ctx, hooks, f, set); err != nil {
+				p.NotAsked = printable.Error(err).Error()
+			}
+		}
+		p.Sets = append(p.Sets, d)
+	}
+	if len(p.Sets) == 0 {
+		p.NotAsked = "" // there is nothing to ask
+	}
+}
+
+// extensionsOf returns the ExtensionConfigs of the cluster, or one of the URL that is asked about.
+func extensionsOf(ctx context.Context, c *cluster.Cluster, q PreviewQuery) ([]runtimev1.ExtensionConfig, error) {
+	if q.URL != "" {
+		config := runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "extension"}}
+		config.Spec.ClientConfig = runtimev1.ClientConfig{URL: q.URL, CABundle: q.CA}
+		handlers, err := new(runtimehook.HookClient).Discover(ctx, &config)
+		config.Status.Handlers = handlers
+		config.Status.Conditions = []metav1.Condition{{Type: runtimev1.ExtensionConfigDiscoveredCondition, Status: metav1.ConditionTrue}}
+		return []runtimev1.ExtensionConfig{config}, err
+	}
+	in, err := c.Find(ctx, runtimev1.GroupVersion.WithKind("ExtensionConfig"))
+	if errors.Is(err, cluster.ErrNotServed) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.In(in, "").List(ctx, metav1.ListOptions{})
+	if apierrors.IsForbidden(err) {
+		return nil, errors.New("this user may not list ExtensionConfigs")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list ExtensionConfigs: %w", err)
+	}
+	configs := make([]runtimev1.ExtensionConfig, len(list.Items))
+	for i, item := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &configs[i]); err != nil {
+			return nil, fmt.Errorf("read ExtensionConfig %s: %w", item.GetName(), err)
+		}
+	}
+	return configs, nil
+}
+
+// ask asks the extension about one set. What rules out an update in place is found without it.
+func (d *SetDecision) ask(ctx context.Context, hooks *runtimehook.InPlaceHooks, f *facts, set *clusterv1.MachineSet) error {
+	if reason := f.ruledOut(set); reason != "" {
+		d.Reasons = []string{reason}
+		return nil
+	}
+	wanted := cmp.Or(f.current, &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: f.deployment.Name + "-new"}}).DeepCopy()
+	wanted.Spec.ClusterName, wanted.Spec.Template.Spec = f.deployment.Spec.ClusterName, f.deployment.Spec.Template.Spec
+	decision, err := hooks.CanUpdateMachineSet(ctx, &hooksv1.CanUpdateMachineSetRequest{Current: f.sideOf(set), Desired: f.sideOf(wanted)})
+	d.InPlace, d.Extension, d.Reasons = decision.CanUpdate, decision.Extension, decision.Reasons
+	return err
+}
+
+// ruledOut says why the machines of a set are replaced whatever an extension says; empty if it is to be asked.
+func (f *facts) ruledOut(set *clusterv1.MachineSet) string {
+	switch {
+	case set.DeletionTimestamp != nil:
+		return "MachineSet " + set.Name + " is being deleted"
+	case rolloutrules.IsOnDelete(&f.deployment.Spec):
+		return "the strategy is OnDelete"
+	}
+	for _, ref := range refsOf(set.Spec.Template.Spec) {
+		if f.templates[ref] == nil {
+			return fmt.Sprintf("%s %s, of which MachineSet %s was made, is gone", ref.Kind, ref.Name, set.Name)
+		}
+	}
+	if reason := rolloutrules.WhyReplaced(f.deployment, set, f.now); reason != "" {
+		return reason
+	}
+	if len(rolloutrules.Differences(set.Spec.Template.Spec, f.deployment.Spec.Template.Spec)) == 0 {
+		return "MachineSet " + set.Name + " has the same template"
+	}
+	return ""
+}
+
+// sideOf returns a set and its templates as extensions see them.
+func (f *facts) sideOf(set *clusterv1.MachineSet) hooksv1.CanUpdateMachineSetRequestObjects {
+	spec := set.Spec.Template.Spec
+	return runtimehook.NewMachineSetObjects(set, f.templates[spec.InfrastructureRef], f.templates[spec.Bootstrap.ConfigRef])
+}

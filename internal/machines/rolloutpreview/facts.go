@@ -1,0 +1,169 @@
+package rolloutpreview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+)
+
+// facts are what the preview follows from.
+type facts struct {
+	now        time.Time
+	deployment *clusterv1.MachineDeployment // as it is to be
+	current    *clusterv1.MachineSet        // nil if it is yet to be made
+	old        []*clusterv1.MachineSet      // the oldest first
+	machines   map[types.UID][]*clusterv1.Machine
+	templates  map[clusterv1.ContractVersionedObjectReference]*unstructured.Unstructured // nil for one that is gone
+}
+
+// gather reads the MachineDeployment, its MachineSets, their Machines and the templates.
+func gather(ctx context.Context, c *cluster.Cluster, q PreviewQuery) (*facts, error) {
+	name := q.Wanted.deployment.Name
+	in, err := c.Find(ctx, clusterv1.GroupVersion.WithKind("MachineDeployment"))
+	if errors.Is(err, cluster.ErrNotServed) {
+		return nil, fmt.Errorf("the cluster serves no MachineDeployments of %s: docs/machines-cluster-api.md says how to install them", clusterv1.GroupVersion)
+	}
+	var live *unstructured.Unstructured
+	if err == nil {
+		live, err = c.In(in, q.Namespace).Get(ctx, name, metav1.GetOptions{})
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no MachineDeployment %s in namespace %s", name, q.Namespace)
+	case err != nil:
+		return nil, fmt.Errorf("read MachineDeployment %s/%s: %w", q.Namespace, name, err)
+	}
+	sets, err := listOf[clusterv1.MachineSet](ctx, c, "MachineSet", q.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	machines, err := listOf[clusterv1.Machine](ctx, c, "Machine", q.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	f := &facts{now: c.Now(), deployment: q.Wanted.deployment, machines: map[types.UID][]*clusterv1.Machine{}}
+	f.takeSets(sets, live.GetUID())
+	for _, m := range machines {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+			f.machines[owner.UID] = append(f.machines[owner.UID], m)
+		}
+	}
+	return f, f.takeTemplates(ctx, c, q)
+}
+
+// listOf lists the objects of a kind.
+func listOf[T any](ctx context.Context, c *cluster.Cluster, kind, namespace string) ([]*T, error) {
+	in, err := c.Find(ctx, clusterv1.GroupVersion.WithKind(kind))
+	if err != nil {
+		return nil, fmt.Errorf("list %ss: %w", kind, err)
+	}
+	list, err := c.In(in, namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list %ss in namespace %s: %w", kind, namespace, err)
+	}
+	var found []*T
+	for _, item := range list.Items {
+		object := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, object); err != nil {
+			return nil, fmt.Errorf("read %s %s: %w", kind, item.GetName(), err)
+		}
+		found = append(found, object)
+	}
+	return found, nil
+}
+
+// takeSets takes the sets that a deployment controls.
+func (f *facts) takeSets(sets []*clusterv1.MachineSet, owner types.UID) {
+	for _, set := range sets {
+		if controller := metav1.GetControllerOfNoCopy(set); controller != nil && controller.UID == owner {
+			f.old = append(f.old, set)
+		}
+	}
+	slices.SortFunc(f.old, func(a, b *clusterv1.MachineSet) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+	f.current = rolloutrules.Current(f.deployment, f.old, f.now)
+	f.old = slices.DeleteFunc(f.old, func(set *clusterv1.MachineSet) bool { return set == f.current })
+}
+
+// refsOf are the templates that a template of machines names.
+func refsOf(spec clusterv1.MachineSpec) []clusterv1.ContractVersionedObjectReference {
+	refs := []clusterv1.ContractVersionedObjectReference{spec.InfrastructureRef}
+	if spec.Bootstrap.ConfigRef.IsDefined() {
+		refs = append(refs, spec.Bootstrap.ConfigRef)
+	}
+	return refs
+}
+
+// takeTemplates reads the templates. One of the file must not change one of the cluster.
+func (f *facts) takeTemplates(ctx context.Context, c *cluster.Cluster, q PreviewQuery) error {
+	f.templates = map[clusterv1.ContractVersionedObjectReference]*unstructured.Unstructured{}
+	for _, set := range f.old {
+		for _, ref := range refsOf(set.Spec.Template.Spec) {
+			found, err := readTemplate(ctx, c, ref, q.Namespace)
+			if f.templates[ref] = found; err != nil {
+				return err
+			}
+		}
+	}
+	for _, ref := range refsOf(f.deployment.Spec.Template.Spec) {
+		found, err := readTemplate(ctx, c, ref, q.Namespace)
+		if err != nil {
+			return err
+		}
+		inFile := q.Wanted.template(ref)
+		switch {
+		case found == nil && inFile == nil:
+			return fmt.Errorf("%s %s is neither in %s nor on the cluster: add it to %s", ref.Kind, ref.Name, q.Wanted.file, q.Wanted.file)
+		case found != nil && inFile != nil && !equality.Semantic.DeepEqual(found.Object["spec"], inFile.Object["spec"]):
+			return fmt.Errorf("%s %s is on the cluster with another spec than in %s: give the changed template another name", ref.Kind, ref.Name, q.Wanted.file)
+		case found == nil:
+			found = inFile
+		}
+		f.templates[ref] = found
+	}
+	return nil
+}
+
+// template returns a template of the file, or nil.
+func (w *WantedObjects) template(ref clusterv1.ContractVersionedObjectReference) *unstructured.Unstructured {
+	at := slices.IndexFunc(w.templates, func(t *unstructured.Unstructured) bool {
+		return t.GetName() == ref.Name && t.GroupVersionKind().GroupKind() == ref.GroupKind()
+	})
+	if at < 0 {
+		return nil
+	}
+	return w.templates[at]
+}
+
+// readTemplate returns a template of the cluster, or nil if there is none.
+func readTemplate(ctx context.Context, c *cluster.Cluster, ref clusterv1.ContractVersionedObjectReference, namespace string) (*unstructured.Unstructured, error) {
+	in, err := c.FindKind(ctx, schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	found, err := c.In(in, namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	return found, nil
+}

@@ -1,0 +1,95 @@
+package rolloutpreview
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/machines/capi/rolloutrules"
+)
+
+// WantedObjects are a MachineDeployment as it is to be, and templates that are to come with it.
+type WantedObjects struct {
+	file       string
+	deployment *clusterv1.MachineDeployment
+	templates  []*unstructured.Unstructured
+}
+
+// Namespace is that of the MachineDeployment; empty if the file does not say it.
+func (w *WantedObjects) Namespace() string { return w.deployment.Namespace }
+
+// Read reads the documents of a file: the MachineDeployment of a name, and templates. Errors name the document and the field.
+func Read(file string, text []byte, name string) (*WantedObjects, error) {
+	w := &WantedObjects{file: file}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for number := 1; ; number++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = w.add(document, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s, document %d: %w", file, number, err)
+		}
+	}
+	if w.deployment == nil {
+		return nil, fmt.Errorf("%s has no MachineDeployment %s: write it as it is to be", file, name)
+	}
+	return w, nil
+}
+
+// add adds one document. It may be empty.
+func (w *WantedObjects) add(document []byte, name string) error {
+	text, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, &object.Object); err != nil {
+		return errors.New("it is no object")
+	}
+	switch kind := object.GroupVersionKind(); {
+	case len(object.Object) == 0:
+		return nil
+	case kind == clusterv1.GroupVersion.WithKind("MachineDeployment") && object.GetName() == name:
+		return w.setDeployment(text)
+	case kind.Kind == "MachineDeployment":
+		return fmt.Errorf("it is a MachineDeployment %s of %s: write MachineDeployment %s of %s", object.GetName(), object.GetAPIVersion(), name, clusterv1.GroupVersion)
+	case !strings.HasSuffix(kind.Kind, clusterv1.TemplateSuffix):
+		return fmt.Errorf("kind: it is %q, which is neither a MachineDeployment nor a template", kind.Kind)
+	}
+	w.templates = append(w.templates, object)
+	return nil
+}
+
+func (w *WantedObjects) setDeployment(text []byte) error {
+	if w.deployment != nil {
+		return errors.New("it is the MachineDeployment once more: leave one")
+	}
+	d := &clusterv1.MachineDeployment{}
+	unknown, err := kjson.UnmarshalStrict(text, d)
+	if err = errors.Join(append(unknown, err)...); err != nil {
+		return fmt.Errorf("MachineDeployment %s: %s", d.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	rolloutrules.SetDefaults(&d.Spec)
+	if _, _, err := rolloutrules.Limits(&d.Spec); err != nil {
+		return fmt.Errorf("MachineDeployment %s: %w", d.Name, err)
+	}
+	if !d.Spec.Template.Spec.InfrastructureRef.IsDefined() {
+		return fmt.Errorf("MachineDeployment %s: spec.template.spec.infrastructureRef is not set", d.Name)
+	}
+	w.deployment = d
+	return nil
+}

@@ -1,0 +1,88 @@
+package runtimehook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A CallError says in one line what is wrong with an extension or its answer, and what to do.
+type CallError struct {
+	Extension string // the name of the handler, or of the ExtensionConfig
+	Problem   string
+	Advice    string
+
+	// isIgnorable says that failurePolicy Ignore has the call count as answered: the extension could not be reached, or its
+	// answer was none. A Failure that it answers is never ignored.
+	isIgnorable bool
+}
+
+func (e *CallError) Error() string {
+	return printable.Line(fmt.Sprintf("extension %s %s: %s", e.Extension, e.Problem, e.Advice))
+}
+
+// IsUnanswered says whether an error is that of an extension that could not be reached, or whose answer could not be read. Failure
+// policy Ignore ignores such errors, and no others.
+func IsUnanswered(err error) bool {
+	var call *CallError
+	return errors.As(err, &call) && call.isIgnorable
+}
+
+const adviceLogs = "see the log of the extension, and correct what it answers"
+
+// wrongAnswer is the error of an answer that is not what the hook asks for.
+func wrongAnswer(extension, format string, arguments ...any) *CallError {
+	return &CallError{Extension: extension, Problem: fmt.Sprintf(format, arguments...), Advice: adviceLogs}
+}
+
+// noAnswer is the error of an answer that can't be read.
+func noAnswer(extension, format string, arguments ...any) *CallError {
+	e := wrongAnswer(extension, format, arguments...)
+	e.isIgnorable = true
+	return e
+}
+
+// longestMessage is how much is shown of a text of an extension.
+const longestMessage = 512
+
+// shown returns a text of an extension in one line.
+func shown(text string) string {
+	return printable.Truncate(printable.Line(strings.TrimSpace(text)), longestMessage)
+}
+
+// unreachable is the error of a request that had no answer.
+func (c *call) unreachable(err error) *CallError {
+	e := &CallError{Extension: c.extension, isIgnorable: true}
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var plain tls.RecordHeaderError
+	host := c.url.Hostname()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Problem = fmt.Sprintf("did not answer within %s", c.timeout)
+		e.Advice = "see whether it runs, or have its Discovery answer a greater timeoutSeconds (30 at most)"
+	case errors.As(err, &authority):
+		e.Problem = "has a certificate of an authority that is not known"
+		e.Advice = "set spec.clientConfig.caBundle, or the annotation runtime.cluster.x-k8s.io/inject-ca-from-secret, to the CA of its certificate"
+	case errors.As(err, &name):
+		e.Problem = fmt.Sprintf("has a certificate that is not for %s", host)
+		e.Advice = fmt.Sprintf("issue one whose DNS names or IP addresses contain %s", host)
+	case errors.As(err, &invalid):
+		e.Problem = "has a certificate that is not valid (" + shown(invalid.Error()) + ")"
+		e.Advice = "renew it"
+	case errors.As(err, &plain) || errors.Is(err, http.ErrSchemeMismatch):
+		e.Problem = "does not speak TLS at " + c.url.Host
+		e.Advice = "have it serve HTTPS, or correct the port"
+	default:
+		e.Problem = fmt.Sprintf("can't be reached at %s (%s)", c.url.Host, shown(printable.RequestError(err).Error()))
+		e.Advice = "see whether it runs, and whether spec.clientConfig is right"
+	}
+	return e
+}

@@ -1,0 +1,109 @@
+// Package extensionconfig keeps ExtensionConfigs (runtime.cluster.x-k8s.io): it asks each extension for its handlers, writes them
+// into the status with a condition Discovered, and brings the certificate authority of a Secret into the spec. It calls
+// no hook but Discovery: package runtimehook does, by what stands in the statuses.
+//
+// What an extension answers is asked for again every minute, so that neither a new version of it nor a new certificate
+// authority needs a change of its ExtensionConfig.
+//
+// SetupWithManager is the call to start from.
+package extensionconfig
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+)
+
+// An extension that does not answer is asked again after retrySoon, and then after twice as long each time, up to
+// retrySeldom.
+const retrySoon, retrySeldom = 250 * time.Millisecond, time.Minute
+
+// concurrency is how many extensions are asked at a time: one that is slow holds no other one.
+const concurrency = 5
+
+// DiscoveryOptions say how extensions are asked. The zero value works.
+type DiscoveryOptions struct {
+	Interval time.Duration // after which an extension is asked again; a minute if it is 0
+}
+
+// An ExtensionConfigReconciler keeps ExtensionConfigs.
+type ExtensionConfigReconciler struct {
+	cached     client.Client
+	live       client.Reader // of Secrets, which are not cached
+	extensions runtimehook.HookClient
+	interval   time.Duration
+}
+
+// SetupWithManager has a manager keep all ExtensionConfigs.
+func SetupWithManager(manager ctrl.Manager, o DiscoveryOptions) error {
+	r := &ExtensionConfigReconciler{
+		cached: manager.GetClient(), live: manager.GetAPIReader(), interval: cmp.Or(o.Interval, time.Minute),
+	}
+	changes := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retrySoon, retrySeldom)
+	return ctrl.NewControllerManagedBy(manager).
+		Named("extensionconfig").
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: backoff}).
+		For(&runtimev1.ExtensionConfig{}, builder.WithPredicates(changes)).
+		Complete(r)
+}
+
+// Reconcile asks an extension for its handlers, and writes them down.
+func (r *ExtensionConfigReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	config := &runtimev1.ExtensionConfig{}
+	if err := r.cached.Get(ctx, request.NamespacedName, config); err != nil || config.DeletionTimestamp != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if _, isPaused := config.Annotations[clusterv1.PausedAnnotation]; isPaused {
+		return ctrl.Result{}, r.write(ctx, config, pausedStatus(config))
+	}
+	found, problem := r.discover(ctx, config)
+	if ctx.Err() != nil {
+		return ctrl.Result{}, ctx.Err()
+	}
+	if !apierrors.IsConflict(problem) {
+		problem = errors.Join(problem, r.write(ctx, config, newStatus(config, found, problem)))
+	}
+	if apierrors.IsConflict(problem) { // it changed meanwhile, which the cache does not have yet
+		return ctrl.Result{RequeueAfter: retrySoon}, nil
+	}
+	return ctrl.Result{RequeueAfter: r.interval}, problem
+}
+
+// discover returns the handlers of an extension, whose certificate authority is brought into its ExtensionConfig before.
+func (r *ExtensionConfigReconciler) discover(ctx context.Context, config *runtimev1.ExtensionConfig) ([]runtimev1.ExtensionHandler, error) {
+	if err := r.injectCA(ctx, config); err != nil {
+		return nil, err
+	}
+	return r.extensions.Discover(ctx, config)
+}
+
+// write writes a status, unless another process has changed the object since it was read.
+func (r *ExtensionConfigReconciler) write(ctx context.Context, config *runtimev1.ExtensionConfig, status runtimev1.ExtensionConfigStatus) error {
+	if equality.Semantic.DeepEqual(config.Status, status) {
+		return nil
+	}
+	changed := config.DeepCopy()
+	changed.Status = status
+	err := r.cached.Status().Patch(ctx, changed, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the status of ExtensionConfig %s: %w", config.Name, err)
+	}
+	return nil
+}

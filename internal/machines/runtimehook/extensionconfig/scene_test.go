@@ -1,0 +1,135 @@
+package extensionconfig_test
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/runtimehook"
+	"github.com/runlevel/runlevel/internal/machines/runtimehook/extensionconfig"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/internal/sandbox/runtimehooktest"
+)
+
+var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(stage.Run(m))
+}
+
+// handlers is what an extension answers that answers all hooks of updates in place.
+const handlers = `{"status":"Success","handlers":[
+	{"name":"can-update-machineset","timeoutSeconds":10,"failurePolicy":"Fail","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"CanUpdateMachineSet"}},
+	{"name":"update-machine","timeoutSeconds":10,"failurePolicy":"Fail","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"UpdateMachine"}},
+	{"name":"can-update-machine","timeoutSeconds":10,"failurePolicy":"Fail","requestHook":{"apiVersion":"hooks.runtime.cluster.x-k8s.io/v1alpha1","hook":"CanUpdateMachine"}}]}`
+
+// A scene has a controller of ExtensionConfigs, on a cluster that has none but those of the test.
+type scene struct {
+	*testing.T
+	client.Client
+	namespace string
+	hooks     *runtimehook.InPlaceHooks
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	return newSceneAs(t, stage.Sandbox(t).Config)
+}
+
+// newSceneAs has the controller reach the API server by a config.
+func newSceneAs(t *testing.T, config *rest.Config) *scene {
+	t.Helper()
+	s := &scene{T: t, Client: stage.Client(t), namespace: stage.Namespace(t)}
+	s.hooks = runtimehook.NewInPlaceHooks(s.Client, s.Client)
+	stage.ManageAs(t, config, func(m ctrl.Manager) error {
+		return extensionconfig.SetupWithManager(m, extensionconfig.DiscoveryOptions{Interval: 200 * time.Millisecond})
+	})
+	return s
+}
+
+func (s *scene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// newExtension runs an extension that answers Discovery with a text.
+func (s *scene) newExtension(text string) *runtimehooktest.TestExtension {
+	s.Helper()
+	e := runtimehooktest.New(s.T)
+	e.Answer("Discovery", text)
+	return e
+}
+
+// create makes an ExtensionConfig, and deletes it when the test ends.
+func (s *scene) create(name string, where runtimev1.ClientConfig, change ...func(*runtimev1.ExtensionConfig)) *runtimev1.ExtensionConfig {
+	s.Helper()
+	config := &runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	config.Spec.ClientConfig = where
+	for _, c := range change {
+		c(config)
+	}
+	s.must(s.Create(s.Context(), config))
+	s.Cleanup(func() {
+		if err := s.Delete(context.Background(), config); client.IgnoreNotFound(err) != nil {
+			s.Error(err)
+		}
+	})
+	return config
+}
+
+func (s *scene) patch(object client.Object, merge string) {
+	s.Helper()
+	s.must(s.Patch(s.Context(), object, client.RawPatch(types.MergePatchType, []byte(merge))))
+}
+
+// await waits until an ExtensionConfig has a condition of its newest generation, with a message that has a text.
+func (s *scene) await(name, kind string, status metav1.ConditionStatus, text string) *runtimev1.ExtensionConfig {
+	s.Helper()
+	return s.awaitConfig(name, func(config *runtimev1.ExtensionConfig) bool {
+		found := meta.FindStatusCondition(config.Status.Conditions, kind)
+		return found != nil && found.Status == status && found.ObservedGeneration == config.Generation && strings.Contains(found.Message, text)
+	})
+}
+
+func (s *scene) awaitConfig(name string, isWanted func(*runtimev1.ExtensionConfig) bool) *runtimev1.ExtensionConfig {
+	s.Helper()
+	return machinetest.Await(s.T, s.Client, &runtimev1.ExtensionConfig{}, client.ObjectKey{Name: name}, isWanted)
+}
+
+// find returns the handler of a hook for the test's namespace, by its name, or the error.
+func (s *scene) find(hook string) string {
+	s.Helper()
+	found, err := s.hooks.Registry.Find(s.Context(), hook, s.namespace)
+	switch {
+	case err != nil:
+		return err.Error()
+	case found == nil:
+		return "none"
+	}
+	return found.Name
+}
+
+func namesOf(config *runtimev1.ExtensionConfig) []string {
+	var names []string
+	for _, h := range config.Status.Handlers {
+		names = append(names, h.Name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,263 @@
+package crd
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// longest is how much of a value is shown, in characters.
+const longest = 60
+
+// hidden stands for the value of a password.
+const hidden = "(hidden)"
+
+// A report gathers what is wrong with an object and puts it into words.
+type report struct {
+	object  map[string]any // as it was given
+	secrets []string       // what must not be shown of it
+	found   []SchemaProblem
+}
+
+// unknown tells of fields that the schema doesn't have.
+func (r *report) unknown(names ...string) {
+	for _, name := range names {
+		at := locate(r.object, name)
+		if len(at.keys) == 0 { // a key that is empty, or all dots
+			at = place{keys: []string{name}, name: join("", name, false)}
+		}
+		r.found = append(r.found, SchemaProblem{
+			Path: at.keys, Unknown: true,
+			Message: oneLine(at.name + ": is not in the schema: the API server drops it"),
+		})
+	}
+}
+
+// add tells what is wrong with fields.
+func (r *report) add(found ...*field.Error) {
+	for _, err := range found {
+		name, detail := fieldOf(err)
+		at := locate(r.object, name)
+		message := r.sentence(err, detail, at)
+		if at.name != "" {
+			message = at.name + ": " + message
+		}
+		r.found = append(r.found, SchemaProblem{Path: at.keys, Message: oneLine(message), Missing: err.Type == field.ErrorTypeRequired})
+	}
+}
+
+// root is what the API server's libraries call the whole object.
+const root = "<nil>"
+
+// fieldOf is the field that an error is about, and what it says of it. Some libraries
+// name the field only in their sentence.
+func fieldOf(err *field.Error) (name, detail string) {
+	detail = err.Detail
+	if before, after, ok := strings.Cut(detail, " in body "); ok && !strings.ContainsAny(before, " \n") {
+		detail = after
+	}
+	if err.Field != root {
+		return err.Field, detail
+	}
+	if quoted, rest, ok := strings.Cut(strings.TrimPrefix(detail, `"`), `" must validate `); ok {
+		return quoted, "must validate " + rest
+	}
+	if what, name, ok := strings.Cut(strings.TrimPrefix(detail, "Checked value "), ") in "); ok {
+		return name, what + ")"
+	}
+	return "", detail
+}
+
+// addRules tells which CEL rules are broken. Their errors hold a type where others
+// hold a value, and their messages may be made of any value of the object. Rules that are too dear for us,
+// and not for the API server, are told as that.
+func (r *report) addRules(broken field.ErrorList, isTooDear bool) {
+	if isTooDear {
+		r.found = append(r.found, SchemaProblem{Message: "its CEL rules were not checked: with those of the other custom resources they cost too much"})
+		return
+	}
+	for _, err := range broken {
+		shown := *err
+		shown.BadValue = nil
+		if slices.ContainsFunc(r.secrets, func(secret string) bool { return strings.Contains(err.Detail, secret) }) {
+			shown.Detail = "breaks a rule whose message would show a password"
+		}
+		r.add(&shown)
+	}
+}
+
+// problems are what was found, in the order of the object's fields. Validators go
+// through mappings in any order and say some things twice.
+func (r *report) problems() []SchemaProblem {
+	slices.SortStableFunc(r.found, func(a, b SchemaProblem) int {
+		if order := slices.CompareFunc(a.Path, b.Path, compareKeys); order != 0 {
+			return order
+		}
+		return strings.Compare(a.Message, b.Message)
+	})
+	return slices.CompactFunc(r.found, func(a, b SchemaProblem) bool {
+		return a.Message == b.Message && slices.Equal(a.Path, b.Path)
+	})
+}
+
+func compareKeys(a, b string) int {
+	first, errA := strconv.Atoi(a)
+	second, errB := strconv.Atoi(b)
+	if errA == nil && errB == nil && first != second {
+		return first - second
+	}
+	return strings.Compare(a, b)
+}
+
+// sentence says what is wrong with a field.
+func (r *report) sentence(err *field.Error, detail string, at place) string {
+	value := r.value(err)
+	switch err.Type {
+	case field.ErrorTypeRequired:
+		return after("is required", detail)
+	case field.ErrorTypeDuplicate:
+		return after(value+" is there twice", detail)
+	case field.ErrorTypeForbidden:
+		return after("is not allowed", detail)
+	case field.ErrorTypeNotSupported:
+		if allowed, ok := strings.CutPrefix(detail, "supported values: "); ok {
+			return value + " is none of " + allowed
+		}
+		return after(value+" is not supported", detail)
+	case field.ErrorTypeTooLong, field.ErrorTypeTooMany:
+		return detail // it has no value, or one that says nothing
+	case field.ErrorTypeTypeInvalid:
+		return r.wrongType(err, detail, at)
+	}
+	switch {
+	case err.Field == root:
+		return detail
+	case value == "" || detail == "":
+		return value + detail
+	case strings.HasPrefix(detail, "must ") || strings.HasPrefix(detail, "should "):
+		return value + " " + detail
+	default:
+		return value + ": " + detail
+	}
+}
+
+func after(what, detail string) string {
+	if detail == "" {
+		return what
+	}
+	return what + ": " + detail
+}
+
+// wrongType says which type a field should have. The error holds the type that it
+// has, or the value if only its format is wrong.
+func (r *report) wrongType(err *field.Error, detail string, at place) string {
+	text, _ := err.BadValue.(string)
+	wanted := strings.ReplaceAll(strings.TrimSuffix(detail, fmt.Sprintf(": %q", text)), "integer,string", "integer or string")
+	if at.value == text || text != "" && jsonType(text) == "" {
+		return r.show(text) + " " + wanted
+	}
+	if actual := jsonType(text); actual != "" {
+		return wanted + ", not " + actual
+	}
+	return wanted
+}
+
+// jsonType is the JSON type that a word stands for, which may be Go's; or nothing.
+func jsonType(word string) string {
+	switch word {
+	case "object", "array", "string", "integer", "number", "boolean", "null":
+		return word
+	case "int", "int32", "int64":
+		return "integer"
+	case "float64":
+		return "number"
+	case "bool":
+		return "boolean"
+	default:
+		return ""
+	}
+}
+
+// value shows the value of an error, or nothing if that would be no help.
+func (r *report) value(err *field.Error) string {
+	switch value := err.BadValue.(type) {
+	case string, bool, int, int32, int64, float64:
+		return r.show(value)
+	case map[string]any, []any:
+		if err.Type == field.ErrorTypeDuplicate {
+			return r.show(value)
+		}
+	case *string:
+		if value != nil {
+			return r.show(*value)
+		}
+	}
+	return ""
+}
+
+func (r *report) show(value any) string { return show(r.masked(value)) }
+
+// masked is a value without passwords.
+func (r *report) masked(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		fields := make(map[string]any, len(value))
+		for key, item := range value {
+			fields[key] = r.masked(item)
+		}
+		return fields
+	case []any:
+		items := make([]any, len(value))
+		for i, item := range value {
+			items[i] = r.masked(item)
+		}
+		return items
+	}
+	if slices.Contains(r.secrets, fmt.Sprint(value)) {
+		return secret{}
+	}
+	return value
+}
+
+// A secret is shown as such.
+type secret struct{}
+
+func (secret) String() string { return hidden }
+
+// MarshalJSON makes it shown the same within other values.
+func (secret) MarshalJSON() ([]byte, error) { return json.Marshal(hidden) }
+
+// show writes a value for people: as JSON, but not all of it if it is long.
+func show(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "nothing"
+	case secret:
+		return value.String()
+	case string:
+		return strconv.Quote(printable.Shorten(value, longest))
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprintf("a %T", value)
+	}
+	return printable.Shorten(string(encoded), longest)
+}
+
+// oneLine leaves out the pictures that CEL draws of expressions, and what is not to be
+// printed.
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "|") {
+			lines = append(lines, line)
+		}
+	}
+	return printable.Line(strings.ReplaceAll(strings.Join(lines, "; "), "ERROR: <input>:", "at "))
+}

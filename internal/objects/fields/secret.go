@@ -1,0 +1,212 @@
+package fields
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+)
+
+// What stands in the place of a secret, and of another one where two differ.
+const (
+	masked      = "***"
+	maskedOther = "*** (changed)"
+)
+
+// A secretValue can be compared, and is never shown.
+type secretValue struct{ value any }
+
+// Mask returns a copy of an object without the values of Secrets, be it one or have some in it, and without those of hooks
+// of Deployments.
+func Mask(object map[string]any) map[string]any {
+	if object == nil {
+		return nil
+	}
+	open, _ := maskAt("", hideWhole(object)).(map[string]any)
+	return open
+}
+
+// HoldsSecrets reports whether an object is a Secret with values, or has some in it. Hooks are not looked at.
+func HoldsSecrets(object map[string]any) bool { return hasSecret(hideWhole(object)) }
+
+// IsMask says whether a value only stands in the place of a secret.
+func IsMask(value any) bool { return value == masked || value == maskedOther }
+
+// isSecret says whether a mapping is a Secret, in whatever version: "/v1" is the same as
+// "v1". What is within something else may only name one.
+func isSecret(fields map[string]any, isWhole bool) bool {
+	if fields["kind"] != "Secret" || groupKind(fields) != kindOf("Secret") {
+		return false
+	}
+	if isWhole {
+		return true
+	}
+	for key := range fields {
+		if !slices.Contains(referenceFields, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// referenceFields are the fields of a reference to an object: a mapping with no others is no Secret.
+var referenceFields = []string{
+	"apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath", "key", "optional", "controller", "blockOwnerDeletion",
+}
+
+// hideWhole returns an object, with its values hidden if it is a Secret.
+func hideWhole(object map[string]any) map[string]any {
+	if isSecret(object, true) {
+		return hideSecret(object)
+	}
+	return object
+}
+
+// hideSecret returns a Secret in which every value that can be secret is a secretValue, those of misspelt fields
+// included.
+func hideSecret(object map[string]any) map[string]any {
+	if object == nil {
+		return nil
+	}
+	closed := make(map[string]any, len(object))
+	for key, value := range object {
+		_, isText := value.(string)
+		_, isBool := value.(bool)
+		metadata, isMapping := value.(map[string]any)
+		switch {
+		case isText && slices.Contains([]string{"apiVersion", "kind", "type"}, key), isBool && key == "immutable":
+			closed[key] = value
+		case isMapping && key == "metadata":
+			closed[key] = hideMetadata(metadata)
+		default:
+			closed[key] = hideLeaves(value)
+		}
+	}
+	return closed
+}
+
+// hideMetadata hides the annotations and managedFields of a Secret: kubectl apply and other tools keep copies of
+// its values there. The annotations that Runlevel and OpenShift act on are shown.
+func hideMetadata(metadata map[string]any) map[string]any {
+	closed := maps.Clone(metadata)
+	if managed, found := metadata["managedFields"]; found {
+		closed["managedFields"] = hideLeaves(managed)
+	}
+	annotations, isMapping := metadata["annotations"].(map[string]any)
+	if !isMapping {
+		if value := metadata["annotations"]; value != nil {
+			closed["annotations"] = secretValue{value}
+		}
+		return closed
+	}
+	left := make(map[string]any, len(annotations))
+	for key, value := range annotations {
+		if !isShown(key) {
+			value = hideLeaves(value)
+		}
+		left[key] = value
+	}
+	closed["annotations"] = left
+	return closed
+}
+
+// isShown says whether an annotation of a Secret is one that decides what becomes of it.
+func isShown(annotation string) bool {
+	domain, _, _ := strings.Cut(annotation, "/")
+	return slices.Contains([]string{"release.openshift.io", "capability.openshift.io", "runlevel.dev"}, domain) ||
+		strings.HasSuffix(domain, ".release.openshift.io")
+}
+
+// hideLeaves hides all values, and keeps the keys.
+func hideLeaves(value any) any {
+	fields, isMapping := value.(map[string]any)
+	switch {
+	case value == nil:
+		return nil
+	case !isMapping:
+		return secretValue{value}
+	}
+	closed := make(map[string]any, len(fields))
+	for key, field := range fields {
+		closed[key] = hideLeaves(field)
+	}
+	return closed
+}
+
+// hasSecret reports whether a value has hidden values, or those of Secrets within it.
+func hasSecret(value any) bool {
+	switch value := value.(type) {
+	case secretValue:
+		return true
+	case map[string]any:
+		if isSecret(value, false) {
+			value = hideSecret(value)
+		}
+		for _, field := range value {
+			if hasSecret(field) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, hasSecret)
+	}
+	return false
+}
+
+// maskAt returns a copy of the value of a key, in which the mask stands in the place of hidden values, of those of Secrets,
+// and of what hooks of Deployments may have of secrets.
+func maskAt(key string, value any) any {
+	switch value := value.(type) {
+	case secretValue:
+		return masked
+	case string:
+		return maskedAnnotation(key, value)
+	case map[string]any:
+		if isSecret(value, false) {
+			value = hideSecret(value)
+		}
+		open := make(map[string]any, len(value))
+		for key, field := range value {
+			open[key] = maskAt(key, field)
+		}
+		return open
+	case []any:
+		open := make([]any, len(value))
+		for i, item := range value {
+			open[i] = maskAt("", item)
+		}
+		return open
+	default:
+		return value
+	}
+}
+
+// copyAnnotation has a copy of the object that kubectl has applied, its annotations included.
+const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
+
+// maskedAnnotation returns the value of an annotation without what it may have of secrets in hooks.
+func maskedAnnotation(key, text string) string {
+	switch {
+	case key == lifecycle.Annotation:
+		return lifecycle.Masked(text)
+	case key == copyAnnotation && strings.Contains(text, lifecycle.Annotation):
+		return masked
+	default:
+		return text
+	}
+}
+
+// maskedChange returns the value of a key before and after, without secrets. Two masks of different values differ.
+func maskedChange(key string, before, after any) (maskedBefore, maskedAfter any) {
+	from, wasText := before.(string)
+	to, isText := after.(string)
+	if wasText && isText && key == lifecycle.Annotation {
+		return lifecycle.MaskedChange(from, to)
+	}
+	before, after = maskAt(key, before), maskAt(key, after)
+	if before == masked && after == masked {
+		return masked, maskedOther
+	}
+	return before, after
+}

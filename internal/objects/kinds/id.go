@@ -1,0 +1,51 @@
+package kinds
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// An ID says which object is meant, whatever its version.
+type ID struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// GroupKind is the kind of the object.
+func (id ID) GroupKind() schema.GroupKind { return schema.GroupKind{Group: id.Group, Kind: id.Kind} }
+
+// String is the object as people write it: "Deployment my-namespace/my-name".
+func (id ID) String() string {
+	name := id.Name
+	if id.Namespace != "" {
+		name = id.Namespace + "/" + name
+	}
+	return printable.Line(id.Kind + " " + name)
+}
+
+// Without returns a text about the object without its name: of several objects with one cause, all
+// such texts are the same.
+func (id ID) Without(text string) string {
+	return strings.NewReplacer(id.String(), id.Kind, strconv.Quote(id.Name), `"…"`).Replace(text)
+}
+
+// OrHook names an object, or one of its lifecycle hooks: "pre hook of Deployment my-namespace/my-name". A hook of "" is
+// the object itself.
+func (id ID) OrHook(hook string) string {
+	if hook == "" {
+		return id.String()
+	}
+	return printable.Line(hook) + " hook of " + id.String()
+}
+
+// Compare orders objects by kind, group, namespace and name.
+func Compare(a, b ID) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

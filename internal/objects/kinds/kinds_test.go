@@ -1,0 +1,52 @@
+package kinds_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// Only the tests change what they make.
+var cluster = sandboxtest.New(sandbox.Options{Nodes: sandbox.NoNodes, Controllers: []string{"serviceaccount-controller"}})
+
+func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+
+// TestTheAPIServerSaysTheSame compares scopes with those that an API server tells.
+func TestTheAPIServerSaysTheSame(t *testing.T) {
+	lists, err := discovery.ServerPreferredResources(cluster.Client(t).Discovery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resource := range list.APIResources {
+			kind := schema.GroupKind{Group: version.Group, Kind: resource.Kind}
+			canBeApplied := strings.Contains(strings.Join(resource.Verbs, ","), "patch")
+			if strings.Contains(resource.Name, "/") || !canBeApplied {
+				continue
+			}
+			want := kinds.Cluster
+			if resource.Namespaced {
+				want = kinds.Namespaced
+			}
+			if got := kinds.ScopeOf(kind); got != want {
+				t.Errorf("%s is %s, and the API server says %s", kind, got, want)
+			}
+			compared++
+		}
+	}
+	if compared < 50 {
+		t.Errorf("the API server told of %d kinds only", compared)
+	}
+}

@@ -1,0 +1,41 @@
+package kinds_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+func TestCalledServices(t *testing.T) {
+	hooks := types.NamespacedName{Namespace: "shop", Name: "hooks"}
+	tests := map[string]struct {
+		object string
+		want   []types.NamespacedName
+	}{
+		"webhooks, each Service once": {`{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, webhooks: [
+			{clientConfig: {service: {namespace: shop, name: hooks}}}, {clientConfig: {service: {namespace: shop, name: hooks}}},
+			{clientConfig: {url: "https://hooks.example.com"}}, {clientConfig: {service: {namespace: shop, name: more}}}]}`,
+			[]types.NamespacedName{hooks, {Namespace: "shop", Name: "more"}}},
+		"an APIService":                {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: {namespace: shop, name: hooks}}}`, []types.NamespacedName{hooks}},
+		"a local APIService":           {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {group: apps}}`, nil},
+		"another group's kind":         {`{apiVersion: example.com/v1, kind: MyWebhookConfiguration, webhooks: [{clientConfig: {service: {name: hooks}}}]}`, nil},
+		"webhooks that are no list":    {`{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, webhooks: {a: b}}`, nil},
+		"a Service that is no mapping": {`{apiVersion: apiregistration.k8s.io/v1, kind: APIService, spec: {service: shop/hooks}}`, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			object := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(test.object), &object.Object); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, kinds.CalledServices(object)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,269 @@
+package ready
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// Dependencies are objects that pods depend on, as far as Needs names them and they could be read.
+type Dependencies struct {
+	Nodes          []corev1.Node // that pods are on
+	MissingNodes   []string      // that pods are on, and that do not exist
+	AllNodes       []corev1.Node // of the cluster
+	Claims         []corev1.PersistentVolumeClaim
+	Classes        []storagev1.StorageClass // of the cluster; nil if they could not be listed
+	MissingSecrets []string                 // that pods name to pull images, and that do not exist
+}
+
+// Needs names the Dependencies that may keep pods from being ready.
+type Needs struct {
+	Nodes    []string // that pods are on, those with the most first
+	AllNodes bool     // the scheduler says that nodes are cordoned or tainted
+	Claims   []string // of pods that have no node because of a volume
+	Secrets  []string // to pull images with
+}
+
+// NeedsOf returns what pods that are not ready need.
+func NeedsOf(pods []corev1.Pod) Needs {
+	var needs Needs
+	onNode := map[string]int{}
+	for i := range pods {
+		pod := &pods[i]
+		if isSuspect(pod) {
+			onNode[pod.Spec.NodeName]++
+		}
+		if refusal := refusalOf(pod); refusal != "" {
+			needs.AllNodes = needs.AllNodes || strings.Contains(refusal, "taint") || strings.Contains(refusal, "unschedulable")
+			if lower := strings.ToLower(refusal); strings.Contains(lower, "volume") {
+				needs.Claims = append(needs.Claims, claimsOf(pod)...)
+			}
+		}
+		if slices.ContainsFunc(pod.Status.ContainerStatuses, cannotPull) || slices.ContainsFunc(pod.Status.InitContainerStatuses, cannotPull) {
+			needs.Secrets = append(needs.Secrets, pullSecretsOf(pod)...)
+		}
+	}
+	for node := range onNode {
+		needs.Nodes = append(needs.Nodes, node)
+	}
+	slices.SortFunc(needs.Nodes, func(a, b string) int { return cmp.Or(onNode[b]-onNode[a], cmp.Compare(a, b)) })
+	slices.Sort(needs.Claims)
+	slices.Sort(needs.Secrets)
+	needs.Claims, needs.Secrets = slices.Compact(needs.Claims), slices.Compact(needs.Secrets)
+	return needs
+}
+
+// isSuspect says whether the node of a pod may keep it from being ready, or from ending: its
+// containers are not to blame.
+func isSuspect(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	if pod.DeletionTimestamp != nil {
+		return true
+	}
+	found := troublesOfPod(pod, nil)
+	return len(found) > 0 && !slices.ContainsFunc(found, func(f finding) bool { return f.rank < unready })
+}
+
+// refusalOf is what the scheduler says of a pod that has no node.
+func refusalOf(pod *corev1.Pod) string {
+	if condition := podCondition(&pod.Status, corev1.PodScheduled); condition.Status == corev1.ConditionFalse {
+		return condition.Message
+	}
+	return ""
+}
+
+func cannotPull(status corev1.ContainerStatus) bool {
+	return status.State.Waiting != nil && slices.Contains(pullFailures, status.State.Waiting.Reason)
+}
+
+func pullSecretsOf(pod *corev1.Pod) []string {
+	var names []string
+	for _, secret := range pod.Spec.ImagePullSecrets {
+		names = append(names, secret.Name)
+	}
+	return names
+}
+
+// claimsOf names the PersistentVolumeClaims of a pod. That of an ephemeral volume is named after
+// the pod.
+func claimsOf(pod *corev1.Pod) []string {
+	var names []string
+	for _, volume := range pod.Spec.Volumes {
+		switch {
+		case volume.PersistentVolumeClaim != nil:
+			names = append(names, volume.PersistentVolumeClaim.ClaimName)
+		case volume.Ephemeral != nil:
+			names = append(names, pod.Name+"-"+volume.Name)
+		}
+	}
+	return names
+}
+
+// troublesOfNodes are about nodes that are not ready, or are gone, and the pods on them. The
+// troubles of those pods are not told.
+func (d Dependencies) troublesOfNodes(pods []corev1.Pod) (found []finding, isTold map[string]bool) {
+	states := map[string]string{}
+	for _, name := range d.MissingNodes {
+		states[name] = "it does not exist any more"
+	}
+	for i := range d.Nodes {
+		if ready := nodeReady(&d.Nodes[i]); ready.Status != corev1.ConditionTrue {
+			states[d.Nodes[i].Name] = "it has been NotReady since " + moment(ready.LastTransitionTime.Time)
+		}
+	}
+	unready, leaving, isTold := map[string]int{}, map[string]int{}, map[string]bool{}
+	for i := range pods {
+		node := pods[i].Spec.NodeName
+		switch {
+		case states[node] == "" || !isSuspect(&pods[i]):
+		case pods[i].DeletionTimestamp != nil:
+			leaving[node]++
+		default:
+			unready[node]++
+			isTold[pods[i].Name] = true
+		}
+	}
+	for name, state := range states {
+		message := state
+		if n := unready[name]; n > 0 {
+			message += fmt.Sprintf("; %d of its pods %s as not ready", n, map[bool]string{true: "counts", false: "count"}[n == 1])
+		}
+		if n := leaving[name]; n > 0 {
+			message += fmt.Sprintf("; %d of its pods can't end", n)
+		}
+		found = append(found, dependency("Node "+name, message))
+	}
+	return found, isTold
+}
+
+func nodeReady(node *corev1.Node) corev1.NodeCondition {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition
+		}
+	}
+	return corev1.NodeCondition{LastTransitionTime: node.CreationTimestamp} // it has never been
+}
+
+func moment(when time.Time) string { return when.UTC().Format(time.RFC3339) }
+
+// unfit says which nodes do not take a pod because they are cordoned, not ready or tainted, and
+// since when, as far as a taint tells.
+func (d Dependencies) unfit(pod *corev1.Pod) string {
+	nodes := map[string][]string{}
+	for i := range d.AllNodes {
+		node := &d.AllNodes[i]
+		for _, taint := range taintsOf(node) {
+			isTolerated := func(t corev1.Toleration) bool { return t.ToleratesTaint(klog.Logger{}, &taint, true) }
+			if taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(pod.Spec.Tolerations, isTolerated) {
+				continue
+			}
+			what, since, ready := "taint "+taint.ToString(), taint.TimeAdded, nodeReady(node)
+			switch taint.Key {
+			case corev1.TaintNodeUnschedulable:
+				what = "cordoned"
+			case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
+				what, since = "NotReady", &ready.LastTransitionTime
+			}
+			name := node.Name
+			if since != nil {
+				name += " since " + moment(since.Time)
+			}
+			if !slices.Contains(nodes[what], name) {
+				nodes[what] = append(nodes[what], name)
+			}
+		}
+	}
+	text := ""
+	for _, what := range slices.Sorted(maps.Keys(nodes)) {
+		text += "; " + what + ": " + printable.Few(nodes[what], 3)
+	}
+	return text
+}
+
+// taintsOf are the taints of a node. Its controller adds that of a cordoned one a moment later.
+func taintsOf(node *corev1.Node) []corev1.Taint {
+	isCordon := func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }
+	if !node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, isCordon) {
+		return node.Spec.Taints
+	}
+	return append([]corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}, node.Spec.Taints...)
+}
+
+// troublesOfClaims are about claims that are not bound because of their StorageClass, or because
+// no volume could be made.
+func (d Dependencies) troublesOfClaims(newest map[occasion]*corev1.Event) []finding {
+	var found []finding
+	for i := range d.Claims {
+		claim := &d.Claims[i]
+		message := d.withoutClass(claim)
+		if event := newest[occasion{"PersistentVolumeClaim", claim.Namespace, claim.Name, "ProvisioningFailed"}]; event != nil && message == "" {
+			message = event.Message
+		}
+		if claim.Status.Phase != corev1.ClaimBound && message != "" {
+			found = append(found, dependency("PersistentVolumeClaim "+claim.Namespace+"/"+claim.Name, "it is not bound: "+message))
+		}
+	}
+	return found
+}
+
+// withoutClass says that the StorageClass of a claim does not exist, and which do.
+func (d Dependencies) withoutClass(claim *corev1.PersistentVolumeClaim) string {
+	name := claim.Spec.StorageClassName
+	var names []string
+	for _, class := range d.Classes {
+		isDefault := class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true"
+		if name != nil && *name == class.Name || name == nil && isDefault {
+			return ""
+		}
+		names = append(names, class.Name)
+	}
+	there := "there are none"
+	if len(names) > 0 {
+		there = "there are " + printable.Few(names, 3)
+	}
+	switch {
+	case d.Classes == nil || name != nil && *name == "": // which asks for a volume without a class
+		return ""
+	case name == nil:
+		return "it names no StorageClass, and none is the default; " + there
+	default:
+		return "StorageClass " + *name + " does not exist; " + there
+	}
+}
+
+// troublesOfSecrets are about pull secrets that do not exist, and the pods that name them.
+func (d Dependencies) troublesOfSecrets(pods []corev1.Pod) []finding {
+	var found []finding
+	for _, name := range d.MissingSecrets {
+		users := 0
+		for i := range pods {
+			if slices.Contains(pullSecretsOf(&pods[i]), name) {
+				users++
+			}
+		}
+		found = append(found, dependency("Secret "+pods[0].Namespace+"/"+name, "it does not exist, and is to pull the images of "+printable.Count(users, "pod")))
+	}
+	return found
+}
+
+// dependency is a trouble of an object that pods depend on. Claims are alike by their messages;
+// each node and each Secret has a name that counts.
+func dependency(object, message string) finding {
+	alike := message
+	if !strings.HasPrefix(object, "PersistentVolumeClaim ") {
+		alike = object
+	}
+	return finding{PodProblem: PodProblem{Object: printable.Line(object), Message: sentence(message)}, rank: depends, alike: alike}
+}

@@ -1,0 +1,80 @@
+package ready_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/objects/ready"
+)
+
+// FuzzCheck gives it objects that no API server would: they may have any field of any
+// type. There is always a verdict, in one line.
+func FuzzCheck(f *testing.F) {
+	for _, archive := range transcripts(f, "verdicts/*") {
+		for _, file := range archive.Files {
+			if content, err := yaml.YAMLToJSON(file.Data); err == nil && strings.HasSuffix(file.Name, ".yaml") {
+				f.Add(content)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		var fields map[string]any
+		if json.Unmarshal(content, &fields) != nil {
+			return
+		}
+		object := &unstructured.Unstructured{Object: fields}
+		around := ready.Related{Manifest: object}
+		for _, standard := range []ready.Standard{ready.Full, ready.Upstream} {
+			verdict := ready.Check(object, standard, around)
+			switch verdict.State {
+			case ready.Ready:
+				if verdict != (ready.Verdict{State: ready.Ready}) {
+					t.Errorf("what is ready has nothing to say: %+v", verdict)
+				}
+			case ready.Waiting, ready.Failed:
+				if verdict.Message == "" || strings.ContainsAny(verdict.Message, "\n\r\x1b") {
+					t.Errorf("no message of one line: %q", verdict.Message)
+				}
+			default:
+				t.Errorf("no state: %+v", verdict)
+			}
+		}
+	})
+}
+
+// FuzzTroubles does the same with pods and events.
+func FuzzTroubles(f *testing.F) {
+	for _, archive := range transcripts(f, "troubles") {
+		var pods, events []byte
+		for _, file := range archive.Files {
+			document, _, _ := strings.Cut(string(file.Data), "\n---\n")
+			content, err := yaml.YAMLToJSON([]byte(document))
+			switch {
+			case err != nil:
+			case file.Name == "pods.yaml":
+				pods = content
+			case file.Name == "events.yaml":
+				events = content
+			}
+		}
+		f.Add(pods, events)
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		var pod corev1.Pod
+		var event corev1.Event
+		if json.Unmarshal(first, &pod) != nil {
+			return
+		}
+		_ = json.Unmarshal(second, &event)
+		for _, trouble := range ready.PodProblems([]corev1.Pod{pod}, []corev1.Event{event}, ready.Dependencies{}) {
+			if trouble.Message == "" || strings.ContainsAny(trouble.Message, "\n\r\x1b") {
+				t.Errorf("no message of one line: %+v", trouble)
+			}
+		}
+	})
+}

@@ -1,0 +1,230 @@
+package ready
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// troublesOfPod are what keeps one pod from being ready.
+func troublesOfPod(pod *corev1.Pod, newest map[occasion]*corev1.Event) []finding {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
+		return nil
+	}
+	p := podView{pod: pod, newest: newest}
+	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" { // else the node has ended its containers
+		p.ofContainers()
+	}
+	if len(p.found) == 0 {
+		p.ofPod()
+	}
+	if pod.Status.Phase == corev1.PodFailed && isReplaced(pod) {
+		for i := range p.found {
+			p.found[i].rank = past
+		}
+	}
+	return p.found
+}
+
+// isReplaced says whether another pod has taken the place of one that failed. A ReplicaSet
+// leaves it there all the same.
+func isReplaced(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.Kind == "ReplicaSet" })
+}
+
+// A podView is one pod, and what is found to be wrong with it.
+type podView struct {
+	pod    *corev1.Pod
+	newest map[occasion]*corev1.Event
+	found  []finding
+}
+
+func (p *podView) ofContainers() {
+	for i := range p.pod.Status.InitContainerStatuses {
+		p.ofInitContainer(&p.pod.Status.InitContainerStatuses[i])
+	}
+	for i := range p.pod.Status.ContainerStatuses {
+		p.ofContainer("container", &p.pod.Status.ContainerStatuses[i])
+	}
+}
+
+// ofPod is about a pod whose containers are not to blame.
+func (p *podView) ofPod() {
+	status := &p.pod.Status
+	scheduled, ready := podCondition(status, corev1.PodScheduled), podCondition(status, corev1.PodReady)
+	obstacle := p.obstacle()
+	switch {
+	case status.Phase == corev1.PodFailed:
+		p.add(ended, "it has failed: %s", condition{reason: status.Reason, message: status.Message}.fullWhy("the node does not say why"))
+	case scheduled.Status == corev1.ConditionFalse:
+		p.add(homeless, "%s", withoutNode(condition{reason: scheduled.Reason, message: scheduled.Message}))
+	case ready.Status == corev1.ConditionTrue:
+	case p.pod.Spec.NodeName == "":
+		p.add(slow, "no scheduler has looked at it yet")
+	case len(status.ContainerStatuses) == 0 && obstacle == "":
+		p.add(slow, "node %s has not begun with it yet", p.pod.Spec.NodeName)
+	case status.Phase == corev1.PodRunning:
+		p.add(unready, "it is not ready: %s", sentence(cmp.Or(ready.Message, ready.Reason, "the node does not say why")))
+	case obstacle != "":
+		p.add(unstarted, "its containers can't be created: %s", obstacle)
+	default:
+		p.add(slow, "its containers are not created yet%s", p.progress())
+	}
+}
+
+func (p *podView) add(rank rank, format string, args ...any) *finding {
+	return p.addFor("", rank, format, args...)
+}
+
+// addFor finds something of one container. Pods that are alike differ in their names.
+func (p *podView) addFor(container string, rank rank, format string, args ...any) *finding {
+	message := sentence(fmt.Sprintf(format, args...))
+	p.found = append(p.found, finding{
+		PodProblem: PodProblem{Object: "Pod " + p.pod.Namespace + "/" + p.pod.Name, Container: container, Message: message},
+		rank:       rank, alike: strings.ReplaceAll(message, p.pod.Name, ""),
+	})
+	return &p.found[len(p.found)-1]
+}
+
+// ofInitContainer is about one that runs first. Those that stay are as good as any other.
+func (p *podView) ofInitContainer(status *corev1.ContainerStatus) {
+	isStaying := slices.ContainsFunc(p.pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == status.Name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	})
+	last := status.LastTerminationState.Terminated
+	if isStaying || status.State.Running == nil || last != nil && last.ExitCode != 0 {
+		p.ofContainer("init container", status)
+		return
+	}
+	p.addFor(status.Name, slow, "init container %s still runs", status.Name).WantsLog = true
+}
+
+// ofContainer is what is wrong with one container, called as its kind.
+func (p *podView) ofContainer(kind string, status *corev1.ContainerStatus) {
+	name := kind + " " + status.Name
+	waiting, last := status.State.Waiting, status.LastTerminationState.Terminated
+	switch now := status.State.Terminated; {
+	case now != nil && now.ExitCode != 0:
+		p.addFor(status.Name, ended, "%s ended with %s", name, exit(now)).WantsLog = true
+	case now != nil || status.Ready:
+	case waiting != nil && slices.Contains(pullFailures, waiting.Reason):
+		p.addFor(status.Name, unstarted, "%s"+pullFailed+"%s: %s", name, status.Image, sentence(cmp.Or(waiting.Message, waiting.Reason)))
+	case waiting != nil && waiting.Reason == "CrashLoopBackOff":
+		p.ofCrash(name, status)
+	case waiting != nil && !isIdle(waiting.Reason):
+		p.addFor(status.Name, unstarted, "%s can't start: %s", name, p.withoutValues(sentence(cmp.Or(waiting.Message, waiting.Reason))))
+	case last != nil && last.ExitCode != 0:
+		p.ofCrash(name, status)
+	case status.State.Running != nil:
+		p.ofUnready(name, status)
+	}
+}
+
+// isIdle says that a container waits for something that is not its own.
+func isIdle(reason string) bool {
+	return reason == "" || reason == "ContainerCreating" || reason == "PodInitializing"
+}
+
+// IsImageMissing reports whether what is said of a pod is that an image can't be pulled, which no apply of the same release
+// changes.
+func IsImageMissing(trouble string) bool { return strings.Contains(trouble, pullFailed) }
+
+const pullFailed = " can't pull image "
+
+// pullFailures are the reasons for which there is no image.
+var pullFailures = []string{
+	"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull",
+	"ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
+}
+
+// ofCrash is about a container that is started again and again. How often that was
+// differs between pods that are alike.
+func (p *podView) ofCrash(name string, status *corev1.ContainerStatus) {
+	f := p.addFor(status.Name, ended, "%s crashes: %s", name, exit(status.LastTerminationState.Terminated))
+	if status.RestartCount > 0 {
+		f.Message += ", " + printable.Count(int(status.RestartCount), "restart")
+	}
+	f.WantsLog, f.Previous = true, true
+}
+
+// exit is how a container ended.
+func exit(last *corev1.ContainerStateTerminated) string {
+	switch {
+	case last == nil:
+		return "the node does not say how"
+	case last.Reason == "" || last.Reason == "Error" || last.Reason == "Completed":
+		return fmt.Sprintf("exit code %d", last.ExitCode)
+	default: // OOMKilled, ContainerCannotRun
+		return fmt.Sprintf("%s, exit code %d", last.Reason, last.ExitCode)
+	}
+}
+
+// ofUnready does not quote what a probe said: that is output of the container, or of a
+// server.
+func (p *podView) ofUnready(name string, status *corev1.ContainerStatus) {
+	why := ""
+	if p.newest[p.about("Unhealthy")] != nil {
+		why = ": its probe fails"
+	}
+	p.addFor(status.Name, unready, "%s runs, but is not ready%s", name, why).WantsLog = true
+}
+
+// obstacles are the reasons of events that say why a node creates no container, the most
+// telling first.
+var obstacles = []string{
+	"FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "FailedPodSandBoxStatus", "NetworkNotReady",
+}
+
+// obstacle is what the pod's node said of it.
+func (p *podView) obstacle() string {
+	for _, reason := range obstacles {
+		if event := p.newest[p.about(reason)]; event != nil {
+			return p.withoutValues(sentence(event.Message))
+		}
+	}
+	return ""
+}
+
+// progress is what the pod's node is doing about it.
+func (p *podView) progress() string {
+	pulling, pulled := p.newest[p.about("Pulling")], p.newest[p.about("Pulled")]
+	if pulling != nil && (pulled == nil || timeOf(pulled).Before(timeOf(pulling))) {
+		return ": node " + p.pod.Spec.NodeName + " is " + sentence(pulling.Message)
+	}
+	return ", and node " + p.pod.Spec.NodeName + " does not say why"
+}
+
+func (p *podView) about(reason string) occasion {
+	return occasion{"Pod", p.pod.Namespace, p.pod.Name, reason}
+}
+
+// withoutValues masks what the pod's environment variables are set to: a node may quote
+// a command in which they were filled in. Values that are shorter are words and numbers.
+func (p *podView) withoutValues(message string) string {
+	const shortest = 4
+	for _, containers := range [][]corev1.Container{p.pod.Spec.InitContainers, p.pod.Spec.Containers} {
+		for _, container := range containers {
+			for _, variable := range container.Env {
+				if value := strings.Join(strings.Fields(variable.Value), " "); len(value) >= shortest {
+					message = strings.ReplaceAll(message, value, "***")
+				}
+			}
+		}
+	}
+	return message
+}
+
+// podCondition returns a condition of a pod; an empty one if there is none.
+func podCondition(status *corev1.PodStatus, kind corev1.PodConditionType) corev1.PodCondition {
+	at := slices.IndexFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind })
+	if at < 0 {
+		return corev1.PodCondition{}
+	}
+	return status.Conditions[at]
+}

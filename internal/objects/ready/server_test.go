@@ -1,0 +1,361 @@
+package ready_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+)
+
+// These tests ask whether a real control plane writes what the rules read.
+
+var cluster = sandboxtest.New(sandbox.Options{})
+
+func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
+
+var (
+	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	pods         = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	quotas       = schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}
+	services     = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	deployments  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	daemonSets   = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}
+	statefulSets = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}
+	replicaSets  = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	jobs         = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+	definitions  = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	apiServices  = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+)
+
+// workload is the beginning of what runs pods that do as they are told.
+const workload = `
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {%s}}
+    spec: {containers: [{name: web, image: "registry.example/web:1"}]}
+`
+
+func workloadOf(version, kind string, told ...string) string {
+	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: web}}", version, kind) + "\n---" + fmt.Sprintf(workload, strings.Join(told, ", "))
+}
+
+func told(what, value string) string { return fmt.Sprintf("sandbox.runlevel.dev/%s: %q", what, value) }
+
+func TestVerdictsOfARollout(t *testing.T) {
+	late := told("start-after", "1s")
+	tests := map[string]struct {
+		resource schema.GroupVersionResource
+		object   string
+		change   string // a patch that begins another rollout
+		says     string // at some time before it is ready
+	}{
+		"a Deployment": {
+			deployments, workloadOf("apps/v1", "Deployment", late),
+			`{"spec":{"replicas":2,"template":{"metadata":{"labels":{"new":"1"}}}}}`, "of 1 replicas are available",
+		},
+		"a StatefulSet": {
+			statefulSets, workloadOf("apps/v1", "StatefulSet", late),
+			`{"spec":{"replicas":2,"template":{"metadata":{"labels":{"new":"1"}}}}}`, "of 1 replicas are ",
+		},
+		"a StatefulSet with a partition": {
+			statefulSets, workloadOf("apps/v1", "StatefulSet", late) + "  replicas: 2\n  updateStrategy: {rollingUpdate: {partition: 1}}\n",
+			`{"spec":{"template":{"metadata":{"labels":{"new":"1"}}}}}`, "of 2 replicas are available",
+		},
+		"a StatefulSet that is updated by deleting pods": {
+			statefulSets, workloadOf("apps/v1", "StatefulSet", late) + "  updateStrategy: {type: OnDelete}\n",
+			`{"spec":{"template":{"metadata":{"labels":{"new":"1"}}}}}`, "of 1 replicas are available",
+		},
+		"a DaemonSet": {
+			daemonSets, workloadOf("apps/v1", "DaemonSet", late),
+			`{"spec":{"template":{"metadata":{"labels":{"new":"1"}}}}}`, "0 of 1 pods are available",
+		},
+		"a ReplicaSet": {
+			replicaSets, workloadOf("apps/v1", "ReplicaSet", late),
+			`{"spec":{"replicas":2}}`, "0 of 1 replicas are available",
+		},
+		"a Job": {
+			jobs, job(late), "", "0 of 1 pods have succeeded",
+		},
+		"a Pod": {
+			pods, "{apiVersion: v1, kind: Pod, metadata: {name: web, annotations: {" + late + "}}, spec: {containers: [{name: web, image: registry.example/web}]}}", "",
+			"it is not ready: its containers have not started yet",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := client(t, test.resource, cluster.Namespace(t))
+			said := awaitVerdict(t, client, "web", is(ready.Ready), func() { create(t, client, test.object) })
+			if !slices.ContainsFunc(said, func(message string) bool { return strings.Contains(message, test.says) }) {
+				t.Errorf("until it was ready, it said %q, and not %q", said, test.says)
+			}
+			if test.change == "" {
+				return
+			}
+			changed, err := client.Patch(t.Context(), "web", types.StrategicMergePatchType, []byte(test.change), metav1.PatchOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if verdict := ready.Check(changed, ready.Full, ready.Related{}); verdict.State != ready.Waiting {
+				t.Errorf("just changed, it is %+v", verdict)
+			}
+			awaitVerdict(t, client, "web", is(ready.Ready), nil)
+		})
+	}
+}
+
+func job(told ...string) string {
+	return "{apiVersion: batch/v1, kind: Job, metadata: {name: web}}\n---\nspec:\n  backoffLimit: 0\n  template:\n    metadata: {annotations: {" +
+		strings.Join(told, ", ") + "}}\n    spec: {restartPolicy: Never, containers: [{name: web, image: registry.example/web}]}\n"
+}
+
+func TestVerdictsOfWhatDoesNotComeUp(t *testing.T) {
+	deployment := workloadOf("apps/v1", "Deployment", told("pod", "hang"))
+	tests := map[string]struct {
+		resource schema.GroupVersionResource
+		object   string
+		state    ready.ReadyState
+		says     string
+		upstream ready.ReadyState
+	}{
+		"a Job that fails": {
+			jobs, job(told("pod", "fail")), ready.Failed, "BackoffLimitExceeded: job has reached the specified backoff limit", ready.Failed,
+		},
+		"a suspended Job": {
+			jobs, job() + "  suspend: true\n", ready.Waiting, "it is suspended", ready.Ready,
+		},
+		"a Deployment that is late": {
+			deployments, deployment + "  progressDeadlineSeconds: 1\n", ready.Failed, "it made no progress within 1 second: 0 of 1 replicas are available", ready.Failed,
+		},
+		"a paused Deployment": {
+			deployments, deployment + "  paused: true\n", ready.Waiting, "it is paused: 0 of 1 replicas are updated", ready.Ready,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := client(t, test.resource, cluster.Namespace(t))
+			create(t, client, test.object)
+			awaitVerdict(t, client, "web", says(test.state, test.says), nil)
+			seen, err := client.Get(t.Context(), "web", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := ready.Check(seen, ready.Upstream, ready.Related{}); got.State != test.upstream {
+				t.Errorf("by upstream's standard it is %+v", got)
+			}
+		})
+	}
+}
+
+func TestQuotaIsTold(t *testing.T) {
+	t.Parallel()
+	namespace := cluster.Namespace(t)
+	create(t, client(t, quotas, namespace), `{apiVersion: v1, kind: ResourceQuota, metadata: {name: none}, spec: {hard: {pods: "0"}}}`)
+	sandboxtest.Await(t, cluster, quotas, namespace+"/none", func(q *corev1.ResourceQuota) bool { return q != nil && len(q.Status.Hard) > 0 })
+
+	ofDeployment := client(t, deployments, namespace)
+	create(t, ofDeployment, workloadOf("apps/v1", "Deployment"))
+	awaitVerdict(t, ofDeployment, "web", says(ready.Waiting, "exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0"), nil)
+	awaitTrouble(t, namespace, "can't make pods: pods \"web-")
+	create(t, client(t, daemonSets, namespace), workloadOf("apps/v1", "DaemonSet"))
+	trouble := awaitTrouble(t, namespace, "DaemonSet "+namespace+"/web: can't make pods: ")
+	if !strings.Contains(trouble, "exceeded quota: none") {
+		t.Errorf("it does not say why: %s", trouble)
+	}
+}
+
+func TestTroublesOfPods(t *testing.T) {
+	huge := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}\n---" +
+		strings.Replace(fmt.Sprintf(workload, ""), `web:1"`, `web:1", resources: {requests: {cpu: "100000"}}`, 1)
+	tests := map[string]struct{ object, says string }{
+		"no image":      {workloadOf("apps/v1", "Deployment", told("pod", "image-pull")) + "  replicas: 2\n", "container web can't pull image registry.example/web:1: back-off pulling image \"registry.example/web:1\": not found (2 pods like this)"},
+		"crashes":       {workloadOf("apps/v1", "Deployment", told("pod", "crash"), told("run-for", "10ms")), "container web crashes: exit code 1, "},
+		"hangs":         {workloadOf("apps/v1", "Deployment", told("pod", "hang")), "its containers are not created yet, and node "},
+		"unschedulable": {huge, "it has no node: 0/1 nodes are available: 1 Insufficient cpu"},
+		"a Job's pod":   {job(told("pod", "fail")), "container web ended with exit code 1 [log of web]"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace, resource := cluster.Namespace(t), deployments
+			if strings.Contains(test.object, "kind: Job") {
+				resource = jobs
+			}
+			create(t, client(t, resource, namespace), test.object)
+			awaitTrouble(t, namespace, test.says)
+		})
+	}
+}
+
+func TestVerdictsOfWhatExtendsTheAPI(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	if said := awaitVerdict(t, client(t, namespaces, ""), namespace, is(ready.Ready), nil); len(said) > 1 {
+		t.Errorf("a Namespace is ready at once, and said %q", said)
+	}
+
+	ofDefinitions := client(t, definitions, "")
+	made := create(t, ofDefinitions, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: verdicts.ready.example.com},
+		spec: {group: ready.example.com, scope: Cluster, names: {plural: verdicts, kind: Verdict},
+			versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`)
+	if verdict := ready.Check(made, ready.Upstream, ready.Related{}); verdict.State != ready.Waiting {
+		t.Errorf("a definition that was just made is %+v", verdict)
+	}
+	awaitVerdict(t, ofDefinitions, "verdicts.ready.example.com", is(ready.Ready), nil)
+	create(t, ofDefinitions, `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: others.ready.example.com},
+		spec: {group: ready.example.com, scope: Cluster, names: {plural: others, kind: Verdict},
+			versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`)
+	awaitVerdict(t, ofDefinitions, "others.ready.example.com", says(ready.Waiting, `its names are not accepted: "VerdictList" is already in use`), nil)
+
+	ofAPIServices := client(t, apiServices, "")
+	awaitVerdict(t, ofAPIServices, "v1.apps", is(ready.Ready), nil)
+	create(t, ofAPIServices, `{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.aggregated.ready.example.com},
+		spec: {group: aggregated.ready.example.com, version: v1, groupPriorityMinimum: 1000, versionPriority: 10, insecureSkipTLSVerify: true,
+			service: {namespace: `+namespace+`, name: aggregated, port: 443}}}`)
+	awaitVerdict(t, ofAPIServices, "v1.aggregated.ready.example.com", says(ready.Waiting, `it is not available: service/aggregated in "`+namespace+`" is not present`), nil)
+	port := serveAPI(t)
+	create(t, client(t, services, namespace), `{apiVersion: v1, kind: Service, metadata: {name: aggregated}, spec: {type: ExternalName, externalName: localhost, ports: [{port: `+port+`}]}}`)
+	patch := `{"spec":{"service":{"port":` + port + `}}}`
+	if _, err := ofAPIServices.Patch(t.Context(), "v1.aggregated.ready.example.com", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitVerdict(t, ofAPIServices, "v1.aggregated.ready.example.com", is(ready.Ready), nil)
+}
+
+func client(t *testing.T, resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	t.Helper()
+	all, err := dynamic.NewForConfig(cluster.Sandbox(t).Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if namespace == "" {
+		return all.Resource(resource)
+	}
+	return all.Resource(resource).Namespace(namespace)
+}
+
+// create makes an object that is written in parts, and removes it after the test.
+func create(t *testing.T, client dynamic.ResourceInterface, parts string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	for _, part := range strings.Split(parts, "\n---") {
+		for key, value := range fieldsOf(t, part) {
+			object.Object[key] = value
+		}
+	}
+	made, err := client.Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		background := metav1.DeletePropagationBackground
+		_ = client.Delete(context.Background(), made.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})
+	})
+	return made
+}
+
+func is(state ready.ReadyState) func(ready.Verdict) bool {
+	return func(v ready.Verdict) bool { return v.State == state }
+}
+
+func says(state ready.ReadyState, text string) func(ready.Verdict) bool {
+	return func(v ready.Verdict) bool { return v.State == state && strings.Contains(v.Message, text) }
+}
+
+// awaitVerdict watches an object until its verdict is the wanted one, and returns what was
+// said of it until then. If there is no such object yet, begin makes it: then nothing is
+// missed.
+func awaitVerdict(t *testing.T, client dynamic.ResourceInterface, name string, wanted func(ready.Verdict) bool, begin func()) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var said []string
+	_, err := sandbox.Await(ctx, client, name, func(object *unstructured.Unstructured) bool {
+		verdict := ready.Check(object, ready.Full, ready.Related{})
+		said = append(said, verdict.Message)
+		if object == nil && begin != nil {
+			begin()
+			begin = nil
+		}
+		return wanted(verdict)
+	})
+	said = slices.Compact(said)
+	if err != nil {
+		t.Fatalf("%v; it said %q", err, said)
+	}
+	t.Logf("%s said %q", name, said)
+	return said
+}
+
+// awaitTrouble asks for the troubles of a namespace until one of them says that.
+func awaitTrouble(t *testing.T, namespace, says string) string {
+	t.Helper()
+	core, found, last := cluster.Client(t).CoreV1(), "", []string(nil)
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		pods, err := core.Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		events, err := core.Events(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		last = nil
+		for _, trouble := range ready.PodProblems(pods.Items, events.Items, ready.Dependencies{}) {
+			last = append(last, showTrouble(trouble))
+			if strings.Contains(showTrouble(trouble), says) {
+				found = showTrouble(trouble)
+			}
+		}
+		return found != "", nil
+	})
+	if err != nil {
+		t.Fatalf("nothing says %q, but %q: %v", says, last, err)
+	}
+	t.Log(found)
+	return found
+}
+
+// serveAPI serves an aggregated API on this machine, and returns its port.
+func serveAPI(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"aggregated.ready.example.com/v1","resources":[]}`)
+	}))
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func fieldsOf(t *testing.T, text string) map[string]any {
+	t.Helper()
+	fields := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &fields); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return fields
+}

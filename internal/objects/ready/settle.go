@@ -1,0 +1,54 @@
+package ready
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// settling are the workloads whose pods run for ever.
+var settling = map[schema.GroupKind]bool{
+	kinds.Deployment: true, {Group: "apps", Kind: "StatefulSet"}: true, {Group: "apps", Kind: "DaemonSet"}: true, {Group: "apps", Kind: "ReplicaSet"}: true,
+}
+
+// WithoutProbe returns the containers that Kubernetes counts as ready as soon as they have started, if their workload does
+// not set minReadySeconds: they have neither a readiness probe nor a startup probe. A manifest with a rule of its own says
+// itself when it is ready.
+func WithoutProbe(manifest *unstructured.Unstructured) []string {
+	o := live(manifest.Object)
+	_, isMarked := manifest.GetAnnotations()[Annotation]
+	if !settling[manifest.GroupVersionKind().GroupKind()] || isMarked || o.number(0, "spec", "minReadySeconds") > 0 || wanted(o) == 0 {
+		return nil
+	}
+	var names []string
+	containers, _, _ := unstructured.NestedSlice(manifest.Object, "spec", "template", "spec", "containers")
+	for _, container := range containers {
+		if fields, _ := container.(map[string]any); fields["readinessProbe"] == nil && fields["startupProbe"] == nil {
+			name, _ := fields["name"].(string)
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// AvailableSince returns since when a Deployment has all of its replicas, as its conditions tell; zero if they do not.
+func AvailableSince(object *unstructured.Unstructured) time.Time {
+	var since time.Time
+	if object.GroupVersionKind().GroupKind() != kinds.Deployment {
+		return since
+	}
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, item := range conditions {
+		condition, _ := item.(map[string]any)
+		for _, field := range []string{"lastTransitionTime", "lastUpdateTime"} {
+			text, _ := condition[field].(string)
+			if when, err := time.Parse(time.RFC3339, text); err == nil && when.After(since) {
+				since = when
+			}
+		}
+	}
+	return since
+}

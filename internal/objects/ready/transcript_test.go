@@ -1,0 +1,210 @@
+package ready_test
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/objects/ready"
+)
+
+var update = flag.Bool("update", false, "write again which verdicts the transcripts want")
+
+// A transcript is a file of testdata: objects, what is around them, and in "want" what is
+// said of each by either standard.
+func transcripts(t testing.TB, pattern string) map[string]*txtar.Archive {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join("testdata", pattern, "*.txtar"))
+	if err != nil || len(names) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	all := map[string]*txtar.Archive{}
+	for _, name := range names {
+		archive, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = archive
+	}
+	return all
+}
+
+func TestVerdicts(t *testing.T) {
+	for name, archive := range transcripts(t, "verdicts/*") {
+		t.Run(strings.TrimSuffix(strings.TrimPrefix(name, "testdata/verdicts/"), ".txtar"), func(t *testing.T) {
+			around := readAround(t, archive)
+			var got strings.Builder
+			for _, file := range archive.Files {
+				if !strings.HasSuffix(file.Name, ".yaml") || file.Name == "around.yaml" || file.Name == "manifest.yaml" {
+					continue
+				}
+				object := readObject(t, file.Data)
+				fmt.Fprintln(&got, strings.TrimSuffix(file.Name, ".yaml"))
+				for _, standard := range []ready.Standard{ready.Full, ready.Upstream} {
+					verdict := ready.Check(object, standard, around)
+					fmt.Fprintf(&got, "\t%s: %s\n", standard, show(verdict))
+					if verdict.State != ready.Ready && object.GetDeletionTimestamp() == nil && !ready.Awaits(object, standard) {
+						t.Errorf("%s: nobody would watch it, by standard %s", file.Name, standard)
+					}
+				}
+			}
+			compare(t, name, archive, got.String())
+		})
+	}
+}
+
+func TestTroubles(t *testing.T) {
+	for name, archive := range transcripts(t, "troubles") {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			var pods []corev1.Pod
+			var events []corev1.Event
+			var on ready.Dependencies
+			for _, file := range archive.Files {
+				for _, document := range bytes.Split(file.Data, []byte("\n---\n")) {
+					switch {
+					case strings.HasSuffix(file.Name, "pods.yaml"):
+						pods = append(pods, *typed[corev1.Pod](t, document))
+					case strings.HasSuffix(file.Name, "events.yaml"):
+						events = append(events, *typed[corev1.Event](t, document))
+					case file.Name == "on.yaml":
+						on = *typed[ready.Dependencies](t, document)
+					}
+				}
+			}
+			var got strings.Builder
+			for _, trouble := range ready.PodProblems(pods, events, on) {
+				fmt.Fprintln(&got, showTrouble(trouble))
+			}
+			compare(t, name, archive, got.String())
+		})
+	}
+}
+
+// show is a verdict in one line.
+func show(v ready.Verdict) string {
+	text := string(v.State)
+	if v.Message != "" {
+		text += ": " + v.Message
+	}
+	if v.Reason != "" || v.Effect != "" {
+		text += fmt.Sprintf(" [%s %s]", v.Reason, v.Effect)
+	}
+	return text
+}
+
+func showTrouble(trouble ready.PodProblem) string {
+	text := trouble.Object + ": " + trouble.Message
+	switch {
+	case trouble.Previous:
+		text += " [log of the last " + trouble.Container + "]"
+	case trouble.WantsLog:
+		text += " [log of " + trouble.Container + "]"
+	}
+	return text
+}
+
+func readAround(t testing.TB, archive *txtar.Archive) ready.Related {
+	t.Helper()
+	var around ready.Related
+	for _, file := range archive.Files {
+		switch file.Name {
+		case "manifest.yaml":
+			around.Manifest = readObject(t, file.Data)
+		case "around.yaml":
+			var written struct {
+				Installing bool
+				Serving    []string
+			}
+			if err := yaml.UnmarshalStrict(file.Data, &written); err != nil {
+				t.Fatal(err)
+			}
+			around.Installing, around.Serving = written.Installing, map[types.NamespacedName]bool{}
+			for _, service := range written.Serving {
+				namespace, name, _ := strings.Cut(service, "/")
+				around.Serving[types.NamespacedName{Namespace: namespace, Name: name}] = true
+			}
+		}
+	}
+	return around
+}
+
+// readObject reads an object as a client does, numbers and all.
+func readObject(t testing.TB, text []byte) *unstructured.Unstructured {
+	t.Helper()
+	content, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(content); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func typed[T any](t testing.TB, text []byte) *T {
+	t.Helper()
+	object := new(T)
+	if err := yaml.UnmarshalStrict(text, object); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return object
+}
+
+func compare(t *testing.T, name string, archive *txtar.Archive, got string) {
+	t.Helper()
+	want := &archive.Files[len(archive.Files)-1]
+	if want.Name != "want" {
+		t.Fatal("the last file of a transcript is called want")
+	}
+	if diff := cmp.Diff(string(want.Data), got); diff != "" && !*update {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if *update {
+		want.Data = []byte(got)
+		if err := os.WriteFile(name, txtar.Format(archive), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestMessagesOfTheDocumentation looks for each message that docs/readiness.md shows in
+// what is really said.
+func TestMessagesOfTheDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/readiness.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for _, pattern := range []string{"verdicts/*", "troubles"} {
+		for _, archive := range transcripts(t, pattern) {
+			said.Write(archive.Files[len(archive.Files)-1].Data)
+		}
+	}
+	shown := 0
+	for _, quoted := range regexp.MustCompile("`[^`\n]+`").FindAllString(string(page), -1) {
+		message := strings.Trim(quoted, "`")
+		if !strings.Contains(message, " ") || strings.HasPrefix(message, "runlevel ") {
+			continue // a field, a flag, a reason
+		}
+		shown++
+		if !strings.Contains(said.String(), message) {
+			t.Errorf("docs/readiness.md has a message that no transcript has: %s", message)
+		}
+	}
+	if shown < 25 {
+		t.Errorf("the documentation has %d messages only", shown)
+	}
+}

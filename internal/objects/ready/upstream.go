@@ -1,0 +1,138 @@
+package ready
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// These rules are the cluster-version operator's own.
+
+// The reasons that it gives.
+const (
+	ReasonNoVersions             = "ClusterOperatorNoVersions"
+	ReasonNotAvailable           = "ClusterOperatorNotAvailable"
+	ReasonDegraded               = "ClusterOperatorDegraded"
+	ReasonUpdating               = "ClusterOperatorUpdating"
+	ReasonWorkloadNotProgressing = "WorkloadNotProgressing"
+	ReasonWorkloadNotAvailable   = "WorkloadNotAvailable"
+)
+
+// upstream are the kinds that it looks at once they are applied.
+var upstream = map[schema.GroupKind]rule{
+	{Group: "apps", Kind: "Deployment"}: checkDeploymentUpstream,
+	{Group: "apps", Kind: "DaemonSet"}:  checkDaemonSetUpstream,
+	{Group: "batch", Kind: "Job"}:       checkJobUpstream,
+	kinds.ClusterOperator:               checkClusterOperator,
+	kinds.CustomResourceDefinition:      checkDefinitionUpstream,
+}
+
+func checkUpstream(kind schema.GroupKind, o live, around Related) Verdict {
+	judge, isKnown := upstream[kind]
+	isOperator := kind.Kind == "ClusterOperator"
+	if !isKnown || around.Installing && !isOperator {
+		return ready()
+	}
+	return judge(o, around)
+}
+
+func checkDeploymentUpstream(o live, _ Related) Verdict {
+	progress, available := o.condition("Progressing"), o.condition("Available")
+	isLate := progress.isFalse() && progress.reason == "ProgressDeadlineExceeded"
+	switch failure := o.condition("ReplicaFailure"); {
+	case o.text("metadata", "deletionTimestamp") != "":
+		return waiting(beingDeleted)
+	case failure.isTrue():
+		return waiting("pods can't be made: %s", failure.fullWhy("the controller does not say why")).because(ReasonWorkloadNotProgressing, "")
+	case available.isFalse() && isLate:
+		return failed("it is not available and makes no progress: %s", progress.fullWhy("")).because(ReasonWorkloadNotAvailable, "")
+	case available.isFalse() && progress.isFalse():
+		return waiting("it is not available and makes no progress: %s", progress.fullWhy("the controller does not say why")).because(ReasonWorkloadNotAvailable, "")
+	case isLate:
+		return failed("it makes no progress: %s", progress.fullWhy("")).because(ReasonWorkloadNotProgressing, "")
+	default:
+		return ready()
+	}
+}
+
+func checkDaemonSetUpstream(o live, _ Related) Verdict {
+	if o.text("metadata", "deletionTimestamp") != "" {
+		return waiting(beingDeleted)
+	}
+	return ready()
+}
+
+func checkJobUpstream(o live, _ Related) Verdict {
+	if failure, isFailed := failureOfJob(o); isFailed {
+		return failed("%s", failure)
+	}
+	return ready()
+}
+
+func checkDefinitionUpstream(o live, _ Related) Verdict {
+	if o.condition("Established").isTrue() {
+		return ready()
+	}
+	return checkDefinition(o, Related{})
+}
+
+// checkClusterOperator is the one rule that both standards have: what such an object is
+// for is to tell the cluster-version operator how its component is. Whether it says that
+// it is progressing does not matter.
+func checkClusterOperator(o live, around Related) Verdict {
+	var expected []live
+	if around.Manifest != nil {
+		expected = live(around.Manifest.Object).list("status", "versions")
+	}
+	available, degraded := o.condition("Available"), o.condition("Degraded")
+	undone := undoneVersions(expected, o.list("status", "versions"))
+	switch {
+	case len(expected) == 0:
+		return failed("its manifest does not say in status.versions which versions it is to report").because(ReasonNoVersions, reason.Fail)
+	case !available.isTrue():
+		return waiting("it is not available: %s", available.fullWhy("it has not said so yet")).because(ReasonNotAvailable, reason.Fail)
+	case !degraded.isFalse():
+		effect := reason.FailAfterInterval
+		if around.Installing {
+			effect = reason.Report
+		}
+		return waiting("it is degraded: %s", degraded.fullWhy("it has not said yet that it is not")).because(ReasonDegraded, effect)
+	case len(undone) > 0 && !around.Installing:
+		return waiting("%s", strings.Join(undone, ", ")).because(ReasonUpdating, reason.None)
+	default:
+		return ready()
+	}
+}
+
+// undoneVersions says of what a version is not yet reported as expected.
+func undoneVersions(expected, reported []live) []string {
+	var undone []string
+	for _, want := range expected {
+		name, at := want.text("name"), ""
+		for _, have := range slices.Backward(reported) { // the first of a name counts
+			if have.text("name") == name {
+				at = have.text("version")
+			}
+		}
+		switch {
+		case at == want.text("version"):
+		case at == "":
+			undone = append(undone, fmt.Sprintf("%s is not yet at %s", name, want.text("version")))
+		default:
+			undone = append(undone, fmt.Sprintf("%s is at %s, not yet at %s", name, at, want.text("version")))
+		}
+	}
+	slices.Sort(undone)
+	return undone
+}
+
+// because adds what the cluster-version operator calls this.
+func (v Verdict) because(name string, effect reason.Effect) Verdict {
+	v.Reason, v.Effect = name, effect
+	return v
+}

@@ -1,0 +1,190 @@
+package ready
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// These rules are about what runs pods. A workload is ready when all of its pods are of
+// the last change, and there for as long as they have to be.
+
+func checkDeployment(o live, _ Related) Verdict {
+	missing := missingOfDeployment(o)
+	switch progress := o.condition("Progressing"); {
+	case isUnknownToController(o):
+		return waiting(notSeen)
+	case missing == "":
+		return ready()
+	case o.flag("spec", "paused"):
+		return waiting("it is paused: %s", missing)
+	case progress.reason == "ProgressDeadlineExceeded":
+		return failed("it made no progress within %s: %s", printable.Count(int(o.number(600, "spec", "progressDeadlineSeconds")), "second"), withFailure(o, missing))
+	default:
+		return waiting("%s", withFailure(o, missing))
+	}
+}
+
+// missingOfDeployment is what a Deployment lacks to be rolled out. Those of its replicas
+// that are available may be old ones, so these have to go first.
+func missingOfDeployment(o live) string {
+	want, total := wanted(o), o.number(0, "status", "replicas")
+	updated, available := o.number(0, "status", "updatedReplicas"), o.number(0, "status", "availableReplicas")
+	switch {
+	case updated < want:
+		return share(updated, want, "replicas are updated")
+	case total > updated && available < total:
+		return fmt.Sprintf("%s still there, %s", thereAre(total-updated, "old replica"), share(available, total, "are available"))
+	case total > updated:
+		return thereAre(total-updated, "old replica") + " still there"
+	default:
+		return missingReplicas(want, total, available)
+	}
+}
+
+func checkReplicaSet(o live, _ Related) Verdict {
+	missing := missingReplicas(wanted(o), o.number(0, "status", "replicas"), o.number(0, "status", "availableReplicas"))
+	switch {
+	case isUnknownToController(o):
+		return waiting(notSeen)
+	case missing == "":
+		return ready()
+	default:
+		return waiting("%s", withFailure(o, missing))
+	}
+}
+
+func checkStatefulSet(o live, _ Related) Verdict {
+	if isUnknownToController(o) {
+		return waiting(notSeen)
+	}
+	want, partition := wanted(o), o.number(0, "spec", "updateStrategy", "rollingUpdate", "partition")
+	updated, toUpdate := o.number(0, "status", "updatedReplicas"), want-partition
+	isOnDelete := o.text("spec", "updateStrategy", "type") == "OnDelete" // others replace its pods, at a time of theirs
+	switch {
+	case isOnDelete || updated >= toUpdate:
+	case partition > 0:
+		return waiting("%s, with a partition of %d", share(updated, toUpdate, "replicas are updated"), partition)
+	default:
+		return waiting("%s", share(updated, toUpdate, "replicas are updated"))
+	}
+	if missing := missingReplicas(want, o.number(0, "status", "replicas"), o.number(0, "status", "availableReplicas")); missing != "" {
+		return waiting("%s", missing)
+	}
+	return ready()
+}
+
+func checkDaemonSet(o live, _ Related) Verdict {
+	want := o.number(0, "status", "desiredNumberScheduled")
+	updated, available := o.number(0, "status", "updatedNumberScheduled"), o.number(0, "status", "numberAvailable")
+	isOnDelete := o.text("spec", "updateStrategy", "type") == "OnDelete"
+	switch {
+	case isUnknownToController(o):
+		return waiting(notSeen)
+	case updated < want && !isOnDelete:
+		return waiting("%s", share(updated, want, "pods are updated"))
+	case available < want:
+		return waiting("%s", share(available, want, "pods are available"))
+	default:
+		return ready()
+	}
+}
+
+func checkJob(o live, _ Related) Verdict {
+	if o.condition("Complete").isTrue() {
+		return ready()
+	}
+	if failure, isFailed := failureOfJob(o); isFailed {
+		return failed("%s", failure)
+	}
+	if o.flag("spec", "suspend") || o.condition("Suspended").isTrue() {
+		return waiting("it is suspended")
+	}
+	message := share(o.number(0, "status", "succeeded"), o.number(1, "spec", "completions"), "pods have succeeded")
+	if lost := o.number(0, "status", "failed"); lost > 0 {
+		message += fmt.Sprintf(", %d failed", lost)
+	}
+	return waiting("%s", message)
+}
+
+// HasSucceeded says whether an object is a Job that has run to its end. It may be removed
+// then, and stays done.
+func HasSucceeded(object *unstructured.Unstructured) bool {
+	kind := object.GroupVersionKind().GroupKind()
+	return kind == kinds.Job && live(object.Object).condition("Complete").isTrue()
+}
+
+// failureOfJob is why a Job is given up. FailureTarget says so while its pods still end.
+func failureOfJob(o live) (string, bool) {
+	for _, kind := range []string{"Failed", "FailureTarget"} {
+		if c := o.condition(kind); c.isTrue() {
+			return c.fullWhy("it has failed"), true
+		}
+	}
+	return "", false
+}
+
+func checkPod(o live, _ Related) Verdict {
+	itself := condition{reason: o.text("status", "reason"), message: o.text("status", "message")}
+	isReady, phase := o.condition("Ready"), o.text("status", "phase")
+	switch scheduled := o.condition("PodScheduled"); {
+	case phase == "Succeeded":
+		return ready()
+	case phase == "Failed":
+		return failed("it has failed: %s", itself.fullWhy(isReady.why("its containers ended")))
+	case isReady.isTrue():
+		return ready()
+	case scheduled.isFalse():
+		return waiting("%s", withoutNode(scheduled))
+	default:
+		return waiting("it is not ready: %s", isReady.why("its containers have not started yet"))
+	}
+}
+
+// withoutNode is why no node takes a pod. After its first sentence, the scheduler says
+// whether others could go instead, about which little can be done.
+func withoutNode(scheduled condition) string {
+	scheduled.message, _, _ = strings.Cut(scheduled.message, ". ")
+	return "it has no node: " + scheduled.why("the scheduler does not say why")
+}
+
+// isUnknownToController says whether a workload's controller has not looked at it since
+// it was changed, or ever. These controllers always say what they have seen.
+func isUnknownToController(o live) bool {
+	return o.number(0, "status", "observedGeneration") < o.number(0, "metadata", "generation")
+}
+
+func wanted(o live) int64 { return o.number(1, "spec", "replicas") }
+
+// missingReplicas is what is wrong with the number of replicas, whatever their version.
+func missingReplicas(want, total, available int64) string {
+	switch {
+	case available < want:
+		return share(available, want, "replicas are available")
+	case total > want:
+		return thereAre(total-want, "replica") + " too many"
+	default:
+		return ""
+	}
+}
+
+// withFailure adds why pods can't be made, if the controller says so: a quota, say.
+func withFailure(o live, missing string) string {
+	if failure := o.condition("ReplicaFailure"); failure.isTrue() {
+		return missing + ": " + failure.why("pods can't be made")
+	}
+	return missing
+}
+
+func share(have, want int64, what string) string { return fmt.Sprintf("%d of %d %s", have, want, what) }
+
+func thereAre(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing + " is"
+	}
+	return printable.Count(int(n), thing) + " are"
+}

@@ -1,0 +1,271 @@
+package operator
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// An applier takes the release that is wanted from its source to the cluster, and keeps it in place. Until the next one
+// is accepted, the one before stays.
+type applier struct {
+	cluster  *cluster.Cluster
+	options  Options
+	releases *releases
+	events   *announcer
+	monitor  *monitor
+	updates  *updates
+	health   *health
+	changes  chan event.GenericEvent // gets one when what is seen has changed
+
+	settingsChanged atomic.Bool   // settings of the cluster are to be read again
+	completed       chan struct{} // gets one when a release is complete
+
+	mu         sync.Mutex
+	session    *rollout.Session // nil until the lock is held
+	wanted     *target
+	changed    chan struct{} // closed when another target is wanted
+	risks      []status.Risk // that hold back a minor update
+	riskGone   chan struct{} // gets one when one of them is gone: the gate may be open now
+	acceptance status.Acceptance
+	running    *running // nil until a release is accepted
+}
+
+func newApplier(c *cluster.Cluster, o Options) *applier {
+	a := &applier{
+		cluster: c, options: o, releases: newReleases(c, o), events: newAnnouncer(c), health: newHealth(o.limits),
+		changes: make(chan event.GenericEvent, 1), changed: make(chan struct{}), riskGone: make(chan struct{}, 1), completed: make(chan struct{}, 1),
+	}
+	a.monitor = newMonitor(a)
+	a.updates = newUpdates(o.Source.Insecure, a.notify)
+	return a
+}
+
+// retryAcceptance is how long it is until a release that was not accepted is tried again: its registry may be back,
+// and what the gate found may be over.
+var retryAcceptance = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Steps: 6, Cap: time.Minute}
+
+// run applies what is wanted, until ctx ends or the lock is lost.
+func (a *applier) run(ctx context.Context, session *rollout.Session) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a.update(func() { a.session = session })
+	var kept sync.WaitGroup
+	defer kept.Wait()
+	kept.Go(func() { a.watchSettings(ctx) })
+	keep := func(accepted *running) {
+		kept.Go(func() {
+			if err := accepted.keep(); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	var last *target
+	backoff := retryAcceptance
+	for {
+		wanted, changed := a.next()
+		isRetry := wanted == last
+		if !isRetry {
+			last, backoff = wanted, retryAcceptance
+		}
+		var retry <-chan time.Time
+		var riskGone <-chan struct{}
+		if err := a.tryAll(ctx, wanted, changed, isRetry, keep); err != nil {
+			retry = time.After(backoff.Step())
+			riskGone = a.retryOnRiskGone(err)
+		}
+		if err := a.await(ctx, changed, riskGone, retry); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits until there is a reason to try again. It returns an error when ctx ends, and when the lock is lost.
+func (a *applier) await(ctx context.Context, changed, riskGone <-chan struct{}, retry <-chan time.Time) error {
+	var lost <-chan struct{}
+	if a.current() == nil { // an apply looks after its lock itself
+		lost = a.session.Held().Done()
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-lost:
+		return context.Cause(a.session.Held())
+	case <-changed:
+	case <-riskGone:
+	case <-retry:
+	}
+	return nil
+}
+
+// retryOnRiskGone returns the channel that tells of risks that are gone, for a release that the gate refused; nil for
+// others.
+func (a *applier) retryOnRiskGone(err error) <-chan struct{} {
+	if reason.Of(err) == precondition.ReasonFailed {
+		return a.riskGone
+	}
+	return nil
+}
+
+// tryAll accepts what is wanted, if anything is. An operator that has just begun first goes on with the release that was
+// begun last: what is wanted may not be accepted for long, and only that release says by whom it must be signed. Force does
+// without.
+func (a *applier) tryAll(ctx context.Context, wanted *target, changed <-chan struct{}, isRetry bool, keep func(*running)) error {
+	if wanted == nil {
+		return nil
+	}
+	all := []*target{wanted}
+	if before := wanted.Before; before != nil && a.current() == nil {
+		all = []*target{before, wanted}
+	}
+	for _, one := range all {
+		accepted, err := a.accept(ctx, one, changed, isRetry)
+		if accepted != nil {
+			keep(accepted)
+		}
+		if err != nil && (one == wanted || !wanted.Force) {
+			return err
+		}
+	}
+	return nil
+}
+
+// current returns the release that is applied, or kept in place; nil if there is none yet.
+func (a *applier) current() *running {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.running
+}
+
+// holds returns whether this process holds the lock of the release.
+func (a *applier) holds() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.session != nil && a.session.Held().Err() == nil
+}
+
+// want makes a release the one that is wanted, and returns how far its acceptance is. Risks hold back a minor update to it.
+func (a *applier) want(t *target, risks []status.Risk) status.Acceptance {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	isGone := func(old status.Risk) bool {
+		return !slices.ContainsFunc(risks, func(r status.Risk) bool { return r.Name == old.Name })
+	}
+	if slices.ContainsFunc(a.risks, isGone) {
+		select {
+		case a.riskGone <- struct{}{}:
+		default: // it is to be tried anyway
+		}
+	}
+	a.risks = risks
+	if a.wanted == nil || !a.wanted.isSame(t) {
+		a.wanted, a.acceptance = t, t.at(status.Retrieving) // the acceptance of the request before is not about this one
+		if a.running != nil && a.running.serves(t) {
+			a.acceptance = a.running.accepted()
+		}
+		close(a.changed)
+		a.changed = make(chan struct{})
+	}
+	return a.acceptance
+}
+
+// next returns what is wanted, and a channel that is closed when that changes.
+func (a *applier) next() (*target, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.wanted, a.changed
+}
+
+// update changes what is seen of the applier, and has the status computed again.
+func (a *applier) update(change func()) {
+	a.mu.Lock()
+	change()
+	a.mu.Unlock()
+	a.notify()
+}
+
+// notify has the status computed again.
+func (a *applier) notify() {
+	select {
+	case a.changes <- event.GenericEvent{Object: &configv1.ClusterVersion{ObjectMeta: theClusterVersion}}:
+	default: // it will be anyway
+	}
+}
+
+// accept takes a release through all that comes before its first object is written. It gives up when another one is
+// wanted, and when the lock is lost. It returns what is to be kept in place from now on; nil if that is so already. A retry
+// shows no phases: what has stopped the release counts until that is over.
+func (a *applier) accept(ctx context.Context, t *target, changed <-chan struct{}, isRetry bool) (*running, error) {
+	current := a.current()
+	if current != nil && current.serves(t) {
+		a.update(func() {
+			if a.wanted == t {
+				a.acceptance = current.accepted()
+			}
+		})
+		return nil, nil
+	}
+	held := a.session.Held()
+	if held.Err() != nil { // what is wanted may be another leader's to say by now
+		return nil, context.Cause(held)
+	}
+	attempt, cancel := withCancelOn(ctx, changed)
+	defer cancel()
+	defer context.AfterFunc(held, cancel)()
+	try := &acceptance{applier: a, target: t, isQuiet: isRetry}
+	loaded, err := try.prepare(attempt, current)
+	if attempt.Err() != nil {
+		return nil, context.Cause(attempt)
+	}
+	if err != nil {
+		try.now.Err = err
+		try.publish(ctx)
+		ctrl.LoggerFrom(ctx).Info("release not accepted", "image", t.Image, "version", t.Version, "reason", err.Error())
+		return nil, err
+	}
+	next := newRunning(ctx, a, t, loaded)
+	next.forced, next.signed = try.acceptedRisks(), try.signed
+	if current != nil {
+		current.stop(rollout.ErrSuperseded)
+	}
+	a.update(func() { a.running = next })
+	try.now.Phase, try.now.Release = status.Accepted, next.release
+	try.now.Unverified, try.now.AcceptedRisk = try.signed.unverified, try.signed.risk
+	try.publish(ctx)
+	return next, nil
+}
+
+// withCancelOn returns a context that ends with another one, or when a channel is closed.
+func withCancelOn(ctx context.Context, closed <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// applied returns how far the release is that is applied, or kept in place; nil if there is none yet.
+func (a *applier) applied() *status.AppliedRelease {
+	if current := a.current(); current != nil {
+		return current.seen()
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/operator"
+)
+
+// A life is the connection of one operator, until a write kills it. What it is killed by reaches the API server, and the
+// answer is lost.
+type life struct {
+	next    http.RoundTripper
+	kill    context.CancelFunc
+	isDead  *atomic.Bool
+	isFatal func(*http.Request) bool
+	skew    time.Duration // of the API server's clock, as this operator sees it
+}
+
+var errKilled = errors.New("the process was killed")
+
+// RoundTrip sends a request.
+func (l life) RoundTrip(request *http.Request) (*http.Response, error) {
+	if l.isDead.Load() {
+		return nil, errKilled
+	}
+	response, err := l.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		response.Header.Set("Date", now.Add(l.skew).UTC().Format(http.TimeFormat))
+	}
+	if isWrite(request) && response.StatusCode < 300 && l.isFatal(request) {
+		l.isDead.Store(true)
+		l.kill()
+	}
+	if l.isDead.Load() {
+		_ = response.Body.Close()
+		return nil, errKilled
+	}
+	return response, nil
+}
+
+// isWrite returns whether a request changes anything. Reviews of rights do not.
+func isWrite(request *http.Request) bool {
+	return request.Method != http.MethodGet && !strings.Contains(request.URL.Path, "reviews") && !strings.Contains(request.URL.RawQuery, "dryRun")
+}
+
+// live runs one operator after the other, until ctx ends, as a kubelet does. An operator ends when a write is fatal, when
+// it has lost the lock, or when it has not reached the API server as it began. Skew is by how much the API server's clock is
+// ahead for the next one.
+func (s *stage) live(ctx context.Context, isFatal func(*http.Request) bool, skew func() time.Duration) {
+	for ctx.Err() == nil {
+		alive, kill := context.WithCancel(ctx)
+		isDead, ahead := &atomic.Bool{}, skew()
+		config := rest.CopyConfig(s.sandbox.Config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return life{next, kill, isDead, isFatal, ahead} })
+		err := operator.Run(alive, config, s.options)
+		kill()
+		if isDead.Load() { // an administrator who knows that may break the lock, which otherwise has to run out
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "runlevel-release-default"}}
+			_ = s.client.Delete(ctx, lease) // and if the API server is away, it has to
+		} else if err != nil {
+			s.t.Log("an operator ended:", err)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package operator
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// TestNothingIsAcceptedWithoutTheLock: what is wanted may have been cancelled since, by the replica that has the lock now.
+func TestNothingIsAcceptedWithoutTheLock(t *testing.T) {
+	t.Parallel()
+	s, err := sandbox.Start(t.Context(), sandbox.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Stop() })
+	c, err := cluster.Connect(s.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := rollout.Hold(t.Context(), c, payload.DefaultName, "", lock.Options{Duration: 6 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Release(nil) })
+	if err := c.Client.CoordinationV1().Leases(rollout.DefaultNamespace).Delete(t.Context(), lock.Name(payload.DefaultName), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	<-session.Held().Done()
+	a := newApplier(c, Options{})
+	a.session = session
+	wanted := &target{Release: configv1.Release{Image: "127.0.0.1:1/shop@sha256:" + strings.Repeat("1", 64)}}
+	if _, err := a.accept(t.Context(), wanted, nil, false); !errors.Is(err, lock.ErrLost) {
+		t.Errorf("it ended with %v", err)
+	}
+	if got := a.acceptance; got.Phase != "" {
+		t.Errorf("it has tried to: %+v", got)
+	}
+}

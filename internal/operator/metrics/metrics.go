@@ -1,0 +1,91 @@
+// Package metrics computes what monitoring is told of a release, from what was seen at one moment: the metrics of
+// OpenShift's cluster-version operator, with their names and labels, and Runlevel's own. It sends no requests and keeps nothing
+// but counters.
+//
+// Reading.Collect is the call to start from. The metrics of the cluster-version operator are in upstream.go, Runlevel's
+// own in own.go, and what is counted in counters.go.
+package metrics
+
+import (
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A Reading is what is known at the moment of a scrape.
+type Reading struct {
+	Version   *configv1.ClusterVersion // nil if there is none
+	Operators []configv1.ClusterOperator
+	Applied   *status.AppliedRelease      // nil until there is one
+	Durations map[string]record.Durations // of the last complete apply, by mode
+	Problems  []ObjectProblem
+	Unwatched int       // kinds whose changes are not seen
+	Retrieved time.Time // when the update service last gave a good answer; zero if it never did
+	FullPass  time.Time // when all objects were last applied or looked at; zero if that is not known
+}
+
+// An ObjectProblem is an object that is not as the release wants it.
+type ObjectProblem struct {
+	State  ProblemState
+	Object kinds.ID
+	Since  time.Time // zero if that is not known
+}
+
+// A ProblemState is what is wrong with an object.
+type ProblemState string
+
+// The states of objects with problems.
+const (
+	Waiting   ProblemState = "waiting"   // it was applied, and is waited for
+	Failing   ProblemState = "failing"   // it can't be applied, or not be repaired
+	Contested ProblemState = "contested" // another writer reverts repairs again and again
+	Deleting  ProblemState = "deleting"  // its delete was asked for, and it is still there
+)
+
+// A sink takes metrics.
+type sink chan<- prometheus.Metric
+
+// gauge adds a value. One that can't be told is left out.
+func (s sink) gauge(of *prometheus.Desc, value float64, labels ...string) {
+	for i := range labels {
+		labels[i] = label(labels[i])
+	}
+	if metric, err := prometheus.NewConstMetric(of, prometheus.GaugeValue, value, labels...); err == nil {
+		s <- metric
+	}
+}
+
+// mostLabel is how many bytes of a text become a label: names of objects have no more.
+const mostLabel = 253
+
+// label returns a text of strangers as the value of a label.
+func label(text string) string {
+	return printable.Truncate(printable.Line(text), mostLabel)
+}
+
+// describe returns what a metric is.
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// truth returns 1 for true, and 0 for false.
+func truth(isSo bool) float64 {
+	if isSo {
+		return 1
+	}
+	return 0
+}
+
+// moment returns a time in seconds since 1970; 0 for none.
+func moment(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.Unix())
+}

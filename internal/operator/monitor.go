@@ -1,0 +1,177 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	runtimecache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/operator/metrics"
+	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// A monitor tells monitoring what the operator knows. It is a collector: what it tells is put together when it is asked.
+// A replica that does not hold the lock says only that.
+type monitor struct {
+	applier *applier
+	ctx     context.Context // of the operator: a scrape has none
+	client  client.Reader   // which reads from the cache
+	counts  *metrics.Counters
+
+	mu       sync.Mutex
+	recorded *record.Record
+	deletes  []precondition.Delete
+	fullPass time.Time
+}
+
+func newMonitor(a *applier) *monitor { return &monitor{applier: a, counts: metrics.NewCounters()} }
+
+// register has a manager serve metrics, and count what ClusterOperators change in their conditions.
+func (m *monitor) register(ctx context.Context, to ctrl.Manager, o metricsserver.Serving) error {
+	m.ctx, m.client = ctx, to.GetClient()
+	operators, err := to.GetCache().GetInformer(ctx, &configv1.ClusterOperator{}, runtimecache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if _, err := operators.AddEventHandler(m.transitions()); err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry() // of this operator: there may be several in one process
+	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return metricsserver.Serve(to, to.GetConfig(), "runlevel-operator", registry, o)
+}
+
+var leads = prometheus.NewDesc("runlevel_leader", "1 for the replica that holds the lock of the release, 0 for one that waits for it.", nil, nil)
+
+// Describe tells nothing: which metrics there are depends on the release.
+func (m *monitor) Describe(chan<- *prometheus.Desc) {}
+
+// Collect passes on the metrics as they are at the moment.
+func (m *monitor) Collect(to chan<- prometheus.Metric) {
+	if !m.applier.holds() {
+		to <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, 0)
+		return
+	}
+	to <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, 1)
+	m.counts.Collect(to)
+	reading, err := m.read(m.ctx)
+	if err != nil {
+		to <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+		return
+	}
+	reading.Collect(to)
+}
+
+// read puts together what is known. The ClusterOperators are those of the cache: they are not changed.
+func (m *monitor) read(ctx context.Context) (metrics.Reading, error) {
+	var reading metrics.Reading
+	var version configv1.ClusterVersion
+	switch err := m.client.Get(ctx, client.ObjectKey{Name: theClusterVersion.Name}, &version); {
+	case err == nil:
+		reading.Version = &version
+	case client.IgnoreNotFound(err) != nil:
+		return reading, fmt.Errorf("read the ClusterVersion: %w", err)
+	}
+	var operators configv1.ClusterOperatorList
+	if err := m.client.List(ctx, &operators, client.UnsafeDisableDeepCopy); err != nil {
+		return reading, fmt.Errorf("list ClusterOperators: %w", err)
+	}
+	reading.Operators = operators.Items
+	m.mu.Lock()
+	recorded, deletes := m.recorded, m.deletes
+	reading.FullPass = m.fullPass
+	m.mu.Unlock()
+	if recorded != nil {
+		reading.Durations = recorded.Durations
+	}
+	for _, d := range deletes {
+		reading.Problems = append(reading.Problems, metrics.ObjectProblem{State: metrics.Deleting, Object: d.ID, Since: d.Asked.Time})
+	}
+	reading.Retrieved = m.applier.updates.lastAnswer()
+	m.applier.measure(&reading)
+	return reading, nil
+}
+
+// measure adds what the applier knows.
+func (a *applier) measure(reading *metrics.Reading) {
+	if reading.Applied = a.applied(); reading.Applied == nil {
+		return
+	}
+	reading.Unwatched = a.session.UnwatchedKinds()
+	contested := map[kinds.ID]bool{}
+	for _, problem := range a.session.Problems() {
+		contested[*problem.Object] = problem.Type == keep.Contested
+	}
+	for _, p := range reading.Applied.Problems {
+		state := metrics.Failing
+		switch {
+		case p.Object == nil:
+			continue
+		case contested[*p.Object]:
+			state = metrics.Contested
+		case p.IsWait:
+			state = metrics.Waiting
+		}
+		reading.Problems = append(reading.Problems, metrics.ObjectProblem{State: state, Object: *p.Object, Since: p.Since})
+	}
+}
+
+// note takes in what the record says.
+func (m *monitor) note(recorded *record.Record, deletes []precondition.Delete) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.recorded, m.deletes = recorded, deletes
+}
+
+// passed takes in that all objects of the release were applied, or looked at.
+func (m *monitor) passed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fullPass = m.applier.cluster.Now()
+}
+
+// applied counts failures of an apply.
+func (m *monitor) applied(version string, event apply.Event) {
+	if event.Type == apply.Retrying || event.Type == apply.Failing {
+		m.counts.Failed(version)
+	}
+}
+
+// kept counts what was done to keep the release in place.
+func (m *monitor) kept(event keep.Event) {
+	switch event.Type {
+	case keep.Repaired:
+		m.counts.Repaired(event.Object.GroupKind())
+	case keep.Missed:
+		m.counts.Missed()
+	case keep.Passed:
+		m.passed()
+	}
+}
+
+// transitions counts what ClusterOperators change in their conditions.
+func (m *monitor) transitions() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			m.counts.Changed(before.(*configv1.ClusterOperator), after.(*configv1.ClusterOperator))
+		},
+		DeleteFunc: func(gone any) {
+			if name, err := cache.ObjectToName(gone); err == nil {
+				m.counts.Gone(name.Name)
+			}
+		},
+	}
+}

@@ -1,0 +1,208 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/runlevel/runlevel/install"
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// ensureDefinitions makes the definitions of ClusterVersion and ClusterOperator where there are none, and waits until
+// their kinds are served. Those that are there stay as they are: they may be a release's, or OpenShift's. But none is owned
+// by the ClusterVersion.
+func ensureDefinitions(ctx context.Context, c *cluster.Cluster) error {
+	definition, err := c.FindKind(ctx, kinds.CustomResourceDefinition)
+	if err != nil {
+		return err
+	}
+	for _, one := range install.Definitions() {
+		_, err := c.Create(ctx, definition, one)
+		if apierrors.IsAlreadyExists(err) {
+			err = disown(ctx, c, definition, one.GetName())
+		}
+		if err != nil {
+			return fmt.Errorf("create %s: %w", one.GetName(), err)
+		}
+	}
+	for _, kind := range []schema.GroupKind{kinds.ClusterVersion, kinds.ClusterOperator} {
+		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			c.Refresh()
+			_, err := c.FindKind(ctx, kind)
+			return err == nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("wait until %s is served: %w", kind, err)
+		}
+	}
+	return nil
+}
+
+// disown makes sure that a definition is not deleted with the ClusterVersion.
+func disown(ctx context.Context, c *cluster.Cluster, definition cluster.Resource, name string) error {
+	live, err := c.GetMetadata(ctx, definition, "", name)
+	if err != nil {
+		return err
+	}
+	return ownership.Disown(ctx, c, definition, live)
+}
+
+// create makes the ClusterVersion.
+func (r *reconciler) create(ctx context.Context) error {
+	made := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterID": string(uuid.NewUUID())}}}
+	made.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterVersion.Kind))
+	made.SetName(theClusterVersion.Name)
+	if err := r.client.Create(ctx, made); err != nil { // a typed one would have fields that the definition does not
+		if apierrors.IsAlreadyExists(err) { // it is seen in a moment
+			return nil
+		}
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) { // its definition was deleted
+			return fmt.Errorf("the definition of ClusterVersion was deleted, and is recreated: %w", cmp.Or(ensureDefinitions(ctx, r.cluster), err))
+		}
+		return fmt.Errorf("create the ClusterVersion: %w", err)
+	}
+	ctrl.LoggerFrom(ctx).Info("created the ClusterVersion")
+	return nil
+}
+
+// historyOf returns the history of a ClusterVersion with what the record has beyond it: all of it for one that is new or was
+// recreated, and updates that the command line has begun since. Applies of the same release, with other filters, are no updates.
+func historyOf(before []configv1.UpdateHistory, known *record.Record) []configv1.UpdateHistory {
+	var history []configv1.UpdateHistory
+	for _, entry := range known.History {
+		isKnown := len(before) > 0 && (before[0].Version == entry.Version && before[0].Image == entry.Source || !before[0].StartedTime.Before(&entry.Started))
+		if isKnown {
+			break
+		}
+		history = append(history, configv1.UpdateHistory{
+			State: configv1.UpdateState(entry.State), Version: entry.Version, Image: entry.Source, StartedTime: entry.Started, CompletionTime: entry.Completed,
+			Verified: entry.Verified, AcceptedRisks: strings.Join(entry.Forced, ", "),
+		})
+	}
+	before = slices.Clone(before)
+	if len(history) > 0 && len(before) > 0 && before[0].CompletionTime == nil {
+		before[0].CompletionTime = &history[len(history)-1].StartedTime // it was superseded
+	}
+	history = append(history, before...)
+	for i := range history {
+		if i > 0 && history[i].State == configv1.PartialUpdate {
+			completeAsRecorded(&history[i], known)
+		}
+	}
+	return history
+}
+
+// completeAsRecorded makes a superseded entry one that was completed, if the record says so: the next update may have begun
+// before that could be written.
+func completeAsRecorded(superseded *configv1.UpdateHistory, known *record.Record) {
+	at := slices.IndexFunc(known.History, func(e record.HistoryEntry) bool {
+		return e.Version == superseded.Version && e.Source == superseded.Image && !superseded.StartedTime.Before(&e.Started)
+	})
+	if at >= 0 && known.History[at].State == record.Completed {
+		superseded.State, superseded.CompletionTime = configv1.CompletedUpdate, known.History[at].Completed
+	}
+}
+
+// precreate makes the ClusterOperators of a release before anything else, with their relatedObjects, so that what
+// collects data of a cluster that does not get further knows of which.
+func precreate(ctx context.Context, c *cluster.Cluster, p *payload.Payload) error {
+	for _, m := range p.Manifests {
+		if m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone() {
+			continue
+		}
+		if err := precreateOne(ctx, c, p.Name, m); err != nil {
+			ctrl.LoggerFrom(ctx).Info("ClusterOperator not made ahead", "name", m.ID().Name, "reason", err.Error())
+		}
+	}
+	return ctx.Err()
+}
+
+// precreateOne makes one ClusterOperator, unless it is there.
+func precreateOne(ctx context.Context, c *cluster.Cluster, release string, m *payload.Manifest) error {
+	resource, err := c.Find(ctx, m.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	related, hasRelated, _ := unstructured.NestedSlice(m.Object().Object, "status", "relatedObjects")
+	object := ownership.Draft(m.Object(), objectmeta.ReleaseLabel, release)
+	made, err := c.Apply(ctx, resource, object, cluster.CreateOnly)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return nil
+	case err != nil || !hasRelated:
+		return err
+	}
+	if err := unstructured.SetNestedSlice(made.Object.Object, related, "status", "relatedObjects"); err != nil {
+		return err
+	}
+	_, err = c.In(resource, "").UpdateStatus(ctx, made.Object, metav1.UpdateOptions{FieldManager: cluster.FieldManager})
+	return err
+}
+
+// addOperators adds what the ClusterOperators of a complete release report, and which of them do not exist.
+func (a *applier) addOperators(applied *status.AppliedRelease, all []configv1.ClusterOperator, isInstall bool) {
+	for _, m := range a.current().payload.Manifests {
+		if m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone() {
+			continue
+		}
+		at := slices.IndexFunc(all, func(o configv1.ClusterOperator) bool { return o.Name == m.ID().Name })
+		if at < 0 {
+			applied.MissingOperators = append(applied.MissingOperators, m.ID().Name)
+			continue
+		}
+		if problem, isOne := operatorProblem(m, &all[at], isInstall); isOne {
+			applied.Problems = append(applied.Problems, problem)
+		}
+	}
+}
+
+// operatorProblem returns what a ClusterOperator of the release that is kept in place reports.
+func operatorProblem(m *payload.Manifest, reported *configv1.ClusterOperator, isInstall bool) (problem status.ReleaseProblem, isOne bool) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(reported)
+	if err != nil {
+		return problem, false // it can't be: it came from the API server
+	}
+	live := &unstructured.Unstructured{Object: object}
+	live.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterOperator.Kind)) // which a typed one does not have
+	verdict := ready.Check(live, ready.Upstream, ready.Related{Manifest: m.Object(), Installing: isInstall})
+	if verdict.State == ready.Ready {
+		return problem, false
+	}
+	id := m.ID()
+	return status.ReleaseProblem{
+		Object: &id, File: m.Path, Message: verdict.Message, Reason: verdict.Reason, Effect: verdict.Effect, Since: lastTransition(reported).Time, IsWait: true,
+	}, true
+}
+
+// lastTransition returns when a ClusterOperator last changed whether it is available, or degraded.
+func lastTransition(operator *configv1.ClusterOperator) (last metav1.Time) {
+	for _, kind := range []configv1.ClusterStatusConditionType{configv1.OperatorAvailable, configv1.OperatorDegraded} {
+		if condition := v1helpers.FindStatusCondition(operator.Status.Conditions, kind); condition != nil && last.Before(&condition.LastTransitionTime) {
+			last = condition.LastTransitionTime
+		}
+	}
+	return last
+}

@@ -1,0 +1,182 @@
+// Package operator keeps a cluster at the release that its ClusterVersion asks for, and says in the status how far that
+// is. The ClusterVersion is OpenShift's, so that oc adm upgrade is a client of it.
+//
+// Run is the call to start from. It holds the lock of the release, which makes one of several replicas the leader,
+// and begins two things: the applier (applier.go) takes a release from its source to the cluster, and keeps it in
+// place; the reconciler (reconciler.go) tells the applier what the ClusterVersion asks for (target.go), and writes
+// the status, which package status computes. Releases are read, and images kept on disk, in releases.go; the update
+// service is asked in updates.go.
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/program/startup"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// Options say what an operator applies, and how.
+type Options struct {
+	// Payload is the release that is applied unless the ClusterVersion asks for another one: an image by digest, or a
+	// folder.
+	Payload   string
+	Namespace string   // of the record and the lock; rollout.DefaultNamespace if it is empty
+	Name      string   // of this process, as the holder of the lock; its host name if it is empty
+	Profile   string   // of the cluster; empty takes manifests of all profiles
+	Exclude   string   // leaves out manifests that are annotated exclude.release.openshift.io/NAME
+	Features  Features // of a cluster without FeatureGate "cluster"
+	Standard  ready.Standard
+	Listen    string // the address of /healthz and /readyz; empty for none
+	CacheDir  string // where images are kept that were pulled; empty keeps none
+	Source    source.Options
+	Metrics   metricsserver.Serving
+	// StrictTombstones refuses a minor update that carries tombstones which the release before had already.
+	StrictTombstones bool
+	// LockDuration is how long the lock outlives a leader that died; half a minute if it is 0.
+	LockDuration time.Duration
+
+	limits limits // of probes; the usual ones if it is empty
+}
+
+// Run runs an operator until ctx ends. It waits for an API server that does not answer, and ends with an error when the lock is
+// lost to another process.
+func Run(ctx context.Context, connection *rest.Config, o Options) error {
+	o.Namespace = cmp.Or(o.Namespace, rollout.DefaultNamespace)
+	o.Standard = cmp.Or(o.Standard, ready.Upstream)
+	if o.Name == "" {
+		o.Name, _ = os.Hostname()
+	}
+	c, err := cluster.Connect(connection)
+	if err != nil {
+		return err
+	}
+	a := newApplier(c, o)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.health.probes(a).Serve(ctx, o.Listen) })
+	group.Go(func() error { return a.manage(ctx, connection) })
+	return group.Wait()
+}
+
+// manage runs the controller, and leads if it gets the lock, once the API server answers.
+func (a *applier) manage(ctx context.Context, connection *rest.Config) error {
+	if err := whenServed(ctx, connection, func() error { return ensureDefinitions(ctx, a.cluster) }); err != nil {
+		return endOf(ctx, fmt.Errorf("install the definitions of ClusterVersion and ClusterOperator: %w", err))
+	}
+	m, err := newManager(a.health.watches.config(connection))
+	if err != nil {
+		return err
+	}
+	r := &reconciler{client: m.GetClient(), cluster: a.cluster, options: a.options, applier: a}
+	if err := r.register(m); err != nil {
+		return fmt.Errorf("watch ClusterVersions: %w", err)
+	}
+	if err := a.monitor.register(ctx, m, a.options.Metrics); err != nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	lead := func(ctx context.Context) error { return endOf(ctx, a.lead(ctx, connection)) }
+	if err := errors.Join(m.Add(manager.RunnableFunc(lead)), m.Add(manager.RunnableFunc(a.updates.run))); err != nil {
+		return err
+	}
+	return m.Start(ctx)
+}
+
+// whenServed calls a function once the API server answers, and again if an outage has made it fail.
+func whenServed(ctx context.Context, connection *rest.Config, do func() error) error {
+	for told := ""; ; {
+		if err := cmp.Or(startup.AwaitServer(ctx, connection), ctx.Err()); err != nil {
+			return err
+		}
+		err := do()
+		if ctx.Err() != nil || !cluster.IsOutage(err) {
+			return err
+		}
+		if err.Error() != told {
+			told = err.Error()
+			ctrl.Log.Info("the API server does not do its work, and is asked again", "reason", told)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// newManager returns a manager of the ClusterVersion controller. It has no election of its own: who holds the lock of the
+// release leads.
+func newManager(connection *rest.Config) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{configv1.Install, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	m, err := ctrl.NewManager(connection, ctrl.Options{
+		Scheme: scheme,
+		Controller: config.Controller{
+			SkipNameValidation: ptr.To(true), // for several in one process
+			// An operator that ended because it can't list what it watches, for want of rights or of an answer, would be started
+			// again after longer and longer pauses. It is not ready until it can, and its probes tell when that takes too long.
+			CacheSyncTimeout: 1000 * time.Hour,
+			// Workers of the priority queue may never end (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
+			UsePriorityQueue: ptr.To(false),
+		},
+		Cache:                  cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: onlyGates()}},
+		HealthProbeBindAddress: "0", Metrics: server.Options{BindAddress: "0"}, // which are served whether there is a manager or not
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the cluster: %w", err)
+	}
+	return m, nil
+}
+
+// lead acquires the lock of the release, and applies under it. A replica that does not get the lock waits for it.
+func (a *applier) lead(ctx context.Context, connection *rest.Config) error {
+	log := ctrl.LoggerFrom(ctx)
+	options := lock.Options{
+		Holder: fmt.Sprintf("runlevel-operator %s-%s", a.options.Name, rand.String(5)), Keeps: true, Wait: true, Duration: a.options.LockDuration,
+		OnHeld: func(h lock.Holder) { log.Info("waiting for the lock of the release", "holder", h.Name) },
+	}
+	var session *rollout.Session
+	err := whenServed(ctx, connection, func() (err error) {
+		session, err = rollout.Hold(ctx, a.cluster, payload.DefaultName, a.options.Namespace, options)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("holding the lock of the release")
+	return session.Release(a.run(ctx, session))
+}
+
+// endOf returns nil for an end that was asked for.
+func endOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,258 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// theClusterVersion is the one that counts.
+var theClusterVersion = metav1.ObjectMeta{Name: "version"}
+
+// How often all that is seen is put together, and how often the status is written; how often pending deletes are
+// looked at when nothing else happens, and everything else.
+const (
+	passesEvery  = 200 * time.Millisecond
+	writesEvery  = 2 * time.Second
+	deletesEvery = 10 * time.Second
+	looksEvery   = 5 * time.Minute
+)
+
+// A reconciler tells the applier what the ClusterVersion asks for, and writes how far that is into its status.
+type reconciler struct {
+	client  client.Client
+	cluster *cluster.Cluster
+	options Options
+	applier *applier
+
+	// The following fields are the controller's one worker's.
+	passed, written, looked time.Time // the last pass, write of the status, and look at the record
+	known                   *record.Record
+	unread                  error                 // why the record could not be read by that look
+	deletes                 []precondition.Delete // of the record, that are not done
+	configured              *clusterSettings
+	configuredAt            time.Time // when configured was read
+}
+
+// register adds the controller to a manager.
+func (r *reconciler) register(m ctrl.Manager) error {
+	theOne := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: theClusterVersion.Name}}}
+	})
+	return ctrl.NewControllerManagedBy(m).For(&configv1.ClusterVersion{}).Watches(&configv1.ClusterOperator{}, theOne).
+		Watches(&corev1.ConfigMap{}, theOne).WatchesRawSource(source.Channel(r.applier.changes, &handler.EnqueueRequestForObject{})).Complete(r)
+}
+
+// Reconcile passes on what the ClusterVersion asks for, and computes its status. A replica that does not hold the lock
+// does nothing.
+func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	if !r.applier.holds() {
+		return ctrl.Result{RequeueAfter: writesEvery}, nil
+	}
+	if left := passesEvery - time.Since(r.passed); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	r.passed = time.Now()
+	defer r.applier.health.enter("the pass over the ClusterVersion")()
+	var version configv1.ClusterVersion
+	err := r.client.Get(ctx, request.NamespacedName, &version)
+	switch {
+	case apierrors.IsNotFound(err) && request.Name == theClusterVersion.Name:
+		return ctrl.Result{}, r.create(ctx)
+	case err != nil:
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	case request.Name != theClusterVersion.Name:
+		return ctrl.Result{}, r.refuse(ctx, &version)
+	case version.DeletionTimestamp != nil:
+		return ctrl.Result{}, nil // it is recreated when it is gone
+	}
+	r.applier.events.about(&version)
+	return r.pass(ctx, &version)
+}
+
+// pass passes on what the ClusterVersion asks for, and writes its status.
+func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion) (ctrl.Result, error) {
+	recorded, deletes, unread := r.look(ctx)
+	switch {
+	case unread == nil:
+	case cluster.IsOutage(unread):
+		return ctrl.Result{}, unread
+	default:
+		r.applier.events.write(ctx, status.RecordUnread(unread))
+		if r.known == nil || r.applier.current() == nil {
+			return r.writeUnread(ctx, version, unread)
+		} // else the release stays in place
+	}
+	informed := version.DeepCopy()
+	informed.Status.History = historyOf(informed.Status.History, recorded)
+	seen, err := r.observe(ctx, informed, recorded, deletes)
+	switch {
+	case err != nil && (cluster.IsOutage(err) || r.applier.current() != nil):
+		return ctrl.Result{}, err
+	case err != nil:
+		return r.writeUnread(ctx, version, err)
+	}
+	if unread != nil && seen.Applied != nil {
+		seen.Applied.Problems = append(seen.Applied.Problems, status.ReleaseProblem{Message: unread.Error(), Reason: reason.Of(unread)})
+	}
+	mayChange := len(deletes) > 0 || unread != nil // which no watch tells
+	return r.write(ctx, version, status.Next(informed.Status, seen), mayChange)
+}
+
+// writeUnread writes into the status what can't be read, without which no release is wanted: the record, or settings of the cluster.
+func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterVersion, unread error) (ctrl.Result, error) {
+	seen := status.Seen{
+		Now: r.cluster.Now(), Generation: version.Generation, Overrides: version.Spec.Overrides,
+		Acceptance: status.Acceptance{Release: version.Status.Desired, Architecture: architecture, Phase: status.Retrieving, Err: unread},
+	}
+	if result, err := r.write(ctx, version, status.Next(version.Status, seen), false); err != nil {
+		return result, err
+	}
+	return ctrl.Result{RequeueAfter: writesEvery}, nil
+}
+
+// observe tells the applier what is wanted, and returns what is seen.
+func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, recorded *record.Record, deletes []precondition.Delete) (status.Seen, error) {
+	var operators configv1.ClusterOperatorList
+	err := r.client.List(ctx, &operators)
+	if err != nil {
+		return status.Seen{}, fmt.Errorf("list ClusterOperators: %w", err)
+	}
+	from := known{record: recorded, own: r.options.Payload}
+	if current := r.applier.current(); current != nil {
+		from.current = current.target
+	}
+	wanted, invalid := choose(version, from)
+	invalid = append(invalid, invalidID(version)...)
+	settings, err := r.settings(ctx)
+	if err != nil {
+		return status.Seen{}, err
+	}
+	wanted.configure(settings, r.options.Features, version)
+	if wanted.Before != nil {
+		wanted.Before.configure(settings, r.options.Features, version)
+	}
+	seen := status.Seen{
+		Now: r.cluster.Now(), Generation: version.Generation, Invalid: invalid, Overrides: version.Spec.Overrides, Operators: operators.Items,
+	}
+	if seen.Gates, err = r.pendingAcks(ctx, wanted.Previous); err != nil {
+		return status.Seen{}, err
+	}
+	seen.Applied = r.applier.applied()
+	if seen.Applied != nil {
+		seen.Applied.Deletes = deletes
+		if seen.Applied.IsComplete {
+			r.applier.addOperators(seen.Applied, operators.Items, wanted.Previous == "")
+		}
+	}
+	if seen.Applied != nil && len(seen.Applied.MissingOperators) > 0 {
+		if err := ensureDefinitions(ctx, r.cluster); err != nil {
+			return status.Seen{}, fmt.Errorf("make the definitions again: %w", err)
+		}
+	}
+	seen.Retrieved = r.applier.updates.follow(version, seen.Applied)
+	seen.Acceptance = r.applier.want(wanted, status.Risks(seen))
+	return seen, nil
+}
+
+// look returns the record of the release, and its deletes that are not done. They are the record's, so that neither a
+// restart nor another leader forgets one. While the record can't be read, they are those of before.
+func (r *reconciler) look(ctx context.Context) (*record.Record, []precondition.Delete, error) {
+	if r.known != nil && time.Since(r.looked) < writesEvery {
+		return r.known, r.deletes, r.unread
+	}
+	known, _, err := record.NewStore(r.cluster.Client, r.options.Namespace, payload.DefaultName).Load(ctx)
+	if r.looked, r.unread = time.Now(), err; err != nil {
+		return r.known, r.deletes, err
+	}
+	r.known, r.deletes = known, nil
+	for _, one := range precondition.ObserveDeletes(ctx, r.cluster, known.Tombstones) {
+		if one.Seen.State != tombstone.Absent && one.WasSent() {
+			r.deletes = append(r.deletes, one)
+		}
+	}
+	r.applier.monitor.note(r.known, r.deletes)
+	return r.known, r.deletes, nil
+}
+
+// write writes the status if it has changed. A change that comes soon after another one waits.
+func (r *reconciler) write(ctx context.Context, version *configv1.ClusterVersion, next configv1.ClusterVersionStatus, mayChange bool) (ctrl.Result, error) {
+	if equality.Semantic.DeepEqual(version.Status, next) {
+		return ctrl.Result{RequeueAfter: r.again(mayChange)}, nil
+	}
+	if left := writesEvery - time.Since(r.written); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	if err := r.writeStatus(ctx, version, next); err != nil {
+		if apierrors.IsConflict(err) { // it is seen in a moment
+			return ctrl.Result{RequeueAfter: writesEvery / 10}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("write the status of the ClusterVersion: %w", err)
+	}
+	r.written = time.Now()
+	return ctrl.Result{RequeueAfter: r.again(mayChange)}, nil
+}
+
+// again returns when the next pass is if nothing happens until then. A pass that has not read the record itself is followed by
+// one that does: what it was called for may be in the record by now.
+func (r *reconciler) again(mayChange bool) time.Duration {
+	switch {
+	case r.looked.Before(r.passed):
+		return max(passesEvery, writesEvery-time.Since(r.looked))
+	case mayChange:
+		return deletesEvery
+	default:
+		return looksEvery
+	}
+}
+
+// writeStatus writes the status of a ClusterVersion that has not changed since it was read: a leader that was deposed
+// in its sleep writes over nothing. It sends no other fields: those of the spec may be newer than the definition.
+func (r *reconciler) writeStatus(ctx context.Context, read client.Object, next configv1.ClusterVersionStatus) error {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&configv1.ClusterVersion{Status: next})
+	if err != nil {
+		return err
+	}
+	changed := &unstructured.Unstructured{Object: map[string]any{"status": object["status"]}}
+	changed.SetGroupVersionKind(configv1.GroupVersion.WithKind(kinds.ClusterVersion.Kind))
+	changed.SetName(read.GetName())
+	changed.SetResourceVersion(read.GetResourceVersion())
+	return r.client.Status().Update(ctx, changed)
+}
+
+// refuse says of a ClusterVersion of another name that it does not count.
+func (r *reconciler) refuse(ctx context.Context, version *configv1.ClusterVersion) error {
+	const only = `only the ClusterVersion named "version" counts: delete this one`
+	if said := v1helpers.FindStatusCondition(version.Status.Conditions, status.Invalid); said != nil && said.Message == only {
+		return nil
+	}
+	next := version.Status
+	next.Conditions = []configv1.ClusterOperatorStatusCondition{{
+		Type: status.Invalid, Status: configv1.ConditionTrue, Reason: "NameNotVersion", Message: only, LastTransitionTime: metav1.NewTime(r.cluster.Now()),
+	}}
+	return client.IgnoreNotFound(r.writeStatus(ctx, version, next))
+}

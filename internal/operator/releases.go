@@ -1,0 +1,197 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/release/loader"
+	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// mostCached is how many images are kept on disk: the one that is applied, the one before, and one that is tried.
+const mostCached = 3
+
+// releases reads releases, and keeps the images that were pulled in a folder, by digest.
+type releases struct {
+	cluster *cluster.Cluster
+	folder  string
+	source  source.Options
+	payload payload.Options
+}
+
+func newReleases(c *cluster.Cluster, o Options) *releases {
+	return &releases{cluster: c, folder: o.CacheDir, source: o.Source, payload: payload.Options{
+		Name: payload.DefaultName, Filter: payload.Filter{Profile: o.Profile, Exclude: o.Exclude},
+	}}
+}
+
+// open opens the source of a release.
+func (r *releases) open(ctx context.Context, image string) (*source.Release, error) {
+	if !isByDigest(image) { // the operator's own folder: a ClusterVersion can't ask for one
+		return source.Open(ctx, image, r.source)
+	}
+	_, digest, _ := strings.Cut(image, "@")
+	kept := filepath.Join(r.folder, strings.ReplaceAll(digest, ":", "-"))
+	if r.folder != "" {
+		if _, err := os.Stat(kept); err == nil {
+			now := time.Now()
+			_ = os.Chtimes(kept, now, now) // the oldest is removed first
+			return &source.Release{FS: os.DirFS(kept), Kind: source.Image, Image: image, Digest: digest}, nil
+		}
+	}
+	pulled, err := r.pull(ctx, image)
+	if err == nil && r.folder != "" {
+		if err := r.keep(pulled.FS, kept); err != nil { // it is pulled again the next time
+			ctrl.LoggerFrom(ctx).Info("release not kept on disk", "reason", err.Error())
+		}
+	}
+	return pulled, err
+}
+
+// keep writes the files of an image to a folder, all of them or none.
+func (r *releases) keep(files fs.FS, folder string) error {
+	if err := os.MkdirAll(r.folder, 0o700); err != nil {
+		return err
+	}
+	unfinished, err := os.MkdirTemp(r.folder, ".pulled-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(unfinished)
+	if err := os.CopyFS(unfinished, files); err != nil {
+		return err
+	}
+	if err := syncFiles(unfinished); err != nil { // or a node that loses power may leave empty files under the name
+		return err
+	}
+	if err := os.Rename(unfinished, folder); err != nil {
+		return err
+	}
+	return r.prune()
+}
+
+// syncFiles writes the files of a folder to the disk.
+func syncFiles(folder string) error {
+	return filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(file.Sync(), file.Close())
+	})
+}
+
+// prune removes the images that were used longest ago, and what a crash has left unfinished.
+func (r *releases) prune() error {
+	entries, err := os.ReadDir(r.folder)
+	if err != nil {
+		return err
+	}
+	used := map[string]time.Time{}
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && !strings.HasPrefix(entry.Name(), ".") {
+			used[entry.Name()] = info.ModTime()
+		}
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return used[b.Name()].Compare(used[a.Name()]) })
+	for _, entry := range entries[min(mostCached, len(entries)):] {
+		if err := os.RemoveAll(filepath.Join(r.folder, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load reads the manifests of a release that is open.
+func (r *releases) load(ctx context.Context, opened *source.Release, t *target, before *payload.Payload) (*payload.Payload, error) {
+	options := loader.Options{Source: r.source, Payload: r.payload, Before: before}
+	options.Payload.ReleaseImage = opened.Image
+	options.Payload.Filter.Overrides, options.Payload.Injection = t.Overrides, t.Injection
+	options.Payload.Filter.FeatureSet, options.Payload.Filter.FeatureGates = t.Features.Set, t.Features.Gates
+	if t.Capabilities != nil {
+		capabilities, err := capabilitiesOf(t)
+		if err != nil {
+			return nil, &reason.Error{Reason: "InvalidClusterVersion", Message: "spec.capabilities", Err: err}
+		}
+		options.Payload.Filter.Capabilities = capabilities
+	}
+	release, problems, err := loader.ParseOpened(ctx, opened, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := payload.Refuse(problems); err != nil {
+		return nil, &reason.Error{Reason: payload.Integrity, Err: err}
+	}
+	return release, nil
+}
+
+// capabilitiesOf returns the capabilities that a ClusterVersion enables. One that was enabled stays so.
+func capabilitiesOf(t *target) (*configv1.ClusterVersionCapabilitiesStatus, error) {
+	names := []string{string(configv1.ClusterVersionCapabilitySetCurrent)}
+	if t.Capabilities.BaselineCapabilitySet != "" {
+		names[0] = string(t.Capabilities.BaselineCapabilitySet)
+	}
+	for _, name := range slices.Concat(t.Capabilities.AdditionalEnabledCapabilities, t.Enabled) {
+		if !slices.Contains(names, string(name)) {
+			names = append(names, string(name))
+		}
+	}
+	return payload.ParseCapabilities(strings.Join(names, ","))
+}
+
+// knownOf returns the capabilities that a ClusterVersion can name. Those that are of releases alone are left out: a status
+// that has one is refused as a whole.
+func knownOf(all configv1.ClusterVersionCapabilitiesStatus) configv1.ClusterVersionCapabilitiesStatus {
+	isUnknown := func(c configv1.ClusterVersionCapability) bool {
+		return !slices.Contains(configv1.KnownClusterVersionCapabilities, c)
+	}
+	return configv1.ClusterVersionCapabilitiesStatus{
+		EnabledCapabilities: slices.DeleteFunc(slices.Clone(all.EnabledCapabilities), isUnknown),
+		KnownCapabilities:   slices.DeleteFunc(slices.Clone(all.KnownCapabilities), isUnknown),
+	}
+}
+
+// implicitOf returns the capabilities of a release that are enabled though its target does not ask for them.
+func implicitOf(t *target, p *payload.Payload) []configv1.ClusterVersionCapability {
+	if t.Capabilities == nil {
+		return nil
+	}
+	asked, err := capabilitiesOf(&target{Capabilities: t.Capabilities})
+	if err != nil {
+		return nil // it was read before
+	}
+	return slices.DeleteFunc(slices.Clone(p.Filter.Capabilities.EnabledCapabilities), func(c configv1.ClusterVersionCapability) bool {
+		return slices.Contains(asked.EnabledCapabilities, c)
+	})
+}
+
+// architecture is that of the images which the operator pulls.
+var architecture = runtime.GOARCH
+
+// describe returns what a release says of itself.
+func describe(t *target, p *payload.Payload) configv1.Release {
+	release := configv1.Release{Version: p.Version, Image: t.Image}
+	if url, isText := p.Metadata.Metadata["url"].(string); isText {
+		release.URL = configv1.URL(url)
+	}
+	if channels, isText := p.Metadata.Metadata["io.openshift.upgrades.graph.release.channels"].(string); isText && channels != "" {
+		release.Channels = strings.Split(channels, ",")
+	}
+	return release
+}

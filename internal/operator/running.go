@@ -1,0 +1,279 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/release/signature"
+	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/session/progress"
+	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A running release is one that was accepted: it is applied, and then kept in place, until stop is called.
+type running struct {
+	applier *applier
+	target  *target
+	payload *payload.Payload
+	release configv1.Release
+	forced  []string // the risks that were accepted
+	signed  verification
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+
+	mu         sync.Mutex
+	mode       graph.Mode
+	fold       *progress.Fold         // of the last apply; nil before it has begun
+	done       int                    // most manifests that were done in it
+	failed     map[string]apply.Event // failures of the apply before, until this one has come to the same steps
+	hasBegun   bool                   // the apply that runs was let in by the gate
+	isRecorded bool                   // the record has an apply of the release
+	backoff    wait.Backoff           // of applies that fail
+	isComplete bool
+	err        error // why the last apply ended
+}
+
+// newRunning returns a release that is to be applied, until ctx ends or stop is called.
+func newRunning(ctx context.Context, a *applier, t *target, p *payload.Payload) *running {
+	r := &running{applier: a, target: t, payload: p, release: describe(t, p), backoff: retryApply}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
+	return r
+}
+
+// serves returns whether the release is the one that a target asks for, or is so already where the target would force it.
+func (r *running) serves(t *target) bool {
+	isVersion := t.Version == "" || t.Version == r.release.Version
+	isForced := r.target.Force || !t.Force
+	return isVersion && isForced && t.asksForSame(r.target)
+}
+
+// accepted returns the acceptance of the release, of which nothing new is known.
+func (r *running) accepted() status.Acceptance {
+	accepted := r.target.at(status.Accepted)
+	accepted.Release, accepted.Unverified = r.release, r.signed.unverified
+	return accepted
+}
+
+// retryApply is how long it is until an apply is tried again that has failed.
+var retryApply = wait.Backoff{Duration: 5 * time.Second, Factor: 1.5, Steps: 8, Cap: 2 * time.Minute}
+
+// asksWhyEvery is how often it is found out why pods don't become ready, which costs requests.
+const asksWhyEvery = 10 * time.Second
+
+// pauseHooks is how long a rollout is left alone that a lifecycle hook has stopped. To try it again each time that the
+// release is applied would scale a Deployment to 0 for its mid hook every two minutes.
+const pauseHooks = 30 * time.Minute
+
+// keep applies the release and keeps it in place, again and again, until it is stopped. It returns an error if another
+// process has the lock, or has applied something else. A lock that was lost, and that no other process has taken, is
+// acquired again by the next apply.
+func (r *running) keep() error {
+	for {
+		outcome := r.applier.session.Apply(r.ctx, r.payload, r.options())
+		switch {
+		case r.ctx.Err() != nil, errors.Is(outcome.Err, rollout.ErrSuperseded):
+			return nil
+		case lock.IsTaken(outcome.Err), errors.As(outcome.Err, new(*lock.HeldError)), errors.Is(outcome.Err, rollout.ErrYielded):
+			return outcome.Err
+		}
+		select {
+		case <-r.ctx.Done():
+			return nil
+		case <-time.After(r.ended(outcome.Err)):
+		}
+	}
+}
+
+// retried takes in an event of an apply that was tried before. What has failed then fails until it has succeeded, or the apply
+// has ended: conditions would change with each try. An object that was not ready may be so at once, which only the end of its
+// component tells. A failure that comes again is as old as the first one.
+func (r *running) retried(e apply.Event) apply.Event {
+	if e.Type == apply.Ended && e.Action == "" {
+		maps.DeleteFunc(r.failed, func(_ string, before apply.Event) bool { return before.Node == e.Node })
+	}
+	before, isKnown := r.failed[e.File+" "+e.Name()]
+	isApplied := e.Type == apply.Applied && (before.Action == object.Failed || e.Action != object.Unchanged)
+	if !isKnown || !isApplied && e.Type != apply.BeReady && e.Type != apply.Failing {
+		return e
+	}
+	delete(r.failed, e.File+" "+e.Name())
+	if e.Type == apply.Failing && e.Reason == before.Reason {
+		e.Time = before.Time
+	}
+	return e
+}
+
+// ended notes why an apply has ended, and returns how long it is until the next one.
+func (r *running) ended(err error) (pause time.Duration) {
+	r.update(func() {
+		if !r.hasBegun { // what is known of objects is from the apply before
+			r.fold = nil
+		}
+		r.err, r.isComplete, r.hasBegun, r.failed = err, false, false, nil
+		pause = r.backoff.Step()
+	})
+	return pause
+}
+
+// update changes what is seen of the release.
+func (r *running) update(change func()) {
+	r.mu.Lock()
+	change()
+	r.mu.Unlock()
+	r.applier.notify()
+}
+
+// options returns how the release is applied and kept in place.
+func (r *running) options() rollout.Options {
+	o := r.applier.rolloutOptions(r.target)
+	o.Verified = r.signed.isVerified
+	if r.signed.risk != "" {
+		o.Forced = []string{signature.VerificationFailed}
+	}
+	o.OnBegin, o.OnBegun = r.begin, r.begun
+	o.OnOutcome = func(outcome *rollout.Outcome) {
+		r.update(func() {
+			r.err, r.isComplete, r.failed = outcome.Err, outcome.Err == nil, nil // by now all that fails has failed in this try
+			if r.isComplete {
+				r.backoff = retryApply
+				r.applier.monitor.passed()
+				select {
+				case r.applier.completed <- struct{}{}:
+				default: // the settings are to be watched anyway
+				}
+			}
+		})
+		logWarnings(outcome.Report)
+		releaseMemory()
+	}
+	o.OnInterrupted = func(err error) { r.update(func() { r.err = err }) }
+	o.Apply.Tell = func(e apply.Event) {
+		r.applier.monitor.applied(r.release.Version, e)
+		r.mu.Lock()
+		if r.fold != nil {
+			r.fold.Event(r.retried(e))
+		}
+		r.mu.Unlock()
+		r.applier.notify()
+	}
+	o.Keep = &keep.Options{Tell: func(e keep.Event) { r.applier.kept(e) }}
+	return o
+}
+
+// logWarnings logs what the API server has warned of in an apply, such as of fields that it does not know.
+func logWarnings(report *apply.Report) {
+	if report == nil {
+		return
+	}
+	for _, warning := range report.Warnings {
+		ctrl.Log.WithName("apply").Info("the API server warns", "warning", warning.Text, "files", warning.Files)
+	}
+}
+
+// begin begins to fold the events of an apply.
+func (r *running) begin(outcome *rollout.Outcome) error {
+	r.update(func() {
+		r.mode, r.hasBegun = outcome.Mode, true
+		if r.failed == nil { // else the apply before was interrupted
+			r.failed = map[string]apply.Event{}
+		}
+		if r.fold != nil {
+			for _, e := range r.fold.Progress().Failures {
+				r.failed[e.File+" "+e.Name()] = e
+			}
+		}
+		r.done = 0
+		r.fold = progress.New(progress.IntentOf(outcome.Mode, r.payload.Manifests, outcome.Durations))
+	})
+	return nil
+}
+
+// begun notes that the record has the apply, and makes what comes before the objects.
+func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
+	r.update(func() { r.isRecorded, r.err = true, nil })
+	return precreate(ctx, c, r.payload)
+}
+
+// rolloutOptions returns how a release is applied. Fields that the cluster does not know are dropped, as by the cluster-version operator:
+// releases that were made for it have some.
+func (a *applier) rolloutOptions(t *target) rollout.Options {
+	return rollout.Options{
+		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force,
+		Apply: apply.Options{
+			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, TellWaits: progress.ToldEvery, AskWhy: asksWhyEvery,
+		},
+	}
+}
+
+// seen returns how far the release is.
+func (r *running) seen() *status.AppliedRelease {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	applied := &status.AppliedRelease{
+		Release: r.release, Hash: r.payload.Hash, Forced: r.signed.acceptedRisks(r.forced), Verified: r.signed.isVerified,
+		Total: len(r.payload.Manifests), IsComplete: r.isComplete,
+	}
+	if r.isRecorded {
+		applied.Mode = r.mode
+	}
+	if filter := r.payload.Filter.Capabilities; filter != nil {
+		applied.Capabilities, applied.Implicit = knownOf(*filter), implicitOf(r.target, r.payload)
+	} else {
+		all := configv1.KnownClusterVersionCapabilities
+		applied.Capabilities = configv1.ClusterVersionCapabilitiesStatus{KnownCapabilities: all, EnabledCapabilities: all}
+	}
+	var far progress.Progress
+	if r.fold != nil {
+		r.fold.At(r.applier.cluster.Now())
+		far = r.fold.Progress()
+		r.done = max(r.done, far.Done) // an object that was ready may break, and is not applied less for that
+		applied.Done = r.done
+		far.Failures = slices.AppendSeq(far.Failures, maps.Values(r.failed))
+	}
+	if !r.isComplete {
+		applied.Problems = problemsOf(far, r.err)
+	}
+	for _, one := range r.applier.session.Problems() {
+		applied.Problems = append(applied.Problems, status.ReleaseProblem{
+			Object: one.Object, File: one.File, Message: one.Message, Reason: one.Reason, Since: one.Time,
+		})
+	}
+	return applied
+}
+
+// problemsOf returns what keeps an apply from being complete: what it waits for, what has failed, and else why it
+// has ended.
+func problemsOf(far progress.Progress, ended error) []status.ReleaseProblem {
+	var all []status.ReleaseProblem
+	for _, w := range far.Waits {
+		all = append(all, status.ReleaseProblem{
+			Object: &w.Object, Hook: w.Hook, File: w.File, Message: w.For, Reason: w.Reason, Effect: w.Effect, Since: w.Since, IsWait: true, IsRetry: w.Retrying,
+		})
+	}
+	for _, f := range far.Failures {
+		all = append(all, status.ReleaseProblem{
+			Object: f.Object, Hook: f.Hook, File: f.File, Message: f.Message, Reason: f.Reason, Effect: f.Effect, Since: f.Time,
+		})
+	}
+	isOfObject := func(p status.ReleaseProblem) bool { return !p.IsWait }
+	if ended != nil && !slices.ContainsFunc(all, isOfObject) && !errors.As(ended, new(*object.Failure)) && !errors.Is(ended, apply.ErrTimeout) {
+		all = append(all, status.ReleaseProblem{Message: ended.Error(), Reason: reason.Of(ended), Effect: reason.EffectOf(ended)})
+	}
+	return all
+}

@@ -1,0 +1,191 @@
+package operator
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A target is the release that the cluster is to have, and what of it.
+type target struct {
+	configv1.Release // its version may be empty: any that the image has will do
+	Force            bool
+	Overrides        []configv1.ComponentOverride
+	Capabilities     *configv1.ClusterVersionCapabilitiesSpec
+	Enabled          []configv1.ClusterVersionCapability // that stay enabled
+	Injection        payload.Injection                   // settings of the cluster that manifests may ask for
+	Features         Features                            // of the cluster
+	// Before is the release that was begun last, if that is another one: it is kept in place until this one is accepted.
+	Before *target
+	signed verification // of the image, if the release was begun before
+	// Previous is the version that was applied before, as the ClusterVersion says.
+	Previous string
+	// unread is the release that was applied last, if that was by the command line, from a source that the operator can't read.
+	unread *record.HistoryEntry
+}
+
+// at returns how far the acceptance of a target is that has come to a phase.
+func (t *target) at(phase status.AcceptancePhase) status.Acceptance {
+	return status.Acceptance{Release: t.Release, Architecture: architecture, FeatureSet: t.Features.Set, Phase: phase}
+}
+
+// isSame returns whether two targets are the same request. What stays enabled, and what was before, does not matter.
+func (t *target) isSame(other *target) bool {
+	return t.Version == other.Version && t.Force == other.Force && t.asksForSame(other)
+}
+
+// asksForSame returns whether two targets ask for the same objects.
+func (t *target) asksForSame(other *target) bool {
+	return t.Image == other.Image && equality.Semantic.DeepEqual(t.Overrides, other.Overrides) &&
+		equality.Semantic.DeepEqual(t.Capabilities, other.Capabilities) && equality.Semantic.DeepEqual(t.Injection, other.Injection) &&
+		equality.Semantic.DeepEqual(t.Features, other.Features)
+}
+
+// known is what a target is chosen from, beside the ClusterVersion.
+type known struct {
+	record  *record.Record
+	current *target // that is kept in place; nil before there is one
+	own     string  // the release that the operator was started with
+}
+
+// choose returns the release that a ClusterVersion asks for, and what is wrong with its spec. Without an update, that is the
+// release that is kept in place, or was begun last, or the operator's own one if that is new.
+func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
+	release, unread := k.begun(v)
+	begun := &target{
+		Release: release, unread: unread, Overrides: unmanaged(v.Spec.Overrides), Capabilities: v.Spec.Capabilities, Enabled: k.enabled(v),
+	}
+	begun.signed = recorded(v, k.record, begun.Image)
+	if newest := k.record.Newest(); newest != nil && newest.State == record.Partial && newest.Source == begun.Image {
+		begun.Force = len(newest.Forced) > 0 // what was begun by force goes on
+	}
+	if last := status.LastCompleted(v.Status.History); last != nil {
+		begun.Previous = last.Version
+	}
+	update := v.Spec.DesiredUpdate
+	if update == nil {
+		return begun, nil
+	}
+	release, wrong := requested(v, k.record, *update)
+	if wrong != "" {
+		return begun, []string{wrong}
+	}
+	if release.Image == "" || release.Image == begun.Image && release.Version == begun.Version && !update.Force {
+		return begun, nil
+	}
+	chosen := *begun
+	chosen.Release, chosen.Force = release, update.Force
+	if release.Image != begun.Image {
+		chosen.signed = verification{}
+		if unread == nil && len(v.Status.History)+len(k.record.History) > 0 {
+			chosen.Before = begun
+		}
+	}
+	return &chosen, nil
+}
+
+// begun returns the release that is kept in place, or was begun last, or else the operator's own. If the record is lost,
+// the ClusterVersion knows. Histories end after a hundred updates, so the record also says which release the operator was
+// started with that has begun the newest one. One that the command line has applied from a folder or an archive can't be read
+// here: its entry is returned as unread.
+func (k known) begun(v *configv1.ClusterVersion) (begun configv1.Release, unread *record.HistoryEntry) {
+	if k.current != nil {
+		return k.current.Release, nil
+	}
+	own := configv1.Release{Image: k.own}
+	isKnown := k.record.Own == k.own || slices.ContainsFunc(k.record.History, func(e record.HistoryEntry) bool { return e.Source == k.own }) ||
+		slices.ContainsFunc(v.Status.History, func(h configv1.UpdateHistory) bool { return h.Image == k.own })
+	newest := k.record.Newest()
+	switch {
+	case !isKnown:
+		return own, nil
+	case newest != nil && isByDigest(newest.Source):
+		return configv1.Release{Image: newest.Source, Version: newest.Version}, nil
+	case newest != nil && newest.Source != k.own:
+		return configv1.Release{Version: newest.Version}, newest
+	case newest == nil && len(v.Status.History) > 0 && isByDigest(v.Status.History[0].Image):
+		return configv1.Release{Image: v.Status.History[0].Image, Version: v.Status.History[0].Version}, nil
+	default:
+		return own, nil
+	}
+}
+
+// enabled returns the capabilities that stay enabled. Those that the ClusterVersion can't name are in the record.
+func (k known) enabled(v *configv1.ClusterVersion) []configv1.ClusterVersionCapability {
+	all := slices.Clone(v.Status.Capabilities.EnabledCapabilities)
+	if k.current != nil && k.current.Capabilities != nil {
+		all = append(all, k.current.Capabilities.AdditionalEnabledCapabilities...)
+	}
+	if newest := k.record.Newest(); newest != nil {
+		all = append(all, newest.Capabilities...)
+	}
+	return all
+}
+
+// requested returns the release of an update, or what is wrong with it. An update to what the cluster has is none.
+func requested(v *configv1.ClusterVersion, known *record.Record, update configv1.Update) (release configv1.Release, wrong string) {
+	release = configv1.Release{Version: update.Version, Image: update.Image, Architecture: update.Architecture}
+	switch {
+	case update.Image != "":
+		return release, checkImage("spec.desiredUpdate.image", update.Image)
+	case update.Version == "" && update.Architecture == "":
+		return release, "spec.desiredUpdate: name a version or an image"
+	case update.Version == "", changesArchitecture(v, update):
+		return release, "spec.desiredUpdate.architecture: Runlevel does not change the architecture of a cluster: name an image"
+	}
+	release.Image = imageOf(v, known, update.Version)
+	switch {
+	case release.Image != "":
+		wrong = checkImage("the image of version "+update.Version, release.Image)
+	case update.Version != v.Status.Desired.Version:
+		wrong = fmt.Sprintf("spec.desiredUpdate.version: Invalid value: %q: when image is empty the update must be a previous version, or an available or a conditional update", update.Version)
+	}
+	return release, wrong
+}
+
+// imageOf returns the image of a version: of one that was applied before, or that is available.
+func imageOf(v *configv1.ClusterVersion, known *record.Record, version string) string {
+	for _, entry := range known.History {
+		if entry.Version == version {
+			return entry.Source
+		}
+	}
+	for _, one := range v.Status.AvailableUpdates {
+		if one.Version == version {
+			return one.Image
+		}
+	}
+	for _, one := range v.Status.ConditionalUpdates {
+		if one.Release.Version == version {
+			return one.Release.Image
+		}
+	}
+	return ""
+}
+
+// checkImage returns what is wrong with an image.
+func checkImage(field, image string) string {
+	if !isByDigest(image) {
+		return fmt.Sprintf("%s: Invalid value: %q: name the image by digest, as REPOSITORY@sha256:DIGEST", field, image)
+	}
+	return ""
+}
+
+// isByDigest returns whether a source is an image that can't become another one. A tag may be another image tomorrow,
+// and a path would be one of the operator's own files.
+func isByDigest(source string) bool {
+	_, err := name.NewDigest(source)
+	return err == nil
+}
+
+// unmanaged returns the overrides of objects that an administrator manages.
+func unmanaged(all []configv1.ComponentOverride) []configv1.ComponentOverride {
+	return slices.DeleteFunc(slices.Clone(all), func(o configv1.ComponentOverride) bool { return !o.Unmanaged })
+}

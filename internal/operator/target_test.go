@@ -1,0 +1,60 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/internal/record"
+)
+
+func TestChoose(t *testing.T) {
+	image := func(digit string) string { return "r.example/shop@sha256:" + strings.Repeat(digit, 64) }
+	entry := func(version, source string) record.HistoryEntry {
+		return record.HistoryEntry{Version: version, Source: source}
+	}
+	history := configv1.ClusterVersionStatus{History: []configv1.UpdateHistory{{State: configv1.CompletedUpdate, Version: "1.2.0", Image: image("3")}}}
+	offered := configv1.ClusterVersionStatus{AvailableUpdates: []configv1.Release{{Version: "1.3.0", Image: image("4")}, {Version: "1.4.0", Image: "r.example/shop:1.4.0"}}}
+	for name, c := range map[string]struct {
+		update *configv1.Update
+		status configv1.ClusterVersionStatus
+		record []record.HistoryEntry
+		own    string
+		began  string // the own release of the operator that has begun the newest entry
+		want   string // its image
+		wrong  string // the beginning of what is wrong
+	}{
+		"nothing is applied":        {own: image("1"), want: image("1")},
+		"a restart after an update": {own: image("1"), record: []record.HistoryEntry{entry("1.1.0", image("2")), entry("1.0.0", image("1"))}, want: image("2")},
+		"a restart after so many updates that its own release is not in the history any more": {own: image("1"), began: image("1"),
+			record: []record.HistoryEntry{entry("1.9.0", image("2")), entry("1.8.0", image("3"))}, want: image("2")},
+		"a new operator after as many":   {own: image("5"), began: image("1"), record: []record.HistoryEntry{entry("1.9.0", image("2"))}, want: image("5")},
+		"a new operator":                 {own: image("5"), record: []record.HistoryEntry{entry("1.0.0", image("1"))}, want: image("5")},
+		"the command line applied a tag": {own: image("1"), record: []record.HistoryEntry{entry("1.0.0", "r.example/shop:1.0.0")}, want: image("1")},
+		"the record is lost, but for its newest entry": {own: image("1"), record: []record.HistoryEntry{entry("1.2.0", image("3"))}, want: image("3"),
+			status: configv1.ClusterVersionStatus{History: []configv1.UpdateHistory{{Version: "1.2.0", Image: image("3")}, {Version: "1.0.0", Image: image("1")}}}},
+		"the record is lost":            {own: image("3"), status: history, want: image("3")},
+		"an image":                      {own: image("1"), update: &configv1.Update{Image: image("2")}, want: image("2")},
+		"a version of the past":         {own: image("2"), update: &configv1.Update{Version: "1.0.0"}, record: []record.HistoryEntry{entry("1.1.0", image("2")), entry("1.0.0", image("1"))}, want: image("1")},
+		"a version that is offered":     {own: image("1"), update: &configv1.Update{Version: "1.3.0"}, status: offered, want: image("4")},
+		"a version that is not offered": {own: image("1"), update: &configv1.Update{Version: "9.9.9"}, want: image("1"), wrong: `spec.desiredUpdate.version: Invalid value: "9.9.9"`},
+		"a version offered by a tag":    {own: image("1"), update: &configv1.Update{Version: "1.4.0"}, status: offered, want: image("1"), wrong: "the image of version 1.4.0: Invalid value"},
+		"a tag":                         {own: image("1"), update: &configv1.Update{Image: "r.example/shop:1.0.0"}, want: image("1"), wrong: "spec.desiredUpdate.image: Invalid value"},
+		"a folder":                      {own: image("1"), update: &configv1.Update{Image: "/var/run/secrets"}, want: image("1"), wrong: "spec.desiredUpdate.image: Invalid value"},
+		"a digest that leads elsewhere": {own: image("1"), update: &configv1.Update{Image: "r.example/a@sha256:/../../../var/run/secrets"}, want: image("1"), wrong: "spec.desiredUpdate.image: Invalid value"},
+		"neither version nor image":     {own: image("1"), update: &configv1.Update{Force: true}, want: image("1"), wrong: "spec.desiredUpdate: name a version or an image"},
+		"another architecture of the same version": {own: image("1"), update: &configv1.Update{Version: "1.2.0", Architecture: "Multi"}, want: image("1"), wrong: "spec.desiredUpdate.architecture: ",
+			status: configv1.ClusterVersionStatus{Desired: configv1.Release{Version: "1.2.0"}}},
+		"an available version in the architecture that the cluster has": {own: image("1"), update: &configv1.Update{Version: "1.3.0", Architecture: "Multi"}, want: image("4"),
+			status: configv1.ClusterVersionStatus{Desired: configv1.Release{Version: "1.2.0", Architecture: "Multi"}, AvailableUpdates: offered.AvailableUpdates}},
+		"an architecture": {own: image("1"), update: &configv1.Update{Architecture: "Multi"}, want: image("1"), wrong: "spec.desiredUpdate.architecture: "},
+	} {
+		v := &configv1.ClusterVersion{Spec: configv1.ClusterVersionSpec{DesiredUpdate: c.update}, Status: c.status}
+		got, wrong := choose(v, known{record: &record.Record{History: c.record, Own: c.began}, own: c.own})
+		isWrong := len(wrong) == 1 && strings.HasPrefix(wrong[0], c.wrong)
+		if got.Image != c.want || (c.wrong != "") != isWrong {
+			t.Errorf("%s: %s, %q", name, got.Image, wrong)
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package operator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/updateservice"
+	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// asksEvery is how often the update service is asked, at most; up to twice as long is left between two requests, so that
+// clusters that were started together do not ask together.
+const asksEvery = 2 * time.Minute
+
+// updates asks the update service for the updates of the release: when what is asked has changed, and every few minutes.
+// It keeps the last good answer.
+type updates struct {
+	ask      func(context.Context, updateservice.Query) (*status.Offer, error)
+	insecure bool   // plain http will do
+	notify   func() // what is known has changed
+
+	mu        sync.Mutex
+	query     updateservice.Query
+	changed   chan struct{} // closed when the query is another one
+	retrieved status.Retrieved
+	inherits  int64 // the generation of the ClusterVersion whose lists are taken over from the operator before; -1 for none
+}
+
+func newUpdates(insecure bool, notify func()) *updates {
+	ask := func(ctx context.Context, query updateservice.Query) (*status.Offer, error) {
+		client, err := source.HTTPClient(insecure)
+		if err != nil {
+			return nil, &reason.Error{Reason: updateservice.RemoteFailed, Err: err}
+		}
+		defer client.CloseIdleConnections()
+		return updateservice.Ask(ctx, client, query)
+	}
+	return &updates{ask: ask, insecure: insecure, notify: notify, changed: make(chan struct{})}
+}
+
+// run asks until ctx ends.
+func (u *updates) run(ctx context.Context) error {
+	for {
+		query, changed := u.next()
+		var again <-chan time.Time
+		if query != (updateservice.Query{}) {
+			u.try(ctx, query, changed)
+			again = time.After(wait.Jitter(asksEvery, 1))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-again:
+		}
+	}
+}
+
+// next returns what is to be asked, and a channel that is closed when that changes.
+func (u *updates) next() (updateservice.Query, <-chan struct{}) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.query, u.changed
+}
+
+// try asks once, unless something else is to be asked before there is an answer.
+func (u *updates) try(ctx context.Context, query updateservice.Query, changed <-chan struct{}) {
+	ctx, cancel := withCancelOn(ctx, changed)
+	defer cancel()
+	offer, err := u.ask(ctx, query)
+	if ctx.Err() != nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.query != query {
+		return
+	}
+	if before := u.retrieved.Err; err != nil && (before == nil || before.Error() != err.Error()) {
+		ctrl.LoggerFrom(ctx).Info("updates not retrieved", "reason", err.Error())
+	}
+	u.retrieved.Err, u.retrieved.IsPending = err, false
+	if err == nil {
+		u.retrieved = status.Retrieved{Version: query.Version, Offer: offer, Time: time.Now()}
+	}
+	u.notify()
+}
+
+// follow has the updates of the release retrieved that is applied, and returns what is known of them. An operator that has
+// just begun takes over the lists of the ClusterVersion, if they are of the same spec and version.
+func (u *updates) follow(v *configv1.ClusterVersion, applied *status.AppliedRelease) *status.Retrieved {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.inherits == 0 {
+		u.inherits = -1
+		if v.Status.ObservedGeneration == v.Generation {
+			u.inherits = v.Generation
+		}
+	}
+	if applied == nil {
+		return nil
+	}
+	query := updateservice.Query{
+		URL: string(v.Spec.Upstream), Channel: v.Spec.Channel, Version: applied.Release.Version, Architecture: architecture,
+		ClusterID: string(v.Spec.ClusterID), Insecure: u.insecure,
+	}
+	if query != u.query {
+		u.query, u.retrieved = query, status.Retrieved{Version: query.Version, IsPending: true}
+		if offer := offerOf(v.Status); offer != nil && u.inherits == v.Generation && v.Status.Desired.Version == query.Version {
+			u.retrieved.Offer, u.retrieved.Time, u.retrieved.IsInherited = offer, time.Now(), true
+		}
+		u.inherits = -1
+		close(u.changed)
+		u.changed = make(chan struct{})
+	}
+	known := u.retrieved
+	return &known
+}
+
+// lastAnswer returns when the service last gave this operator a good answer; zero if it never did.
+func (u *updates) lastAnswer() time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.retrieved.IsInherited {
+		return time.Time{}
+	}
+	return u.retrieved.Time
+}
+
+// offerOf returns the lists of updates of a status; nil if no service has ever answered with them.
+func offerOf(s configv1.ClusterVersionStatus) *status.Offer {
+	isEmpty := len(s.AvailableUpdates)+len(s.ConditionalUpdates) == 0
+	if isEmpty && !v1helpers.IsStatusConditionTrue(s.Conditions, configv1.RetrievedUpdates) {
+		return nil
+	}
+	offer := &status.Offer{Updates: s.AvailableUpdates}
+	for _, one := range s.ConditionalUpdates {
+		one.Conditions = nil
+		offer.Conditional = append(offer.Conditional, one)
+	}
+	return offer
+}
+
+// warnings returns what speaks against an update to a version.
+func (u *updates) warnings(version string) []precondition.CheckFinding {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.retrieved.NotRecommended(version)
+}

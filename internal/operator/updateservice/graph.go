@@ -1,0 +1,265 @@
+package updateservice
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"github.com/google/go-containerregistry/pkg/name"
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// An updateGraph is the answer of a service.
+type updateGraph struct {
+	Nodes            bounded[graphNode]
+	Edges            bounded[[]int] // from one node to another, by their places in Nodes
+	ConditionalEdges bounded[conditionalEdges]
+}
+
+type graphNode struct {
+	Version  string
+	Image    string `json:"payload"`
+	Metadata struct {
+		URL      string
+		Channels string `json:"io.openshift.upgrades.graph.release.channels"`
+	}
+}
+
+// conditionalEdges are edges that have the same risks.
+type conditionalEdges struct {
+	Edges bounded[struct{ From, To string }]
+	Risks json.RawMessage // those of most edges are never read
+}
+
+// mostItems is how many items a list may have: a small text can become large lists of empty things.
+const mostItems = 50_000
+
+// A bounded list refuses a text that has more than mostItems.
+type bounded[T any] []T
+
+func (b *bounded[T]) UnmarshalJSON(text []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('[') {
+		return err // of null, none
+	}
+	for decoder.More() {
+		if len(*b) == mostItems {
+			return fmt.Errorf("a list has more than %d items, which is the limit", mostItems)
+		}
+		var one T
+		if err := decoder.Decode(&one); err != nil {
+			return err
+		}
+		*b = append(*b, one)
+	}
+	return nil
+}
+
+// read returns what a graph says of the version that was asked for.
+func read(text []byte, query Query) (*status.Offer, error) {
+	var graph updateGraph
+	if err := json.Unmarshal(text, &graph); err != nil {
+		return nil, &reason.Error{Reason: ResponseInvalid, Message: "the answer is no update graph", Err: errors.New(short(err.Error()))}
+	}
+	current := slices.IndexFunc(graph.Nodes, func(n graphNode) bool { return n.Version == query.Version })
+	if current < 0 {
+		text := fmt.Sprintf("the update service does not know version %s in channel %q", query.Version, short(query.Channel))
+		return nil, &reason.Error{Reason: VersionNotFound, Message: text}
+	}
+	r := reader{nodes: map[string]graphNode{}, several: map[string]bool{}, offer: &status.Offer{Current: graph.Nodes[current].release()}}
+	for _, node := range graph.Nodes {
+		if known, isKnown := r.nodes[node.Version]; isKnown && known.Image != node.Image {
+			r.several[node.Version] = true
+		}
+		r.nodes[node.Version] = node
+	}
+	risks := graph.risksFrom(query.Version)
+	plain, err := graph.plainFrom(current)
+	if err != nil {
+		return nil, err
+	}
+	for _, version := range plain {
+		if _, hasRisks := risks[version]; !hasRisks { // one that is offered both ways has risks
+			risks[version] = nil
+		}
+	}
+	delete(risks, query.Version) // an update to itself is none
+	versions, invalid := newestFirst(slices.Collect(maps.Keys(risks)))
+	for _, version := range versions {
+		if why := r.add(version, risks[version]); why != "" {
+			r.offer.LeftOut = append(r.offer.LeftOut, short(version)+": "+why)
+		}
+	}
+	for _, version := range invalid {
+		r.offer.LeftOut = append(r.offer.LeftOut, short(version)+": it is no semantic version")
+	}
+	return r.offer, nil
+}
+
+// plainFrom returns the versions that edges without risks lead to.
+func (g *updateGraph) plainFrom(current int) ([]string, error) {
+	var versions []string
+	for _, edge := range g.Edges {
+		if len(edge) != 2 || min(edge[0], edge[1]) < 0 || max(edge[0], edge[1]) >= len(g.Nodes) {
+			return nil, &reason.Error{Reason: ResponseInvalid, Message: "the answer is no update graph: an edge leads to no node"}
+		}
+		if edge[0] == current {
+			versions = append(versions, g.Nodes[edge[1]].Version)
+		}
+	}
+	return versions, nil
+}
+
+// risksFrom returns the versions that edges with risks lead to, with these risks.
+func (g *updateGraph) risksFrom(version string) map[string][]json.RawMessage {
+	found := map[string][]json.RawMessage{}
+	for _, group := range g.ConditionalEdges {
+		for _, edge := range group.Edges {
+			if edge.From == version {
+				found[edge.To] = append(found[edge.To], group.Risks)
+			}
+		}
+	}
+	return found
+}
+
+// newestFirst sorts semantic versions, and returns those of another form apart.
+func newestFirst(versions []string) (sorted, invalid []string) {
+	parsed := map[string]semver.Version{}
+	for _, version := range versions {
+		if v, err := semver.Parse(version); err != nil {
+			invalid = append(invalid, version)
+		} else {
+			parsed[version] = v
+		}
+	}
+	sorted = slices.SortedFunc(maps.Keys(parsed), func(a, b string) int {
+		return cmp.Or(parsed[b].Compare(parsed[a]), strings.Compare(a, b))
+	})
+	slices.Sort(invalid)
+	return sorted, invalid
+}
+
+// Bounds of an offer. The definition of ClusterVersion has the first; the second keeps the object below the size that etcd
+// takes, also where the condition of an update is three times as long as its risks.
+const (
+	mostUpdates    = 500
+	mostOfferBytes = 256 << 10
+)
+
+// A reader adds updates to an offer.
+type reader struct {
+	nodes   map[string]graphNode
+	several map[string]bool // versions that nodes with several images have
+	offer   *status.Offer
+	bytes   int // of the offer
+}
+
+// add adds the update to a version, or returns why it can't be taken. Risks has an item for each edge with risks that leads
+// to it, and none if edges without risks do.
+func (r *reader) add(version string, risks []json.RawMessage) (why string) {
+	node, isKnown := r.nodes[version]
+	_, notDigest := name.NewDigest(node.Image)
+	switch {
+	case !isKnown:
+		return "the update service does not say which image it is"
+	case r.several[version]:
+		return "the update service has several images of it"
+	case notDigest != nil:
+		return fmt.Sprintf("its image %q is not named by digest", short(node.Image))
+	case len(risks) > 1:
+		return "the update service offers it with different risks"
+	}
+	update := configv1.ConditionalUpdate{Release: node.release()}
+	if len(risks) == 1 {
+		if update.Risks, why = readRisks(risks[0]); why != "" {
+			return why
+		}
+	}
+	return r.take(update)
+}
+
+// take adds an update, if there is room for it.
+func (r *reader) take(update configv1.ConditionalUpdate) (why string) {
+	text, err := json.Marshal(update)
+	if err != nil || r.bytes+len(text) > mostOfferBytes || len(r.offer.Updates)+len(r.offer.Conditional) == mostUpdates {
+		return "a ClusterVersion has no room for it"
+	}
+	r.bytes += len(text)
+	if update.Risks == nil {
+		r.offer.Updates = append(r.offer.Updates, update.Release)
+	} else {
+		r.offer.Conditional = append(r.offer.Conditional, update)
+	}
+	return ""
+}
+
+// mostMetadata is how long a URL, and a list of channels, may be.
+const mostMetadata = 8 << 10
+
+// release returns a node as a ClusterVersion has it.
+func (n graphNode) release() configv1.Release {
+	release := configv1.Release{Version: n.Version, Image: n.Image}
+	if _, err := url.Parse(n.Metadata.URL); err == nil && len(n.Metadata.URL) <= mostMetadata {
+		release.URL = configv1.URL(printable.Line(n.Metadata.URL))
+	}
+	if len(n.Metadata.Channels) > mostMetadata {
+		return release
+	}
+	for channel := range strings.SplitSeq(n.Metadata.Channels, ",") {
+		if channel != "" {
+			release.Channels = append(release.Channels, printable.Line(channel))
+		}
+	}
+	slices.Sort(release.Channels)
+	release.Channels = slices.Compact(release.Channels)
+	return release
+}
+
+// readRisks returns risks that a ClusterVersion can hold, or what is wrong with them. Of the rules that say whom a risk
+// is for, those of kinds that the API does not know are left out: another one of the same risk will do.
+func readRisks(text json.RawMessage) (risks []configv1.ConditionalUpdateRisk, why string) {
+	const mostRisks = 200 // the definition of ClusterVersion has it
+	var all bounded[configv1.ConditionalUpdateRisk]
+	if err := json.Unmarshal(text, &all); err != nil || len(all) == 0 || len(all) > mostRisks {
+		return nil, fmt.Sprintf("its risks can't be read: there must be 1 to %d", mostRisks)
+	}
+	for _, one := range all {
+		risk := configv1.ConditionalUpdateRisk{Name: printable.Line(one.Name), URL: one.URL, Message: printable.Line(one.Message)}
+		_, notURL := url.ParseRequestURI(risk.URL)
+		isSame := func(other configv1.ConditionalUpdateRisk) bool { return other.Name == risk.Name }
+		if risk.Name == "" || risk.Message == "" || notURL != nil || slices.ContainsFunc(risks, isSame) {
+			return nil, fmt.Sprintf("its risk %q needs a name of its own, a message and a URL", short(risk.Name))
+		}
+		for _, rule := range one.MatchingRules {
+			switch {
+			case rule.Type == "Always":
+				risk.MatchingRules = append(risk.MatchingRules, configv1.ClusterCondition{Type: rule.Type})
+			case rule.Type == "PromQL" && rule.PromQL != nil:
+				query := &configv1.PromQLClusterCondition{PromQL: rule.PromQL.PromQL}
+				risk.MatchingRules = append(risk.MatchingRules, configv1.ClusterCondition{Type: rule.Type, PromQL: query})
+			}
+		}
+		if len(risk.MatchingRules) == 0 {
+			return nil, fmt.Sprintf("nothing says whom its risk %q is for", short(risk.Name))
+		}
+		risks = append(risks, risk)
+	}
+	return risks, ""
+}
+
+// short returns a text of a service in a line that is not long.
+func short(text string) string {
+	return printable.Line(printable.Truncate(text, 200))
+}

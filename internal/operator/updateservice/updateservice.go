@@ -1,0 +1,121 @@
+// Package updateservice asks an update service which updates a version has. It speaks the protocol of OpenShift's update
+// service (Cincinnati): one GET request, answered by a graph of versions, of edges between them, and of edges that have
+// risks.
+//
+// What a service answers is not trusted: it is bounded, an update that a ClusterVersion could not hold is left out with
+// a sentence, and so is one whose image may be another one tomorrow. The package neither evaluates risks nor keeps answers.
+//
+// Ask is the call to start from.
+package updateservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/blang/semver/v4"
+
+	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// The reasons of errors, which are those of the cluster-version operator.
+const (
+	NoUpstream            = "NoUpstream"
+	InvalidURI            = "InvalidURI"
+	NoCurrentVersion      = "NoCurrentVersion"
+	NoChannel             = "NoChannel"
+	InvalidCurrentVersion = "InvalidCurrentVersion"
+	RemoteFailed          = "RemoteFailed"    // the service can't be reached
+	ResponseFailed        = "ResponseFailed"  // its answer is an error, or does not end
+	ResponseInvalid       = "ResponseInvalid" // its answer is no graph
+	VersionNotFound       = "VersionNotFound"
+)
+
+// A Query is what a service is asked.
+type Query struct {
+	URL          string
+	Channel      string
+	Version      string // that the updates are from
+	Architecture string
+	ClusterID    string // may be empty
+	Insecure     bool   // plain http will do
+}
+
+// Bounds of an answer. A channel of OpenShift has some hundred versions, and is less than a tenth of these.
+const (
+	maxDuration = time.Minute
+	mostBytes   = 8 << 20
+)
+
+// Ask asks a service for the updates of a version. Its errors are of type *reason.Error.
+func Ask(ctx context.Context, client *http.Client, query Query) (*status.Offer, error) {
+	address, err := query.address()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxDuration)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), nil)
+	if err != nil {
+		return nil, &reason.Error{Reason: InvalidURI, Message: "spec.upstream is no address of a service"}
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "runlevel")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, &reason.Error{Reason: RemoteFailed, Message: address.Host + " can't be asked", Err: cause(err)}
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text := fmt.Sprintf("%s answers %d %s", address.Host, response.StatusCode, http.StatusText(response.StatusCode))
+		return nil, &reason.Error{Reason: ResponseFailed, Message: text}
+	}
+	raw, err := io.ReadAll(io.LimitReader(response.Body, mostBytes+1))
+	switch {
+	case err != nil:
+		return nil, &reason.Error{Reason: ResponseFailed, Message: "read the answer of " + address.Host, Err: cause(err)}
+	case len(raw) > mostBytes:
+		return nil, &reason.Error{Reason: ResponseFailed, Message: fmt.Sprintf("%s answers with more than %d MiB, which is the limit", address.Host, mostBytes>>20)}
+	}
+	return read(raw, query)
+}
+
+// address returns the URL that is asked, or why there is none.
+func (q Query) address() (*url.URL, error) {
+	if q.URL == "" {
+		return nil, &reason.Error{Reason: NoUpstream, Message: "there is no update service: set spec.upstream to the URL of one, and spec.channel to one of its channels"}
+	}
+	address, err := url.Parse(q.URL)
+	if err != nil || address.Host == "" || address.Scheme != "https" && address.Scheme != "http" {
+		return nil, &reason.Error{Reason: InvalidURI, Message: "spec.upstream is no address of a service: write it as https://HOST/PATH"}
+	}
+	if address.Scheme == "http" && !q.Insecure {
+		return nil, &reason.Error{Reason: InvalidURI, Message: "spec.upstream is of plain http, where anyone on the way could offer an image: use https, or start the operator with --insecure-registry"}
+	}
+	if q.Version == "" {
+		return nil, &reason.Error{Reason: NoCurrentVersion, Message: "the release has no version"}
+	}
+	if q.Channel == "" {
+		return nil, &reason.Error{Reason: NoChannel, Message: "there is no channel: set spec.channel to one of the update service"}
+	}
+	if _, err := semver.Parse(q.Version); err != nil {
+		return nil, &reason.Error{Reason: InvalidCurrentVersion, Message: fmt.Sprintf("the version %q of the release is no semantic version", short(q.Version))}
+	}
+	values := address.Query()
+	for key, value := range map[string]string{"arch": q.Architecture, "channel": q.Channel, "id": q.ClusterID, "version": q.Version} {
+		if value != "" {
+			values.Set(key, value)
+		}
+	}
+	address.RawQuery = values.Encode()
+	return address, nil
+}
+
+// cause returns why a request failed, in a line that is not long.
+func cause(err error) error { return errors.New(short(printable.RequestError(err).Error())) }

@@ -1,0 +1,101 @@
+package clusteroperator
+
+import (
+	"fmt"
+	"slices"
+
+	configv1 "github.com/openshift/api/config/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// The reasons of conditions that each controller has.
+const (
+	ReasonAsExpected    = "AsExpected"
+	ReasonStarting      = "Starting"
+	ReasonRightsMissing = "RightsMissing"
+)
+
+// A ControllerStanding is what a controller knows of itself and of its work at a moment.
+type ControllerStanding struct {
+	// Awaits is what the controller has not seen yet; empty once it is at work.
+	Awaits string
+	// Degraded is what an administrator has to see to, NotUpgradeable what forbids a minor update.
+	Degraded, NotUpgradeable ControllerProblem
+}
+
+// A ControllerProblem is the reason and the message of a condition; without a reason, there is no problem.
+type ControllerProblem struct{ Reason, Message string }
+
+// next returns the status that follows from the one before it, from how the controller stands, and from the rights that it
+// lacks.
+func (o ReporterOptions) next(before configv1.ClusterOperatorStatus, s ControllerStanding, lacking []string, now metav1.Time) configv1.ClusterOperatorStatus {
+	after := *before.DeepCopy()
+	if s.Awaits == "" {
+		after.Versions = []configv1.OperandVersion{{Name: "operator", Version: o.Version}}
+	}
+	after.RelatedObjects = o.RelatedObjects
+	for _, wanted := range []configv1.ClusterOperatorStatusCondition{
+		s.available(), o.progressing(before, s), o.degraded(s, lacking), condition(configv1.OperatorUpgradeable, configv1.ConditionFalse, s.NotUpgradeable),
+	} {
+		wanted.LastTransitionTime = now
+		i := slices.IndexFunc(after.Conditions, func(c configv1.ClusterOperatorStatusCondition) bool { return c.Type == wanted.Type })
+		if i < 0 {
+			after.Conditions = append(after.Conditions, wanted)
+			continue
+		}
+		if after.Conditions[i].Status == wanted.Status {
+			wanted.LastTransitionTime = after.Conditions[i].LastTransitionTime
+		}
+		after.Conditions[i] = wanted
+	}
+	return after
+}
+
+// condition returns a condition that has one status if there is a problem, and the other one if there is none.
+func condition(name configv1.ClusterStatusConditionType, ofProblem configv1.ConditionStatus, p ControllerProblem) configv1.ClusterOperatorStatusCondition {
+	c := configv1.ClusterOperatorStatusCondition{Type: name, Status: ofProblem, Reason: p.Reason, Message: p.Message}
+	if p.Reason != "" {
+		return c
+	}
+	c.Reason, c.Status = ReasonAsExpected, configv1.ConditionTrue
+	if ofProblem == configv1.ConditionTrue {
+		c.Status = configv1.ConditionFalse
+	}
+	return c
+}
+
+func (s ControllerStanding) available() configv1.ClusterOperatorStatusCondition {
+	var p ControllerProblem
+	if s.Awaits != "" {
+		p = ControllerProblem{ReasonStarting, s.Awaits}
+	}
+	return condition(configv1.OperatorAvailable, configv1.ConditionFalse, p)
+}
+
+func (o ReporterOptions) progressing(before configv1.ClusterOperatorStatus, s ControllerStanding) configv1.ClusterOperatorStatusCondition {
+	isNew := !slices.ContainsFunc(before.Versions, func(v configv1.OperandVersion) bool { return v.Name == "operator" && v.Version == o.Version })
+	var p ControllerProblem
+	if isNew && s.Awaits != "" {
+		p = ControllerProblem{ReasonStarting, "working towards " + o.Version}
+	}
+	return condition(configv1.OperatorProgressing, configv1.ConditionTrue, p)
+}
+
+// degraded tells of missing rights first: all else may follow from them.
+func (o ReporterOptions) degraded(s ControllerStanding, lacking []string) configv1.ClusterOperatorStatusCondition {
+	p := s.Degraded
+	if len(lacking) > 0 {
+		p = ControllerProblem{ReasonRightsMissing, fmt.Sprintf("service account %s/%s lacks the right to %s", o.Namespace, o.Name, List(lacking))}
+	}
+	return condition(configv1.OperatorDegraded, configv1.ConditionTrue, p)
+}
+
+// mostNames is how many names a message has.
+const mostNames = 5
+
+// List returns names in their order, and how many more there are.
+func List(names []string) string {
+	return printable.Few(slices.Sorted(slices.Values(names)), mostNames)
+}

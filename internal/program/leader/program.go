@@ -1,0 +1,147 @@
+package leader
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/runlevel/runlevel/internal/program/clusteroperator"
+	"github.com/runlevel/runlevel/internal/program/metricsserver"
+	"github.com/runlevel/runlevel/internal/program/startup"
+)
+
+// A Program is controllers that run in the replica that leads.
+type Program struct {
+	Name      string       // of the Lease, of the ClusterOperator and of the service account
+	Namespace string       // of the service account
+	Manager   ctrl.Options // the scheme, and what is cached
+	// SetUp adds the controllers to a manager, and returns what is told of them. Whether the replica leads at the moment, it is
+	// told for writes that are not to the API server, which are fenced.
+	SetUp func(ctx context.Context, m ctrl.Manager, isLeader func() bool) (Controllers, error)
+}
+
+// Controllers are those of a program, as monitoring and the ClusterOperator see them.
+type Controllers struct {
+	Metrics        ControllerMetrics
+	RelatedObjects []configv1.ObjectReference
+	// Awaited is an object of the kind of which the controllers have to have seen all until they are at work, and Awaits what is
+	// said until then.
+	Awaited client.Object
+	Awaits  string
+	// Stand returns how the controllers stand that are at work. It is called often, and is to read from caches.
+	Stand func(context.Context) (clusteroperator.ControllerStanding, error)
+}
+
+// Options say how a replica runs. The zero value works.
+type Options struct {
+	Namespace string // of the Lease; that of the program if it is empty
+	Name      string // of this process, as the holder of the Lease; its host name if it is empty
+	Version   string // of the release, which the ClusterOperator reports
+	Listen    string // the address of /healthz and /readyz; empty for none
+	Metrics   metricsserver.Serving
+	// LeaseDuration is how long the Lease outlives a leader that died; 15 seconds if it is 0.
+	LeaseDuration time.Duration
+}
+
+// Run runs the controllers until ctx ends. It ends with an error when the Lease is lost.
+func (p Program) Run(ctx context.Context, connection *rest.Config, o Options) error {
+	o.Namespace = cmp.Or(o.Namespace, p.Namespace)
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, 15*time.Second)
+	if o.Name == "" {
+		o.Name, _ = os.Hostname()
+	}
+	connection = rest.CopyConfig(connection)
+	connection.QPS = -1 // the API server's own flow control says how much is too much
+	lease, err := newLease(connection, p.Name, o)
+	if err != nil {
+		return fmt.Errorf("prepare leader election: %w", err)
+	}
+	answers := &checks{lease: lease}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return answers.probes().Serve(ctx, o.Listen) })
+	group.Go(func() error { return p.run(ctx, connection, o, answers) })
+	return group.Wait()
+}
+
+// run sets up the controllers once the API server answers, and runs them.
+func (p Program) run(ctx context.Context, connection *rest.Config, o Options, answers *checks) error {
+	if err := startup.AwaitServer(ctx, connection); err != nil || ctx.Err() != nil {
+		return err
+	}
+	lease, denials := answers.lease, &clusteroperator.Denials{}
+	m, err := ctrl.NewManager(denials.Watch(lease.fence(connection)), p.managerOptions(lease))
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	controllers, err := p.SetUp(ctx, m, lease.IsHeld)
+	if err != nil {
+		return err
+	}
+	if err := metricsserver.Serve(m, denials.Watch(connection), p.Name, controllers.Metrics.gatherer(m), o.Metrics); err != nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	reporter, err := clusteroperator.NewReporter(connection, clusteroperator.ReporterOptions{
+		Name: p.Name, Namespace: p.Namespace, Version: o.Version, RelatedObjects: controllers.RelatedObjects, Denials: denials,
+		Stand: func(ctx context.Context) (clusteroperator.ControllerStanding, error) {
+			return controllers.stand(ctx, m.GetCache())
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	if err := m.Add(reporter); err != nil {
+		return err
+	}
+	answers.manager.Store(&m)
+	return m.Start(ctx)
+}
+
+// managerOptions has a manager run its controllers while it holds the Lease.
+func (p Program) managerOptions(lease *ElectionLease) ctrl.Options {
+	o := p.Manager
+	o.Controller = ControllerConfig()
+	o.Cache.DefaultTransform = cache.TransformStripManagedFields()
+	o.Metrics = server.Options{BindAddress: "0"} // which package metricsserver serves
+	o.LeaderElection = true
+	o.LeaderElectionID = p.Name
+	o.LeaderElectionResourceLockInterface = lease
+	o.LeaderElectionReleaseOnCancel = true
+	o.LeaseDuration = &lease.duration
+	o.RenewDeadline = ptr.To(lease.renewDeadline())
+	o.RetryPeriod = ptr.To(lease.duration / 10)
+	return o
+}
+
+// ControllerConfig is what holds for each of the controllers.
+func ControllerConfig() config.Controller {
+	return config.Controller{
+		SkipNameValidation: ptr.To(true), // a process may have one manager after another
+		// An informer that can't be filled, for want of rights or of a definition, costs its controller and no other one: it
+		// is tried again, and Degraded tells.
+		CacheSyncTimeout: 1000 * time.Hour,
+		// When the priority queue of controller-runtime is shut down while it hands out an item, workers wait in it for good,
+		// and the process ends only after 30 s (kubernetes-sigs/controller-runtime#3538, fixed in 0.25).
+		UsePriorityQueue: ptr.To(false),
+	}
+}
+
+// stand returns how the controllers stand.
+func (c Controllers) stand(ctx context.Context, objects cache.Cache) (clusteroperator.ControllerStanding, error) {
+	informer, err := objects.GetInformer(ctx, c.Awaited, cache.BlockUntilSynced(false))
+	if err != nil || !informer.HasSynced() { // the kind may not be served yet
+		return clusteroperator.ControllerStanding{Awaits: c.Awaits}, nil
+	}
+	return c.Stand(ctx)
+}

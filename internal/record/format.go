@@ -1,0 +1,206 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// format is what this program writes, and the newest that it reads. Fields that come
+// newly to the top need no newer one: programs that don't know them keep them.
+const format = 1
+
+// maxSize is what a ConfigMap may hold.
+const maxSize = 1 << 20
+
+// maxShown is how much is quoted of a record that can't be read.
+const maxShown = 300
+
+// A document is a record as it is written.
+type document struct {
+	Format int `json:"format"`
+	Record
+}
+
+// A header is what all formats have.
+type header struct {
+	Format int `json:"format"`
+}
+
+// A place is where a record is written.
+type place struct{ kind, namespace, name, key string }
+
+func (p place) String() string {
+	return fmt.Sprintf("%s %s/%s, %s", p.kind, p.namespace, p.name, p.key)
+}
+
+// decode reads the record of a release.
+func decode(config *corev1.ConfigMap, release string) (*Record, error) {
+	at := place{"ConfigMap", config.Namespace, config.Name, "key " + key}
+	text, found := config.Data[key]
+	if !found {
+		return nil, at.broken(": there is none")
+	}
+	r, err := decodeText(text, release, at)
+	if err == nil {
+		r.Fingerprints = config.BinaryData[fingerprintsKey]
+	}
+	return r, err
+}
+
+// broken is the error of a record that can't be read.
+func (p place) broken(what string) error {
+	what = printable.Truncate(printable.Line(what), maxShown)
+	lifts := "restore it from a backup, or delete the ConfigMap; the next apply then knows only what its Lease has a copy of"
+	if p.kind != "ConfigMap" {
+		lifts = "remove it; the next apply is then taken for an update of a release that nothing is known of"
+	}
+	return &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf("%s%s: %s", p, what, lifts)}
+}
+
+// decodeText reads a record that is written somewhere.
+func decodeText(text, release string, at place) (*Record, error) {
+	var head header
+	if err := json.Unmarshal([]byte(text), &head); err != nil {
+		return nil, at.broken(": " + strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if head.Format > format {
+		return nil, &reason.Error{Reason: ReasonUnreadable, Message: fmt.Sprintf(
+			"%s: a newer runlevel wrote it, in format %d, and this one reads up to %d: use that one", at, head.Format, format)}
+	}
+	var read document
+	if err := json.Unmarshal([]byte(text), &read); err != nil {
+		return nil, at.broken(": " + strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if wrong := read.wrong(release); wrong != "" {
+		return nil, at.broken(": " + wrong)
+	}
+	return &read.Record, nil
+}
+
+// wrong says what is wrong with a record that could be read; "" if nothing is.
+func (d *document) wrong(release string) string {
+	if d.Format < 1 {
+		return fmt.Sprintf("format is %d, want %d", d.Format, format)
+	}
+	if d.Release != release {
+		return fmt.Sprintf("release is %q, want %q", d.Release, release)
+	}
+	for i, e := range d.History {
+		if e.State != Partial && e.State != Completed {
+			return fmt.Sprintf("history[%d].state is %q, want %s or %s", i, e.State, Partial, Completed)
+		}
+	}
+	return ""
+}
+
+// room is how much of a ConfigMap is left.
+func room(config *corev1.ConfigMap) int {
+	room := maxSize
+	for name, value := range config.Data {
+		if name != key {
+			room -= len(value)
+		}
+	}
+	for name, value := range config.BinaryData {
+		if name != fingerprintsKey {
+			room -= len(value)
+		}
+	}
+	return room
+}
+
+// reductions are what is given up, one after the other, until a record fits into a ConfigMap.
+var reductions = []func(*Record){
+	func(r *Record) { r.Durations, r.Repairs = nil, nil },
+	func(r *Record) { r.Run = nil },
+	func(r *Record) { r.Fingerprints = nil },
+	func(r *Record) { r.History = shortened(r.History, 10) },
+	func(r *Record) { r.History = shortened(r.History, 0) },
+}
+
+// fit encodes a record, with as many reductions as it needs to fit into some room with its fingerprints.
+func fit(r Record, room int, reductions []func(*Record), encode func(Record) (string, error)) (Record, string, error) {
+	text, err := encode(r)
+	for _, reduce := range reductions {
+		if err != nil || len(text)+len(r.Fingerprints) <= room {
+			break
+		}
+		reduce(&r)
+		text, err = encode(r)
+	}
+	return r, text, err
+}
+
+// encode returns the text and the fingerprints of a record for a ConfigMap, with those fields of the ConfigMap's
+// record that this program does not know.
+func encode(r *Record, config *corev1.ConfigMap) (string, []byte, error) {
+	room, unknown := room(config), unknownFields(config.Data[key])
+	lean, text, err := fit(*r, room, reductions, func(r Record) (string, error) { return marshal(r, unknown) })
+	if err == nil && len(text) > room {
+		err = &reason.Error{Reason: ReasonTooBig, Message: fmt.Sprintf(
+			"record of release %q: it needs %d bytes, and a ConfigMap has room for %d: %s",
+			r.Release, len(text), room, r.counts())}
+	}
+	return text, lean.Fingerprints, err
+}
+
+// shortened returns a history in which only the first entries have tombstones, and they and the newest have failures.
+func shortened(history []HistoryEntry, whole int) []HistoryEntry {
+	history = slices.Clone(history)
+	for i := min(whole, len(history)); i < len(history); i++ {
+		history[i].Tombstones = nil
+		if end := history[i].End; end != nil && i > 0 {
+			short := *end
+			short.Failures, short.More = nil, end.More+len(end.Failures)
+			history[i].End = &short
+		}
+	}
+	return history
+}
+
+// counts says how much of what there is.
+func (r *Record) counts() string {
+	return strings.Join([]string{
+		printable.Count(len(r.Kinds), "kind"), printable.Count(len(r.Jobs), "finished job"),
+		printable.Count(len(r.Tombstones), "unfinished delete"), printable.Count(len(r.Waits), "wait"),
+	}, ", ")
+}
+
+// marshal writes one field or element per line, so that people can read it and compare.
+func marshal(r Record, unknown map[string]json.RawMessage) (string, error) {
+	text, err := json.MarshalIndent(document{Format: format, Record: r}, "", " ")
+	if err != nil || len(unknown) == 0 {
+		return string(text), err
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return "", err
+	}
+	maps.Copy(all, unknown)
+	text, err = json.MarshalIndent(all, "", " ")
+	return string(text), err
+}
+
+// unknownFields are those at the top that this program does not know.
+// Names are compared as package json does, whatever their case.
+func unknownFields(text string) map[string]json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &all) != nil {
+		return nil // there is no record yet
+	}
+	known := reflect.TypeFor[Record]()
+	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
+		_, isKnown := known.FieldByNameFunc(func(field string) bool { return strings.EqualFold(field, name) })
+		return isKnown || strings.EqualFold("format", name)
+	})
+	return all
+}

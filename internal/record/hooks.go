@@ -1,0 +1,66 @@
+package record
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// DeploymentHooks are what is remembered of a Deployment's lifecycle hooks.
+type DeploymentHooks struct {
+	kinds.ID        `json:",inline"`
+	lifecycle.State `json:",inline"`
+}
+
+// FindHooks returns what is remembered of a Deployment's hooks.
+func (r *Record) FindHooks(id kinds.ID) (lifecycle.State, bool) {
+	at := slices.IndexFunc(r.Hooks, func(one DeploymentHooks) bool { return one.ID == id })
+	if at < 0 {
+		return lifecycle.State{}, false
+	}
+	return r.Hooks[at].State, true
+}
+
+// RememberHooks notes the state of a Deployment's hooks. An empty one is forgotten.
+func (r *Record) RememberHooks(id kinds.ID, state lifecycle.State) {
+	r.Hooks = slices.DeleteFunc(slices.Clone(r.Hooks), func(one DeploymentHooks) bool { return one.ID == id })
+	if !state.IsEmpty() {
+		r.Hooks = append(r.Hooks, DeploymentHooks{id, state})
+	}
+}
+
+// A HookOverride is a lifecycle hook that a user has skipped, or run again.
+type HookOverride struct {
+	kinds.ID `json:",inline"` // of the Deployment
+	Hook     lifecycle.Stage  `json:"hook"`
+	IsRerun  bool             `json:"rerun,omitempty"` // else it was skipped
+	By       string           `json:"by"`
+	Time     metav1.Time      `json:"time"`
+}
+
+// mostOverrides is how many of an update are kept, the last ones.
+const mostOverrides = 20
+
+// Overrule notes that users have skipped hooks in the newest update, or run them again.
+func (r *Record) Overrule(hooks ...HookOverride) {
+	if newest := r.Newest(); newest != nil {
+		newest.Hooks = lastOverrides(append(slices.Clone(newest.Hooks), hooks...))
+	}
+}
+
+func lastOverrides(all []HookOverride) []HookOverride {
+	return all[max(0, len(all)-mostOverrides):]
+}
+
+// String says in words who has done what.
+func (o HookOverride) String() string {
+	did := "skipped"
+	if o.IsRerun {
+		did = "run again"
+	}
+	return o.OrHook(string(o.Hook)) + " " + did + " by " + printable.Line(o.By)
+}

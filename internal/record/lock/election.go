@@ -1,0 +1,258 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record/bootclock"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// An election is client-go's leader election for a lock. It differs in how it ends: client-go expects a leader
+// to exit when it is deposed, and here what runs under the lock ends first, and is told why. So client-go gets
+// an election in the place of its LeaseLock, and each reading and writing of the Lease is looked at.
+type election struct {
+	*resourcelock.LeaseLock
+	lock    Lock
+	options Options
+
+	elected chan struct{}
+	// ended is the context that the election runs under. Its cause says why the election has ended.
+	ended context.Context
+	end   context.CancelCauseFunc
+	gone  chan struct{} // closed when the election's goroutine has returned
+
+	fence fence
+
+	// The following fields belong to the election's goroutine, until that has returned.
+	seen     *resourcelock.LeaderElectionRecord // the first record of another holder
+	holds    bool                               // the Lease is ours
+	sent     bool                               // the Lease may be ours: a write was sent
+	answered bool                               // the server has answered a request of ours
+	since    time.Time                          // when we acquired the Lease, by the server's clock
+	term     int                                // how often the Lease had changed hands by then
+	renewed  time.Time                          // when we renewed it last, by the server's clock
+	failed   error                              // of the last request; nil if that has succeeded
+}
+
+// elect starts an election.
+func (l Lock) elect(ctx context.Context, o Options) (*election, error) {
+	e := &election{
+		LeaseLock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: l.Namespace, Name: Name(l.Release)},
+			Client:     l.Client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Holder},
+			Labels:     map[string]string{Label: l.Release},
+		},
+		lock: l, options: o,
+		elected: make(chan struct{}), gone: make(chan struct{}),
+		fence: fence{renewed: make(chan struct{})},
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: e, LeaseDuration: o.Duration, RenewDeadline: o.deadline(), RetryPeriod: o.retry(),
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(e.elected) },
+			OnStoppedLeading: func() {},
+		},
+		// ReleaseOnCancel would release a Lease while what runs under it may not have ended, and one that
+		// another process has taken.
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lock release %q: %w", l.Release, err)
+	}
+	// The election outlives ctx, because what runs under the lock may. What client-go logs is not for users.
+	ctx = klog.NewContext(context.WithoutCancel(ctx), klog.New(nil))
+	e.ended, e.end = context.WithCancelCause(ctx)
+	go func() {
+		defer close(e.gone)
+		elector.Run(e.ended)
+		e.end(e.notRenewed())
+	}()
+	return e, nil
+}
+
+// leave ends the election, and frees the Lease if it is ours. If that fails, the lock is free after its
+// duration, so the error is not worth telling.
+func (e *election) leave() {
+	e.end(nil)
+	<-e.gone
+	if !e.sent {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ended), e.options.deadline())
+	defer cancel()
+	_ = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		record, _, err := e.LeaseLock.Get(ctx)
+		if err != nil || record.HolderIdentity != e.options.Holder || e.holds && e.takenBy(record) != "" {
+			return err
+		}
+		record.HolderIdentity = ""
+		record.RenewTime = metav1.NewTime(e.lock.now())
+		return e.LeaseLock.Update(ctx, *record)
+	})
+}
+
+// notRenewed returns the error of an election whose time to renew is over. After a conflict, as when the
+// process was stopped between reading the Lease and writing it, the Lease is read once more, for its holder.
+func (e *election) notRenewed() error {
+	if e.holds && apierrors.IsConflict(e.failed) {
+		ctx, cancel := context.WithTimeout(e.ended, e.options.retry())
+		defer cancel()
+		if record, _, err := e.LeaseLock.Get(ctx); err == nil && e.takenBy(record) != "" {
+			return takenError{e.lost(e.takenBy(record))}
+		}
+	}
+	how := fmt.Sprintf("it could not be renewed for %s", e.options.deadline())
+	if e.failed != nil {
+		how += ": " + printable.Error(e.failed).Error()
+	}
+	return e.lost(how)
+}
+
+// lost returns the error of a lock that is lost.
+func (e *election) lost(how string) error {
+	return fmt.Errorf("release %q: %w: %s", e.lock.Release, ErrLost, how)
+}
+
+// Get reads the Lease, and ends the election if the Lease is not the one that was won.
+func (e *election) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := e.LeaseLock.Get(ctx)
+	e.answered = e.answered || err == nil || apierrors.IsNotFound(err)
+	switch {
+	case e.holds && apierrors.IsNotFound(err): // client-go would create it again, and so win what another holder may have had
+		err = e.lost("its Lease was deleted")
+		e.end(err)
+	case err != nil:
+		e.note(ctx, "get", err)
+	case e.holds && e.takenBy(record) != "": // client-go would win a Lease again that is free by now
+		err = takenError{e.lost(e.takenBy(record))}
+		e.end(err)
+	case !e.holds:
+		e.look(record)
+	}
+	return record, raw, err
+}
+
+// takenBy returns how a Lease differs from the one that was won, since another process has it or had it in
+// the meantime. It returns "" for the same Lease.
+func (e *election) takenBy(record *resourcelock.LeaderElectionRecord) string {
+	switch {
+	case record.HolderIdentity == "":
+		return "another applier has taken it in the meantime, and freed it"
+	case record.HolderIdentity != e.options.Holder:
+		return printable.Line(record.HolderIdentity) + " has taken it"
+	case !record.AcquireTime.Time.Equal(e.since) || record.LeaderTransitions != e.term:
+		return "another applier of the same name has taken it"
+	default:
+		return ""
+	}
+}
+
+// look ends an election that is not to wait, once another process is seen to hold the Lease and to renew it.
+func (e *election) look(record *resourcelock.LeaderElectionRecord) {
+	if record.HolderIdentity == "" || record.HolderIdentity == e.options.Holder {
+		return
+	}
+	holder := holderOf(record)
+	switch {
+	case e.seen == nil:
+		e.seen = record
+		e.options.OnHeld(holder)
+	case !e.options.Wait && *record != *e.seen: // the holder is alive
+		e.end(&HeldError{Release: e.lock.Release, Holder: holder, Age: e.lock.now().Sub(holder.Since)})
+	}
+}
+
+// Create makes the Lease, held by this process, and its namespace if there is none.
+func (e *election) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return e.write(ctx, "create", record, func(record resourcelock.LeaderElectionRecord) error {
+		_, err := e.lock.Client.CoreV1().Namespaces().Get(ctx, e.lock.Namespace, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) { // also if the user may not read it
+			err = e.LeaseLock.Create(ctx, record)
+		}
+		if apierrors.IsNotFound(err) {
+			if err = e.lock.makeNamespace(ctx); err == nil {
+				err = e.LeaseLock.Create(ctx, record)
+			}
+		}
+		return err
+	})
+}
+
+// Update takes the Lease or renews it.
+func (e *election) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return e.write(ctx, "update", record, func(record resourcelock.LeaderElectionRecord) error {
+		return e.LeaseLock.Update(ctx, record)
+	})
+}
+
+// write writes the Lease, with the times of the server's clock. Its term counts from before the request is
+// sent: other processes count it from when they see the Lease.
+func (e *election) write(ctx context.Context, verb string, record resourcelock.LeaderElectionRecord, send func(resourcelock.LeaderElectionRecord) error) error {
+	now := e.lock.now().Truncate(time.Microsecond) // which a Lease keeps
+	if !now.After(e.renewed) {                     // with a clock that stands still, the Lease would not change
+		now = e.renewed.Add(time.Microsecond)
+	}
+	e.renewed, e.sent = now, true
+	if !e.holds {
+		e.since, e.term = now, record.LeaderTransitions
+	}
+	record.AcquireTime, record.RenewTime = metav1.NewTime(e.since), metav1.NewTime(now)
+	began := bootclock.Now()
+	if err := send(record); err != nil {
+		e.note(ctx, verb, err)
+		return err
+	}
+	e.holds, e.answered, e.failed = true, true, nil
+	e.fence.renew(began)
+	return nil
+}
+
+// makeNamespace makes the namespace of the Lease, and then asks for it once more, from the server's cache: what
+// comes into a namespace that the cache does not have, the server holds up for 50 ms.
+func (l Lock) makeNamespace(ctx context.Context) error {
+	namespaces := l.Client.CoreV1().Namespaces()
+	made, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.Namespace}}, metav1.CreateOptions{FieldManager: "runlevel"})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case err != nil:
+		return l.failure("create namespaces "+l.Namespace, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, _ = namespaces.Get(ctx, l.Namespace, metav1.GetOptions{ResourceVersion: made.ResourceVersion})
+	return nil
+}
+
+// note keeps the error of a request, and ends the election if a retry can't succeed.
+func (e *election) note(ctx context.Context, verb string, err error) {
+	if ctx.Err() != nil && e.failed != nil {
+		return // the error before says why the time was not enough
+	}
+	e.failed = err
+	if !e.holds && !e.isRetryable(err) {
+		e.end(e.lock.leaseFailure(verb, err))
+	}
+}
+
+// isRetryable returns whether a retry may succeed: after a race with another process, and after an outage of
+// a server that has answered before.
+func (e *election) isRetryable(err error) bool {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+		return true
+	default:
+		return e.answered && cluster.IsOutage(err)
+	}
+}

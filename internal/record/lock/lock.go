@@ -1,0 +1,243 @@
+// Package lock is the lock of a release: a Lease that one process at a time holds, kept by client-go's
+// leader election. A process that holds it may write what the release has on the cluster.
+//
+// The lock is a fence, too: a process that was asleep while another one had the Lease finds out before
+// its next write (Hold.Check). What was applied is not kept here: that is package record's.
+//
+// Lock.Acquire is the call to start from.
+package lock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// The reasons of this package's failures.
+const (
+	ReasonHeld   = "ReleaseLocked"     // another process holds the lock
+	ReasonLost   = "ReleaseLockLost"   // this process does not hold the lock any more
+	ReasonDenied = "ReleaseLockDenied" // rights are missing
+	ReasonFailed = "ReleaseLockFailed" // the server gave no answer, or refused a request
+)
+
+// Label is on the Lease and on the record of each release. Its value is the release's name. The objects of
+// a release have another label, so that no tool takes Lease and record for a part of the release.
+const Label = "runlevel.dev/record"
+
+// A Lock is the lock of one release.
+type Lock struct {
+	Client    kubernetes.Interface
+	Namespace string
+	Release   string
+	// Now returns the time, best by the server's clock. Nil means this machine's.
+	Now func() time.Time
+}
+
+// Name returns the name of a release's Lease, and of its record.
+func Name(release string) string { return "runlevel-release-" + release }
+
+// ReleaseOf returns the release whose Lease or record has a name.
+func ReleaseOf(name string) string { return strings.TrimPrefix(name, Name("")) }
+
+// CheckRelease returns an error if a release can't have a name, since objects are named and labelled by it.
+func CheckRelease(name string) error {
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return fmt.Errorf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", name)
+	}
+	return nil
+}
+
+// Options say how to acquire a lock.
+type Options struct {
+	// Holder is the name of this process; no two processes may have the same one at a time. An empty one is
+	// replaced by user, host and process.
+	Holder string
+	// Keeps tells those who look at the lock that the release is kept in place, so that it may be held for long.
+	Keeps bool
+	// Duration is how long the lock outlives a holder that died, in whole seconds. Zero means half a minute.
+	Duration time.Duration
+	// Wait waits until the holder releases the lock. Otherwise Acquire returns a HeldError.
+	Wait bool
+	// OnHeld is called once if another process holds the lock, before Acquire waits: until the lock is free, or
+	// until the holder has renewed it and so is alive.
+	OnHeld func(Holder)
+}
+
+// keeping ends the name of a holder that keeps the release in place.
+const keeping = " (watching)"
+
+// withDefaults returns options without empty fields.
+func (o Options) withDefaults() Options {
+	o.Holder = cmp.Or(o.Holder, NewHolder())
+	if o.Keeps {
+		o.Holder += keeping
+	}
+	if o.Duration <= 0 {
+		o.Duration = 30 * time.Second
+	}
+	if rest := o.Duration % time.Second; rest > 0 { // a Lease counts seconds
+		o.Duration += time.Second - rest
+	}
+	if o.OnHeld == nil {
+		o.OnHeld = func(Holder) {}
+	}
+	return o
+}
+
+// NewHolder returns a name for a holder: user, host and process, and a random part, since in containers every user is root, and
+// every process has the number 1.
+func NewHolder() string {
+	who, where := os.Getenv("USER"), "unknown"
+	if current, err := user.Current(); err == nil {
+		who = current.Username
+	}
+	if name, err := os.Hostname(); err == nil {
+		where = name
+	}
+	return fmt.Sprintf("%s@%s:%d-%s", who, where, os.Getpid(), rand.String(5))
+}
+
+// deadline is how long a holder tries to renew the lock before it gives it up. Together with one retry it
+// leaves a fifth of the duration, or more, to end what runs before another process may begin.
+func (o Options) deadline() time.Duration { return o.Duration * 2 / 3 }
+
+// retry is how often a holder renews the lock, and how often other processes look.
+func (o Options) retry() time.Duration { return o.Duration / 10 }
+
+// A Holder is the process that holds a lock.
+type Holder struct {
+	Name     string
+	Since    time.Time
+	Renewed  time.Time     // when the holder renewed the lock last
+	Duration time.Duration // how long the lock outlives its last renewal
+}
+
+// IsDead returns whether the holder has not renewed the lock in time.
+func (h Holder) IsDead(now time.Time) bool { return now.Sub(h.Renewed) > h.Duration }
+
+// Keeps returns whether the holder keeps the release in place.
+func (h Holder) Keeps() bool { return strings.HasSuffix(h.Name, keeping) }
+
+func holderOf(r *resourcelock.LeaderElectionRecord) Holder {
+	return Holder{Name: r.HolderIdentity, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time, Duration: time.Duration(r.LeaseDurationSeconds) * time.Second}
+}
+
+// ErrLost is wrapped by the error of a lock that was lost. It is the cause with which a Hold's context ends.
+var ErrLost = &reason.Error{Reason: ReasonLost, Message: "the lock is lost"}
+
+// A takenError is the error of a lock that was lost to another process.
+type takenError struct{ error }
+
+func (t takenError) Unwrap() error { return t.error }
+
+// IsTaken returns whether a lock was lost to another process, and not because the server gave no answer for
+// too long.
+func IsTaken(err error) bool { return errors.As(err, new(takenError)) }
+
+// A HeldError is returned when another process holds the lock, and is alive.
+type HeldError struct {
+	Release string
+	Holder  Holder
+	Age     time.Duration // since the holder has acquired the lock
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("release %q is being applied by %s since %s (%s ago)",
+		e.Release, printable.Line(e.Holder.Name), e.Holder.Since.UTC().Format(time.RFC3339), duration.HumanDuration(max(0, e.Age)))
+}
+
+// Unwrap gives the error its reason.
+func (e *HeldError) Unwrap() error {
+	return &reason.Error{Reason: ReasonHeld, Message: "another process holds the lock"}
+}
+
+// Holder returns the process that holds the lock, dead or alive; nil if the lock is free.
+func (l Lock) Holder(ctx context.Context) (*Holder, error) {
+	last, err := l.Last(ctx)
+	if last == nil || last.Name == "" {
+		return nil, err
+	}
+	return last, nil
+}
+
+// Last is like Holder. If the lock was released, the holder has no name, and Renewed is the time of the release; nil if the
+// lock was never taken.
+func (l Lock) Last(ctx context.Context) (*Holder, error) {
+	if err := CheckRelease(l.Release); err != nil {
+		return nil, err
+	}
+	found, err := l.Client.CoordinationV1().Leases(l.Namespace).Get(ctx, Name(l.Release), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, l.leaseFailure("get", err)
+	}
+	holder := holderOf(resourcelock.LeaseSpecToLeaderElectionRecord(&found.Spec))
+	return &holder, nil
+}
+
+// Acquire takes the lock, and makes its namespace if there is none. The Hold has to be released. A process that
+// holds the lock and has died loses it when it has not renewed it for its duration. That is measured by
+// watching the Lease, since clocks differ.
+func (l Lock) Acquire(ctx context.Context, options Options) (*Hold, error) {
+	if err := CheckRelease(l.Release); err != nil {
+		return nil, err
+	}
+	e, err := l.elect(ctx, options.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-e.elected:
+		return newHold(ctx, e), nil
+	case <-e.ended.Done():
+		err = context.Cause(e.ended)
+	case <-ctx.Done():
+		err = fmt.Errorf("lock release %q: %w", l.Release, context.Cause(ctx))
+	}
+	e.leave()
+	return nil, err
+}
+
+func (l Lock) now() time.Time {
+	if l.Now != nil {
+		return l.Now()
+	}
+	return time.Now()
+}
+
+// leaseFailure returns the error of a request for the Lease.
+func (l Lock) leaseFailure(verb string, err error) error {
+	return l.failure(fmt.Sprintf("%s leases.coordination.k8s.io %s in namespace %q", verb, Name(l.Release), l.Namespace), err)
+}
+
+// failure returns the error of a request, which names the right that is missing.
+func (l Lock) failure(request string, err error) error {
+	if errors.As(err, new(*reason.Error)) {
+		return err
+	}
+	why := ReasonFailed
+	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		why = ReasonDenied
+	}
+	return &reason.Error{Reason: why, Message: fmt.Sprintf("release %q: %s", l.Release, request), Err: printable.Error(err)}
+}

@@ -1,0 +1,545 @@
+package lock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+const (
+	leaseName = "runlevel-release-web"
+	// while is far longer than a request takes on a busy machine.
+	while = 15 * time.Second
+)
+
+var leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
+
+// lease reads the Lease of release web.
+func lease(t *testing.T, namespace string) *coordinationv1.Lease {
+	t.Helper()
+	found, err := cluster.Client(t).CoordinationV1().Leases(namespace).Get(context.Background(), leaseName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func holder(l *coordinationv1.Lease) string { return ptr.Deref(l.Spec.HolderIdentity, "") }
+
+// steal writes another holder into the Lease, as a client would that keeps to no rules.
+func steal(t *testing.T, namespace, thief string) {
+	t.Helper()
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		found := lease(t, namespace)
+		found.Spec.HolderIdentity = &thief
+		_, err := cluster.Client(t).CoordinationV1().Leases(namespace).Update(context.Background(), found, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// of returns the lock of release web.
+func of(client kubernetes.Interface, namespace string) lock.Lock {
+	return lock.Lock{Client: client, Namespace: namespace, Release: "web"}
+}
+
+// under runs a function while the lock is held, and releases it also after a panic.
+func under(ctx context.Context, of lock.Lock, o lock.Options, do func(ctx context.Context) error) (err error) {
+	hold, err := of.Acquire(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = hold.Release(err) }()
+	return do(hold.Context())
+}
+
+// tapped returns a client whose requests the test may look at, and spoil.
+func tapped(t *testing.T, tap func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error)) kubernetes.Interface {
+	t.Helper()
+	return kubernetes.NewForConfigOrDie(sandboxtest.Tap(cluster.Sandbox(t).Config, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+		return tap(request, func() (*http.Response, error) { return next.RoundTrip(request) })
+	}))
+}
+
+// A holding is a lock that a process holds until told to leave.
+type holding struct {
+	leave func()
+	ended chan error
+}
+
+// hold takes the lock and returns when it is taken.
+func hold(t *testing.T, of lock.Lock, o lock.Options) *holding {
+	t.Helper()
+	taken, leave := make(chan struct{}), make(chan struct{})
+	h := &holding{leave: func() { close(leave) }, ended: make(chan error, 1)}
+	go func() {
+		h.ended <- under(context.Background(), of, o, func(ctx context.Context) error {
+			close(taken)
+			select {
+			case <-leave:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}()
+	select {
+	case <-taken:
+	case err := <-h.ended:
+		t.Fatal("the lock is not taken:", err)
+	}
+	return h
+}
+
+func (h *holding) end(t *testing.T) {
+	t.Helper()
+	h.leave()
+	if err := <-h.ended; err != nil {
+		t.Error("who held the lock says:", err)
+	}
+}
+
+func TestSecondWaitsAndIsToldForWhom(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	one := of(cluster.Client(t), namespace)
+	one.Now = func() time.Time { return since }
+	var log bytes.Buffer
+	klog.LogToStderr(false)
+	klog.SetOutput(&log)
+	defer klog.LogToStderr(true)
+
+	first := hold(t, one, lock.Options{Holder: "anna", Duration: while})
+	told := make(chan lock.Holder, 10)
+	waiting := lock.Options{Holder: "ben", Duration: 3 * time.Second, Wait: true, OnHeld: func(h lock.Holder) { told <- h }}
+	second, looks := make(chan error, 1), make(chan struct{}, 1000)
+	client := tapped(t, func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if request.Method == http.MethodGet {
+			looks <- struct{}{}
+		}
+		return send()
+	})
+	go func() {
+		second <- under(t.Context(), of(client, namespace), waiting, func(context.Context) error {
+			select {
+			case err := <-first.ended:
+				return err
+			default:
+				return errors.New("both hold the lock")
+			}
+		})
+	}()
+	held := <-told
+	if held.Name != "anna" || !held.Since.Equal(since) {
+		t.Errorf("the second is told %+v, want anna since %s", held, since)
+	}
+	// The first is seen to be alive, though its clock stands still.
+	before := lease(t, namespace)
+	sandboxtest.Await(t, cluster, leases, namespace+"/"+leaseName, func(l *coordinationv1.Lease) bool {
+		return l != nil && l.ResourceVersion != before.ResourceVersion
+	})
+	for len(looks) > 0 {
+		<-looks
+	}
+	for range 2 { // when it begins to look again, it has seen that
+		select {
+		case <-looks:
+		case err := <-second:
+			t.Fatal("the second did not wait:", err)
+		}
+	}
+	first.leave()
+	if err := <-second; err != nil {
+		t.Error("the second:", err)
+	}
+	if len(told) > 0 {
+		t.Errorf("it is told more than once: %+v", <-told)
+	}
+	if got := holder(lease(t, namespace)); got != "" {
+		t.Errorf("the lock is held by %q in the end", got)
+	}
+	klog.Flush()
+	if log.Len() > 0 {
+		t.Errorf("users see what is none of their business:\n%s", &log)
+	}
+}
+
+func TestSecondLeavesIfFirstIsAlive(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	one, two := of(cluster.Client(t), namespace), of(cluster.Client(t), namespace)
+	one.Now = func() time.Time { return since }
+	two.Now = func() time.Time { return since.Add(75 * time.Second) }
+	if held, err := two.Holder(t.Context()); held != nil || err != nil {
+		t.Errorf("before anybody came, the lock is held by %v, error %v", held, err)
+	}
+	first := hold(t, one, lock.Options{Holder: "anna@laptop:1-\x1b[31m", Duration: while})
+	defer first.end(t)
+
+	says := 0
+	err := under(t.Context(), two, lock.Options{OnHeld: func(lock.Holder) { says++ }}, func(context.Context) error {
+		t.Error("both hold the lock")
+		return nil
+	})
+	want := `release "web" is being applied by anna@laptop:1-\x1b[31m since 2026-01-02T03:04:05Z (75s ago)`
+	if err == nil || err.Error() != want || says != 1 {
+		t.Errorf("after %d words before, it says\n%v, want\n%s", says, err, want)
+	}
+	var held *lock.HeldError
+	if !errors.As(err, &held) || reason.Of(err) != lock.ReasonHeld {
+		t.Errorf("the error has reason %q, want a HeldError of reason %s", reason.Of(err), lock.ReasonHeld)
+	}
+	looked, err := two.Holder(t.Context())
+	if err != nil || looked == nil || looked.Name != "anna@laptop:1-\x1b[31m" || !looked.Since.Equal(since) {
+		t.Errorf("the lock is held by %v, error %v", looked, err)
+	}
+}
+
+// The clock of the holder is hours ahead, and for all that it is taken for dead.
+func TestLockOfTheDeadIsTakenOver(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	ahead := metav1.NewMicroTime(time.Now().Add(5 * time.Hour))
+	_, err := cluster.Client(t).CoordinationV1().Leases(namespace).Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: leaseName},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("the late anna"), LeaseDurationSeconds: ptr.To[int32](1), AcquireTime: &ahead, RenewTime: &ahead,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	options := lock.Options{Holder: "ben", Duration: 5 * time.Second, OnHeld: func(h lock.Holder) { told = append(told, h.Name) }}
+	err = under(t.Context(), of(cluster.Client(t), namespace), options, func(context.Context) error {
+		if got := lease(t, namespace); holder(got) != "ben" || !got.Spec.AcquireTime.Before(&ahead) {
+			t.Errorf("the lock is held by %s since %s, want ben, since now", holder(got), got.Spec.AcquireTime)
+		}
+		return nil
+	})
+	if err != nil || len(told) != 1 || told[0] != "the late anna" {
+		t.Errorf("it says %q, error %v", told, err)
+	}
+}
+
+func TestLockOutlivesAShortOutage(t *testing.T) {
+	namespace, s := cluster.Namespace(t), cluster.Sandbox(t)
+	noticed := make(chan struct{}, 1000)
+	client := tapped(t, func(_ *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		response, err := send()
+		if err != nil {
+			noticed <- struct{}{}
+		}
+		return response, err
+	})
+	options := lock.Options{Holder: "anna", Duration: 45 * time.Second}
+	err := under(t.Context(), of(client, namespace), options, func(ctx context.Context) error {
+		if err := s.Kill(sandbox.APIServer); err != nil {
+			return err
+		}
+		<-noticed
+		if err := s.Resume(t.Context(), sandbox.APIServer); err != nil {
+			return err
+		}
+		before := lease(t, namespace)
+		sandboxtest.Await(t, cluster, leases, namespace+"/"+leaseName, func(l *coordinationv1.Lease) bool {
+			return ctx.Err() != nil || l.ResourceVersion != before.ResourceVersion
+		})
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if got := lease(t, namespace); holder(got) != "" || ptr.Deref(got.Spec.LeaseTransitions, 0) != 0 {
+		t.Errorf("in the end the lock is held by %q, after %d changes", holder(got), *got.Spec.LeaseTransitions)
+	}
+}
+
+// The server refuses all writes, for example because it was told so.
+func TestLostLockIsNotFreedBeforeWhatRanHasEnded(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	var isShut atomic.Bool
+	var freed atomic.Int32
+	client := tapped(t, func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		if request.Method != http.MethodPut || !isShut.Load() {
+			return send()
+		}
+		body, err := io.ReadAll(request.Body)
+		if err == nil && !bytes.Contains(body, []byte("anna")) {
+			freed.Add(1)
+		}
+		return nil, errors.New("the door is shut")
+	})
+	options := lock.Options{Holder: "anna", Duration: time.Second}
+	err := under(t.Context(), of(client, namespace), options, func(ctx context.Context) error {
+		isShut.Store(true)
+		<-ctx.Done()
+		if freed.Load() > 0 {
+			t.Error("it was to be freed already")
+		}
+		isShut.Store(false)
+		return ctx.Err()
+	})
+	if !errors.Is(err, lock.ErrLost) || !strings.Contains(err.Error(), "the door is shut") {
+		t.Errorf("it says %v, want that the lock is lost, and why", err)
+	}
+	if got := holder(lease(t, namespace)); got != "" {
+		t.Errorf("in the end the lock is held by %q", got)
+	}
+}
+
+func TestLockIsLostInALongOutage(t *testing.T) {
+	namespace, s := cluster.Namespace(t), cluster.Sandbox(t)
+	options := lock.Options{Holder: "anna", Duration: time.Second}
+	err := under(t.Context(), of(cluster.Client(t), namespace), options, func(ctx context.Context) error {
+		if err := s.Kill(sandbox.APIServer); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		if err := s.Resume(t.Context(), sandbox.APIServer); err != nil {
+			return err
+		}
+		if got := holder(lease(t, namespace)); got != "anna" {
+			t.Errorf("what ran has not ended, and the lock is held by %q", got)
+		}
+		return ctx.Err()
+	})
+	if !errors.Is(err, lock.ErrLost) || reason.Of(err) != lock.ReasonLost || strings.Contains(err.Error(), "\n") ||
+		!strings.HasPrefix(err.Error(), `release "web": the lock is lost: it could not be renewed for 666.666666ms: `) {
+		t.Errorf("it says %v, want that the lock is lost, and why", err)
+	}
+	if got := holder(lease(t, namespace)); got != "" {
+		t.Errorf("in the end the lock is held by %q", got)
+	}
+}
+
+func TestLockIsLostToAThief(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	options := lock.Options{Holder: "anna", Duration: while}
+	err := under(t.Context(), of(cluster.Client(t), namespace), options, func(ctx context.Context) error {
+		steal(t, namespace, "a thief")
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), lock.ErrLost) {
+			t.Errorf("the context ends with %v", context.Cause(ctx))
+		}
+		return errors.New("half of it is done")
+	})
+	want := `release "web": the lock is lost: a thief has taken it (half of it is done)`
+	if !errors.Is(err, lock.ErrLost) || !lock.IsTaken(err) || err.Error() != want {
+		t.Errorf("it says\n%v, want\n%s", err, want)
+	}
+	if got := holder(lease(t, namespace)); got != "a thief" {
+		t.Errorf("in the end the lock is held by %q, want the thief", got)
+	}
+}
+
+// The theft is not noticed before what ran ends.
+func TestLockOfAThiefIsNotFreed(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	options := lock.Options{Holder: "anna", Duration: time.Hour}
+	err := under(t.Context(), of(cluster.Client(t), namespace), options, func(context.Context) error {
+		steal(t, namespace, "a thief")
+		return nil
+	})
+	if got := holder(lease(t, namespace)); err != nil || got != "a thief" {
+		t.Errorf("in the end the lock is held by %q, want the thief; error %v", got, err)
+	}
+}
+
+func TestLockIsFreedAfterAnyEnd(t *testing.T) {
+	failure := errors.New("it went wrong")
+	tests := map[string]struct {
+		do   func(context.Context, context.CancelCauseFunc) error
+		want error
+	}{
+		"done":     {func(context.Context, context.CancelCauseFunc) error { return nil }, nil},
+		"failed":   {func(context.Context, context.CancelCauseFunc) error { return failure }, failure},
+		"panicked": {func(context.Context, context.CancelCauseFunc) error { panic(failure) }, failure},
+		"cancelled": {func(ctx context.Context, end context.CancelCauseFunc) error {
+			end(failure)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, failure},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			namespace := cluster.Namespace(t)
+			ctx, end := context.WithCancelCause(t.Context())
+			defer end(nil)
+			var err error
+			func() {
+				defer func() {
+					if thrown := recover(); thrown != nil {
+						err = thrown.(error)
+					}
+				}()
+				err = under(ctx, of(cluster.Client(t), namespace), lock.Options{Holder: "anna"}, func(ctx context.Context) error {
+					result := test.do(ctx, end)
+					if got := holder(lease(t, namespace)); got != "anna" {
+						t.Errorf("the lock is held by %q while it is used", got)
+					}
+					return result
+				})
+			}()
+			if !errors.Is(err, test.want) {
+				t.Errorf("it says %v, want %v", err, test.want)
+			}
+			if got := holder(lease(t, namespace)); got != "" {
+				t.Errorf("in the end the lock is held by %q", got)
+			}
+		})
+	}
+}
+
+func TestWaitingCanBeEnded(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	first := hold(t, of(cluster.Client(t), namespace), lock.Options{Holder: "anna"})
+	defer first.end(t)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	err := under(ctx, of(cluster.Client(t), namespace),
+		lock.Options{Wait: true, OnHeld: func(lock.Holder) { end() }},
+		func(context.Context) error { t.Error("both hold the lock"); return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("it says %v, want that it was cancelled", err)
+	}
+	if got := holder(lease(t, namespace)); got != "anna" {
+		t.Errorf("the lock is held by %q, want anna", got)
+	}
+}
+
+func TestLockMakesItsNamespace(t *testing.T) {
+	namespace := cluster.Namespace(t) + "-absent"
+	done := false
+	err := under(t.Context(), of(cluster.Client(t), namespace), lock.Options{}, func(context.Context) error {
+		done = true
+		return nil
+	})
+	if err != nil || !done {
+		t.Errorf("in a namespace that was not there, it is done: %t, error %v", done, err)
+	}
+	if got := lease(t, namespace).Labels; got[lock.Label] != "web" {
+		t.Errorf("the Lease has labels %v", got)
+	}
+}
+
+func TestMissingRightsAreNamed(t *testing.T) {
+	namespace := cluster.Namespace(t)
+	locked := func(of lock.Lock) error {
+		return under(t.Context(), of, lock.Options{Wait: true}, func(context.Context) error { return errors.New("it is locked") })
+	}
+	tests := map[string]struct {
+		may  []rbacv1.PolicyRule
+		do   func(of lock.Lock) error
+		want string
+	}{
+		"lock, no rights": {nil, locked, `get leases.coordination.k8s.io runlevel-release-web in namespace "` + namespace + `": `},
+		"lock, only look": {
+			[]rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}}},
+			locked, `create leases.coordination.k8s.io runlevel-release-web in namespace "` + namespace + `": `,
+		},
+		"holding": {
+			nil, func(of lock.Lock) error { _, err := of.Holder(t.Context()); return err },
+			`get leases.coordination.k8s.io runlevel-release-web in namespace "` + namespace + `": `,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			client, account := weak(t, namespace, test.may)
+			err := test.do(of(client, namespace))
+			if err == nil || !strings.HasPrefix(err.Error(), `release "web": `+test.want) || !strings.Contains(err.Error(), account) ||
+				strings.Contains(err.Error(), "\n") {
+				t.Errorf("it says\n%v, want the release, %q and %s in one line", err, test.want, account)
+			}
+			if got := reason.Of(err); got != lock.ReasonDenied {
+				t.Errorf("its reason is %q, want %s", got, lock.ReasonDenied)
+			}
+		})
+	}
+}
+
+// weak is the client of a service account that may do little, and how the server calls it.
+func weak(t *testing.T, namespace string, may []rbacv1.PolicyRule) (kubernetes.Interface, string) {
+	t.Helper()
+	name := "weak-" + rand.String(5)
+	client := kubernetes.NewForConfigOrDie(cluster.Account(t, namespace, name, may...))
+	for _, rule := range may {
+		awaitRight(t, client, authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
+		})
+	}
+	return client, "system:serviceaccount:" + namespace + ":" + name
+}
+
+// awaitRight waits until the server has taken notice of a right.
+func awaitRight(t *testing.T, client kubernetes.Interface, right authorizationv1.ResourceAttributes) {
+	t.Helper()
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		return err == nil && answer.Status.Allowed, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Nothing is refused since the namespace is missing, which the server takes its time for.
+func TestMissingNamespaceIsMadeFirst(t *testing.T) {
+	namespace := cluster.Namespace(t) + "-unmade"
+	var asked []string
+	var mu sync.Mutex
+	client := tapped(t, func(request *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		answer, err := send()
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil && path.Base(request.URL.Path) != leaseName {
+			asked = append(asked, fmt.Sprint(request.Method, " ", path.Base(request.URL.Path), " ", answer.StatusCode))
+		}
+		return answer, err
+	})
+	err := under(t.Context(), of(client, namespace), lock.Options{}, func(context.Context) error { return nil })
+	want := []string{"GET " + namespace + " 404", "POST namespaces 201", "GET " + namespace + " 200", "POST leases 201"}
+	if err != nil || !slices.Equal(asked, want) {
+		t.Errorf("it asked %q, want %q; error %v", asked, want, err)
+	}
+}
+
+func TestNamesOfReleasesAreChecked(t *testing.T) {
+	for _, name := range []string{"", "Web", "a/b", "a.b", "-", strings.Repeat("a", 64)} {
+		want := fmt.Sprintf("release name %q: use up to 63 lower-case letters, digits and dashes, with a letter or digit at both ends", name)
+		of := lock.Lock{Namespace: "shop", Release: name}
+		_, err := of.Acquire(t.Context(), lock.Options{})
+		_, looked := of.Holder(t.Context())
+		if err == nil || err.Error() != want || looked == nil || looked.Error() != want {
+			t.Errorf("they say\n%v and\n%v, want\n%s", err, looked, want)
+		}
+	}
+}

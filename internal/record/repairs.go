@@ -1,0 +1,42 @@
+package record
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// Repairs are what was repaired since the newest version was begun.
+type Repairs struct {
+	Count  int      `json:"count"`  // of all repairs
+	Latest []Repair `json:"latest"` // of the objects that were repaired last, the newest first
+}
+
+// A Repair is an object that was repaired.
+type Repair struct {
+	kinds.ID `json:",inline"`
+	Count    int         `json:"count"` // how often, as long as it is among the latest
+	Time     metav1.Time `json:"time"`  // of the last repair
+	Message  string      `json:"message"`
+}
+
+// mostRepairs is how many objects are kept that were repaired.
+const mostRepairs = 10
+
+// AddRepair notes the repair of an object.
+func (r *Record) AddRepair(one Repair) {
+	if r.Repairs == nil {
+		r.Repairs = &Repairs{}
+	}
+	r.Repairs.Count++
+	latest := slices.Clone(r.Repairs.Latest)
+	if at := slices.IndexFunc(latest, func(known Repair) bool { return known.ID == one.ID }); at >= 0 {
+		one.Count = latest[at].Count
+		latest = slices.Delete(latest, at, at+1)
+	}
+	one.Count++
+	latest = slices.Insert(latest, 0, one)
+	r.Repairs.Latest = latest[:min(mostRepairs, len(latest))]
+}

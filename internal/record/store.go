@@ -1,0 +1,266 @@
+package record
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// The reasons of this package's failures.
+const (
+	ReasonUnreadable = "ReleaseRecordUnreadable" // the record is not what this program can read
+	ReasonChanged    = "ReleaseRecordChanged"    // another program has written it
+	ReasonTooBig     = "ReleaseRecordTooBig"     // it does not fit into a ConfigMap
+	ReasonDenied     = "ReleaseRecordDenied"     // rights are missing
+	ReasonFailed     = "ReleaseRecordFailed"     // the server can't be asked, or says no
+)
+
+const (
+	key             = "record.json"
+	fingerprintsKey = "fingerprints"
+	fieldManager    = "runlevel"
+)
+
+// What we ask the server for, as it calls them in roles.
+const (
+	configMaps = "configmaps"
+	leases     = "leases.coordination.k8s.io"
+)
+
+// ErrChanged is what Save returns when another program has written the record.
+var ErrChanged = &reason.Error{Reason: ReasonChanged, Message: "another program has written it since it was read: load it again"}
+
+// A Store is where the record of one release is. It is for one goroutine at a time.
+type Store struct {
+	client    kubernetes.Interface
+	namespace string
+	release   string
+
+	loaded *corev1.ConfigMap // as it was read or written last; nil if there was none
+	sent   []string          // what was sent since, without an answer
+	copied string            // the copy in the Lease, as it was written last
+	loss   string            // of the record, in words; "" if it was never lost
+}
+
+// NewStore is the place of a release's record. It asks the cluster for nothing.
+func NewStore(client kubernetes.Interface, namespace, release string) *Store {
+	return &Store{client: client, namespace: namespace, release: release}
+}
+
+// Load reads the record. Where there is none, not even its namespace, it is empty, and
+// not found.
+func (s *Store) Load(ctx context.Context) (*Record, bool, error) {
+	if err := lock.CheckRelease(s.release); err != nil {
+		return nil, false, err
+	}
+	s.loaded, s.sent, s.copied = nil, nil, ""
+	found, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, lock.Name(s.release), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return s.loadCopy(ctx)
+	case err != nil:
+		return nil, false, s.failure("get", configMaps, err)
+	}
+	r, err := decode(found, s.release)
+	if err != nil {
+		return nil, true, err
+	}
+	s.loaded = found
+	return r, true, nil
+}
+
+// loadCopy reads the copy of a record whose ConfigMap is not there.
+func (s *Store) loadCopy(ctx context.Context) (*Record, bool, error) {
+	r, err := s.restore(ctx)
+	if err != nil || r == nil {
+		return &Record{Release: s.release}, false, err
+	}
+	s.loss = fmt.Sprintf("most of the history: ConfigMap %s/%s, the record of the release, was deleted; what updates need of it is from the copy in the Lease", s.namespace, lock.Name(s.release))
+	return r, true, nil
+}
+
+// Loss says what is not known any more because the record was deleted; "" if it was not.
+func (s *Store) Loss() string { return s.loss }
+
+// Save writes the record and its copy into a namespace that is there, unless the cluster has them as they are. If another
+// program has written it since it was loaded, that is an ErrChanged; if it was deleted, it is
+// written again.
+func (s *Store) Save(ctx context.Context, r *Record) error {
+	if err := lock.CheckRelease(s.release); err != nil {
+		return err
+	}
+	if r.Release != s.release {
+		return fmt.Errorf("the record of release %q is no record of release %q", r.Release, s.release)
+	}
+	wanted, err := s.wanted(r)
+	if err != nil || s.isLoaded(wanted) {
+		return err
+	}
+	var beside errgroup.Group
+	beside.Go(func() error { return s.writeCopy(ctx, r) })
+	err = s.saveAs(ctx, r, wanted)
+	return cmp.Or(err, beside.Wait())
+}
+
+// saveAs writes the ConfigMap.
+func (s *Store) saveAs(ctx context.Context, r *Record, wanted *corev1.ConfigMap) error {
+	err := s.write(ctx, wanted)
+	switch {
+	case apierrors.IsNotFound(err) && s.loaded != nil:
+		s.loss = fmt.Sprintf("nothing: ConfigMap %s/%s, the record of the release, was deleted meanwhile, and is written again", s.namespace, lock.Name(s.release))
+		s.loaded = nil
+		if wanted, err = s.wanted(r); err == nil {
+			err = s.write(ctx, wanted)
+		}
+	case isConflict(err) && s.isOwn(ctx):
+		if wanted, err = s.wanted(r); err == nil && !s.isLoaded(wanted) {
+			err = s.write(ctx, wanted)
+		}
+	}
+	if isConflict(err) {
+		return fmt.Errorf("record of release %q, ConfigMap %s/%s: %w", s.release, s.namespace, lock.Name(s.release), ErrChanged)
+	}
+	return err
+}
+
+// wanted is the ConfigMap as it is to be, with whatever others have put into it.
+func (s *Store) wanted(r *Record) (*corev1.ConfigMap, error) {
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: lock.Name(s.release)}}
+	if s.loaded != nil {
+		config = s.loaded.DeepCopy()
+	}
+	text, fingerprints, err := encode(r, config)
+	if err != nil {
+		return nil, err
+	}
+	metav1.SetMetaDataLabel(&config.ObjectMeta, lock.Label, s.release)
+	if config.Data == nil {
+		config.Data = map[string]string{}
+	}
+	config.Data[key] = text
+	delete(config.BinaryData, fingerprintsKey)
+	if len(fingerprints) > 0 {
+		if config.BinaryData == nil {
+			config.BinaryData = map[string][]byte{}
+		}
+		config.BinaryData[fingerprintsKey] = fingerprints
+	}
+	return config, nil
+}
+
+// isLoaded says whether the cluster is known to have it already.
+func (s *Store) isLoaded(wanted *corev1.ConfigMap) bool {
+	return s.loaded != nil && len(s.sent) == 0 && s.loaded.Data[key] == wanted.Data[key] && s.loaded.Labels[lock.Label] == s.release &&
+		bytes.Equal(s.loaded.BinaryData[fingerprintsKey], wanted.BinaryData[fingerprintsKey])
+}
+
+// write creates or updates the ConfigMap.
+func (s *Store) write(ctx context.Context, wanted *corev1.ConfigMap) error {
+	var written *corev1.ConfigMap
+	var err error
+	verb, configs := "update", s.client.CoreV1().ConfigMaps(s.namespace)
+	if s.loaded != nil {
+		written, err = configs.Update(ctx, wanted, metav1.UpdateOptions{FieldManager: fieldManager})
+	} else {
+		verb = "create"
+		written, err = configs.Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager})
+	}
+	if err != nil {
+		if !slices.Contains(s.sent, wanted.Data[key]) {
+			s.sent = append(s.sent, wanted.Data[key])
+		}
+		return s.failure(verb, configMaps, err)
+	}
+	s.loaded, s.sent = written, nil
+	return nil
+}
+
+// isOwn says whether what is in our way is what we wrote ourselves: an update may have
+// been done, and its answer have been lost.
+func (s *Store) isOwn(ctx context.Context) bool {
+	found, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, lock.Name(s.release), metav1.GetOptions{})
+	if err != nil || !slices.Contains(s.sent, found.Data[key]) {
+		return false
+	}
+	s.loaded, s.sent = found, nil
+	return true
+}
+
+// isConflict says whether the ConfigMap is not the one that was read.
+func isConflict(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}
+
+// failure says what could not be done, and which right is missing if it is that.
+func (s *Store) failure(verb, resource string, err error) error {
+	var known *reason.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	says := fmt.Sprintf("release %q: %s %s %s in namespace %q", s.release, verb, resource, lock.Name(s.release), s.namespace)
+	why := ReasonFailed
+	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		why = ReasonDenied
+	}
+	return &reason.Error{Reason: why, Message: says, Err: printable.Error(err)}
+}
+
+// List reads the records of all releases, in the order of their names, or the copies of those that
+// are lost. Those that can't be read are errors, all of them joined, beside those that can.
+func List(ctx context.Context, client kubernetes.Interface, namespace string) ([]*Record, error) {
+	found, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: lock.Label})
+	if err != nil {
+		return nil, fmt.Errorf("list %s in namespace %q: %w", configMaps, namespace, printable.Error(err))
+	}
+	records := []*Record{} // which is a list for those who read JSON, too
+	var broken []error
+	for i := range found.Items {
+		r, err := decode(&found.Items[i], lock.ReleaseOf(found.Items[i].Name))
+		if err != nil {
+			broken = append(broken, err)
+			continue
+		}
+		records = append(records, r)
+	}
+	isThere := func(release string) bool {
+		return slices.ContainsFunc(found.Items, func(config corev1.ConfigMap) bool { return config.Name == lock.Name(release) })
+	}
+	lost, unreadable := copies(ctx, client, namespace, isThere)
+	records = append(records, lost...)
+	slices.SortFunc(records, func(a, b *Record) int { return strings.Compare(a.Release, b.Release) })
+	return records, errors.Join(append(broken, unreadable...)...)
+}
+
+// Namespaces returns the namespaces that have a record of a release, in order. None are known to a user who may not list
+// the ConfigMaps of all.
+func Namespaces(ctx context.Context, client kubernetes.Interface, release string) ([]string, error) {
+	records, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: lock.Label + "=" + release})
+	if apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for records of release %s: %w", release, printable.Error(err))
+	}
+	var found []string
+	for _, one := range records.Items {
+		if one.Name == lock.Name(release) {
+			found = append(found, one.Namespace)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}

@@ -1,0 +1,97 @@
+package component
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// Own is what a file of the build is called in the component's folder, if it is one of
+// the component's.
+func (b *Build) Own(file string) (own string, isOwn bool) {
+	own, isOwn = b.own[file]
+	return own, isOwn
+}
+
+// Had says whether a file of any release was one of the component's.
+func (b *Build) Had(file string) bool {
+	name := path.Base(file)
+	return slices.Contains(b.names, graph.ParseName(name).Component) || b.called[name]
+}
+
+// Home is what a file of a release would be called in the component's folder: without a
+// number, if that is how the component calls its files.
+func (b *Build) Home(file string) string {
+	name := path.Base(file)
+	folder := "."
+	for _, own := range sortedKeys(b.own) {
+		if path.Base(own) == name {
+			return b.own[own]
+		}
+	}
+	for _, own := range sortedKeys(b.own) {
+		folder = path.Dir(b.own[own])
+		if !payload.IsManifest(own) || strings.HasPrefix(path.Base(b.own[own]), "0000_") {
+			continue
+		}
+		if rest, isNumbered := strings.CutPrefix(name, "0000_50_"+b.names[0]+"_"); isNumbered && rest != "" {
+			name = rest
+		}
+		break
+	}
+	return path.Join(folder, name)
+}
+
+// Notes say what of the component and the release hardly fits. Before is the release
+// as it was, and built what came of it.
+func (b *Build) Notes(before, built *payload.Payload) []string {
+	var notes []string
+	name := strings.Join(b.names, ",")
+	if len(b.replaced) == 0 {
+		notes = append(notes, fmt.Sprintf("the release has no files of %s yet: all of it is new", name))
+	}
+	if len(b.kept) > 0 {
+		named := graph.ParseName(path.Base(b.kept[0])).Component
+		notes = append(notes, fmt.Sprintf("some files are called like those of %s, of which the release keeps %s more, such as %s: if all of them are the component's, write --component %s,%s",
+			named, printable.Count(len(b.kept), "file"), path.Base(b.kept[0]), name, named))
+	} else if len(b.taken) > 0 {
+		file := path.Base(b.taken[0])
+		notes = append(notes, fmt.Sprintf("%s of the release gives way to the component's file of that name: if it is another component's, rename yours, and else write --component %s,%s",
+			file, name, graph.ParseName(file).Component))
+	}
+	if twice := b.elsewhere(before, built); len(twice) > 0 {
+		instead := "take them out of one of the two"
+		if named := graph.ParseName(twice[0].File()).Component; named != "" {
+			instead = fmt.Sprintf("if those files are the component's under another name, write --component %s,%s", name, named)
+		}
+		notes = append(notes, fmt.Sprintf("other files of the release have %s of the component too, such as %s in %s: %s",
+			printable.Count(len(twice), "object"), twice[0].ID(), twice[0].File(), instead))
+	}
+	return notes
+}
+
+// elsewhere are manifests of the release that are about objects of the component, and
+// that it has beside them now.
+func (b *Build) elsewhere(before, built *payload.Payload) []*payload.Manifest {
+	own := map[kinds.ID]bool{}
+	for _, m := range built.Manifests {
+		if _, isOwn := b.own[m.Path]; isOwn && !m.IsTombstone() {
+			own[m.ID()] = true
+		}
+	}
+	for _, m := range before.Manifests {
+		if slices.Contains(b.replaced, m.Path) { // then it was so before, or is a variant for other clusters
+			delete(own, m.ID())
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(built.Manifests), func(m *payload.Manifest) bool {
+		_, isOwn := b.own[m.Path]
+		return isOwn || m.IsTombstone() || !own[m.ID()]
+	})
+}

@@ -1,0 +1,126 @@
+// Package loader reads a release from its source into a payload, for a command or a controller: it opens
+// the source, chooses the manifests that the filters let in, and keeps the capabilities enabled that the
+// release before had.
+//
+// Load returns a release that can be applied, and Parse what can be read of a broken one. Check, in
+// filters.go, refuses filters that fit nothing in the release.
+package loader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/internal/source"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// Options say where a release is read from, and what of it.
+type Options struct {
+	Source  source.Options
+	Payload payload.Options
+	// Unmanaged are objects to leave out, beside those of Payload.Filter.Overrides.
+	Unmanaged []Selector
+	// Before is the release that is updated: capabilities stay enabled that the manifests they share need.
+	Before *payload.Payload
+	// UpdatingFrom is the source of Before, if Before is nil.
+	UpdatingFrom string
+	// Files are read instead of the files of the source; nil reads those of the source.
+	Files fs.FS
+	// Images keeps the images that are pulled; nil keeps none.
+	Images ImageCache
+}
+
+// An ImageCache has the images that were pulled, by their source, so that each is pulled once.
+type ImageCache map[string]*source.Release
+
+// A RefusedError is a release that can't be used, with all its problems.
+type RefusedError struct {
+	Source   string
+	Problems error // payload.Problems
+}
+
+func (e *RefusedError) Error() string { return fmt.Sprintf("%s: %v", e.Source, e.Problems) }
+func (e *RefusedError) Unwrap() error { return e.Problems }
+
+// Load reads a release that can be applied, and returns the warnings about it. A release with problems
+// is a RefusedError.
+func Load(ctx context.Context, ref string, options Options) (*payload.Payload, []payload.Problem, error) {
+	release, problems, err := Parse(ctx, ref, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := payload.Refuse(problems); err != nil {
+		return nil, nil, &RefusedError{ref, err}
+	}
+	return release, problems, nil
+}
+
+// Parse reads what can be read of a release, and returns its problems.
+func Parse(ctx context.Context, ref string, options Options) (_ *payload.Payload, _ []payload.Problem, err error) {
+	release, err := Open(ctx, ref, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, release.Close()) }()
+	return ParseOpened(ctx, release, options)
+}
+
+// Open opens the source of a release. An image that the cache has is not pulled again.
+func Open(ctx context.Context, ref string, options Options) (*source.Release, error) {
+	if pulled := options.Images[ref]; pulled != nil {
+		return pulled, nil
+	}
+	release, err := source.Open(ctx, ref, options.Source)
+	if err == nil && options.Images != nil && release.Kind == source.Image { // all of it is in memory, so it stays open
+		options.Images[ref] = release
+	}
+	return release, err
+}
+
+// ParseOpened is Parse for a release whose source is open.
+func ParseOpened(ctx context.Context, release *source.Release, options Options) (*payload.Payload, []payload.Problem, error) {
+	reading := options.Payload
+	reading.ReleaseImage = cmp.Or(reading.ReleaseImage, release.Image)
+	files := cmp.Or(options.Files, release.FS)
+	read, problems, err := payload.Parse(ctx, files, reading)
+	if err == nil && len(options.Unmanaged) > 0 { // selectors may leave out what only the release can add
+		reading.Filter.Overrides = append(slices.Clip(reading.Filter.Overrides), overrides(options.Unmanaged, read)...)
+		read, problems, err = payload.Parse(ctx, files, reading)
+	}
+	if err == nil && (options.UpdatingFrom != "" || options.Before != nil) {
+		var enabled []configv1.ClusterVersionCapability
+		if enabled, err = implicitlyEnabled(ctx, read, options); err == nil && len(enabled) > 0 {
+			reading.Filter = reading.Filter.WithCapabilities(enabled)
+			read, problems, err = payload.Parse(ctx, files, reading)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return read, problems, nil
+}
+
+// implicitlyEnabled returns the capabilities that stay enabled because the release before has manifests
+// of them. It reads that release if it was not read yet: only a release without problems counts.
+func implicitlyEnabled(ctx context.Context, to *payload.Payload, options Options) ([]configv1.ClusterVersionCapability, error) {
+	if options.Before != nil {
+		return payload.ImplicitlyEnabled(options.Before, to), nil
+	}
+	filter := to.Filter
+	filter.MajorVersion = options.Payload.Filter.MajorVersion // that of the release before, unless one was given
+	from, problems, err := Parse(ctx, options.UpdatingFrom, Options{Source: options.Source, Payload: payload.Options{Filter: filter}})
+	if err != nil {
+		return nil, err
+	}
+	problems = slices.DeleteFunc(problems, func(p payload.Problem) bool { return p.Cause == payload.Duplicate })
+	if err := payload.Refuse(problems); err != nil {
+		return nil, &RefusedError{options.UpdatingFrom, err}
+	}
+	return payload.ImplicitlyEnabled(from, to), nil
+}

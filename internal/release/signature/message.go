@@ -1,0 +1,157 @@
+package signature
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/crypto/openpgp"        //lint:ignore SA1019 the keyrings of OpenShift's library are of its types
+	"golang.org/x/crypto/openpgp/packet" //lint:ignore SA1019 as above
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// How many bytes a signature may have, as the cluster-version operator has it, and how many it may unpack to. A message
+// that is compressed twice could unpack to gigabytes before its signature is looked at.
+const (
+	mostBytes    = 50 << 10
+	mostUnpacked = 256 << 10
+)
+
+// compressed is the tag of a compressed packet.
+const compressed = 8
+
+var errNoMessage = errors.New(`it is no signed OpenPGP message, as "gpg --sign" without --armor writes it`)
+
+// unpack returns an OpenPGP message without compression.
+func unpack(message []byte) ([]byte, error) {
+	if len(message) > mostBytes {
+		return nil, fmt.Errorf("it has more than %d KiB", mostBytes>>10)
+	}
+	first, err := packet.NewOpaqueReader(bytes.NewReader(message)).Next()
+	if err != nil {
+		return nil, errNoMessage
+	}
+	if first.Tag == compressed {
+		if message, err = decompress(first); err != nil {
+			return nil, err
+		}
+	}
+	for packets := packet.NewOpaqueReader(bytes.NewReader(message)); ; {
+		next, err := packets.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return message, nil
+		case err != nil:
+			return nil, errNoMessage
+		case next.Tag == compressed:
+			return nil, errors.New("it is compressed more than once")
+		}
+	}
+}
+
+// decompress returns what is in a compressed packet.
+func decompress(from *packet.OpaquePacket) ([]byte, error) {
+	parsed, err := from.Parse()
+	content, isCompressed := parsed.(*packet.Compressed)
+	if err != nil || !isCompressed {
+		return nil, errNoMessage
+	}
+	message, err := io.ReadAll(io.LimitReader(content.Body, mostUnpacked+1))
+	switch {
+	case err != nil:
+		return nil, errNoMessage
+	case len(message) > mostUnpacked:
+		return nil, fmt.Errorf("it unpacks to more than %d KiB", mostUnpacked>>10)
+	}
+	return message, nil
+}
+
+// judgeAll returns what is wrong with each signature for one keyring, and whether one is good.
+func judgeAll(all []finding, digest, name string, keyring openpgp.EntityList) (wrong []string, isSigned bool) {
+	for _, one := range all {
+		if one.message == nil {
+			continue
+		}
+		err := judge(one.message, digest, name, keyring)
+		if err == nil {
+			return nil, true
+		}
+		wrong = append(wrong, fmt.Sprintf("%s %s: %v", one.place, one.name, err))
+	}
+	return wrong, false
+}
+
+// judge returns why a message is no signature of an image by a key of a keyring. It explains what the library has
+// decided, and decides nothing.
+func judge(message []byte, digest, name string, keyring openpgp.EntityList) error {
+	read, err := openpgp.ReadMessage(bytes.NewReader(message), keyring, nil, nil)
+	if err != nil {
+		return errNoMessage
+	}
+	content, err := io.ReadAll(read.UnverifiedBody)
+	switch {
+	case err != nil || !read.IsSigned:
+		return errNoMessage
+	case read.SignedBy == nil:
+		return explainKey(read.SignedByKeyId, name, keyring)
+	case read.SignatureError != nil:
+		return fmt.Errorf("it is forged or damaged: the signature by key %016X does not fit what it signs", read.SignedByKeyId)
+	}
+	if made := read.Signature; made != nil && made.SigLifetimeSecs != nil {
+		if end := made.CreationTime.Add(time.Duration(*made.SigLifetimeSecs) * time.Second); time.Now().After(end) {
+			return fmt.Errorf("it has expired at %s", end.UTC().Format(time.RFC3339))
+		}
+	}
+	return judgeContent(content, digest)
+}
+
+// explainKey returns why a key of a keyring does not count.
+func explainKey(id uint64, name string, keyring openpgp.EntityList) error {
+	keys := keyring.KeysById(id)
+	switch {
+	case len(keys) == 0:
+		return fmt.Errorf("key %016X, which has made it, is not in %s", id, name)
+	case len(keys[0].Entity.Revocations) == 0: // of a subkey, the library does not tell
+		return fmt.Errorf("key %016X, which has made it, is revoked or not for signing in %s", id, name)
+	}
+	because := ""
+	if text := printable.Line(keys[0].Entity.Revocations[0].RevocationReasonText); text != "" {
+		because = fmt.Sprintf(" (%s)", text)
+	}
+	return fmt.Errorf("key %016X, which has made it, is revoked in %s%s", id, name, because)
+}
+
+// judgeContent returns why a text does not vouch for an image.
+func judgeContent(content []byte, digest string) error {
+	var claims struct {
+		Critical struct {
+			Type  string `json:"type"`
+			Image struct {
+				Digest string `json:"docker-manifest-digest"`
+			} `json:"image"`
+			Identity struct {
+				Reference string `json:"docker-reference"`
+			} `json:"identity"`
+		} `json:"critical"`
+		Optional struct {
+			Creator   string `json:"creator"`
+			Timestamp int64  `json:"timestamp"`
+		} `json:"optional"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&claims)
+	critical := claims.Critical
+	switch {
+	case err != nil, critical.Type != "atomic container signature", critical.Identity.Reference == "":
+		return errors.New(`what it signs is no "atomic container signature" with an image and an identity`)
+	case critical.Image.Digest != digest:
+		return fmt.Errorf("it is for another image, %.71s", critical.Image.Digest)
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,124 @@
+// Package signature verifies that the image of a release was signed by the keys which another release names, before
+// anything of the image is read.
+//
+// The keys, and where signatures are, stand in a ConfigMap of the release that is kept in place, as for OpenShift's
+// cluster-version operator. OpenShift's own library decides whether signatures suffice; this package finds them, bounds
+// what a hostile store can cost in time and memory, and says of each signature what is wrong with it.
+//
+// PolicyOf is the call to start from; Policy.Verify looks for signatures, and Persist keeps those that were good.
+package signature
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/crypto/openpgp" //lint:ignore SA1019 the keyrings of OpenShift's library are of its types
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/openshift/library-go/pkg/verify"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// ConfigAnnotation marks the ConfigMap of a release that says whose signatures the next release needs.
+const ConfigAnnotation = verify.ReleaseAnnotationConfigMapVerifier
+
+var configMap = schema.GroupKind{Kind: "ConfigMap"}
+
+// What keys of that ConfigMap begin with.
+const (
+	keyringPrefix = "verifier-public-key-"
+	storePrefix   = "store-"
+)
+
+// A Policy is what a release demands of the image of the release after it: a signature by each of its keyrings.
+type Policy struct {
+	origin   string // of the keyrings, for people
+	keyrings map[string]openpgp.EntityList
+	stores   []*url.URL // sorted
+}
+
+// PolicyOf returns the policy of a release; nil if the release has none. A policy that can't be followed is an error: no
+// image can be verified by it.
+func PolicyOf(release *payload.Payload) (*Policy, error) {
+	manifest := configOf(release)
+	if manifest == nil {
+		return nil, nil
+	}
+	id := manifest.ID()
+	p := &Policy{origin: fmt.Sprintf("%s of release %s", id.String(), printable.Line(release.Version)), keyrings: map[string]openpgp.EntityList{}}
+	data, _, err := unstructured.NestedStringMap(manifest.Object().Object, "data")
+	if err != nil {
+		return nil, failed("%s: %v", p.origin, err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if err := p.add(key, data[key]); err != nil {
+			return nil, failed("%s: key %s: %v", p.origin, printable.Line(key), err)
+		}
+	}
+	if len(p.keyrings) == 0 {
+		return nil, failed("%s: no key begins with %s", p.origin, keyringPrefix)
+	}
+	return p, nil
+}
+
+// configOf returns the first manifest that is marked. One that an administrator has overridden counts: overrides say who
+// manages the object, not what the release demands.
+func configOf(release *payload.Payload) *payload.Manifest {
+	all := slices.Clone(release.Manifests)
+	for _, one := range release.Excluded {
+		if one.Filter == payload.ByOverrides {
+			all = append(all, one.Manifest)
+		}
+	}
+	slices.SortStableFunc(all, payload.InOrder)
+	at := slices.IndexFunc(all, func(m *payload.Manifest) bool {
+		_, isMarked := m.Object().GetAnnotations()[ConfigAnnotation]
+		return isMarked && m.ID().GroupKind() == configMap && !m.IsTombstone()
+	})
+	if at < 0 {
+		return nil
+	}
+	return all[at]
+}
+
+// add reads one key of the ConfigMap. Unknown ones are left to later versions.
+func (p *Policy) add(key, value string) error {
+	switch {
+	case strings.HasPrefix(key, keyringPrefix):
+		keyring, err := readKeyring([]byte(value))
+		if err != nil {
+			return fmt.Errorf("no GPG public key of a kind that can be read, such as RSA: %w", err)
+		}
+		p.keyrings[key] = keyring
+	case strings.HasPrefix(key, storePrefix):
+		store, err := url.Parse(strings.TrimSpace(value))
+		if err != nil || store.Scheme != "http" && store.Scheme != "https" || store.Host == "" {
+			return fmt.Errorf("no URL with http:// or https://")
+		}
+		p.stores = append(p.stores, store)
+	}
+	return nil
+}
+
+// readKeyring reads public keys, ASCII-armored or not.
+func readKeyring(text []byte) (openpgp.EntityList, error) {
+	read := openpgp.ReadKeyRing
+	if bytes.Contains(text, []byte("-----BEGIN PGP")) {
+		read = openpgp.ReadArmoredKeyRing
+	}
+	keyring, err := read(bytes.NewReader(text))
+	if err == nil && len(keyring) == 0 {
+		return nil, fmt.Errorf("it is empty")
+	}
+	return keyring, err
+}
+
+// keyringNames returns the names of the keyrings, sorted.
+func (p *Policy) keyringNames() []string { return slices.Sorted(maps.Keys(p.keyrings)) }

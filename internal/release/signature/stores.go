@@ -1,0 +1,155 @@
+package signature
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/openshift/library-go/pkg/verify/store/configmap"
+	"github.com/openshift/library-go/pkg/verify/util"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// ManagedNamespace is where OpenShift, and "oc adm release mirror", have ConfigMaps with signatures.
+const ManagedNamespace = configmap.NamespaceLabelConfigMap
+
+// mostSignatures is how many signatures of an image a store is asked for.
+const mostSignatures = 9
+
+// A webStore has signatures at URL/sha256=HEX/signature-1 and so on. Library-go has a store like it, sigstore.Store, which
+// reads answers of any size to their end.
+type webStore struct {
+	client *http.Client
+	url    *url.URL
+}
+
+func (w webStore) String() string { return w.url.Redacted() }
+
+func (w webStore) each(ctx context.Context, digest string, try func(string, []byte) bool) error {
+	folder, err := util.DigestToKeyPrefix(digest, "=")
+	if err != nil {
+		return err
+	}
+	for i := range mostSignatures {
+		name := fmt.Sprintf("signature-%d", i+1)
+		signature, err := w.get(ctx, w.url.JoinPath(folder, name).String())
+		if err != nil || signature == nil {
+			return err
+		}
+		if !try(name, signature) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// get returns a file of the store; nil if there is none.
+func (w webStore) get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := w.client.Do(request)
+	if err != nil {
+		return nil, printable.RequestError(err)
+	}
+	defer answer.Body.Close()
+	switch {
+	case answer.StatusCode == http.StatusNotFound:
+		return nil, nil
+	case answer.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("the store answers %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, mostBytes+1)) // which unpack refuses
+	if err != nil {
+		return nil, printable.RequestError(err)
+	}
+	return body, nil
+}
+
+// configMaps are the ConfigMaps of a namespace that have signatures.
+type configMaps struct {
+	client    corev1client.ConfigMapsGetter
+	namespace string
+}
+
+func (c configMaps) String() string { return "ConfigMaps of namespace " + c.namespace }
+
+func (c configMaps) each(ctx context.Context, digest string, try func(string, []byte) bool) error {
+	prefix, err := util.DigestToKeyPrefix(digest, "-")
+	if err != nil {
+		return err
+	}
+	all, err := c.client.ConfigMaps(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: configmap.ReleaseLabelConfigMap})
+	if err != nil {
+		return err
+	}
+	for _, one := range all.Items {
+		for _, key := range slices.Sorted(maps.Keys(one.BinaryData)) {
+			if strings.HasPrefix(key, prefix) && !try(one.Name+" "+key, one.BinaryData[key]) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// How the ConfigMap is called that keeps signatures, as in OpenShift, and of how many images it keeps them.
+const (
+	persisted     = "signatures-managed"
+	mostPersisted = 64
+)
+
+// Persist keeps the signatures of an image in a ConfigMap of a namespace, where Verify finds them when a store is away.
+func Persist(ctx context.Context, client corev1client.ConfigMapsGetter, namespace, digest string, signatures [][]byte) error {
+	prefix, err := util.DigestToKeyPrefix(digest, "-")
+	if err != nil {
+		return err
+	}
+	known, err := client.ConfigMaps(namespace).Get(ctx, persisted, metav1.GetOptions{})
+	isNew := apierrors.IsNotFound(err)
+	if err != nil && !isNew {
+		return fmt.Errorf("read ConfigMap %s/%s: %w", namespace, persisted, err)
+	}
+	next := known.DeepCopy()
+	next.Name, next.Namespace = persisted, namespace
+	metav1.SetMetaDataLabel(&next.ObjectMeta, configmap.ReleaseLabelConfigMap, "")
+	next.BinaryData = withSignatures(next.BinaryData, prefix, signatures)
+	switch {
+	case isNew:
+		_, err = client.ConfigMaps(namespace).Create(ctx, next, metav1.CreateOptions{})
+	case !equality.Semantic.DeepEqual(known, next):
+		_, err = client.ConfigMaps(namespace).Update(ctx, next, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("write ConfigMap %s/%s: %w", namespace, persisted, err)
+	}
+	return nil
+}
+
+// withSignatures returns data with the signatures of an image, and without those of some others if it has too many.
+func withSignatures(data map[string][]byte, prefix string, signatures [][]byte) map[string][]byte {
+	next := map[string][]byte{}
+	for i, one := range signatures {
+		next[fmt.Sprintf("%s-%d", prefix, i+1)] = one
+	}
+	images := map[string]bool{prefix: true}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		image := key[:max(0, strings.LastIndex(key, "-"))]
+		if image != prefix && (images[image] || len(images) < mostPersisted) {
+			next[key], images[image] = data[key], true
+		}
+	}
+	return next
+}

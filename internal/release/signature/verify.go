@@ -1,0 +1,199 @@
+package signature
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/openshift/library-go/pkg/verify"
+	"github.com/openshift/library-go/pkg/verify/store"
+	"github.com/openshift/library-go/pkg/verify/store/serial"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// VerificationFailed is the reason of every error of this package.
+const VerificationFailed = "ImageVerificationFailed"
+
+// How long Verify takes at most, as the cluster-version operator has it, and how long one answer of a store may take.
+const (
+	maxVerifyTime = 2 * time.Minute
+	maxAnswerTime = 15 * time.Second
+)
+
+// Stores are where signatures are looked for, beside the stores of a policy.
+type Stores struct {
+	HTTP       *http.Client // asks the stores of the policy; nil for one that gives up an answer after 15 seconds
+	ConfigMaps corev1client.ConfigMapsGetter
+	Namespaces []string // of ConfigMaps with signatures
+}
+
+// Verify returns the signatures that make an image fulfil the policy. ConfigMaps of the cluster are asked first, and then
+// all stores of the policy at once. The error says what is wrong with each signature that was found, in a sentence that
+// is the same each time.
+func (p *Policy) Verify(ctx context.Context, digest string, from Stores) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxVerifyTime)
+	defer cancel()
+	found := &findings{}
+	verifier := verify.NewReleaseVerifier(p.keyrings, &serial.Store{Stores: p.search(from, found)})
+	if err := verifier.Verify(ctx, digest); err != nil {
+		return nil, found.explain(p, digest)
+	}
+	return verifier.Signatures()[digest], nil
+}
+
+// search returns the places that are asked one after the other.
+func (p *Policy) search(from Stores, found *findings) []store.Store {
+	var all, web []store.Store
+	for _, namespace := range from.Namespaces {
+		all = append(all, &noting{configMaps{from.ConfigMaps, namespace}, found})
+	}
+	client := cmp.Or(from.HTTP, &http.Client{Timeout: maxAnswerTime})
+	for _, url := range p.stores {
+		web = append(web, &noting{webStore{client, url}, found})
+	}
+	return append(all, &simultaneous{web})
+}
+
+// A simultaneous store asks several stores at the same time, until one of them has what it takes. Library-go's own may drop
+// an answer that comes just as the last store ends.
+type simultaneous struct{ stores []store.Store }
+
+// Signatures implements store.Store.
+func (s *simultaneous) Signatures(ctx context.Context, name, digest string, fn store.Callback) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var mu sync.Mutex
+	isOver := false
+	var ended error
+	try := func(ctx context.Context, signature []byte, errIn error) (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if isOver {
+			return true, nil
+		}
+		isOver, ended = fn(ctx, signature, errIn)
+		if isOver = isOver || ended != nil; isOver {
+			cancel()
+		}
+		return isOver, ended
+	}
+	var all errgroup.Group
+	for _, one := range s.stores {
+		all.Go(func() error { return one.Signatures(ctx, name, digest, try) })
+	}
+	if err := all.Wait(); !isOver {
+		return err
+	}
+	return ended
+}
+
+// String implements store.Store.
+func (s *simultaneous) String() string { return "the stores of the release" }
+
+// A place is where signatures may be.
+type place interface {
+	String() string
+	// each calls try with the signatures of an image and their names, until it returns false.
+	each(ctx context.Context, digest string, try func(name string, signature []byte) bool) error
+}
+
+// A noting store hands on the signatures of a place, unpacked, and notes what there was.
+type noting struct {
+	place
+	found *findings
+}
+
+// Signatures implements store.Store. That one place fails is noted, and no reason not to ask the others.
+func (n *noting) Signatures(ctx context.Context, _, digest string, fn store.Callback) error {
+	count := 0
+	var ended error
+	err := n.each(ctx, digest, func(name string, signature []byte) bool {
+		count++
+		message, err := unpack(signature)
+		n.found.add(finding{place: n.String(), name: name, message: message, err: err})
+		if err != nil {
+			return true
+		}
+		var isEnough bool
+		isEnough, ended = fn(ctx, message, nil)
+		return !isEnough && ended == nil
+	})
+	switch {
+	case err != nil:
+		n.found.add(finding{place: n.String(), err: err})
+	case count == 0:
+		n.found.add(finding{place: n.String(), isEmpty: true})
+	}
+	return ended
+}
+
+// A finding is one signature, or why there is none.
+type finding struct {
+	place, name string
+	message     []byte // unpacked
+	err         error
+	isEmpty     bool // the place has no signature of the image
+}
+
+// findings are what was found at all places.
+type findings struct {
+	mu  sync.Mutex
+	all []finding
+}
+
+func (f *findings) add(one finding) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, one)
+}
+
+// maxFindings is how many findings a message has.
+const maxFindings = 6
+
+// explain returns which keyrings have not signed an image, and what was found instead.
+func (f *findings) explain(p *Policy, digest string) error {
+	f.mu.Lock()
+	all := slices.Clone(f.all)
+	f.mu.Unlock()
+	slices.SortStableFunc(all, func(a, b finding) int { return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.name, b.name)) })
+	var missing, told, empty []string
+	for _, name := range p.keyringNames() {
+		wrong, isSigned := judgeAll(all, digest, name, p.keyrings[name])
+		if !isSigned {
+			missing, told = append(missing, name), append(told, wrong...)
+		}
+	}
+	if len(missing) == 0 {
+		missing = p.keyringNames()
+	}
+	for _, one := range all {
+		switch {
+		case one.isEmpty:
+			empty = append(empty, one.place)
+		case one.err != nil:
+			told = append(told, strings.TrimSpace(one.place+" "+one.name)+": "+one.err.Error())
+		}
+	}
+	if len(empty) > 0 {
+		told = append(told, "no signature of it in "+strings.Join(empty, ", "))
+	}
+	if more := len(told) - maxFindings; more > 0 {
+		told = append(told[:maxFindings], fmt.Sprintf("and %d more", more))
+	}
+	return failed("unable to verify %s against keyrings: %s (%s): %s", digest, strings.Join(missing, ", "), p.origin, strings.Join(told, "; "))
+}
+
+// failed returns an error of this package, in the words of the cluster-version operator.
+func failed(format string, arguments ...any) error {
+	return &reason.Error{Reason: VerificationFailed, Message: "The update cannot be verified: " + printable.Line(fmt.Sprintf(format, arguments...))}
+}

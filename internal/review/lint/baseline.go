@@ -1,0 +1,231 @@
+package lint
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+
+	yaml "go.yaml.in/yaml/v3"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// baselineVersion is the version of the format of baselines that is read and written.
+const baselineVersion = 1
+
+// A Baseline is findings that are accepted until they are fixed. All other findings are new, and count.
+type Baseline struct {
+	file    string
+	entries []*baselineEntry
+}
+
+// baselineText is a baseline as it is written.
+type baselineText struct {
+	Version  int              `yaml:"version"`
+	Findings []*baselineEntry `yaml:"findings"`
+}
+
+// A baselineHead is what baselines of all versions have.
+type baselineHead struct {
+	Version yaml.Node `yaml:"version"`
+}
+
+// A baselineEntry accepts findings of one rule about one object. The message is for people: it may have other
+// words by now.
+type baselineEntry struct {
+	baselineKey `yaml:",inline"`
+	Count       int    `yaml:"count,omitempty"` // 1, if it is left out
+	Message     string `yaml:"message,omitempty"`
+
+	line int
+}
+
+// A baselineKey is equal for findings that are the same to a baseline. It has no
+// lines, so that an edit elsewhere in a file changes nothing.
+type baselineKey struct {
+	File   string `yaml:"file"`
+	In     Origin `yaml:"in,omitempty"`
+	Rule   string `yaml:"rule"`
+	Object string `yaml:"object,omitempty"`
+}
+
+// baselineKeyOf returns the key of a finding. The configuration counts as one file, in whatever folder it is.
+func baselineKeyOf(f Finding) baselineKey {
+	file := f.File
+	if f.In == InConfig {
+		file = path.Base(file)
+	}
+	return baselineKey{File: file, In: f.In, Rule: f.Rule, Object: f.Object}
+}
+
+func (p baselineKey) compare(q baselineKey) int {
+	return cmp.Or(cmp.Compare(p.In, q.In), cmp.Compare(p.File, q.File), cmp.Compare(p.Rule, q.Rule), cmp.Compare(p.Object, q.Object))
+}
+
+// baselineComment explains a baseline to its reviewers.
+const baselineComment = `# Findings that "runlevel lint" accepts until they are fixed. New findings count.
+# "runlevel lint SOURCE --baseline FILE --write-baseline" rewrites this file, and an
+# entry of a fixed finding can be dropped by hand. Rule, file, object and count decide;
+# the message is for readers.
+`
+
+// WriteBaseline writes the baseline that accepts some findings, and no others. The same
+// findings always make the same text.
+func WriteBaseline(out io.Writer, findings []Finding) error {
+	text := baselineText{Version: baselineVersion, Findings: []*baselineEntry{}}
+	entries := map[baselineKey]*baselineEntry{}
+	for _, f := range findings {
+		at := baselineKeyOf(f)
+		switch entry := entries[at]; {
+		case f.In == InBaseline: // of the one before
+		case entry == nil:
+			entries[at] = &baselineEntry{baselineKey: at, Count: 1, Message: f.Message}
+			text.Findings = append(text.Findings, entries[at])
+		default:
+			entry.Count++
+			entry.Message = min(entry.Message, f.Message) // whatever their order
+		}
+	}
+	for _, entry := range text.Findings {
+		if entry.Count == 1 {
+			entry.Count = 0 // goes without saying
+		}
+	}
+	slices.SortFunc(text.Findings, func(a, b *baselineEntry) int { return a.compare(b.baselineKey) })
+	var content bytes.Buffer
+	content.WriteString(baselineComment)
+	encoder := yaml.NewEncoder(&content)
+	encoder.CompactSeqIndent()
+	encoder.SetIndent(2)
+	var node yaml.Node
+	if err := node.Encode(text); err != nil {
+		return err
+	}
+	quoteHarmful(&node)
+	if err := errors.Join(encoder.Encode(&node), encoder.Close()); err != nil {
+		return err
+	}
+	_, err := out.Write(printable.JSON(content.Bytes())) // whose escapes are those of quotes in YAML
+	return err
+}
+
+// quoteHarmful puts texts that are not to be shown as they are in quotes, in which they can be escaped.
+func quoteHarmful(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && !printable.IsHarmless([]byte(node.Value)) {
+		node.Style = yaml.DoubleQuotedStyle
+	}
+	for _, child := range node.Content {
+		quoteHarmful(child)
+	}
+}
+
+// ParseBaseline reads a baseline. The file is the name to tell of it.
+func ParseBaseline(file string, content []byte) (*Baseline, error) {
+	var text baselineText
+	if err := text.parse(content); err != nil {
+		return nil, fmt.Errorf("%s: %s", file, printable.Line(err.Error()))
+	}
+	return &Baseline{file: file, entries: text.Findings}, nil
+}
+
+// parse looks at the version first: of another one, nothing else can be known.
+func (t *baselineText) parse(content []byte) error {
+	var head baselineHead
+	if err := yaml.NewDecoder(bytes.NewReader(content)).Decode(&head); err != nil && !errors.Is(err, io.EOF) {
+		return errors.New(explain(err))
+	}
+	if head.Version.IsZero() {
+		return fmt.Errorf(`this is no baseline: it says no "version: %d"`, baselineVersion)
+	}
+	if head.Version.Value != fmt.Sprint(baselineVersion) {
+		return fmt.Errorf("it is of version %s, and this runlevel reads and writes %d: use the runlevel that wrote it, or write it again", cmp.Or(head.Version.Value, "?"), baselineVersion)
+	}
+	if err := decodeDocument(content, t); err != nil {
+		return err
+	}
+	if slices.Contains(t.Findings, nil) {
+		return errors.New("findings has an empty entry: write a file and a rule, or drop it")
+	}
+	return nil
+}
+
+// UnmarshalYAML keeps the line, to tell of an entry that accepts nothing any more.
+func (a *baselineEntry) UnmarshalYAML(node *yaml.Node) error {
+	type plain baselineEntry // without this method
+	a.line, a.Count = node.Line, 1
+	if err := decodeEntry(node, "findings", []string{"file", "in", "rule", "object", "count", "message"}, (*plain)(a)); err != nil {
+		return err
+	}
+	switch {
+	case a.File == "" || a.Rule == "":
+		return fmt.Errorf("line %d: this entry accepts nothing: write its file and its rule", a.line)
+	case !slices.Contains([]Origin{InPayload, InPrevious, InRelease, InConfig}, a.In):
+		return fmt.Errorf("line %d: in is %q, and must be %s, %s or %s, or left out", a.line, a.In, InPrevious, InRelease, InConfig)
+	case a.Count < 1:
+		return fmt.Errorf("line %d: count is %d, and must be 1 or more: drop the entry if there are none", a.line, a.Count)
+	}
+	return nil
+}
+
+// accept sorts out what is in the baseline, and tells what of that is no longer found.
+func (r *Result) accept(baseline *Baseline, config Config) {
+	if baseline == nil {
+		return
+	}
+	left := map[*baselineEntry]int{}
+	entries := map[baselineKey][]*baselineEntry{}
+	for _, entry := range baseline.entries {
+		left[entry] = entry.Count
+		entries[entry.baselineKey] = append(entries[entry.baselineKey], entry)
+	}
+	found := r.Findings
+	r.Findings = []Finding{}
+	for _, f := range found {
+		same := entries[baselineKeyOf(f)]
+		n := slices.IndexFunc(same, func(entry *baselineEntry) bool { return left[entry] > 0 })
+		if n < 0 {
+			r.Findings = append(r.Findings, f)
+			continue
+		}
+		left[same[n]]--
+		f.Suppressed = &Suppression{Reason: "known in the baseline", File: baseline.file, Line: same[n].line, In: InBaseline}
+		r.Suppressed = append(r.Suppressed, f)
+	}
+	rule, _ := FindRule("stale-baseline")
+	if severity := config.severity(rule); severity != Off {
+		for _, entry := range baseline.entries {
+			if message := entry.stale(left[entry], r.Ran); message != "" {
+				r.Findings = append(r.Findings, Finding{
+					Rule: rule.ID, Severity: severity, File: baseline.file, In: InBaseline, Line: entry.line,
+					Object: entry.Object, Message: printable.Line(message),
+				})
+			}
+		}
+	}
+	slices.SortStableFunc(r.Findings, byPlace)
+	slices.SortStableFunc(r.Suppressed, byPlace)
+}
+
+// stale says what an entry accepts without need, if so many of its findings were not
+// there. Nothing is known of a rule that has not looked.
+func (a *baselineEntry) stale(left int, looked []string) string {
+	where := a.File
+	if a.In != InPayload {
+		where += fmt.Sprintf(" (%s)", a.In)
+	}
+	_, exists := FindRule(a.Rule)
+	switch {
+	case !exists:
+		return fmt.Sprintf("this entry accepts nothing: there is no rule %q%s", a.Rule, DidYouMean(a.Rule))
+	case left == 0 || !slices.Contains(looked, a.Rule):
+		return ""
+	case left < a.Count:
+		return fmt.Sprintf("%s finds %d of these in %s, and no longer %d: lower the count", a.Rule, a.Count-left, where, a.Count)
+	default:
+		return fmt.Sprintf("%s no longer finds this in %s: drop the entry", a.Rule, where)
+	}
+}

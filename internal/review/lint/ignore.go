@@ -1,0 +1,177 @@
+package lint
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// ignores are the entries of the configuration and the comments of the manifests that ignore findings.
+type ignores struct {
+	byFile []*ignoreEntry // of the configuration
+	inside map[string][]*ignoreEntry
+	ran    []string // the rules that have looked
+	config Config
+	change *ComponentChange
+	bad    []Finding
+}
+
+// An ignoreEntry ignores the findings of one rule about a manifest, or a file.
+type ignoreEntry struct {
+	Ignore
+	at       Finding // the place of the comment or entry
+	document int     // that it is about; 0 for all of the file
+	used     bool
+}
+
+func newIgnores(s *subject, ran []string) *ignores {
+	i := &ignores{inside: map[string][]*ignoreEntry{}, ran: ran, config: s.config, change: s.change}
+	for _, ignore := range s.config.Ignore {
+		i.add(&ignoreEntry{Ignore: *ignore, at: Finding{File: s.config.file, Line: ignore.line, In: InConfig}}, true)
+	}
+	for _, file := range s.Files {
+		i.addComments(file.Path, 0, 1, file.Comments)
+	}
+	for _, left := range s.Excluded { // of which few rules speak, so that their comments may find nothing
+		i.addComments(left.Manifest.Path, left.Manifest.Document, left.Manifest.TextLine(), left.Manifest.Text())
+	}
+	for _, all := range i.inside {
+		for _, one := range all {
+			one.used = one.document > 0
+		}
+	}
+	for _, m := range s.manifests {
+		i.addComments(m.Path, m.Document, m.TextLine(), m.Text())
+	}
+	return i
+}
+
+// add adds one, if it is one that says what it must.
+func (i *ignores) add(one *ignoreEntry, fromConfig bool) {
+	wrong := ""
+	if _, known := FindRule(one.Rule); one.Rule == "" {
+		wrong = "this ignores no rule: write a rule and a reason"
+	} else if !known {
+		wrong = fmt.Sprintf("there is no rule %q%s", one.Rule, DidYouMean(one.Rule))
+	} else if strings.TrimSpace(one.Reason) == "" {
+		wrong = fmt.Sprintf("%s is ignored without a reason: write the reason after the rule", one.Rule)
+	}
+	if wrong != "" {
+		bad := one.at
+		bad.Rule, bad.Message = "bad-ignore", wrong
+		i.bad = append(i.bad, bad)
+		return
+	}
+	if fromConfig {
+		i.byFile = append(i.byFile, one)
+	} else {
+		i.inside[one.at.File] = append(i.inside[one.at.File], one)
+	}
+}
+
+// ignoreComment matches a comment that ignores a rule, at the start of a line or after a blank.
+var ignoreComment = regexp.MustCompile(`(?m)(?:^|[ \t])(#[ \t]*runlevel:ignore\b:?)[ \t]*([^\s,:]*)[,:]?[ \t]*(.*)`)
+
+// addComments finds the comments in a text that begins in some line of its file.
+func (i *ignores) addComments(file string, document, line int, text []byte) {
+	if !bytes.Contains(text, []byte("runlevel:ignore")) {
+		return
+	}
+	matches := ignoreComment.FindAllSubmatchIndex(text, -1)
+	begins := make([]int, len(matches))
+	for n, at := range matches {
+		begins[n] = at[2]
+	}
+	var isComment []bool // the head of a file has nothing else
+	if document > 0 {
+		isComment = payload.AreComments(text, begins)
+	}
+	counted := 0 // lines are counted up to here
+	for n, at := range matches {
+		if document > 0 && !isComment[n] {
+			continue
+		}
+		line += bytes.Count(text[counted:begins[n]], []byte("\n"))
+		counted = begins[n]
+		said := Ignore{Rule: string(text[at[4]:at[5]]), Reason: strings.TrimSpace(string(text[at[6]:at[7]]))}
+		where := Finding{File: file, Line: line, Column: columnAt(text, begins[n]), Document: document}
+		i.add(&ignoreEntry{Ignore: said, at: where, document: document}, false)
+	}
+}
+
+// columnAt is where in its line a place of a text is, in characters.
+func columnAt(text []byte, at int) int {
+	return 1 + utf8.RuneCount(text[1+bytes.LastIndexByte(text[:at], '\n'):at])
+}
+
+// suppress says why a finding does not count; nil if it does.
+func (i *ignores) suppress(f Finding) *Suppression {
+	var why *Suppression
+	try := func(one *ignoreEntry) {
+		if one.covers(f, i.change.nameOf(f.File, f.In)) {
+			one.used = true
+			why = &Suppression{Reason: one.Reason, File: one.at.File, Line: one.at.Line, In: one.at.In}
+		}
+	}
+	if f.In == InPayload { // comments of the previous payload can't be changed any more, so they do not count
+		for _, one := range i.inside[f.File] {
+			try(one)
+		}
+	}
+	for _, one := range i.byFile {
+		try(one)
+	}
+	return why
+}
+
+// covers says whether it is about a finding, in a file that may have another name for
+// those who change it.
+func (i *ignoreEntry) covers(f Finding, name string) bool {
+	isElsewhere := i.document > 0 && f.Document > 0 && i.document != f.Document
+	if i.Rule != f.Rule || isElsewhere || i.Object != "" && i.Object != f.Object {
+		return false
+	}
+	if i.document > 0 || i.File == "" {
+		return true
+	}
+	return slices.ContainsFunc([]string{f.File, path.Base(f.File), name, path.Base(name)}, func(name string) bool {
+		matches, _ := path.Match(i.File, name)
+		return matches
+	})
+}
+
+// findings are about what ignores nothing, or can't be meant.
+func (i *ignores) findings() []Finding {
+	var found []Finding
+	tell := func(id string, f Finding) {
+		rule, _ := FindRule(id)
+		if severity := i.config.severity(rule); severity != Off {
+			f.Rule, f.Severity, f.Message = id, severity, printable.Line(f.Message)
+			found = append(found, f)
+		}
+	}
+	for _, bad := range i.bad {
+		tell(bad.Rule, bad)
+	}
+	unused := func(all []*ignoreEntry) {
+		for _, one := range all {
+			if !one.used && slices.Contains(i.ran, one.Rule) {
+				f := one.at
+				f.Message = fmt.Sprintf("%s finds nothing here: drop the comment or entry that ignores it", one.Rule)
+				tell("unused-ignore", f)
+			}
+		}
+	}
+	unused(i.byFile)
+	for _, file := range sortedKeys(i.inside) {
+		unused(i.inside[file])
+	}
+	return found
+}

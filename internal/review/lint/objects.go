@@ -1,0 +1,274 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/openshift/api/features"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// These rules are about single objects, and what others they need.
+
+// checkMissingNamespace reports each namespace once.
+func checkMissingNamespace(s *subject, r *reporter) {
+	seen := sets.New(ownedByKubernetes...).Insert(s.config.Known.Namespaces...)
+	for _, m := range s.normal {
+		namespace := m.id.Namespace
+		if namespace == "" || seen.Has(namespace) || s.scopeOf(m) == kinds.Cluster {
+			continue
+		}
+		holders, normal := s.namespaces(namespace), 0
+		where, isWithout := s.clusterWithout(m, holders)
+		if !isWithout {
+			continue
+		}
+		missing := "is not in the payload"
+		if cluster := where.String(); len(holders) > 0 && cluster != "" {
+			missing += " on a cluster with " + cluster
+		}
+		for _, other := range s.inside[namespace] {
+			if !other.isTombstone {
+				normal++
+			}
+		}
+		seen.Insert(namespace)
+		r.field(m, []string{"metadata", "namespace"}, "the Namespace %s %s (%s in it): add it, or list it as known in the configuration", namespace, missing, printable.Count(normal, "object"))
+	}
+}
+
+// checkOutOfOrder asks the graph for what the names of files contradict.
+func checkOutOfOrder(s *subject, r *reporter) {
+	g := graph.Build(s.Payload.Manifests, graph.Options{Mode: graph.Update, Implied: true})
+	type need struct {
+		task int
+		id   kinds.ID
+	}
+	seen := map[need]bool{} // variants of what is needed are one
+	for _, conflict := range g.Conflicts {
+		m, needs := s.manifests[conflict.Task], s.manifests[conflict.Needs]
+		if isWebhooks(m) && len(backendsOf(m)) == 0 { // the API server goes on without an answer of these
+			continue
+		}
+		if what := (need{conflict.Task, needs.id}); !seen[what] && s.shareCluster(m, needs) {
+			seen[what] = true
+			r.at(m, "it comes before %s (%s:%d), and %s: rename the files, or move it within its file, so that it comes later", needs.id, needs.Path, needs.Line, conflict.Why)
+		}
+	}
+}
+
+// A vocabulary is what names an annotation may have.
+type vocabulary struct {
+	annotation string
+	what       string // a name of it is
+	separator  string
+	known      sets.Set[string]
+}
+
+// report reports names that are not known.
+func (v vocabulary) report(s *subject, r *reporter) {
+	for _, m := range s.manifests {
+		for _, name := range v.unknown(m) {
+			follows := "no cluster gets this"
+			if v.annotation == payload.FeatureGateAnnotation && strings.HasPrefix(name, "-") {
+				name, follows = strings.TrimPrefix(name, "-"), "it is off on every cluster, and the minus has no effect"
+			}
+			r.field(m, annotation(v.annotation), "there is no %s %q, so %s%s (if it is your own, list it as known in the configuration)", v.what, name, follows, v.hint(name))
+		}
+	}
+}
+
+// unknown are the names of a manifest that are not known. Feature gates may have blanks
+// around them, and may be left out, which means something to feature sets alone.
+func (v vocabulary) unknown(m *manifest) []string {
+	value, named := m.annotations[v.annotation]
+	if !named || value == "" && v.annotation != payload.FeatureSetAnnotation {
+		return nil
+	}
+	var found []string
+	for name := range strings.SplitSeq(value, v.separator) {
+		if v.annotation == payload.FeatureGateAnnotation {
+			name = strings.TrimSpace(name)
+			if name == "" || v.known.Has(strings.TrimPrefix(name, "-")) {
+				continue
+			}
+		}
+		if !v.known.Has(name) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// hint is the name that may have been meant.
+func (v vocabulary) hint(name string) string {
+	if v.known.Has(strings.TrimSpace(name)) {
+		return ": drop the blank"
+	}
+	if best := printable.Nearest(name, sets.List(v.known), 3); best != "" {
+		return ": did you mean " + best + "?"
+	}
+	return ""
+}
+
+func capabilities(config Config) vocabulary {
+	known := sets.New(config.Known.Capabilities...).Insert(payload.KnownCapabilities()...)
+	return vocabulary{payload.CapabilityAnnotation, "capability", "+", known}
+}
+
+func featureSets(config Config) vocabulary {
+	known := sets.New(config.Known.FeatureSets...).Insert(payload.FeatureSets()...)
+	return vocabulary{payload.FeatureSetAnnotation, "feature set", ",", known}
+}
+
+func featureGates(config Config) vocabulary {
+	known := sets.New(config.Known.FeatureGates...)
+	for _, profiles := range features.AllFeatureSets() {
+		for _, sets := range profiles {
+			for _, gates := range sets {
+				for _, gate := range slices.Concat(gates.Enabled, gates.Disabled) {
+					known.Insert(string(gate.FeatureGateAttributes.Name))
+				}
+			}
+		}
+	}
+	return vocabulary{payload.FeatureGateAnnotation, "feature gate", ",", known}
+}
+
+func checkUnknownCapability(s *subject, r *reporter) {
+	capabilities(s.config).report(s, r)
+}
+
+func checkUnknownFeatureSet(s *subject, r *reporter) {
+	featureSets(s.config).report(s, r)
+}
+
+func checkUnknownFeatureGate(s *subject, r *reporter) {
+	featureGates(s.config).report(s, r)
+}
+
+// checkNeverApplied leaves out what other rules tell more of.
+func checkNeverApplied(s *subject, r *reporter) {
+	sets := featureSets(s.config)
+	for _, m := range s.normal {
+		if s.shareCluster(m, m) || len(sets.unknown(m)) > 0 || hasSetAndGate(m) || isForMajorVersions(m) && !mayHaveMajorVersion(m) {
+			continue
+		}
+		r.field(m, []string{"metadata", "annotations"}, `no cluster gets it: its annotations contradict each other, or an %sPROFILE is not "true": fix them, or drop the manifest`, payload.IncludePrefix)
+	}
+}
+
+func hasSetAndGate(m *manifest) bool {
+	_, set := m.annotations[payload.FeatureSetAnnotation]
+	_, gate := m.annotations[payload.FeatureGateAnnotation]
+	return set && gate
+}
+
+func checkFeatureSetAndGate(s *subject, r *reporter) {
+	for _, m := range s.manifests {
+		if hasSetAndGate(m) {
+			r.field(m, annotation(payload.FeatureGateAnnotation), "%s and %s don't go together: OpenShift refuses a manifest with both; keep one", payload.FeatureSetAnnotation, payload.FeatureGateAnnotation)
+		}
+	}
+}
+
+func isForMajorVersions(m *manifest) bool {
+	_, named := m.annotations[payload.MajorVersionAnnotation]
+	return named
+}
+
+func mayHaveMajorVersion(m *manifest) bool {
+	return m.groupKind() == kinds.CustomResourceDefinition || m.groupKind() == schema.GroupKind{Group: "config.openshift.io", Kind: "FeatureGate"}
+}
+
+func checkMajorVersionKind(s *subject, r *reporter) {
+	manifests := slices.Clone(s.manifests)
+	for _, left := range s.Excluded { // for just this, if the release says its version
+		manifests = append(manifests, newManifest(left.Manifest))
+	}
+	for _, m := range manifests {
+		if isForMajorVersions(m) && !mayHaveMajorVersion(m) {
+			kind := m.kind.Kind
+			if kind == "FeatureGate" {
+				kind += " of " + m.kind.Group
+			}
+			r.field(m, annotation(payload.MajorVersionAnnotation), "%s only works for a CustomResourceDefinition or a FeatureGate of config.openshift.io: no cluster gets this %s; drop it", payload.MajorVersionAnnotation, kind)
+		}
+	}
+}
+
+// checkImageNotInRelease looks at the images of containers.
+func checkImageNotInRelease(s *subject, r *reporter) {
+	known := sets.New[string]()
+	for _, spec := range s.Images {
+		known.Insert(spec)
+	}
+	for _, m := range s.normal {
+		if m.groupKind() == kinds.CustomResourceDefinition || !isWorkload(m) && m.kind.Kind != "Pod" {
+			continue
+		}
+		for _, found := range keysNamed("image", m.Object().Object["spec"], []string{"spec"}) {
+			path := found.path
+			if isContainer := len(path) > 2 && strings.HasSuffix(strings.ToLower(path[len(path)-3]), "containers"); !isContainer {
+				continue
+			}
+			if image, isText := found.value.(string); isText && image != "" && !known.Has(image) { // "" is the release's own, in a template
+				r.field(m, path, "the image %s is not in image-references: it is not part of the release, and can't be pulled where only the release's images can: add it to image-references, or correct it", image)
+			}
+		}
+	}
+}
+
+// checkNoReadinessProbe looks for workloads that an apply waits for no longer than until their containers have started.
+func checkNoReadinessProbe(s *subject, r *reporter) {
+	for _, m := range s.normal {
+		if names := ready.WithoutProbe(m.Object()); len(names) > 0 {
+			r.field(m, []string{"spec", "template", "spec", "containers"}, "%s counts as available as soon as it has started, whether it works or not: add a readinessProbe, or set spec.minReadySeconds", strings.Join(names, ", "))
+		}
+	}
+}
+
+func checkJobRunsAgain(s *subject, r *reporter) {
+	for _, m := range s.normal {
+		if m.groupKind() == kinds.Job && m.get("spec", "ttlSecondsAfterFinished") != nil {
+			r.field(m, []string{"spec", "ttlSecondsAfterFinished"}, "Kubernetes removes the Job when it is done, and the next pass over the release creates it and runs it again: drop this field")
+		}
+	}
+}
+
+func checkReadyExpression(s *subject, r *reporter) {
+	for _, m := range s.normal {
+		text, marked := m.annotations[ready.Annotation]
+		if !marked {
+			continue
+		}
+		if err := ready.Validate(text); err != nil {
+			r.field(m, annotation(ready.Annotation), "%s is wrong: %s", ready.Annotation, err)
+		}
+	}
+}
+
+// mustNotBeRecreated says whether too much would go with an object.
+func mustNotBeRecreated(m *manifest) bool {
+	return slices.Contains([]schema.GroupKind{kinds.CustomResourceDefinition, kinds.Namespace, {Kind: "PersistentVolumeClaim"}}, m.groupKind())
+}
+
+func checkRecreateRefused(s *subject, r *reporter) {
+	for _, m := range s.normal {
+		value, marked := m.annotations[recreate]
+		switch {
+		case !marked:
+		case mustNotBeRecreated(m) && value != "false":
+			r.field(m, annotation(recreate), "a %s is never recreated, because its content would be lost: drop %s", m.kind.Kind, recreate)
+		case value != "true" && value != "false":
+			r.field(m, annotation(recreate), `%s is %q, and only "true" recreates anything: write "true", or drop it`, recreate, value)
+		}
+	}
+}

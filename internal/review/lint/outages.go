@@ -1,0 +1,317 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// These rules are about deletes that take something away from what still needs it.
+
+func checkInsideDeletedNamespace(s *subject, r *reporter) {
+	for _, m := range s.normal {
+		for _, holder := range s.deletedNamespaces(m) {
+			if where, meet := s.sharedCluster(m, holder); meet {
+				r.field(m, []string{"metadata", "namespace"}, "%s:%d deletes its Namespace and everything in it%s: move it, or drop it", holder.Path, holder.Line, onCluster(where))
+				break
+			}
+		}
+	}
+}
+
+// deletedNamespaces are the tombstones of the Namespace that an object is in. What is
+// cluster-wide is in none, whatever it says.
+func (s *subject) deletedNamespaces(m *manifest) []*manifest {
+	if m.id.Namespace == "" {
+		return nil
+	}
+	var found []*manifest
+	for _, holder := range s.namespaces(m.id.Namespace) {
+		if holder.isTombstone && s.scopeOf(m) != kinds.Cluster {
+			found = append(found, holder)
+		}
+	}
+	return found
+}
+
+func checkOfDeletedDefinition(s *subject, r *reporter) {
+	seen := map[*manifest]bool{} // there may be a tombstone for each variant of the definition
+	for _, definition := range s.tombstones {
+		for _, m := range s.outages.resourcesOf(definition) {
+			if where, meet := s.sharedCluster(m, definition); meet && !m.isTombstone && !seen[m] {
+				seen[m] = true
+				r.field(m, []string{"kind"}, "%s:%d deletes the CustomResourceDefinition of %s, and all objects with it%s: drop it", definition.Path, definition.Line, m.kind.Kind, onCluster(where))
+			}
+		}
+	}
+}
+
+// resourcesOf are the custom resources of a CustomResourceDefinition. A tombstone may
+// say no more than its name, which has the plural of the kind: then the previous
+// payload says the kind, or it is guessed as Kubernetes does.
+func (f *outageFinder) resourcesOf(definition *manifest) []*manifest {
+	if definition.groupKind() != kinds.CustomResourceDefinition {
+		return nil
+	}
+	for _, d := range f.sameIn(definition) {
+		if kind := kinds.DefinedBy(d.Object()); kind.Kind != "" {
+			return f.byKind[kind]
+		}
+	}
+	var found []*manifest
+	for _, kind := range f.kindsByPlural()[definition.id.Name] {
+		found = append(found, f.byKind[kind]...)
+	}
+	return found
+}
+
+// kindsByPlural are the kinds of the payload by the name that their
+// CustomResourceDefinition would have.
+func (f *outageFinder) kindsByPlural() map[string][]schema.GroupKind {
+	if f.plurals == nil {
+		f.plurals = map[string][]schema.GroupKind{}
+		for kind := range f.byKind {
+			name := kinds.DefinitionName(kind)
+			f.plurals[name] = append(f.plurals[name], kind)
+		}
+	}
+	return f.plurals
+}
+
+// sameIn are the manifests that say what an object is: itself, and those of the
+// previous payload. Tombstones often say no more than a name.
+func (s *subject) sameIn(m *manifest) []*manifest {
+	found := []*manifest{m}
+	if s.previous != nil {
+		found = append(found, s.previous.byID[m.id]...)
+	}
+	return found
+}
+
+// An outageFinder finds what deletes take away from objects that still need it.
+type outageFinder struct {
+	*subject
+	plurals   map[string][]schema.GroupKind // see kindsByPlural
+	workloads graph.PodIndex[*manifest]     // see workloadsOf
+}
+
+// callers are the objects that make the API server call a Service.
+var callers = []schema.GroupKind{
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
+	kinds.APIService,
+	kinds.CustomResourceDefinition,
+}
+
+// checkBackendDeleted looks for Services, or what is behind them, that go while the
+// API server still calls them. Then it refuses what it was to ask them about.
+func checkBackendDeleted(s *subject, r *reporter) {
+	if len(s.tombstones) == 0 {
+		return
+	}
+	for _, kind := range callers {
+		for _, caller := range s.byKind[kind] {
+			s.outages.reportBackends(r, caller)
+		}
+	}
+	for _, caller := range s.droppedObjects() { // which stays in the cluster
+		if slices.Contains(callers, caller.groupKind()) {
+			s.outages.reportBackends(r, caller)
+		}
+	}
+}
+
+// reportBackends reports what takes away the Services that the API server calls
+// because of an object: those it names now, and those it has named until it is applied.
+func (f *outageFinder) reportBackends(r *reporter, caller *manifest) {
+	now := backendsOf(caller)
+	for _, backend := range now {
+		f.reportBackend(r, caller, backend, caller.isTombstone)
+	}
+	for _, old := range f.sameIn(caller)[1:] {
+		for _, backend := range backendsOf(old) {
+			if !slices.Contains(now, backend) && f.shareCluster(old, caller) {
+				now = append(now, backend)
+				f.reportBackend(r, caller, backend, !caller.isPrevious)
+			}
+		}
+	}
+}
+
+// reportBackend reports the first tombstone that takes a caller's backend away too
+// early: at all, or before the caller is applied that does not call it any more.
+func (f *outageFinder) reportBackend(r *reporter, caller *manifest, backend types.NamespacedName, isLast bool) {
+	for _, deleter := range f.deletersOf(caller, backend) {
+		where, meet := f.sharedCluster(caller, deleter)
+		if !meet || isLast && before(caller, deleter) {
+			continue
+		}
+		called := "this Service"
+		switch {
+		case deleter.groupKind() == kinds.Namespace:
+			called = fmt.Sprintf("the Service %s in it", backend)
+		case isWorkload(deleter):
+			called = fmt.Sprintf("the Service %s, which has no other workload", backend)
+		}
+		var todo string
+		switch {
+		case caller.isPrevious:
+			todo = ", and was dropped without a tombstone, so it keeps calling: add one that comes before this"
+		case caller.isTombstone && before(deleter, caller):
+			todo = ", and is only deleted later: delete that first"
+		case caller.isTombstone:
+			todo = ", and may only be deleted later: delete that first"
+		case isLast:
+			todo = " until that is applied: delete this later"
+		case caller.groupKind() == kinds.CustomResourceDefinition:
+			todo = " to convert versions: change that first, or keep this"
+		default:
+			todo = ": delete that first, or keep this"
+		}
+		r.at(deleter, "%s (%s:%d) calls %s%s%s", caller.id, caller.where(), caller.Line, called, onCluster(where), todo)
+		return
+	}
+}
+
+// backendsOf are the Services that the API server can't do without because of an object.
+func backendsOf(m *manifest) []types.NamespacedName {
+	object := m.Object()
+	if webhooks, _ := m.get("webhooks").([]any); slices.ContainsFunc(webhooks, isOptional) {
+		object = &unstructured.Unstructured{Object: maps.Clone(object.Object)}
+		object.Object["webhooks"] = slices.DeleteFunc(slices.Clone(webhooks), isOptional)
+	}
+	found := kinds.CalledServices(object)
+	if name := m.text("spec", "conversion", "webhook", "clientConfig", "service", "name"); name != "" {
+		namespace := m.text("spec", "conversion", "webhook", "clientConfig", "service", "namespace")
+		found = append(found, types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	return found
+}
+
+// isWebhooks says whether an object configures admission webhooks.
+func isWebhooks(m *manifest) bool { return slices.Contains(callers[:2], m.groupKind()) }
+
+// isOptional says whether the API server goes on when a webhook does not answer.
+func isOptional(webhook any) bool {
+	fields, _ := webhook.(map[string]any)
+	return fields["failurePolicy"] == "Ignore"
+}
+
+// deletersOf returns the tombstones that leave a Service without a backend: its own,
+// that of its Namespace, and that of the last workload behind it on the clusters of
+// the caller.
+func (f *outageFinder) deletersOf(caller *manifest, service types.NamespacedName) []*manifest {
+	id := kinds.ID{Kind: "Service", Namespace: service.Namespace, Name: service.Name}
+	var found []*manifest
+	for _, m := range slices.Concat(f.namespaces(service.Namespace), f.byID[id]) {
+		if m.isTombstone {
+			found = append(found, m)
+		}
+	}
+	var serving, deleted []*manifest
+	for _, definition := range f.allOf(id) {
+		for _, m := range f.workloadsOf(definition) {
+			switch {
+			case !f.selects(definition, m):
+			case m.isTombstone:
+				deleted = append(deleted, m)
+			case f.shareCluster(m, caller):
+				serving = append(serving, m)
+			}
+		}
+	}
+	if len(serving) == 0 {
+		found = append(found, deleted...)
+	}
+	return found
+}
+
+// workloadsOf returns the workloads whose pods a Service may select, by what is in this payload or in the previous one.
+func (f *outageFinder) workloadsOf(service *manifest) []*manifest {
+	if f.workloads == nil {
+		f.workloads = graph.PodIndex[*manifest]{}
+		for _, m := range f.manifests {
+			if !isWorkload(m) {
+				continue
+			}
+			for _, same := range f.sameIn(m) {
+				f.workloads.Add(same.Object(), m)
+			}
+		}
+	}
+	return f.workloads.Candidates(service.Object())
+}
+
+// allOf are the manifests of an object, in the previous payload too.
+func (f *outageFinder) allOf(id kinds.ID) []*manifest {
+	if f.previous == nil {
+		return f.byID[id]
+	}
+	return slices.Concat(f.byID[id], f.previous.byID[id])
+}
+
+// selects says whether a Service leads to the pods of a workload.
+func (f *outageFinder) selects(service, m *manifest) bool {
+	return isWorkload(m) && slices.ContainsFunc(f.sameIn(m), func(same *manifest) bool {
+		return graph.Selects(service.Object(), same.Object())
+	})
+}
+
+// isWorkload says whether an object makes pods.
+func isWorkload(m *manifest) bool {
+	switch m.kind.Group {
+	case "apps":
+		return slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet", "ReplicaSet"}, m.kind.Kind)
+	case "batch":
+		return m.kind.Kind == "Job" || m.kind.Kind == "CronJob"
+	default:
+		return false
+	}
+}
+
+// ownedByKubernetes are the Namespaces of every cluster.
+var ownedByKubernetes = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+
+func checkProtectedNamespace(s *subject, r *reporter) {
+	for _, m := range s.tombstones {
+		if m.groupKind() == kinds.Namespace && slices.Contains(ownedByKubernetes, m.id.Name) {
+			r.at(m, "every cluster has this Namespace, and no release owns it: drop the tombstone")
+		}
+	}
+}
+
+func checkDeleteInsideDeleted(s *subject, r *reporter) {
+	for _, m := range s.tombstones {
+		holders := s.deletedNamespaces(m)
+		if len(holders) == 0 || !s.shareCluster(m, m) {
+			continue
+		}
+		if _, needed := s.clusterWithout(m, holders); !needed { // for clusters that keep the Namespace
+			r.at(m, "%s:%d deletes its Namespace, and this with it: drop this tombstone", holders[0].Path, holders[0].Line)
+		}
+	}
+}
+
+func checkDeleteAfterDefinition(s *subject, r *reporter) {
+	seen := map[*manifest]bool{} // there may be a tombstone for each variant of the definition
+	for _, definition := range s.tombstones {
+		for _, m := range s.outages.resourcesOf(definition) {
+			if !m.isTombstone || seen[m] || !s.shareCluster(m, definition) || before(m, definition) {
+				continue
+			}
+			seen[m] = true
+			when := "before this"
+			if !before(definition, m) {
+				when = "perhaps before this"
+			}
+			r.at(m, "%s:%d deletes its CustomResourceDefinition, and all objects with it, %s: name this file so that it comes first, or drop it", definition.Path, definition.Line, when)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/crd"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// These rules validate objects against their schemas, with the API server's own code. That
+// is slow, so it is done in parallel, and only once for definitions that are alike.
+
+// A schemaCheck is one validation, and the manifests that its problems are reported for.
+type schemaCheck struct {
+	manifests []*manifest
+	run       func() []crd.SchemaProblem
+	problems  []crd.SchemaProblem
+}
+
+// schemaChecker validates a payload's CustomResourceDefinitions and custom resources. What it
+// has found out serves all rules.
+type schemaChecker struct {
+	*subject
+	definitions, resources []*schemaCheck
+
+	alike       map[*manifest]*manifest        // see firstLike
+	validators  map[*manifest]*schemaValidator // see validatorsOf
+	check       func()                         // runs all checks, once
+	overLimit   func() map[*manifest]bool      // definitions beyond maxRules
+	resourceSum int                            // custom resources that are validated
+}
+
+func newSchemaChecker(s *subject) *schemaChecker {
+	c := &schemaChecker{subject: s, alike: map[*manifest]*manifest{}, validators: map[*manifest]*schemaValidator{}}
+	c.check, c.overLimit = sync.OnceFunc(c.checkAll), sync.OnceValue(c.findOverLimit)
+	return c
+}
+
+// checkAll runs all checks that enabled rules need.
+func (c *schemaChecker) checkAll() {
+	if c.isEnabled("definition") || c.isEnabled("unknown-field") {
+		c.definitions = c.definitionChecks()
+	}
+	if c.isEnabled("custom-resource") || c.isEnabled("unknown-field") {
+		c.resources = c.resourceChecks()
+	}
+	group, ctx := errgroup.WithContext(c.ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for _, check := range slices.Concat(c.definitions, c.resources) {
+		group.Go(func() error {
+			if ctx.Err() == nil {
+				check.problems = check.run()
+			}
+			return ctx.Err()
+		})
+	}
+	_ = group.Wait() // whose error is that of the context, which Run returns
+}
+
+func (c *schemaChecker) isEnabled(id string) bool {
+	rule, _ := FindRule(id)
+	return c.config.severity(rule) != Off
+}
+
+// Limits of what is validated, so that a payload can't take all time: OpenShift's have 2,700 rules, and a few
+// hundred custom resources that cost next to nothing.
+const (
+	maxRules = 12_000     // CEL rules of definitions
+	maxCosts = 20_000_000 // of the rules of all custom resources, in the API server's units; each has an equal part
+)
+
+// findOverLimit returns the definitions whose rules come after the first maxRules.
+func (c *schemaChecker) findOverLimit() map[*manifest]bool {
+	found := map[*manifest]bool{}
+	rules := 0
+	for _, m := range c.byKind[kinds.CustomResourceDefinition] {
+		if c.firstLike(m) == m && !m.isTombstone {
+			rules += crd.CountRules(m.Object().Object)
+			found[m] = rules > maxRules
+		}
+	}
+	return found
+}
+
+// definitionChecks leaves out definitions that the previous payload has with the same text.
+func (c *schemaChecker) definitionChecks() []*schemaCheck {
+	var found []*schemaCheck
+	byFirst := map[*manifest]*schemaCheck{}
+	for _, m := range c.byKind[kinds.CustomResourceDefinition] {
+		if m.isTombstone || c.isOld(m) || !c.change.concerns(m) || m.kind.Version != "v1" { // removed-api reports other versions
+			continue
+		}
+		first := c.firstLike(m)
+		if byFirst[first] == nil {
+			isOverLimit := c.overLimit()[first]
+			byFirst[first] = &schemaCheck{run: func() []crd.SchemaProblem {
+				if isOverLimit {
+					return []crd.SchemaProblem{{Message: fmt.Sprintf("its schema is not checked: definitions of the release have more than %d CEL rules", maxRules)}}
+				}
+				return crd.CheckDefinition(c.ctx, first.Object().Object)
+			}}
+			found = append(found, byFirst[first])
+		}
+		byFirst[first].manifests = append(byFirst[first].manifests, m)
+	}
+	return found
+}
+
+// isOld reports whether the previous payload has a manifest with the same text.
+func (c *schemaChecker) isOld(m *manifest) bool {
+	return c.previous != nil && slices.ContainsFunc(c.previous.byID[m.id], func(old *manifest) bool { return m.SameTextAs(old.Manifest) })
+}
+
+// firstLike returns the first manifest of an object that differs from another in nothing
+// but the clusters it is for: half of a real release's CustomResourceDefinitions are
+// copies of others.
+func (c *schemaChecker) firstLike(m *manifest) *manifest {
+	if first, known := c.alike[m]; known { // the comparison is slow, and each custom resource asks for it
+		return first
+	}
+	c.alike[m] = m
+	for _, other := range c.byID[m.id] {
+		if other == m || !other.isTombstone && isLike(other, m) {
+			c.alike[m] = other
+			break
+		}
+	}
+	return c.alike[m]
+}
+
+func isLike(a, b *manifest) bool {
+	if a.kind != b.kind || !reflect.DeepEqual(a.get("spec"), b.get("spec")) || !reflect.DeepEqual(a.get("status"), b.get("status")) {
+		return false
+	}
+	choosesClusters := func(key, _ string) bool {
+		domain, _, _ := strings.Cut(key, "/")
+		return strings.HasSuffix(domain, "openshift.io")
+	}
+	left, right := maps.Clone(a.annotations), maps.Clone(b.annotations)
+	maps.DeleteFunc(left, choosesClusters)
+	maps.DeleteFunc(right, choosesClusters)
+	return maps.Equal(left, right)
+}
+
+// A schemaValidator is a CustomResourceDefinition that validates custom resources, compiled for the
+// first of them.
+type schemaValidator struct {
+	manifest *manifest
+	compiled func() *crd.Definition // nil for an invalid definition, which a rule of its own reports
+}
+
+// validatorsOf returns the CustomResourceDefinitions that serve the version of a custom resource on
+// the clusters that have it.
+func (c *schemaChecker) validatorsOf(m *manifest) []*schemaValidator {
+	var found []*schemaValidator
+	for _, d := range c.defines[m.groupKind()] {
+		if d.isTombstone || !slices.Contains(servedVersions(d), m.kind.Version) || !c.shareCluster(d, m) {
+			continue
+		}
+		first := c.firstLike(d)
+		if c.validators[first] == nil {
+			isOverLimit := c.overLimit()[first]
+			c.validators[first] = &schemaValidator{first, sync.OnceValue(func() *crd.Definition {
+				compiled, err := crd.NewDefinition(first.Object().Object)
+				if err != nil || isOverLimit {
+					return nil
+				}
+				compiled.Limit(int64(maxCosts / max(1, c.resourceSum)))
+				return compiled
+			})}
+		}
+		if !slices.Contains(found, c.validators[first]) {
+			found = append(found, c.validators[first])
+		}
+	}
+	return found
+}
+
+// constraintsKind is the one custom resource whose missing fields OpenShift's API server
+// fills in before it validates.
+var constraintsKind = schema.GroupKind{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}
+
+func (c *schemaChecker) resourceChecks() []*schemaCheck {
+	var found []*schemaCheck
+	for _, m := range c.normal {
+		for _, v := range c.validatorsOf(m) {
+			if c.change.concerns(m) || c.change.concerns(v.manifest) {
+				found = append(found, &schemaCheck{manifests: []*manifest{m}, run: func() []crd.SchemaProblem { return c.validate(v, m) }})
+			}
+		}
+	}
+	c.resourceSum = len(found)
+	return found
+}
+
+func (c *schemaChecker) validate(v *schemaValidator, m *manifest) []crd.SchemaProblem {
+	definition := v.compiled()
+	if definition == nil {
+		return nil
+	}
+	problems := definition.Check(c.ctx, m.Object().Object)
+	if m.groupKind() == constraintsKind {
+		problems = slices.DeleteFunc(problems, func(p crd.SchemaProblem) bool { return p.Missing })
+	}
+	return problems
+}
+
+func checkDefinition(s *subject, r *reporter) {
+	s.schemas.check()
+	r.schemaProblems(s.schemas.definitions, func(p crd.SchemaProblem) bool { return !p.Unknown })
+}
+
+func checkCustomResource(s *subject, r *reporter) {
+	s.schemas.check()
+	r.schemaProblems(s.schemas.resources, func(p crd.SchemaProblem) bool { return !p.Unknown })
+}
+
+func checkUnknownField(s *subject, r *reporter) {
+	problemsOf(payload.UnknownField)(s, r)
+	s.schemas.check()
+	r.schemaProblems(slices.Concat(s.schemas.definitions, s.schemas.resources), func(p crd.SchemaProblem) bool { return p.Unknown })
+}
+
+// schemaProblems reports those problems of checks that are wanted. Variants of a definition that
+// say the same of a manifest are reported once.
+func (r *reporter) schemaProblems(checks []*schemaCheck, isWanted func(crd.SchemaProblem) bool) {
+	type report struct {
+		manifest *manifest
+		message  string
+	}
+	seen := map[report]bool{}
+	for _, check := range checks {
+		for _, problem := range check.problems {
+			for _, m := range check.manifests {
+				if what := (report{m, problem.Message}); isWanted(problem) && !seen[what] {
+					seen[what] = true
+					r.field(m, problem.Path, "%s", problem.Message)
+				}
+			}
+		}
+	}
+}
+
+// reportTransitions reports changes that a CustomResourceDefinition's transition rules forbid.
+func (c *schemaChecker) reportTransitions(r *reporter, old, m *manifest) {
+	if old.kind.Version != m.kind.Version {
+		return
+	}
+	for _, v := range c.validatorsOf(m) {
+		definition := v.compiled()
+		if definition == nil {
+			continue
+		}
+		known := definition.Check(c.ctx, m.Object().Object)
+		for _, problem := range definition.CheckUpdate(c.ctx, old.Object().Object, m.Object().Object) {
+			isNew := !slices.ContainsFunc(known, func(p crd.SchemaProblem) bool { return p.Message == problem.Message })
+			if isNew && !problem.Unknown {
+				r.field(m, problem.Path, "%s (it was different in %s:%d): take the change back", problem.Message, old.where(), old.Line)
+			}
+		}
+	}
+}

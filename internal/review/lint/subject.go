@@ -1,0 +1,272 @@
+package lint
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A manifest is one of a payload, with what rules ask for again and again.
+type manifest struct {
+	*payload.Manifest
+	id          kinds.ID
+	kind        schema.GroupVersionKind
+	annotations map[string]string
+	isTombstone bool
+	isPrevious  bool // of the release before
+
+	profiles []string // that include it
+	choices  *string  // see chosenBy
+
+	rank int // in the order of an update: what has a lower one is done before
+	node int // of the graph: two of one node are done one after the other
+	task int
+}
+
+// groupKind is the kind without its version.
+func (m *manifest) groupKind() schema.GroupKind { return m.kind.GroupKind() }
+
+// get is a field of the object, nil if it is not there.
+func (m *manifest) get(path ...string) any {
+	value, _, _ := unstructured.NestedFieldNoCopy(m.Object().Object, path...)
+	return value
+}
+
+// text is a field of the object that is a text.
+func (m *manifest) text(path ...string) string {
+	text, _ := m.get(path...).(string)
+	return text
+}
+
+// where says in which file a manifest stands.
+func (m *manifest) where() string {
+	if m.isPrevious {
+		return "the previous " + m.Path
+	}
+	return m.Path
+}
+
+// An index finds manifests of a payload.
+type index struct {
+	*payload.Payload
+	manifests  []*manifest
+	normal     []*manifest
+	tombstones []*manifest
+	byID       map[kinds.ID][]*manifest
+	byKind     map[schema.GroupKind][]*manifest
+	inside     map[string][]*manifest           // by namespace
+	excluded   map[kinds.ID]*payload.Exclusion  // what filters have left out
+	defines    map[schema.GroupKind][]*manifest // CustomResourceDefinitions by what they define
+}
+
+// accountKind is a kind that rules know by name.
+var accountKind = schema.GroupKind{Kind: "ServiceAccount"}
+
+func newIndex(p *payload.Payload, isPrevious bool) *index {
+	x := &index{
+		Payload: p, byID: map[kinds.ID][]*manifest{}, byKind: map[schema.GroupKind][]*manifest{},
+		inside: map[string][]*manifest{}, excluded: map[kinds.ID]*payload.Exclusion{}, defines: map[schema.GroupKind][]*manifest{},
+	}
+	for i, m := range p.Manifests {
+		entry := newManifest(m)
+		entry.isPrevious, entry.task = isPrevious, i
+		x.add(entry)
+	}
+	for i, left := range p.Excluded {
+		x.excluded[left.Manifest.ID()] = &p.Excluded[i]
+	}
+	x.order()
+	return x
+}
+
+func newManifest(m *payload.Manifest) *manifest {
+	made := &manifest{
+		Manifest: m, id: m.ID(), kind: m.GroupVersionKind(),
+		annotations: m.Object().GetAnnotations(), isTombstone: m.IsTombstone(),
+	}
+	for key, value := range made.annotations {
+		if profile, found := strings.CutPrefix(key, payload.IncludePrefix); found && value == "true" {
+			made.profiles = append(made.profiles, profile)
+		}
+	}
+	return made
+}
+
+func (x *index) add(m *manifest) {
+	x.manifests = append(x.manifests, m)
+	if m.isTombstone {
+		x.tombstones = append(x.tombstones, m)
+	} else {
+		x.normal = append(x.normal, m)
+	}
+	x.byID[m.id] = append(x.byID[m.id], m)
+	x.byKind[m.groupKind()] = append(x.byKind[m.groupKind()], m)
+	if m.id.Namespace != "" {
+		x.inside[m.id.Namespace] = append(x.inside[m.id.Namespace], m)
+	}
+	if defined := kinds.DefinedBy(m.Object()); m.groupKind() == kinds.CustomResourceDefinition && defined.Kind != "" {
+		x.defines[defined] = append(x.defines[defined], m)
+	}
+}
+
+// order ranks manifests by the graph of an update. Its nodes stand in rows, and all of
+// a row are done before any of the next, so the row says what is before what.
+func (x *index) order() {
+	g := graph.Build(x.Manifests, graph.Options{Mode: graph.Update})
+	ranks := make([]int, len(g.Nodes))
+	for i, node := range g.Nodes { // nodes stand behind those they wait for
+		for _, before := range node.In {
+			ranks[i] = max(ranks[i], ranks[before]+1)
+		}
+		for _, task := range node.Tasks {
+			x.manifests[task].rank, x.manifests[task].node = ranks[i], i
+		}
+	}
+}
+
+// before says whether an update is sure to do one manifest before another.
+func before(a, b *manifest) bool {
+	return a.rank < b.rank || a.node == b.node && a.task < b.task
+}
+
+// namespaces are the Namespace objects of a name.
+func (x *index) namespaces(name string) []*manifest {
+	return x.byID[kinds.ID{Kind: "Namespace", Name: name}]
+}
+
+// A subject is what is linted.
+type subject struct {
+	*index
+	ctx      context.Context
+	problems []payload.Problem
+	previous *index // nil if there is none
+	config   Config
+	change   *ComponentChange // see Input
+	schemas  *schemaChecker
+	outages  *outageFinder
+	update   *plan.Plan // from the previous payload; nil if there is none
+	overlaps map[[2]string]overlap
+	bindings map[kinds.ID][]*manifest // see bindingsOf
+	uses     map[kinds.ID][]use       // see usesOf
+	profiles bool                     // whether any manifest names a cluster profile
+}
+
+// An overlap says whether two sets of annotations choose a common cluster, and which.
+type overlap struct {
+	where payload.Filter
+	found bool
+}
+
+func newSubject(ctx context.Context, input Input) *subject {
+	s := &subject{
+		index: newIndex(input.Payload, false), ctx: ctx, problems: input.Problems, config: input.Config, change: input.Change,
+		overlaps: map[[2]string]overlap{},
+	}
+	if input.Previous != nil {
+		s.previous = newIndex(input.Previous, true)
+		s.update = plan.Compare(input.Previous, input.Payload)
+	}
+	s.schemas, s.outages = newSchemaChecker(s), &outageFinder{subject: s}
+	s.profiles = slices.ContainsFunc(s.manifests, (*manifest).hasProfile)
+	return s
+}
+
+// hasProfile says whether a manifest is for some profiles only.
+func (m *manifest) hasProfile() bool {
+	for key := range m.annotations {
+		if strings.HasPrefix(key, payload.IncludePrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// isMissing reports whether the input lacks what a rule needs.
+func (s *subject) isMissing(n need) bool {
+	switch n {
+	case needsPrevious:
+		return s.previous == nil
+	case needsVersions:
+		return s.previous == nil || s.previous.Version == "" || s.Version == ""
+	case needsImages:
+		return len(s.Images) == 0
+	default:
+		return false
+	}
+}
+
+// sharedCluster returns a cluster to which two manifests are both applied, if there is one.
+func (s *subject) sharedCluster(a, b *manifest) (payload.Filter, bool) {
+	if haveOtherProfiles(a, b) {
+		return payload.Filter{}, false
+	}
+	key := [2]string{a.chosenBy(), b.chosenBy()}
+	found, isKnown := s.overlaps[key]
+	if !isKnown {
+		found.where, found.found = s.Filter.CommonCluster(a.Manifest, b.Manifest)
+		s.overlaps[key] = found
+	}
+	return found.where, found.found
+}
+
+// haveOtherProfiles reports whether two manifests are for different profiles. It is quick: an object may have
+// thousands of variants.
+func haveOtherProfiles(a, b *manifest) bool {
+	if len(a.profiles) == 0 || len(b.profiles) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(a.profiles, func(profile string) bool { return slices.Contains(b.profiles, profile) })
+}
+
+// clusterWithout returns a cluster that has a manifest, and none of some others.
+func (s *subject) clusterWithout(m *manifest, others []*manifest) (payload.Filter, bool) {
+	var near []*payload.Manifest
+	for _, other := range others {
+		if !haveOtherProfiles(m, other) {
+			near = append(near, other.Manifest)
+		}
+	}
+	return s.Filter.ClusterWithout(m.Manifest, near)
+}
+
+// shareCluster reports whether two manifests are applied to the same cluster.
+func (s *subject) shareCluster(a, b *manifest) bool {
+	_, found := s.sharedCluster(a, b)
+	return found
+}
+
+// chosenBy are those annotations that choose clusters, and the kind, which matters to
+// some of them.
+func (m *manifest) chosenBy() string {
+	if m.choices == nil {
+		parts := []string{m.kind.Kind}
+		for key, value := range m.annotations {
+			if domain, _, _ := strings.Cut(key, "/"); strings.HasSuffix(domain, "release.openshift.io") {
+				parts = append(parts, key+"="+value)
+			}
+		}
+		slices.Sort(parts)
+		m.choices = new(strings.Join(parts, "\n"))
+	}
+	return *m.choices
+}
+
+// onCluster names the clusters that a finding is for; "" for all of them.
+func onCluster(where payload.Filter) string {
+	if text := where.String(); text != "" {
+		return " (on a cluster with " + text + ")"
+	}
+	return ""
+}
+
+// sortedKeys are the keys of a mapping in order.
+func sortedKeys[V any](fields map[string]V) []string { return slices.Sorted(maps.Keys(fields)) }

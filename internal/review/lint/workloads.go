@@ -1,0 +1,201 @@
+package lint
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/graph"
+)
+
+// These rules are about workloads, what they need to run, and what they operate.
+
+// account is the ServiceAccount of a workload.
+func account(m *manifest) kinds.ID {
+	pod := []string{"spec", "template", "spec"}
+	if m.kind.Kind == "CronJob" {
+		pod = append([]string{"spec", "jobTemplate"}, pod...)
+	}
+	name := cmp.Or(m.text(append(pod, "serviceAccountName")...), m.text(append(pod, "serviceAccount")...), "default")
+	return kinds.ID{Kind: "ServiceAccount", Namespace: m.id.Namespace, Name: name}
+}
+
+func checkAccountDeleted(s *subject, r *reporter) {
+	for _, t := range s.tombstones {
+		if t.groupKind() != accountKind || s.isCreatedToo(t) {
+			continue
+		}
+		for _, u := range s.usesOf(t) {
+			where, _ := s.sharedCluster(u.By, t)
+			r.at(t, "%s of %s:%d runs as this ServiceAccount, and can start no pod without it%s: keep it, or delete the workload first", u.By.id, u.By.Path, u.By.Line, onCluster(where))
+		}
+	}
+}
+
+// checkRBACDeletedFirst looks at tombstones of what lets workloads do their work, and
+// at when those workloads go themselves.
+func checkRBACDeletedFirst(s *subject, r *reporter) {
+	var allowing []*manifest
+	for _, t := range s.tombstones {
+		if t.groupKind() == accountKind || isBinding(t) || isRole(t) {
+			allowing = append(allowing, t)
+		}
+	}
+	if len(allowing) == 0 {
+		return
+	}
+	going := s.deletedWorkloads()
+	for _, t := range allowing {
+		reported := false
+		for _, allowed := range s.allowedBy(t) {
+			for _, w := range going[allowed] {
+				if reported = s.shareCluster(t, w.last) && before(t, w.last); reported {
+					r.at(t, "%s needs it, and is only deleted later, by %s:%d: delete that first", w.id, w.last.Path, w.last.Line)
+					break
+				}
+			}
+			if reported {
+				break
+			}
+		}
+	}
+}
+
+// A deletedWorkload is one that an update deletes, and the tombstone that does it.
+type deletedWorkload struct {
+	*manifest
+	last *manifest
+}
+
+// deletedWorkloads finds them by their ServiceAccounts: those with a tombstone, and
+// those of the previous payload that a Namespace takes along.
+func (s *subject) deletedWorkloads() map[kinds.ID][]deletedWorkload {
+	found := map[kinds.ID][]deletedWorkload{}
+	add := func(m, last *manifest) {
+		found[account(m)] = append(found[account(m)], deletedWorkload{m, last})
+	}
+	for _, t := range s.tombstones {
+		if isWorkload(t) {
+			for _, same := range s.sameIn(t) {
+				add(same, t)
+			}
+		}
+		if t.groupKind() == kinds.Namespace && s.previous != nil {
+			for _, m := range s.previous.inside[t.id.Name] {
+				if isWorkload(m) && !m.isTombstone {
+					add(m, t)
+				}
+			}
+		}
+	}
+	return found
+}
+
+const rbacGroup = "rbac.authorization.k8s.io"
+
+var (
+	roleBindingKind        = schema.GroupKind{Group: rbacGroup, Kind: "RoleBinding"}
+	clusterRoleBindingKind = schema.GroupKind{Group: rbacGroup, Kind: "ClusterRoleBinding"}
+)
+
+func isBinding(m *manifest) bool {
+	return m.groupKind() == roleBindingKind || m.groupKind() == clusterRoleBindingKind
+}
+
+func isRole(m *manifest) bool {
+	return m.kind.Group == rbacGroup && (m.kind.Kind == "Role" || m.kind.Kind == "ClusterRole")
+}
+
+// allowedBy are the ServiceAccounts that something gives rights to: a binding, what it
+// binds, or the ServiceAccount itself.
+func (s *subject) allowedBy(m *manifest) []kinds.ID {
+	if m.groupKind() == accountKind {
+		return []kinds.ID{m.id}
+	}
+	bindings := s.sameIn(m)
+	if isRole(m) {
+		bindings = s.bindingsOf(m)
+	}
+	var found []kinds.ID
+	for _, same := range bindings {
+		subjects, _ := same.get("subjects").([]any)
+		for _, subject := range subjects {
+			fields, _ := subject.(map[string]any)
+			name, _ := fields["name"].(string)
+			namespace, _ := fields["namespace"].(string)
+			if fields["kind"] == "ServiceAccount" && name != "" {
+				id := kinds.ID{Kind: "ServiceAccount", Namespace: namespace, Name: name}
+				if !slices.Contains(found, id) {
+					found = append(found, id)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// bindingsOf are those of a role, in the previous payload too.
+func (s *subject) bindingsOf(role *manifest) []*manifest {
+	if s.bindings == nil {
+		s.bindings = map[kinds.ID][]*manifest{}
+		for _, x := range []*index{s.index, s.previous} {
+			if x != nil {
+				s.addBindings(x)
+			}
+		}
+	}
+	return s.bindings[role.id]
+}
+
+// addBindings finds the bindings of a payload by the roles they name.
+func (s *subject) addBindings(x *index) {
+	for _, m := range slices.Concat(x.byKind[roleBindingKind], x.byKind[clusterRoleBindingKind]) {
+		role := kinds.ID{Group: m.kind.Group, Kind: m.text("roleRef", "kind"), Name: m.text("roleRef", "name")}
+		if role.Kind == "Role" {
+			role.Namespace = m.id.Namespace
+		}
+		s.bindings[role] = append(s.bindings[role], m)
+	}
+}
+
+// checkOperatorDeletedFirst looks for tombstones of operators that come before those
+// of their operands, whose finalizers then stay.
+func checkOperatorDeletedFirst(s *subject, r *reporter) {
+	operands := map[string][]*manifest{}
+	for _, t := range s.tombstones {
+		if name := graph.ParseName(t.File()); name.IsKnown() && s.isOperand(t) {
+			operands[name.Component] = append(operands[name.Component], t)
+		}
+	}
+	for _, t := range s.tombstones {
+		if !isOperator(t) {
+			continue
+		}
+		component := graph.ParseName(t.File()).Component
+		for _, operand := range operands[component] {
+			if operand != t && s.shareCluster(operand, t) && before(t, operand) {
+				r.at(t, "it seems to operate %s, which is only deleted later, by %s:%d: delete that first, and this in a later release, so that it can clean up", operand.id, operand.Path, operand.Line)
+				break
+			}
+		}
+	}
+}
+
+// isOperator says whether a workload operates others, as far as its name tells.
+func isOperator(m *manifest) bool {
+	return isWorkload(m) && m.groupKind() != kinds.Job && strings.Contains(m.id.Name, "operator")
+}
+
+// isOperand says whether something may have to be cleaned up by an operator: another
+// workload, a custom resource, or all of a kind.
+func (s *subject) isOperand(m *manifest) bool {
+	return isWorkload(m) && !isOperator(m) || s.isCustom(m.groupKind()) || m.groupKind() == kinds.CustomResourceDefinition
+}
+
+// isCustom says whether a payload defines a kind, in this release or the one before.
+func (s *subject) isCustom(kind schema.GroupKind) bool {
+	return len(s.defines[kind]) > 0 || s.previous != nil && len(s.previous.defines[kind]) > 0
+}

@@ -1,0 +1,299 @@
+package plan
+
+import (
+	"encoding/json"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// isAbsent says whether a manifest of the old release has no step in the new one.
+// Where a broken release has an object twice, the last manifest stands for it.
+func (c *comparer) isAbsent(m *payload.Manifest) bool {
+	id := stored(m)
+	return c.to.in[id] == nil && c.from.in[id] == m
+}
+
+// absent says what becomes of an object that the new release does not apply.
+func (c *comparer) absent(m *payload.Manifest, gone *cascade) ObjectPlan {
+	id := m.ID()
+	e := ObjectPlan{ID: id, Old: place(m)}
+	left := c.to.out[stored(m)]
+	taker, isTaken := gone.parents[id]
+	switch {
+	case m.IsTombstone() && left != nil:
+		e.Action, e.Why = Retired, "the old release deletes it, and in the new one it is left out by "+left.Why()
+	case m.IsTombstone():
+		e.Action, e.Why = Retired, "the old release deletes it, and the new one says nothing of it"
+	case isTaken:
+		e.Action, e.Why, e.With = TakenAlong, taker.how+" "+taker.object.String()+" is deleted", &taker.object
+	case left != nil && left.Manifest.IsTombstone():
+		e.Action, e.Why = LeftOut, "its tombstone is left out by "+left.Why()+"; it stays in the cluster"
+	case left != nil:
+		e.Action, e.Why = LeftOut, "it is left out of the new release by "+left.Why()+"; it stays in the cluster"
+	default:
+		e.Action, e.Why = Dropped, "nothing deletes it: it stays in the cluster"
+		held := c.held(m)
+		e.UsedBy = c.usedBy(m)
+		switch cover := c.cover(m); {
+		case held == nil && len(e.UsedBy) > 0:
+			e.Why = describeUses(e.UsedBy) + ", and nothing creates it in a new cluster: it stays in those that have it"
+		case held == nil:
+			e.Tombstone = c.tombstones(m)
+			if cover != nil {
+				namespace := cover.ID()
+				e.CoveredBy = &namespace
+				e.Why += "; a tombstone of " + namespace.String() + " would take it along"
+			}
+		default:
+			e.Why = "nothing deletes it, which would take " + held.ID().String() + " of the new release along: it stays in the cluster"
+		}
+	}
+	return e
+}
+
+// held returns an object that the new release applies in a Namespace, or of the kind of a
+// CustomResourceDefinition; nil if there is none.
+func (c *comparer) held(m *payload.Manifest) *payload.Manifest {
+	switch m.GroupVersionKind().GroupKind() {
+	case kinds.Namespace:
+		return c.inNamespace[m.ID().Name]
+	case kinds.CustomResourceDefinition:
+		if kind := kinds.DefinedBy(m.Object()); kind.Group != "" && kind.Kind != "" {
+			return c.ofKind[kind]
+		}
+	}
+	return nil
+}
+
+// cover returns the dropped Namespace of an object, whose tombstone would delete the object as well; nil if there
+// is none.
+func (c *comparer) cover(m *payload.Manifest) *payload.Manifest {
+	id := kinds.ID{Kind: kinds.Namespace.Kind, Name: m.ID().Namespace}
+	namespace := c.from.in[id]
+	if m.ID().Namespace == "" || namespace == nil || namespace.IsTombstone() || !c.isAbsent(namespace) || c.to.out[id] != nil {
+		return nil // it has none, or it stays, or its tombstone is not printed
+	}
+	if c.held(namespace) != nil {
+		return nil
+	}
+	for _, variant := range c.variants[stored(m)] {
+		if !slices.ContainsFunc(c.variants[id], func(n *payload.Manifest) bool { return maps.Equal(filters(n), filters(variant)) }) {
+			return nil
+		}
+	}
+	return namespace
+}
+
+// A parent is an object whose deletion deletes another one.
+type parent struct {
+	how    string // itself or owner
+	object kinds.ID
+}
+
+// How a parent is related to an object.
+const (
+	itself = "its"       // its Namespace or CustomResourceDefinition
+	owner  = "its owner" // of whatever kind
+)
+
+// A cascade finds what is deleted when tombstones are applied: their objects, all objects in a deleted Namespace
+// or of a deleted CustomResourceDefinition, and those whose owners are all deleted.
+type cascade struct {
+	parents    map[kinds.ID]parent // of those objects of the old release that are taken along
+	namespaces map[string]kinds.ID // that go
+	kinds      map[schema.GroupKind]kinds.ID
+	gone       map[kinds.ID]bool // all of it
+
+	candidates  []candidate
+	inNamespace map[string][]int // places in candidates
+	ofKind      map[schema.GroupKind][]int
+	ownedBy     map[kinds.ID][]int
+	going       []*payload.Manifest // in the order in which that is found out
+}
+
+// A candidate is an object of the old release that the new one does not apply.
+type candidate struct {
+	manifest *payload.Manifest
+	owners   int // that stay, as far as is known
+}
+
+// cascadeOf returns what of the old release is deleted by the tombstones of the new one.
+func (c *comparer) cascadeOf(old, steps []*payload.Manifest) *cascade {
+	g := &cascade{
+		parents: map[kinds.ID]parent{}, namespaces: map[string]kinds.ID{}, kinds: map[schema.GroupKind]kinds.ID{}, gone: map[kinds.ID]bool{},
+		inNamespace: map[string][]int{}, ofKind: map[schema.GroupKind][]int{}, ownedBy: map[kinds.ID][]int{},
+	}
+	for _, m := range old {
+		if c.isAbsent(m) && !m.IsTombstone() {
+			g.add(m)
+		}
+	}
+	for _, m := range steps {
+		if !m.IsTombstone() {
+			continue
+		}
+		g.going = append(g.going, m)
+		if before := c.from.in[stored(m)]; before != nil { // it may say more, such as the kind that it defines
+			g.going = append(g.going, before)
+		}
+	}
+	for at := 0; at < len(g.going); at++ { // it grows as it goes
+		g.delete(g.going[at])
+	}
+	return g
+}
+
+// add adds a candidate.
+func (g *cascade) add(m *payload.Manifest) {
+	id, at := m.ID(), len(g.candidates)
+	owners := ownersOf(m)
+	g.candidates = append(g.candidates, candidate{manifest: m, owners: len(owners)})
+	if id.Namespace != "" {
+		g.inNamespace[id.Namespace] = append(g.inNamespace[id.Namespace], at)
+	}
+	kind := m.GroupVersionKind().GroupKind()
+	g.ofKind[kind] = append(g.ofKind[kind], at)
+	for _, owner := range owners {
+		g.ownedBy[owner] = append(g.ownedBy[owner], at)
+		if owner.Namespace != "" { // the owner may as well be in none
+			owner.Namespace = ""
+			g.ownedBy[owner] = append(g.ownedBy[owner], at)
+		}
+	}
+}
+
+// delete deletes an object, and what depends on it.
+func (g *cascade) delete(m *payload.Manifest) {
+	id := m.ID()
+	g.gone[id] = true
+	switch m.GroupVersionKind().GroupKind() {
+	case kinds.Namespace:
+		g.namespaces[id.Name] = id
+		for _, at := range g.inNamespace[id.Name] {
+			g.deleteWith(at, parent{itself, id})
+		}
+	case kinds.CustomResourceDefinition:
+		if kind := kinds.DefinedBy(m.Object()); kind.Group != "" && kind.Kind != "" {
+			g.kinds[kind] = id
+			for _, at := range g.ofKind[kind] {
+				g.deleteWith(at, parent{itself, id})
+			}
+		}
+	}
+	dependents := g.ownedBy[id]
+	delete(g.ownedBy, id) // each owner goes once
+	for _, at := range dependents {
+		if g.candidates[at].owners--; g.candidates[at].owners == 0 {
+			g.deleteWith(at, parent{owner, id})
+		}
+	}
+}
+
+// deleteWith deletes an object because of its parent, once.
+func (g *cascade) deleteWith(at int, by parent) {
+	m := g.candidates[at].manifest
+	if _, known := g.parents[m.ID()]; known {
+		return
+	}
+	g.parents[m.ID()] = by
+	g.going = append(g.going, m)
+}
+
+// parentOf returns the object whose deletion deletes another one, if there is one.
+func (g *cascade) parentOf(m *payload.Manifest) (kinds.ID, bool) {
+	if namespace, found := g.namespaces[m.ID().Namespace]; found {
+		return namespace, true
+	}
+	if definition, found := g.kinds[m.GroupVersionKind().GroupKind()]; found {
+		return definition, true
+	}
+	owners := ownersOf(m)
+	for i, owner := range owners {
+		if !g.gone[owner] {
+			owners[i].Namespace = ""
+		}
+		if !g.gone[owners[i]] {
+			return kinds.ID{}, false
+		}
+	}
+	if len(owners) == 0 {
+		return kinds.ID{}, false
+	}
+	return owners[0], true
+}
+
+// ownersOf are the owners of an object, as if they were in its namespace.
+func ownersOf(m *payload.Manifest) []kinds.ID {
+	var owners []kinds.ID
+	for _, reference := range m.Object().GetOwnerReferences() {
+		kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
+		owners = append(owners, kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: m.ID().Namespace, Name: reference.Name})
+	}
+	return owners
+}
+
+// filtering are the annotations that decide which clusters a manifest is for. Those
+// that end with a slash are prefixes.
+var filtering = []string{
+	"include.release.openshift.io/", "exclude.release.openshift.io/", "release.openshift.io/feature-set",
+	"release.openshift.io/feature-gate", "release.openshift.io/major-version", "capability.openshift.io/name",
+}
+
+// tombstones returns the manifests that delete an object from all clusters that have it: one for each of its variants,
+// also of those that the filter leaves out, in the language of the file of m.
+func (c *comparer) tombstones(m *payload.Manifest) string {
+	isJSON := path.Ext(m.Path) == ".json"
+	separator := "---\n"
+	if isJSON {
+		separator = ""
+	}
+	var texts []string
+	for _, variant := range c.variants[stored(m)] {
+		if text := tombstone(variant, isJSON); text != "" && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, separator)
+}
+
+// tombstone returns the manifest that deletes the object of another one from the clusters that it is for.
+func tombstone(m *payload.Manifest, isJSON bool) string {
+	annotations := filters(m)
+	annotations[payload.DeleteAnnotation] = "true"
+	id := m.ID()
+	metadata := map[string]any{"name": id.Name, "annotations": annotations}
+	if id.Namespace != "" {
+		metadata["namespace"] = id.Namespace
+	}
+	object := map[string]any{"apiVersion": m.Object().GetAPIVersion(), "kind": id.Kind, "metadata": metadata}
+	text, err := yaml.Marshal(object)
+	if isJSON {
+		text, err = json.MarshalIndent(object, "", "  ")
+		text = append(text, '\n')
+	}
+	if err != nil {
+		return "" // strings can always be written
+	}
+	return string(text)
+}
+
+// filters are the annotations of a manifest that decide which clusters it is for.
+func filters(m *payload.Manifest) map[string]string {
+	found := map[string]string{}
+	for key, value := range m.Object().GetAnnotations() {
+		for _, name := range filtering {
+			if key == name || strings.HasSuffix(name, "/") && strings.HasPrefix(key, name) {
+				found[key] = value
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,191 @@
+package plan
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A ClusterPreview is the result of a preview of an apply, from which ForCluster makes a plan.
+type ClusterPreview struct {
+	Mode    string           // of the apply that was looked at: install, update, reconcile
+	Objects []ObjectPreview  // one for each manifest of the release
+	Orphans []LeftoverObject // what earlier releases have left behind
+	Pending []LeftoverObject // what earlier releases delete, and is there still
+	Gate    []GateFinding
+	Notes   []string // on what could not be found out
+}
+
+// An ObjectPreview is what an apply of one manifest would do.
+type ObjectPreview struct {
+	Manifest *payload.Manifest
+	Action   PlannedAction
+	Why      string
+	// Live is the object as it is, and Planned as it would be after the apply. Nil where there is none, or
+	// nothing changes.
+	Live, Planned map[string]any
+	// FromManifest says that Planned is the manifest: the server was not asked by a dry run.
+	FromManifest bool
+	// Unchecked is why the server was not asked.
+	Unchecked string
+	// Recreated says that the object would be deleted and recreated.
+	Recreated bool
+	// Adopted are managers whose fields would become the release's, and Losing those who
+	// have set fields that the release sets otherwise.
+	Adopted, Losing []string
+	// Owners returns the other managers that own a field of the live object. Nil if they are not known.
+	Owners     func(fields.Path) []string
+	TakesAlong *kinds.ObjectCounts // what goes with the object, if it goes
+	DueHooks   []lifecycle.Stage   // of the Deployment: those that an apply runs
+}
+
+// A LeftoverObject is an object of an earlier release.
+type LeftoverObject struct {
+	kinds.ID
+	Why        string
+	Tombstone  string              // that would delete it
+	TakesAlong *kinds.ObjectCounts // what goes with it
+}
+
+// A GateFinding is what the gate has against an update.
+type GateFinding struct {
+	Check    string `json:"check"`
+	Severity string `json:"severity"` // Blocking, or another one that does not block
+	Message  string `json:"message"`
+	Lifts    string `json:"lifts,omitempty"` // who or what makes it go away
+}
+
+// Blocking is the severity of findings that block the update, as package precondition names it.
+const Blocking = "Blocks"
+
+// A ClusterInfo is what a plan of one says beside what becomes of objects.
+type ClusterInfo struct {
+	Mode  string        `json:"mode"`
+	Gate  []GateFinding `json:"gate,omitempty"`
+	Notes []string      `json:"notes,omitempty"` // on what could not be found out
+}
+
+// ForCluster returns the plan of an apply of a payload to a cluster, from the preview of that apply. From is the
+// release that the cluster has, without a version if it has none.
+func ForCluster(from ReleaseID, to *payload.Payload, sight ClusterPreview) *Plan {
+	steps := inOrder(to.Manifests)
+	seen := map[*payload.Manifest]ObjectPreview{}
+	for _, one := range sight.Objects {
+		seen[one.Manifest] = one
+	}
+	p := newPlan(from, to)
+	p.Cluster = &ClusterInfo{Mode: sight.Mode, Gate: sight.Gate, Notes: sight.Notes}
+	for _, m := range steps {
+		if one, isKnown := seen[m]; isKnown {
+			p.Steps = append(p.Steps, one.entry())
+		}
+	}
+	for _, left := range sight.Pending {
+		p.Absent = append(p.Absent, left.entry(Pending))
+	}
+	for _, left := range sight.Orphans {
+		p.Absent = append(p.Absent, left.entry(Dropped))
+	}
+	p.count()
+	c := newComparer(&payload.Payload{}, to, steps)
+	gone := c.cascadeOf(nil, steps)
+	for _, one := range sight.Objects {
+		gone.addDefinedKind(one)
+	}
+	p.warn(c.contradictions(steps, gone)...)
+	return p
+}
+
+// addDefinedKind adds the kind of a deleted definition, which its tombstone need not name: it is known from the
+// objects that are deleted with it.
+func (g *cascade) addDefinedKind(s ObjectPreview) {
+	id := s.Manifest.ID()
+	if !s.Manifest.IsTombstone() || s.Manifest.GroupVersionKind().GroupKind() != kinds.CustomResourceDefinition || s.TakesAlong == nil {
+		return
+	}
+	for _, count := range s.TakesAlong.Kinds {
+		if id.Name == count.Resource+"."+count.Group {
+			g.kinds[schema.GroupKind{Group: count.Group, Kind: count.Kind}] = id
+		}
+	}
+}
+
+func (l LeftoverObject) entry(action PlannedAction) ObjectPlan {
+	return ObjectPlan{ID: l.ID, Action: action, Why: l.Why, Tombstone: l.Tombstone, TakesAlong: l.TakesAlong}
+}
+
+// entry is what becomes of the object.
+func (s ObjectPreview) entry() ObjectPlan {
+	e := ObjectPlan{
+		ID: s.Manifest.ID(), Action: s.Action, Why: s.Why, New: place(s.Manifest),
+		Unchecked: s.Unchecked, Recreated: s.Recreated, Adopted: s.Adopted, TakesAlong: s.TakesAlong,
+	}
+	switch {
+	case e.Action == Created && e.Why == e.Unchecked:
+		e.Why = "" // which is not why it is created
+	case e.Recreated:
+		e.Why = "it is deleted and recreated: " + e.Why
+	}
+	live, would := fields.WithoutServers(s.Live), fields.WithoutServers(s.Planned)
+	switch {
+	case would == nil:
+	case live == nil:
+		e.Whole = fields.Mask(would)
+	default:
+		e.Changes = s.changes(live, would)
+		if e.Action == Changed && e.Why == "" && len(e.Changes) == 0 && len(e.Adopted) == 0 {
+			e.Why = "all fields stay as they are, and only become the release's"
+		}
+		if s.Manifest.GroupVersionKind().GroupKind() == kinds.CustomResourceDefinition && !s.FromManifest {
+			e.Definition = compareDefinitions(live, would)
+		}
+	}
+	e.Hooks = s.hooks()
+	return e
+}
+
+// changes are the fields that would differ, and who has set them.
+func (s ObjectPreview) changes(live, would map[string]any) []FieldChange {
+	var changes []FieldChange
+	for _, field := range fields.Diff(live, would) {
+		if s.FromManifest && field.New == nil {
+			continue // which a manifest need not say
+		}
+		change := FieldChange{Difference: field}
+		if s.Owners != nil {
+			change.Owners = s.Owners(field.Path)
+		}
+		for _, owner := range change.Owners {
+			if slices.Contains(s.Losing, owner) || slices.Contains(s.Adopted, owner) {
+				change.Overwrites = append(change.Overwrites, owner)
+			}
+		}
+		changes = append(changes, change)
+	}
+	return changes
+}
+
+// needsApply reports whether an apply would change the object in a cluster, or try to.
+func (e ObjectPlan) needsApply() bool {
+	switch e.Action {
+	case Created, Changed, Deleted, Rejected, Unchecked:
+		return true
+	default:
+		return false
+	}
+}
+
+// WithoutUnchanged returns the plan of a cluster without the objects that an apply leaves as they are.
+func (p *Plan) WithoutUnchanged() *Plan {
+	less := *p
+	less.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(e ObjectPlan) bool { return !e.needsApply() })
+	less.Absent, less.Counts, less.Warnings = []ObjectPlan{}, map[PlannedAction]int{}, []UpdateWarning{}
+	less.count()
+	less.warn()
+	return &less
+}

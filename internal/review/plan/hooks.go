@@ -1,0 +1,133 @@
+package plan
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+)
+
+// A HookPlan is what an update does about one lifecycle hook of a Deployment.
+type HookPlan struct {
+	Stage         lifecycle.Stage         `json:"stage"`
+	FailurePolicy lifecycle.FailurePolicy `json:"failurePolicy"`
+	// Runs says that the update runs the hook.
+	Runs bool `json:"runs"`
+	// Change is what becomes of the hook itself; "" if it stays as it is.
+	Change HookChange `json:"change,omitempty"`
+	// Why says why a hook of the release does not run.
+	Why string `json:"why,omitempty"`
+}
+
+// A HookChange is what becomes of a hook.
+type HookChange string
+
+// The changes of a hook.
+const (
+	HookAdded   HookChange = "added"
+	HookChanged HookChange = "changed"
+	HookRemoved HookChange = "removed"
+)
+
+// Why hooks do not run.
+const (
+	templateStays = "the pod template stays"
+	noOldPods     = "there are no old pods"
+	notDue        = "it has run already, or is not needed"
+)
+
+// A deployment is what decides about the hooks of a manifest or a live object.
+type deployment struct {
+	hooks    *lifecycle.Hooks
+	template string // its hash; "" if there is no Deployment
+}
+
+// readDeployment reads a Deployment; nothing from an object that is none, or that can't be read as one.
+func readDeployment(object map[string]any) deployment {
+	if object == nil {
+		return deployment{}
+	}
+	u := &unstructured.Unstructured{Object: object}
+	if u.GroupVersionKind() != appsv1.SchemeGroupVersion.WithKind("Deployment") {
+		return deployment{}
+	}
+	var typed appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &typed); err != nil {
+		return deployment{}
+	}
+	hooks, _ := lifecycle.Parse(u)
+	return deployment{hooks, lifecycle.HashTemplate(&typed)}
+}
+
+// compareHooks returns the hooks of two manifests of a Deployment, in the order of a rollout. The old one may be nil.
+func compareHooks(old, next map[string]any) []HookPlan {
+	before, after := readDeployment(old), readDeployment(next)
+	return planHooks(before, after, before.template != after.template)
+}
+
+// planHooks returns what an update does about each hook of a Deployment, given whether it changes the pod template.
+func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
+	var hooks []HookPlan
+	for _, stage := range lifecycle.Stages {
+		was, is := before.hooks.Of(stage), after.hooks.Of(stage)
+		if was == nil && is == nil {
+			continue
+		}
+		one := HookPlan{Stage: stage, Change: changeOfHook(was, is)}
+		if before.template == "" {
+			one.Change = "" // of a new Deployment, all are new
+		}
+		switch {
+		case is == nil:
+			one.FailurePolicy = was.Policy()
+		case !isTemplateNew:
+			one.FailurePolicy, one.Why = is.Policy(), templateStays
+		case stage == lifecycle.Mid && before.template == "":
+			one.FailurePolicy, one.Why = is.Policy(), noOldPods
+		default:
+			one.FailurePolicy, one.Runs = is.Policy(), true
+		}
+		hooks = append(hooks, one)
+	}
+	return hooks
+}
+
+// changeOfHook compares a hook with what it was.
+func changeOfHook(was, is *lifecycle.Hook) HookChange {
+	switch {
+	case is == nil:
+		return HookRemoved
+	case was == nil:
+		return HookAdded
+	case !equality.Semantic.DeepEqual(was, is):
+		return HookChanged
+	default:
+		return ""
+	}
+}
+
+// hooks returns what an apply to a cluster does about the hooks of a Deployment. Which of them are due, the preview of the
+// apply has found out.
+func (s ObjectPreview) hooks() []HookPlan {
+	live, wanted := readDeployment(s.Live), readDeployment(s.Manifest.Object().Object)
+	isWritten := s.Action == Created || s.Action == Changed
+	if wanted.template == "" || !isWritten && len(s.DueHooks) == 0 {
+		return nil
+	}
+	hooks := planHooks(live, wanted, len(s.DueHooks) > 0)
+	for i, one := range hooks {
+		if one.Runs && !slices.Contains(s.DueHooks, one.Stage) {
+			hooks[i].Runs, hooks[i].Why = false, notDue
+		}
+	}
+	return hooks
+}
+
+// RunningHooks returns the hooks that an update of the object runs.
+func (e ObjectPlan) RunningHooks() []HookPlan {
+	return slices.DeleteFunc(slices.Clone(e.Hooks), func(one HookPlan) bool { return !one.Runs })
+}

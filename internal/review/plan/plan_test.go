@@ -1,0 +1,161 @@
+package plan_test
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+var update = flag.Bool("update", false, "write the plans of testdata again")
+
+// TestPlans reads testdata/*.txtar: two releases in the folders old and new, or the
+// folder where those two are; a filter (payload.Filter in YAML) if there is one; and
+// the plan that is wanted.
+func TestPlans(t *testing.T) {
+	names, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			old, next := releases(t, archive)
+			got := print(plan.Compare(old, next))
+			want := &archive.Files[len(archive.Files)-1]
+			if want.Name != "want" {
+				t.Fatalf("%s must end with want", name)
+			}
+			if *update {
+				want.Data = []byte(got)
+				if err := os.WriteFile(name, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(want.Data), got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// releases reads the two releases of an archive. An object may be there twice.
+func releases(t *testing.T, archive *txtar.Archive) (old, next *payload.Payload) {
+	t.Helper()
+	folders := map[string]fstest.MapFS{"old": {}, "new": {}}
+	var options payload.Options
+	elsewhere := ""
+	for _, file := range archive.Files {
+		folder, name, _ := strings.Cut(file.Name, "/")
+		switch {
+		case folders[folder] != nil:
+			folders[folder][name] = &fstest.MapFile{Data: file.Data}
+		case file.Name == "filter":
+			if err := yaml.UnmarshalStrict(file.Data, &options.Filter); err != nil {
+				t.Fatal(err)
+			}
+		case file.Name == "folder":
+			elsewhere = strings.TrimSpace(string(file.Data))
+		}
+	}
+	read := func(side string) *payload.Payload {
+		var files fs.FS = folders[side]
+		if elsewhere != "" {
+			files = os.DirFS(filepath.Join(elsewhere, side))
+		}
+		release, problems, err := payload.Parse(t.Context(), files, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, problem := range problems {
+			if problem.Cause != payload.Duplicate && !problem.IsWarning() {
+				t.Fatal(problem)
+			}
+		}
+		return release
+	}
+	return read("old"), read("new")
+}
+
+// print is a plan as text, with all there is in it.
+func print(p *plan.Plan) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s update from %s to %s\n", p.Update, version(p.From), version(p.To))
+	for _, action := range plan.Actions() {
+		if count := p.Counts[action]; count > 0 {
+			fmt.Fprintf(&out, "  %d %s\n", count, action)
+		}
+	}
+	for _, warning := range p.Warnings {
+		fmt.Fprintf(&out, "%s: %s: %s\n", warning.Reason, warning.ID, warning.Message)
+	}
+	out.WriteString("steps\n")
+	printEntries(&out, p.Steps)
+	out.WriteString("absent\n")
+	printEntries(&out, p.Absent)
+	return out.String()
+}
+
+func version(r plan.ReleaseID) string {
+	if r.Version == "" {
+		return "?"
+	}
+	return r.Version
+}
+
+func printEntries(out *strings.Builder, entries []plan.ObjectPlan) {
+	for _, e := range entries {
+		place := e.Place()
+		fmt.Fprintf(out, "  %s/%s %s %s", place.Level, place.Component, e.Action, e.ID)
+		if e.Why != "" {
+			fmt.Fprintf(out, ": %s", e.Why)
+		}
+		out.WriteString("\n")
+		detail := func(format string, args ...any) { fmt.Fprintf(out, "      "+format+"\n", args...) }
+		if e.IsMoved() {
+			detail("moved from %s/%s", e.Old.Level, e.Old.Component)
+		}
+		for _, change := range e.Changes {
+			mark := ""
+			if change.Refused {
+				mark = " REFUSED"
+			}
+			detail("%s: %v -> %v%s", change.Path, change.Old, change.New, mark)
+		}
+		if e.Recreated {
+			detail("recreated")
+		}
+		for _, hook := range e.Hooks {
+			detail("%s", strings.TrimSpace(fmt.Sprintf("hook %s (%s) runs: %t %s %s", hook.Stage, hook.FailurePolicy, hook.Runs, hook.Change, hook.Why)))
+		}
+		if d := e.Definition; d != nil {
+			text, _ := yaml.Marshal(d)
+			detail("%s", strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", "\n      "))
+		}
+		if e.With != nil {
+			detail("with %s", e.With)
+		}
+		if e.RenamedTo != nil {
+			detail("renamed to %s", e.RenamedTo)
+		}
+		if e.CoveredBy != nil {
+			detail("covered by %s", e.CoveredBy)
+		} else if e.Tombstone != "" {
+			detail("%s", strings.ReplaceAll(strings.TrimSpace(e.Tombstone), "\n", "\n      "))
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package show
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// clusterTitle says what would be done to a cluster.
+func (v Printer) clusterTitle() string {
+	p := v.Plan
+	title := fmt.Sprintf("%s of release %s", p.Cluster.Mode, p.To.Name)
+	if p.To.Version != "" {
+		title += " " + p.To.Version
+	}
+	title += " on the cluster"
+	if p.From.Version == "" || p.From.Version == p.To.Version {
+		return title
+	}
+	title += ", after " + p.From.Version
+	if p.Update == plan.Unknown {
+		return title
+	}
+	return fmt.Sprintf("%s (%s)", title, updates()[p.Update])
+}
+
+// clusterNotes returns the gate's findings, and what could not be found out about the cluster.
+func (v Printer) clusterNotes() []string {
+	if v.Plan.Cluster == nil {
+		return nil
+	}
+	var said []string
+	for _, found := range v.Plan.Cluster.Gate {
+		verb := "warns"
+		if found.Severity == plan.Blocking {
+			verb = "would refuse"
+		}
+		said = append(said, fmt.Sprintf("the gate %s: %s: %s", verb, found.Check, found.Message))
+	}
+	for _, note := range v.Plan.Cluster.Notes {
+		said = append(said, "not known: "+note)
+	}
+	return said
+}
+
+// whyInCluster says what only a cluster knows of an object.
+func whyInCluster(e plan.ObjectPlan) []string {
+	var said []string
+	if e.Unchecked != "" && e.Unchecked != e.Why && !e.Recreated { // which says as much
+		said = append(said, "not checked by the cluster: "+printable.Line(e.Unchecked))
+	}
+	if len(e.Adopted) > 0 {
+		said = append(said, "adopted from "+printable.Line(strings.Join(e.Adopted, ", ")))
+	}
+	if e.TakesAlong == nil || e.TakesAlong.Objects == 0 {
+		return said
+	}
+	if e.Action == plan.Dropped {
+		return append(said, "deleting it would take along "+e.TakesAlong.String())
+	}
+	return append(said, "takes along "+e.TakesAlong.String())
+}
+
+// Diff writes what would change in a cluster, object by object, with all fields.
+func (v Printer) Diff(out io.Writer) error {
+	w := bufio.NewWriter(out)
+	for _, line := range v.clusterNotes() {
+		fmt.Fprintln(w, printable.Line(line))
+	}
+	less := v.Plan.WithoutUnchanged()
+	if len(less.Steps) == 0 {
+		fmt.Fprintln(w, v.reasonOfNoChange())
+	}
+	for _, e := range less.Steps {
+		fmt.Fprintf(w, "%s %s (%s:%d)\n", sign(e.Action), e.ID, printable.Line(e.New.File), e.New.Line)
+		if why := (&group{}).why(e); why != "" {
+			fmt.Fprintf(w, "    (%s)\n", why)
+		}
+		for _, line := range v.hooks(e) {
+			fmt.Fprintf(w, "    %s\n", line)
+		}
+		v.writeChanges(w, "    ", e, e.Changes)
+		v.writeWhole(w, e)
+	}
+	return w.Flush()
+}
+
+// writeWhole writes an object that is created, if all is to be shown.
+func (v Printer) writeWhole(w io.Writer, e plan.ObjectPlan) {
+	if !v.All || e.Whole == nil {
+		return
+	}
+	text, err := yaml.Marshal(e.Whole)
+	if err != nil {
+		return // of values that come from JSON
+	}
+	writeLines(w, "    ", string(text))
+}

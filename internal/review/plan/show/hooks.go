@@ -1,0 +1,50 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/review/plan"
+)
+
+// hooks says in a few lines what an update does about the lifecycle hooks of a Deployment.
+func (v Printer) hooks(e plan.ObjectPlan) []string {
+	var lines []string
+	running := e.RunningHooks()
+	if len(running) > 0 {
+		lines = append(lines, v.verb("runs its hooks: ", "would run its hooks: ")+hookNames(running))
+	}
+	for _, one := range e.Hooks {
+		switch {
+		case one.Change == plan.HookRemoved:
+			lines = append(lines, fmt.Sprintf("its %s hook is removed", one.Stage))
+		case one.Runs:
+		case one.Change == plan.HookAdded:
+			lines = append(lines, fmt.Sprintf("its %s hook (%s) is new, and does not run yet: %s", one.Stage, one.FailurePolicy, one.Why))
+		case one.Change == plan.HookChanged:
+			lines = append(lines, fmt.Sprintf("its %s hook (%s) is changed, and does not run: %s", one.Stage, one.FailurePolicy, one.Why))
+		case len(running) > 0:
+			lines = append(lines, fmt.Sprintf("its %s hook (%s) does not run: %s", one.Stage, one.FailurePolicy, one.Why))
+		case len(lines) == 0:
+			lines = append(lines, "no hook runs: "+one.Why)
+		}
+	}
+	return lines
+}
+
+// verb returns the first text for a plan of two releases, and the second for one of a cluster.
+func (v Printer) verb(does, would string) string {
+	if v.Plan.Cluster != nil {
+		return would
+	}
+	return does
+}
+
+// hookNames names hooks with their failure policies: "pre (Abort), post (Retry)".
+func hookNames(hooks []plan.HookPlan) string {
+	var names []string
+	for _, one := range hooks {
+		names = append(names, fmt.Sprintf("%s (%s)", one.Stage, one.FailurePolicy))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,272 @@
+// Package show writes a plan for people: as text for a terminal, as Markdown for a pull
+// request, and the plan of a cluster as a diff.
+//
+// It leaves out repetitions, and says what it leaves out; what
+// happens is for package plan to say. Nothing that stands in a manifest can become
+// markup or an escape sequence.
+//
+// A Printer is the value to start from; Text, Markdown and Diff are its methods.
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A Printer is a plan and what to say about it.
+type Printer struct {
+	Plan *plan.Plan
+	// From and To are what to call a release that has no version.
+	From, To string
+	// All shows what is unchanged, too, and cuts nothing (in text).
+	All bool
+	// Command is what shows all of what Markdown has no room for.
+	Command string
+	// PathOf is where a file of a release is written, if that is not its place in the
+	// release.
+	PathOf func(file string) string
+}
+
+// title says what is compared.
+func (v Printer) title() string {
+	p := v.Plan
+	if p.Cluster != nil {
+		return v.clusterTitle()
+	}
+	from, to := cmp.Or(p.From.Version, v.From, "?"), cmp.Or(p.To.Version, v.To, "?")
+	if p.Update == plan.Unknown {
+		return fmt.Sprintf("update from %s to %s", from, to)
+	}
+	return fmt.Sprintf("update from %s to %s (%s)", from, to, updates()[p.Update])
+}
+
+// updates are the kinds of updates in words.
+func updates() map[plan.UpdateKind]string {
+	return map[plan.UpdateKind]string{
+		plan.Patch: "patch", plan.Minor: "minor", plan.Major: "major", plan.Same: "the same version", plan.Downgrade: "a downgrade",
+	}
+}
+
+// reasonOfNoChange returns why nothing changes; "" if something does.
+func (v Printer) reasonOfNoChange() string {
+	p := v.Plan
+	switch {
+	case !p.IsEmpty():
+		return ""
+	case p.Cluster != nil:
+		return "nothing would change: the cluster is as the release says"
+	case p.From.Hash == p.To.Hash && p.From.Version != p.To.Version:
+		return "the two releases have the same manifests"
+	case p.From.Hash == p.To.Hash:
+		return "the two releases are the same"
+	default:
+		return "nothing changes: the manifests differ in how they are written only"
+	}
+}
+
+// sign is what a line begins with.
+func sign(action plan.PlannedAction) string {
+	switch action {
+	case plan.Created, plan.Included, plan.Revived:
+		return "+"
+	case plan.Changed:
+		return "~"
+	case plan.Deleted, plan.TakenAlong, plan.Pending:
+		return "-"
+	case plan.Dropped, plan.LeftOut, plan.Left:
+		return "!"
+	case plan.NothingToDelete, plan.Unchecked:
+		return "?"
+	case plan.Unchanged, plan.Kept:
+		return "="
+	case plan.Rejected:
+		return "x"
+	default: // DeletedAgain, Retired, NotThere
+		return "."
+	}
+}
+
+// counted says what an action is, of one object or several.
+func counted(action plan.PlannedAction, count int) string {
+	words := countedWords[action]
+	if count == 1 {
+		return cmp.Or(words.one, words.several)
+	}
+	return words.several
+}
+
+// countedWords are what actions are of several objects, and of one if that differs.
+var countedWords = map[plan.PlannedAction]struct{ several, one string }{
+	plan.Created:         {several: "created"},
+	plan.Included:        {several: "created, let in by the filters"},
+	plan.Revived:         {"created again, after they were deleted", "created again, after it was deleted"},
+	plan.Changed:         {several: "changed"},
+	plan.Unchanged:       {several: "unchanged"},
+	plan.Deleted:         {several: "deleted"},
+	plan.DeletedAgain:    {several: "deleted by the old release already"},
+	plan.NothingToDelete: {several: "to be deleted, and never there"},
+	plan.Dropped:         {"dropped: they stay in the cluster", "dropped: it stays in the cluster"},
+	plan.LeftOut:         {"left out by the filters: they stay in the cluster", "left out by the filters: it stays in the cluster"},
+	plan.TakenAlong:      {several: "deleted with something else"},
+	plan.Retired:         {"tombstones that are no longer in the release", "tombstone that is no longer in the release"},
+	plan.Rejected:        {several: "refused by the cluster"},
+	plan.Unchecked:       {several: "that can't be checked"},
+	plan.Pending:         {several: "being deleted already"},
+	plan.Left:            {"with tombstones, which this mode does not delete", "with a tombstone, which this mode does not delete"},
+	plan.Kept:            {"kept as they are", "kept as it is"},
+	plan.NotThere:        {several: "to be deleted, and not there"},
+}
+
+// A group is the objects of a component in a level.
+type group struct {
+	title   string
+	from    string // where all of several have come from; "" if they have not
+	isGone  bool   // no manifest of the new release is in it
+	entries []plan.ObjectPlan
+	hidden  int // entries that nothing happens to, and which are not among the others
+}
+
+// groups are in the order in which they begin in the update. What is absent from the new release stands
+// behind the rest of its component, or at the end.
+func (v Printer) groups() []*group {
+	var groups []*group
+	known := map[string]*group{}
+	add := func(e plan.ObjectPlan, isGone bool) {
+		title := heading(e.Place())
+		g := known[title]
+		if g == nil {
+			g = &group{title: title, isGone: isGone && title != notInRelease}
+			known[title] = g
+			groups = append(groups, g)
+		}
+		if e.IsNoop() && !v.All {
+			g.hidden++
+			return
+		}
+		g.entries = append(g.entries, e)
+	}
+	for _, e := range v.Plan.Steps {
+		add(e, false)
+	}
+	for _, e := range v.Plan.Absent {
+		add(e, true)
+	}
+	for _, g := range groups {
+		g.from = g.origin()
+	}
+	return groups
+}
+
+// origin is where all that both releases have in a group has come from, if it is more
+// than one object: then it is said once.
+func (g *group) origin() string {
+	from, count := "", 0
+	for _, e := range g.entries {
+		switch {
+		case e.Old == nil || e.New == nil:
+			continue
+		case !e.IsMoved() || from != "" && from != heading(*e.Old):
+			return ""
+		}
+		from = heading(*e.Old)
+		count++
+	}
+	if count < 2 || g.hidden > 0 {
+		return ""
+	}
+	return from
+}
+
+func heading(p plan.Position) string {
+	if p.File == "" && p.Component == "" {
+		return notInRelease
+	}
+	if p.Component == "" {
+		return printable.Line(p.File)
+	}
+	return fmt.Sprintf("level %s · %s", p.Level, p.Component)
+}
+
+// notInRelease is the heading of objects that only the cluster has.
+const notInRelease = "in the cluster, and not in the release"
+
+// why says what is special about an object of a group, in a sentence; "" if nothing is.
+func (g *group) why(e plan.ObjectPlan) string {
+	var said []string
+	if e.IsMoved() && g.from == "" {
+		said = append(said, "it comes from "+heading(*e.Old))
+	}
+	switch {
+	case e.With != nil && (e.With.Kind == "Namespace" || e.With.Kind == "CustomResourceDefinition"):
+		said = append(said, "with its "+e.With.Kind) // whose name can be told from the object's
+	case e.Why != "":
+		said = append(said, printable.Line(e.Why))
+	}
+	if e.RenamedTo != nil {
+		said = append(said, e.RenamedTo.String()+" seems to follow it")
+	}
+	return strings.Join(append(said, whyInCluster(e)...), "; ")
+}
+
+// listedChanges returns the changes of an object that are listed. Descriptions in a CustomResourceDefinition
+// are only counted, and so are changes beyond a limit.
+func listedChanges(e plan.ObjectPlan, limit int) (changes []plan.FieldChange, descriptions, more int) {
+	for _, change := range e.Changes {
+		switch {
+		case e.Kind == definition && isDescription(change) && limit > 0:
+			descriptions++
+		case limit > 0 && len(changes) == limit:
+			more++
+		default:
+			changes = append(changes, change)
+		}
+	}
+	return changes, descriptions, more
+}
+
+// isDescription says whether a change is one of a description, and not of a field of that
+// name, which is a schema.
+func isDescription(change plan.FieldChange) bool {
+	_, wasSchema := change.Old.(map[string]any)
+	_, isSchema := change.New.(map[string]any)
+	return change.Path[len(change.Path)-1].Key == "description" && !wasSchema && !isSchema
+}
+
+// tombstone is what to put where, to delete an object; "" if there is nothing, or nothing
+// of its own.
+func (v Printer) tombstone(e plan.ObjectPlan) (text, file, language string) {
+	if e.CoveredBy != nil || e.Tombstone == "" {
+		return "", "", ""
+	}
+	language = "yaml"
+	if e.Old == nil {
+		return e.Tombstone, "the release", language
+	}
+	if path.Ext(e.Old.File) == ".json" {
+		language = "json"
+	}
+	if file = e.Old.File; v.PathOf != nil {
+		file = v.PathOf(file)
+	}
+	return e.Tombstone, file, language
+}
+
+// unlistedCounts says how many changes are not listed; "" if all are.
+func unlistedCounts(descriptions, more int) string {
+	var left []string
+	if descriptions > 0 {
+		left = append(left, printable.Count(descriptions, "description"))
+	}
+	if more > 0 {
+		left = append(left, printable.Count(more, "more field"))
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return "and " + strings.Join(left, ", ")
+}

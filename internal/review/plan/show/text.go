@@ -1,0 +1,144 @@
+package show
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// How much text shows, unless it is to show all.
+const (
+	maxFields   = 40 // of an object
+	maxWarnings = 20 // of a reason
+)
+
+// Text writes the plan for a terminal.
+func (v Printer) Text(out io.Writer) error {
+	w := bufio.NewWriter(out)
+	fmt.Fprintln(w, printable.Line(v.title()))
+	if nothing := v.reasonOfNoChange(); nothing != "" {
+		fmt.Fprintf(w, "  %s\n", nothing)
+	}
+	v.textCounts(w)
+	v.textWarnings(w)
+	for _, g := range v.groups() {
+		v.textGroup(w, g)
+	}
+	return w.Flush()
+}
+
+// textCounts are the numbers, and what the signs mean.
+func (v Printer) textCounts(w io.Writer) {
+	for _, action := range plan.Actions() {
+		if count := v.Plan.Counts[action]; count > 0 {
+			fmt.Fprintf(w, "  %s %5d %s\n", sign(action), count, counted(action, count))
+		}
+	}
+}
+
+// textWarnings are what must be seen first.
+func (v Printer) textWarnings(w io.Writer) {
+	beside := v.clusterNotes()
+	if len(v.Plan.Warnings) == 0 && len(beside) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nneeds attention\n")
+	for _, line := range beside {
+		fmt.Fprintf(w, "  %s\n", printable.Line(line))
+	}
+	shown := map[plan.Reason]int{}
+	for _, warning := range v.Plan.Warnings {
+		if shown[warning.Reason]++; v.All || shown[warning.Reason] <= maxWarnings {
+			fmt.Fprintf(w, "  %s: %s\n", warning.ID, printable.Line(warning.Message))
+		}
+	}
+	for _, reason := range plan.Reasons() {
+		if more := shown[reason] - maxWarnings; more > 0 && !v.All {
+			fmt.Fprintf(w, "  and %d more for the reason %s: --all lists them\n", more, reason)
+		}
+	}
+}
+
+func (v Printer) textGroup(w io.Writer, g *group) {
+	if len(g.entries) == 0 {
+		return
+	}
+	var said []string
+	if g.isGone {
+		said = append(said, "no longer in the release")
+	}
+	if g.from != "" {
+		said = append(said, "from "+g.from)
+	}
+	if g.hidden > 0 {
+		said = append(said, fmt.Sprintf("%d unchanged", g.hidden))
+	}
+	fmt.Fprintf(w, "\n%s", g.title)
+	if len(said) > 0 {
+		fmt.Fprintf(w, "  (%s)", strings.Join(said, ", "))
+	}
+	fmt.Fprintln(w)
+	for _, e := range g.entries {
+		v.textEntry(w, g, e)
+	}
+}
+
+func (v Printer) textEntry(w io.Writer, g *group, e plan.ObjectPlan) {
+	fmt.Fprintf(w, "  %s %s", sign(e.Action), e.ID)
+	if why := g.why(e); why != "" {
+		fmt.Fprintf(w, "  (%s)", why)
+	}
+	fmt.Fprintln(w)
+	for _, line := range v.hooks(e) {
+		fmt.Fprintf(w, "      %s\n", line)
+	}
+	changes, descriptions, more := listedChanges(e, v.limit())
+	v.writeChanges(w, "      ", e, changes)
+	if rest := unlistedCounts(descriptions, more); rest != "" {
+		fmt.Fprintf(w, "      %s\n", rest)
+	}
+	if text, file, _ := v.tombstone(e); text != "" {
+		fmt.Fprintf(w, "      to delete it, put this into %s:\n", printable.Line(file))
+		writeLines(w, "        ", text)
+	}
+}
+
+// limit is how many fields of an object are shown; 0 if all are.
+func (v Printer) limit() int {
+	if v.All {
+		return 0
+	}
+	return maxFields
+}
+
+func (v Printer) writeChanges(w io.Writer, indent string, e plan.ObjectPlan, changes []plan.FieldChange) {
+	for _, change := range changes {
+		d := differenceOf(e.Kind, change, v.All)
+		fmt.Fprintf(w, "%s%s: %s → %s%s\n", indent, d.path, d.old, d.new, d.remark())
+		for _, line := range d.lines {
+			fmt.Fprintf(w, "%s  %s\n", indent, line)
+		}
+	}
+}
+
+// writeLines writes the lines of a text, indented.
+func writeLines(w io.Writer, indent, text string) {
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(w, "%s%s\n", indent, printable.Line(strings.TrimSuffix(line, "\n")))
+	}
+}
+
+func (d difference) remark() string {
+	switch {
+	case d.refused:
+		return "  (the API server refuses it)"
+	case d.overwrites != "":
+		return "  (overwrites " + d.overwrites + ")"
+	default:
+		return ""
+	}
+}

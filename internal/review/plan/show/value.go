@@ -1,0 +1,183 @@
+package show
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/runlevel/runlevel/internal/objects/fields"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// maxValue is how many characters of a value are shown.
+const maxValue = 72
+
+// A difference is how a field changes: in a line, or in several.
+type difference struct {
+	path     string
+	old, new string   // in a line
+	lines    []string // that go and come, with "-" and "+" in front, of a text of several
+	refused  bool
+
+	overwrites string // whose value it is
+}
+
+// differenceOf writes a change of an object of some kind, and cuts what is long unless all of it
+// is wanted.
+func differenceOf(kind string, change plan.FieldChange, all bool) difference {
+	d := difference{path: printable.Line(pathOf(kind, change.Path)), refused: change.Refused, overwrites: strings.Join(change.Overwrites, ", ")}
+	old, isText := change.Old.(string)
+	next, isTextToo := change.New.(string)
+	isPlain := isText && isTextToo // and no number can be taken for one of them
+	if (isPlain || all) && strings.Contains(old+next, "\n") {
+		var before, after string
+		d.old, before = linesOf(change.Old)
+		d.new, after = linesOf(change.New)
+		d.lines = lineDiff(before, after)
+		if !all {
+			d.lines = firstLines(d.lines)
+		}
+		return d
+	}
+	d.old, d.new = text(change.Old, isPlain), text(change.New, isPlain)
+	if all {
+		return d
+	}
+	if utf8.RuneCountInString(d.old) > maxValue || utf8.RuneCountInString(d.new) > maxValue {
+		d.old, d.new = cutAroundDifference(d.old, d.new)
+	}
+	return d
+}
+
+// definition is the kind whose paths are long.
+const definition = "CustomResourceDefinition"
+
+// pathOf writes a path. One in a schema is written as the field that it describes, and
+// what of the schema it is: "version v1: spec.size: maximum".
+func pathOf(kind string, path fields.Path) string {
+	// spec.versions[name=v1].schema.openAPIV3Schema and what is below it
+	if kind != definition || len(path) < 6 || path[1].Key != "versions" || path[2].Value == "" || path[4].Key != "openAPIV3Schema" {
+		return path.String()
+	}
+	said, below := "version "+path[2].Value+": ", path[5:]
+	field := ""
+	for len(below) > 0 {
+		step, length := "", 1
+		switch key := below[0].Key; {
+		case key == "properties" && len(below) > 1:
+			step, length = "."+below[1].Key, 2
+		case key == "items":
+			step = "[*]"
+		case key == "additionalProperties":
+			step = ".*"
+		}
+		if step == "" {
+			break
+		}
+		field, below = field+step, below[length:]
+	}
+	said += strings.TrimPrefix(field, ".")
+	if len(below) > 0 && field != "" {
+		said += ": "
+	}
+	return said + below.String()
+}
+
+// none is what stands for a field that is not there.
+const none = "(none)"
+
+// text is a value in a line.
+func text(value any, isPlain bool) string {
+	written, isText := value.(string)
+	switch {
+	case value == nil:
+		return none
+	case isText && isPlain && written != "" && strings.TrimSpace(written) == written, fields.IsMask(value):
+		return printable.Line(written)
+	case isText && strings.Contains(written, "\n"):
+		return countLines(written)
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Sprintf("(%T)", value) // no value that comes from YAML
+	}
+	return printable.Line(strings.TrimSpace(out.String()))
+}
+
+// linesOf returns how many lines a text has, and the text with its last line ended. Of any other value it
+// returns the value in a line, and no text.
+func linesOf(value any) (summary, lines string) {
+	written, isText := value.(string)
+	if !isText {
+		return text(value, false), ""
+	}
+	return countLines(written), written + "\n"
+}
+
+func countLines(text string) string {
+	return printable.Count(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line")
+}
+
+// cutAroundDifference shortens two values to the text around their first difference.
+func cutAroundDifference(old, next string) (string, string) {
+	a, b := []rune(old), []rune(next)
+	same := 0
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	return cut(a, same), cut(b, same)
+}
+
+// context is how much of what is the same is shown in front of a difference.
+const context = 20
+
+func cut(text []rune, difference int) string {
+	if len(text) <= maxValue {
+		return string(text)
+	}
+	start := max(0, min(difference-context, len(text)-maxValue))
+	end := min(len(text), start+maxValue)
+	shown := string(text[start:end])
+	if start > 0 {
+		shown = "…" + shown
+	}
+	if end < len(text) {
+		shown += "…"
+	}
+	return shown
+}
+
+// maxLines is how many lines of a text are shown.
+const maxLines = 12
+
+// firstLines returns the first lines of a difference, each shortened, and how many more there are.
+func firstLines(lines []string) []string {
+	more := len(lines) - maxLines
+	lines = lines[:min(len(lines), maxLines)]
+	for i, line := range lines {
+		lines[i] = line[:len("- ")] + cut([]rune(line[len("- "):]), 0)
+	}
+	if more > 0 {
+		lines = append(lines, "and "+printable.Count(more, "more line"))
+	}
+	return lines
+}
+
+// lineDiff returns the lines that two texts do not share, with "-" or "+" in front.
+func lineDiff(before, after string) []string {
+	const header = 3 // lines of a unified diff before its first hunk
+	var lines []string
+	for i, line := range strings.Split(string(diff.Diff("", []byte(before), "", []byte(after))), "\n") {
+		if i >= header && (strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+")) {
+			lines = append(lines, line[:1]+" "+printable.Line(line[1:]))
+		}
+	}
+	return lines
+}

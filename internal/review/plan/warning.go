@@ -1,0 +1,215 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// An UpdateWarning is what a person must see before the update.
+type UpdateWarning struct {
+	Reason   Reason `json:"reason"`
+	kinds.ID `json:"object"`
+	// Message is a sentence about the object, which it does not name.
+	Message string `json:"message"`
+}
+
+// A Reason says what kind of warning it is.
+type Reason string
+
+// The reasons of warnings, the worst first.
+const (
+	Refused           Reason = "Refused"           // the API server does not allow a change
+	VersionRemoved    Reason = "VersionRemoved"    // of a CustomResourceDefinition, or it is not served any more
+	FieldRemoved      Reason = "FieldRemoved"      // of its schema
+	FieldRequired     Reason = "FieldRequired"     // by its schema
+	FieldNarrowed     Reason = "FieldNarrowed"     // by its schema: another type, or fewer values
+	StillUsed         Reason = "StillUsed"         // it is deleted, and others of the release refer to it
+	Contradiction     Reason = "Contradiction"     // it is applied, and deleted with something else
+	TakesAlong        Reason = "TakesAlong"        // what is deleted has much in it
+	Orphan            Reason = "Orphan"            // it stays, and no release applies it any more
+	Overwritten       Reason = "Overwritten"       // what others have set
+	ReplicasDropped   Reason = "ReplicasDropped"   // it is scaled to the default, unless another manager has scaled it
+	Recreation        Reason = "Recreation"        // it is gone for a while
+	Revival           Reason = "Revival"           // what was deleted comes back
+	NothingThere      Reason = "NothingThere"      // a tombstone for something that there never was
+	ChangeNotMade     Reason = "ChangeNotMade"     // it is create-only
+	NewStorageVersion Reason = "NewStorageVersion" // stored objects stay as they are until they are next written
+	NotChecked        Reason = "NotChecked"        // the cluster could not be asked
+)
+
+// Reasons are all of them, the worst first.
+func Reasons() []Reason {
+	return []Reason{
+		Refused, VersionRemoved, FieldRemoved, FieldRequired, FieldNarrowed, StillUsed, Contradiction,
+		TakesAlong, Orphan, Overwritten, ReplicasDropped, Recreation, Revival, NothingThere, ChangeNotMade, NewStorageVersion, NotChecked,
+	}
+}
+
+// count counts the actions.
+func (p *Plan) count() {
+	for _, entries := range [][]ObjectPlan{p.Steps, p.Absent} {
+		for _, e := range entries {
+			p.Counts[e.Action]++
+		}
+	}
+}
+
+// warn collects the warnings: some about several objects, and those about each.
+func (p *Plan) warn(ofSeveral ...UpdateWarning) {
+	p.Warnings = append(p.Warnings, ofSeveral...)
+	for _, entries := range [][]ObjectPlan{p.Steps, p.Absent} {
+		for _, e := range entries {
+			p.Warnings = append(p.Warnings, e.warnings()...)
+		}
+	}
+	rank := map[Reason]int{}
+	for i, reason := range Reasons() {
+		rank[reason] = i
+	}
+	slices.SortStableFunc(p.Warnings, func(a, b UpdateWarning) int { return rank[a.Reason] - rank[b.Reason] })
+}
+
+// contradictions are manifests of the new release that go with what it deletes.
+func (c *comparer) contradictions(steps []*payload.Manifest, gone *cascade) []UpdateWarning {
+	var found []UpdateWarning
+	for _, m := range steps {
+		if by, goes := gone.parentOf(m); goes && !m.IsTombstone() {
+			found = append(found, UpdateWarning{Contradiction, m.ID(), "the same release deletes " + by.String() + ", and with it this object"})
+		}
+	}
+	return found
+}
+
+// warnings are those about one object.
+func (e ObjectPlan) warnings() []UpdateWarning {
+	var found []UpdateWarning
+	add := func(reason Reason, format string, args ...any) {
+		found = append(found, UpdateWarning{reason, e.ID, fmt.Sprintf(format, args...)})
+	}
+	switch e.Action {
+	case Dropped:
+		if e.RenamedTo != nil {
+			add(Orphan, "%s, beside %s, which seems to follow it", e.Why, e.RenamedTo)
+		} else {
+			add(Orphan, "%s", e.Why)
+		}
+	case LeftOut:
+		add(Orphan, "%s", e.Why)
+	case Revived:
+		add(Revival, "%s, and the new one creates it", e.Why)
+	case NothingToDelete:
+		add(NothingThere, "%s: nothing is deleted", e.Why)
+	}
+	if e.Action == Deleted && len(e.UsedBy) > 0 {
+		add(StillUsed, "it is deleted, and %s", describeUses(e.UsedBy))
+	}
+	if refused := e.Refused(); len(refused) > 0 {
+		add(Refused, "the API server refuses to change %s", paths(refused))
+	}
+	if e.Recreated {
+		add(Recreation, "it is deleted and recreated: some of its changes can't be made otherwise")
+	}
+	if e.CreateOnly {
+		add(ChangeNotMade, "it is create-only: a cluster that has it keeps it as it is")
+	}
+	if e.Definition != nil {
+		e.Definition.warn(add)
+	}
+	e.warnOfCluster(add)
+	return found
+}
+
+// warnOfCluster tells of what only a cluster knows.
+func (e ObjectPlan) warnOfCluster(add func(reason Reason, format string, args ...any)) {
+	switch e.Action {
+	case Rejected:
+		add(Refused, "%s", e.Why)
+	case Unchecked:
+		add(NotChecked, "%s", e.Why)
+	}
+	holds := e.GroupKind() == kinds.Namespace || e.GroupKind() == kinds.CustomResourceDefinition
+	if e.Action == Deleted && holds && e.TakesAlong != nil && e.TakesAlong.Objects > 0 {
+		add(TakesAlong, "it is deleted, and %s with it", e.TakesAlong)
+	}
+	var overwritten []string
+	for _, change := range e.Changes {
+		if len(change.Overwrites) > 0 && !isCopy(change) {
+			overwritten = append(overwritten, fmt.Sprintf("%s (%s)", change.Path, strings.Join(change.Overwrites, ", ")))
+		}
+	}
+	if len(overwritten) > 0 {
+		add(Overwritten, "what others have set will be as the release says: %s", printable.Few(overwritten, maxListed))
+	}
+}
+
+// isCopy says whether a change only takes away the copy that kubectl keeps of its manifest, as of
+// each object that it has applied.
+func isCopy(change FieldChange) bool {
+	const copied = "kubectl.kubernetes.io/last-applied-configuration"
+	annotations, _ := change.Old.(map[string]any)
+	_, hasCopy := annotations[copied]
+	isAlone := change.Path.String() == "metadata.annotations" && len(annotations) == 1 && hasCopy
+	return change.New == nil && (isAlone || change.Path.String() == fmt.Sprintf("metadata.annotations[%q]", copied))
+}
+
+// warn tells of what the objects of a definition will notice.
+func (d *DefinitionChange) warn(add func(reason Reason, format string, args ...any)) {
+	for _, version := range d.Removed {
+		add(VersionRemoved, "version %s is removed%s", version, d.ifStored(version))
+	}
+	for _, version := range d.Unserved {
+		add(VersionRemoved, "version %s is not served any more", version)
+	}
+	if len(d.RemovedFields) > 0 {
+		add(FieldRemoved, "fields that its objects may have are removed: %s", d.list(d.RemovedFields))
+	}
+	if len(d.RequiredFields) > 0 {
+		add(FieldRequired, "fields that its objects may lack are required: %s", d.list(d.RequiredFields))
+	}
+	if len(d.NarrowedFields) > 0 {
+		add(FieldNarrowed, "fields may not be any more what they are in its objects: %s", d.narrowings())
+	}
+	if d.Storage != nil && !slices.Contains(d.Removed, d.Storage.Old) {
+		add(NewStorageVersion, "objects are stored as %s, and were as %s: those that are there stay so until they are written", d.Storage.New, d.Storage.Old)
+	}
+}
+
+// ifStored says what a version was that is removed.
+func (d *DefinitionChange) ifStored(version string) string {
+	if !d.isStored(version) {
+		return ""
+	}
+	return ", in which objects were stored: the API server refuses that as long as its status.storedVersions names it"
+}
+
+// maxListed is how many paths a sentence names.
+const maxListed = 5
+
+func (d *DefinitionChange) list(fields []Field) string {
+	var names []string
+	for _, field := range fields {
+		names = append(names, field.Path+" ("+field.Version+")")
+	}
+	return printable.Few(names, maxListed)
+}
+
+func (d *DefinitionChange) narrowings() string {
+	var said []string
+	for _, field := range d.NarrowedFields {
+		said = append(said, fmt.Sprintf("%s (%s: %s)", field.Path, field.Version, field.How))
+	}
+	return printable.Few(said, maxListed)
+}
+
+func paths(changes []FieldChange) string {
+	var names []string
+	for _, change := range changes {
+		names = append(names, change.Path.String())
+	}
+	return printable.Few(names, maxListed)
+}

@@ -1,0 +1,118 @@
+package keep
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+)
+
+// A contention is with another field manager, or with a controller, that reverts repairs of an object as soon as they
+// are made. A user who changes the object now and then is in no contention.
+type contention struct {
+	drifted   time.Time   // when the object was first seen to differ
+	repaired  time.Time   // when it was repaired last
+	repairs   []time.Time // when it was repaired
+	immediate int         // repairs that were reverted at once
+	idle      int         // how often in a row the object was written, and nothing of the release's
+	looked    time.Time   // when that was seen last
+	until     time.Time   // when the object may be repaired again
+}
+
+const (
+	// A drift is immediate that comes within this time after a repair: a controller answers at once.
+	immediately = 500 * time.Millisecond
+	// So many immediate drifts are a contention, and so are so many repairs within the memory.
+	maxImmediate = 4
+	maxRepairs   = 20
+	memory       = 10 * time.Minute
+	// The pauses of a contention.
+	shortPause, longPause = 250 * time.Millisecond, 5 * time.Minute
+	// So many writes that change nothing of the release's are looked at without pauses, and the pauses stay short.
+	maxIdle              = 20
+	rest                 = time.Minute // after which they are forgotten, and a contention has ended
+	idlePause, idleLimit = 10 * time.Millisecond, time.Second
+)
+
+// note takes in that an object was looked at, and whether it was repaired. It returns the first pause of a contention,
+// once.
+func (c *contention) note(now time.Time, isRepaired bool) (pause time.Duration) {
+	if !isRepaired {
+		c.noteIdle(now)
+		return 0
+	}
+	if now.Sub(c.repaired) > memory {
+		c.repairs, c.immediate = nil, 0
+	}
+	for len(c.repairs) > 0 && now.Sub(c.repairs[0]) > memory {
+		c.repairs = c.repairs[1:]
+	}
+	wasActive := c.isActive()
+	switch {
+	case len(c.repairs) == 0:
+	case len(c.repairs) >= maxRepairs:
+		c.immediate = max(c.immediate, maxImmediate) + 1
+	case c.drifted.Sub(c.repaired) < immediately:
+		c.immediate++
+	case c.drifted.Sub(c.repaired) > 2*c.backoff():
+		c.immediate = 0 // the other writer has stopped, or writes now and then
+	}
+	c.repaired, c.idle = now, 0
+	c.repairs = append(c.repairs, now)
+	if !c.isActive() {
+		return 0
+	}
+	c.repairs = c.repairs[max(0, len(c.repairs)-maxRepairs):]
+	c.until = now.Add(c.backoff())
+	if wasActive {
+		return 0
+	}
+	return c.backoff()
+}
+
+func (c *contention) isActive() bool {
+	return c.immediate >= maxImmediate || len(c.repairs) >= maxRepairs
+}
+
+// backoff returns how long an object in contention is left alone after a repair.
+func (c *contention) backoff() time.Duration {
+	return min(shortPause<<min(max(0, c.immediate-maxImmediate), 20), longPause)
+}
+
+// noteIdle takes in that an object was written, and nothing of the release's in it.
+func (c *contention) noteIdle(now time.Time) {
+	if now.Sub(c.looked) > rest {
+		c.idle = 0
+	}
+	c.looked = now
+	c.idle++
+	if over := c.idle - maxIdle; over > 0 {
+		c.until = now.Add(min(idlePause<<min(over, 20), idleLimit))
+	}
+}
+
+// left returns how long the object must still be left alone by the other writer until the contention has ended.
+func (c *contention) left(now time.Time) time.Duration {
+	if !c.isActive() {
+		return 0
+	}
+	return c.repaired.Add(max(rest, 2*c.backoff())).Sub(now)
+}
+
+// pause returns how long an object is left alone from now on.
+func (c *contention) pause(now time.Time) time.Duration { return c.until.Sub(now) }
+
+// reportContention reports a contention, also as an event of Kubernetes, for the owners of the other manager. That the
+// event can't be written is no failure.
+func (k *Keeper) reportContention(o *kept, uid types.UID, lost []ownership.Conflict, pause time.Duration) {
+	what := "another client deletes it, or changes it, again and again"
+	if len(lost) > 0 {
+		what = "other managers change it again and again: " + object.LossesInWords(lost)
+	}
+	what += "; it is repaired after longer and longer pauses, now " + pause.String()
+	k.report(o, Event{Type: Contested, Object: &o.id, File: o.manifest.Path, Lost: lost, Message: what})
+	_ = k.cluster.RecordEvent(k.ctx, cluster.ObjectEvent{ID: o.id, UID: uid, Reason: "Contested", IsWarning: true, Message: "it is not as release " + k.options.Apply.Release + " says: " + what})
+}

@@ -1,0 +1,74 @@
+package keep_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/internal/session/keep"
+)
+
+// askedBy are the requests that the audit log has of a user, each as verb and resource. A watch
+// is in it when it ends.
+func askedBy(t testing.TB, who string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(test.Sandbox(t).Logs, "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct {
+			Verb, UserAgent, RequestURI string
+			ObjectRef                   struct{ Resource, Name string }
+		}
+		if json.Unmarshal(lines.Bytes(), &event) == nil && event.UserAgent == who {
+			all = append(all, strings.TrimSpace(event.Verb+" "+event.ObjectRef.Resource))
+		}
+	}
+	return all
+}
+
+// What does not change, and what only changes its status, costs no request but that of the lock,
+// and the Keeper does nothing at all.
+func TestWhatDoesNotDriftCostsNothing(t *testing.T) {
+	e := newEstate(t, 1000)
+	others := connectAs(t, "others")
+	e.keep(t, func(event keep.Event) {
+		if event.Type != keep.Keeping {
+			t.Errorf("%+v", event)
+		}
+	})
+	// All watches have begun, and seen what is there, when a change is seen that comes after.
+	before := len(askedBy(t, e.name))
+	for i := range 200 {
+		if err := e.writeStatus(t.Context(), others, i, i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renewals := 0
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		since := askedBy(t, e.name)[before:]
+		renewals = len(slices.DeleteFunc(slices.Clone(since), func(one string) bool { return !strings.HasSuffix(one, " leases") }))
+		return renewals >= 4, nil
+	})
+	if err != nil {
+		t.Fatal("the lock is not renewed:", err)
+	}
+	for _, one := range askedBy(t, e.name)[before:] {
+		if !strings.HasSuffix(one, " leases") && !strings.HasPrefix(one, "watch ") {
+			t.Error("it asked for something:", one)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package keep
+
+import (
+	"slices"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+)
+
+// Take takes over an object that is applied. No other program may write it for the release from then on.
+//
+// The first object of a kind begins the watch of that kind. The watch shows the other objects of the kind, too: what it
+// shows of them before they are taken over is looked at when they are.
+func (k *Keeper) Take(applied object.Change) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if o := k.steps[applied.StepID]; o != nil {
+		o.applied = &applied.Version
+		k.queue.Add(o)
+	}
+}
+
+// keep begins to keep an object that was taken over, and reports whether it is kept. That needs an answer of the server,
+// which says where objects of the kind are: if there is none, it is tried again.
+func (k *Keeper) keep(o *kept) bool {
+	k.mu.Lock()
+	isKept, applied := o.isKept, o.applied
+	k.mu.Unlock()
+	if isKept || k.ctx.Err() != nil {
+		return isKept
+	}
+	resource, err := k.repairer.Place(o.manifest)
+	if err != nil {
+		k.queue.AddRateLimited(o)
+		return false
+	}
+	k.queue.Forget(o)
+	k.repairer.Learn(resource)
+	k.mu.Lock()
+	k.watchKind(resource)
+	early := o.early
+	o.isKept, o.version, o.early = true, *applied, nil
+	if o.id.GroupKind() == kinds.CustomResourceDefinition {
+		o.version = "" // so that the next look shows what it defines now
+	}
+	k.inOrder = append(k.inOrder, o)
+	isNewer := early != nil && early.version != *applied && !resourcewatch.IsOlder(early.version, *applied)
+	if isNewer && early.head == nil {
+		k.observeAbsence(o, early.version)
+	}
+	k.mu.Unlock()
+	if isNewer && early.head != nil {
+		k.observe(o.id, *early.head)
+	}
+	return true
+}
+
+// watchKind begins to watch the objects of a kind, if they are not watched yet. The lock is held.
+func (k *Keeper) watchKind(resource cluster.Resource) {
+	isOfKind := func(w *kindWatch) bool { return w.resource.GroupKind() == resource.GroupKind() }
+	if slices.ContainsFunc(k.watches, isOfKind) {
+		return
+	}
+	w := &kindWatch{keeper: k, resource: resource, errs: map[string]error{}}
+	k.watches = append(k.watches, w)
+	for _, o := range k.steps {
+		if o.id.GroupKind() != resource.GroupKind() {
+			continue
+		}
+		if !resource.Namespaced {
+			o.id.Namespace = "" // whatever the manifest says
+		}
+		o.watch, o.resource = w, resource
+		k.objects[o.id] = o
+	}
+	k.running.Go(func() { w.run(k.ctx) })
+}

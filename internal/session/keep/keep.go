@@ -1,0 +1,111 @@
+// Package keep keeps a release in place: it watches what was applied, and repairs an object that was changed, deleted,
+// or has lost its label. It reads metadata only. Package apply/object says whether an object can have changed, and
+// repairs it.
+//
+// Objects that do not change cost nothing but watches. A resync looks at all of them from time to time, for what the
+// watches may have missed. Another writer that reverts repairs is named, and its object is repaired after growing
+// pauses.
+//
+// Start is the call to start from, and Take gives it objects as they are applied. What is known of an object is in
+// object.go, how it is taken over in handover.go, the watches in watch.go, repairs in repair.go, other writers in
+// contention.go, and the resync in resync.go.
+package keep
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// Options say how to keep a release in place.
+type Options struct {
+	Apply object.Options // as it was applied with
+	// Every is how long it is from one resync to the next; an hour if it is 0, and never if
+	// it is less.
+	Every time.Duration
+	// Tell is called with each event, one after the other. It may be nil.
+	Tell func(Event)
+}
+
+// workers is how many objects are repaired at a time.
+const workers = 8
+
+func (o Options) withDefaults() Options {
+	if o.Every == 0 {
+		o.Every = time.Hour
+	}
+	if o.Tell == nil {
+		o.Tell = func(Event) {}
+	}
+	return o
+}
+
+// A Keeper keeps one release in place.
+type Keeper struct {
+	ctx      context.Context
+	cluster  *cluster.Cluster
+	options  Options
+	repairer *object.Repairer
+	queue    workqueue.TypedRateLimitingInterface[*kept] // of objects that may have to be repaired
+	telling  sync.Mutex                                  // so that one event is told after the other
+	running  sync.WaitGroup
+
+	mu      sync.Mutex              // guards what follows, and what is known of objects
+	steps   map[object.StepID]*kept // all objects of the release
+	objects map[kinds.ID]*kept      // those of the kinds that are watched
+	inOrder []*kept                 // those that are kept
+	failing map[*kept]bool          // those that could not be repaired
+	watches []*kindWatch
+}
+
+// Start begins to keep objects of a release in place, those that Take is given, until ctx ends.
+func Start(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Keeper {
+	options = options.withDefaults()
+	k := &Keeper{
+		ctx: ctx, cluster: c, options: options, repairer: object.NewRepairer(ctx, c, release, options.Apply),
+		steps: map[object.StepID]*kept{}, objects: map[kinds.ID]*kept{}, failing: map[*kept]bool{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[*kept](firstPause, longestPause)),
+	}
+	for _, manifest := range release.Manifests {
+		if !manifest.IsTombstone() {
+			k.steps[object.StepOf(manifest)] = &kept{manifest: manifest, id: manifest.ID()}
+		}
+	}
+	context.AfterFunc(ctx, k.queue.ShutDown)
+	for range workers {
+		k.running.Go(k.work)
+	}
+	k.running.Go(func() { k.resyncAll(ctx) })
+	return k
+}
+
+// Wait waits until ctx has ended, and nothing is repaired any more. It returns why ctx has ended.
+func (k *Keeper) Wait() error {
+	k.running.Wait()
+	k.repairer.Close()
+	return context.Cause(k.ctx)
+}
+
+// Announce reports how many objects are kept in place by now.
+func (k *Keeper) Announce() {
+	k.mu.Lock()
+	objects, of := 0, map[schema.GroupKind]bool{}
+	for _, o := range k.steps {
+		if o.applied != nil {
+			objects++
+			of[o.id.GroupKind()] = true
+		}
+	}
+	k.mu.Unlock()
+	k.tell(Event{Type: Keeping, Message: fmt.Sprintf("%s of %s", printable.Count(objects, "object"), printable.Count(len(of), "kind"))})
+}

@@ -1,0 +1,65 @@
+package keep
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// Problems returns the objects that are contested or failing now, as they were reported, in order.
+func (k *Keeper) Problems() []Event {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var problems []Event
+	for _, o := range k.inOrder {
+		if o.problem != nil {
+			problems = append(problems, *o.problem)
+		}
+	}
+	slices.SortFunc(problems, func(a, b Event) int {
+		return cmp.Or(kinds.Compare(*a.Object, *b.Object), cmp.Compare(a.File, b.File))
+	})
+	return problems
+}
+
+// UnwatchedKinds returns how many kinds have changes that are not seen now.
+func (k *Keeper) UnwatchedKinds() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	unwatched := 0
+	for _, w := range k.watches {
+		if len(w.errs) > 0 {
+			unwatched++
+		}
+	}
+	return unwatched
+}
+
+// report reports a problem of an object, which lasts until endProblem finds that it is over.
+func (k *Keeper) report(o *kept, problem Event) {
+	problem.Time = k.cluster.Now().UTC()
+	k.mu.Lock()
+	o.problem = &problem
+	k.mu.Unlock()
+	k.tell(problem)
+}
+
+// endProblem reports that the problem of an object is over, if it is: the object is as the release says, and no other
+// writer has changed it for a while.
+func (k *Keeper) endProblem(o *kept) {
+	k.mu.Lock()
+	left := o.contention.left(time.Now())
+	isOver := o.problem != nil && !o.mayDiffer && !o.isLeaving && !k.failing[o] && left <= 0
+	switch {
+	case isOver:
+		o.problem, o.contention = nil, contention{}
+	case o.problem != nil && left > 0:
+		k.queue.AddAfter(o, left)
+	}
+	k.mu.Unlock()
+	if isOver {
+		k.tell(Event{Type: Recovered, Object: &o.id, File: o.manifest.Path, Message: "it is as the release says again"})
+	}
+}

@@ -1,0 +1,186 @@
+package keep
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+)
+
+// An object that could not be repaired is tried again after a pause, which gets longer.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = time.Minute
+)
+
+// work repairs objects until the queue is shut down.
+func (k *Keeper) work() {
+	for {
+		o, isOver := k.queue.Get()
+		if isOver {
+			return
+		}
+		if k.keep(o) {
+			k.repair(o)
+		}
+		k.queue.Done(o)
+	}
+}
+
+// repair repairs an object, if that is still due.
+func (k *Keeper) repair(o *kept) {
+	k.mu.Lock()
+	seen, observations, mayDiffer, checked, mayBeDone := o.seen, o.observations, o.mayDiffer, o.checked, o.mayBeDone
+	isLeaving := o.isLeaving && (checked == nil || !o.watch.isBroken(o.id.Namespace)) // else no watch tells when it is gone
+	isDue := (mayDiffer || checked != nil) && !isLeaving && !k.isBlocked(o)
+	if pause := o.contention.pause(time.Now()); isDue && checked == nil && pause > 0 {
+		isDue = false // it was queued before the contention was noticed
+		k.queue.AddAfter(o, pause)
+	}
+	o.checked, o.mayBeDone = nil, false
+	k.mu.Unlock()
+	if mayBeDone && k.ctx.Err() == nil {
+		k.noteDone(o)
+	}
+	found := wasInSync
+	if isDue && k.ctx.Err() == nil {
+		repaired, err := k.repairer.Repair(o.manifest, seen)
+		switch {
+		case err != nil:
+			found = k.failed(o, repaired, err)
+		case k.succeeded(o, observations, repaired) && !mayDiffer:
+			found = wasMissed
+		}
+	}
+	k.endProblem(o)
+	if checked != nil {
+		checked <- found
+	}
+}
+
+// noteDone notes that a Job has run to its end, if it has.
+func (k *Keeper) noteDone(o *kept) {
+	if err := k.repairer.NoteFinished(o.manifest); err == nil {
+		k.queue.Forget(o)
+		return
+	}
+	k.mu.Lock()
+	o.mayBeDone = true
+	k.mu.Unlock()
+	k.queue.AddRateLimited(o)
+}
+
+// isBlocked reports whether an object can't be as long as another one is not there. It is repaired when that one is.
+// The lock is held.
+func (k *Keeper) isBlocked(o *kept) bool {
+	return slices.ContainsFunc(objectmeta.Containers(o.id, o.resource), func(id kinds.ID) bool { return k.objects[id].isMissing() })
+}
+
+// reportAfter is how often a repair must fail to be reported.
+const reportAfter = 4
+
+// failed takes in that an object could not be repaired.
+func (k *Keeper) failed(o *kept, found object.Repaired, err error) finding {
+	event := Event{Type: Failing, Object: &o.id, File: o.manifest.Path, Message: printable.Line(err.Error())}
+	var failure *object.Failure
+	if errors.As(err, &failure) {
+		event.Message, event.Reason = printable.Line(failure.Err.Error()), failure.Reason
+	}
+	k.mu.Lock()
+	wasMissing := o.isMissing()
+	k.failing[o], o.mayDiffer, o.isThere = true, true, !wasMissing
+	if found.IsLooked {
+		o.isThere = found.Before.UID != "" && !found.Before.Terminating
+	}
+	if wasMissing && !o.isMissing() && isPrerequisite(o.id) {
+		k.retryAll()
+	}
+	k.queue.AddRateLimited(o)
+	isNew := (o.problem == nil || o.problem.Type != Failing) && k.queue.NumRequeues(o) >= reportAfter
+	k.mu.Unlock()
+	if isNew {
+		k.report(o, event)
+	}
+	return wasBroken
+}
+
+// succeeded takes in what came of a repair, and reports whether the object had to be changed. Observations is how many
+// there were when the repair began.
+func (k *Keeper) succeeded(o *kept, observations int, repaired object.Repaired) (hasChanged bool) {
+	hasChanged = repaired.Action != object.Unchanged && repaired.Action != object.Kept
+	k.mu.Lock()
+	wasMissing := o.isMissing()
+	isLatest := o.observations == observations
+	if isLatest {
+		o.isLeaving = repaired.Now.Terminating
+	}
+	if version := repaired.Now.ResourceVersion; !resourcewatch.IsOlder(version, o.version) {
+		o.version = version
+	}
+	if isLatest || o.seen != nil && !resourcewatch.IsOlder(o.version, o.seen.ResourceVersion) {
+		o.mayDiffer, o.seen = false, nil
+	}
+	pause := o.contention.note(time.Now(), hasChanged)
+	k.noteInSync(o)
+	if o.mayDiffer { // it was changed meanwhile
+		k.queueRepair(o)
+	}
+	if isPrerequisite(o.id) && (wasMissing || hasChanged) {
+		k.retryAll()
+	}
+	k.mu.Unlock()
+	if !hasChanged {
+		return false
+	}
+	if o.id.GroupKind() == kinds.CustomResourceDefinition {
+		k.checkAll(o.id.Name) // what was made of them meanwhile, was by another definition
+	}
+	k.tell(Event{Type: Repaired, Object: &o.id, File: o.manifest.Path, Action: repaired.Action, Lost: repaired.Lost, Message: object.LossesInWords(repaired.Lost)})
+	if pause > 0 {
+		k.reportContention(o, repaired.Now.UID, repaired.Lost, pause)
+	}
+	return true
+}
+
+// noteInSync notes that an object is as the release says. If it could not be repaired before, others of its kind are
+// tried again, too. The lock is held.
+func (k *Keeper) noteInSync(o *kept) {
+	k.queue.Forget(o)
+	if o.problem != nil {
+		k.queue.Add(o) // for endProblem
+	}
+	if !k.failing[o] {
+		return
+	}
+	delete(k.failing, o)
+	for other := range k.failing {
+		if other.watch == o.watch {
+			k.retry(other)
+		}
+	}
+}
+
+// retryAll tries at once what waits for another try: an object is back without which others can't be. The lock is held.
+func (k *Keeper) retryAll() {
+	for _, o := range k.objects {
+		if o.mayDiffer {
+			k.retry(o)
+		}
+	}
+}
+
+func (k *Keeper) retry(o *kept) {
+	k.queue.Forget(o)
+	k.queueRepair(o)
+}
+
+// isPrerequisite reports whether other objects can't be without an object.
+func isPrerequisite(id kinds.ID) bool {
+	kind := id.GroupKind()
+	return kind == kinds.Namespace || kind == kinds.CustomResourceDefinition || kind == kinds.APIService
+}

@@ -1,0 +1,66 @@
+package keep
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+)
+
+// A finding is what a resync finds of an object.
+type finding int
+
+const (
+	wasInSync finding = iota
+	wasMissed         // it differed, and no watch had shown that
+	wasBroken         // it can't be repaired
+)
+
+// resyncPace is the least time between two objects of a resync, which is not waited for.
+const resyncPace = 20 * time.Millisecond
+
+// resyncAll looks at all objects from time to time, whatever the watches have shown of them.
+func (k *Keeper) resyncAll(ctx context.Context) {
+	if k.options.Every < 0 {
+		return
+	}
+	const spread = 0.1 // so that several Keepers don't do it at once
+	for object.Pause(ctx, wait.Jitter(k.options.Every, spread)) {
+		missed, looked := 0, 0
+		k.mu.Lock()
+		all := slices.Clone(k.inOrder)
+		k.mu.Unlock()
+		for _, o := range all {
+			found, ok := k.resync(ctx, o)
+			if !ok {
+				return
+			}
+			looked++
+			if found == wasMissed {
+				missed++
+				k.tell(Event{Type: Missed, Object: &o.id, File: o.manifest.Path, Message: "no watch had told that it was not as the release says"})
+			}
+		}
+		k.tell(Event{Type: Passed, Message: fmt.Sprintf("looked at %s, of which the watches had missed %d", printable.Count(looked, "object"), missed)})
+	}
+}
+
+// resync has one object looked at.
+func (k *Keeper) resync(ctx context.Context, o *kept) (found finding, ok bool) {
+	answer := make(chan finding, 1)
+	k.mu.Lock()
+	o.checked = answer
+	k.queue.Add(o)
+	k.mu.Unlock()
+	select {
+	case found = <-answer:
+	case <-ctx.Done():
+		return found, false
+	}
+	return found, object.Pause(ctx, resyncPace)
+}

@@ -1,0 +1,74 @@
+package keep_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runlevel/runlevel/internal/session/keep"
+)
+
+// every has a slow pass begin again after a time.
+func every(pause time.Duration) func(*plan) { return func(p *plan) { p.keep.Every = pause } }
+
+// The slow pass finds, repairs and reports what the watches have missed.
+func TestTheSlowPassFindsWhatTheWatchesMissed(t *testing.T) {
+	t.Parallel()
+	s := keepIn(t, two, every(time.Second))
+	resume := s.keeping.stall()
+	defer resume()
+	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
+	s.until("it is told", func() bool { return len(s.all(keep.Missed)) == 1 })
+	s.until("the pass is over", func() bool {
+		return strings.Contains(strings.Join(s.told(), "\n"), "passed looked at 2 objects, of which the watches had missed 1")
+	})
+	told := s.all(keep.Missed)[0]
+	if told.Object.Name != "settings" || told.Message != "no watch had told that it was not as the release says" || s.colour("settings") != "red" {
+		t.Errorf("told %+v; it is %s", told, s.colour("settings"))
+	}
+}
+
+// Without the right to watch, there is only the slow pass.
+func TestTheSlowPassNeedsNoWatch(t *testing.T) {
+	t.Parallel()
+	name := test.Namespace(t)
+	s := keepAs(t, name, one, by(test.Account(t, name, "user", may("configmaps", everything...))), every(time.Second))
+	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
+}
+
+// One pass ends before the next begins, and what is as it should is not told of.
+func TestPassesComeOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	files := ""
+	for i := range 60 {
+		files += fmt.Sprintf("-- 0000_20_shop_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: map-%d, namespace: NS}, data: {colour: red}}\n", i, i)
+	}
+	s := keepIn(t, files, every(10*time.Millisecond))
+	const whole = "passed looked at 60 objects, of which the watches had missed 0"
+	count := func() (passes int) {
+		for _, line := range s.told() {
+			if line == whole {
+				passes++
+			}
+		}
+		return passes
+	}
+	s.until("there were three", func() bool { return count() >= 3 })
+	_ = s.stop()
+	passes := count()
+	partly := regexp.MustCompile(`^passed looked at \d+ objects?, of which the watches had missed 0$`)
+	told := slices.DeleteFunc(s.told(), func(line string) bool { return line != whole && partly.MatchString(line) }) // objects were still handed over
+	want := append([]string{"keeping 60 objects of 1 kind"}, slices.Repeat([]string{whole}, passes)...)
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if got := s.keeping.count(is("patch", "configmaps")); got < 60*(passes-1) || got > 60*(passes+2) {
+		t.Errorf("%d passes over 60 objects have applied %d", passes, got)
+	}
+}

@@ -1,0 +1,38 @@
+package keep
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+)
+
+// What a watch tells late, of a time before we have looked at an object, says nothing of it: an
+// API server may be behind another one.
+func TestWhatIsToldLateSaysNothing(t *testing.T) {
+	id := kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: "settings"}
+	for name, tell := range map[string]func(*Keeper, *kindWatch, string){
+		"that it is gone": func(_ *Keeper, w *kindWatch, version string) {
+			watchHandler{w, ""}.OnChange(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "shop", ResourceVersion: version}}, false)
+		},
+		"a list without it": func(_ *Keeper, w *kindWatch, version string) { watchHandler{w, ""}.OnList(nil, version) },
+		"a list of its own": func(_ *Keeper, w *kindWatch, version string) { watchHandler{w, "shop"}.OnList(nil, version) },
+	} {
+		for version, want := range map[string]bool{"9": false, "10": true, "11": true} {
+			t.Run(name+", as of "+version, func(t *testing.T) {
+				w := &kindWatch{resource: cluster.Resource{Kind: "ConfigMap"}}
+				o := &kept{id: id, watch: w, version: "10", isKept: true}
+				k := &Keeper{objects: map[kinds.ID]*kept{id: o}, queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[*kept]())}
+				w.keeper = k
+				defer k.queue.ShutDown()
+				tell(k, w, version)
+				if o.mayDiffer != want || k.queue.Len() > 0 != want {
+					t.Errorf("it is asked for: %t", o.mayDiffer)
+				}
+			})
+		}
+	}
+}

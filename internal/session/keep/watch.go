@@ -1,0 +1,180 @@
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A kindWatch watches the objects of one kind: in the whole cluster, or where that is forbidden, in each namespace of
+// the release.
+type kindWatch struct {
+	keeper   *Keeper
+	resource cluster.Resource
+
+	errs map[string]error // why changes are not seen, by namespace; the keeper guards it
+}
+
+// longestWatchPause is the longest pause before a watch that broke is begun again.
+const longestWatchPause = 15 * time.Second
+
+// run watches until ctx ends.
+func (w *kindWatch) run(ctx context.Context) {
+	whole, stop := context.WithCancel(ctx)
+	defer stop()
+	isForbidden := w.watchIn(whole, metav1.NamespaceAll, stop)
+	if !isForbidden || ctx.Err() != nil {
+		return
+	}
+	var running sync.WaitGroup
+	for namespace := range w.narrow() {
+		running.Go(func() { w.watchIn(ctx, namespace, func() {}) })
+	}
+	running.Wait()
+}
+
+// narrow returns the namespaces that are watched from now on, one by one. Why changes were not seen in the whole cluster is why
+// they are not seen in each of them, until they are.
+func (w *kindWatch) narrow() map[string]bool {
+	w.keeper.mu.Lock()
+	defer w.keeper.mu.Unlock()
+	before, namespaces := w.errs[metav1.NamespaceAll], map[string]bool{}
+	delete(w.errs, metav1.NamespaceAll)
+	for id, o := range w.keeper.objects {
+		if o.watch != w {
+			continue
+		}
+		namespaces[id.Namespace] = true
+		if before != nil {
+			w.errs[id.Namespace] = before
+		}
+	}
+	return namespaces
+}
+
+// watchIn watches in one namespace, or in all. If that is forbidden in the whole cluster, from the start or when the right is
+// taken away, it calls stop and returns: the user may have the right in the namespaces of the release.
+func (w *kindWatch) watchIn(ctx context.Context, namespace string, stop func()) (isForbidden bool) {
+	objects := w.keeper.cluster.Metadata.Resource(w.resource.GroupVersionResource).Namespace(namespace)
+	from := resourcewatch.ListerWatcher[*metav1.PartialObjectMetadataList]{
+		List: objects.List, Client: w.keeper.cluster.Metadata, Labels: objectmeta.ReleaseLabel + "=" + w.keeper.options.Apply.Release,
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			opened, err := objects.Watch(ctx, options)
+			if err == nil { // a list alone, which may be allowed when watching is not, shows no changes
+				w.recovered(namespace)
+			}
+			return opened, err
+		},
+	}
+	resourcewatch.Run(ctx, from, watchHandler{w, namespace}, longestWatchPause, func(err error) {
+		if apierrors.IsForbidden(err) && namespace == metav1.NamespaceAll && w.resource.Namespaced {
+			isForbidden = true
+			stop()
+			return
+		}
+		if err != nil { // else it has only ended, and is begun again
+			w.broke(namespace, err)
+		}
+	})
+	return isForbidden
+}
+
+// A watchHandler takes in what one watch shows.
+type watchHandler struct {
+	*kindWatch
+	namespace string
+}
+
+func (w *kindWatch) id(object *metav1.PartialObjectMetadata) kinds.ID {
+	kind := w.resource.GroupKind()
+	return kinds.ID{Group: kind.Group, Kind: kind.Kind, Namespace: object.Namespace, Name: object.Name}
+}
+
+// OnChange takes in a change.
+func (h watchHandler) OnChange(object *metav1.PartialObjectMetadata, exists bool) {
+	if exists {
+		h.keeper.observe(h.id(object), objectmeta.Of(h.resource, object))
+		return
+	}
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	if o := h.keeper.objects[h.id(object)]; o != nil {
+		h.keeper.observeAbsence(o, object.ResourceVersion)
+	}
+}
+
+// OnList takes in all objects that there are: the others are gone.
+func (h watchHandler) OnList(objects []*metav1.PartialObjectMetadata, version string) {
+	there := map[kinds.ID]bool{}
+	for _, object := range objects {
+		there[h.id(object)] = true
+		h.keeper.observe(h.id(object), objectmeta.Of(h.resource, object))
+	}
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	for id, o := range h.keeper.objects {
+		isWatched := o.watch == h.kindWatch && (h.namespace == metav1.NamespaceAll || h.namespace == id.Namespace)
+		if isWatched && !there[id] {
+			h.keeper.observeAbsence(o, version)
+		}
+	}
+}
+
+// broke reports once that changes of a kind are not seen any more.
+func (w *kindWatch) broke(namespace string, err error) {
+	w.keeper.mu.Lock()
+	isNew := w.errs[namespace] == nil
+	w.errs[namespace] = err
+	w.keeper.mu.Unlock()
+	if isNew {
+		w.keeper.tell(Event{Type: Unwatched, Message: fmt.Sprintf("changes of %s are not seen: %s", w.title(namespace), whyBroken(err))})
+	}
+}
+
+// isBroken reports whether changes of a kind in a namespace are not seen. The lock is held.
+func (w *kindWatch) isBroken(namespace string) bool {
+	return w.errs[metav1.NamespaceAll] != nil || w.errs[namespace] != nil
+}
+
+// recovered reports that changes of a kind are seen again.
+func (w *kindWatch) recovered(namespace string) {
+	w.keeper.mu.Lock()
+	wasBroken := w.errs[namespace] != nil
+	delete(w.errs, namespace)
+	w.keeper.mu.Unlock()
+	if wasBroken {
+		w.keeper.tell(Event{Type: Watched, Message: "changes of " + w.title(namespace) + " are seen again"})
+	}
+}
+
+func (w *kindWatch) title(namespace string) string {
+	title := w.resource.GroupResource().String()
+	if namespace != metav1.NamespaceAll {
+		title += " in namespace " + namespace
+	}
+	return title
+}
+
+// whyBroken returns why changes are not seen, in a line.
+func whyBroken(err error) string {
+	var said *apierrors.StatusError // the rest is how client-go has come to it
+	switch {
+	case apierrors.IsForbidden(err):
+		return "allow this user to list and watch them"
+	case errors.As(err, &said):
+		err = said
+	}
+	return printable.Line(err.Error())
+}

@@ -1,0 +1,340 @@
+package keep_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/session/keep"
+)
+
+// two is a payload of two kinds.
+const two = one + `
+-- 0000_20_shop_20.yaml --
+{apiVersion: v1, kind: Secret, metadata: {name: key, namespace: NS}, stringData: {token: pssst}}
+`
+
+// paint makes a ConfigMap blue, and waits until it is red again.
+func (s *site) paint(name string) {
+	s.t.Helper()
+	s.patch("ConfigMap", name, `{"data":{"colour":"blue"}}`)
+	s.until(name+" is repaired", func() bool { return s.colour(name) == "red" })
+}
+
+// A server ends watches every few minutes. They go on where they were: nothing is listed, and
+// no handler is called.
+func TestWatchesAreEndedByTheServer(t *testing.T) {
+	t.Parallel()
+	s := keepIn(t, two)
+	s.paint("settings")
+	s.keeping.forget()
+	for range 3 {
+		s.keeping.cut()
+		s.paint("settings")
+	}
+	s.quiet()
+	if looks := s.keeping.all(isLook); len(looks) > 6 || s.keeping.count(is("list", "configmaps")) > 0 {
+		t.Errorf("after three ends of two watches, it asked for %v", looks)
+	}
+	if got := len(s.all(keep.Unwatched)); got > 0 {
+		t.Errorf("told %q", s.told())
+	}
+}
+
+// A watch that was away for too long is told so, and all is looked at once.
+func TestAWatchIsTooOld(t *testing.T) {
+	t.Parallel()
+	s := keepIn(t, two)
+	s.paint("settings")
+	s.keeping.forget()
+	var refused atomic.Int64
+	s.keeping.disturb(func(request *http.Request, one asked) (*http.Response, error) {
+		if one.verb != "watch" || request.URL.Query().Get("sendInitialEvents") != "" || refused.Add(1) > 2 {
+			return nil, nil
+		}
+		const gone = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`
+		return &http.Response{
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(gone)), Request: request,
+		}, nil
+	})
+	resume := s.keeping.stall()
+	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
+	s.delete("Secret", "key")
+	s.keeping.cut()
+	resume()
+	s.until("both are repaired", func() bool { return s.colour("settings") == "red" && s.get("Secret", "key") != nil })
+	s.quiet()
+	if looks := s.keeping.all(isLook); refused.Load() == 0 || len(looks) > 6 || len(s.all(keep.Unwatched)) > 0 {
+		t.Errorf("%d watches were refused, and it asked for %v", refused.Load(), looks)
+	}
+}
+
+// What drifts while the API server is away is repaired when it is back.
+func TestTheAPIServerIsRestarted(t *testing.T) {
+	t.Parallel()
+	own, err := sandbox.Start(t.Context(), sandbox.Options{Nodes: sandbox.NoNodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = own.Stop() })
+	s := keepAs(t, "default", two, func(p *plan) { p.sandbox = own })
+	s.paint("settings")
+	s.keeping.disturb(func(*http.Request, asked) (*http.Response, error) { return nil, context.DeadlineExceeded })
+	s.must(own.Kill(sandbox.APIServer))
+	s.must(own.Resume(t.Context(), sandbox.APIServer))
+	s.until("somebody is served", func() bool { return s.get("Secret", "key") != nil })
+	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
+	s.delete("Secret", "key")
+	s.keeping.forget()
+	s.keeping.disturb(nil)
+	s.until("both are repaired", func() bool { return s.colour("settings") == "red" && s.get("Secret", "key") != nil })
+	s.quiet()
+	if looks := s.keeping.all(isLook); len(looks) > 12 {
+		t.Errorf("it asked for %v", looks)
+	}
+	s.paint("settings")
+}
+
+// A definition that is deleted takes its objects along. It comes back first, and they with it.
+func TestADefinitionVanishesAndReturns(t *testing.T) {
+	t.Parallel()
+	files := hats
+	for i := range 5 {
+		files += fmt.Sprintf("---\n{apiVersion: NS.example.com/v1, kind: Hat, metadata: {name: hat-%d, namespace: NS}, size: 3}\n", i)
+	}
+	s := keepIn(t, files)
+	s.keeping.forget()
+	s.delete("CustomResourceDefinition.apiextensions.k8s.io", "hats.NS.example.com")
+	s.until("all are back", func() bool { return len(s.all(keep.Repaired)) >= 7 })
+	s.quiet()
+	if got := s.keeping.count(is("patch", "hats")); got > 40 {
+		t.Errorf("six objects took %d applies", got)
+	}
+	if got := s.keeping.count(isLook); got > 30 {
+		t.Errorf("it asked for %v", s.keeping.all(isLook))
+	}
+	if first := s.all(keep.Repaired)[0]; first.Object.Kind != "CustomResourceDefinition" {
+		t.Errorf("the first that was repaired is %s", first.Object)
+	}
+	s.patch("Hat.NS.example.com", "hat", `{"size":4}`)
+	s.until("it is watched again", func() bool { return len(s.of(keep.Repaired, "Hat."+s.name+".example.com", "hat")) == 2 })
+}
+
+// Who changes a definition may have its objects changed, and leaves no trace in them.
+func TestADefinitionIsChanged(t *testing.T) {
+	t.Parallel()
+	s := keepIn(t, hats)
+	s.keeping.forget()
+	s.patch("CustomResourceDefinition.apiextensions.k8s.io", "hats.NS.example.com", `{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`)
+	s.until("it is repaired", func() bool { return len(s.all(keep.Repaired)) > 0 })
+	s.until("its object is looked at", func() bool { return s.keeping.count(of("hats", "hat")) > 0 })
+	s.quiet()
+	if got := s.keeping.count(isWrite); got > 6 {
+		t.Errorf("it took %d writes", got)
+	}
+}
+
+// everything is all that may be done to ConfigMaps, but to watch them.
+var everything = []string{"get", "create", "update", "patch", "delete"}
+
+func may(resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{resource}, Verbs: verbs}
+}
+
+// by is a user with some rights in the namespace.
+func by(config *rest.Config) func(*plan) { return func(p *plan) { p.config = config } }
+
+// allow replaces the rights of a user.
+func (s *site) allow(name string, rules ...rbacv1.PolicyRule) {
+	s.t.Helper()
+	roles := s.admin.Client.RbacV1().Roles(s.name)
+	role, err := roles.Get(s.t.Context(), name, metav1.GetOptions{})
+	s.must(err)
+	role.Rules = rules
+	_, err = roles.Update(s.t.Context(), role, metav1.UpdateOptions{})
+	s.must(err)
+}
+
+// Who may watch in a namespace only, is not told that there is more.
+func TestARoleInOneNamespaceIsEnough(t *testing.T) {
+	t.Parallel()
+	name := test.Namespace(t)
+	user := test.Account(t, name, "user", may("configmaps", "*"), may("secrets", "*"))
+	s := keepAs(t, name, two, by(user))
+	s.paint("settings")
+	s.delete("Secret", "key")
+	s.until("it is repaired", func() bool { return s.get("Secret", "key") != nil })
+	s.quiet()
+	if looks := s.keeping.all(isLook); len(looks) > 8 {
+		t.Errorf("it asked for %v", looks)
+	}
+	if got := len(s.all(keep.Unwatched)); got > 0 {
+		t.Errorf("told %q", s.told())
+	}
+}
+
+// Who may not watch is told of which kind, once; when they may, all that has drifted is repaired.
+func TestARightToWatchComesLater(t *testing.T) {
+	t.Parallel()
+	name := test.Namespace(t)
+	user := test.Account(t, name, "user", may("configmaps", everything...))
+	s := keepAs(t, name, one, by(user))
+	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
+	s.until("it is told", func() bool { return len(s.all(keep.Unwatched)) > 0 })
+	if told := s.all(keep.Unwatched)[0].Message; told != "changes of configmaps in namespace "+name+" are not seen: allow this user to list and watch them" {
+		t.Errorf("told %q", told)
+	}
+	s.allow("user", may("configmaps", "*"))
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
+	if got, again := len(s.all(keep.Unwatched)), len(s.all(keep.Watched)); got != 1 || again != 1 {
+		t.Errorf("told %q", s.told())
+	}
+}
+
+// Who may list, and not watch, sees no changes, which is told once.
+func TestARightToListIsNotEnough(t *testing.T) {
+	t.Parallel()
+	name := test.Namespace(t)
+	user := test.Account(t, name, "user", may("configmaps", append(everything, "list")...))
+	s := keepAs(t, name, one, by(user))
+	s.until("it is told", func() bool { return len(s.all(keep.Unwatched)) > 0 })
+	s.keeping.forget()
+	s.until("it is tried again", func() bool { return s.keeping.count(is("watch", "configmaps")) > 3 })
+	if got, again := len(s.all(keep.Unwatched)), len(s.all(keep.Watched)); got != 1 || again != 0 {
+		t.Errorf("told %q", s.told())
+	}
+}
+
+// Who may list everywhere, and watch in a namespace only, sees what is there.
+func TestARightToListEverywhereIsNotInTheWay(t *testing.T) {
+	t.Parallel()
+	name := test.Namespace(t)
+	user := test.Account(t, name, "user", may("configmaps", "*"))
+	allowEverywhere(t, name, "user", may("configmaps", "list"))
+	s := keepAs(t, name, one, by(user))
+	s.paint("settings")
+	if got := len(s.all(keep.Unwatched)); got > 0 { // each list shows what has changed, if nothing else does
+		t.Errorf("told %q", s.told())
+	}
+}
+
+// allowEverywhere gives an account rights in the whole cluster, until they are taken.
+func allowEverywhere(t *testing.T, namespace, name string, rule rbacv1.PolicyRule) (take func()) {
+	t.Helper()
+	meta, rights := metav1.ObjectMeta{Name: namespace + "-" + name}, test.Client(t).RbacV1()
+	_, err := rights.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = rights.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := rights.ClusterRoleBindings().Delete(t.Context(), meta.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A right to watch in the whole cluster that is taken, and left in the namespace of the release, is no problem: nothing is
+// told, and what changes is repaired. Without that right, too, the kind is not watched, until it is back.
+func TestARightToWatchEverywhereIsTaken(t *testing.T) {
+	t.Parallel()
+	name := test.Namespace(t)
+	user := test.Account(t, name, "user", may("configmaps", "*"))
+	take := allowEverywhere(t, name, "user", may("configmaps", "list", "watch"))
+	s := keepAs(t, name, one, by(user))
+	s.paint("settings")
+	s.keeping.forget()
+	take()
+	inNamespace := func(one asked) bool { return one.verb == "watch" && one.namespace == name }
+	s.until("the namespace is watched", func() bool { s.keeping.cut(); return s.keeping.count(inNamespace) > 0 })
+	s.paint("settings")
+	if got := len(s.all(keep.Unwatched)); got > 0 {
+		t.Errorf("told %q", s.told())
+	}
+	s.allow("user", may("configmaps", everything...))
+	s.until("it is told", func() bool { s.keeping.cut(); return len(s.all(keep.Unwatched)) > 0 })
+	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
+	s.allow("user", may("configmaps", "*"))
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
+	s.until("it is told", func() bool { return len(s.all(keep.Watched)) == 1 })
+}
+
+// A right to watch that is taken is noticed when a watch ends.
+func TestARightToWatchIsTaken(t *testing.T) {
+	t.Parallel()
+	name := test.Namespace(t)
+	user := test.Account(t, name, "user", may("configmaps", "*"))
+	s := keepAs(t, name, one, by(user))
+	s.paint("settings")
+	s.allow("user", may("configmaps", everything...))
+	s.keeping.forget()
+	s.until("it is told", func() bool { s.keeping.cut(); return len(s.all(keep.Unwatched)) > 0 })
+	s.patch("ConfigMap", "settings", `{"data":{"colour":"blue"}}`)
+	began := time.Now()
+	s.until("some time has gone by", func() bool { return time.Since(began) > 2*time.Second })
+	if got := s.keeping.count(isLook); got > 20 {
+		t.Errorf("without the right, it asked %d times", got)
+	}
+	s.allow("user", may("configmaps", "*"))
+	s.until("it is repaired", func() bool { return s.colour("settings") == "red" })
+	s.until("it is told", func() bool { return len(s.all(keep.Watched)) == 1 })
+	s.paint("settings")
+}
+
+// A right to write that is taken is told for each object, once; when it is given back, all are
+// repaired as soon as the first is.
+func TestARightToWriteIsTaken(t *testing.T) {
+	t.Parallel()
+	const maps = 10
+	files := ""
+	for i := range maps {
+		files += fmt.Sprintf("-- 0000_20_shop_%02d.yaml --\n{apiVersion: v1, kind: ConfigMap, metadata: {name: map-%d, namespace: NS}, data: {colour: red}}\n", i, i)
+	}
+	name := test.Namespace(t)
+	user := test.Account(t, name, "user", may("configmaps", "*"))
+	s := keepAs(t, name, files, by(user))
+	s.paint("map-0")
+	s.allow("user", may("configmaps", "get", "list", "watch"))
+	s.until("the right is gone", func() bool {
+		s.patch("ConfigMap", "map-0", `{"data":{"colour":"blue"}}`)
+		return len(s.all(keep.Failing)) > 0
+	})
+	for i := 1; i < maps; i++ {
+		s.patch("ConfigMap", fmt.Sprintf("map-%d", i), `{"data":{"colour":"blue"}}`)
+	}
+	s.until("all is told", func() bool { return len(s.all(keep.Failing)) == maps })
+	if told := s.all(keep.Failing)[0].Message; !strings.Contains(told, "cannot patch resource \"configmaps\"") {
+		t.Errorf("told %q", told)
+	}
+	s.allow("user", may("configmaps", "*"))
+	s.until("all are repaired", func() bool {
+		for i := range maps {
+			if s.colour(fmt.Sprintf("map-%d", i)) != "red" {
+				return false
+			}
+		}
+		return true
+	})
+	if got := s.keeping.count(isWrite); got > 15*maps {
+		t.Errorf("it took %d writes", got)
+	}
+	if got := len(s.all(keep.Failing)); got != maps {
+		t.Errorf("told %d times", got)
+	}
+}

@@ -1,0 +1,314 @@
+package progress
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// An Intent is what is to be applied.
+type Intent struct {
+	Title string
+	Items []Item    // in the order of the release
+	Began time.Time // by the clock of the events
+	// InOrder says that a level waits until the one before it is ready, as in an update.
+	InOrder bool
+	// Before is how long it took the last time, and Nodes how long each node took that took a while. Both are
+	// empty if that is not known.
+	Before time.Duration
+	Nodes  map[string]time.Duration
+}
+
+// IntentOf returns what is to be applied in a mode, with how long it took the last time.
+func IntentOf(mode graph.Mode, manifests []*payload.Manifest, before record.Durations) Intent {
+	intent := Intent{InOrder: mode == graph.Update, Before: inSeconds(before.All), Nodes: map[string]time.Duration{}}
+	for _, m := range manifests {
+		name := graph.ParseName(m.File())
+		intent.Items = append(intent.Items, Item{Level: name.Level, Component: name.Component, File: m.Path, ID: m.ID()})
+	}
+	for name, took := range before.Nodes {
+		intent.Nodes[name] = inSeconds(took)
+	}
+	return intent
+}
+
+func inSeconds(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// An Item is a manifest that is to be applied.
+type Item struct {
+	Level, Component string // both empty, if its file names neither
+	File             string
+	ID               kinds.ID
+}
+
+// A Fold takes in the events of an apply. It is not safe for concurrent use.
+type Fold struct {
+	plan   Intent
+	now    time.Time
+	items  map[key]*item
+	levels []*level
+	nodes  map[string]*node
+
+	waits    map[key]*wait
+	failures []apply.Event
+	deletes  []Deleting
+	recent   []apply.Event
+	applied  int // items that were applied, or have failed
+	last     time.Time
+
+	end       time.Time // the estimate; zero if there is none
+	estimated time.Time // when that was made
+}
+
+// A key identifies a manifest in events, or a hook of its object.
+type key struct {
+	file string
+	id   kinds.ID
+	hook string
+}
+
+// keyOf returns what an event is about.
+func keyOf(event apply.Event) key { return key{event.File, *event.Object, event.Hook} }
+
+// manifest returns the key of the manifest itself.
+func (k key) manifest() key {
+	k.hook = ""
+	return k
+}
+
+type item struct {
+	node      *node
+	isDone    bool // it was applied, or has failed
+	hasFailed bool
+}
+
+type level struct {
+	name  string
+	nodes []*node
+}
+
+// A node is a component of a level.
+type node struct {
+	component, name     string
+	total, done, failed int
+	isRunning, isOver   bool
+	began               time.Time
+}
+
+// A wait is an object that is waited for, and when an event last said so.
+type wait struct {
+	Waited
+	told time.Time
+}
+
+// mostRecent is how many of the latest events are kept.
+const mostRecent = 100
+
+// New begins a fold of an apply that has not begun.
+func New(plan Intent) *Fold {
+	f := &Fold{plan: plan, now: plan.Began, items: map[key]*item{}, nodes: map[string]*node{}, waits: map[key]*wait{}}
+	byName := map[string]*level{}
+	for _, one := range plan.Items {
+		l := byName[one.Level]
+		if l == nil {
+			l = &level{name: one.Level}
+			byName[one.Level] = l
+			f.levels = append(f.levels, l)
+		}
+		name := graph.Name{Level: one.Level, Component: one.Component}.Words()
+		n := f.nodes[name]
+		if n == nil {
+			n = &node{component: one.Component, name: name}
+			f.nodes[name] = n
+			l.nodes = append(l.nodes, n)
+		}
+		n.total++
+		f.items[key{one.File, one.ID, ""}] = &item{node: n}
+	}
+	slices.SortStableFunc(f.levels, func(a, b *level) int { return graph.CompareLevels(a.name, b.name) })
+	return f
+}
+
+// ToldEvery is how often an apply is to tell of waits, at least: one that no event repeats is forgotten.
+const ToldEvery = 2 * time.Second
+
+// forgetAfter is how long a wait counts that no event repeats. It is longer than it takes to ask pods why they
+// are not ready.
+const forgetAfter = 8 * time.Second
+
+// At moves the time forward.
+func (f *Fold) At(now time.Time) {
+	if now.After(f.now) {
+		f.now = now
+	}
+	maps.DeleteFunc(f.waits, func(_ key, w *wait) bool { return f.now.Sub(w.told) > forgetAfter })
+	f.estimate()
+}
+
+// Event takes in an event.
+func (f *Fold) Event(event apply.Event) {
+	if event.Time.After(f.now) {
+		f.now = event.Time
+	}
+	if event.Type == apply.Began || event.Type == apply.Ended {
+		f.node(event)
+		return
+	}
+	if event.Object == nil {
+		return
+	}
+	of := keyOf(event)
+	switch event.Type {
+	case apply.Applied:
+		f.done(of, false)
+		if of.hook == "" {
+			f.deleted(event)
+		}
+	case apply.Failing:
+		f.done(of, true)
+		f.failures = append(f.failures, event)
+	case apply.BeReady:
+		f.done(of, false)
+	case apply.Waiting, apply.Retrying:
+		f.wait(of, event)
+	}
+	if isRecent(event) {
+		f.recent = append(f.recent, event)
+		f.recent = f.recent[max(0, len(f.recent)-mostRecent):]
+	}
+}
+
+// isRecent returns whether an event is one of the latest to be shown. Waits, failures and pending deletes have
+// lists of their own, and lines of logs are printed.
+func isRecent(event apply.Event) bool {
+	switch event.Action {
+	case object.Unchanged, object.Absent, object.Pending, object.NotNeeded:
+		return false
+	default:
+		return event.Type != apply.Waiting && event.Type != apply.Failing && event.Type != apply.Logged
+	}
+}
+
+// node takes in that a node begins or ends.
+func (f *Fold) node(event apply.Event) {
+	n := f.nodes[event.Node]
+	if n == nil {
+		return
+	}
+	n.isRunning, n.isOver = event.Type == apply.Began, event.Type == apply.Ended && event.Action == ""
+	if n.began.IsZero() {
+		n.began = event.Time
+	}
+}
+
+// done takes in that a manifest was applied, or has failed then or later, or that a hook of it has. Nothing waits for it
+// any more. With a hook that has failed the manifest has, and one that has run is a step on the way.
+func (f *Fold) done(of key, hasFailed bool) {
+	delete(f.waits, of)
+	if !hasFailed {
+		f.failures = slices.DeleteFunc(f.failures, func(e apply.Event) bool { return keyOf(e) == of })
+	}
+	one := f.items[of.manifest()]
+	if one == nil || of.hook != "" && !hasFailed && !one.isDone {
+		return
+	}
+	if !one.isDone {
+		one.isDone = true
+		f.applied++
+		f.last = f.now
+		one.node.done++
+	}
+	if hasFailed != one.hasFailed {
+		one.hasFailed = hasFailed
+		one.node.failed += map[bool]int{true: 1, false: -1}[hasFailed]
+	}
+}
+
+// deleted takes in what came of a delete.
+func (f *Fold) deleted(event apply.Event) {
+	state := ""
+	if event.Action == object.Pending {
+		state = event.Message
+	}
+	f.setDelete(*event.Object, state)
+}
+
+// Delete takes in the state of a pending delete; an empty one if the object is gone.
+func (f *Fold) Delete(id kinds.ID, state string) {
+	if wasPending := f.setDelete(id, state); wasPending && state == "" {
+		f.recent = append(f.recent, apply.Event{Time: f.now, Type: apply.Applied, Action: object.Deleted, Object: &id})
+	}
+}
+
+func (f *Fold) setDelete(id kinds.ID, state string) (wasPending bool) {
+	at := slices.IndexFunc(f.deletes, func(one Deleting) bool { return one.Object == id })
+	switch {
+	case at >= 0 && state == "":
+		f.deletes = slices.Delete(f.deletes, at, at+1)
+	case at >= 0:
+		f.deletes[at].Message = state
+	case state != "":
+		f.deletes = append(f.deletes, Deleting{id, state})
+	}
+	return at >= 0
+}
+
+// wait takes in a wait. A retry is told once for each attempt: it is a wait since the first one, for the failure that they
+// have in common.
+func (f *Fold) wait(of key, event apply.Event) {
+	w := &wait{told: f.now, Waited: Waited{
+		Object: of.id, Hook: of.hook, File: of.file, Node: event.Node, For: cmp.Or(event.Failure, event.Message), Since: event.Time, Why: event.Why, Reason: event.Reason, Effect: event.Effect,
+		Retrying: event.IsRetry || event.Type == apply.Retrying,
+	}}
+	before := f.waits[of]
+	switch {
+	case event.Since != nil:
+		w.Since = *event.Since
+	case before != nil:
+		w.Since = before.Since
+	}
+	if one := f.items[of.manifest()]; one != nil {
+		w.Node = one.node.name
+	}
+	f.waits[of] = w
+}
+
+// Progress returns how far the apply is.
+func (f *Fold) Progress() Progress {
+	p := Progress{
+		Title: f.plan.Title, Began: f.plan.Began, Now: f.now, Failures: slices.Clone(f.failures), Deletes: slices.Clone(f.deletes), Recent: slices.Clone(f.recent),
+	}
+	if f.end.After(f.now) {
+		p.Left = f.end.Sub(f.now)
+	}
+	waiting, counted := map[*node]int{}, map[*item]bool{}
+	for of, w := range f.waits {
+		p.Waits = append(p.Waits, w.Waited)
+		if one := f.items[of.manifest()]; one != nil && one.isDone && !counted[one] {
+			counted[one] = true
+			waiting[one.node]++
+		}
+	}
+	slices.SortFunc(p.Waits, func(a, b Waited) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name(), b.Name()))
+	})
+	for _, l := range f.levels {
+		one := Level{Name: l.name}
+		for _, n := range l.nodes {
+			waits := min(waiting[n], n.done-n.failed)
+			counts := StateCounts{Total: n.total, Done: n.done - n.failed - waits, Waiting: waits, Failed: n.failed}
+			one.Components = append(one.Components, Component{n.component, n.name, n.isRunning, n.began, f.plan.Nodes[n.name], counts})
+			one.StateCounts = one.Add(counts)
+		}
+		p.Levels, p.StateCounts = append(p.Levels, one), p.Add(one.StateCounts)
+	}
+	return p
+}

@@ -1,0 +1,109 @@
+// Package progress folds the events of an apply into how far it is: levels and components, what runs, what
+// waits for what since when, what has failed, which deletes are pending, and how long it may still take.
+//
+// New begins a Fold, which takes events in; its Progress is a plain value, which a live view, a status or a
+// program can show. There is no clock and no cluster here: time is that of the events. The fold is in fold.go,
+// the estimate of the time that is left in left.go.
+package progress
+
+import (
+	"time"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply"
+)
+
+// A Progress is how far an apply is.
+type Progress struct {
+	Title    string        `json:"title"`
+	Began    time.Time     `json:"began"`
+	Now      time.Time     `json:"now"`
+	Left     time.Duration `json:"left,omitempty"` // an estimate; 0 if there is none
+	Levels   []Level       `json:"levels"`
+	Waits    []Waited      `json:"waits,omitempty"` // the longest first
+	Failures []apply.Event `json:"failures,omitempty"`
+	Deletes  []Deleting    `json:"deletes,omitempty"`
+	Recent   []apply.Event `json:"recent,omitempty"` // the latest last
+	StateCounts
+}
+
+// StateCounts are how many objects are in which state.
+type StateCounts struct {
+	Total   int `json:"total"`
+	Done    int `json:"done,omitempty"`    // applied, and ready as far as is known
+	Waiting int `json:"waiting,omitempty"` // applied, and not ready
+	Failed  int `json:"failed,omitempty"`
+}
+
+// Add returns the sum of counts.
+func (c StateCounts) Add(other StateCounts) StateCounts {
+	return StateCounts{c.Total + other.Total, c.Done + other.Done, c.Waiting + other.Waiting, c.Failed + other.Failed}
+}
+
+// Left returns how many objects were not applied yet.
+func (c StateCounts) Left() int { return c.Total - c.Done - c.Waiting - c.Failed }
+
+// A Level is the components of a release that have the same number.
+type Level struct {
+	Name       string      `json:"name,omitempty"` // empty for files without a level
+	Components []Component `json:"components"`
+	StateCounts
+}
+
+// IsBegun returns whether anything of a level was done.
+func (l Level) IsBegun() bool {
+	for _, c := range l.Components {
+		if !c.Began.IsZero() || c.Done+c.Waiting+c.Failed > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// IsDone returns whether nothing of a level is left to do, or to wait for.
+func (l Level) IsDone() bool { return l.Done == l.Total && len(l.Running()) == 0 }
+
+// Running returns the components of a level that run, or have objects that are waited for.
+func (l Level) Running() []string {
+	var names []string
+	for _, c := range l.Components {
+		if c.IsRunning || c.Waiting > 0 {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// A Component is a node of the graph: the manifests of a component in one level.
+type Component struct {
+	Name      string        `json:"name,omitempty"`
+	Node      string        `json:"node,omitempty"` // its name in events
+	IsRunning bool          `json:"running,omitempty"`
+	Began     time.Time     `json:"began,omitzero"`
+	Before    time.Duration `json:"before,omitempty"` // how long it took the last time; 0 if that is not known
+	StateCounts
+}
+
+// A Waited object is one that is not ready, one that is applied again after a failure, or one whose hook waits.
+type Waited struct {
+	Object   kinds.ID      `json:"object"`
+	Hook     string        `json:"hook,omitempty"` // of the object, if that is what waits
+	File     string        `json:"file,omitempty"`
+	Node     string        `json:"node,omitempty"`
+	For      string        `json:"for"`
+	Since    time.Time     `json:"since"`
+	Why      []string      `json:"why,omitempty"` // of its pods
+	Reason   string        `json:"reason,omitempty"`
+	Effect   reason.Effect `json:"effect,omitempty"`   // on the update
+	Retrying bool          `json:"retrying,omitempty"` // it failed, and is applied again
+}
+
+// Name names in words what waits.
+func (w Waited) Name() string { return w.Object.OrHook(w.Hook) }
+
+// A Deleting object was asked to go, and is still there.
+type Deleting struct {
+	Object  kinds.ID `json:"object"`
+	Message string   `json:"message"`
+}

@@ -1,0 +1,105 @@
+package why
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/record"
+)
+
+// A Drift is how an object differs from what the release has applied, as its metadata tells.
+type Drift struct {
+	Writers     []ownership.Writer // who has changed fields of the release, the newest first; none if that can't be told
+	IsReplaced  bool               // it was deleted, and another one was made, which the release has never applied
+	IsUnlabeled bool               // the label of the release was removed
+}
+
+// drift compares the object with what the record says of it: how the last apply left our entry in
+// managedFields.
+func (g *gatherer) drift(ctx context.Context) {
+	f := g.facts
+	if f.Record == nil {
+		return
+	}
+	applied := fingerprint.Read(f.Record.Fingerprints)
+	f.IsNamed, f.IsKnown = applied.Has(g.Object), applied.WasApplied(g.Object)
+	switch {
+	case f.Live == nil || f.Seen.State == tombstone.Terminating || !f.IsKnown:
+		return
+	case g.head.IsNeverApplied() && !applied.IsSameObject(g.head):
+		f.Drift = &Drift{IsReplaced: true}
+		return
+	case g.head.Release != "" && g.head.Release != f.Record.Release || !g.head.Entry.Since.Before(g.noted()):
+		return // it was applied since, and the record does not know yet
+	}
+	wasOurs := func(fields []byte) bool { return applied.HadFields(g.Object, fields) }
+	writers, isChanged := ownership.Changed(f.Live, func() bool { return g.isScaled(ctx) }, wasOurs)
+	if isUnlabeled := g.head.Release == ""; isUnlabeled || isChanged {
+		f.Drift = &Drift{Writers: writers, IsUnlabeled: isUnlabeled}
+	}
+}
+
+// noted is until when applies are known to the record. A running apply tells it from time to time
+// only.
+func (g *gatherer) noted() time.Time {
+	newest, run := g.facts.Record.Newest(), g.facts.Record.Run
+	switch {
+	case run != nil:
+		return run.Told.Time
+	case newest != nil && newest.State == record.Partial:
+		return newest.Started.Time
+	default:
+		return g.cluster.Now()
+	}
+}
+
+// isScaled says whether an autoscaler scales the object. Replicas are left to it.
+func (g *gatherer) isScaled(ctx context.Context) bool {
+	scaled, err := ownership.FindScaleTargets(ctx, g.cluster, []string{g.Object.Namespace})
+	if err != nil {
+		g.unknown("list horizontalpodautoscalers", err)
+	}
+	return scaled.Has(g.Object)
+}
+
+// tellDrift is about an object that differs from what was applied.
+func tellDrift(f *ObjectFacts, a *Answer) {
+	if f.Drift == nil || a.State != Changed && a.State != NotReady {
+		return
+	}
+	a.Changed = f.Drift.Writers
+	var by []string
+	for _, writer := range f.Drift.Writers {
+		text := writer.Manager
+		if !writer.Since.IsZero() {
+			text += ", " + f.age(writer.Since) + " ago"
+		}
+		by = append(by, text)
+	}
+	switch {
+	case f.Drift.IsReplaced:
+		a.say(nil, "it was deleted and made again since release %s applied it: made by %s", f.title(), f.Seen.MadeBy)
+	case len(by) > 1: // one of them may have written other fields only
+		a.say(nil, "changed since by some of these: %s: see runlevel diff", strings.Join(by, "; "))
+	case len(by) > 0:
+		a.say(nil, "changed since by %s: see runlevel diff", strings.Join(by, "; "))
+	case !f.Drift.IsUnlabeled:
+		a.say(nil, "fields of it were removed since, by a manager that left no name: see runlevel diff")
+	}
+	if f.Drift.IsUnlabeled {
+		a.say(nil, "its label %s=%s was removed: an apply sets it again", objectmeta.ReleaseLabel, f.Record.Release)
+	}
+}
+
+// tellMissing is about an object that was applied, and is not there.
+func tellMissing(f *ObjectFacts, a *Answer) {
+	if _, _, isLeft := f.step(); a.State != Absent || !f.IsKnown || isLeft {
+		return
+	}
+	a.say(nil, "release %s has it, and it was deleted since it was applied: %s", f.title(), f.remedy("it"))
+}

@@ -1,0 +1,295 @@
+package why
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// How much is asked about pods: of so many objects that hold up others, and of each no longer
+// than a user wants to wait for it.
+const (
+	mostExplained = 5
+	explainFor    = 5 * time.Second
+)
+
+// A gatherer finds out the facts.
+type gatherer struct {
+	cluster *cluster.Cluster
+	trouble *diagnosis.Diagnoser
+	ObjectQuery
+	facts    *ObjectFacts
+	manifest *payload.Manifest       // of the object; nil if it is not named
+	head     objectmeta.LiveMetadata // of the object, if it is there
+	missing  int                     // objects of the release that are not there any more
+}
+
+// Gather asks for all that the answer needs. What can't be asked for is a fact, too.
+func Gather(ctx context.Context, c *cluster.Cluster, q ObjectQuery) *ObjectFacts {
+	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: q, facts: &ObjectFacts{Object: q.Object, Deletes: q.Deletes, Pending: map[kinds.ID][]string{}}}
+	g.plan()
+	g.asked()
+	g.object(ctx)
+	g.record(ctx)
+	g.keep(ctx)
+	g.drift(ctx)
+	g.judge(ctx)
+	g.surroundings(ctx)
+	g.holdings(ctx)
+	g.facts.Now = c.Now()
+	return g.facts
+}
+
+// asked looks for a delete of the object that is pending.
+func (g *gatherer) asked() {
+	for _, one := range g.Records {
+		at := slices.IndexFunc(one.Tombstones, func(t record.Tombstone) bool { return t.ID == g.Object })
+		if at >= 0 {
+			g.facts.Asked, g.facts.Record = &one.Tombstones[at], one
+			return
+		}
+	}
+}
+
+// object looks at the object itself.
+func (g *gatherer) object(ctx context.Context) {
+	var asked types.UID
+	if g.facts.Asked != nil {
+		asked = g.facts.Asked.UID
+	}
+	g.facts.Seen = tombstone.Observe(ctx, g.cluster, g.Object, asked)
+	if seen := g.facts.Seen.State; seen == tombstone.Absent || seen == tombstone.Unknown {
+		return
+	}
+	in, err := g.cluster.FindKind(ctx, g.Object.GroupKind())
+	if err != nil {
+		g.unknown("get "+g.Object.String(), err)
+		return
+	}
+	live, err := g.cluster.In(in, g.Object.Namespace).Get(ctx, g.Object.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err): // it has gone since it was looked at
+		g.facts.Seen = tombstone.Observation{State: tombstone.Absent}
+		return
+	case err != nil:
+		g.unknown("get "+g.Object.String(), err)
+		return
+	}
+	g.facts.Live = live
+	g.head = objectmeta.Of(in, live)
+	if g.head.IsOf(g.head.Release) && g.head.Release != "" {
+		g.facts.Owner, g.facts.Applied = g.head.Release, g.head.Entry.Since
+	}
+	g.facts.Holders = tombstone.FinalizerSetters(live)
+}
+
+// record finds the release that has the object, and who applies it.
+func (g *gatherer) record(ctx context.Context) {
+	if g.facts.Record == nil {
+		g.facts.Record = g.pick()
+	}
+	if g.facts.Record == nil {
+		g.facts.Others = len(g.Records) // any may be the one
+		return
+	}
+	held, err := lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: g.facts.Record.Release}.Holder(ctx)
+	if err != nil {
+		g.unknown("get leases in namespace "+g.Namespace, err)
+	}
+	g.facts.Held, g.facts.IsHeldKnown = held, err == nil
+	if newest := g.facts.Record.Newest(); g.facts.Plan != nil && newest != nil {
+		g.facts.Plan.IsRecorded = newest.Hash == g.Release.Hash && newest.Version == g.Release.Version
+	}
+}
+
+// pick is the record of the release that has the object, or is to have it.
+func (g *gatherer) pick() *record.Record {
+	first := func(fits func(*record.Record) bool) *record.Record {
+		if at := slices.IndexFunc(g.Records, fits); at >= 0 {
+			return g.Records[at]
+		}
+		return nil
+	}
+	if g.Release != nil && g.Release.Name != "" {
+		return first(func(r *record.Record) bool { return r.Release == g.Release.Name })
+	}
+	if of := first(func(r *record.Record) bool { return r.Release == g.facts.Owner }); of != nil {
+		return of
+	}
+	hasIt := func(r *record.Record) bool { return fingerprint.Read(r.Fingerprints).Has(g.Object) }
+	if of := first(hasIt); of != nil {
+		return of
+	}
+	isToldOf := func(r *record.Record) bool {
+		_, _, found := r.Run.Find(g.Object)
+		return found
+	}
+	if of := first(isToldOf); of != nil {
+		return of
+	}
+	if len(g.Records) == 1 && g.facts.Live == nil { // what is there, and of no release, has nothing to do with one
+		return g.Records[0]
+	}
+	return nil
+}
+
+// judge says whether the object is ready, and if not, what keeps its pods.
+func (g *gatherer) judge(ctx context.Context) {
+	if g.facts.Live == nil {
+		return
+	}
+	around := ready.Related{Serving: g.serving(ctx)}
+	if g.manifest != nil {
+		around.Manifest = g.manifest.Object()
+	}
+	g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, around)
+	_, step, isLeft := g.facts.step()
+	isOperator := g.Object.GroupKind() == kinds.ClusterOperator
+	if isOperator && around.Manifest == nil { // what it is to report stands in its manifest
+		g.facts.Verdict = ready.Check(g.facts.Live, ready.Full, ready.Related{Manifest: anyVersion})
+		if isLeft && step.State == record.Waiting && g.facts.Verdict.State == ready.Ready {
+			g.facts.Verdict = ready.Verdict{State: ready.Waiting, Message: step.For, Reason: step.Reason}
+		}
+	}
+	if g.facts.Verdict.State != ready.Ready {
+		g.facts.Pods = g.pods(ctx, g.facts.Live)
+	}
+}
+
+// anyVersion is the manifest of a ClusterOperator that may report whatever version it has.
+var anyVersion = &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"versions": []any{map[string]any{}}}}}
+
+// pods says what keeps the pods of an object.
+func (g *gatherer) pods(ctx context.Context, of *unstructured.Unstructured) []string {
+	ctx, cancel := context.WithTimeout(ctx, explainFor)
+	defer cancel()
+	lines, err := g.trouble.Explain(ctx, of)
+	g.noteAll(err)
+	return lines
+}
+
+// noteAll notes each of joined errors.
+func (g *gatherer) noteAll(err error) {
+	if err == nil {
+		return
+	}
+	for text := range strings.Lines(err.Error()) {
+		g.note(strings.TrimSpace(text))
+	}
+}
+
+// call says why the API server got no answer, if a step has failed for that.
+func (g *gatherer) call(ctx context.Context, step record.RunStep) []string {
+	ctx, cancel := context.WithTimeout(ctx, explainFor)
+	defer cancel()
+	lines, err := g.trouble.ExplainCall(ctx, step.GroupKind(), step.For)
+	g.noteAll(err)
+	return lines
+}
+
+// serving says of the Services that the API server calls for the object whether anything
+// serves them.
+func (g *gatherer) serving(ctx context.Context) map[types.NamespacedName]bool {
+	serving := map[types.NamespacedName]bool{}
+	for _, service := range kinds.CalledServices(g.facts.Live) {
+		endpoints, err := diagnosis.ReadyEndpoints(ctx, g.cluster.Client, service)
+		if err != nil {
+			g.unknown("list endpointslices in namespace "+service.Namespace, err)
+		}
+		serving[service] = endpoints > 0
+	}
+	return serving
+}
+
+// surroundings looks at the kind and the namespace of an object that is not there.
+func (g *gatherer) surroundings(ctx context.Context) {
+	if g.facts.Live != nil {
+		return
+	}
+	if _, err := g.cluster.FindKind(ctx, g.Object.GroupKind()); errors.Is(err, cluster.ErrNotServed) {
+		g.facts.Unserved = &UnservedKind{}
+		definition, err := g.cluster.Definition(ctx, g.Object.GroupKind())
+		if err != nil {
+			g.unknown("list customresourcedefinitions", err)
+		}
+		if definition != nil {
+			g.facts.Unserved.Definition = definition.GetName()
+			g.facts.Unserved.Verdict = ready.Check(definition, ready.Full, ready.Related{})
+		}
+	}
+	if g.Object.Namespace == "" {
+		return
+	}
+	home := tombstone.Observe(ctx, g.cluster, kinds.ID{Kind: kinds.Namespace.Kind, Name: g.Object.Namespace}, "")
+	if home.State == tombstone.Unknown {
+		g.note("whether namespace " + g.Object.Namespace + " is there: " + home.Why)
+	} else if home.State != tombstone.Present {
+		g.facts.Home = &home
+	}
+}
+
+// holdings asks what keeps the object from being applied, and the pods of what the run waits for before it
+// comes to it.
+func (g *gatherer) holdings(ctx context.Context) {
+	if _, step, isLeft := g.facts.step(); isLeft && step.Hook == "" && (step.State == record.Retrying || step.State == record.Failed) {
+		g.facts.Pending[step.ID] = g.call(ctx, step)
+	}
+	left := mostExplained
+	for _, node := range g.facts.roots() {
+		for _, step := range g.facts.Record.Run.Nodes[node].Steps {
+			if step.State == record.Blocked || step.Deletes || left == 0 || step.ID == g.Object || step.Hook != "" {
+				continue
+			}
+			if step.State == record.Retrying {
+				g.facts.Pending[step.ID] = g.call(ctx, step)
+				continue
+			}
+			in, err := g.cluster.FindKind(ctx, step.GroupKind())
+			if err != nil {
+				continue
+			}
+			left--
+			live, err := g.cluster.In(in, step.Namespace).Get(ctx, step.Name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			if err != nil {
+				g.unknown("get "+step.ID.String(), err)
+				continue
+			}
+			if diagnosis.CanExplain(live) {
+				g.facts.Pending[step.ID] = g.pods(ctx, live)
+			}
+		}
+	}
+}
+
+// unknown notes that something could not be found out.
+func (g *gatherer) unknown(what string, err error) {
+	g.note(printable.Line(diagnosis.NotAsked(what, err).Error()))
+}
+
+func (g *gatherer) note(what string) {
+	if !slices.Contains(g.facts.Unknown, what) {
+		g.facts.Unknown = append(g.facts.Unknown, what)
+	}
+}

@@ -1,0 +1,134 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A HookStanding is a lifecycle hook of a Deployment that has not simply succeeded.
+type HookStanding struct {
+	Object   kinds.ID        `json:"object"`
+	Hook     lifecycle.Stage `json:"hook"`
+	State    HookState       `json:"state"`
+	Since    *time.Time      `json:"since,omitempty"`    // when it began, if it has not ended
+	Failures int             `json:"failures,omitempty"` // attempts of it that have failed
+	Message  string          `json:"message,omitempty"`  // of the last failure
+	By       string          `json:"by,omitempty"`       // the user who has skipped it, or has it run again
+}
+
+// A HookState is how a hook stands.
+type HookState string
+
+// The states of hooks.
+const (
+	HookRunning HookState = "running" // or it waits for its next attempt
+	HookStopped HookState = "stopped" // it has stopped the rollout: the next apply begins with it
+	HookIgnored HookState = "ignored" // it has failed, and the rollout has gone on
+	HookSkipped HookState = "skipped" // by a user
+)
+
+// StandingHooks returns the hooks that a record tells of, and that have not simply succeeded.
+func StandingHooks(of *record.Record) []HookStanding {
+	var all []HookStanding
+	for _, one := range of.Hooks {
+		for _, stage := range lifecycle.Stages {
+			if progress, isThere := one.Hooks[stage]; isThere {
+				all = append(all, standingHook(of, one, stage, progress)...)
+			}
+		}
+	}
+	return all
+}
+
+// standingHook returns how one hook stands; nothing if there is nothing to tell.
+func standingHook(of *record.Record, d record.DeploymentHooks, stage lifecycle.Stage, progress lifecycle.HookProgress) []HookStanding {
+	found := HookStanding{Object: d.ID, Hook: stage, Failures: progress.Failures, Message: printable.Line(progress.Message), By: printable.Line(progress.By)}
+	isUnderWay := d.Rollout != "" && progress.Result == ""
+	switch {
+	case progress.Result == lifecycle.Ignored:
+		found.State = HookIgnored
+	case progress.Result == lifecycle.Skipped:
+		found.State = HookSkipped
+	case isUnderWay && progress.Began != nil:
+		found.State, found.Since = HookRunning, &progress.Began.Time
+	case isUnderWay:
+		found.State, found.Message = HookStopped, stopMessage(of, d.ID, stage)
+	default:
+		return nil
+	}
+	return []HookStanding{found}
+}
+
+// stopMessage returns why the last apply ended at a hook; "" if it has not told.
+func stopMessage(of *record.Record, id kinds.ID, stage lifecycle.Stage) string {
+	for _, step := range of.Run.Steps() {
+		if step.ID == id && step.Hook == string(stage) && step.State == record.Failed {
+			return printable.Line(step.For)
+		}
+	}
+	newest := of.Newest()
+	if newest == nil || newest.End == nil {
+		return ""
+	}
+	at := slices.IndexFunc(newest.End.Failures, func(f record.ObjectFailure) bool { return f.ID == id && f.Hook == string(stage) })
+	if at < 0 {
+		return ""
+	}
+	return printable.Line(newest.End.Failures[at].Message)
+}
+
+// Sentence says how the hook stands, and what to do about it. Name is what to call the hook.
+func (h HookStanding) Sentence(name string, now time.Time) string {
+	switch h.State {
+	case HookSkipped:
+		return fmt.Sprintf("%s was skipped by %s", name, h.By)
+	case HookIgnored:
+		return fmt.Sprintf("%s has failed, and is ignored%s", name, after(": ", h.Message))
+	case HookStopped:
+		return fmt.Sprintf("%s has stopped the rollout%s; the next apply begins with it, and --skip-hook %s/%s:%s goes on without it",
+			name, after(": ", h.Message), printable.Line(h.Object.Namespace), printable.Line(h.Object.Name), h.Hook)
+	}
+	text := fmt.Sprintf("%s has been running for %s", name, duration.HumanDuration(max(now.Sub(*h.Since), 0)))
+	if h.Failures > 0 {
+		text += fmt.Sprintf(", and %s failed%s", printable.Count(h.Failures, "attempt"), after(", the last one: ", h.Message))
+	}
+	return text
+}
+
+// after returns a text with something in front of it; "" if there is no text.
+func after(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+// tellHooks is about the hooks of a Deployment, whatever the run of an apply is at.
+func tellHooks(f *ObjectFacts, a *Answer) {
+	if f.Record == nil {
+		return
+	}
+	for _, one := range StandingHooks(f.Record) {
+		if one.Object != f.Object {
+			continue
+		}
+		a.Hooks = append(a.Hooks, one)
+		_, step, isLeft := f.step()
+		isTold := isLeft && step.Hook == string(one.Hook) // by the run
+		if isTold && one.State == HookRunning && one.Failures == 0 {
+			continue
+		}
+		if isTold && step.State == record.Failed {
+			one.Message = ""
+		}
+		a.say(nil, "%s", one.Sentence("its "+string(one.Hook)+" hook", f.Now))
+	}
+}

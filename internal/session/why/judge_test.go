@@ -1,0 +1,389 @@
+package why_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session/why"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+var (
+	now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	web = kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
+	db  = kinds.ID{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "db"}
+)
+
+// ago is a moment before now.
+func ago(d time.Duration) *metav1.Time { return new(metav1.NewTime(now.Add(-d))) }
+
+// absent are the facts of an object that is not there, and may have a record.
+func absent(of *record.Record) *why.ObjectFacts {
+	return &why.ObjectFacts{Now: now, Object: web, Seen: tombstone.Observation{State: tombstone.Absent}, Record: of, IsHeldKnown: true}
+}
+
+// there are the facts of an object that is there.
+func there(verdict ready.Verdict, of *record.Record) *why.ObjectFacts {
+	f := absent(of)
+	f.Seen.State, f.Live, f.Verdict = tombstone.Present, &unstructured.Unstructured{Object: map[string]any{}}, verdict
+	f.Owner, f.Applied = "shop", now.Add(-time.Minute)
+	return f
+}
+
+// held are facts of a release that a process applies, or did until some time ago.
+func held(f *why.ObjectFacts, silent time.Duration) *why.ObjectFacts {
+	f.Held = &lock.Holder{Name: "ana@host:7", Since: now.Add(-10 * time.Minute), Renewed: now.Add(-silent), Duration: 30 * time.Second}
+	return f
+}
+
+// during is the record of a release while it is applied, or after.
+func during(nodes ...record.RunNode) *record.Record {
+	return &record.Record{
+		Release: "shop", History: []record.HistoryEntry{{State: record.Partial, Version: "2", Started: *ago(time.Hour)}},
+		Run: &record.Run{Version: "2", Mode: "update", Told: *ago(5 * time.Second), Nodes: nodes},
+	}
+}
+
+// completed is the record of a release that was applied.
+func completed() *record.Record {
+	return &record.Record{Release: "shop", History: []record.HistoryEntry{{State: record.Completed, Version: "2", Started: *ago(time.Hour), Completed: ago(time.Hour)}}}
+}
+
+// begun is the record of a release of which an update has begun, and told nothing.
+func begun() *record.Record {
+	of := during()
+	of.Run = nil
+	return of
+}
+
+// node is a piece of a graph, with one step or none.
+func node(name, state string, after []int, steps ...record.RunStep) record.RunNode {
+	return record.RunNode{Name: name, State: state, After: after, Steps: steps}
+}
+
+// awaits is a step whose turn comes when another object is ready.
+func awaits(other kinds.ID) record.RunStep {
+	one := step(web, record.Blocked, "")
+	one.Awaits = &other
+	return one
+}
+
+func step(id kinds.ID, state record.StepState, waits string) record.RunStep {
+	one := record.RunStep{ID: id, State: state, For: waits}
+	if state == record.Waiting || state == record.Retrying {
+		one.Since = ago(3 * time.Minute)
+	}
+	return one
+}
+
+var (
+	isReady  = ready.Verdict{State: ready.Ready}
+	notReady = ready.Verdict{State: ready.Waiting, Message: "0 of 1 replicas are available"}
+	hasLost  = ready.Verdict{State: ready.Failed, Message: "its deadline has passed"}
+	waiting  = hookOf("pre", record.Waiting, "pod shop-web-pre is pending") // of the Deployment
+	blocked  = during(node("level 10, db", "running", nil, step(db, record.Waiting, "0 of 1 replicas are available")),
+		node("level 20, api", "blocked", []int{0}), node("level 20, web", "blocked", []int{1}, step(web, record.Blocked, "")))
+	dead = blocked
+)
+
+// hookOf is a step that is a hook of the Deployment.
+func hookOf(stage string, state record.StepState, waits string) record.RunStep {
+	one := step(web, state, waits)
+	one.Hook = stage
+	return one
+}
+
+// with changes facts.
+func with(f *why.ObjectFacts, change func(*why.ObjectFacts)) *why.ObjectFacts {
+	change(f)
+	return f
+}
+
+// notKept makes facts those of a release that the operator is to keep, and does not.
+func notKept(f *why.ObjectFacts) {
+	f.NotKept = &why.NotKept{
+		Reason: why.ReasonNotAvailable, Message: "no pod of it is available", Since: &ago(time.Minute).Time, Operator: &kinds.ID{},
+		Pods: []string{"Pod runlevel-system/runlevel-operator-1: it crashes"}, Resolution: "runlevel why deployment/runlevel-operator",
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	tests := map[string]struct {
+		facts *why.ObjectFacts
+		state why.ObjectState
+		says  string
+	}{
+		"its pre hook waits": {
+			held(there(isReady, during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, ""), hookOf("post", record.Blocked, "")))), time.Second), why.Outdated,
+			"it waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+		},
+		"its pre hook waits, and its pods are not ready": {
+			held(there(notReady, during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, "")))), time.Second), why.NotReady,
+			"it waits: 0 of 1 replicas are available\nit waits for its pre hook, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+		},
+		"its post hook has failed": {
+			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", record.Failed, "exit code 1")))), time.Second), why.NotReady,
+			"its post hook has failed: exit code 1\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+		},
+		"its post hook is to run": {
+			held(there(isReady, during(node("level 10, web", "running", nil, hookOf("post", record.Blocked, "")))), time.Second), why.NotReady,
+			"its post hook is still to run\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago\nit is of release shop, which changed it last 60s ago",
+		},
+		"the hook of another object waits": {
+			held(with(absent(during(node("level 10, web", "running", nil, waiting, step(web, record.Blocked, "")), node("level 20, db", "blocked", []int{0}, step(db, record.Blocked, "")))), func(f *why.ObjectFacts) { f.Object = db }), time.Second), why.Absent,
+			"its turn, level 20, db, comes after level 10, web\nlevel 10, web waits for the pre hook of Deployment shop/web, for 3m: pod shop-web-pre is pending\nrelease shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago",
+		},
+		"ready": {there(isReady, completed()), why.Ready, "it is of release shop, which changed it last 60s ago"},
+		"ready, as the run has not noticed yet": {
+			held(there(isReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "0 of 1")))), 0), why.Ready,
+			"it is of release shop, which changed it last 60s ago",
+		},
+		"blocked by a node that is blocked": {
+			held(with(absent(blocked), func(f *why.ObjectFacts) { f.Pending = map[kinds.ID][]string{db: {"Pod shop/db-0: it has no node"}} }), 0), why.Absent,
+			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+  Pod shop/db-0: it has no node
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"the same, of one that has died": {
+			held(absent(dead), time.Minute), why.Absent,
+			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again`,
+		},
+		"the same, of an operator that has died": {
+			with(held(absent(dead), time.Minute), notKept), why.Absent,
+			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+release shop 2 is not completed, and no process goes on with it, for 60s: no pod of it is available: runlevel why deployment/runlevel-operator
+  Pod runlevel-system/runlevel-operator-1: it crashes`,
+		},
+		"missing, and the operator that keeps the release has died": {
+			with(absent(completed()), func(f *why.ObjectFacts) { notKept(f); f.IsKnown = true }), why.Absent,
+			`release shop 2 has it, and it was deleted since it was applied: the operator makes it again once it runs
+release shop 2 was completed 60m ago, and is not kept in place, for 60s: no pod of it is available: runlevel why deployment/runlevel-operator
+  Pod runlevel-system/runlevel-operator-1: it crashes`,
+		},
+		"after a node that has failed": {
+			absent(with2(during(node("level 10, db", "failed", nil, step(db, record.Failed, "it is too large")), node("level 20, web", "blocked", []int{0}, step(web, record.Blocked, ""))),
+				func(r *record.Run) { r.Ended, r.Error = true, "StatefulSet shop/db: it is too large" })), why.Absent,
+			`its turn, level 20, web, comes after level 10, db
+level 10, db has failed: StatefulSet shop/db: it is too large
+no process applies release shop 2 now: the last apply ended 5s ago, and not all was done (StatefulSet shop/db: it is too large); fix StatefulSet shop/db, then apply it again`,
+		},
+		"many nodes before": {
+			held(absent(during(node("level 1, a", "running", nil), node("level 1, b", "running", nil), node("level 1, c", "running", nil), node("level 1, d", "running", nil), node("level 1, e", "running", nil),
+				record.RunNode{Name: "level 2, web", State: "blocked", After: []int{0, 1, 2, 3, 4}, More: 7, Steps: []record.RunStep{step(web, record.Blocked, "")}})), 0), why.Absent,
+			`its turn, level 2, web, comes after level 1, a; level 1, b; level 1, c and 9 more
+level 1, a is being applied
+level 1, b is being applied
+level 1, c is being applied
+level 1, d is being applied
+level 1, e is being applied
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"its apply fails": {
+			held(absent(during(node("level 20, web", "running", nil, step(web, record.Retrying, "exceeded quota")))), 0), why.Absent,
+			`it can't be applied, which is tried again and again, for 3m: exceeded quota
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"its apply has failed in a run that has died": {
+			absent(during(node("level 20, web", "failed", nil, step(web, record.Failed, "exceeded quota")))), why.Absent,
+			`it can't be applied: exceeded quota
+no process applies release shop 2 now: the last apply ended without a word, and told how it stands 5s ago; fix Deployment shop/web, then apply it again`,
+		},
+		"not ready": {
+			held(with(there(notReady, during(node("level 20, web", "running", nil, step(web, record.Waiting, "old news")))), func(f *why.ObjectFacts) { f.Pods = []string{"Pod shop/web-0: it crashes"} }), 0), why.NotReady,
+			`it waits: 0 of 1 replicas are available, for 3m
+  Pod shop/web-0: it crashes
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"never ready": {there(hasLost, completed()), why.NotReady, `it has failed, and waiting does not help: its deadline has passed
+no process applies release shop 2 now: it was completed 60m ago
+it is of release shop, which changed it last 60s ago`},
+		"there, and the run has not come to it": {
+			held(there(isReady, blocked), 0), why.Outdated, `its turn, level 20, web, comes after level 20, api, and before that level 10, db
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"gone, and not by the release": {absent(completed()), why.Absent, "release shop 2 was completed 60m ago: it was deleted since, or the release does not have it"},
+		"nobody knows":                 {absent(nil), why.Absent, "no release is known here that is to have it: none was applied yet, or its record is in another namespace"},
+		"one of several": {
+			with(absent(nil), func(f *why.ObjectFacts) { f.Others = 3 }), why.Absent,
+			"none of the 3 releases here is known to have it: name the one that is to",
+		},
+		"of another release": {
+			with(there(isReady, nil), func(f *why.ObjectFacts) { f.Plan = &why.ReleasePlace{Release: "db", File: "a.yaml"} }), why.Outdated,
+			"it is in a.yaml\nrelease db was not applied yet\nit is of release shop, not of db",
+		},
+		"of a version that nobody has applied": {
+			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+				f.Plan = &why.ReleasePlace{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
+			}), why.Outdated,
+			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
+this version of release shop was not applied yet: the last is 2, completed 60m ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"of a version that is applied": {
+			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+				f.Plan = &why.ReleasePlace{Release: "shop", File: "a.yaml", IsRecorded: true}
+			}), why.Ready,
+			"it is of release shop, which changed it last 60s ago",
+		},
+		"of a version of which nobody may read whether it is applied": {
+			with(there(isReady, nil), func(f *why.ObjectFacts) { f.Plan, f.IsUnread = &why.ReleasePlace{Release: "db", File: "a.yaml"}, true }), why.Ready,
+			"it is of release shop, not of db",
+		},
+		"in an install, what it needs is of another node": {
+			held(absent(during(node("level 10, db", "running", nil, step(db, record.Waiting, "0 of 1 replicas are available")), node("level 20, web", "running", nil, awaits(db)))), 0), why.Absent,
+			`its turn, level 20, web, comes when StatefulSet shop/db is ready
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"to be deleted, and gone": {
+			with(absent(completed()), func(f *why.ObjectFacts) { f.Asked = &record.Tombstone{ID: web, Version: "2", Asked: *ago(time.Hour)} }), why.Gone,
+			"version 2 has asked for its end 60m ago",
+		},
+		"terminating": {
+			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Finalizers: []string{"a/b", "c/d"}}
+				f.Asked, f.Holders = &record.Tombstone{ID: web, Version: "2"}, map[string]string{"a/b": "ana"}
+			}), why.Terminating,
+			`version 2 deletes it: terminating for 60s, held by finalizers a/b, c/d
+  finalizer a/b: set by ana; its controller takes it off
+  finalizer c/d: its controller takes it off
+no process applies release shop 2 now: it was completed 60m ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"terminating, of a release that has it": {
+			with(there(isReady, completed()), func(f *why.ObjectFacts) {
+				f.Seen = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}
+			}), why.Terminating,
+			`its delete was asked for: terminating for 60s
+an apply makes it again once it is gone
+no process applies release shop 2 now: it was completed 60m ago
+it is of release shop, which changed it last 60s ago`,
+		},
+		"terminating, of no release": {
+			with(there(isReady, nil), func(f *why.ObjectFacts) {
+				f.Seen, f.Owner = tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute)}, ""
+			}), why.Terminating,
+			`its delete was asked for: terminating for 60s
+no release is known here that is to have it: none was applied yet, or its record is in another namespace
+it is of no release: nothing says that runlevel has applied it`,
+		},
+		"its delete was asked for, and then the release wants it back": {
+			held(with(absent(blocked), func(f *why.ObjectFacts) { f.Asked = &record.Tombstone{ID: web, Version: "1"} }), 0), why.Absent,
+			`its turn, level 20, web, comes after level 20, api, and before that level 10, db
+level 10, db waits for StatefulSet shop/db, for 3m: 0 of 1 replicas are available
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"the gate": {
+			with(absent(completed()), func(f *why.ObjectFacts) {
+				f.Plan = &why.ReleasePlace{Release: "shop", Version: "3", File: "0000_20_web_10.yaml", Node: "level 20, web", After: []string{"level 10, db"}}
+				f.Gate = []precondition.CheckFinding{{Check: "OlderVersion", Message: "it is older", Lifts: "nobody"}}
+			}), why.Absent,
+			`it is in 0000_20_web_10.yaml, level 20, web, which comes after level 10, db
+an apply of the release would be refused
+  OlderVersion: it is older; lifted by nobody
+this version of release shop was not applied yet: the last is 2, completed 60m ago`,
+		},
+		"a kind that is not served, in a namespace that goes": {
+			with(absent(nil), func(f *why.ObjectFacts) {
+				f.Unserved = &why.UnservedKind{Definition: "deployments.apps", Verdict: ready.Verdict{State: ready.Waiting, Message: "it is not established"}}
+				f.Home = &tombstone.Observation{State: tombstone.Terminating, Since: now.Add(-time.Minute), Remains: []string{"1 Pod"}}
+			}), why.Absent,
+			`the cluster does not serve kind Deployment.apps yet: CustomResourceDefinition deployments.apps waits: it is not established
+nothing can be made in namespace shop: it is terminating for 60s (1 Pod)
+no release is known here that is to have it: none was applied yet, or its record is in another namespace`,
+		},
+		"a kind that the run has not come to": {
+			held(with(absent(during(node("level 10, a", "running", nil), node("level 20, crd", "blocked", []int{0},
+				record.RunStep{ID: kinds.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "deployments.apps"}, File: "0000_20_crd_10.yaml", State: record.Blocked}))),
+				func(f *why.ObjectFacts) { f.Unserved = &why.UnservedKind{} }), 0), why.Absent,
+			`the cluster has no kind Deployment.apps: the release brings it, in CustomResourceDefinition deployments.apps (level 20, crd), and has not done so yet
+release shop 2 is being applied by ana@host:7, for 10m; it told how it stands 5s ago`,
+		},
+		"an apply that has just begun": {
+			held(absent(begun()), 0), why.Absent, "release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands",
+		},
+		"there as it was, perhaps, when an apply has just begun": {
+			held(with(there(isReady, begun()), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Unknown,
+			`it is there and ready, maybe as it was before: the apply has not told whether it has come to it
+release shop 2 is being applied by ana@host:7, for 10m; it has not told yet how it stands
+it is of release shop, which changed it last 120m ago`,
+		},
+		"changed by an apply that has just begun": {
+			held(there(isReady, begun()), 0), why.Ready, "it is of release shop, which changed it last 60s ago",
+		},
+		"there as it was, perhaps, when an apply of much was killed": {
+			held(with(there(isReady, with2(during(node("level 10, db", "running", nil)), func(r *record.Run) { r.More = 7 })), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), time.Minute), why.Unknown,
+			`it is there and ready, maybe as it was before: the apply has not told whether it has come to it
+ana@host:7, which applied release shop 2, has died: the last sign of life was 60s ago; all this was told 5s ago; apply it again
+it is of release shop, which changed it last 120m ago`,
+		},
+		"not changed by an apply that is done with it": {
+			held(with(there(isReady, during(node("level 10, db", "running", nil))), func(f *why.ObjectFacts) { f.Applied = now.Add(-2 * time.Hour) }), 0), why.Ready,
+			"it is of release shop, which changed it last 120m ago",
+		},
+		"not ready, of a release that is kept in place": {
+			held(there(notReady, completed()), 0), why.NotReady,
+			`it waits: 0 of 1 replicas are available
+release shop 2 was completed 60m ago; ana@host:7 has held its lock for 10m, and applies it or keeps it in place
+it is of release shop, which changed it last 60s ago`,
+		},
+		"nobody knows, for nobody may read records": {with(absent(nil), func(f *why.ObjectFacts) { f.IsUnread = true }), why.Absent, ""},
+		"nobody may look": {
+			with(absent(completed()), func(f *why.ObjectFacts) {
+				f.Seen = tombstone.Observation{State: tombstone.Unknown, Why: "forbidden"}
+				f.IsHeldKnown = false
+			}), why.Unknown,
+			"it can't be looked at: forbidden\nwhether release shop 2 is being applied now is not known",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			answer := why.Judge(test.facts)
+			if isDone := test.state == why.Ready || test.state == why.Gone; answer.State != test.state || answer.Done != isDone {
+				t.Errorf("it is %s, done %t, want %s", answer.State, answer.Done, test.state)
+			}
+			var lines []string
+			for _, said := range answer.Sentences {
+				lines = append(lines, said.Text)
+				for _, detail := range said.Details {
+					lines = append(lines, "  "+detail)
+				}
+			}
+			if got := strings.Join(lines, "\n"); got != test.says {
+				t.Errorf("it says\n%s\nwant\n%s", got, test.says)
+			}
+		})
+	}
+}
+
+// with2 changes the run of a record.
+func with2(of *record.Record, change func(*record.Run)) *record.Record {
+	change(of.Run)
+	return of
+}
+
+// What is told of the nodes of a run may be wrong, and must not hang who looks.
+func TestRunThatMakesNoSense(t *testing.T) {
+	answer := why.Judge(absent(during(
+		node("level 10, a", "blocked", []int{1, 9}), node("level 20, web", "blocked", []int{0, 1, -1}, step(web, record.Blocked, "")),
+	)))
+	if answer.State != why.Absent {
+		t.Errorf("it is %s", answer.State)
+	}
+}

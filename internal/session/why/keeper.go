@@ -1,0 +1,157 @@
+package why
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// The reasons why a release is not kept in place.
+const (
+	ReasonScaledDown   = "OperatorScaledDown"   // the operator's Deployment has no replicas
+	ReasonNotAvailable = "OperatorNotAvailable" // no pod of the operator is available
+	ReasonNotLeading   = "OperatorNotLeading"   // a pod of the operator is available, and does not hold the lock
+	ReasonKeeperDied   = "KeeperDied"           // the process that kept the release has died, and no operator is installed
+)
+
+// operatorSelector selects the operator's Deployment, which package install labels. The operator keeps the record of its
+// release in the namespace of its Deployment.
+const operatorSelector = "app.kubernetes.io/name=runlevel-operator"
+
+// A NotKept says why no process keeps a release in place, though one is to.
+type NotKept struct {
+	Reason     string     `json:"reason"`
+	Message    string     `json:"message"`
+	Since      *time.Time `json:"since,omitempty"`    // the last sign of life in the lock; absent if the lock was never taken
+	Operator   *kinds.ID  `json:"operator,omitempty"` // its Deployment
+	Pods       []string   `json:"pods,omitempty"`     // what keeps the pods of the operator
+	Resolution string     `json:"resolution"`         // what to run
+}
+
+// String returns the message and the resolution.
+func (n *NotKept) String() string { return n.Message + ": " + n.Resolution }
+
+// Sentence returns what is said of a release that has no record.
+func (n *NotKept) Sentence() Sentence {
+	return Sentence{Text: "no process applies it, or keeps it in place: " + n.String(), Details: n.Pods}
+}
+
+// ExplainNotKept says why no process keeps a release in place that has no record, if the operator is to, and what could
+// not be found out.
+func ExplainNotKept(ctx context.Context, c *cluster.Cluster, l lock.Lock) (*NotKept, []string) {
+	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: ObjectQuery{Namespace: l.Namespace}, facts: &ObjectFacts{}}
+	held, err := l.Holder(ctx)
+	if err == nil {
+		g.facts.NotKept = g.findNotKept(ctx, l, held)
+	}
+	return g.facts.NotKept, g.facts.Unknown
+}
+
+// keeping is what was found out of the process that is to keep a release.
+type keeping struct{ notKept *NotKept }
+
+// keep finds out why no process keeps the release of the record in place, if one is to.
+func (g *gatherer) keep(ctx context.Context) {
+	switch {
+	case g.ObjectQuery.keeping != nil:
+		g.facts.NotKept = g.ObjectQuery.keeping.notKept
+	case g.facts.Record != nil && g.facts.IsHeldKnown:
+		l := lock.Lock{Client: g.cluster.Client, Namespace: g.Namespace, Release: g.facts.Record.Release}
+		g.facts.NotKept = g.findNotKept(ctx, l, g.facts.Held)
+	}
+}
+
+// findNotKept returns why no process keeps a release in place: the operator is installed for it, or a process that kept it
+// has died. A release that was applied once is not to be kept.
+func (g *gatherer) findNotKept(ctx context.Context, l lock.Lock, held *lock.Holder) *NotKept {
+	if held != nil && !held.IsDead(g.cluster.Now()) {
+		return nil
+	}
+	found := g.judgeOperator(ctx, l.Release)
+	switch {
+	case found == nil && (held == nil || !held.Keeps()):
+		return nil
+	case found == nil:
+		found = &NotKept{
+			Reason: ReasonKeeperDied, Message: printable.Line(held.Name) + ", which kept it in place, has died",
+			Resolution: `start it again: "runlevel install" the operator, or "runlevel apply --watch"`,
+		}
+	case held != nil:
+		found.Message += "; " + printable.Line(held.Name) + ", which held the lock of the release, has died"
+	}
+	last, err := l.Last(ctx)
+	switch {
+	case err != nil:
+		g.unknown("get leases in namespace "+l.Namespace, err)
+	case last == nil:
+		found.Message += "; no process has held the lock of the release yet"
+	case !last.Renewed.IsZero():
+		found.Since = new(last.Renewed.UTC())
+	}
+	return found
+}
+
+// judgeOperator says what is wrong with the operator that is installed for a release, which does not hold its lock; nil if
+// none is installed.
+func (g *gatherer) judgeOperator(ctx context.Context, release string) *NotKept {
+	if release != payload.DefaultName {
+		return nil
+	}
+	in, err := g.cluster.FindKind(ctx, kinds.Deployment)
+	var found *unstructured.UnstructuredList
+	if err == nil {
+		found, err = g.cluster.In(in, g.Namespace).List(ctx, metav1.ListOptions{LabelSelector: operatorSelector})
+	}
+	switch {
+	case err != nil:
+		g.unknown("list deployments in namespace "+g.Namespace, err)
+		return nil
+	case len(found.Items) == 0 || found.Items[0].GetDeletionTimestamp() != nil:
+		return nil
+	}
+	deployment := &found.Items[0]
+	id := &kinds.ID{Group: kinds.Deployment.Group, Kind: kinds.Deployment.Kind, Namespace: deployment.GetNamespace(), Name: deployment.GetName()}
+	wanted, isSet, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas")
+	available, _, _ := unstructured.NestedInt64(deployment.Object, "status", "availableReplicas")
+	n := &NotKept{Operator: id}
+	switch {
+	case isSet && wanted == 0:
+		n.Reason, n.Message = ReasonScaledDown, fmt.Sprintf("the operator, %s, is scaled to 0 replicas", id)
+		n.Resolution = fmt.Sprintf("kubectl -n %s scale deployment/%s --replicas=1", id.Namespace, id.Name)
+	case available == 0:
+		n.Reason, n.Message = ReasonNotAvailable, fmt.Sprintf("no pod of the operator, %s, is available", id)
+		n.Resolution = fmt.Sprintf("runlevel why deployment/%s -n %s", id.Name, id.Namespace)
+		n.Pods = g.pods(ctx, deployment)
+	default:
+		n.Reason, n.Message = ReasonNotLeading, fmt.Sprintf("the operator, %s, is available and does not hold the lock of the release", id)
+		n.Resolution = fmt.Sprintf("kubectl -n %s logs deployment/%s", id.Namespace, id.Name)
+	}
+	return n
+}
+
+// tellNotKept is about a release that no process keeps in place, though one is to.
+func tellNotKept(f *ObjectFacts, a *Answer) {
+	since := ""
+	if f.NotKept.Since != nil {
+		since = ", for " + f.age(*f.NotKept.Since)
+	}
+	switch newest := f.Record.Newest(); {
+	case newest == nil:
+		a.say(f.NotKept.Pods, "release %s was not applied yet, and no process is about to%s: %s", f.title(), since, f.NotKept)
+	case newest.State == record.Completed:
+		a.say(f.NotKept.Pods, "release %s was %s, and is not kept in place%s: %s", f.title(), f.ended(*newest), since, f.NotKept)
+	default:
+		a.say(f.NotKept.Pods, "release %s is not completed, and no process goes on with it%s: %s", f.title(), since, f.NotKept)
+	}
+}

@@ -1,0 +1,57 @@
+package why
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// Remedy says what completes a run that no process goes on with: another apply, and before that a fix of what would fail
+// again: an object or hook that has failed for good, or one whose image can't be pulled. The details are what is known now
+// of objects that are not ready.
+func Remedy(run *record.Run, details map[kinds.ID][]string) string {
+	var broken []string
+	if run != nil {
+		for _, node := range run.Nodes {
+			for _, step := range node.Steps {
+				if step.State == record.Failed || slices.ContainsFunc(details[step.ID], ready.IsImageMissing) {
+					broken = append(broken, nameOf(step))
+				}
+			}
+		}
+	}
+	switch len(broken) {
+	case 0:
+		return "apply it again"
+	case 1:
+		return fmt.Sprintf("fix %s, then apply it again", broken[0])
+	default:
+		return fmt.Sprintf("fix %s and %s, then apply it again", broken[0], printable.Count(len(broken)-1, "other"))
+	}
+}
+
+// carryOn says what completes the run, by what is known of this object and of those that the run waits for.
+func carryOn(f *ObjectFacts) string {
+	details := map[kinds.ID][]string{f.Object: f.Pods}
+	maps.Copy(details, f.Pending)
+	return Remedy(f.Record.Run, details)
+}
+
+// remedy says what makes objects again that were deleted since they were applied. What is the word for them.
+func (f *ObjectFacts) remedy(what string) string {
+	switch isHeld := f.Held != nil && !f.Held.IsDead(f.Now); {
+	case isHeld && f.Held.Keeps():
+		return printable.Line(f.Held.Name) + " makes " + what + " again"
+	case isHeld:
+		return "the apply that runs does not make " + what + " again, but the next one does"
+	case f.NotKept != nil && f.NotKept.Operator != nil:
+		return "the operator makes " + what + " again once it runs"
+	default:
+		return "apply it again"
+	}
+}

@@ -1,0 +1,256 @@
+package why
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/diagnosis"
+	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/objects/ready"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// atOnce bounds how many objects are asked for at a time.
+const atOnce = 16
+
+// A ReleaseAnswer says how a release stands as a whole.
+type ReleaseAnswer struct {
+	Release   string              `json:"release"`
+	Version   string              `json:"version,omitempty"`
+	Done      bool                `json:"done"` // all that is known of it is as it is to be
+	Counts    map[ObjectState]int `json:"counts,omitempty"`
+	Missing   int                 `json:"missing,omitempty"` // objects that were deleted since a complete apply: their names are not known
+	Sentences []Sentence          `json:"says"`              // who applies it, or when it was applied last
+	Objects   []*Answer           `json:"objects"`           // that are not as they are to be, the worst first
+	NotKept   *NotKept            `json:"notKept,omitempty"` // why no process keeps it in place, if one is to
+	Unknown   []string            `json:"unknown,omitempty"`
+}
+
+// ExplainRelease says how the release of a record stands: which of its objects are not as they are to
+// be, as far as the record and the objects on the cluster tell. What was deleted since it was
+// applied is only counted: its names are in its files, and the record has hashes of them.
+func ExplainRelease(ctx context.Context, c *cluster.Cluster, of *record.Record, namespace string) *ReleaseAnswer {
+	g := &gatherer{cluster: c, trouble: &diagnosis.Diagnoser{Cluster: c}, ObjectQuery: ObjectQuery{Records: []*record.Record{of}, Namespace: namespace}, facts: &ObjectFacts{Record: of}}
+	g.record(ctx)
+	g.keep(ctx)
+	suspects := g.suspects(ctx)
+	answers := make([]*Answer, len(suspects))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, id := range suspects {
+		group.Go(func() error {
+			facts := Gather(ctx, c, ObjectQuery{Object: id, Records: g.Records, Namespace: namespace, keeping: &keeping{g.facts.NotKept}})
+			answers[i] = judge(facts, ofObject)
+			return nil
+		})
+	}
+	_ = group.Wait() // which has no errors: what can't be asked for is a fact
+	g.facts.Now = c.Now()
+	return g.facts.whole(answers, g.missing)
+}
+
+// whole sums up the answers on single objects, and adds those that the run has not come to, and how many are missing.
+func (f *ObjectFacts) whole(answers []*Answer, missing int) *ReleaseAnswer {
+	w := &ReleaseAnswer{Release: f.Record.Release, Version: f.version(), Counts: map[ObjectState]int{}, Sentences: []Sentence{}, NotKept: f.NotKept, Unknown: f.Unknown}
+	w.Sentences = append(w.Sentences, f.aboutRun(answers)...)
+	if f.Record.Run != nil && f.Record.Run.More > 0 {
+		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("%d more objects are not done, which its record has no room for", f.Record.Run.More)})
+	}
+	for _, answer := range answers {
+		for _, what := range answer.Unknown { // of which many have the same
+			if !slices.Contains(w.Unknown, what) {
+				w.Unknown = append(w.Unknown, what)
+			}
+		}
+		answer.Unknown = nil
+	}
+	answers = slices.DeleteFunc(answers, func(a *Answer) bool { return a.Done })
+	slices.SortStableFunc(answers, func(a, b *Answer) int {
+		return cmp.Or(cmp.Compare(f.rank(a), f.rank(b)), compareSince(a.Since, b.Since), kinds.Compare(a.Object, b.Object))
+	})
+	w.Objects = append(answers, f.notBegun()...)
+	for _, answer := range w.Objects {
+		w.Counts[answer.State]++
+	}
+	if f.isCompleted() && missing > 0 { // an apply that is not complete tells itself what is still to come
+		w.Missing = missing
+		w.Counts[Absent] += missing
+		w.Sentences = append(w.Sentences, Sentence{Text: fmt.Sprintf("missing: %s, deleted since the release was applied, or without its label: %s; runlevel diff SOURCE says which",
+			printable.Count(missing, "object"), f.remedy("what is missing"))})
+	}
+	w.Done = f.isCompleted() && len(w.Objects) == 0 && w.Missing == 0 && w.NotKept == nil && len(w.Unknown) == 0
+	return w
+}
+
+// aboutRun says who applies the release, or when it was applied last. The errors of that are in the answers on
+// the objects that have them.
+func (f *ObjectFacts) aboutRun(answers []*Answer) []Sentence {
+	facts, of := *f, *f.Record
+	facts.Pending = map[kinds.ID][]string{}
+	for _, answer := range answers {
+		for _, sentence := range answer.Sentences {
+			facts.Pending[answer.Object] = append(facts.Pending[answer.Object], sentence.Details...)
+		}
+	}
+	if of.Run != nil {
+		run := *of.Run
+		run.Error, _, _ = strings.Cut(run.Error, ": ")
+		of.Run = &run
+	}
+	facts.Record = &of
+	about := &Answer{}
+	tellRun(&facts, about)
+	return about.Sentences
+}
+
+// rank orders answers: what has failed, then what is waited for, then deletes that are pending, then
+// the rest.
+func (f *ObjectFacts) rank(a *Answer) int {
+	_, step, found := f.Record.Run.Find(a.Object)
+	switch {
+	case found && step.State == record.Failed:
+		return 0
+	case a.State == NotReady, a.State == Absent:
+		return 1
+	case a.State == Terminating, a.State == Kept:
+		return 2
+	default:
+		return 3
+	}
+}
+
+// compareSince orders times, the longest ago first, and unknown ones last.
+func compareSince(a, b *time.Time) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
+	default:
+		return a.Compare(*b)
+	}
+}
+
+// notBegun are the objects that the run has not come to.
+func (f *ObjectFacts) notBegun() []*Answer {
+	if f.Record.Run == nil {
+		return nil
+	}
+	var answers []*Answer
+	for _, node := range f.Record.Run.Nodes {
+		for _, steps := range record.ByManifest(node.Steps) {
+			if step := steps[0]; step.State == record.Blocked {
+				answers = append(answers, &Answer{
+					Object: step.ID, State: Blocked, Sentences: []Sentence{}, Release: f.Record.Release, Version: f.version(),
+					File: step.File, Node: cmp.Or(nodeOf(step.File), node.Name), After: f.names(node.After),
+				})
+			}
+		}
+	}
+	return answers
+}
+
+// suspects are the objects that may not be as they are to be: those that the run tries or has
+// failed at, those that are to be gone, and those of the release that are terminating, not ready, or
+// changed since they were applied.
+func (g *gatherer) suspects(ctx context.Context) []kinds.ID {
+	var all []kinds.ID
+	blocked := map[kinds.ID]bool{}
+	if run := g.facts.Record.Run; run != nil {
+		for _, node := range run.Nodes {
+			for _, steps := range record.ByManifest(node.Steps) {
+				step := steps[0]
+				if blocked[step.ID] = !isTried(step); isTried(step) {
+					all = append(all, step.ID)
+				}
+			}
+		}
+	}
+	for _, one := range g.facts.Record.Tombstones {
+		all = append(all, one.ID)
+	}
+	all = append(all, g.stray(ctx)...)
+	slices.SortFunc(all, kinds.Compare)
+	return slices.DeleteFunc(slices.Compact(all), func(id kinds.ID) bool { return blocked[id] })
+}
+
+// stray are the objects of the release on the cluster that are terminating, not ready, or changed.
+func (g *gatherer) stray(ctx context.Context) []kinds.ID {
+	release := g.facts.Record.Release
+	there, err := inventory.TakeRelease(ctx, g.cluster, release, g.facts.Record.GroupKinds())
+	if err != nil {
+		g.unknown("list the objects of the release", err)
+		return nil
+	}
+	for _, kind := range there.UnlistedKinds() {
+		g.unknown("list "+kind.String()+" in the whole cluster", there.ListError(kind))
+	}
+	applied := fingerprint.Read(g.facts.Record.Fingerprints)
+	if len(there.UnlistedKinds()) == 0 {
+		g.missing = applied.Missing(g.known(there))
+	}
+	var mu sync.Mutex
+	var found []kinds.ID
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, head := range there.Of(release) {
+		group.Go(func() error {
+			isChanged := applied.WasApplied(head.ID) && !applied.IsUnchanged(head)
+			if head.Terminating || isChanged || !g.isReady(ctx, head) {
+				mu.Lock()
+				defer mu.Unlock()
+				found = append(found, head.ID)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // which has no errors
+	return found
+}
+
+// known are the objects that are there, and the Jobs that finished: their TTL may have removed them.
+func (g *gatherer) known(there *inventory.Inventory) iter.Seq[kinds.ID] {
+	return func(yield func(kinds.ID) bool) {
+		for id := range there.IDs() {
+			if !yield(id) {
+				return
+			}
+		}
+		for _, job := range g.facts.Record.Jobs {
+			if !yield(job.ID) {
+				return
+			}
+		}
+	}
+}
+
+// isReady says whether an object is surely ready. Its body is only asked for if it may not be.
+func (g *gatherer) isReady(ctx context.Context, head objectmeta.LiveMetadata) bool {
+	kind := head.ID.GroupKind()
+	isCalling := kind == kinds.APIService || kind.Group == "admissionregistration.k8s.io" // which depends on Services, too
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetGroupVersionKind(kind.WithVersion(head.Resource.Version))
+	object.SetAnnotations(head.Object().GetAnnotations())
+	if !ready.Awaits(object, ready.Full) {
+		return !isCalling
+	}
+	live, err := g.cluster.In(head.Resource, head.ID.Namespace).Get(ctx, head.ID.Name, metav1.GetOptions{})
+	return err == nil && ready.Check(live, ready.Full, ready.Related{}).State == ready.Ready
+}

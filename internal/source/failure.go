@@ -1,0 +1,82 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+)
+
+// A phrase is an error whose text continues the name of the release, as in
+// "x.zip is no tar archive". The text of other errors follows a colon.
+type phrase struct {
+	subject string // how to write that name, if not as it was given
+	text    string
+}
+
+func (v phrase) Error() string { return v.text }
+
+// failure is how err leaves the package.
+func failure(ctx context.Context, ref string, err error) error {
+	if stopped := ctx.Err(); stopped != nil {
+		err = stopped
+	}
+	subject, joint := ref, ":"
+	if strings.ContainsFunc(ref, unicode.IsControl) {
+		subject = strconv.Quote(ref)
+	}
+	var says phrase
+	if errors.As(err, &says) {
+		joint = ""
+		if says.subject != "" {
+			subject = says.subject
+		}
+	}
+	return &reason.Error{Reason: RetrievalFailed, Err: fmt.Errorf("%s%s %w", subject, joint, oneLine(err))}
+}
+
+// rephrased is an error with another text.
+type rephrased struct {
+	text string
+	err  error
+}
+
+func (c *rephrased) Error() string { return c.text }
+func (c *rephrased) Unwrap() error { return c.err }
+
+// maxMessage is how much of an error is shown: a registry may say what it likes.
+const maxMessage = 2000
+
+// oneLine takes out of an error what would break its line or do things to a terminal.
+func oneLine(err error) error {
+	unshown := func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
+	text := strings.Join(strings.FieldsFunc(err.Error(), unshown), " ")
+	if text = printable.Truncate(text, maxMessage); text == err.Error() {
+		return err
+	}
+	return &rephrased{text: text, err: err}
+}
+
+// quoted returns a name of an archive in quotes, shortened and escaped.
+func quoted(name string) string {
+	const enough = 100
+	if len(name) > enough {
+		return strconv.Quote(name[:enough]) + "…"
+	}
+	return strconv.Quote(name)
+}
+
+// withoutPath returns the cause of a path error: our messages name the path.
+func withoutPath(err error) error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}

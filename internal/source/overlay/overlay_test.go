@@ -1,0 +1,119 @@
+package overlay_test
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"testing"
+	"testing/fstest"
+
+	"github.com/runlevel/runlevel/internal/source/overlay"
+)
+
+func under() fstest.MapFS {
+	return fstest.MapFS{
+		"kept":          {Data: []byte("kept")},
+		"mended":        {Data: []byte("before")},
+		"gone":          {Data: []byte("gone")},
+		"m/kept":        {Data: []byte("kept")},
+		"m/mended":      {Data: []byte("before")},
+		"m/gone":        {Data: []byte("gone")},
+		"m/deeper/kept": {Data: []byte("kept")},
+	}
+}
+
+// changed has a file of each fate in two folders.
+func changed() *overlay.FS {
+	o := overlay.On(under())
+	for _, folder := range []string{"", "m/"} {
+		o.Put(folder+"mended", []byte("after"))
+		o.Put(folder+"added", []byte("added"))
+		o.Put(folder+"never", []byte("never"))
+		o.Remove(folder + "never")
+		o.Remove(folder + "gone")
+		o.Put(folder+"empty", nil)
+	}
+	return o
+}
+
+// TestItIsAFileSystem lets the standard library look at it, which compares what is opened,
+// read, listed and asked about.
+func TestItIsAFileSystem(t *testing.T) {
+	files := []string{"added", "empty", "kept", "m/added", "m/deeper/kept", "m/empty", "m/kept", "m/mended", "mended"}
+	if err := fstest.TestFS(changed(), files...); err != nil {
+		t.Error(err)
+	}
+	var found []string
+	err := fs.WalkDir(changed(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			found = append(found, name)
+		}
+		return err
+	})
+	if err != nil || !slices.Equal(found, files) {
+		t.Errorf("it has %v (%v), want %v", found, err, files)
+	}
+}
+
+func TestEveryWayToReadTellsTheSame(t *testing.T) {
+	for name, want := range map[string]string{
+		"kept": "kept", "mended": "after", "added": "added", "empty": "", "m/kept": "kept", "m/mended": "after", "m/added": "added",
+	} {
+		t.Run(name, func(t *testing.T) {
+			read, err := fs.ReadFile(changed(), name)
+			if err != nil || string(read) != want {
+				t.Errorf("read: %q, %v; want %q", read, err, want)
+			}
+			file, err := changed().Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened, err := file.Stat()
+			if err != nil || opened.Size() != int64(len(want)) {
+				t.Errorf("opened: %v, %v; want %d bytes", opened, err, len(want))
+			}
+			asked, err := fs.Stat(changed(), name)
+			if err != nil || asked.Size() != int64(len(want)) {
+				t.Errorf("asked about: %v, %v; want %d bytes", asked, err, len(want))
+			}
+		})
+	}
+	for _, name := range []string{"gone", "never", "m/gone", "m/never", "nowhere"} {
+		t.Run(name, func(t *testing.T) {
+			_, read := fs.ReadFile(changed(), name)
+			_, opened := changed().Open(name)
+			_, asked := fs.Stat(changed(), name)
+			for _, err := range []error{read, opened, asked} {
+				if !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%v, want %v", err, fs.ErrNotExist)
+				}
+			}
+		})
+	}
+}
+
+// TestAFileThatComesBack is what becomes of a file that takes the name of one that went.
+func TestAFileThatComesBack(t *testing.T) {
+	o := overlay.On(under())
+	o.Remove("gone")
+	o.Put("gone", []byte("back"))
+	if text, err := fs.ReadFile(o, "gone"); err != nil || string(text) != "back" {
+		t.Errorf("it says %q, %v", text, err)
+	}
+	if err := fstest.TestFS(o, "gone"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWhatIsReadIsTheReaders checks that no reader changes what the next one reads.
+func TestWhatIsReadIsTheReaders(t *testing.T) {
+	o := changed()
+	text, err := fs.ReadFile(o, "added")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[0] = 'A'
+	if again, err := fs.ReadFile(o, "added"); err != nil || string(again) != "added" {
+		t.Errorf("it says %q, %v", again, err)
+	}
+}

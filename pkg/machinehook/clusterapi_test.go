@@ -1,0 +1,196 @@
+package hook_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/capi"
+	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
+	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/pkg/machinehook"
+)
+
+// The keys of hooks, as a user reads them in Cluster API's book.
+const preDrain, preTerminate = "pre-drain.delete.hook.machine.cluster.x-k8s.io/", "pre-terminate.delete.hook.machine.cluster.x-k8s.io/"
+
+// TestClusterAPI has a hook in each stage of a Machine of Cluster API, beside those of others.
+func TestClusterAPI(t *testing.T) {
+	t.Parallel()
+	s := newClusterAPISite(t)
+	drain, terminate := newScript(), newScript()
+	before, after := drain.clusterAPIHook("migrate-app", machine.BeforeDrain), terminate.clusterAPIHook("ship-logs", machine.BeforeTerminate)
+	s.serve(before)
+	s.serve(after)
+	m := s.addClusterAPI("m", map[string]string{preTerminate + "other": "admin", preDrain + "migrate-app": "its predecessor"})
+	s.awaitAnnotations(m, preDrain+"migrate-app=migrate-app-operator", preTerminate+"ship-logs=ship-logs-operator", preTerminate+"other=admin")
+	s.delete(m)
+	s.awaitEvent(m, "HookWaits", "migrate-app")
+	seen := drain.acted()[0]
+	if seen.NodeName != m.Name || seen.ProviderID != m.Spec.ProviderID || seen.Name != m.Name || seen.Namespace != m.Namespace || len(terminate.acted()) > 0 {
+		t.Errorf("the hook before the drain was called with %+v; the one after it %d times", seen, len(terminate.acted()))
+	}
+	s.expectCordoned(m, false)
+	drain.say(done)
+	s.awaitEvent(m, "HookDone", "migrate-app")
+	s.awaitEvent(m, "HookWaits", "ship-logs")
+	s.expectCordoned(m, true)
+	terminate.say(done)
+	s.awaitEvent(m, "HookDone", "ship-logs")
+	s.awaitAnnotations(m, preTerminate+"other=admin")
+	s.change(m, `{"metadata":{"annotations":null}}`)
+	machinetest.AwaitGone(t, s.client, m, client.ObjectKeyFromObject(m))
+}
+
+// expectCordoned checks whether the node of a Machine takes pods.
+func (s *site) expectCordoned(m *clusterv1.Machine, isCordoned bool) {
+	s.Helper()
+	node := &corev1.Node{}
+	s.must(s.client.Get(s.Context(), client.ObjectKey{Name: m.Name}, node))
+	if node.Spec.Unschedulable != isCordoned {
+		s.Errorf("the node is cordoned: %t", node.Spec.Unschedulable)
+	}
+}
+
+// Two controllers agree on an order by an annotation of their own. The machine controller knows of none: both hooks hold
+// the machine from the beginning, each controller looks at once, and the deletion goes on when both hooks are gone.
+func TestClusterAPICoordination(t *testing.T) {
+	t.Parallel()
+	const isMigrated = "shop.example/migrated"
+	s := newClusterAPISite(t)
+	migrate, backup := newScript(), newScript()
+	first, second := migrate.clusterAPIHook("migrate-app", machine.BeforeDrain), backup.clusterAPIHook("back-up", machine.BeforeDrain)
+	first.Act = func(ctx context.Context, held hook.HeldMachine) (hook.HookAnswer, error) {
+		answer, err := migrate.act(ctx, held)
+		if err != nil || !answer.IsDone {
+			return answer, err
+		}
+		base := held.Object.DeepCopyObject().(client.Object)
+		held.Object.GetAnnotations()[isMigrated] = "true"
+		return answer, s.client.Patch(ctx, held.Object, client.MergeFrom(base))
+	}
+	second.Act = func(ctx context.Context, held hook.HeldMachine) (hook.HookAnswer, error) {
+		_, err := backup.act(ctx, held)
+		if held.Object.GetAnnotations()[isMigrated] == "" {
+			return hook.HookAnswer{Message: "migrate-app is not done", After: time.Hour}, err
+		}
+		return hook.HookAnswer{IsDone: true}, err
+	}
+	s.serve(second)
+	s.serve(first)
+	m := s.addClusterAPI("m", nil)
+	s.awaitAnnotations(m, preDrain+"migrate-app=migrate-app-operator", preDrain+"back-up=back-up-operator")
+	s.delete(m)
+	s.awaitEvent(m, "HookWaits", "the queue has 3 entries")
+	s.awaitEvent(m, "HookWaits", "migrate-app is not done")
+	s.awaitAnnotations(m, preDrain+"migrate-app=migrate-app-operator", preDrain+"back-up=back-up-operator")
+	s.expectCordoned(m, false)
+	migrate.say(done)
+	s.awaitEvent(m, "HookDone", "migrate-app")
+	s.awaitEvent(m, "HookDone", "back-up") // long before the hour
+	machinetest.AwaitGone(t, s.client, m, client.ObjectKeyFromObject(m))
+}
+
+// No admission keeps hooks from a Machine of Cluster API that is being deleted: that is for controllers to see to.
+func TestClusterAPIDuringDeletion(t *testing.T) {
+	t.Parallel()
+	s, script := newClusterAPISite(t), newScript()
+	h := script.clusterAPIHook("ship-logs", machine.BeforeTerminate)
+	late := s.addClusterAPI("late", map[string]string{preTerminate + "other": "admin"})
+	s.delete(late)
+	s.serve(h)
+	m := s.addClusterAPI("m", map[string]string{preTerminate + "other": "admin"})
+	s.awaitAnnotations(m, preTerminate+"ship-logs=ship-logs-operator", preTerminate+"other=admin")
+	s.delete(m)
+	s.awaitEvent(m, "HookWaits", "ship-logs")
+	s.change(m, `{"metadata":{"annotations":{%q:null}}}`, preTerminate+"ship-logs")
+	for _, m := range []*clusterv1.Machine{late, m} {
+		s.change(m, `{"metadata":{"labels":{"nudge":"1"}}}`)
+	}
+	marker := s.addClusterAPI("marker", nil) // once it has the hook, the others were looked at
+	s.awaitAnnotations(marker, preTerminate+"ship-logs=ship-logs-operator")
+	for _, m := range []*clusterv1.Machine{late, m} {
+		s.must(s.client.Get(t.Context(), client.ObjectKeyFromObject(m), m))
+		if got := m.Annotations; got[preTerminate+"ship-logs"] != "" || got[preTerminate+"other"] != "admin" {
+			t.Errorf("machine %s has the annotations %q", m.Name, got)
+		}
+	}
+}
+
+// clusterAPIHook returns a hook of Machines of Cluster API that asks the script.
+func (s *script) clusterAPIHook(name string, stage machine.DeletionStage) hook.MachineHook {
+	h := s.hook(name, stage)
+	h.Machine = &clusterv1.Machine{}
+	return h
+}
+
+// newClusterAPISite makes a namespace with a Cluster, and runs the controllers of its machines.
+func newClusterAPISite(t *testing.T) *site {
+	t.Helper()
+	s := &site{TB: t, namespace: stage.Namespace(t), client: stage.Client(t)}
+	stage.ManageIn(t, s.namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+		if err := kwok.SetupWithManager(mgr); err != nil {
+			return err
+		}
+		return capi.SetupWithManager(t.Context(), mgr, capi.ClusterAPIOptions{LongestWait: time.Second})
+	})
+	plane := s.clusterAPIMachine("plane") // without a control plane, no node is drained
+	plane.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "shop"}
+	s.must(s.client.Create(t.Context(), plane))
+	s.must(s.client.Create(t.Context(), &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"},
+		Spec:       clusterv1.ClusterSpec{InfrastructureRef: plane.Spec.InfrastructureRef},
+	}))
+	return s
+}
+
+// addClusterAPI makes a Machine of Cluster API, and waits until its node is there.
+func (s *site) addClusterAPI(name string, annotations map[string]string) *clusterv1.Machine {
+	s.Helper()
+	m := s.clusterAPIMachine(name)
+	m.Labels, m.Annotations = map[string]string{"role": "web"}, annotations
+	infrastructure := &v1alpha1.KwokMachine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
+	infrastructure.Spec.Address = newAddress()
+	s.must(s.client.Create(s.Context(), infrastructure))
+	s.must(s.client.Create(s.Context(), m))
+	s.deleteNodeAfterwards(m.Name)
+	return machinetest.Await(s.TB, s.client, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool { return m.Status.NodeRef.Name != "" })
+}
+
+// clusterAPIMachine returns a Machine that is not made yet.
+func (s *site) clusterAPIMachine(name string) *clusterv1.Machine {
+	name = s.namespace + "-" + name
+	return &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
+		Spec: clusterv1.MachineSpec{
+			ClusterName: "shop", Bootstrap: clusterv1.Bootstrap{DataSecretName: &name},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.runlevel.dev", Kind: "KwokMachine", Name: name},
+		},
+	}
+}
+
+// awaitAnnotations waits until a Machine has these annotations of hooks, and no others.
+func (s *site) awaitAnnotations(m *clusterv1.Machine, want ...string) {
+	s.Helper()
+	slices.Sort(want)
+	machinetest.Await(s.TB, s.client, m, client.ObjectKeyFromObject(m), func(m *clusterv1.Machine) bool {
+		var got []string
+		for key, owner := range m.Annotations {
+			if strings.Contains(key, ".delete.hook.") {
+				got = append(got, key+"="+owner)
+			}
+		}
+		slices.Sort(got)
+		return slices.Equal(got, want)
+	})
+}

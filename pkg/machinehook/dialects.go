@@ -1,0 +1,167 @@
+package hook
+
+import (
+	"slices"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
+)
+
+// A turn is whether a stage of a deletion has come.
+type turn int
+
+const (
+	notYet turn = iota
+	isNow
+	isPassed // the stage is over, or was skipped: hooks of it hold nothing
+)
+
+// A dialect is what an API says of machines and their hooks.
+type dialect struct {
+	name string
+	view func(client.Object) HeldMachine
+	turn func(client.Object, machine.DeletionStage) turn
+	// owner returns the owner of a hook, and whether the machine has the hook.
+	owner func(client.Object, MachineHook) (string, bool)
+	// set puts the hook onto the machine, or takes it off.
+	set func(m client.Object, h MachineHook, isThere bool)
+}
+
+// dialectOf returns the dialect of a Machine.
+func dialectOf(m client.Object) (dialect, bool) {
+	switch m.(type) {
+	case *machinev1beta1.Machine:
+		return dialect{"openshift", viewOpenShift, turnOpenShift, ownerOpenShift, setOpenShift}, true
+	case *clusterv1.Machine:
+		return dialect{"clusterapi", viewClusterAPI, turnClusterAPI, ownerClusterAPI, setClusterAPI}, true
+	}
+	return dialect{}, false
+}
+
+func viewOpenShift(o client.Object) HeldMachine {
+	m := o.(*machinev1beta1.Machine)
+	view := HeldMachine{Namespace: m.Namespace, Name: m.Name, ProviderID: ptr.Deref(m.Spec.ProviderID, ""), Object: m}
+	if m.Status.NodeRef != nil {
+		view.NodeName = m.Status.NodeRef.Name
+	}
+	return view
+}
+
+// turnOpenShift: a machine without a node, or one that is excluded from draining, is not held by hooks before the drain.
+func turnOpenShift(o client.Object, stage machine.DeletionStage) turn {
+	m := o.(*machinev1beta1.Machine)
+	_, isExcluded := m.Annotations[machine.ExcludeNodeDraining]
+	isDrained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained).Status == corev1.ConditionTrue
+	isTerminating := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == machine.InstanceTerminating
+	switch {
+	case ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseDeleting:
+		return notYet
+	case isTerminating, isDrained && stage == machine.BeforeDrain:
+		return isPassed
+	case stage == machine.BeforeDrain && (isExcluded || m.Status.NodeRef == nil):
+		return notYet // until the controller says that it has skipped the drain
+	case isDrained == (stage == machine.BeforeTerminate):
+		return isNow
+	}
+	return notYet
+}
+
+func ownerOpenShift(o client.Object, h MachineHook) (string, bool) {
+	list := *listOpenShift(o, h.Stage)
+	if i := indexOpenShift(list, h.Name); i >= 0 {
+		return list[i].Owner, true
+	}
+	return "", false
+}
+
+func setOpenShift(o client.Object, h MachineHook, isThere bool) {
+	list := listOpenShift(o, h.Stage)
+	*list = slices.DeleteFunc(*list, func(hook machinev1beta1.LifecycleHook) bool { return hook.Name == h.Name && !isThere })
+	wanted := machinev1beta1.LifecycleHook{Name: h.Name, Owner: h.Owner}
+	switch i := indexOpenShift(*list, h.Name); {
+	case i >= 0:
+		(*list)[i] = wanted
+	case isThere:
+		*list = append(*list, wanted)
+	}
+}
+
+func listOpenShift(o client.Object, stage machine.DeletionStage) *[]machinev1beta1.LifecycleHook {
+	hooks := &o.(*machinev1beta1.Machine).Spec.LifecycleHooks
+	if stage == machine.BeforeDrain {
+		return &hooks.PreDrain
+	}
+	return &hooks.PreTerminate
+}
+
+func indexOpenShift(list []machinev1beta1.LifecycleHook, name string) int {
+	return slices.IndexFunc(list, func(hook machinev1beta1.LifecycleHook) bool { return hook.Name == name })
+}
+
+func viewClusterAPI(o client.Object) HeldMachine {
+	m := o.(*clusterv1.Machine)
+	return HeldMachine{Namespace: m.Namespace, Name: m.Name, NodeName: m.Status.NodeRef.Name, ProviderID: m.Spec.ProviderID, Object: m}
+}
+
+// turnClusterAPI: the condition Deleting says which hooks the machine waits for.
+func turnClusterAPI(o client.Object, stage machine.DeletionStage) turn {
+	deleting := meta.FindStatusCondition(o.(*clusterv1.Machine).Status.Conditions, clusterv1.MachineDeletingCondition)
+	if deleting == nil {
+		return notYet
+	}
+	switch deleting.Reason {
+	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
+		if stage == machine.BeforeDrain {
+			return isNow
+		}
+	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
+		if stage == machine.BeforeTerminate {
+			return isNow
+		}
+		return isPassed
+	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason, clusterv1.MachineDeletingWaitingForBootstrapDeletionReason,
+		clusterv1.MachineDeletingDeletingNodeReason, clusterv1.MachineDeletingDeletionCompletedReason:
+		return isPassed
+	}
+	return notYet
+}
+
+func ownerClusterAPI(o client.Object, h MachineHook) (string, bool) {
+	owner, ok := o.GetAnnotations()[keyClusterAPI(h)]
+	return owner, ok
+}
+
+func setClusterAPI(o client.Object, h MachineHook, isThere bool) {
+	if isThere {
+		annotate(o, keyClusterAPI(h), h.Owner)
+		return
+	}
+	annotate(o, keyClusterAPI(h), "")
+}
+
+func keyClusterAPI(h MachineHook) string {
+	if h.Stage == machine.BeforeDrain {
+		return clusterv1.PreDrainDeleteHookAnnotationPrefix + "/" + h.Name
+	}
+	return clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/" + h.Name
+}
+
+// annotate sets an annotation, or removes it if the value is empty.
+func annotate(o client.Object, key, value string) {
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	if value == "" {
+		delete(annotations, key)
+	}
+	o.SetAnnotations(annotations)
+}

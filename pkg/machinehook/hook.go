@@ -1,0 +1,114 @@
+// Package hook is for controllers that hold the deletion of machines until they have done something: moved an
+// application, shipped logs, waited for volumes. A controller says what is to be done for a machine; this package
+// adds the lifecycle hook while the machine lives, calls the controller when it is the hook's turn, and removes the hook
+// when its part is done. It knows Machines of machine.openshift.io and of cluster.x-k8s.io.
+//
+// Nothing is remembered that matters: a controller that is killed at any moment goes on from what the API server has. So
+// what a hook does may be done twice, and has to be the same then. The package does not order hooks, and gives up none.
+//
+// MachineHook is what to start from. docs/hooks-machines.md says when to have a hook, and what not to do.
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// A MachineHook is a lifecycle hook and the controller behind it. All fields but Selector have to be set.
+type MachineHook struct {
+	Name  string // says in one to three words what the hook is for, as in MigrateApp
+	Owner string // says who removes it, as in app-operator
+	// Stage is machine.BeforeDrain or machine.BeforeTerminate.
+	Stage machine.DeletionStage
+	// Machine is an empty Machine of the API that is watched: of github.com/openshift/api/machine/v1beta1, or of
+	// sigs.k8s.io/cluster-api/api/core/v1beta2.
+	Machine client.Object
+	// Selector chooses the machines that get the hook; nil chooses all. The hook of this name and owner is also served
+	// on machines that have it from elsewhere, such as the template of a MachineSet.
+	Selector labels.Selector
+	// Act does the hook's part for a machine that is held by the hook, or as much of it as can be done now. It is called
+	// again after each change of the machine, after the time that it asks for, and after a failure, so it has to be
+	// idempotent. An error, or a panic, leaves the machine held, and is tried again after growing pauses.
+	Act func(context.Context, HeldMachine) (HookAnswer, error)
+}
+
+// A HeldMachine is a machine that is being deleted and is held by the hook.
+type HeldMachine struct {
+	Namespace  string
+	Name       string
+	NodeName   string // empty if the machine has no node
+	ProviderID string // empty if the machine was not started
+	// Object is the Machine as it was read just now. Changes of it are not written.
+	Object client.Object
+}
+
+// A HookAnswer says how far the hook's part is.
+type HookAnswer struct {
+	IsDone bool // the hook is removed, and the deletion goes on
+	// Message says what the hook waits for while it is not done. It is told in an event each time that it changes, so it
+	// should have no times in it.
+	Message string
+	After   time.Duration // when to call Act again if nothing else does; 10 seconds if it is 0
+}
+
+// What fails is tried again after retrySoon, and then after twice as long each time, up to retrySeldom.
+const retrySoon, retrySeldom = time.Second, time.Minute
+
+// concurrency is how many machines are served at once.
+const concurrency = 10
+
+// SetupWithManager adds the controller to a manager, whose scheme has to know the kind of machine.
+func (h MachineHook) SetupWithManager(mgr ctrl.Manager) error {
+	if err := h.validate(); err != nil {
+		return fmt.Errorf("hook %q: %w", h.Name, err)
+	}
+	api, _ := dialectOf(h.Machine)
+	if h.Selector == nil {
+		h.Selector = labels.Everything()
+	}
+	r := &hookReconciler{
+		hook: h, api: api, client: mgr.GetClient(), server: mgr.GetAPIReader(), events: mgr.GetEventRecorder(h.Name), now: time.Now,
+	}
+	name := fmt.Sprintf("hook-%s-%s-%s", api.name, strings.ToLower(string(h.Stage)), h.Name)
+	return ctrl.NewControllerManagedBy(mgr).Named(name).
+		For(h.Machine, builder.WithPredicates(machineChanges)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: concurrency,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retrySoon, retrySeldom),
+		}).
+		Complete(r)
+}
+
+// validate checks what both APIs accept. Its errors say all that is wrong.
+func (h MachineHook) validate() error {
+	var wrong []error
+	if len(h.Name) < 3 || strings.Contains(h.Name, "/") || len(validation.IsQualifiedName(h.Name)) > 0 {
+		wrong = append(wrong, errors.New("its Name must have 3 to 63 letters, digits, '-', '_' or '.', as in MigrateApp"))
+	}
+	if len(h.Owner) < 3 || len(h.Owner) > 512 {
+		wrong = append(wrong, fmt.Errorf("its Owner %q must have 3 to 512 characters, as in app-operator", h.Owner))
+	}
+	if h.Stage != machine.BeforeDrain && h.Stage != machine.BeforeTerminate {
+		wrong = append(wrong, fmt.Errorf("its Stage is %q: set machine.BeforeDrain or machine.BeforeTerminate", h.Stage))
+	}
+	if _, ok := dialectOf(h.Machine); !ok {
+		wrong = append(wrong, fmt.Errorf("its Machine is %T: set an empty Machine of machine.openshift.io/v1beta1 or cluster.x-k8s.io/v1beta2", h.Machine))
+	}
+	if h.Act == nil {
+		wrong = append(wrong, errors.New("its Act is nil: set the function that does the hook's part"))
+	}
+	return errors.Join(wrong...)
+}

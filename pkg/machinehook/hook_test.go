@@ -1,0 +1,300 @@
+package hook_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/pkg/machinehook"
+)
+
+// TestStory is the life of a hook: it is put onto a machine that lives, waits for its turn, acts, and goes.
+func TestStory(t *testing.T) {
+	for _, stage := range []machine.DeletionStage{machine.BeforeDrain, machine.BeforeTerminate} {
+		t.Run(string(stage), func(t *testing.T) {
+			s, script := newSite(t), newScript()
+			h := script.hook("ShipLogs", stage)
+			s.serve(h)
+			m := s.add("m", machinev1beta1.LifecycleHooks{})
+			m = s.awaitHook(m, h, true)
+			if called := script.acted(); len(called) > 0 {
+				t.Errorf("the hook has acted for a machine that is not being deleted: %+v", called)
+			}
+			s.delete(m)
+			s.awaitEvent(m, "HookWaits", "hook ShipLogs: waits: the queue has 3 entries")
+			held := s.await(m, func(*machinev1beta1.Machine) bool { return true })
+			node := &corev1.Node{}
+			s.must(s.client.Get(t.Context(), client.ObjectKey{Name: m.Name}, node))
+			isDrained := slices.ContainsFunc(held.Status.Conditions, func(c machinev1beta1.Condition) bool {
+				return c.Type == machinev1beta1.MachineDrained && c.Status == corev1.ConditionTrue
+			})
+			if isAfter := stage == machine.BeforeTerminate; node.Spec.Unschedulable != isAfter || isDrained != isAfter {
+				t.Errorf("the node is cordoned: %t, drained: %t", node.Spec.Unschedulable, isDrained)
+			}
+			seen := script.acted()[0]
+			if seen.Name != m.Name || seen.Namespace != s.namespace || seen.NodeName != node.Name || seen.ProviderID != node.Spec.ProviderID ||
+				seen.Object.GetUID() != m.UID {
+				t.Errorf("the hook was called with %+v", seen)
+			}
+			script.say(done)
+			s.awaitGone(m)
+			if told := s.awaitEvent(m, "HookDone", "hook ShipLogs is done"); told != 1 {
+				t.Errorf("it was told %d times that the hook is done", told)
+			}
+		})
+	}
+}
+
+// A machine that is being deleted when the controller of the hook is installed does not get it.
+func TestNoHookDuringDeletion(t *testing.T) {
+	s, script := newSite(t), newScript()
+	m := s.add("m", machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: "Other", Owner: "admin"}}})
+	s.delete(m)
+	s.await(m, isDrained)
+	h := script.hook("ShipLogs", machine.BeforeTerminate)
+	s.serve(h)
+	live := s.add("live", machinev1beta1.LifecycleHooks{})
+	s.awaitHook(live, h, true) // so that it has looked at both
+	m = s.await(m, func(*machinev1beta1.Machine) bool { return true })
+	if got, want := hooksOf(m), []string{"BeforeTerminate Other admin"}; !slices.Equal(got, want) {
+		t.Errorf("a machine that is being deleted has the hooks %q, want %q", got, want)
+	}
+	s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":null}}}`)
+	s.awaitGone(m)
+	if called := script.acted(); len(called) > 0 {
+		t.Errorf("the hook has acted: %+v", called)
+	}
+}
+
+func isDrained(m *machinev1beta1.Machine) bool {
+	return slices.ContainsFunc(m.Status.Conditions, func(c machinev1beta1.Condition) bool {
+		return c.Type == machinev1beta1.MachineDrained && c.Status == corev1.ConditionTrue
+	})
+}
+
+// An administrator lets go of a hook: it is not put back, and the deletion goes on. The other hook of the list stays
+// until its own controller has done its part.
+func TestRemovalByAdministrator(t *testing.T) {
+	s, script, otherScript := newSite(t), newScript(), newScript()
+	h, other := script.hook("ShipLogs", machine.BeforeTerminate), otherScript.hook("Backup", machine.BeforeTerminate)
+	s.serve(h)
+	s.serve(other)
+	m := s.add("m", machinev1beta1.LifecycleHooks{})
+	s.awaitHook(m, h, true)
+	s.awaitHook(m, other, true)
+	s.delete(m)
+	s.awaitEvent(m, "HookWaits", "ShipLogs")
+	s.awaitEvent(m, "HookWaits", "Backup")
+	s.change(m, `{"spec":{"lifecycleHooks":{"preTerminate":[{"name":"Backup","owner":"Backup-operator"}]}}}`)
+	s.change(m, `{"metadata":{"labels":{"nudge":"1"}}}`) // both controllers look again
+	called := len(otherScript.acted())
+	m = s.await(m, func(m *machinev1beta1.Machine) bool { return len(otherScript.acted()) > called+1 })
+	if got, want := hooksOf(m), []string{described(other)}; !slices.Equal(got, want) {
+		t.Errorf("the machine has the hooks %q, want %q", got, want)
+	}
+	otherScript.say(done)
+	s.awaitGone(m)
+}
+
+// Two controllers agree on an order by an annotation of their own; the machine controller knows of none.
+func TestCoordinationByAnnotation(t *testing.T) {
+	const isMigrated = "shop.example/migrated"
+	s := newSite(t)
+	migrate, backup := newScript(), newScript()
+	first, second := migrate.hook("MigrateApp", machine.BeforeDrain), backup.hook("BackUp", machine.BeforeDrain)
+	second.Owner = "backup-operator"
+	first.Act = func(ctx context.Context, held hook.HeldMachine) (hook.HookAnswer, error) {
+		if _, err := migrate.act(ctx, held); err != nil || held.Object.GetAnnotations()["shop.example/may-migrate"] == "" {
+			return hook.HookAnswer{Message: "the shop is open"}, err
+		}
+		m := held.Object.(*machinev1beta1.Machine)
+		base := m.DeepCopy()
+		m.Annotations[isMigrated] = "true"
+		return hook.HookAnswer{IsDone: true}, s.client.Patch(ctx, m, client.MergeFrom(base))
+	}
+	var order []string
+	second.Act = func(ctx context.Context, held hook.HeldMachine) (hook.HookAnswer, error) {
+		_, err := backup.act(ctx, held)
+		if held.Object.GetAnnotations()[isMigrated] == "" {
+			return hook.HookAnswer{Message: "MigrateApp is not done", After: time.Hour}, err
+		}
+		order = hooksOf(held.Object.(*machinev1beta1.Machine))
+		return hook.HookAnswer{IsDone: true}, err
+	}
+	s.serve(second)
+	s.serve(first)
+	m := s.add("m", machinev1beta1.LifecycleHooks{})
+	s.awaitHook(m, first, true)
+	s.awaitHook(m, second, true)
+	s.delete(m)
+	s.awaitEvent(m, "HookWaits", "the shop is open")
+	s.awaitEvent(m, "HookWaits", "MigrateApp is not done")
+	s.change(m, `{"metadata":{"annotations":{"shop.example/may-migrate":"yes"}}}`)
+	s.awaitGone(m) // long before the hour
+	if len(order) == 0 {
+		t.Error("the second hook has not done its part")
+	}
+}
+
+// A tool that removes hooks from live machines meets pauses that grow, and an event that says so.
+func TestPruning(t *testing.T) {
+	s, script := newSite(t), newScript()
+	h := script.hook("ShipLogs", machine.BeforeDrain)
+	s.serve(h)
+	m := s.add("m", machinev1beta1.LifecycleHooks{})
+	for pause := time.Second; pause <= 4*time.Second; pause *= 2 {
+		m = s.awaitHook(m, h, true)
+		s.change(m, `{"spec":{"lifecycleHooks":null}}`)
+		s.awaitEvent(m, "HookPruned", fmt.Sprintf("put back %s after it was added last", pause))
+	}
+	s.awaitHook(m, h, true)
+}
+
+// What Act does wrong is told, and tried again; the machine stays held.
+func TestFailure(t *testing.T) {
+	for name, fail := range map[string]func() (hook.HookAnswer, error){
+		"an error": func() (hook.HookAnswer, error) { return hook.HookAnswer{IsDone: true}, errors.New("no such bucket") },
+		"a panic":  func() (hook.HookAnswer, error) { panic("no such bucket") },
+		"an object that is not found": func() (hook.HookAnswer, error) {
+			return hook.HookAnswer{}, apierrors.NewNotFound(corev1.Resource("configmaps"), "no such bucket")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, script := newSite(t), newScript()
+			script.say(fail)
+			h := script.hook("ShipLogs", machine.BeforeDrain)
+			s.serve(h)
+			m := s.add("m", machinev1beta1.LifecycleHooks{})
+			s.awaitHook(m, h, true)
+			s.delete(m)
+			s.awaitEvent(m, "HookFailed", "no such bucket")
+			m = s.await(m, func(*machinev1beta1.Machine) bool { return len(script.acted()) > 2 })
+			if !slices.Contains(hooksOf(m), described(h)) || !strings.Contains(m.Annotations["pre-drain.hook.machine.runlevel.dev/ShipLogs"], "no such bucket") {
+				t.Errorf("the machine has the hooks %q and the annotations %q", hooksOf(m), m.Annotations)
+			}
+			script.say(done)
+			s.awaitGone(m)
+			if told := s.awaitEvent(m, "HookFailed", ""); told != 1 {
+				t.Errorf("the same failure was told %d times", told)
+			}
+		})
+	}
+}
+
+// A machine without a node is not held by hooks before the drain, which is said.
+func TestSkippedStage(t *testing.T) {
+	s, script := newSite(t), newScript()
+	h := script.hook("MigrateApp", machine.BeforeDrain)
+	s.serve(h)
+	last := script.hook("Other", machine.BeforeTerminate)
+	s.serve(last)
+	m := s.add("m", machinev1beta1.LifecycleHooks{})
+	s.awaitHook(m, h, true)
+	s.awaitHook(m, last, true)
+	s.change(m, `{"metadata":{"annotations":{%q:""}}}`, machine.ExcludeNodeDraining)
+	s.delete(m)
+	s.awaitEvent(m, "HookSkipped", "MigrateApp")
+	script.say(done)
+	s.awaitGone(m)
+	for _, call := range script.acted() {
+		if !isDrained(call.Object.(*machinev1beta1.Machine)) {
+			t.Error("the hook before the drain has acted, though nothing waits for it")
+		}
+	}
+}
+
+// The owner of a hook is put right on a machine that lives.
+func TestWrongOwner(t *testing.T) {
+	s, script := newSite(t), newScript()
+	h := script.hook("ShipLogs", machine.BeforeTerminate)
+	m := s.add("m", machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{
+		{Name: "Other", Owner: "admin"}, {Name: "ShipLogs", Owner: "its predecessor"},
+	}})
+	s.serve(h)
+	m = s.awaitHook(m, h, true)
+	if got, want := hooksOf(m), []string{"BeforeTerminate Other admin", described(h)}; !slices.Equal(got, want) {
+		t.Errorf("the machine has the hooks %q, want %q", got, want)
+	}
+}
+
+// A machine that the hook does not choose has it only if its template has it, and is served all the same.
+func TestMachineThatIsNotChosen(t *testing.T) {
+	s, script := newSite(t), newScript()
+	h := script.hook("ShipLogs", machine.BeforeTerminate)
+	script.say(done)
+	template := machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: h.Name, Owner: h.Owner}}}
+	without, with, chosen := s.add("without", machinev1beta1.LifecycleHooks{}), s.add("with", template), s.add("chosen", machinev1beta1.LifecycleHooks{})
+	s.change(without, `{"metadata":{"labels":{"role":"db"}}}`)
+	s.change(with, `{"metadata":{"labels":{"role":"db"}}}`)
+	s.serve(h)
+	s.awaitHook(chosen, h, true)
+	if without = s.await(without, func(*machinev1beta1.Machine) bool { return true }); len(hooksOf(without)) > 0 {
+		t.Errorf("it has the hooks %q", hooksOf(without))
+	}
+	s.delete(with)
+	s.awaitGone(with)
+}
+
+// A message that is another one at each call does not call for the next.
+func TestMessageWithATime(t *testing.T) {
+	s, script := newSite(t), newScript()
+	script.say(func() (hook.HookAnswer, error) {
+		return hook.HookAnswer{Message: time.Now().String(), After: time.Hour}, nil
+	})
+	h := script.hook("ShipLogs", machine.BeforeTerminate)
+	s.serve(h)
+	m := s.add("m", machinev1beta1.LifecycleHooks{})
+	s.awaitHook(m, h, true)
+	s.delete(m)
+	s.awaitEvent(m, "HookWaits", "")
+	for i := range 20 { // what others do has it called, but the first one is not a change
+		s.change(m, `{"metadata":{"annotations":{"pre-drain.hook.machine.runlevel.dev/Other":"waits: %d"}}}`, i)
+	}
+	s.change(m, `{"metadata":{"labels":{"nudge":"1"}}}`)
+	s.await(m, func(*machinev1beta1.Machine) bool { return len(script.acted()) > 1 })
+	if calls := len(script.acted()); calls > 5 {
+		t.Errorf("the hook was called %d times", calls)
+	}
+}
+
+// A hook that could not be added to machines is refused, with all that is wrong.
+func TestInvalidHook(t *testing.T) {
+	for name, c := range map[string]struct {
+		hook hook.MachineHook
+		want []string
+	}{
+		"all": {
+			hook.MachineHook{Name: "shop.example/x", Owner: "me"},
+			[]string{"Name must have", `Owner "me" must have`, `Stage is ""`, "Act is nil"},
+		},
+		"machine": {
+			func() hook.MachineHook {
+				h := newScript().hook("ShipLogs", machine.Draining)
+				h.Machine = &corev1.Node{}
+				return h
+			}(),
+			[]string{`Stage is "Draining"`, "Machine is *v1.Node"},
+		},
+	} {
+		stage.Manage(t, stage.Namespace(t), func(mgr ctrl.Manager) error {
+			err := c.hook.SetupWithManager(mgr)
+			for _, want := range c.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: the error is %v, which lacks %q", name, err, want)
+				}
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,238 @@
+package hook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// maxMessage is how long the text of an event may be.
+const maxMessage = 1024
+
+// lookAgain is when Act is called again if it does not say.
+const lookAgain = 10 * time.Second
+
+// conflictPause is when to try again after another writer was faster.
+const conflictPause = 100 * time.Millisecond
+
+// A hookReconciler is the controller of one hook on the machines of one API.
+type hookReconciler struct {
+	hook      MachineHook
+	api       dialect
+	client    client.Client
+	server    client.Reader // reads past the cache
+	events    events.EventRecorder
+	now       func() time.Time
+	additions additions
+}
+
+// machineChanges lets pass all changes of a machine but those that hooks make to say how they stand: a message that is
+// another one each time would call for the next.
+var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return !equality.Semantic.DeepEqual(withoutTellings(e.ObjectOld), withoutTellings(e.ObjectNew))
+}}
+
+func withoutTellings(o client.Object) client.Object {
+	o = o.DeepCopyObject().(client.Object)
+	for key := range o.GetAnnotations() {
+		if domain, _, _ := strings.Cut(key, "/"); strings.HasSuffix(domain, machine.HookStatusDomain) {
+			annotate(o, key, "")
+		}
+	}
+	o.SetManagedFields(nil)
+	o.SetResourceVersion("")
+	return o
+}
+
+// Reconcile does what is due for the hook of a machine.
+func (r *hookReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	m := r.hook.Machine.DeepCopyObject().(client.Object)
+	err := r.client.Get(ctx, request.NamespacedName, m)
+	if apierrors.IsNotFound(err) {
+		r.additions.forget(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get the Machine: %w", err)
+	}
+	result, err := r.reconcile(ctx, m)
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflictPause}, nil
+	case apierrors.IsNotFound(err): // it went meanwhile
+		return ctrl.Result{}, nil
+	}
+	return result, err
+}
+
+func (r *hookReconciler) reconcile(ctx context.Context, m client.Object) (ctrl.Result, error) {
+	if m.GetDeletionTimestamp().IsZero() {
+		return r.add(ctx, m)
+	}
+	// A cached machine may have the hook still, or be held by a stage that is over.
+	if err := r.server.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+		return ctrl.Result{}, err
+	}
+	if !r.isHeld(m) {
+		return ctrl.Result{}, nil
+	}
+	switch r.api.turn(m, r.hook.Stage) {
+	case isNow:
+		return r.act(ctx, m)
+	case isPassed:
+		return ctrl.Result{}, r.tell(ctx, m, telling{corev1.EventTypeWarning, "HookSkipped",
+			"skipped: the machine is past its stage, so that this hook does not hold it; nothing was done for it now"})
+	}
+	return ctrl.Result{}, nil
+}
+
+// isHeld says whether a machine has the hook. Without the owner's name it is only that of a machine that is selected.
+func (r *hookReconciler) isHeld(m client.Object) bool {
+	owner, isThere := r.api.owner(m, r.hook)
+	return isThere && (owner == r.hook.Owner || r.isSelected(m))
+}
+
+func (r *hookReconciler) isSelected(m client.Object) bool {
+	return r.hook.Selector.Matches(labels.Set(m.GetLabels()))
+}
+
+// isMissing says whether a machine is to get the hook.
+func (r *hookReconciler) isMissing(m client.Object) bool {
+	owner, isThere := r.api.owner(m, r.hook)
+	return m.GetDeletionTimestamp().IsZero() && r.isSelected(m) && (!isThere || owner != r.hook.Owner)
+}
+
+// add puts the hook onto a machine that is not being deleted. The write is refused if the machine has changed since it
+// was read: the deletion may have begun.
+func (r *hookReconciler) add(ctx context.Context, m client.Object) (ctrl.Result, error) {
+	if !r.isMissing(m) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.server.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil || !r.isMissing(m) {
+		return ctrl.Result{}, err
+	}
+	last, isNew := r.additions.pruned(m)
+	if isNew {
+		r.events.Eventf(m, nil, corev1.EventTypeWarning, "HookPruned", "Hook",
+			"hook %s was removed or changed by another writer; it is put back %s after it was added last, and the machine is not "+
+				"protected until then: have that writer leave hooks alone", r.hook.Name, last.pause)
+	}
+	if wait := last.at.Add(last.pause).Sub(r.now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	base := m.DeepCopyObject().(client.Object)
+	r.api.set(m, r.hook, true)
+	if err := r.patch(ctx, base, m); err != nil {
+		return ctrl.Result{}, fmt.Errorf("add hook %s: %w", r.hook.Name, err)
+	}
+	r.additions.note(m, r.now())
+	return ctrl.Result{}, nil
+}
+
+// act calls Act, and does what follows from its answer.
+func (r *hookReconciler) act(ctx context.Context, m client.Object) (ctrl.Result, error) {
+	result, err := r.call(ctx, m)
+	switch {
+	case ctx.Err() != nil: // the controller ends: the answer says nothing
+		return ctrl.Result{}, ctx.Err()
+	case err != nil:
+		told := r.tell(ctx, m, telling{corev1.EventTypeWarning, "HookFailed", "failed: " + err.Error()})
+		// Without %w: that something of Act's was not found does not mean that the machine is gone.
+		return ctrl.Result{}, errors.Join(fmt.Errorf("hook %s: %v", r.hook.Name, err), client.IgnoreNotFound(told))
+	case result.IsDone:
+		return ctrl.Result{}, r.remove(ctx, m)
+	}
+	message := cmp.Or(result.Message, "its part is not done")
+	err = r.tell(ctx, m, telling{corev1.EventTypeNormal, "HookWaits", "waits: " + message})
+	return ctrl.Result{RequeueAfter: cmp.Or(max(result.After, 0), lookAgain)}, err
+}
+
+// call calls Act. A panic is a failure like others.
+func (r *hookReconciler) call(ctx context.Context, m client.Object) (result HookAnswer, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+			ctrl.LoggerFrom(ctx).Error(err, "a hook panicked", "stack", string(debug.Stack()))
+		}
+	}()
+	return r.hook.Act(ctx, r.api.view(m.DeepCopyObject().(client.Object)))
+}
+
+// remove takes the hook off a machine, with what it said last.
+func (r *hookReconciler) remove(ctx context.Context, m client.Object) error {
+	isChanged, err := r.change(ctx, m, func(m client.Object) {
+		r.api.set(m, r.hook, false)
+		annotate(m, r.tellingKey(), "")
+	})
+	if err != nil {
+		return fmt.Errorf("remove hook %s: %w", r.hook.Name, err)
+	}
+	if isChanged {
+		r.events.Eventf(m, nil, corev1.EventTypeNormal, "HookDone", "Hook", "hook %s is done and removed", r.hook.Name)
+	}
+	return nil
+}
+
+// A telling is how a hook stands, for an event and an annotation.
+type telling struct{ kind, reason, message string }
+
+// tell says of a machine how the hook stands. The annotation has what was told last, so that it is told once.
+func (r *hookReconciler) tell(ctx context.Context, m client.Object, t telling) error {
+	message := printable.Truncate(printable.Line(t.message), maxMessage)
+	isChanged, err := r.change(ctx, m, func(m client.Object) { annotate(m, r.tellingKey(), message) })
+	if err != nil {
+		return fmt.Errorf("say how hook %s stands: %w", r.hook.Name, err)
+	}
+	if isChanged {
+		note := printable.Truncate(fmt.Sprintf("hook %s: %s", r.hook.Name, message), maxMessage)
+		r.events.Eventf(m, nil, t.kind, t.reason, "Hook", "%s", note)
+	}
+	return nil
+}
+
+func (r *hookReconciler) tellingKey() string {
+	return machine.HookStatusAnnotation(r.hook.Stage, r.hook.Name)
+}
+
+// change changes a machine that has the hook, and returns whether it did. Act may have taken long, and have changed the
+// machine itself: so each try reads it again.
+func (r *hookReconciler) change(ctx context.Context, m client.Object, change func(client.Object)) (bool, error) {
+	uid, isChanged := m.GetUID(), false
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		isChanged = false
+		if err := r.server.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+			return err
+		}
+		base := m.DeepCopyObject().(client.Object)
+		change(m)
+		if m.GetUID() != uid || !r.isHeld(base) || equality.Semantic.DeepEqual(base, m) {
+			return nil
+		}
+		isChanged = true
+		return r.patch(ctx, base, m)
+	})
+	return isChanged, err
+}
+
+// patch writes a machine, unless it has changed since it was read.
+func (r *hookReconciler) patch(ctx context.Context, base, m client.Object) error {
+	return r.client.Patch(ctx, m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+}

@@ -1,0 +1,222 @@
+package hook_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
+	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/openshift"
+	"github.com/runlevel/runlevel/internal/machines/openshift/nodelink"
+	"github.com/runlevel/runlevel/internal/sandbox"
+	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
+	"github.com/runlevel/runlevel/pkg/machinehook"
+)
+
+var stage = machinetest.New(sandbox.Options{Nodes: sandbox.NoNodes})
+
+func TestMain(m *testing.M) { os.Exit(stage.Run(m)) }
+
+// addresses counts the addresses that machines have got.
+var addresses atomic.Int32
+
+// A site is a namespace with machines, the controllers that delete them, and controllers of hooks.
+type site struct {
+	testing.TB
+	namespace string
+	client    client.Client
+}
+
+// newSite makes a namespace, and runs the machine controllers for it.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	t.Parallel()
+	s := &site{TB: t, namespace: stage.Namespace(t), client: stage.Client(t)}
+	stage.ManageIn(t, s.namespace, stage.Sandbox(t).Config, func(mgr ctrl.Manager) error {
+		if err := new(nodelink.NodeLinkReconciler).SetupWithManager(t.Context(), mgr); err != nil {
+			return err
+		}
+		if err := kwok.SetupWithManager(mgr); err != nil {
+			return err
+		}
+		return openshift.SetupWithManager(t.Context(), mgr, openshift.MachineOptions{LongestWait: time.Second})
+	})
+	return s
+}
+
+// serve runs the controller of a hook as a process of its own.
+func (s *site) serve(h hook.MachineHook) (stop func()) {
+	s.Helper()
+	return s.serveBy(stage.Sandbox(s).Config, h)
+}
+
+func (s *site) serveBy(config *rest.Config, h hook.MachineHook) (stop func()) {
+	s.Helper()
+	return stage.ManageIn(s.TB, s.namespace, config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
+}
+
+// add makes a machine that runs once its node is there. Nodes have the names of their machines, so a name is the test's own.
+func (s *site) add(name string, hooks machinev1beta1.LifecycleHooks) *machinev1beta1.Machine {
+	s.Helper()
+	m := &machinev1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.namespace + "-" + name, Labels: map[string]string{"role": "web"}},
+		Spec: machinev1beta1.MachineSpec{LifecycleHooks: hooks, ProviderSpec: machinev1beta1.ProviderSpec{Value: &runtime.RawExtension{
+			Raw: fmt.Appendf(nil, `{"apiVersion":"infrastructure.runlevel.dev/v1alpha1","kind":"KwokMachine","spec":{"address":%q}}`, newAddress()),
+		}}},
+	}
+	s.must(s.client.Create(s.Context(), m))
+	s.deleteNodeAfterwards(m.Name)
+	return s.await(m, func(m *machinev1beta1.Machine) bool { return m.Status.NodeRef != nil })
+}
+
+// newAddress returns one for a machine: no controller sees the machines of all tests, so that it could choose.
+func newAddress() string {
+	n := addresses.Add(1)
+	return fmt.Sprintf("127.1.%d.%d", n/250, n%250+1)
+}
+
+func (s *site) deleteNodeAfterwards(name string) {
+	s.Cleanup(func() { // the test's own context has ended by then
+		_ = s.client.Delete(context.Background(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	})
+}
+
+func (s *site) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *site) await(m *machinev1beta1.Machine, isWanted func(*machinev1beta1.Machine) bool) *machinev1beta1.Machine {
+	s.Helper()
+	return stage.AwaitMachine(s.TB, s.namespace, m.Name, isWanted)
+}
+
+// awaitHook waits until a machine has a hook, or has it no more.
+func (s *site) awaitHook(m *machinev1beta1.Machine, h hook.MachineHook, isThere bool) *machinev1beta1.Machine {
+	s.Helper()
+	return s.await(m, func(m *machinev1beta1.Machine) bool { return slices.Contains(hooksOf(m), described(h)) == isThere })
+}
+
+func (s *site) delete(m client.Object) {
+	s.Helper()
+	s.must(s.client.Delete(s.Context(), m))
+}
+
+func (s *site) awaitGone(m *machinev1beta1.Machine) {
+	s.Helper()
+	machinetest.AwaitGone(s.TB, s.client, &machinev1beta1.Machine{}, client.ObjectKeyFromObject(m))
+}
+
+// change changes a machine by a merge patch.
+func (s *site) change(m client.Object, format string, args ...any) {
+	s.Helper()
+	s.must(s.client.Patch(s.Context(), m, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, format, args...))))
+}
+
+// awaitEvent waits for an event of a machine with a text in it, and returns how often its reason was told.
+func (s *site) awaitEvent(m client.Object, reason, text string) int {
+	s.Helper()
+	told := 0
+	namespace := &corev1.Namespace{} // events have no names to wait for
+	machinetest.Await(s.TB, s.client, namespace, client.ObjectKey{Name: s.namespace}, func(*corev1.Namespace) bool {
+		var list eventsv1.EventList
+		s.must(s.client.List(s.Context(), &list, client.InNamespace(s.namespace)))
+		isTold := false
+		told = 0
+		for _, event := range list.Items {
+			if event.Reason != reason || event.Regarding.Name != m.GetName() {
+				continue
+			}
+			told++
+			if event.Series != nil {
+				told += int(event.Series.Count) - 1
+			}
+			isTold = isTold || strings.Contains(event.Note, text)
+		}
+		return isTold
+	})
+	return told
+}
+
+// hooksOf are the hooks of a machine, as stage, name and owner.
+func hooksOf(m *machinev1beta1.Machine) []string {
+	var list []string
+	for _, h := range m.Spec.LifecycleHooks.PreDrain {
+		list = append(list, fmt.Sprintf("%s %s %s", machine.BeforeDrain, h.Name, h.Owner))
+	}
+	for _, h := range m.Spec.LifecycleHooks.PreTerminate {
+		list = append(list, fmt.Sprintf("%s %s %s", machine.BeforeTerminate, h.Name, h.Owner))
+	}
+	return list
+}
+
+func described(h hook.MachineHook) string { return fmt.Sprintf("%s %s %s", h.Stage, h.Name, h.Owner) }
+
+// A script answers for a hook as a test says, and notes the calls.
+type script struct {
+	mu     sync.Mutex
+	answer func() (hook.HookAnswer, error)
+	calls  []hook.HeldMachine
+}
+
+// newScript returns a script whose hook waits.
+func newScript() *script {
+	s := &script{}
+	s.say(waiting)
+	return s
+}
+
+// The answers of hooks.
+func waiting() (hook.HookAnswer, error) {
+	return hook.HookAnswer{Message: "the queue has 3 entries", After: time.Second}, nil
+}
+func done() (hook.HookAnswer, error) { return hook.HookAnswer{IsDone: true}, nil }
+
+// say changes what the hook answers.
+func (s *script) say(answer func() (hook.HookAnswer, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+func (s *script) act(_ context.Context, m hook.HeldMachine) (hook.HookAnswer, error) {
+	s.mu.Lock()
+	s.calls = append(s.calls, m)
+	answer := s.answer
+	s.mu.Unlock()
+	return answer()
+}
+
+// acted returns the calls so far.
+func (s *script) acted() []hook.HeldMachine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// hook returns a hook that asks the script.
+func (s *script) hook(name string, stage machine.DeletionStage) hook.MachineHook {
+	return hook.MachineHook{
+		Name: name, Owner: name + "-operator", Stage: stage, Machine: &machinev1beta1.Machine{},
+		Selector: labels.SelectorFromSet(labels.Set{"role": "web"}), Act: s.act,
+	}
+}

@@ -1,0 +1,108 @@
+package hook
+
+import (
+	"testing"
+	"time"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/runlevel/runlevel/internal/machines/machine"
+)
+
+// TestTurn: each moment of a deletion, and whether it is the turn of hooks before the drain and before the end.
+func TestTurn(t *testing.T) {
+	for _, c := range []struct {
+		moment           string
+		machine          client.Object
+		drain, terminate turn
+	}{
+		{"deletion not noticed", openShift(), notYet, notYet},
+		{"before the drain", openShift(deleting, onNode), isNow, notYet},
+		{"the drain fails", openShift(deleting, onNode, drained(corev1.ConditionFalse)), isNow, notYet},
+		{"without a node, the drain not skipped yet", openShift(deleting), notYet, notYet},
+		{"excluded, the drain not skipped yet", openShift(deleting, onNode, excluded), notYet, notYet},
+		{"drained", openShift(deleting, onNode, drained(corev1.ConditionTrue)), isPassed, isNow},
+		{"drain skipped", openShift(deleting, drained(corev1.ConditionTrue)), isPassed, isNow},
+		{"infrastructure goes", openShift(deleting, onNode, drained(corev1.ConditionTrue), terminating), isPassed, isPassed},
+		{"deletion not noticed", &clusterv1.Machine{}, notYet, notYet},
+		{"not deleting", clusterAPI(clusterv1.MachineNotDeletingReason), notYet, notYet},
+		{"deletion begun", clusterAPI(clusterv1.MachineDeletingReason), notYet, notYet},
+		{"error", clusterAPI(clusterv1.MachineDeletingInternalErrorReason), notYet, notYet},
+		{"pre-drain", clusterAPI(clusterv1.MachineDeletingWaitingForPreDrainHookReason), isNow, notYet},
+		{"drain", clusterAPI(clusterv1.MachineDeletingDrainingNodeReason), notYet, notYet},
+		{"volumes", clusterAPI(clusterv1.MachineDeletingWaitingForVolumeDetachReason), notYet, notYet},
+		{"pre-terminate", clusterAPI(clusterv1.MachineDeletingWaitingForPreTerminateHookReason), isPassed, isNow},
+		{"infrastructure", clusterAPI(clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason), isPassed, isPassed},
+		{"completed", clusterAPI(clusterv1.MachineDeletingDeletionCompletedReason), isPassed, isPassed},
+	} {
+		api, _ := dialectOf(c.machine)
+		drain, terminate := api.turn(c.machine, machine.BeforeDrain), api.turn(c.machine, machine.BeforeTerminate)
+		if drain != c.drain || terminate != c.terminate {
+			t.Errorf("%s, %s: %d before the drain, want %d; %d before the end, want %d", api.name, c.moment, drain, c.drain, terminate, c.terminate)
+		}
+	}
+}
+
+func openShift(changes ...func(*machinev1beta1.Machine)) *machinev1beta1.Machine {
+	m := &machinev1beta1.Machine{}
+	for _, change := range changes {
+		change(m)
+	}
+	return m
+}
+
+func deleting(m *machinev1beta1.Machine) { m.Status.Phase = ptr.To(machinev1beta1.PhaseDeleting) }
+
+func onNode(m *machinev1beta1.Machine) { m.Status.NodeRef = &corev1.ObjectReference{Name: "n"} }
+
+func excluded(m *machinev1beta1.Machine) { annotate(m, machine.ExcludeNodeDraining, "true") }
+
+func drained(status corev1.ConditionStatus) func(*machinev1beta1.Machine) {
+	return func(m *machinev1beta1.Machine) {
+		m.Status.Conditions = append(m.Status.Conditions, machinev1beta1.Condition{Type: machinev1beta1.MachineDrained, Status: status})
+	}
+}
+
+func terminating(m *machinev1beta1.Machine) {
+	m.Status.Conditions = append(m.Status.Conditions, machinev1beta1.Condition{
+		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: machine.InstanceTerminating,
+	})
+}
+
+func clusterAPI(reason string) *clusterv1.Machine {
+	m := &clusterv1.Machine{}
+	m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: reason}}
+	return m
+}
+
+// TestPauses: a hook that is removed again and again is put back after pauses that grow, and at once after it was calm.
+func TestPauses(t *testing.T) {
+	var a additions
+	m, now := &machinev1beta1.Machine{}, time.Now()
+	pause := func() time.Duration {
+		last, _ := a.pruned(m)
+		return last.at.Add(last.pause).Sub(now)
+	}
+	if got := pause(); got > 0 {
+		t.Errorf("the first time, it pauses %s", got)
+	}
+	for _, want := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+		a.note(m, now)
+		if got := pause(); got != time.Duration(want)*time.Second {
+			t.Errorf("it pauses %s, want %d s", got, want)
+		}
+	}
+	now = now.Add(calm)
+	if got := pause(); got > 0 {
+		t.Errorf("after it was calm, it pauses %s", got)
+	}
+	a.note(m, now)
+	if got := pause(); got != firstPause {
+		t.Errorf("after it was calm, it pauses %s the next time", got)
+	}
+}
