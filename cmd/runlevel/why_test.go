@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/runlevel/runlevel/internal/record/lock"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 )
 
 // awaitRun waits until an apply has told the record of a release how it stands, and that
 // some text is in it: await-run RELEASE [TEXT]
 func awaitRun(ts *testscript.TestScript, _ bool, args []string) {
-	key := rollout.DefaultNamespace + "/runlevel-release-" + args[0]
+	key := session.DefaultNamespace + "/runlevel-release-" + args[0]
 	until(ts, []string{"ConfigMap", key}, func(o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
@@ -34,7 +34,7 @@ func awaitRun(ts *testscript.TestScript, _ bool, args []string) {
 
 // awaitRecord waits until the record of a release has some text: await-record RELEASE REGEXP
 func awaitRecord(ts *testscript.TestScript, _ bool, args []string) {
-	key, wanted := rollout.DefaultNamespace+"/runlevel-release-"+args[0], regexp.MustCompile(args[1])
+	key, wanted := session.DefaultNamespace+"/runlevel-release-"+args[0], regexp.MustCompile(args[1])
 	until(ts, []string{"ConfigMap", key}, func(o *unstructured.Unstructured) bool {
 		if o == nil {
 			return false
@@ -85,7 +85,7 @@ func user(ts *testscript.TestScript, _ bool, args []string) {
 // awaitDead waits until the process that applies a release no longer renews its lock:
 // await-dead RELEASE
 func awaitDead(ts *testscript.TestScript, _ bool, args []string) {
-	of := lock.Lock{Client: guestOf(ts).Client, Namespace: rollout.DefaultNamespace, Release: args[0]}
+	of := lock.Lock{Client: guestOf(ts).Client, Namespace: session.DefaultNamespace, Release: args[0]}
 	deadline := time.After(patience)
 	for tick := time.NewTicker(50 * time.Millisecond); ; {
 		held, err := of.Holder(context.Background())

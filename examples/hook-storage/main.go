@@ -1,7 +1,7 @@
 // Command hook-storage keeps the machines of a cluster from being terminated until the volumes of their nodes are
 // detached: a volume whose node is gone without that can't be attached elsewhere for minutes, or is damaged.
 //
-// It is an example of a controller that implements a lifecycle hook with package hook, which does all but the question
+// It is an example of a controller that implements a lifecycle hook with package machinehook, which does all but the question
 // when the hook's part is done. main has the connection; storage is the hook. Volumes of pods that a drain leaves, those
 // of DaemonSets, hold the machine as well: leave them out if your cluster has such.
 package main
@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
 	"github.com/runlevel/runlevel/pkg/machinehook"
 )
 
@@ -69,13 +68,13 @@ func run(ctx context.Context, config *rest.Config, machines client.Object, names
 }
 
 // storage is the hook that waits until no volume is attached to the node of a machine.
-func storage(machines client.Object, cluster client.Reader) hook.MachineHook {
-	return hook.MachineHook{
-		Name: "WaitForStorageDetach", Owner: "hook-storage", Stage: machine.BeforeTerminate, Machine: machines,
-		Act: func(ctx context.Context, m hook.HeldMachine) (hook.HookAnswer, error) {
+func storage(machines client.Object, cluster client.Reader) machinehook.MachineHook {
+	return machinehook.MachineHook{
+		Name: "WaitForStorageDetach", Owner: "hook-storage", Stage: machinehook.BeforeTerminate, Machine: machines,
+		Act: func(ctx context.Context, m machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 			var attachments storagev1.VolumeAttachmentList
 			if err := cluster.List(ctx, &attachments); err != nil {
-				return hook.HookAnswer{}, fmt.Errorf("list VolumeAttachments: %w", err)
+				return machinehook.HookAnswer{}, fmt.Errorf("list VolumeAttachments: %w", err)
 			}
 			var attached []string
 			for _, a := range attachments.Items {
@@ -84,9 +83,9 @@ func storage(machines client.Object, cluster client.Reader) hook.MachineHook {
 				}
 			}
 			if len(attached) > 0 {
-				return hook.HookAnswer{Message: "these VolumeAttachments are to go: " + strings.Join(attached, ", ")}, nil
+				return machinehook.HookAnswer{Message: "these VolumeAttachments are to go: " + strings.Join(attached, ", ")}, nil
 			}
-			return hook.HookAnswer{IsDone: true}, nil
+			return machinehook.HookAnswer{IsDone: true}, nil
 		},
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cli/pace"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record/lock"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 )
 
 // applyFlags are the flags of runlevel apply.
@@ -137,7 +137,7 @@ func (f *applyFlags) run(ctx context.Context, ref string, streams Streams) error
 	addUser(ctx, c, hooks)
 	signal.Ignore(syscall.SIGPIPE) // who reads what we tell may end before we do
 	report := newReporter(streams, f.format, f.noProgress, c.Now)
-	options, run := f.options(ref), rollout.Run
+	options, run := f.options(ref), session.Run
 	options.Apply.Hooks = hooks
 	if report.isDry = f.dryRun.isAsked(); report.isDry {
 		run = report.preview
@@ -169,7 +169,7 @@ func (f *applyFlags) check() error {
 	return cmp.Or(f.checkWatch(), f.checkHooks(), f.intentFlags.check())
 }
 
-func (f *applyFlags) options(ref string) rollout.Options {
+func (f *applyFlags) options(ref string) session.Options {
 	options := f.intentFlags.options(ref)
 	options.Force, options.Lock = f.force, lock.Options{Wait: f.waitLock, Duration: f.lockFor}
 	options.Apply.Standard, options.Apply.NoWait = f.wait, f.noWait

@@ -10,7 +10,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -65,7 +65,7 @@ type dryEvent struct {
 
 // preview previews an apply, and reports the events in the order of the release: the objects are previewed at the same
 // time.
-func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options rollout.Options) *rollout.Outcome {
+func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options session.Options) *session.Outcome {
 	type source struct {
 		object kinds.ID
 		file   string
@@ -82,7 +82,7 @@ func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *pay
 	}
 	var events []apply.Event
 	options.Apply.Tell = func(event apply.Event) { events = append(events, event) }
-	outcome := rollout.Preview(ctx, c, release, options)
+	outcome := session.Preview(ctx, c, release, options)
 	slices.SortStableFunc(events, func(a, b apply.Event) int { return of(a) - of(b) })
 	for _, event := range events {
 		r.event(event)
@@ -91,12 +91,12 @@ func (r *reporter) preview(ctx context.Context, c *cluster.Cluster, release *pay
 }
 
 // wouldRefuse returns whether the gate would refuse the apply of a dry run, which goes on all the same.
-func (r *reporter) wouldRefuse(o *rollout.Outcome) bool {
+func (r *reporter) wouldRefuse(o *session.Outcome) bool {
 	return r.isDry && len(o.Forced) == 0 && len(precondition.Blocking(o.Findings)) > 0
 }
 
 // finishDry returns the error of a dry run. The findings of the gate were printed at the beginning.
-func (r *reporter) finishDry(o *rollout.Outcome) error {
+func (r *reporter) finishDry(o *session.Outcome) error {
 	if reason.Of(o.Err) != precondition.ReasonFailed {
 		return errors.Join(o.Err, r.writeErr)
 	}

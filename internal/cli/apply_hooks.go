@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -52,11 +52,11 @@ func (f *applyFlags) checkHooks() error {
 }
 
 // overrides returns what the flags want of the hooks of a release.
-func (f *hookFlags) overrides(release *payload.Payload) (map[kinds.ID]lifecycle.Override, error) {
+func (f *hookFlags) overrides(release *payload.Payload) (map[kinds.ID]deploymenthook.Override, error) {
 	if !f.isAsked() {
 		return nil, nil
 	}
-	hooked, overrides := hookedDeployments(release), map[kinds.ID]lifecycle.Override{}
+	hooked, overrides := hookedDeployments(release), map[kinds.ID]deploymenthook.Override{}
 	for _, value := range f.skip {
 		id, stages, err := findHooks(release, hooked, strings.TrimSpace(value))
 		if err != nil {
@@ -79,7 +79,7 @@ func (f *hookFlags) overrides(release *payload.Payload) (map[kinds.ID]lifecycle.
 }
 
 // checkOverrides refuses hooks that are both to be skipped and to run again.
-func checkOverrides(overrides map[kinds.ID]lifecycle.Override) error {
+func checkOverrides(overrides map[kinds.ID]deploymenthook.Override) error {
 	for id, one := range overrides {
 		for _, stage := range one.Skip {
 			if slices.Contains(one.Rerun, stage) {
@@ -91,8 +91,8 @@ func checkOverrides(overrides map[kinds.ID]lifecycle.Override) error {
 }
 
 // union returns what is in either list, in the order of a rollout.
-func union(a, b []lifecycle.Stage) []lifecycle.Stage {
-	return slices.DeleteFunc(slices.Clone(lifecycle.Stages), func(stage lifecycle.Stage) bool {
+func union(a, b []deploymenthook.Stage) []deploymenthook.Stage {
+	return slices.DeleteFunc(slices.Clone(deploymenthook.Stages), func(stage deploymenthook.Stage) bool {
 		return !slices.Contains(a, stage) && !slices.Contains(b, stage)
 	})
 }
@@ -100,7 +100,7 @@ func union(a, b []lifecycle.Stage) []lifecycle.Stage {
 // A hookedDeployment is a Deployment of a release with its hooks.
 type hookedDeployment struct {
 	id     kinds.ID
-	stages []lifecycle.Stage
+	stages []deploymenthook.Stage
 }
 
 // flag is the Deployment as the flags name it.
@@ -115,18 +115,18 @@ func (h hookedDeployment) String() string {
 func hookedDeployments(release *payload.Payload) []hookedDeployment {
 	var all []hookedDeployment
 	for _, m := range release.Manifests {
-		hooks, _ := lifecycle.Parse(m.Object())
+		hooks, _ := deploymenthook.Parse(m.Object())
 		if hooks == nil || m.IsTombstone() {
 			continue
 		}
-		stages := slices.DeleteFunc(slices.Clone(lifecycle.Stages), func(stage lifecycle.Stage) bool { return hooks.Of(stage) == nil })
+		stages := slices.DeleteFunc(slices.Clone(deploymenthook.Stages), func(stage deploymenthook.Stage) bool { return hooks.Of(stage) == nil })
 		all = append(all, hookedDeployment{m.ID(), stages})
 	}
 	return all
 }
 
 // findHooks returns the Deployment that the value of a flag names, and the stages.
-func findHooks(release *payload.Payload, hooked []hookedDeployment, value string) (kinds.ID, []lifecycle.Stage, error) {
+func findHooks(release *payload.Payload, hooked []hookedDeployment, value string) (kinds.ID, []deploymenthook.Stage, error) {
 	of, stage, hasStage := strings.Cut(value, ":")
 	namespace, name, isNamed := strings.Cut(of, "/")
 	if !isNamed || namespace == "" || name == "" || strings.Contains(name, "/") {
@@ -140,10 +140,10 @@ func findHooks(release *payload.Payload, hooked []hookedDeployment, value string
 	if !hasStage {
 		return found.id, found.stages, nil
 	}
-	if !slices.Contains(found.stages, lifecycle.Stage(stage)) {
+	if !slices.Contains(found.stages, deploymenthook.Stage(stage)) {
 		return kinds.ID{}, nil, fmt.Errorf("%s has no %q hook: it has %s", found.id, printable.Line(stage), joined(found.stages))
 	}
-	return found.id, []lifecycle.Stage{lifecycle.Stage(stage)}, nil
+	return found.id, []deploymenthook.Stage{deploymenthook.Stage(stage)}, nil
 }
 
 // whyNotHooked says why a name is not that of a Deployment with hooks.
@@ -170,7 +170,7 @@ func listHooked(hooked []hookedDeployment) string {
 }
 
 // addUser adds to overrides who wants them: the user as the API server knows it.
-func addUser(ctx context.Context, c *cluster.Cluster, overrides map[kinds.ID]lifecycle.Override) {
+func addUser(ctx context.Context, c *cluster.Cluster, overrides map[kinds.ID]deploymenthook.Override) {
 	if len(overrides) == 0 {
 		return
 	}

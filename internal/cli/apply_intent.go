@@ -13,7 +13,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/review/plan"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -59,8 +59,8 @@ func (f *intentFlags) managers() []string {
 }
 
 // options returns the options of the apply.
-func (f *intentFlags) options(ref string) rollout.Options {
-	return rollout.Options{
+func (f *intentFlags) options(ref string) session.Options {
+	return session.Options{
 		Namespace: f.cluster.namespace, Source: ref,
 		Apply: apply.Options{Mode: f.mode, DropUnknownFields: f.unknown == "drop", AdoptFrom: f.managers()},
 	}
@@ -68,7 +68,7 @@ func (f *intentFlags) options(ref string) rollout.Options {
 
 // A previewed is a release, and what an apply of it would do to a cluster.
 type previewed struct {
-	*rollout.Outcome
+	*session.Outcome
 	release *payload.Payload
 	cluster *cluster.Cluster
 }
@@ -84,7 +84,7 @@ func (f *intentFlags) preview(ctx context.Context, ref string, standard ready.St
 	}
 	options := f.options(ref)
 	options.Apply.Standard = standard
-	outcome := rollout.Preview(ctx, c, release, options)
+	outcome := session.Preview(ctx, c, release, options)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)

@@ -14,8 +14,8 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/progress"
-	"github.com/runlevel/runlevel/internal/session/rollout"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -51,7 +51,7 @@ func (r *reporter) configure(options *apply.Options) {
 }
 
 // startView shows the apply on the terminal until stopView is called.
-func (r *reporter) startView(ctx context.Context, c *cluster.Cluster, o *rollout.Outcome, manifests []*payload.Manifest) {
+func (r *reporter) startView(ctx context.Context, c *cluster.Cluster, o *session.Outcome, manifests []*payload.Manifest) {
 	plan := progress.IntentOf(o.Mode, manifests, o.Durations)
 	plan.Title, plan.Began = string(o.Mode)+" of "+titleOf(o), r.now()
 	view := live.Start(r.terminal, plan, r.now)

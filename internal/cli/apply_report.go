@@ -17,7 +17,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/record/lock"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -67,9 +67,9 @@ type startEvent struct {
 }
 
 // onBegin returns a function that reports what is about to be done.
-func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest) func(*rollout.Outcome) error {
+func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []*payload.Manifest) func(*session.Outcome) error {
 	objects := len(manifests)
-	return func(o *rollout.Outcome) error {
+	return func(o *session.Outcome) error {
 		r.isFinished = false // it may begin again after an outage
 		if r.format == asJSON {
 			r.write(startEvent{
@@ -100,14 +100,14 @@ func (r *reporter) onBegin(ctx context.Context, c *cluster.Cluster, manifests []
 }
 
 // findings prints the findings of the gate.
-func (r *reporter) findings(o *rollout.Outcome) {
+func (r *reporter) findings(o *session.Outcome) {
 	for _, found := range o.Findings {
 		fmt.Fprintln(r.streams.Err, gateText(found))
 	}
 }
 
 // titleOf names what is applied.
-func titleOf(o *rollout.Outcome) string {
+func titleOf(o *session.Outcome) string {
 	title := "release " + o.Release
 	if o.Version != "" {
 		title += " " + o.Version
@@ -249,7 +249,7 @@ type orphan struct {
 }
 
 // finishOnce reports the outcome, if it was not reported before.
-func (r *reporter) finishOnce(o *rollout.Outcome) error {
+func (r *reporter) finishOnce(o *session.Outcome) error {
 	if r.isFinished {
 		return errors.Join(o.Err, r.writeErr)
 	}
@@ -257,7 +257,7 @@ func (r *reporter) finishOnce(o *rollout.Outcome) error {
 }
 
 // end reports the outcome, and returns the error of the command.
-func (r *reporter) end(o *rollout.Outcome) error {
+func (r *reporter) end(o *session.Outcome) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.isFinished = true
@@ -279,7 +279,7 @@ func (r *reporter) end(o *rollout.Outcome) error {
 }
 
 // refused reports an apply that the gate refuses, as "runlevel gate" does.
-func (r *reporter) refused(o *rollout.Outcome) error {
+func (r *reporter) refused(o *session.Outcome) error {
 	if r.format != asJSON {
 		r.findings(o)
 	}

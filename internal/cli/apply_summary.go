@@ -9,7 +9,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -17,7 +17,7 @@ import (
 )
 
 // summarize returns the summary of an outcome.
-func summarize(o *rollout.Outcome, now time.Time) applySummary {
+func summarize(o *session.Outcome, now time.Time) applySummary {
 	s := applySummary{
 		Time: now.UTC(), Type: "summary", Release: o.Release, Version: o.Version, Previous: o.Previous, Mode: string(o.Mode),
 		Done: o.Err == nil, Deletes: pendingDeletes(o.Deletes, now), Gate: o.Findings, Notes: o.Notes, Seconds: o.Took.Seconds(),

@@ -11,7 +11,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
@@ -53,7 +53,7 @@ func TestAnApplyEscapesWhatClustersSay(t *testing.T) {
 	for _, event := range []apply.EventType{apply.Waiting, apply.Failing, apply.Warned} {
 		report.line(&out, apply.Event{Type: event, Object: &id, File: hostile, Message: hostile, Why: []string{hostile}})
 	}
-	out.WriteString(titleOf(&rollout.Outcome{Version: hostile, Previous: "0.9" + hostile}))
+	out.WriteString(titleOf(&session.Outcome{Version: hostile, Previous: "0.9" + hostile}))
 	if strings.ContainsAny(out.String(), "\x1b\u202e\u2066") || strings.Contains(out.String(), "\nfaked") {
 		t.Errorf("it prints %q", &out)
 	}
@@ -71,7 +71,7 @@ func TestHooksAreCountedByThemselves(t *testing.T) {
 	now := time.Now()
 	report.Waits = []apply.Wait{{ID: step("").ID, Hook: "post", For: "pod web-post is pending", Since: now}}
 	var out strings.Builder
-	summarize(&rollout.Outcome{Release: "shop", Report: report}, now).print(&out, now)
+	summarize(&session.Outcome{Release: "shop", Report: report}, now).print(&out, now)
 	const want = `release shop applied in 0s: 1 configured, 2 hooks ran, 1 hook not done
   not ready:
     post hook of Deployment shop/web: pod web-post is pending, for 0s

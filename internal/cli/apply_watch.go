@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/keep"
-	"github.com/runlevel/runlevel/internal/session/rollout"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -54,7 +54,7 @@ type keptReporter struct {
 }
 
 // keep makes an apply keep the release in place, and check all objects every so often.
-func (r *reporter) keep(every time.Duration, options *rollout.Options) *keptReporter {
+func (r *reporter) keep(every time.Duration, options *session.Options) *keptReporter {
 	k := &keptReporter{reporter: r, summary: keptSummary{Type: "kept"}}
 	if every == 0 {
 		every = -1
@@ -69,7 +69,7 @@ func (r *reporter) keep(every time.Duration, options *rollout.Options) *keptRepo
 }
 
 // outcome reports the outcome of an apply whose objects are kept in place from then on, whatever it is.
-func (k *keptReporter) outcome(o *rollout.Outcome) {
+func (k *keptReporter) outcome(o *session.Outcome) {
 	_ = k.reporter.end(o) // no reader of the output is no reason to stop
 	if k.began.IsZero() {
 		k.began = k.now()
@@ -87,7 +87,7 @@ func (k *keptReporter) interrupted(why error) {
 }
 
 // finish reports the sum of the repairs. A release that was kept in place until Ctrl-C has no error.
-func (k *keptReporter) finish(o *rollout.Outcome) {
+func (k *keptReporter) finish(o *session.Outcome) {
 	if k == nil || k.began.IsZero() {
 		return
 	}

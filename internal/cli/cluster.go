@@ -22,7 +22,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record/lock"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -35,7 +35,7 @@ type clusterFlags struct {
 
 func addClusterFlags(command *cobra.Command, f *clusterFlags) {
 	addConnectionFlags(command, f)
-	command.Flags().StringVar(&f.namespace, "record-namespace", rollout.DefaultNamespace, "the namespace of the record of what was applied; created if it is missing")
+	command.Flags().StringVar(&f.namespace, "record-namespace", session.DefaultNamespace, "the namespace of the record of what was applied; created if it is missing")
 	_ = command.RegisterFlagCompletionFunc("name", f.completeReleases) // if it has the flag
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/hostpods"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -110,7 +110,7 @@ func (d *demo) letGo(ctx context.Context) error {
 	if err := d.patchFinalizers(ctx, "null"); err != nil {
 		return err
 	}
-	records, err := record.List(ctx, d.cluster.Client, rollout.DefaultNamespace)
+	records, err := record.List(ctx, d.cluster.Client, session.DefaultNamespace)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (d *demo) updateAgain(ctx context.Context) error {
 		return err
 	}
 	d.title("what the cluster has noted")
-	records, err := record.List(ctx, d.cluster.Client, rollout.DefaultNamespace)
+	records, err := record.List(ctx, d.cluster.Client, session.DefaultNamespace)
 	if err != nil {
 		return err
 	}
@@ -145,21 +145,21 @@ func (d *demo) title(text string) { fmt.Fprintf(d.streams.Out, "\n# %s\n", text)
 func (d *demo) apply(ctx context.Context, version string) error {
 	source := "examples/hello/" + version
 	d.title("runlevel apply " + source)
-	return d.applyPayload(ctx, examples.Hello(version), source, "", func(*reporter, *rollout.Options) {})
+	return d.applyPayload(ctx, examples.Hello(version), source, "", func(*reporter, *session.Options) {})
 }
 
 // applyPayload applies a payload of this program, as runlevel apply does. The options may be changed before.
-func (d *demo) applyPayload(ctx context.Context, files fs.FS, source, name string, change func(*reporter, *rollout.Options)) error {
+func (d *demo) applyPayload(ctx context.Context, files fs.FS, source, name string, change func(*reporter, *session.Options)) error {
 	release, _, err := payload.Load(ctx, files, payload.Options{Name: name})
 	if err != nil {
 		return err
 	}
 	report := newReporter(d.streams, asText, false, d.cluster.Now)
-	options := rollout.Options{Source: source, OnBegin: report.onBegin(ctx, d.cluster, release.Manifests)}
+	options := session.Options{Source: source, OnBegin: report.onBegin(ctx, d.cluster, release.Manifests)}
 	options.Apply.Tell = report.event
 	report.configure(&options.Apply)
 	change(report, &options)
-	return report.finishOnce(rollout.Run(ctx, d.cluster, release, options))
+	return report.finishOnce(session.Run(ctx, d.cluster, release, options))
 }
 
 func (d *demo) patchFinalizers(ctx context.Context, finalizers string) error {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/machines/overview"
 	"github.com/runlevel/runlevel/internal/sandbox"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/manifests"
 )
 
@@ -68,7 +68,7 @@ func (d *machineDemo) installController(ctx context.Context) error {
 // applyBundled applies a payload of this program, as a release of its own.
 func (d *machineDemo) applyBundled(ctx context.Context, files fs.FS, source, name string) error {
 	d.title("runlevel apply " + source + " --name " + name)
-	return d.applyPayload(ctx, files, source, name, func(*reporter, *rollout.Options) {})
+	return d.applyPayload(ctx, files, source, name, func(*reporter, *session.Options) {})
 }
 
 // makeNamespace makes a namespace.

@@ -16,7 +16,7 @@ import (
 	"github.com/runlevel/runlevel/examples"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/imageregistry"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 )
 
 // operatorDemo is the second act of the demo, on the control plane of the first one.
@@ -76,7 +76,7 @@ func (d *operatorDemo) updateByClusterVersion(ctx context.Context) error {
 // showStatus shows how the release stands, as runlevel status does.
 func (d *operatorDemo) showStatus(ctx context.Context) error {
 	d.title("runlevel status")
-	flags := &statusFlags{cluster: clusterFlags{namespace: rollout.DefaultNamespace}, format: asText}
+	flags := &statusFlags{cluster: clusterFlags{namespace: session.DefaultNamespace}, format: asText}
 	found, err := (&statusAsker{cluster: d.cluster, flags: flags}).ask(ctx)
 	if err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/examples"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/keep"
-	"github.com/runlevel/runlevel/internal/session/rollout"
 )
 
 // A drift is what a user does to an object of the release.
@@ -42,8 +42,8 @@ func (d *demo) keepInPlace(ctx context.Context) error {
 	defer cancel(nil)
 	told := make(chan keep.Event)
 	go func() { cancel(d.disturb(ctx, told)) }()
-	err := d.applyPayload(ctx, examples.Hello("1.2.0"), source, "", func(report *reporter, options *rollout.Options) {
-		options.OnOutcome = func(applied *rollout.Outcome) { _ = report.end(applied) }
+	err := d.applyPayload(ctx, examples.Hello("1.2.0"), source, "", func(report *reporter, options *session.Options) {
+		options.OnOutcome = func(applied *session.Outcome) { _ = report.end(applied) }
 		options.Keep = &keep.Options{Tell: func(event keep.Event) {
 			report.kept(event)
 			select {

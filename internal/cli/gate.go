@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/runlevel/runlevel/internal/objects/ready"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
@@ -97,9 +97,9 @@ func (r gateReport) verdict() string {
 		switch {
 		case found.Severity == precondition.Blocks:
 			return "it is blocked"
-		case found.Check == rollout.RefusedObject:
+		case found.Check == session.RefusedObject:
 			refused += max(1, len(found.Objects))
-		case found.Check == rollout.UncheckedObject:
+		case found.Check == session.UncheckedObject:
 			unknown += max(1, len(found.Objects))
 		}
 	}

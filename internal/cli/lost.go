@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/record"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -26,7 +26,7 @@ type lostRelease struct {
 // findLost returns the release of a name that has objects on the cluster, or all such releases if the name is empty. It is
 // called where there is no record.
 func (f *clusterFlags) findLost(ctx context.Context, c *cluster.Cluster, name string) ([]lostRelease, error) {
-	found, err := rollout.FindLost(ctx, c)
+	found, err := session.FindLost(ctx, c)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/runlevel/runlevel/internal/cli/live"
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
@@ -167,7 +167,7 @@ func (s *releaseStatus) versionLines() []string {
 	lines = append(lines, updateLines(v.Updates)...)
 	for _, one := range v.Conditions {
 		isOutdated := one.Type == string(configv1.RetrievedUpdates) && one.Status == "False" && len(v.Updates) > 0
-		if isOutdated || !one.isWell() && one.Type != string(status.ReleaseAccepted) && one.Type != "Upgradeable" {
+		if isOutdated || !one.isWell() && one.Type != string(clusterversion.ReleaseAccepted) && one.Type != "Upgradeable" {
 			lines = append(lines, one.lines("", s.Time)...)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -22,7 +22,7 @@ import (
 // wellConditions are the statuses of conditions when all is well. Others say nothing of that.
 var wellConditions = map[string]string{
 	string(configv1.OperatorAvailable): "True", string(configv1.OperatorProgressing): "False", string(configv1.OperatorDegraded): "False",
-	string(configv1.OperatorUpgradeable): "True", string(status.Failing): "False", string(status.ReleaseAccepted): "True", string(status.Invalid): "False",
+	string(configv1.OperatorUpgradeable): "True", string(clusterversion.Failing): "False", string(clusterversion.ReleaseAccepted): "True", string(clusterversion.Invalid): "False",
 }
 
 // isWell returns whether a condition is as it is when all is well.
@@ -90,7 +90,7 @@ func (s *releaseStatus) takeVersion(of *configv1.ClusterVersion) {
 		s.ClusterVersion.Asked = cmp.Or(asked.Version, asked.Image)
 	}
 	for _, condition := range s.ClusterVersion.Conditions {
-		isAsked := condition.Type == string(status.ReleaseAccepted)
+		isAsked := condition.Type == string(clusterversion.ReleaseAccepted)
 		if (isAsked || condition.Type == string(configv1.OperatorUpgradeable)) && condition.Status == "False" {
 			s.Gates = append(s.Gates, releaseGate{Reason: condition.Reason, Message: condition.Message, Since: &condition.Since, Asked: isAsked})
 		}

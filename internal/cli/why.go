@@ -13,7 +13,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/why"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -170,7 +170,7 @@ func (f *whyFlags) gate(ctx context.Context, c *cluster.Cluster, release *payloa
 	if release == nil || release.Name == "" || !slices.ContainsFunc(facts, isOpen) {
 		return nil, ""
 	}
-	outcome := rollout.Inspect(ctx, c, release, rollout.Options{Namespace: f.cluster.namespace})
+	outcome := session.Inspect(ctx, c, release, session.Options{Namespace: f.cluster.namespace})
 	if outcome.Err != nil {
 		return nil, "what would stop the release: " + printable.Line(outcome.Err.Error())
 	}

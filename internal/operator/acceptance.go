@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -19,13 +19,13 @@ type acceptance struct {
 	applier *applier
 	target  *target
 	isQuiet bool // shows no phases
-	now     status.Acceptance
+	now     clusterversion.Acceptance
 	signed  verification
 }
 
 // prepare retrieves, loads and judges the release. Current is the one that is kept in place until then, or nil.
 func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Payload, error) {
-	t.enter(ctx, status.Retrieving)
+	t.enter(ctx, clusterversion.Retrieving)
 	if t.target.Image == "" {
 		return nil, &reason.Error{Reason: reasonUnread, Message: t.target.unreadMessage()}
 	}
@@ -38,7 +38,7 @@ func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Pa
 	}
 	defer opened.Close()
 	defer t.applier.health.enter("loading and judging a release")()
-	t.enter(ctx, status.Loading)
+	t.enter(ctx, clusterversion.Loading)
 	var before *payload.Payload
 	if current != nil {
 		before = current.payload
@@ -47,16 +47,16 @@ func (t *acceptance) prepare(ctx context.Context, current *running) (*payload.Pa
 	if err != nil {
 		return nil, err
 	}
-	t.enter(ctx, status.Verifying)
+	t.enter(ctx, clusterversion.Verifying)
 	if want := t.target.Version; want != "" && loaded.Version != want {
 		return nil, &reason.Error{Reason: "VerifyPayloadVersionFailed", Message: fmt.Sprintf("release image version %s does not match the expected upstream version %s", loaded.Version, want)}
 	}
-	t.enter(ctx, status.Judging)
+	t.enter(ctx, clusterversion.Judging)
 	return loaded, t.judge(ctx, loaded)
 }
 
 // enter shows that the release has come to a phase.
-func (t *acceptance) enter(ctx context.Context, phase status.AcceptancePhase) {
+func (t *acceptance) enter(ctx context.Context, phase clusterversion.AcceptancePhase) {
 	t.now = t.target.at(phase)
 	if !t.isQuiet {
 		t.publish(ctx)
@@ -82,7 +82,7 @@ func (t *acceptance) publish(ctx context.Context) {
 // acceptedRisks returns the names of what was overridden by force, of what is not recommended, and of overrides.
 func (t *acceptance) acceptedRisks() []string {
 	risks := slices.DeleteFunc(slices.Clone(t.now.Findings), func(f precondition.CheckFinding) bool {
-		isAccepted := strings.HasPrefix(f.Check, status.RiskNotRecommended) || f.Check == status.RiskOverrides
+		isAccepted := strings.HasPrefix(f.Check, clusterversion.RiskNotRecommended) || f.Check == clusterversion.RiskOverrides
 		return !isAccepted || f.Severity == precondition.Blocks
 	})
 	if t.target.Force {
@@ -105,9 +105,9 @@ func (t *target) unreadMessage() string {
 func (t *acceptance) judge(ctx context.Context, p *payload.Payload) error {
 	a := t.applier
 	a.mu.Lock()
-	session, risks := a.session, a.risks
+	s, risks := a.session, a.risks
 	a.mu.Unlock()
-	outcome := session.Inspect(ctx, p, a.rolloutOptions(t.target))
+	outcome := s.Inspect(ctx, p, a.rolloutOptions(t.target))
 	if outcome.Err != nil {
 		return outcome.Err
 	}

@@ -14,8 +14,8 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/operator/status"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
@@ -36,12 +36,12 @@ type applier struct {
 	completed       chan struct{} // gets one when a release is complete
 
 	mu         sync.Mutex
-	session    *rollout.Session // nil until the lock is held
+	session    *session.Session // nil until the lock is held
 	wanted     *target
-	changed    chan struct{} // closed when another target is wanted
-	risks      []status.Risk // that hold back a minor update
-	riskGone   chan struct{} // gets one when one of them is gone: the gate may be open now
-	acceptance status.Acceptance
+	changed    chan struct{}         // closed when another target is wanted
+	risks      []clusterversion.Risk // that hold back a minor update
+	riskGone   chan struct{}         // gets one when one of them is gone: the gate may be open now
+	acceptance clusterversion.Acceptance
 	running    *running // nil until a release is accepted
 }
 
@@ -60,10 +60,10 @@ func newApplier(c *cluster.Cluster, o Options) *applier {
 var retryAcceptance = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Steps: 6, Cap: time.Minute}
 
 // run applies what is wanted, until ctx ends or the lock is lost.
-func (a *applier) run(ctx context.Context, session *rollout.Session) error {
+func (a *applier) run(ctx context.Context, s *session.Session) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a.update(func() { a.session = session })
+	a.update(func() { a.session = s })
 	var kept sync.WaitGroup
 	defer kept.Wait()
 	kept.Go(func() { a.watchSettings(ctx) })
@@ -159,11 +159,11 @@ func (a *applier) holds() bool {
 }
 
 // want makes a release the one that is wanted, and returns how far its acceptance is. Risks hold back a minor update to it.
-func (a *applier) want(t *target, risks []status.Risk) status.Acceptance {
+func (a *applier) want(t *target, risks []clusterversion.Risk) clusterversion.Acceptance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	isGone := func(old status.Risk) bool {
-		return !slices.ContainsFunc(risks, func(r status.Risk) bool { return r.Name == old.Name })
+	isGone := func(old clusterversion.Risk) bool {
+		return !slices.ContainsFunc(risks, func(r clusterversion.Risk) bool { return r.Name == old.Name })
 	}
 	if slices.ContainsFunc(a.risks, isGone) {
 		select {
@@ -173,7 +173,7 @@ func (a *applier) want(t *target, risks []status.Risk) status.Acceptance {
 	}
 	a.risks = risks
 	if a.wanted == nil || !a.wanted.isSame(t) {
-		a.wanted, a.acceptance = t, t.at(status.Retrieving) // the acceptance of the request before is not about this one
+		a.wanted, a.acceptance = t, t.at(clusterversion.Retrieving) // the acceptance of the request before is not about this one
 		if a.running != nil && a.running.serves(t) {
 			a.acceptance = a.running.accepted()
 		}
@@ -240,10 +240,10 @@ func (a *applier) accept(ctx context.Context, t *target, changed <-chan struct{}
 	next := newRunning(ctx, a, t, loaded)
 	next.forced, next.signed = try.acceptedRisks(), try.signed
 	if current != nil {
-		current.stop(rollout.ErrSuperseded)
+		current.stop(session.ErrSuperseded)
 	}
 	a.update(func() { a.running = next })
-	try.now.Phase, try.now.Release = status.Accepted, next.release
+	try.now.Phase, try.now.Release = clusterversion.Accepted, next.release
 	try.now.Unverified, try.now.AcceptedRisk = try.signed.unverified, try.signed.risk
 	try.publish(ctx)
 	return next, nil
@@ -263,7 +263,7 @@ func withCancelOn(ctx context.Context, closed <-chan struct{}) (context.Context,
 }
 
 // applied returns how far the release is that is applied, or kept in place; nil if there is none yet.
-func (a *applier) applied() *status.AppliedRelease {
+func (a *applier) applied() *clusterversion.AppliedRelease {
 	if current := a.current(); current != nil {
 		return current.seen()
 	}

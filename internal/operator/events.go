@@ -12,7 +12,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/session/keep"
 )
 
@@ -40,14 +40,14 @@ func (a *announcer) about(version *configv1.ClusterVersion) {
 const repeats = 10 * time.Minute
 
 // announce writes how far a release is on its way to being applied.
-func (a *announcer) announce(ctx context.Context, acceptance status.Acceptance) {
-	for _, news := range status.Announce(acceptance) {
+func (a *announcer) announce(ctx context.Context, acceptance clusterversion.Acceptance) {
+	for _, news := range clusterversion.Announce(acceptance) {
 		a.write(ctx, news)
 	}
 }
 
 // write writes an event, unless the same one was written just now.
-func (a *announcer) write(ctx context.Context, news status.Event) {
+func (a *announcer) write(ctx context.Context, news clusterversion.Event) {
 	a.mu.Lock()
 	event := cluster.ObjectEvent{
 		ID:  kinds.ID{Group: kinds.ClusterVersion.Group, Kind: kinds.ClusterVersion.Kind, Name: theClusterVersion.Name},

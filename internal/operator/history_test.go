@@ -9,7 +9,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -29,7 +29,7 @@ func (s *stage) checkHistories(want string) {
 	s.t.Helper()
 	c, err := cluster.Connect(s.sandbox.Config)
 	s.must(err)
-	known, _, err := record.NewStore(c.Client, rollout.DefaultNamespace, payload.DefaultName).Load(s.t.Context())
+	known, _, err := record.NewStore(c.Client, session.DefaultNamespace, payload.DefaultName).Load(s.t.Context())
 	s.must(err)
 	recorded := states(known.History, func(e record.HistoryEntry) (string, string) { return e.Version, string(e.State) })
 	reported := states(s.version().Status.History, func(e configv1.UpdateHistory) (string, string) { return e.Version, string(e.State) })
@@ -99,7 +99,7 @@ func TestTheCommandLineAppliesWhileTheOperatorIsStopped(t *testing.T) {
 	s.must(err)
 	release, _, err := payload.Load(t.Context(), s.release("1.0.1", shop), payload.Options{Name: payload.DefaultName})
 	s.must(err)
-	s.must(rollout.Run(t.Context(), c, release, rollout.Options{Source: "./shop", Apply: apply.Options{Standard: ready.Upstream}}).Err)
+	s.must(session.Run(t.Context(), c, release, session.Options{Source: "./shop", Apply: apply.Options{Standard: ready.Upstream}}).Err)
 	s.start()
 	unread := s.until("it reports the release that it can't read", has("Failing", configv1.ConditionTrue, "RetrievePayloadFailed"))
 	want := "1.0.1 is not kept in place: 1.0.1 was applied from ./shop, which the operator can't read: request an image with the same files in spec.desiredUpdate"

@@ -12,7 +12,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/sandbox"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -28,17 +28,17 @@ func TestNothingIsAcceptedWithoutTheLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	session, err := rollout.Hold(t.Context(), c, payload.DefaultName, "", lock.Options{Duration: 6 * time.Second})
+	current, err := session.Hold(t.Context(), c, payload.DefaultName, "", lock.Options{Duration: 6 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = session.Release(nil) })
-	if err := c.Client.CoordinationV1().Leases(rollout.DefaultNamespace).Delete(t.Context(), lock.Name(payload.DefaultName), metav1.DeleteOptions{}); err != nil {
+	t.Cleanup(func() { _ = current.Release(nil) })
+	if err := c.Client.CoordinationV1().Leases(session.DefaultNamespace).Delete(t.Context(), lock.Name(payload.DefaultName), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	<-session.Held().Done()
+	<-current.Held().Done()
 	a := newApplier(c, Options{})
-	a.session = session
+	a.session = current
 	wanted := &target{Release: configv1.Release{Image: "127.0.0.1:1/shop@sha256:" + strings.Repeat("1", 64)}}
 	if _, err := a.accept(t.Context(), wanted, nil, false); !errors.Is(err, lock.ErrLost) {
 		t.Errorf("it ended with %v", err)

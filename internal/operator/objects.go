@@ -26,7 +26,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/objects/ready"
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -163,7 +163,7 @@ func precreateOne(ctx context.Context, c *cluster.Cluster, release string, m *pa
 }
 
 // addOperators adds what the ClusterOperators of a complete release report, and which of them do not exist.
-func (a *applier) addOperators(applied *status.AppliedRelease, all []configv1.ClusterOperator, isInstall bool) {
+func (a *applier) addOperators(applied *clusterversion.AppliedRelease, all []configv1.ClusterOperator, isInstall bool) {
 	for _, m := range a.current().payload.Manifests {
 		if m.ID().GroupKind() != kinds.ClusterOperator || m.IsTombstone() {
 			continue
@@ -180,7 +180,7 @@ func (a *applier) addOperators(applied *status.AppliedRelease, all []configv1.Cl
 }
 
 // operatorProblem returns what a ClusterOperator of the release that is kept in place reports.
-func operatorProblem(m *payload.Manifest, reported *configv1.ClusterOperator, isInstall bool) (problem status.ReleaseProblem, isOne bool) {
+func operatorProblem(m *payload.Manifest, reported *configv1.ClusterOperator, isInstall bool) (problem clusterversion.ReleaseProblem, isOne bool) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(reported)
 	if err != nil {
 		return problem, false // it can't be: it came from the API server
@@ -192,7 +192,7 @@ func operatorProblem(m *payload.Manifest, reported *configv1.ClusterOperator, is
 		return problem, false
 	}
 	id := m.ID()
-	return status.ReleaseProblem{
+	return clusterversion.ReleaseProblem{
 		Object: &id, File: m.Path, Message: verdict.Message, Reason: verdict.Reason, Effect: verdict.Effect, Since: lastTransition(reported).Time, IsWait: true,
 	}, true
 }

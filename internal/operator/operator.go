@@ -4,7 +4,7 @@
 // Run is the call to start from. It holds the lock of the release, which makes one of several replicas the leader,
 // and begins two things: the applier (applier.go) takes a release from its source to the cluster, and keeps it in
 // place; the reconciler (reconciler.go) tells the applier what the ClusterVersion asks for (target.go), and writes
-// the status, which package status computes. Releases are read, and images kept on disk, in releases.go; the update
+// the status, which package clusterversion computes. Releases are read, and images kept on disk, in releases.go; the update
 // service is asked in updates.go.
 package operator
 
@@ -35,7 +35,7 @@ import (
 	"github.com/runlevel/runlevel/internal/program/metricsserver"
 	"github.com/runlevel/runlevel/internal/program/startup"
 	"github.com/runlevel/runlevel/internal/record/lock"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -66,7 +66,7 @@ type Options struct {
 // Run runs an operator until ctx ends. It waits for an API server that does not answer, and ends with an error when the lock is
 // lost to another process.
 func Run(ctx context.Context, connection *rest.Config, o Options) error {
-	o.Namespace = cmp.Or(o.Namespace, rollout.DefaultNamespace)
+	o.Namespace = cmp.Or(o.Namespace, session.DefaultNamespace)
 	o.Standard = cmp.Or(o.Standard, ready.Upstream)
 	if o.Name == "" {
 		o.Name, _ = os.Hostname()
@@ -161,16 +161,16 @@ func (a *applier) lead(ctx context.Context, connection *rest.Config) error {
 		Holder: fmt.Sprintf("runlevel-operator %s-%s", a.options.Name, rand.String(5)), Keeps: true, Wait: true, Duration: a.options.LockDuration,
 		OnHeld: func(h lock.Holder) { log.Info("waiting for the lock of the release", "holder", h.Name) },
 	}
-	var session *rollout.Session
+	var s *session.Session
 	err := whenServed(ctx, connection, func() (err error) {
-		session, err = rollout.Hold(ctx, a.cluster, payload.DefaultName, a.options.Namespace, options)
+		s, err = session.Hold(ctx, a.cluster, payload.DefaultName, a.options.Namespace, options)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	log.Info("holding the lock of the release")
-	return session.Release(a.run(ctx, session))
+	return s.Release(a.run(ctx, s))
 }
 
 // endOf returns nil for an end that was asked for.

@@ -23,7 +23,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/tombstone"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -102,7 +102,7 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 	case cluster.IsOutage(unread):
 		return ctrl.Result{}, unread
 	default:
-		r.applier.events.write(ctx, status.RecordUnread(unread))
+		r.applier.events.write(ctx, clusterversion.RecordUnread(unread))
 		if r.known == nil || r.applier.current() == nil {
 			return r.writeUnread(ctx, version, unread)
 		} // else the release stays in place
@@ -117,30 +117,30 @@ func (r *reconciler) pass(ctx context.Context, version *configv1.ClusterVersion)
 		return r.writeUnread(ctx, version, err)
 	}
 	if unread != nil && seen.Applied != nil {
-		seen.Applied.Problems = append(seen.Applied.Problems, status.ReleaseProblem{Message: unread.Error(), Reason: reason.Of(unread)})
+		seen.Applied.Problems = append(seen.Applied.Problems, clusterversion.ReleaseProblem{Message: unread.Error(), Reason: reason.Of(unread)})
 	}
 	mayChange := len(deletes) > 0 || unread != nil // which no watch tells
-	return r.write(ctx, version, status.Next(informed.Status, seen), mayChange)
+	return r.write(ctx, version, clusterversion.Next(informed.Status, seen), mayChange)
 }
 
 // writeUnread writes into the status what can't be read, without which no release is wanted: the record, or settings of the cluster.
 func (r *reconciler) writeUnread(ctx context.Context, version *configv1.ClusterVersion, unread error) (ctrl.Result, error) {
-	seen := status.Seen{
+	seen := clusterversion.Seen{
 		Now: r.cluster.Now(), Generation: version.Generation, Overrides: version.Spec.Overrides,
-		Acceptance: status.Acceptance{Release: version.Status.Desired, Architecture: architecture, Phase: status.Retrieving, Err: unread},
+		Acceptance: clusterversion.Acceptance{Release: version.Status.Desired, Architecture: architecture, Phase: clusterversion.Retrieving, Err: unread},
 	}
-	if result, err := r.write(ctx, version, status.Next(version.Status, seen), false); err != nil {
+	if result, err := r.write(ctx, version, clusterversion.Next(version.Status, seen), false); err != nil {
 		return result, err
 	}
 	return ctrl.Result{RequeueAfter: writesEvery}, nil
 }
 
 // observe tells the applier what is wanted, and returns what is seen.
-func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, recorded *record.Record, deletes []precondition.Delete) (status.Seen, error) {
+func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersion, recorded *record.Record, deletes []precondition.Delete) (clusterversion.Seen, error) {
 	var operators configv1.ClusterOperatorList
 	err := r.client.List(ctx, &operators)
 	if err != nil {
-		return status.Seen{}, fmt.Errorf("list ClusterOperators: %w", err)
+		return clusterversion.Seen{}, fmt.Errorf("list ClusterOperators: %w", err)
 	}
 	from := known{record: recorded, own: r.options.Payload}
 	if current := r.applier.current(); current != nil {
@@ -150,17 +150,17 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 	invalid = append(invalid, invalidID(version)...)
 	settings, err := r.settings(ctx)
 	if err != nil {
-		return status.Seen{}, err
+		return clusterversion.Seen{}, err
 	}
 	wanted.configure(settings, r.options.Features, version)
 	if wanted.Before != nil {
 		wanted.Before.configure(settings, r.options.Features, version)
 	}
-	seen := status.Seen{
+	seen := clusterversion.Seen{
 		Now: r.cluster.Now(), Generation: version.Generation, Invalid: invalid, Overrides: version.Spec.Overrides, Operators: operators.Items,
 	}
 	if seen.Gates, err = r.pendingAcks(ctx, wanted.Previous); err != nil {
-		return status.Seen{}, err
+		return clusterversion.Seen{}, err
 	}
 	seen.Applied = r.applier.applied()
 	if seen.Applied != nil {
@@ -171,11 +171,11 @@ func (r *reconciler) observe(ctx context.Context, version *configv1.ClusterVersi
 	}
 	if seen.Applied != nil && len(seen.Applied.MissingOperators) > 0 {
 		if err := ensureDefinitions(ctx, r.cluster); err != nil {
-			return status.Seen{}, fmt.Errorf("make the definitions again: %w", err)
+			return clusterversion.Seen{}, fmt.Errorf("make the definitions again: %w", err)
 		}
 	}
 	seen.Retrieved = r.applier.updates.follow(version, seen.Applied)
-	seen.Acceptance = r.applier.want(wanted, status.Risks(seen))
+	seen.Acceptance = r.applier.want(wanted, clusterversion.Risks(seen))
 	return seen, nil
 }
 
@@ -247,12 +247,12 @@ func (r *reconciler) writeStatus(ctx context.Context, read client.Object, next c
 // refuse says of a ClusterVersion of another name that it does not count.
 func (r *reconciler) refuse(ctx context.Context, version *configv1.ClusterVersion) error {
 	const only = `only the ClusterVersion named "version" counts: delete this one`
-	if said := v1helpers.FindStatusCondition(version.Status.Conditions, status.Invalid); said != nil && said.Message == only {
+	if said := v1helpers.FindStatusCondition(version.Status.Conditions, clusterversion.Invalid); said != nil && said.Message == only {
 		return nil
 	}
 	next := version.Status
 	next.Conditions = []configv1.ClusterOperatorStatusCondition{{
-		Type: status.Invalid, Status: configv1.ConditionTrue, Reason: "NameNotVersion", Message: only, LastTransitionTime: metav1.NewTime(r.cluster.Now()),
+		Type: clusterversion.Invalid, Status: configv1.ConditionTrue, Reason: "NameNotVersion", Message: only, LastTransitionTime: metav1.NewTime(r.cluster.Now()),
 	}}
 	return client.IgnoreNotFound(r.writeStatus(ctx, version, next))
 }

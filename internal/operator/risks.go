@@ -5,44 +5,44 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/internal/operator/status"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/precondition"
 )
 
 // riskFindings returns the risks that hold back an update: those of a minor or a major one. One that was begun goes on,
 // and may be corrected by a patch. If the record is lost, previous is the version that was applied before. A patch does not
 // update objects that overrides leave unmanaged, which is a warning.
-func riskFindings(risks []status.Risk, found *rollout.Outcome, previous string) []precondition.CheckFinding {
+func riskFindings(risks []clusterversion.Risk, found *session.Outcome, previous string) []precondition.CheckFinding {
 	from := cmp.Or(found.Previous, previous)
 	if !precondition.IsMinor(from, found.Version) || found.Begun != from && !precondition.IsMinor(cmp.Or(found.Begun, from), found.Version) {
 		return overrideFindings(risks, found, from)
 	}
 	var findings []precondition.CheckFinding
 	for _, risk := range risks {
-		if kind, _, _ := strings.Cut(risk.Name, "-"); kind != status.RiskDeletes && kind != status.RiskAdminAck { // which the gate finds itself
+		if kind, _, _ := strings.Cut(risk.Name, "-"); kind != clusterversion.RiskDeletes && kind != clusterversion.RiskAdminAck { // which the gate finds itself
 			findings = append(findings, precondition.CheckFinding{
 				Check: risk.Name, Severity: precondition.Blocks, Message: risk.Message, Lifts: "the end of what Upgradeable=False tells of",
 			})
 		}
 	}
 	isBegun := found.Begun != "" && found.Begun != from && found.Begun != found.Version
-	if isUpdating := func(f precondition.CheckFinding) bool { return f.Check == status.RiskUpdating }; isBegun && !slices.ContainsFunc(findings, isUpdating) {
+	if isUpdating := func(f precondition.CheckFinding) bool { return f.Check == clusterversion.RiskUpdating }; isBegun && !slices.ContainsFunc(findings, isUpdating) {
 		findings = append(findings, precondition.CheckFinding{ // which an operator that has just begun has not seen yet
-			Check: status.RiskUpdating, Severity: precondition.Blocks, Message: "The update to " + found.Begun + " is not complete.", Lifts: "its end",
+			Check: clusterversion.RiskUpdating, Severity: precondition.Blocks, Message: "The update to " + found.Begun + " is not complete.", Lifts: "its end",
 		})
 	}
 	return findings
 }
 
 // overrideFindings warns of overrides in a patch.
-func overrideFindings(risks []status.Risk, found *rollout.Outcome, from string) []precondition.CheckFinding {
-	at := slices.IndexFunc(risks, func(r status.Risk) bool { return r.Name == status.RiskOverrides })
+func overrideFindings(risks []clusterversion.Risk, found *session.Outcome, from string) []precondition.CheckFinding {
+	at := slices.IndexFunc(risks, func(r clusterversion.Risk) bool { return r.Name == clusterversion.RiskOverrides })
 	if at < 0 || from == "" || from == found.Version {
 		return nil
 	}
 	return []precondition.CheckFinding{{
-		Check: status.RiskOverrides, Severity: precondition.Warns, Lifts: "an administrator, who removes the overrides",
+		Check: clusterversion.RiskOverrides, Severity: precondition.Warns, Lifts: "an administrator, who removes the overrides",
 		Message: "The patch does not update the objects that overrides leave unmanaged. " + risks[at].Message,
 	}}
 }

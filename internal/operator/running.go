@@ -13,12 +13,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/internal/release/signature"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/keep"
 	"github.com/runlevel/runlevel/internal/session/progress"
-	"github.com/runlevel/runlevel/internal/session/rollout"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
@@ -64,8 +64,8 @@ func (r *running) serves(t *target) bool {
 }
 
 // accepted returns the acceptance of the release, of which nothing new is known.
-func (r *running) accepted() status.Acceptance {
-	accepted := r.target.at(status.Accepted)
+func (r *running) accepted() clusterversion.Acceptance {
+	accepted := r.target.at(clusterversion.Accepted)
 	accepted.Release, accepted.Unverified = r.release, r.signed.unverified
 	return accepted
 }
@@ -87,9 +87,9 @@ func (r *running) keep() error {
 	for {
 		outcome := r.applier.session.Apply(r.ctx, r.payload, r.options())
 		switch {
-		case r.ctx.Err() != nil, errors.Is(outcome.Err, rollout.ErrSuperseded):
+		case r.ctx.Err() != nil, errors.Is(outcome.Err, session.ErrSuperseded):
 			return nil
-		case lock.IsTaken(outcome.Err), errors.As(outcome.Err, new(*lock.HeldError)), errors.Is(outcome.Err, rollout.ErrYielded):
+		case lock.IsTaken(outcome.Err), errors.As(outcome.Err, new(*lock.HeldError)), errors.Is(outcome.Err, session.ErrYielded):
 			return outcome.Err
 		}
 		select {
@@ -140,14 +140,14 @@ func (r *running) update(change func()) {
 }
 
 // options returns how the release is applied and kept in place.
-func (r *running) options() rollout.Options {
+func (r *running) options() session.Options {
 	o := r.applier.rolloutOptions(r.target)
 	o.Verified = r.signed.isVerified
 	if r.signed.risk != "" {
 		o.Forced = []string{signature.VerificationFailed}
 	}
 	o.OnBegin, o.OnBegun = r.begin, r.begun
-	o.OnOutcome = func(outcome *rollout.Outcome) {
+	o.OnOutcome = func(outcome *session.Outcome) {
 		r.update(func() {
 			r.err, r.isComplete, r.failed = outcome.Err, outcome.Err == nil, nil // by now all that fails has failed in this try
 			if r.isComplete {
@@ -187,7 +187,7 @@ func logWarnings(report *apply.Report) {
 }
 
 // begin begins to fold the events of an apply.
-func (r *running) begin(outcome *rollout.Outcome) error {
+func (r *running) begin(outcome *session.Outcome) error {
 	r.update(func() {
 		r.mode, r.hasBegun = outcome.Mode, true
 		if r.failed == nil { // else the apply before was interrupted
@@ -212,8 +212,8 @@ func (r *running) begun(ctx context.Context, c *cluster.Cluster) error {
 
 // rolloutOptions returns how a release is applied. Fields that the cluster does not know are dropped, as by the cluster-version operator:
 // releases that were made for it have some.
-func (a *applier) rolloutOptions(t *target) rollout.Options {
-	return rollout.Options{
+func (a *applier) rolloutOptions(t *target) session.Options {
+	return session.Options{
 		Namespace: a.options.Namespace, Source: t.Image, Own: a.options.Payload, Force: t.Force,
 		Apply: apply.Options{
 			Standard: a.options.Standard, DropUnknownFields: true, PauseHooks: pauseHooks, TellWaits: progress.ToldEvery, AskWhy: asksWhyEvery,
@@ -222,10 +222,10 @@ func (a *applier) rolloutOptions(t *target) rollout.Options {
 }
 
 // seen returns how far the release is.
-func (r *running) seen() *status.AppliedRelease {
+func (r *running) seen() *clusterversion.AppliedRelease {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	applied := &status.AppliedRelease{
+	applied := &clusterversion.AppliedRelease{
 		Release: r.release, Hash: r.payload.Hash, Forced: r.signed.acceptedRisks(r.forced), Verified: r.signed.isVerified,
 		Total: len(r.payload.Manifests), IsComplete: r.isComplete,
 	}
@@ -250,7 +250,7 @@ func (r *running) seen() *status.AppliedRelease {
 		applied.Problems = problemsOf(far, r.err)
 	}
 	for _, one := range r.applier.session.Problems() {
-		applied.Problems = append(applied.Problems, status.ReleaseProblem{
+		applied.Problems = append(applied.Problems, clusterversion.ReleaseProblem{
 			Object: one.Object, File: one.File, Message: one.Message, Reason: one.Reason, Since: one.Time,
 		})
 	}
@@ -259,21 +259,21 @@ func (r *running) seen() *status.AppliedRelease {
 
 // problemsOf returns what keeps an apply from being complete: what it waits for, what has failed, and else why it
 // has ended.
-func problemsOf(far progress.Progress, ended error) []status.ReleaseProblem {
-	var all []status.ReleaseProblem
+func problemsOf(far progress.Progress, ended error) []clusterversion.ReleaseProblem {
+	var all []clusterversion.ReleaseProblem
 	for _, w := range far.Waits {
-		all = append(all, status.ReleaseProblem{
+		all = append(all, clusterversion.ReleaseProblem{
 			Object: &w.Object, Hook: w.Hook, File: w.File, Message: w.For, Reason: w.Reason, Effect: w.Effect, Since: w.Since, IsWait: true, IsRetry: w.Retrying,
 		})
 	}
 	for _, f := range far.Failures {
-		all = append(all, status.ReleaseProblem{
+		all = append(all, clusterversion.ReleaseProblem{
 			Object: f.Object, Hook: f.Hook, File: f.File, Message: f.Message, Reason: f.Reason, Effect: f.Effect, Since: f.Time,
 		})
 	}
-	isOfObject := func(p status.ReleaseProblem) bool { return !p.IsWait }
+	isOfObject := func(p clusterversion.ReleaseProblem) bool { return !p.IsWait }
 	if ended != nil && !slices.ContainsFunc(all, isOfObject) && !errors.As(ended, new(*object.Failure)) && !errors.Is(ended, apply.ErrTimeout) {
-		all = append(all, status.ReleaseProblem{Message: ended.Error(), Reason: reason.Of(ended), Effect: reason.EffectOf(ended)})
+		all = append(all, clusterversion.ReleaseProblem{Message: ended.Error(), Reason: reason.Of(ended), Effect: reason.EffectOf(ended)})
 	}
 	return all
 }

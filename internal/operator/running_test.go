@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -28,7 +28,7 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := newApplier(c, Options{})
-	a.session = &rollout.Session{}
+	a.session = &session.Session{}
 	r := newRunning(t.Context(), a, &target{}, release)
 	tell := r.options().Apply.Tell
 	event := func(kind apply.EventType, action object.Action) apply.Event {
@@ -45,7 +45,7 @@ func TestTheCountOfAnApplyDoesNotGoBack(t *testing.T) {
 		{true, event(apply.Waiting, ""), 0},
 	} {
 		if step.begin {
-			if err := r.begin(&rollout.Outcome{Mode: graph.Install}); err != nil {
+			if err := r.begin(&session.Outcome{Mode: graph.Install}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/operator"
 	"github.com/runlevel/runlevel/internal/record/lock"
-	"github.com/runlevel/runlevel/internal/session/rollout"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -60,7 +60,7 @@ func TestAnOperatorEndsIfAnotherOneHasTakenItsLock(t *testing.T) {
 	isCut.Store(true)
 	c, err := cluster.Connect(s.sandbox.Config)
 	s.must(err)
-	other, err := rollout.Hold(t.Context(), c, payload.DefaultName, system, lock.Options{Wait: true, Duration: 10 * time.Second})
+	other, err := session.Hold(t.Context(), c, payload.DefaultName, system, lock.Options{Wait: true, Duration: 10 * time.Second})
 	s.must(err)
 	isCut.Store(false)
 	select {
@@ -85,7 +85,7 @@ func TestAnOutageWhileAReleaseFailsEndsNoOperator(t *testing.T) {
 	isCut.Store(true)
 	s.await("the lock has run out", func() bool {
 		var lease coordinationv1.Lease
-		s.must(s.client.Get(t.Context(), client.ObjectKey{Namespace: rollout.DefaultNamespace, Name: lock.Name(payload.DefaultName)}, &lease))
+		s.must(s.client.Get(t.Context(), client.ObjectKey{Namespace: session.DefaultNamespace, Name: lock.Name(payload.DefaultName)}, &lease))
 		return time.Since(lease.Spec.RenewTime.Time) > 2*shortLock // and the operator has waited for answers as long
 	})
 	isCut.Store(false)

@@ -8,7 +8,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -32,8 +32,8 @@ type target struct {
 }
 
 // at returns how far the acceptance of a target is that has come to a phase.
-func (t *target) at(phase status.AcceptancePhase) status.Acceptance {
-	return status.Acceptance{Release: t.Release, Architecture: architecture, FeatureSet: t.Features.Set, Phase: phase}
+func (t *target) at(phase clusterversion.AcceptancePhase) clusterversion.Acceptance {
+	return clusterversion.Acceptance{Release: t.Release, Architecture: architecture, FeatureSet: t.Features.Set, Phase: phase}
 }
 
 // isSame returns whether two targets are the same request. What stays enabled, and what was before, does not matter.
@@ -66,7 +66,7 @@ func choose(v *configv1.ClusterVersion, k known) (*target, []string) {
 	if newest := k.record.Newest(); newest != nil && newest.State == record.Partial && newest.Source == begun.Image {
 		begun.Force = len(newest.Forced) > 0 // what was begun by force goes on
 	}
-	if last := status.LastCompleted(v.Status.History); last != nil {
+	if last := clusterversion.LastCompleted(v.Status.History); last != nil {
 		begun.Previous = last.Version
 	}
 	update := v.Spec.DesiredUpdate

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/updateservice"
 	"github.com/runlevel/runlevel/internal/source"
 	"github.com/runlevel/runlevel/internal/text/reason"
@@ -24,19 +24,19 @@ const asksEvery = 2 * time.Minute
 // updates asks the update service for the updates of the release: when what is asked has changed, and every few minutes.
 // It keeps the last good answer.
 type updates struct {
-	ask      func(context.Context, updateservice.Query) (*status.Offer, error)
+	ask      func(context.Context, updateservice.Query) (*clusterversion.Offer, error)
 	insecure bool   // plain http will do
 	notify   func() // what is known has changed
 
 	mu        sync.Mutex
 	query     updateservice.Query
 	changed   chan struct{} // closed when the query is another one
-	retrieved status.Retrieved
+	retrieved clusterversion.Retrieved
 	inherits  int64 // the generation of the ClusterVersion whose lists are taken over from the operator before; -1 for none
 }
 
 func newUpdates(insecure bool, notify func()) *updates {
-	ask := func(ctx context.Context, query updateservice.Query) (*status.Offer, error) {
+	ask := func(ctx context.Context, query updateservice.Query) (*clusterversion.Offer, error) {
 		client, err := source.HTTPClient(insecure)
 		if err != nil {
 			return nil, &reason.Error{Reason: updateservice.RemoteFailed, Err: err}
@@ -90,14 +90,14 @@ func (u *updates) try(ctx context.Context, query updateservice.Query, changed <-
 	}
 	u.retrieved.Err, u.retrieved.IsPending = err, false
 	if err == nil {
-		u.retrieved = status.Retrieved{Version: query.Version, Offer: offer, Time: time.Now()}
+		u.retrieved = clusterversion.Retrieved{Version: query.Version, Offer: offer, Time: time.Now()}
 	}
 	u.notify()
 }
 
 // follow has the updates of the release retrieved that is applied, and returns what is known of them. An operator that has
 // just begun takes over the lists of the ClusterVersion, if they are of the same spec and version.
-func (u *updates) follow(v *configv1.ClusterVersion, applied *status.AppliedRelease) *status.Retrieved {
+func (u *updates) follow(v *configv1.ClusterVersion, applied *clusterversion.AppliedRelease) *clusterversion.Retrieved {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.inherits == 0 {
@@ -114,7 +114,7 @@ func (u *updates) follow(v *configv1.ClusterVersion, applied *status.AppliedRele
 		ClusterID: string(v.Spec.ClusterID), Insecure: u.insecure,
 	}
 	if query != u.query {
-		u.query, u.retrieved = query, status.Retrieved{Version: query.Version, IsPending: true}
+		u.query, u.retrieved = query, clusterversion.Retrieved{Version: query.Version, IsPending: true}
 		if offer := offerOf(v.Status); offer != nil && u.inherits == v.Generation && v.Status.Desired.Version == query.Version {
 			u.retrieved.Offer, u.retrieved.Time, u.retrieved.IsInherited = offer, time.Now(), true
 		}
@@ -137,12 +137,12 @@ func (u *updates) lastAnswer() time.Time {
 }
 
 // offerOf returns the lists of updates of a status; nil if no service has ever answered with them.
-func offerOf(s configv1.ClusterVersionStatus) *status.Offer {
+func offerOf(s configv1.ClusterVersionStatus) *clusterversion.Offer {
 	isEmpty := len(s.AvailableUpdates)+len(s.ConditionalUpdates) == 0
 	if isEmpty && !v1helpers.IsStatusConditionTrue(s.Conditions, configv1.RetrievedUpdates) {
 		return nil
 	}
-	offer := &status.Offer{Updates: s.AvailableUpdates}
+	offer := &clusterversion.Offer{Updates: s.AvailableUpdates}
 	for _, one := range s.ConditionalUpdates {
 		one.Conditions = nil
 		offer.Conditional = append(offer.Conditional, one)

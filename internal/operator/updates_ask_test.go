@@ -18,7 +18,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/updateservice"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
@@ -29,17 +29,17 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		asked, notified := 0, 0
-		answer := func(context.Context) (*status.Offer, error) {
-			return &status.Offer{Updates: []configv1.Release{{Version: "1.0.1"}}}, nil
+		answer := func(context.Context) (*clusterversion.Offer, error) {
+			return &clusterversion.Offer{Updates: []configv1.Release{{Version: "1.0.1"}}}, nil
 		}
 		u := newUpdates(true, func() { notified++ })
-		u.ask = func(ctx context.Context, _ updateservice.Query) (*status.Offer, error) {
+		u.ask = func(ctx context.Context, _ updateservice.Query) (*clusterversion.Offer, error) {
 			asked++
 			return answer(ctx)
 		}
 		go func() { _ = u.run(ctx) }()
 		v := &configv1.ClusterVersion{}
-		applied := &status.AppliedRelease{Release: configv1.Release{Version: "1.0.0"}}
+		applied := &clusterversion.AppliedRelease{Release: configv1.Release{Version: "1.0.0"}}
 		if u.follow(v, nil) != nil || !u.follow(v, applied).IsPending {
 			t.Error("it knows what it was never told")
 		}
@@ -49,7 +49,7 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 			t.Errorf("after the first answer: %+v", known)
 		}
 
-		answer = func(context.Context) (*status.Offer, error) {
+		answer = func(context.Context) (*clusterversion.Offer, error) {
 			return nil, &reason.Error{Reason: "RemoteFailed", Message: "away"}
 		}
 		<-time.After(4 * time.Hour)
@@ -62,7 +62,7 @@ func TestTheUpdateServiceIsAskedAgain(t *testing.T) {
 		}
 
 		hangs := make(chan error, 2) // the second one when the test ends
-		answer = func(ctx context.Context) (*status.Offer, error) {
+		answer = func(ctx context.Context) (*clusterversion.Offer, error) {
 			<-ctx.Done()
 			hangs <- ctx.Err()
 			return nil, errors.New("too late")
@@ -91,14 +91,14 @@ func TestInheritedUpdatesAreNoAnswer(t *testing.T) {
 		defer cancel()
 		err := error(&reason.Error{Reason: "RemoteFailed", Message: "away"})
 		u := newUpdates(true, func() {})
-		u.ask = func(context.Context, updateservice.Query) (*status.Offer, error) {
-			return &status.Offer{}, err
+		u.ask = func(context.Context, updateservice.Query) (*clusterversion.Offer, error) {
+			return &clusterversion.Offer{}, err
 		}
 		go func() { _ = u.run(ctx) }()
 		v := &configv1.ClusterVersion{Status: configv1.ClusterVersionStatus{
 			Desired: configv1.Release{Version: "1.0.0"}, AvailableUpdates: []configv1.Release{{Version: "1.0.1"}},
 		}}
-		applied := &status.AppliedRelease{Release: configv1.Release{Version: "1.0.0"}}
+		applied := &clusterversion.AppliedRelease{Release: configv1.Release{Version: "1.0.0"}}
 		u.follow(v, applied)
 		synctest.Wait()
 		if known := u.follow(v, applied); known.Err == nil || known.Offer == nil || len(known.Offer.Updates) != 1 {

@@ -5,28 +5,28 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // DeploymentHooks are what is remembered of a Deployment's lifecycle hooks.
 type DeploymentHooks struct {
-	kinds.ID        `json:",inline"`
-	lifecycle.State `json:",inline"`
+	kinds.ID             `json:",inline"`
+	deploymenthook.State `json:",inline"`
 }
 
 // FindHooks returns what is remembered of a Deployment's hooks.
-func (r *Record) FindHooks(id kinds.ID) (lifecycle.State, bool) {
+func (r *Record) FindHooks(id kinds.ID) (deploymenthook.State, bool) {
 	at := slices.IndexFunc(r.Hooks, func(one DeploymentHooks) bool { return one.ID == id })
 	if at < 0 {
-		return lifecycle.State{}, false
+		return deploymenthook.State{}, false
 	}
 	return r.Hooks[at].State, true
 }
 
 // RememberHooks notes the state of a Deployment's hooks. An empty one is forgotten.
-func (r *Record) RememberHooks(id kinds.ID, state lifecycle.State) {
+func (r *Record) RememberHooks(id kinds.ID, state deploymenthook.State) {
 	r.Hooks = slices.DeleteFunc(slices.Clone(r.Hooks), func(one DeploymentHooks) bool { return one.ID == id })
 	if !state.IsEmpty() {
 		r.Hooks = append(r.Hooks, DeploymentHooks{id, state})
@@ -35,11 +35,11 @@ func (r *Record) RememberHooks(id kinds.ID, state lifecycle.State) {
 
 // A HookOverride is a lifecycle hook that a user has skipped, or run again.
 type HookOverride struct {
-	kinds.ID `json:",inline"` // of the Deployment
-	Hook     lifecycle.Stage  `json:"hook"`
-	IsRerun  bool             `json:"rerun,omitempty"` // else it was skipped
-	By       string           `json:"by"`
-	Time     metav1.Time      `json:"time"`
+	kinds.ID `json:",inline"`     // of the Deployment
+	Hook     deploymenthook.Stage `json:"hook"`
+	IsRerun  bool                 `json:"rerun,omitempty"` // else it was skipped
+	By       string               `json:"by"`
+	Time     metav1.Time          `json:"time"`
 }
 
 // mostOverrides is how many of an update are kept, the last ones.

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/record"
 )
 
@@ -19,15 +19,15 @@ func TestWhoHasSkippedHooks(t *testing.T) {
 		r.Begin(record.HistoryEntry{Version: "2", Hash: "b", Mode: "update", Started: at(4)})
 		r.Overrule(hooks...)
 	}
-	begin(record.HookOverride{ID: web, Hook: lifecycle.Pre, By: "ana", Time: at(4)})
-	begin(record.HookOverride{ID: web, Hook: lifecycle.Post, IsRerun: true, By: "bob\n", Time: at(5)})
+	begin(record.HookOverride{ID: web, Hook: deploymenthook.Pre, By: "ana", Time: at(4)})
+	begin(record.HookOverride{ID: web, Hook: deploymenthook.Post, IsRerun: true, By: "bob\n", Time: at(5)})
 	if diff := cmp.Diff("[pre hook of Deployment shop/web skipped by ana post hook of Deployment shop/web run again by bob\\n]", fmt.Sprint(r.Newest().Hooks)); diff != "" {
 		t.Error(diff)
 	}
 	for range 30 {
-		begin(record.HookOverride{ID: web, Hook: lifecycle.Mid, By: "ana", Time: at(6)})
+		begin(record.HookOverride{ID: web, Hook: deploymenthook.Mid, By: "ana", Time: at(6)})
 	}
-	if kept := r.Newest().Hooks; len(kept) != 20 || kept[0].Hook != lifecycle.Mid {
+	if kept := r.Newest().Hooks; len(kept) != 20 || kept[0].Hook != deploymenthook.Mid {
 		t.Errorf("%d are kept, from %v on", len(kept), kept[0])
 	}
 	(&record.Record{}).Overrule(record.HookOverride{ID: web}) // there is no update yet

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 )
 
 // A Record is what is known of one release on a cluster.
@@ -256,7 +256,7 @@ func (r *Record) NoteSent(id kinds.ID, uid types.UID) {
 // ForgetDelete notes that an object which was to be deleted is gone. The UID is the one that
 // RequestDelete was given: an object that came in its place is not meant. Hooks that have run for it run again for the next one.
 func (r *Record) ForgetDelete(id kinds.ID, uid types.UID) {
-	r.RememberHooks(id, lifecycle.State{})
+	r.RememberHooks(id, deploymenthook.State{})
 	r.Tombstones = slices.DeleteFunc(r.Tombstones, func(known Tombstone) bool { return known.ID == id && known.UID == uid })
 }
 

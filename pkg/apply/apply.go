@@ -10,7 +10,9 @@
 // Package await tracks readiness. What came of steps is in results.go and report.go; what is reported meanwhile in
 // events.go, components.go, waits.go and why.go, and in the record by standing.go.
 //
-// Preview says what Run would do: see preview.go.
+// Preview returns what Run would do: see preview.go.
+//
+// Its functions take and return types of internal packages: other modules can read it, and not call it.
 package apply
 
 import (
@@ -21,8 +23,8 @@ import (
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/fingerprint"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/record/lock"
@@ -56,7 +58,7 @@ type Options struct {
 	// time, beside those of ownership.Managers.
 	AdoptFrom []string
 	// Hooks are what a user wants of the lifecycle hooks of Deployments in this run.
-	Hooks map[kinds.ID]lifecycle.Override
+	Hooks map[kinds.ID]deploymenthook.Override
 	// TellWaits is how often waits are reported; every 10 seconds if it is 0.
 	TellWaits time.Duration
 	// AskWhy is how often it is found out why pods don't become ready, which costs requests; as
@@ -126,7 +128,7 @@ func (o Options) withDefaults() Options {
 
 // standardOf returns the standard by which an object is awaited. There is no post hook before a rollout is complete.
 func (o Options) standardOf(m *payload.Manifest) ready.Standard {
-	if hooks, _ := lifecycle.Parse(m.Object()); hooks.Of(lifecycle.Post) != nil {
+	if hooks, _ := deploymenthook.Parse(m.Object()); hooks.Of(deploymenthook.Post) != nil {
 		return ready.Full
 	}
 	return o.Standard

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -50,7 +50,7 @@ func TestTheLogOfAQuickHookIsTold(t *testing.T) {
 		if strings.HasSuffix(request.URL.Path, "/pods") && request.Method == http.MethodGet {
 			for _, pod := range s.hookPodNames() {
 				sandboxtest.Await(s, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+pod, func(pod *corev1.Pod) bool {
-					return pod == nil || lifecycle.HasEnded(pod)
+					return pod == nil || deploymenthook.HasEnded(pod)
 				})
 			}
 		}

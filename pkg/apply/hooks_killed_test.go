@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -34,7 +34,7 @@ func (s hookedShop) watchHooks() hookHistory {
 	return hookHistory{sandboxtest.WatchPods(s, test.Sandbox(s).Config, s.namespace, func(now []corev1.Pod) {
 		running, pods := map[string][]string{}, 0
 		for _, pod := range now {
-			of := pod.Labels[lifecycle.DeploymentLabel]
+			of := pod.Labels[deploymenthook.DeploymentLabel]
 			switch {
 			case of == "":
 				pods++
@@ -98,7 +98,7 @@ func (s hookedShop) isRolledOut(image string, left ...string) {
 	if status := live.Status; status.ObservedGeneration != live.Generation || status.UpdatedReplicas != 2 || status.AvailableReplicas != 2 {
 		s.Errorf("it is not rolled out: %+v", status)
 	}
-	if state, _ := lifecycle.ReadState(live); state.Rollout != "" || state.Template == "" || state.Replicas != nil {
+	if state, _ := deploymenthook.ReadState(live); state.Rollout != "" || state.Template == "" || state.Replicas != nil {
 		s.Errorf("its state is %s", state.Text())
 	}
 	if pods := s.hookPods(); !slices.Equal(pods, left) {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -22,7 +22,7 @@ func TestWhatHooksHaveRunIsKnownTwice(t *testing.T) {
 	for name, lose := range map[string]func(hookedShop) error{
 		"the record": hookedShop.loseRecord,
 		"the annotation": func(s hookedShop) error {
-			none := []byte(`{"metadata": {"annotations": {"` + lifecycle.StateAnnotation + `": null}}}`)
+			none := []byte(`{"metadata": {"annotations": {"` + deploymenthook.StateAnnotation + `": null}}}`)
 			_, err := connect(s).Client.AppsV1().Deployments(s.namespace).Patch(s.Context(), "web", types.MergePatchType, none, metav1.PatchOptions{})
 			return err
 		},
@@ -81,7 +81,7 @@ func TestNoHookRunsOfACreateOnlyDeploymentThatWasThere(t *testing.T) {
 	did := s.apply(release, apply.Options{})
 	s.tells(did, "not needed pre hook of "+webDeployment, "not needed mid hook of "+webDeployment, "kept "+webDeployment, "not needed post hook of "+webDeployment, "created "+afterIt)
 	s.haveRun(runs)
-	if live := s.deployment(); live.Generation != 1 || live.Annotations[lifecycle.StateAnnotation] != "" {
+	if live := s.deployment(); live.Generation != 1 || live.Annotations[deploymenthook.StateAnnotation] != "" {
 		t.Errorf("it was changed: %d replicas of %s, %v", *live.Spec.Replicas, live.Spec.Template.Spec.Containers[0].Image, live.Annotations)
 	}
 }
@@ -133,7 +133,7 @@ func TestADeploymentThatIsDeletedWhileItsHookRuns(t *testing.T) {
 	deployment, wasDeleted, isEnded := s.deployment(), false, false
 	s.Cleanup(s.watchPods(func(pods []corev1.Pod) {
 		for _, pod := range pods {
-			isRunning := pod.Labels[lifecycle.DeploymentLabel] != "" && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+			isRunning := pod.Labels[deploymenthook.DeploymentLabel] != "" && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
 			switch {
 			case isRunning && pod.OwnerReferences[0].UID != deployment.UID && !isEnded:
 				isEnded = true

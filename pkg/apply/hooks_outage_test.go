@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/sandbox"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
@@ -66,7 +66,7 @@ func TestServerIsKilledWhileAHookRuns(t *testing.T) {
 // endHooks ends the pods of hooks that run.
 func endHooks(t *testing.T, config *rest.Config) {
 	pods := sandboxtest.Connect(t, config).Client.CoreV1().Pods("default")
-	list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: lifecycle.DeploymentLabel})
+	list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: deploymenthook.DeploymentLabel})
 	must(t, err)
 	for _, pod := range list.Items {
 		end := []byte(`{"metadata": {"annotations": {"sandbox.runlevel.dev/exit-code": "0"}}}`)

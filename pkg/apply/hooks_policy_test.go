@@ -9,8 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -69,7 +69,7 @@ func TestRetryHeals(t *testing.T) {
 		if got := s.hookPods(); !slices.Equal(got, kept[keep]) {
 			s.Errorf("the pods of hooks are %q", got)
 		}
-		s.hasEvent(lifecycle.HookFailed, "the post hook, attempt 1: pod "+s.namespace, "exit code 3: no such table", "step one\nno such table")
+		s.hasEvent(deploymenthook.HookFailed, "the post hook, attempt 1: pod "+s.namespace, "exit code 3: no such table", "step one\nno such table")
 		s.hasCondition(s.deployment(), corev1.ConditionFalse, "")
 	})
 }
@@ -90,7 +90,7 @@ func TestRetryEnds(t *testing.T) {
 		if got := strings.Join(s.hookPods(), ", "); got != row.pods {
 			s.Errorf("the pods of hooks are %q", got)
 		}
-		s.hasEvent(lifecycle.HookFailed, "exit code 3", "no such table")
+		s.hasEvent(deploymenthook.HookFailed, "exit code 3", "no such table")
 		s.hasCondition(s.deployment(), corev1.ConditionTrue, "exit code 3: no such table")
 	})
 }
@@ -110,7 +110,7 @@ func TestAnAbortInMidGoesBack(t *testing.T) {
 	if image := back.Spec.Template.Spec.Containers[0].Image; image != "one" || back.Spec.Paused {
 		t.Errorf("it runs %s, paused: %t", image, back.Spec.Paused)
 	}
-	s.hasEvent(lifecycle.HookFailed, "the mid hook, attempt 1", "exit code 3", "step one\nno such table")
+	s.hasEvent(deploymenthook.HookFailed, "the mid hook, attempt 1", "exit code 3", "step one\nno such table")
 	s.hasCondition(back, corev1.ConditionTrue, "exit code 3: no such table") // which the scaling has left there
 
 	s.tells(s.apply(release, s.ending(0)), "not needed pre hook of "+webDeployment, "ran mid hook of "+webDeployment, "configured "+webDeployment, "unchanged "+afterIt)
@@ -124,12 +124,12 @@ func TestAnAbortInMidGoesBack(t *testing.T) {
 func TestUsersOverruleHooks(t *testing.T) {
 	s := newHookedShop(t)
 	id := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: s.namespace, Name: "web"}
-	overruled := func(options apply.Options, override lifecycle.Override) apply.Options {
+	overruled := func(options apply.Options, override deploymenthook.Override) apply.Options {
 		override.By = "jane"
-		options.Hooks = map[kinds.ID]lifecycle.Override{id: override}
+		options.Hooks = map[kinds.ID]deploymenthook.Override{id: override}
 		return options
 	}
-	wasBy := func(did applied, stage lifecycle.Stage, result lifecycle.HookResult) {
+	wasBy := func(did applied, stage deploymenthook.Stage, result deploymenthook.HookResult) {
 		t.Helper()
 		state, _ := did.record.FindHooks(id)
 		if got := state.Hooks[stage]; got.By != "jane" || got.Result != result {
@@ -144,13 +144,13 @@ func TestUsersOverruleHooks(t *testing.T) {
 	}
 	release := hookedRelease{image: "one", hooks: hookThat("pre", "Abort", runsOn) + hookThat("post", "Retry", runsOn)}
 	s.apply(release, s.ending(3))
-	did := s.apply(release, overruled(s.ending(0), lifecycle.Override{Skip: []lifecycle.Stage{lifecycle.Pre}}))
+	did := s.apply(release, overruled(s.ending(0), deploymenthook.Override{Skip: []deploymenthook.Stage{deploymenthook.Pre}}))
 	tells(did, "pre not needed", "post ran")
-	wasBy(did, lifecycle.Pre, lifecycle.Skipped)
+	wasBy(did, deploymenthook.Pre, deploymenthook.Skipped)
 
-	did = s.apply(release, overruled(s.ending(0), lifecycle.Override{Rerun: []lifecycle.Stage{lifecycle.Post}}))
+	did = s.apply(release, overruled(s.ending(0), deploymenthook.Override{Rerun: []deploymenthook.Stage{deploymenthook.Post}}))
 	tells(did, "pre not needed", "post ran")
-	wasBy(did, lifecycle.Post, lifecycle.Succeeded)
+	wasBy(did, deploymenthook.Post, deploymenthook.Succeeded)
 
 	tells(s.apply(release, s.ending()), "pre not needed", "post not needed")
 }
@@ -168,5 +168,5 @@ func TestTheConditionStays(t *testing.T) {
 		t.Error("the controller has written nothing")
 	}
 	s.hasCondition(live, corev1.ConditionTrue, "exit code 3: no such table")
-	s.hasEvent(lifecycle.HookFailed, "exit code 3", "no such table")
+	s.hasEvent(deploymenthook.HookFailed, "exit code 3", "no such table")
 }

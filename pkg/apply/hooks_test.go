@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/runlevel/runlevel/internal/cluster/inventory"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
@@ -131,7 +131,7 @@ func (s hookedShop) hookPodNames() []string {
 
 func (s hookedShop) eachHookPod(text func(corev1.Pod) string) []string {
 	s.Helper()
-	list, err := connect(s).Client.CoreV1().Pods(s.namespace).List(s.Context(), metav1.ListOptions{LabelSelector: lifecycle.DeploymentLabel})
+	list, err := connect(s).Client.CoreV1().Pods(s.namespace).List(s.Context(), metav1.ListOptions{LabelSelector: deploymenthook.DeploymentLabel})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -390,8 +390,8 @@ func TestARolloutOfADeploymentThatIsNoMoreEnds(t *testing.T) {
 	for _, name := range names {
 		sandboxtest.Await(t, test, corev1.SchemeGroupVersion.WithResource("pods"), s.namespace+"/"+name, func(pod *corev1.Pod) bool { return pod == nil })
 	}
-	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Annotations[lifecycle.StateAnnotation] != "" {
-		t.Errorf("it has %d replicas, and the state %s", *live.Spec.Replicas, live.Annotations[lifecycle.StateAnnotation])
+	if live := s.deployment(); *live.Spec.Replicas != 2 || live.Annotations[deploymenthook.StateAnnotation] != "" {
+		t.Errorf("it has %d replicas, and the state %s", *live.Spec.Replicas, live.Annotations[deploymenthook.StateAnnotation])
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/apply"
 	"github.com/runlevel/runlevel/pkg/graph"
@@ -55,38 +55,38 @@ var hookTroubles = map[string]hookTrouble{
 		env: succeeds, fields: []string{"timeoutSeconds: 1"}, prepare: hookedShop.allowNoPods,
 		waits:  `its pod can't be created: pods "POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0`,
 		wants:  `its pod can't be created: pods "POD" is forbidden: exceeded quota: none, requested: pods=1, used: pods=0, limited: pods=0; its failure policy is Abort`,
-		reason: lifecycle.HookRefused,
+		reason: deploymenthook.HookRefused,
 	},
 	"no such service account": {
 		env: succeeds, fields: []string{"timeoutSeconds: 1", "serviceAccountName: missing"},
 		waits:  `its pod can't be created: pods "POD" is forbidden: error looking up service account NS/missing: serviceaccount "missing" not found`,
 		wants:  `its pod can't be created: pods "POD" is forbidden: error looking up service account NS/missing: serviceaccount "missing" not found; its failure policy is Abort`,
-		reason: lifecycle.HookRefused,
+		reason: deploymenthook.HookRefused,
 	},
 	"a pod that is not valid": {
 		env: succeeds, fields: []string{"resources: {requests: {cpu: 2}, limits: {cpu: 1}}"}, isFinal: true,
 		wants:  `its pod can't be created: Pod "POD" is invalid: spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1; its failure policy is Abort`,
-		reason: lifecycle.HookRefused,
+		reason: deploymenthook.HookRefused,
 	},
 	"an image that can't be pulled": {
 		env: `{name: SANDBOX_POD, value: image-pull}`, fields: []string{"timeoutSeconds: 10"},
 		waits:  "pod POD waits: ImagePullBackOff: Back-off pulling image",
 		wants:  "pod POD has not ended within 10s: it waits: ImagePullBackOff: Back-off pulling image",
-		reason: lifecycle.HookTimedOut,
+		reason: deploymenthook.HookTimedOut,
 		pods:   []string{"pre 1 Failed"},
 	},
 	"a pod that does not start": {
 		env: `{name: SANDBOX_POD, value: hang}, {name: SANDBOX_STOP_AFTER, value: 1ms}`, fields: []string{"timeoutSeconds: 10"},
 		waits:  "pod POD waits: ContainerCreating",
 		wants:  "pod POD has not ended within 10s: it waits: ContainerCreating; its failure policy is Abort",
-		reason: lifecycle.HookTimedOut,
+		reason: deploymenthook.HookTimedOut,
 		pods:   []string{"pre 1 Failed"},
 	},
 	"a pod that does not end": {
 		env: staysAtSeven, fields: []string{"timeoutSeconds: 10"},
 		waits:  "pod POD runs",
 		wants:  "pod POD has not ended within 10s: it runs: table 7 of 9; its failure policy is Abort",
-		reason: lifecycle.HookTimedOut,
+		reason: deploymenthook.HookTimedOut,
 		pods:   []string{"pre 1 Failed"},
 	},
 	"a pod that is evicted": {
@@ -95,26 +95,26 @@ var hookTroubles = map[string]hookTrouble{
 		},
 		waits:  "pod POD runs",
 		wants:  "pod POD has failed: The node was low on resource: memory: table 7 of 9; its failure policy is Abort",
-		reason: lifecycle.HookFailed,
+		reason: deploymenthook.HookFailed,
 		pods:   []string{"pre 1 Failed"},
 	},
 	"a pod that is deleted": {
 		env: staysAtSeven, disturb: hookedShop.deletePod,
 		waits:  "pod POD of a hook was deleted, and has not ended yet",
 		wants:  "pod POD was deleted before it had ended: table 7 of 9; its failure policy is Abort",
-		reason: lifecycle.HookFailed,
+		reason: deploymenthook.HookFailed,
 	},
 	"a pod that is deleted by force": {
 		env: staysAtSeven, fields: []string{"timeoutSeconds: 10"}, disturb: hookedShop.forceDeletePod, isFinal: true,
 		wants:  "pod POD is gone, and its end was not seen; its failure policy is Abort",
-		reason: lifecycle.HookFailed,
+		reason: deploymenthook.HookFailed,
 	},
 	"a node that is lost": {
 		env: `{name: SANDBOX_POD, value: host}, {name: SANDBOX_STOP_AFTER, value: 1h}, {name: SANDBOX_LOG, value: table 7 of 9}`, fields: []string{"timeoutSeconds: 10"},
 		after: " has not started", disturb: hookedShop.loseNode,
 		waits:  "pod POD of a hook was deleted, and has not ended yet",
 		wants:  "pod POD has not ended within 10s: it runs: table 7 of 9; it was deleted, and is still there after 5s",
-		reason: lifecycle.HookTimedOut,
+		reason: deploymenthook.HookTimedOut,
 		pods:   []string{"pre 1 Running"},
 	},
 }
@@ -270,7 +270,7 @@ func TestWhoMayNotCreatePodsIsTold(t *testing.T) {
 	if did.Err == nil || !strings.Contains(s.general(did.Err.Error()), want) {
 		t.Errorf("it ended with %v", did.Err)
 	}
-	s.hasEvent(lifecycle.HookRefused, "attempt 2", `User "jane" cannot create resource "pods"`)
+	s.hasEvent(deploymenthook.HookRefused, "attempt 2", `User "jane" cannot create resource "pods"`)
 }
 
 // TestWhoMayNotSetTheConditionIsWarned: hooks run all the same, and their failures are told.

@@ -4,8 +4,8 @@ import (
 	"math/rand"
 	"slices"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 )
 
 // A layout cuts tasks into nodes by the names of their files.
@@ -89,7 +89,7 @@ func (l *layout) splitAtHooks(tasks []Task, segment []int) [][]int {
 // HasHooks reports whether a task is a Deployment with lifecycle hooks.
 func HasHooks(task Task) bool {
 	object := task.Object()
-	return !task.IsTombstone() && object.GroupVersionKind().GroupKind() == kinds.Deployment && object.GetAnnotations()[lifecycle.Annotation] != ""
+	return !task.IsTombstone() && object.GroupVersionKind().GroupKind() == kinds.Deployment && object.GetAnnotations()[deploymenthook.Annotation] != ""
 }
 
 // IsBarrier says that nothing may overtake a task: neither what comes before it nor

@@ -1,4 +1,4 @@
-package hook_test
+package machinehook_test
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 	"github.com/runlevel/runlevel/pkg/machinehook"
 )
@@ -29,7 +29,7 @@ func TestClusterAPI(t *testing.T) {
 	t.Parallel()
 	s := newClusterAPISite(t)
 	drain, terminate := newScript(), newScript()
-	before, after := drain.clusterAPIHook("migrate-app", machine.BeforeDrain), terminate.clusterAPIHook("ship-logs", machine.BeforeTerminate)
+	before, after := drain.clusterAPIHook("migrate-app", deletion.BeforeDrain), terminate.clusterAPIHook("ship-logs", deletion.BeforeTerminate)
 	s.serve(before)
 	s.serve(after)
 	m := s.addClusterAPI("m", map[string]string{preTerminate + "other": "admin", preDrain + "migrate-app": "its predecessor"})
@@ -69,8 +69,8 @@ func TestClusterAPICoordination(t *testing.T) {
 	const isMigrated = "shop.example/migrated"
 	s := newClusterAPISite(t)
 	migrate, backup := newScript(), newScript()
-	first, second := migrate.clusterAPIHook("migrate-app", machine.BeforeDrain), backup.clusterAPIHook("back-up", machine.BeforeDrain)
-	first.Act = func(ctx context.Context, held hook.HeldMachine) (hook.HookAnswer, error) {
+	first, second := migrate.clusterAPIHook("migrate-app", deletion.BeforeDrain), backup.clusterAPIHook("back-up", deletion.BeforeDrain)
+	first.Act = func(ctx context.Context, held machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 		answer, err := migrate.act(ctx, held)
 		if err != nil || !answer.IsDone {
 			return answer, err
@@ -79,12 +79,12 @@ func TestClusterAPICoordination(t *testing.T) {
 		held.Object.GetAnnotations()[isMigrated] = "true"
 		return answer, s.client.Patch(ctx, held.Object, client.MergeFrom(base))
 	}
-	second.Act = func(ctx context.Context, held hook.HeldMachine) (hook.HookAnswer, error) {
+	second.Act = func(ctx context.Context, held machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 		_, err := backup.act(ctx, held)
 		if held.Object.GetAnnotations()[isMigrated] == "" {
-			return hook.HookAnswer{Message: "migrate-app is not done", After: time.Hour}, err
+			return machinehook.HookAnswer{Message: "migrate-app is not done", After: time.Hour}, err
 		}
-		return hook.HookAnswer{IsDone: true}, err
+		return machinehook.HookAnswer{IsDone: true}, err
 	}
 	s.serve(second)
 	s.serve(first)
@@ -105,7 +105,7 @@ func TestClusterAPICoordination(t *testing.T) {
 func TestClusterAPIDuringDeletion(t *testing.T) {
 	t.Parallel()
 	s, script := newClusterAPISite(t), newScript()
-	h := script.clusterAPIHook("ship-logs", machine.BeforeTerminate)
+	h := script.clusterAPIHook("ship-logs", deletion.BeforeTerminate)
 	late := s.addClusterAPI("late", map[string]string{preTerminate + "other": "admin"})
 	s.delete(late)
 	s.serve(h)
@@ -128,7 +128,7 @@ func TestClusterAPIDuringDeletion(t *testing.T) {
 }
 
 // clusterAPIHook returns a hook of Machines of Cluster API that asks the script.
-func (s *script) clusterAPIHook(name string, stage machine.DeletionStage) hook.MachineHook {
+func (s *script) clusterAPIHook(name string, stage deletion.DeletionStage) machinehook.MachineHook {
 	h := s.hook(name, stage)
 	h.Machine = &clusterv1.Machine{}
 	return h

@@ -1,4 +1,4 @@
-package hook
+package machinehook
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
@@ -27,7 +27,7 @@ const (
 type dialect struct {
 	name string
 	view func(client.Object) HeldMachine
-	turn func(client.Object, machine.DeletionStage) turn
+	turn func(client.Object, HookStage) turn
 	// owner returns the owner of a hook, and whether the machine has the hook.
 	owner func(client.Object, MachineHook) (string, bool)
 	// set puts the hook onto the machine, or takes it off.
@@ -55,19 +55,19 @@ func viewOpenShift(o client.Object) HeldMachine {
 }
 
 // turnOpenShift: a machine without a node, or one that is excluded from draining, is not held by hooks before the drain.
-func turnOpenShift(o client.Object, stage machine.DeletionStage) turn {
+func turnOpenShift(o client.Object, stage HookStage) turn {
 	m := o.(*machinev1beta1.Machine)
-	_, isExcluded := m.Annotations[machine.ExcludeNodeDraining]
+	_, isExcluded := m.Annotations[deletion.ExcludeNodeDraining]
 	isDrained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained).Status == corev1.ConditionTrue
-	isTerminating := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == machine.InstanceTerminating
+	isTerminating := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating
 	switch {
 	case ptr.Deref(m.Status.Phase, "") != machinev1beta1.PhaseDeleting:
 		return notYet
-	case isTerminating, isDrained && stage == machine.BeforeDrain:
+	case isTerminating, isDrained && stage == BeforeDrain:
 		return isPassed
-	case stage == machine.BeforeDrain && (isExcluded || m.Status.NodeRef == nil):
+	case stage == BeforeDrain && (isExcluded || m.Status.NodeRef == nil):
 		return notYet // until the controller says that it has skipped the drain
-	case isDrained == (stage == machine.BeforeTerminate):
+	case isDrained == (stage == BeforeTerminate):
 		return isNow
 	}
 	return notYet
@@ -93,9 +93,9 @@ func setOpenShift(o client.Object, h MachineHook, isThere bool) {
 	}
 }
 
-func listOpenShift(o client.Object, stage machine.DeletionStage) *[]machinev1beta1.LifecycleHook {
+func listOpenShift(o client.Object, stage HookStage) *[]machinev1beta1.LifecycleHook {
 	hooks := &o.(*machinev1beta1.Machine).Spec.LifecycleHooks
-	if stage == machine.BeforeDrain {
+	if stage == BeforeDrain {
 		return &hooks.PreDrain
 	}
 	return &hooks.PreTerminate
@@ -111,18 +111,18 @@ func viewClusterAPI(o client.Object) HeldMachine {
 }
 
 // turnClusterAPI: the condition Deleting says which hooks the machine waits for.
-func turnClusterAPI(o client.Object, stage machine.DeletionStage) turn {
+func turnClusterAPI(o client.Object, stage HookStage) turn {
 	deleting := meta.FindStatusCondition(o.(*clusterv1.Machine).Status.Conditions, clusterv1.MachineDeletingCondition)
 	if deleting == nil {
 		return notYet
 	}
 	switch deleting.Reason {
 	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
-		if stage == machine.BeforeDrain {
+		if stage == BeforeDrain {
 			return isNow
 		}
 	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
-		if stage == machine.BeforeTerminate {
+		if stage == BeforeTerminate {
 			return isNow
 		}
 		return isPassed
@@ -147,7 +147,7 @@ func setClusterAPI(o client.Object, h MachineHook, isThere bool) {
 }
 
 func keyClusterAPI(h MachineHook) string {
-	if h.Stage == machine.BeforeDrain {
+	if h.Stage == BeforeDrain {
 		return clusterv1.PreDrainDeleteHookAnnotationPrefix + "/" + h.Name
 	}
 	return clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/" + h.Name

@@ -1,4 +1,4 @@
-// Package hook is for controllers that hold the deletion of machines until they have done something: moved an
+// Package machinehook is for controllers that hold the deletion of machines until they have done something: moved an
 // application, shipped logs, waited for volumes. A controller says what is to be done for a machine; this package
 // adds the lifecycle hook while the machine lives, calls the controller when it is the hook's turn, and removes the hook
 // when its part is done. It knows Machines of machine.openshift.io and of cluster.x-k8s.io.
@@ -7,7 +7,7 @@
 // what a hook does may be done twice, and has to be the same then. The package does not order hooks, and gives up none.
 //
 // MachineHook is what to start from. docs/hooks-machines.md says when to have a hook, and what not to do.
-package hook
+package machinehook
 
 import (
 	"context"
@@ -24,15 +24,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
+)
+
+// A HookStage is the part of a machine's deletion that a hook holds.
+type HookStage = deletion.DeletionStage
+
+// The stages of hooks.
+const (
+	BeforeDrain     = deletion.BeforeDrain
+	BeforeTerminate = deletion.BeforeTerminate
 )
 
 // A MachineHook is a lifecycle hook and the controller behind it. All fields but Selector have to be set.
 type MachineHook struct {
-	Name  string // says in one to three words what the hook is for, as in MigrateApp
-	Owner string // says who removes it, as in app-operator
-	// Stage is machine.BeforeDrain or machine.BeforeTerminate.
-	Stage machine.DeletionStage
+	Name  string    // says in one to three words what the hook is for, as in MigrateApp
+	Owner string    // says who removes it, as in app-operator
+	Stage HookStage // BeforeDrain or BeforeTerminate
 	// Machine is an empty Machine of the API that is watched: of github.com/openshift/api/machine/v1beta1, or of
 	// sigs.k8s.io/cluster-api/api/core/v1beta2.
 	Machine client.Object
@@ -101,8 +109,8 @@ func (h MachineHook) validate() error {
 	if len(h.Owner) < 3 || len(h.Owner) > 512 {
 		wrong = append(wrong, fmt.Errorf("its Owner %q must have 3 to 512 characters, as in app-operator", h.Owner))
 	}
-	if h.Stage != machine.BeforeDrain && h.Stage != machine.BeforeTerminate {
-		wrong = append(wrong, fmt.Errorf("its Stage is %q: set machine.BeforeDrain or machine.BeforeTerminate", h.Stage))
+	if h.Stage != BeforeDrain && h.Stage != BeforeTerminate {
+		wrong = append(wrong, fmt.Errorf("its Stage is %q: set machinehook.BeforeDrain or machinehook.BeforeTerminate", h.Stage))
 	}
 	if _, ok := dialectOf(h.Machine); !ok {
 		wrong = append(wrong, fmt.Errorf("its Machine is %T: set an empty Machine of machine.openshift.io/v1beta1 or cluster.x-k8s.io/v1beta2", h.Machine))

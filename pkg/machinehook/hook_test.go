@@ -1,4 +1,4 @@
-package hook_test
+package machinehook_test
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/pkg/machinehook"
 )
 
 // TestStory is the life of a hook: it is put onto a machine that lives, waits for its turn, acts, and goes.
 func TestStory(t *testing.T) {
-	for _, stage := range []machine.DeletionStage{machine.BeforeDrain, machine.BeforeTerminate} {
+	for _, stage := range []deletion.DeletionStage{deletion.BeforeDrain, deletion.BeforeTerminate} {
 		t.Run(string(stage), func(t *testing.T) {
 			s, script := newSite(t), newScript()
 			h := script.hook("ShipLogs", stage)
@@ -39,7 +39,7 @@ func TestStory(t *testing.T) {
 			isDrained := slices.ContainsFunc(held.Status.Conditions, func(c machinev1beta1.Condition) bool {
 				return c.Type == machinev1beta1.MachineDrained && c.Status == corev1.ConditionTrue
 			})
-			if isAfter := stage == machine.BeforeTerminate; node.Spec.Unschedulable != isAfter || isDrained != isAfter {
+			if isAfter := stage == deletion.BeforeTerminate; node.Spec.Unschedulable != isAfter || isDrained != isAfter {
 				t.Errorf("the node is cordoned: %t, drained: %t", node.Spec.Unschedulable, isDrained)
 			}
 			seen := script.acted()[0]
@@ -62,7 +62,7 @@ func TestNoHookDuringDeletion(t *testing.T) {
 	m := s.add("m", machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: "Other", Owner: "admin"}}})
 	s.delete(m)
 	s.await(m, isDrained)
-	h := script.hook("ShipLogs", machine.BeforeTerminate)
+	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	s.serve(h)
 	live := s.add("live", machinev1beta1.LifecycleHooks{})
 	s.awaitHook(live, h, true) // so that it has looked at both
@@ -87,7 +87,7 @@ func isDrained(m *machinev1beta1.Machine) bool {
 // until its own controller has done its part.
 func TestRemovalByAdministrator(t *testing.T) {
 	s, script, otherScript := newSite(t), newScript(), newScript()
-	h, other := script.hook("ShipLogs", machine.BeforeTerminate), otherScript.hook("Backup", machine.BeforeTerminate)
+	h, other := script.hook("ShipLogs", deletion.BeforeTerminate), otherScript.hook("Backup", deletion.BeforeTerminate)
 	s.serve(h)
 	s.serve(other)
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
@@ -112,25 +112,25 @@ func TestCoordinationByAnnotation(t *testing.T) {
 	const isMigrated = "shop.example/migrated"
 	s := newSite(t)
 	migrate, backup := newScript(), newScript()
-	first, second := migrate.hook("MigrateApp", machine.BeforeDrain), backup.hook("BackUp", machine.BeforeDrain)
+	first, second := migrate.hook("MigrateApp", deletion.BeforeDrain), backup.hook("BackUp", deletion.BeforeDrain)
 	second.Owner = "backup-operator"
-	first.Act = func(ctx context.Context, held hook.HeldMachine) (hook.HookAnswer, error) {
+	first.Act = func(ctx context.Context, held machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 		if _, err := migrate.act(ctx, held); err != nil || held.Object.GetAnnotations()["shop.example/may-migrate"] == "" {
-			return hook.HookAnswer{Message: "the shop is open"}, err
+			return machinehook.HookAnswer{Message: "the shop is open"}, err
 		}
 		m := held.Object.(*machinev1beta1.Machine)
 		base := m.DeepCopy()
 		m.Annotations[isMigrated] = "true"
-		return hook.HookAnswer{IsDone: true}, s.client.Patch(ctx, m, client.MergeFrom(base))
+		return machinehook.HookAnswer{IsDone: true}, s.client.Patch(ctx, m, client.MergeFrom(base))
 	}
 	var order []string
-	second.Act = func(ctx context.Context, held hook.HeldMachine) (hook.HookAnswer, error) {
+	second.Act = func(ctx context.Context, held machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 		_, err := backup.act(ctx, held)
 		if held.Object.GetAnnotations()[isMigrated] == "" {
-			return hook.HookAnswer{Message: "MigrateApp is not done", After: time.Hour}, err
+			return machinehook.HookAnswer{Message: "MigrateApp is not done", After: time.Hour}, err
 		}
 		order = hooksOf(held.Object.(*machinev1beta1.Machine))
-		return hook.HookAnswer{IsDone: true}, err
+		return machinehook.HookAnswer{IsDone: true}, err
 	}
 	s.serve(second)
 	s.serve(first)
@@ -150,7 +150,7 @@ func TestCoordinationByAnnotation(t *testing.T) {
 // A tool that removes hooks from live machines meets pauses that grow, and an event that says so.
 func TestPruning(t *testing.T) {
 	s, script := newSite(t), newScript()
-	h := script.hook("ShipLogs", machine.BeforeDrain)
+	h := script.hook("ShipLogs", deletion.BeforeDrain)
 	s.serve(h)
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
 	for pause := time.Second; pause <= 4*time.Second; pause *= 2 {
@@ -163,17 +163,19 @@ func TestPruning(t *testing.T) {
 
 // What Act does wrong is told, and tried again; the machine stays held.
 func TestFailure(t *testing.T) {
-	for name, fail := range map[string]func() (hook.HookAnswer, error){
-		"an error": func() (hook.HookAnswer, error) { return hook.HookAnswer{IsDone: true}, errors.New("no such bucket") },
-		"a panic":  func() (hook.HookAnswer, error) { panic("no such bucket") },
-		"an object that is not found": func() (hook.HookAnswer, error) {
-			return hook.HookAnswer{}, apierrors.NewNotFound(corev1.Resource("configmaps"), "no such bucket")
+	for name, fail := range map[string]func() (machinehook.HookAnswer, error){
+		"an error": func() (machinehook.HookAnswer, error) {
+			return machinehook.HookAnswer{IsDone: true}, errors.New("no such bucket")
+		},
+		"a panic": func() (machinehook.HookAnswer, error) { panic("no such bucket") },
+		"an object that is not found": func() (machinehook.HookAnswer, error) {
+			return machinehook.HookAnswer{}, apierrors.NewNotFound(corev1.Resource("configmaps"), "no such bucket")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, script := newSite(t), newScript()
 			script.say(fail)
-			h := script.hook("ShipLogs", machine.BeforeDrain)
+			h := script.hook("ShipLogs", deletion.BeforeDrain)
 			s.serve(h)
 			m := s.add("m", machinev1beta1.LifecycleHooks{})
 			s.awaitHook(m, h, true)
@@ -195,14 +197,14 @@ func TestFailure(t *testing.T) {
 // A machine without a node is not held by hooks before the drain, which is said.
 func TestSkippedStage(t *testing.T) {
 	s, script := newSite(t), newScript()
-	h := script.hook("MigrateApp", machine.BeforeDrain)
+	h := script.hook("MigrateApp", deletion.BeforeDrain)
 	s.serve(h)
-	last := script.hook("Other", machine.BeforeTerminate)
+	last := script.hook("Other", deletion.BeforeTerminate)
 	s.serve(last)
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
 	s.awaitHook(m, h, true)
 	s.awaitHook(m, last, true)
-	s.change(m, `{"metadata":{"annotations":{%q:""}}}`, machine.ExcludeNodeDraining)
+	s.change(m, `{"metadata":{"annotations":{%q:""}}}`, deletion.ExcludeNodeDraining)
 	s.delete(m)
 	s.awaitEvent(m, "HookSkipped", "MigrateApp")
 	script.say(done)
@@ -217,7 +219,7 @@ func TestSkippedStage(t *testing.T) {
 // The owner of a hook is put right on a machine that lives.
 func TestWrongOwner(t *testing.T) {
 	s, script := newSite(t), newScript()
-	h := script.hook("ShipLogs", machine.BeforeTerminate)
+	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	m := s.add("m", machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{
 		{Name: "Other", Owner: "admin"}, {Name: "ShipLogs", Owner: "its predecessor"},
 	}})
@@ -231,7 +233,7 @@ func TestWrongOwner(t *testing.T) {
 // A machine that the hook does not choose has it only if its template has it, and is served all the same.
 func TestMachineThatIsNotChosen(t *testing.T) {
 	s, script := newSite(t), newScript()
-	h := script.hook("ShipLogs", machine.BeforeTerminate)
+	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	script.say(done)
 	template := machinev1beta1.LifecycleHooks{PreTerminate: []machinev1beta1.LifecycleHook{{Name: h.Name, Owner: h.Owner}}}
 	without, with, chosen := s.add("without", machinev1beta1.LifecycleHooks{}), s.add("with", template), s.add("chosen", machinev1beta1.LifecycleHooks{})
@@ -249,10 +251,10 @@ func TestMachineThatIsNotChosen(t *testing.T) {
 // A message that is another one at each call does not call for the next.
 func TestMessageWithATime(t *testing.T) {
 	s, script := newSite(t), newScript()
-	script.say(func() (hook.HookAnswer, error) {
-		return hook.HookAnswer{Message: time.Now().String(), After: time.Hour}, nil
+	script.say(func() (machinehook.HookAnswer, error) {
+		return machinehook.HookAnswer{Message: time.Now().String(), After: time.Hour}, nil
 	})
-	h := script.hook("ShipLogs", machine.BeforeTerminate)
+	h := script.hook("ShipLogs", deletion.BeforeTerminate)
 	s.serve(h)
 	m := s.add("m", machinev1beta1.LifecycleHooks{})
 	s.awaitHook(m, h, true)
@@ -271,16 +273,16 @@ func TestMessageWithATime(t *testing.T) {
 // A hook that could not be added to machines is refused, with all that is wrong.
 func TestInvalidHook(t *testing.T) {
 	for name, c := range map[string]struct {
-		hook hook.MachineHook
+		hook machinehook.MachineHook
 		want []string
 	}{
 		"all": {
-			hook.MachineHook{Name: "shop.example/x", Owner: "me"},
+			machinehook.MachineHook{Name: "shop.example/x", Owner: "me"},
 			[]string{"Name must have", `Owner "me" must have`, `Stage is ""`, "Act is nil"},
 		},
 		"machine": {
-			func() hook.MachineHook {
-				h := newScript().hook("ShipLogs", machine.Draining)
+			func() machinehook.MachineHook {
+				h := newScript().hook("ShipLogs", deletion.Draining)
 				h.Machine = &corev1.Node{}
 				return h
 			}(),

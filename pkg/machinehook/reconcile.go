@@ -1,4 +1,4 @@
-package hook
+package machinehook
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -53,7 +53,7 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 func withoutTellings(o client.Object) client.Object {
 	o = o.DeepCopyObject().(client.Object)
 	for key := range o.GetAnnotations() {
-		if domain, _, _ := strings.Cut(key, "/"); strings.HasSuffix(domain, machine.HookStatusDomain) {
+		if domain, _, _ := strings.Cut(key, "/"); strings.HasSuffix(domain, deletion.HookStatusDomain) {
 			annotate(o, key, "")
 		}
 	}
@@ -209,7 +209,7 @@ func (r *hookReconciler) tell(ctx context.Context, m client.Object, t telling) e
 }
 
 func (r *hookReconciler) tellingKey() string {
-	return machine.HookStatusAnnotation(r.hook.Stage, r.hook.Name)
+	return deletion.HookStatusAnnotation(r.hook.Stage, r.hook.Name)
 }
 
 // change changes a machine that has the hook, and returns whether it did. Act may have taken long, and have changed the

@@ -1,4 +1,4 @@
-package hook_test
+package machinehook_test
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	"k8s.io/utils/ptr"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/sandbox/sandboxtest"
 	"github.com/runlevel/runlevel/pkg/machinehook"
 )
@@ -65,8 +65,8 @@ func TestRestartBetweenWrites(t *testing.T) {
 
 func restart(t *testing.T, after int, isLate bool) {
 	s, script := newSite(t), newScript()
-	h := script.hook("ShipLogs", machine.BeforeTerminate)
-	script.say(func() (hook.HookAnswer, error) { // done at the second call
+	h := script.hook("ShipLogs", deletion.BeforeTerminate)
+	script.say(func() (machinehook.HookAnswer, error) { // done at the second call
 		if len(script.acted()) == 1 {
 			return waiting()
 		}

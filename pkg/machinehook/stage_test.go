@@ -1,4 +1,4 @@
-package hook_test
+package machinehook_test
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/infra/kwok"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 	"github.com/runlevel/runlevel/internal/machines/openshift"
 	"github.com/runlevel/runlevel/internal/machines/openshift/nodelink"
 	"github.com/runlevel/runlevel/internal/sandbox"
@@ -62,12 +62,12 @@ func newSite(t *testing.T) *site {
 }
 
 // serve runs the controller of a hook as a process of its own.
-func (s *site) serve(h hook.MachineHook) (stop func()) {
+func (s *site) serve(h machinehook.MachineHook) (stop func()) {
 	s.Helper()
 	return s.serveBy(stage.Sandbox(s).Config, h)
 }
 
-func (s *site) serveBy(config *rest.Config, h hook.MachineHook) (stop func()) {
+func (s *site) serveBy(config *rest.Config, h machinehook.MachineHook) (stop func()) {
 	s.Helper()
 	return stage.ManageIn(s.TB, s.namespace, config, func(mgr ctrl.Manager) error { return h.SetupWithManager(mgr) })
 }
@@ -111,7 +111,7 @@ func (s *site) await(m *machinev1beta1.Machine, isWanted func(*machinev1beta1.Ma
 }
 
 // awaitHook waits until a machine has a hook, or has it no more.
-func (s *site) awaitHook(m *machinev1beta1.Machine, h hook.MachineHook, isThere bool) *machinev1beta1.Machine {
+func (s *site) awaitHook(m *machinev1beta1.Machine, h machinehook.MachineHook, isThere bool) *machinev1beta1.Machine {
 	s.Helper()
 	return s.await(m, func(m *machinev1beta1.Machine) bool { return slices.Contains(hooksOf(m), described(h)) == isThere })
 }
@@ -161,21 +161,23 @@ func (s *site) awaitEvent(m client.Object, reason, text string) int {
 func hooksOf(m *machinev1beta1.Machine) []string {
 	var list []string
 	for _, h := range m.Spec.LifecycleHooks.PreDrain {
-		list = append(list, fmt.Sprintf("%s %s %s", machine.BeforeDrain, h.Name, h.Owner))
+		list = append(list, fmt.Sprintf("%s %s %s", deletion.BeforeDrain, h.Name, h.Owner))
 	}
 	for _, h := range m.Spec.LifecycleHooks.PreTerminate {
-		list = append(list, fmt.Sprintf("%s %s %s", machine.BeforeTerminate, h.Name, h.Owner))
+		list = append(list, fmt.Sprintf("%s %s %s", deletion.BeforeTerminate, h.Name, h.Owner))
 	}
 	return list
 }
 
-func described(h hook.MachineHook) string { return fmt.Sprintf("%s %s %s", h.Stage, h.Name, h.Owner) }
+func described(h machinehook.MachineHook) string {
+	return fmt.Sprintf("%s %s %s", h.Stage, h.Name, h.Owner)
+}
 
 // A script answers for a hook as a test says, and notes the calls.
 type script struct {
 	mu     sync.Mutex
-	answer func() (hook.HookAnswer, error)
-	calls  []hook.HeldMachine
+	answer func() (machinehook.HookAnswer, error)
+	calls  []machinehook.HeldMachine
 }
 
 // newScript returns a script whose hook waits.
@@ -186,19 +188,19 @@ func newScript() *script {
 }
 
 // The answers of hooks.
-func waiting() (hook.HookAnswer, error) {
-	return hook.HookAnswer{Message: "the queue has 3 entries", After: time.Second}, nil
+func waiting() (machinehook.HookAnswer, error) {
+	return machinehook.HookAnswer{Message: "the queue has 3 entries", After: time.Second}, nil
 }
-func done() (hook.HookAnswer, error) { return hook.HookAnswer{IsDone: true}, nil }
+func done() (machinehook.HookAnswer, error) { return machinehook.HookAnswer{IsDone: true}, nil }
 
 // say changes what the hook answers.
-func (s *script) say(answer func() (hook.HookAnswer, error)) {
+func (s *script) say(answer func() (machinehook.HookAnswer, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
-func (s *script) act(_ context.Context, m hook.HeldMachine) (hook.HookAnswer, error) {
+func (s *script) act(_ context.Context, m machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 	s.mu.Lock()
 	s.calls = append(s.calls, m)
 	answer := s.answer
@@ -207,15 +209,15 @@ func (s *script) act(_ context.Context, m hook.HeldMachine) (hook.HookAnswer, er
 }
 
 // acted returns the calls so far.
-func (s *script) acted() []hook.HeldMachine {
+func (s *script) acted() []machinehook.HeldMachine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
 }
 
 // hook returns a hook that asks the script.
-func (s *script) hook(name string, stage machine.DeletionStage) hook.MachineHook {
-	return hook.MachineHook{
+func (s *script) hook(name string, stage deletion.DeletionStage) machinehook.MachineHook {
+	return machinehook.MachineHook{
 		Name: name, Owner: name + "-operator", Stage: stage, Machine: &machinev1beta1.Machine{},
 		Selector: labels.SelectorFromSet(labels.Set{"role": "web"}), Act: s.act,
 	}

@@ -1,4 +1,4 @@
-package hook
+package machinehook
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
 // TestTurn: each moment of a deletion, and whether it is the turn of hooks before the drain and before the end.
@@ -41,7 +41,7 @@ func TestTurn(t *testing.T) {
 		{"completed", clusterAPI(clusterv1.MachineDeletingDeletionCompletedReason), isPassed, isPassed},
 	} {
 		api, _ := dialectOf(c.machine)
-		drain, terminate := api.turn(c.machine, machine.BeforeDrain), api.turn(c.machine, machine.BeforeTerminate)
+		drain, terminate := api.turn(c.machine, deletion.BeforeDrain), api.turn(c.machine, deletion.BeforeTerminate)
 		if drain != c.drain || terminate != c.terminate {
 			t.Errorf("%s, %s: %d before the drain, want %d; %d before the end, want %d", api.name, c.moment, drain, c.drain, terminate, c.terminate)
 		}
@@ -60,7 +60,7 @@ func deleting(m *machinev1beta1.Machine) { m.Status.Phase = ptr.To(machinev1beta
 
 func onNode(m *machinev1beta1.Machine) { m.Status.NodeRef = &corev1.ObjectReference{Name: "n"} }
 
-func excluded(m *machinev1beta1.Machine) { annotate(m, machine.ExcludeNodeDraining, "true") }
+func excluded(m *machinev1beta1.Machine) { annotate(m, deletion.ExcludeNodeDraining, "true") }
 
 func drained(status corev1.ConditionStatus) func(*machinev1beta1.Machine) {
 	return func(m *machinev1beta1.Machine) {
@@ -70,7 +70,7 @@ func drained(status corev1.ConditionStatus) func(*machinev1beta1.Machine) {
 
 func terminating(m *machinev1beta1.Machine) {
 	m.Status.Conditions = append(m.Status.Conditions, machinev1beta1.Condition{
-		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: machine.InstanceTerminating,
+		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: deletion.InstanceTerminating,
 	})
 }
 

@@ -6,13 +6,13 @@ import (
 
 	yaml3 "go.yaml.in/yaml/v3"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
 // hookCauses are the causes of problems of hooks.
-var hookCauses = map[lifecycle.HookRule]Cause{
-	lifecycle.RuleInvalid: InvalidHooks, lifecycle.RuleContainer: HookContainer, lifecycle.RuleStrategy: HookStrategy,
-	lifecycle.RuleMisplaced: MisplacedHooks, lifecycle.RuleUnknownVolume: HookVolume, lifecycle.RuleNoEffect: HookIneffective,
+var hookCauses = map[deploymenthook.HookRule]Cause{
+	deploymenthook.RuleInvalid: InvalidHooks, deploymenthook.RuleContainer: HookContainer, deploymenthook.RuleStrategy: HookStrategy,
+	deploymenthook.RuleMisplaced: MisplacedHooks, deploymenthook.RuleUnknownVolume: HookVolume, deploymenthook.RuleNoEffect: HookIneffective,
 }
 
 // hookProblems are those of the hooks of a Deployment.
@@ -21,11 +21,11 @@ func (d *document) hookProblems(m *Manifest) []Problem {
 		return nil
 	}
 	var problems []Problem
-	for _, found := range lifecycle.Check(m.object) {
+	for _, found := range deploymenthook.Check(m.object) {
 		problem := d.problem(hookCauses[found.Rule], found.Path, "%s", found.Message)
 		if found.Line > 0 {
 			problem.Line, problem.Column = d.places.within(found.Line, found.Column, found.Path...)
-			problem.Message = lifecycle.Annotation + ": " + found.Message
+			problem.Message = deploymenthook.Annotation + ": " + found.Message
 		}
 		problems = append(problems, problem)
 	}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/objects/ready"
 	"github.com/runlevel/runlevel/internal/record/lock"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -117,7 +117,7 @@ func (q GatherInput) needCalled(n *needs, m *payload.Manifest) {
 
 // needHooks adds what the lifecycle hooks of a Deployment need beside the rights on the Deployment itself.
 func needHooks(n *needs, p place) {
-	if hooks, _ := lifecycle.Parse(p.manifest.Object()); hooks == nil || p.manifest.IsTombstone() {
+	if hooks, _ := deploymenthook.Parse(p.manifest.Object()); hooks == nil || p.manifest.IsTombstone() {
 		return
 	}
 	id := p.id()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/runlevel/runlevel/internal/etcdguard"
 	"github.com/runlevel/runlevel/internal/etcdguard/members"
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
 // The APIs of machines, by their groups.
@@ -39,7 +39,7 @@ type machineAPI struct {
 	machine  client.Object     // an empty one
 	list     client.ObjectList // an empty one
 	selector string            // of the machines of the control plane, unless the options have one
-	stage    machine.DeletionStage
+	stage    deletion.DeletionStage
 	view     func(client.Object) hostFacts
 }
 
@@ -49,20 +49,20 @@ type hostFacts struct {
 	node      string
 	isHeld    bool // before the drain
 	// ownership says whose the Node of that name is.
-	ownership func(*corev1.Node) machine.NodeOwnership
+	ownership func(*corev1.Node) deletion.NodeOwnership
 }
 
 // machineAPIs are by group. Where a control plane has a controller of its own that keeps its etcd members, its machines
 // are left to that: in Cluster API they have its name.
 var machineAPIs = map[string]machineAPI{
 	OpenShift: {
-		machine: &machinev1beta1.Machine{}, list: &machinev1beta1.MachineList{}, view: viewOpenShift, stage: machine.BeforeDrain,
+		machine: &machinev1beta1.Machine{}, list: &machinev1beta1.MachineList{}, view: viewOpenShift, stage: deletion.BeforeDrain,
 		selector: "machine.openshift.io/cluster-api-machine-role in (master, control-plane)",
 	},
 	// The hook is before the termination there: a machine without a node, or one whose cluster has no other, is not
 	// held by hooks before the drain. A drain does no harm to members, which are not evicted.
 	ClusterAPI: {
-		machine: &clusterv1.Machine{}, list: &clusterv1.MachineList{}, view: viewClusterAPI, stage: machine.BeforeTerminate,
+		machine: &clusterv1.Machine{}, list: &clusterv1.MachineList{}, view: viewClusterAPI, stage: deletion.BeforeTerminate,
 		selector: clusterv1.MachineControlPlaneLabel + ",!" + clusterv1.MachineControlPlaneNameLabel,
 	},
 }
@@ -71,7 +71,7 @@ func viewOpenShift(o client.Object) hostFacts {
 	m := o.(*machinev1beta1.Machine)
 	facts := hostFacts{isHeld: slices.ContainsFunc(m.Spec.LifecycleHooks.PreDrain, func(h machinev1beta1.LifecycleHook) bool {
 		return h.Name == HookName
-	}), ownership: func(node *corev1.Node) machine.NodeOwnership { return machine.OwnershipOpenShift(node, m) }}
+	}), ownership: func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipOpenShift(node, m) }}
 	for _, address := range m.Status.Addresses {
 		facts.addresses = append(facts.addresses, members.Host(address.Address))
 	}
@@ -85,7 +85,7 @@ func viewClusterAPI(o client.Object) hostFacts {
 	m := o.(*clusterv1.Machine)
 	facts := hostFacts{
 		node:      m.Status.NodeRef.Name,
-		ownership: func(node *corev1.Node) machine.NodeOwnership { return machine.OwnershipClusterAPI(node, m) },
+		ownership: func(node *corev1.Node) deletion.NodeOwnership { return deletion.OwnershipClusterAPI(node, m) },
 	}
 	for _, address := range m.Status.Addresses {
 		facts.addresses = append(facts.addresses, members.Host(address.Address))
@@ -126,8 +126,8 @@ func (g *guard) readMachine(ctx context.Context, o client.Object) (etcdguard.Con
 	if err != nil {
 		return m, fmt.Errorf("get node %s: %w", facts.node, err)
 	}
-	if ownership := facts.ownership(node); ownership != machine.OwnNode {
-		m.IsNodeUnknown = ownership == machine.UnknownNode
+	if ownership := facts.ownership(node); ownership != deletion.OwnNode {
+		m.IsNodeUnknown = ownership == deletion.UnknownNode
 		return m, nil
 	}
 	m.Zone, m.IsCordoned = node.Labels[corev1.LabelTopologyZone], node.Spec.Unschedulable

@@ -1,6 +1,6 @@
 // Package manager runs the etcd quorum guard in one process: with leader election, probes, metrics and a ClusterOperator.
 // It carries out what package etcdguard decides: changes to the members of etcd, and the lifecycle hook that holds machines
-// meanwhile, which package hook adds and removes.
+// meanwhile, which package machinehook adds and removes.
 //
 // It remembers nothing that matters: it can be killed between any two requests, and goes on from what etcd and the API
 // server have.

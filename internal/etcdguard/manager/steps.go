@@ -62,7 +62,7 @@ func setUp(m ctrl.Manager, isLeader func() bool, o Options) (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	hooks := hook.MachineHook{
+	hooks := machinehook.MachineHook{
 		Name: HookName, Owner: HookOwner, Stage: g.api.stage, Machine: g.api.machine, Selector: g.selector, Act: g.hold,
 	}
 	if err := hooks.SetupWithManager(m); err != nil {
@@ -125,18 +125,18 @@ func (g *guard) look(ctx context.Context) (etcdguard.EtcdSnapshot, *members.Memb
 }
 
 // hold is the part of the lifecycle hook: it is done when no member can be on the machine.
-func (g *guard) hold(ctx context.Context, held hook.HeldMachine) (hook.HookAnswer, error) {
+func (g *guard) hold(ctx context.Context, held machinehook.HeldMachine) (machinehook.HookAnswer, error) {
 	seen, _, err := g.look(ctx)
 	if err != nil {
-		return hook.HookAnswer{}, err
+		return machinehook.HookAnswer{}, err
 	}
 	// It is read again as well: it may have got addresses.
 	machine, err := g.readMachine(ctx, held.Object)
 	if err != nil {
-		return hook.HookAnswer{}, err
+		return machinehook.HookAnswer{}, err
 	}
 	message := etcdguard.Hold(seen, machine)
-	return hook.HookAnswer{IsDone: message == "", Message: message, After: busyPause}, nil
+	return machinehook.HookAnswer{IsDone: message == "", Message: message, After: busyPause}, nil
 }
 
 // follow does what is due, step by step, until a step waits.

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 )
 
 // A deletionPass is what one pass of a deletion has seen and done beside. Nothing of it outlives the pass.
@@ -23,8 +23,8 @@ type deletionPass struct {
 	*machinePass
 	keeps            string       // why the Node is left alone; empty if it is not
 	target           *corev1.Node // the Node as the API server has it; nil if it is gone
-	drain            machine.Drain
-	volumes          machine.Volumes
+	drain            deletion.Drain
+	volumes          deletion.Volumes
 	infraProblem     string
 	bootstrapProblem string
 	failure          error // for the queue to back off
@@ -32,7 +32,7 @@ type deletionPass struct {
 
 // delete does the steps of a deletion until one waits, or the Machine is let go. It returns when to look again.
 func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
-	d.step = machine.DeletionStep{Reason: clusterv1.MachineDeletingReason, Message: "Deletion started"}
+	d.step = deletion.DeletionStep{Reason: clusterv1.MachineDeletingReason, Message: "Deletion started"}
 	// What can't be looked at is looked at again, whatever else is waited for.
 	d.failure = errors.Join(d.infrastructure.problem, d.bootstrap.problem)
 	if err := d.gather(ctx); err != nil {
@@ -40,15 +40,15 @@ func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	for {
-		d.step = machine.ClusterAPI.Next(d.snapshot())
+		d.step = deletion.ClusterAPI.Next(d.snapshot())
 		switch d.step.Action {
-		case machine.Wait:
+		case deletion.Wait:
 			d.noteWait()
 			if d.step.After == 0 {
 				return 0, d.failure
 			}
 			return d.bounded(d.step.After), nil
-		case machine.Release:
+		case deletion.Release:
 			d.noteHooks()
 			return 0, d.release(ctx)
 		}
@@ -61,30 +61,30 @@ func (d *deletionPass) delete(ctx context.Context) (time.Duration, error) {
 // perform does the action of the step.
 func (d *deletionPass) perform(ctx context.Context) error {
 	switch d.step.Action {
-	case machine.RecordStart:
+	case deletion.RecordStart:
 		return d.recordStart(ctx)
-	case machine.Cordon:
+	case deletion.Cordon:
 		err := drain.Cordon(ctx, d.kubernetes, d.target)
 		d.drainFailed(err)
 		d.target.Spec.Unschedulable = err == nil
-	case machine.Evict:
+	case deletion.Evict:
 		d.evict(ctx)
-	case machine.RecordDrained:
+	case deletion.RecordDrained:
 		d.drain.IsDone = true
 		d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, legacyTrue)
 		d.tell(d.m, corev1.EventTypeNormal, "SuccessfulDrainNode", fmt.Sprintf("success draining Machine's node %q", d.status.NodeRef.Name))
-	case machine.LookAtVolumes:
+	case deletion.LookAtVolumes:
 		d.lookAtVolumes(ctx)
-	case machine.RecordDetached:
+	case deletion.RecordDetached:
 		d.volumes.IsDone = true
 		d.setLegacy(clusterv1.VolumeDetachSucceededV1Beta1Condition, legacyTrue)
 		d.tell(d.m, corev1.EventTypeNormal, "NodeVolumesDetached",
 			fmt.Sprintf("success waiting for node volumes detaching Machine's node %q", d.status.NodeRef.Name))
-	case machine.DeleteInfrastructure:
+	case deletion.DeleteInfrastructure:
 		d.infraProblem = d.askToGo(ctx, &d.infrastructure, d.m.Spec.InfrastructureRef)
-	case machine.DeleteBootstrap:
+	case deletion.DeleteBootstrap:
 		d.bootstrapProblem = d.askToGo(ctx, &d.bootstrap, d.m.Spec.Bootstrap.ConfigRef)
-	case machine.DeleteNode:
+	case deletion.DeleteNode:
 		d.deleteNode(ctx)
 	default:
 		return fmt.Errorf("delete the Machine: no way to %s", d.step.Action)
@@ -98,20 +98,20 @@ func (d *deletionPass) recordStart(ctx context.Context) error {
 		d.status.Deletion = &clusterv1.MachineDeletionStatus{}
 	}
 	*startOf(d.status.Deletion, d.step.Stage) = metav1.NewTime(d.time.UTC().Truncate(time.Second))
-	d.step = machine.ClusterAPI.Next(d.snapshot()) // with the time in its message
+	d.step = deletion.ClusterAPI.Next(d.snapshot()) // with the time in its message
 	d.noteStart()
 	d.setConditions()
 	return d.writeStatus(ctx)
 }
 
 // startOf returns the field that has the start of a stage.
-func startOf(status *clusterv1.MachineDeletionStatus, stage machine.DeletionStage) *metav1.Time {
+func startOf(status *clusterv1.MachineDeletionStatus, stage deletion.DeletionStage) *metav1.Time {
 	switch stage {
-	case machine.BeforeDrain:
+	case deletion.BeforeDrain:
 		return &status.WaitForPreDrainHookStartTime
-	case machine.Draining:
+	case deletion.Draining:
 		return &status.NodeDrainStartTime
-	case machine.DetachingVolumes:
+	case deletion.DetachingVolumes:
 		return &status.WaitForNodeVolumeDetachStartTime
 	default:
 		return &status.WaitForPreTerminateHookStartTime
@@ -184,13 +184,13 @@ func (d *deletionPass) release(ctx context.Context) error {
 }
 
 // hooksOf returns the annotations that are hooks: all keys with the prefix, with or without a slash behind it.
-func hooksOf(m *clusterv1.Machine, prefix string) []machine.DeletionHook {
-	var hooks []machine.DeletionHook
+func hooksOf(m *clusterv1.Machine, prefix string) []deletion.DeletionHook {
+	var hooks []deletion.DeletionHook
 	for key, owner := range m.Annotations {
 		if strings.HasPrefix(key, prefix) {
-			hooks = append(hooks, machine.DeletionHook{Name: key, Owner: owner})
+			hooks = append(hooks, deletion.DeletionHook{Name: key, Owner: owner})
 		}
 	}
-	slices.SortFunc(hooks, func(a, b machine.DeletionHook) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(hooks, func(a, b deletion.DeletionHook) int { return strings.Compare(a.Name, b.Name) })
 	return hooks
 }

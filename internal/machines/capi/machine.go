@@ -1,6 +1,6 @@
 // Package capi is the controller of Machines of cluster.x-k8s.io whose nodes are those of the cluster it runs in. It
 // brings a Machine together with its infrastructure, its bootstrap config and its Node, and says how they stand; and it
-// deletes Machines, phase by phase, as internal/machines/machine decides. Finalizers, annotations, conditions and events are those
+// deletes Machines, phase by phase, as internal/machines/deletion decides. Finalizers, annotations, conditions and events are those
 // of Cluster API's own core controller.
 //
 // A pass never waits. It does as many steps as it can, writes the status once at its end, and comes back when something

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/contract"
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
 // openshiftGroup is the other API.
@@ -77,10 +77,10 @@ func (p *machinePass) findNode(ctx context.Context) error {
 		return fmt.Errorf("%d Nodes have the providerID %s: delete those that are not the Machine's", len(nodes.Items), id)
 	}
 	node := &nodes.Items[0]
-	if owner, ok := node.Annotations[machine.OpenShiftMachineAnnotation]; ok {
+	if owner, ok := node.Annotations[deletion.OpenShiftMachineAnnotation]; ok {
 		p.nodeOwner = openshiftGroup
 		return fmt.Errorf("the Node %s belongs to Machine %s of machine.openshift.io, and a Node has one Machine: delete one of both, "+
-			"and the annotation %s of the Node if that was the other one", node.Name, owner, machine.OpenShiftMachineAnnotation)
+			"and the annotation %s of the Node if that was the other one", node.Name, owner, deletion.OpenShiftMachineAnnotation)
 	}
 	if err := p.checkOwner(ctx, node); err != nil {
 		return err

@@ -3,16 +3,16 @@ package capi
 import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
 // noteStart sets the condition of a stage that begins.
 func (d *deletionPass) noteStart() {
 	const info = clusterv1.ConditionSeverityInfo
 	switch d.step.Stage {
-	case machine.Draining:
+	case deletion.Draining:
 		d.setLegacy(clusterv1.DrainingSucceededV1Beta1Condition, legacyFalse(clusterv1.DrainingV1Beta1Reason, info, "Draining the node before deletion"))
-	case machine.DetachingVolumes:
+	case deletion.DetachingVolumes:
 		d.setLegacy(clusterv1.VolumeDetachSucceededV1Beta1Condition,
 			legacyFalse(clusterv1.WaitingForVolumeDetachV1Beta1Reason, info, "Waiting for node volumes to be detached"))
 	}
@@ -22,7 +22,7 @@ func (d *deletionPass) noteStart() {
 // noteWait sets the conditions that say what the step waits for.
 func (d *deletionPass) noteWait() {
 	d.noteHooks()
-	if d.step.Stage != machine.Draining {
+	if d.step.Stage != deletion.Draining {
 		return
 	}
 	draining := legacyFalse(clusterv1.DrainingV1Beta1Reason, clusterv1.ConditionSeverityInfo, d.step.Message)
@@ -37,15 +37,15 @@ func (d *deletionPass) noteHooks() {
 	waiting := legacyFalse(clusterv1.WaitingExternalHookV1Beta1Reason, clusterv1.ConditionSeverityInfo, "")
 	if d.keeps == "" {
 		preDrain := legacyTrue
-		if d.step.Stage == machine.BeforeDrain {
+		if d.step.Stage == deletion.BeforeDrain {
 			preDrain = waiting
 		}
 		d.setLegacy(clusterv1.PreDrainDeleteHookSucceededV1Beta1Condition, preDrain)
 	}
 	switch d.step.Stage {
-	case machine.BeforeTerminate:
+	case deletion.BeforeTerminate:
 		d.setLegacy(clusterv1.PreTerminateDeleteHookSucceededV1Beta1Condition, waiting)
-	case machine.Terminating, machine.RemovingConfig, machine.RemovingNode, machine.Completed:
+	case deletion.Terminating, deletion.RemovingConfig, deletion.RemovingNode, deletion.Completed:
 		if d.infrastructure.problem == nil {
 			d.setLegacy(clusterv1.PreTerminateDeleteHookSucceededV1Beta1Condition, legacyTrue)
 		}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/runlevel/runlevel/internal/machines/capi/contract"
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
 // missingObject is when to look again for an object that a Machine refers to, and that is not there.
@@ -42,7 +42,7 @@ type passFacts struct {
 	isNodeAsked    bool         // the deletion of the Node was asked for
 	nodeRefusal    string       // why that failed
 
-	step machine.DeletionStep // of the deletion, the last one
+	step deletion.DeletionStep // of the deletion, the last one
 
 	updateReason, updateText string // of the condition Updating; empty if the Machine is not updated in place
 }
@@ -78,7 +78,7 @@ func (p *machinePass) reconcile(ctx context.Context) (time.Duration, error) {
 	if isDeleting {
 		p.updates.forget(p.m.UID)
 		var deletionErr error
-		if after, deletionErr = (&deletionPass{machinePass: p}).delete(ctx); deletionErr != nil || p.step.Action == machine.Release {
+		if after, deletionErr = (&deletionPass{machinePass: p}).delete(ctx); deletionErr != nil || p.step.Action == deletion.Release {
 			return 0, errors.Join(deletionErr, p.finishFailed(ctx, deletionErr))
 		}
 	} else {

@@ -12,7 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 )
 
 // defaultNodeDeletionTimeout is what Cluster API's admission writes into Machines that don't say.
@@ -39,7 +39,7 @@ func (d *deletionPass) gather(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("get Node %s: %w", d.status.NodeRef.Name, err)
 	}
-	if machine.OwnershipClusterAPI(node, d.m) == machine.OwnNode {
+	if deletion.OwnershipClusterAPI(node, d.m) == deletion.OwnNode {
 		d.target = node
 	}
 	return nil
@@ -86,17 +86,17 @@ func (d *deletionPass) keepsNode(ctx context.Context) (string, error) {
 }
 
 // snapshot returns what the next step of the deletion comes of.
-func (d *deletionPass) snapshot() machine.Snapshot {
-	seen := machine.Snapshot{
+func (d *deletionPass) snapshot() deletion.Snapshot {
+	seen := deletion.Snapshot{
 		PreDrain:     hooksOf(d.m, clusterv1.PreDrainDeleteHookAnnotationPrefix),
 		PreTerminate: hooksOf(d.m, clusterv1.PreTerminateDeleteHookAnnotationPrefix),
-		Node: machine.MachineNode{
+		Node: deletion.MachineNode{
 			Name: d.status.NodeRef.Name, IsGone: d.target == nil || d.isNodeAsked, Problem: d.nodeRefusal,
 			IsCordoned: d.target != nil && d.target.Spec.Unschedulable,
 		},
 		Drain:          d.drain,
 		Infrastructure: d.infrastructure.facts(d.m.Spec.InfrastructureRef, d.infraProblem),
-		ClusterAPI: machine.ClusterAPIFacts{
+		ClusterAPI: deletion.ClusterAPIFacts{
 			Now: d.time, IsNodeKept: d.keeps != "", Began: d.began(), Timeouts: timeoutsOf(d.m), Volumes: d.volumes,
 			Bootstrap: d.bootstrap.facts(d.m.Spec.Bootstrap.ConfigRef, d.bootstrapProblem),
 		},
@@ -107,8 +107,8 @@ func (d *deletionPass) snapshot() machine.Snapshot {
 }
 
 // facts returns what a deletion goes by of an object.
-func (r referenced) facts(to clusterv1.ContractVersionedObjectReference, failed string) machine.Infrastructure {
-	facts := machine.Infrastructure{Name: to.Kind, Problem: failed, Exists: r.object != nil, IsDeleting: r.isAsked}
+func (r referenced) facts(to clusterv1.ContractVersionedObjectReference, failed string) deletion.Infrastructure {
+	facts := deletion.Infrastructure{Name: to.Kind, Problem: failed, Exists: r.object != nil, IsDeleting: r.isAsked}
 	if r.object != nil && r.object.GetDeletionTimestamp() != nil {
 		facts.IsDeleting = true
 	}
@@ -119,22 +119,22 @@ func (r referenced) facts(to clusterv1.ContractVersionedObjectReference, failed 
 }
 
 // began returns when the stages began that were recorded.
-func (d *deletionPass) began() map[machine.DeletionStage]time.Time {
-	began := map[machine.DeletionStage]time.Time{machine.RemovingNode: d.m.DeletionTimestamp.Time}
+func (d *deletionPass) began() map[deletion.DeletionStage]time.Time {
+	began := map[deletion.DeletionStage]time.Time{deletion.RemovingNode: d.m.DeletionTimestamp.Time}
 	if d.status.Deletion == nil {
 		return began
 	}
-	for _, stage := range []machine.DeletionStage{machine.BeforeDrain, machine.Draining, machine.DetachingVolumes, machine.BeforeTerminate} {
+	for _, stage := range []deletion.DeletionStage{deletion.BeforeDrain, deletion.Draining, deletion.DetachingVolumes, deletion.BeforeTerminate} {
 		began[stage] = startOf(d.status.Deletion, stage).Time
 	}
 	return began
 }
 
-func timeoutsOf(m *clusterv1.Machine) map[machine.DeletionStage]time.Duration {
+func timeoutsOf(m *clusterv1.Machine) map[deletion.DeletionStage]time.Duration {
 	seconds := func(n *int32, unset int32) time.Duration { return time.Duration(ptr.Deref(n, unset)) * time.Second }
-	return map[machine.DeletionStage]time.Duration{
-		machine.Draining:         seconds(m.Spec.Deletion.NodeDrainTimeoutSeconds, 0),
-		machine.DetachingVolumes: seconds(m.Spec.Deletion.NodeVolumeDetachTimeoutSeconds, 0),
-		machine.RemovingNode:     seconds(m.Spec.Deletion.NodeDeletionTimeoutSeconds, defaultNodeDeletionTimeout),
+	return map[deletion.DeletionStage]time.Duration{
+		deletion.Draining:         seconds(m.Spec.Deletion.NodeDrainTimeoutSeconds, 0),
+		deletion.DetachingVolumes: seconds(m.Spec.Deletion.NodeVolumeDetachTimeoutSeconds, 0),
+		deletion.RemovingNode:     seconds(m.Spec.Deletion.NodeDeletionTimeoutSeconds, defaultNodeDeletionTimeout),
 	}
 }

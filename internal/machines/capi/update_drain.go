@@ -11,8 +11,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 )
 
 // drainPause is when to look again at the pods of a node that is drained.
@@ -45,7 +45,7 @@ func (u *updatePass) makeRoom(ctx context.Context) (string, error) {
 		return "", nil // there is none to be drained
 	case err != nil:
 		return "", fmt.Errorf("get Node %s: %w", u.status.NodeRef.Name, err)
-	case machine.OwnershipClusterAPI(node, u.m) != machine.OwnNode:
+	case deletion.OwnershipClusterAPI(node, u.m) != deletion.OwnNode:
 		return fmt.Sprintf("neither its providerID nor its annotations say that it is the Machine's own; annotate the Machine with %s to update "+
 			"without a drain", clusterv1.ExcludeNodeDrainingAnnotation), nil
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/openshift"
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
@@ -71,7 +71,7 @@ func gauge(to chan<- prometheus.Metric, of *prometheus.Desc, value float64, labe
 
 func collectMachines(to chan<- prometheus.Metric, machines []machinev1beta1.Machine) {
 	type wait struct {
-		stage  machine.DeletionStage
+		stage  deletion.DeletionStage
 		reason string
 	}
 	waiting := map[wait]int{}

@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
 	"github.com/runlevel/runlevel/internal/machines/infra"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
 // A deletion is one pass over a machine that is being deleted.
-type deletion struct {
+type machineDeletion struct {
 	*MachineReconciler
 	m           *machinev1beta1.Machine
 	known       *remembered
@@ -36,7 +36,7 @@ type deletion struct {
 
 // reconcileDeletion does the steps of a deletion until one waits, or the machine is let go.
 func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1beta1.Machine) (ctrl.Result, error) {
-	d := &deletion{MachineReconciler: r, m: m, known: r.memory.of(m)}
+	d := &machineDeletion{MachineReconciler: r, m: m, known: r.memory.of(m)}
 	status := *m.Status.DeepCopy()
 	status.Phase, status.ErrorReason, status.ErrorMessage = ptr.To(machinev1beta1.PhaseDeleting), nil, nil
 	hookConditions(m, &status, r.options.Now())
@@ -48,12 +48,12 @@ func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1b
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		step := machine.OpenShift.Next(seen)
+		step := deletion.OpenShift.Next(seen)
 		d.announce(step)
 		switch step.Action {
-		case machine.Wait:
+		case deletion.Wait:
 			return d.wait(ctx, step)
-		case machine.Release:
+		case deletion.Release:
 			return ctrl.Result{}, d.release(ctx)
 		}
 		if err := d.perform(ctx, step); err != nil {
@@ -63,17 +63,17 @@ func (r *MachineReconciler) reconcileDeletion(ctx context.Context, m *machinev1b
 }
 
 // perform does the action of a step.
-func (d *deletion) perform(ctx context.Context, step machine.DeletionStep) error {
+func (d *machineDeletion) perform(ctx context.Context, step deletion.DeletionStep) error {
 	switch step.Action {
-	case machine.Cordon:
+	case deletion.Cordon:
 		return d.cordon(ctx)
-	case machine.Evict:
+	case deletion.Evict:
 		d.evict(ctx)
-	case machine.SkipDrain, machine.RecordDrained:
+	case deletion.SkipDrain, deletion.RecordDrained:
 		return d.recordDrained(ctx, step)
-	case machine.DeleteInfrastructure:
+	case deletion.DeleteInfrastructure:
 		d.terminate(ctx)
-	case machine.DeleteNode:
+	case deletion.DeleteNode:
 		d.isNodeAsked = true
 		uid := d.node.UID
 		err := d.client.Delete(ctx, d.node, client.Preconditions{UID: &uid})
@@ -87,7 +87,7 @@ func (d *deletion) perform(ctx context.Context, step machine.DeletionStep) error
 }
 
 // cordon cordons the node. Of the control plane, one node at a time: if another one was faster, the next step waits.
-func (d *deletion) cordon(ctx context.Context) error {
+func (d *machineDeletion) cordon(ctx context.Context) error {
 	if isControlPlane(d.node) {
 		d.cordoning.Lock()
 		defer d.cordoning.Unlock()
@@ -104,7 +104,7 @@ func (d *deletion) cordon(ctx context.Context) error {
 }
 
 // recordDrained writes that the node is drained, before anything follows from it.
-func (d *deletion) recordDrained(ctx context.Context, step machine.DeletionStep) error {
+func (d *machineDeletion) recordDrained(ctx context.Context, step deletion.DeletionStep) error {
 	status := *d.m.Status.DeepCopy()
 	status.Conditions = conditions.Set(status.Conditions, machinev1beta1.Condition{
 		Type: machinev1beta1.MachineDrained, Status: corev1.ConditionTrue, Message: step.Message,
@@ -112,7 +112,7 @@ func (d *deletion) recordDrained(ctx context.Context, step machine.DeletionStep)
 	if err := d.writeStatus(ctx, d.m, status); err != nil {
 		return err
 	}
-	if step.Action == machine.SkipDrain {
+	if step.Action == deletion.SkipDrain {
 		d.tellDrain("DrainSkipped", "Node drain skipped", "")
 		return nil
 	}
@@ -124,7 +124,7 @@ func (d *deletion) recordDrained(ctx context.Context, step machine.DeletionStep)
 }
 
 // terminate asks the infrastructure to go.
-func (d *deletion) terminate(ctx context.Context) {
+func (d *machineDeletion) terminate(ctx context.Context) {
 	wanted, err := machineForInfra(d.m)
 	if err == nil {
 		_, err = d.infrastructure.Delete(ctx, wanted)
@@ -144,7 +144,7 @@ func (d *deletion) terminate(ctx context.Context) {
 
 // release lets the machine go. The write is refused if the Machine has changed since it was read, so that it
 // can neither take others' finalizers away nor miss a hook.
-func (d *deletion) release(ctx context.Context) error {
+func (d *machineDeletion) release(ctx context.Context) error {
 	base := d.m.DeepCopy()
 	controllerutil.RemoveFinalizer(d.m, machinev1beta1.MachineFinalizer)
 	if err := d.client.Patch(ctx, d.m, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
@@ -158,17 +158,17 @@ func (d *deletion) release(ctx context.Context) error {
 }
 
 // announce tells of the phases that begin with a step.
-func (d *deletion) announce(step machine.DeletionStep) {
+func (d *machineDeletion) announce(step deletion.DeletionStep) {
 	switch {
-	case step.Stage == machine.BeforeDrain:
+	case step.Stage == deletion.BeforeDrain:
 		delete(d.known.told, "DrainProceeds")
 		d.tellDrain("DrainBlocked", "Drain blocked by pre-drain hook", step.Message)
-	case step.Stage == machine.Draining && step.Action != machine.SkipDrain:
+	case step.Stage == deletion.Draining && step.Action != deletion.SkipDrain:
 		delete(d.known.told, "DrainBlocked")
 		d.tellDrain("DrainProceeds", "Node drain proceeds", "")
 	}
 }
 
-func (d *deletion) tellDrain(reason, note, cause string) {
+func (d *machineDeletion) tellDrain(reason, note, cause string) {
 	d.tell(d.m, telling{kind: corev1.EventTypeNormal, reason: reason, action: "Drain", note: note, cause: cause})
 }

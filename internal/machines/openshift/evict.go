@@ -18,7 +18,7 @@ const mostLeftPods = 5
 
 // evict evicts the pods of the node, and remembers what is left: first what does not leave by itself. Finalizers count
 // as such when they hold a pod the second time; those of Jobs, for example, go at once.
-func (d *deletion) evict(ctx context.Context) {
+func (d *machineDeletion) evict(ctx context.Context) {
 	pods, err := d.evictPods(ctx)
 	problem := ""
 	if err != nil {
@@ -40,7 +40,7 @@ func (d *deletion) evict(ctx context.Context) {
 // evictPods evicts the pods that were on the node when it was cordoned, and those that have come since, but for those that tolerate
 // the cordon: the Deployment of such a pod replaces it on the same node each time that it is evicted, and the drain would never
 // end. They end with the node.
-func (d *deletion) evictPods(ctx context.Context) ([]drain.HeldPod, error) {
+func (d *machineDeletion) evictPods(ctx context.Context) ([]drain.HeldPod, error) {
 	listed := sets.New[types.UID]()
 	var left []string
 	pods, err := drain.EvictByRules(ctx, d.kubernetes, d.node, func(_ context.Context, pod *corev1.Pod) (drain.PodRule, error) {

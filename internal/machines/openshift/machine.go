@@ -1,5 +1,5 @@
 // Package openshift is the controller of Machines of machine.openshift.io. It has the infrastructure of a machine
-// made and says how far it is; and it deletes machines, phase by phase, as internal/machines/machine decides: lifecycle hooks,
+// made and says how far it is; and it deletes machines, phase by phase, as internal/machines/deletion decides: lifecycle hooks,
 // draining, infrastructure, Node.
 //
 // A pass never waits. It does as many steps as it can, and comes back when something changes, or after the time

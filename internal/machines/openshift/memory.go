@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -22,7 +22,7 @@ type deletionMemory struct {
 // remembered is what is known of one machine. One pass at a time uses it.
 type remembered struct {
 	uid   types.UID
-	drain machine.Drain
+	drain deletion.Drain
 	// drainUntil is when pods are evicted again: a pass that comes earlier must not hurry.
 	drainUntil time.Time
 	// cordonedPods are the pods that the first listing after the cordon had; nil if there was none.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/infra"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 	"github.com/runlevel/runlevel/internal/machines/openshift"
 )
 
@@ -105,23 +105,23 @@ func TestStageOfAMachine(t *testing.T) {
 		hooks      machinev1beta1.LifecycleHooks
 		isExcluded bool
 		conditions []machinev1beta1.Condition
-		stage      machine.DeletionStage
+		stage      deletion.DeletionStage
 		reason     string
 	}{
-		"a hook before the drain":     {hooks: both, stage: machine.BeforeDrain, reason: "HookPresent"},
-		"excluded in spite of a hook": {hooks: both, isExcluded: true, stage: machine.Draining, reason: "DrainSkipped"},
-		"pods end":                    {stage: machine.Draining, reason: "PodsEnd"},
-		"pods are refused":            {conditions: []machinev1beta1.Condition{condition(machinev1beta1.MachineDrained, corev1.ConditionFalse, "DrainError")}, stage: machine.Draining, reason: "DrainError"},
-		"a hook before the end":       {hooks: both, conditions: []machinev1beta1.Condition{drained}, stage: machine.BeforeTerminate, reason: "HookPresent"},
-		"infrastructure goes":         {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, machine.InstanceTerminating)}, stage: machine.Terminating, reason: "InfrastructureGoes"},
-		"infrastructure is not asked": {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, machine.ErrorDeleting)}, stage: machine.Terminating, reason: "InfrastructureProblem"},
-		"infrastructure is not seen":  {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, machinev1beta1.ErrorCheckingProviderReason)}, stage: machine.Terminating, reason: "InfrastructureProblem"},
+		"a hook before the drain":     {hooks: both, stage: deletion.BeforeDrain, reason: "HookPresent"},
+		"excluded in spite of a hook": {hooks: both, isExcluded: true, stage: deletion.Draining, reason: "DrainSkipped"},
+		"pods end":                    {stage: deletion.Draining, reason: "PodsEnd"},
+		"pods are refused":            {conditions: []machinev1beta1.Condition{condition(machinev1beta1.MachineDrained, corev1.ConditionFalse, "DrainError")}, stage: deletion.Draining, reason: "DrainError"},
+		"a hook before the end":       {hooks: both, conditions: []machinev1beta1.Condition{drained}, stage: deletion.BeforeTerminate, reason: "HookPresent"},
+		"infrastructure goes":         {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, deletion.InstanceTerminating)}, stage: deletion.Terminating, reason: "InfrastructureGoes"},
+		"infrastructure is not asked": {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, deletion.ErrorDeleting)}, stage: deletion.Terminating, reason: "InfrastructureProblem"},
+		"infrastructure is not seen":  {conditions: []machinev1beta1.Condition{drained, condition(machinev1beta1.InstanceExistsCondition, corev1.ConditionUnknown, machinev1beta1.ErrorCheckingProviderReason)}, stage: deletion.Terminating, reason: "InfrastructureProblem"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &machinev1beta1.Machine{}
 			m.Spec.LifecycleHooks, m.Status.Conditions, m.Status.NodeRef = test.hooks, test.conditions, &corev1.ObjectReference{Name: "n"}
 			if test.isExcluded {
-				m.Annotations = map[string]string{machine.ExcludeNodeDraining: ""}
+				m.Annotations = map[string]string{deletion.ExcludeNodeDraining: ""}
 			}
 			if stage, reason := openshift.StageOf(m); stage != test.stage || reason != test.reason {
 				t.Errorf("the stage is %s, %s", stage, reason)

@@ -6,7 +6,7 @@ import (
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
@@ -25,5 +25,5 @@ func (r *MachineReconciler) overtakes(ctx context.Context) func(ctrl.Request) bo
 func isEnding(m *machinev1beta1.Machine) bool {
 	stage, _ := StageOf(m)
 	isHeld := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrainable).Reason == machinev1beta1.MachineHookPresent
-	return stage == machine.Terminating || stage == machine.Draining && isHeld
+	return stage == deletion.Terminating || stage == deletion.Draining && isHeld
 }

@@ -10,7 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/openshift"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
@@ -18,8 +18,8 @@ import (
 func TestMachinesWithoutTheirLastHookOvertakeACrowd(t *testing.T) {
 	t.Parallel()
 	owned := []machinev1beta1.LifecycleHook{{Name: "Detach", Owner: "storage-op"}}
-	for stage, hooks := range map[machine.DeletionStage]machinev1beta1.LifecycleHooks{
-		machine.BeforeDrain: {PreDrain: owned}, machine.BeforeTerminate: {PreTerminate: owned},
+	for stage, hooks := range map[deletion.DeletionStage]machinev1beta1.LifecycleHooks{
+		deletion.BeforeDrain: {PreDrain: owned}, deletion.BeforeTerminate: {PreTerminate: owned},
 	} {
 		t.Run(string(stage), func(t *testing.T) {
 			t.Parallel()
@@ -28,7 +28,7 @@ func TestMachinesWithoutTheirLastHookOvertakeACrowd(t *testing.T) {
 	}
 }
 
-func expectOvertaking(t *testing.T, heldIn machine.DeletionStage, hooks machinev1beta1.LifecycleHooks) {
+func expectOvertaking(t *testing.T, heldIn deletion.DeletionStage, hooks machinev1beta1.LifecycleHooks) {
 	t.Helper()
 	namespace := stage.Namespace(t)
 	newMachine := func(name string) client.Object {

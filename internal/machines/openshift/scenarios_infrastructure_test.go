@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/infra"
 	"github.com/runlevel/runlevel/internal/machines/infra/v1alpha1"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 	"github.com/runlevel/runlevel/internal/machines/openshift"
 	"github.com/runlevel/runlevel/internal/sandbox/machinetest"
 )
@@ -37,7 +37,7 @@ func TestA10RetryIsHonoured(t *testing.T) {
 	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "busy")
 	s.expectCondition(m, machinev1beta1.Condition{
 		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
-		Reason: machine.ErrorDeleting, Message: "Failed to delete the instance: the cloud is busy",
+		Reason: deletion.ErrorDeleting, Message: "Failed to delete the instance: the cloud is busy",
 	})
 	s.expectEvents("a", "FailedDelete", 1)
 	for _, name := range []string{"One", "Two"} {
@@ -173,7 +173,7 @@ func TestOthersFinalizers(t *testing.T) {
 	s.delete(m)
 	m = s.awaitCondition("a", machinev1beta1.InstanceExistsCondition, corev1.ConditionTrue, "finalizers")
 	s.expectCondition(m, machinev1beta1.Condition{
-		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: machine.InstanceTerminating,
+		Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: deletion.InstanceTerminating,
 		Message: "waiting for ExternalMachine " + s.namespace + "/a to be gone, which these finalizers hold: example.org/keep",
 	})
 	s.change(instance, `{"metadata":{"finalizers":null}}`)

@@ -4,44 +4,44 @@ import (
 	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
 // StageOf returns which stage the deletion of a machine is in, and the reason why it is not further, as far as the Machine
 // itself tells.
-func StageOf(m *machinev1beta1.Machine) (machine.DeletionStage, string) {
-	seen := snapshotOf(m, machine.Drain{HasLooked: true, Left: []string{"pods"}})
+func StageOf(m *machinev1beta1.Machine) (deletion.DeletionStage, string) {
+	seen := snapshotOf(m, deletion.Drain{HasLooked: true, Left: []string{"pods"}})
 	drained := conditions.Find(m.Status.Conditions, machinev1beta1.MachineDrained)
 	exists := conditions.Find(m.Status.Conditions, machinev1beta1.InstanceExistsCondition)
 	seen.Node.IsCordoned, seen.Drain.IsStuck = true, drained.Status == corev1.ConditionFalse
-	seen.Infrastructure = machine.Infrastructure{Exists: true, IsDeleting: exists.Reason == machine.InstanceTerminating}
-	if exists.Status == corev1.ConditionUnknown || exists.Reason == machine.ErrorDeleting {
+	seen.Infrastructure = deletion.Infrastructure{Exists: true, IsDeleting: exists.Reason == deletion.InstanceTerminating}
+	if exists.Status == corev1.ConditionUnknown || exists.Reason == deletion.ErrorDeleting {
 		seen.Infrastructure.Problem = exists.Message
 	}
-	step := machine.OpenShift.Next(seen)
+	step := deletion.OpenShift.Next(seen)
 	return step.Stage, step.Reason
 }
 
 // snapshotOf returns what a Machine itself tells of its deletion, and what is known of its drain beside.
-func snapshotOf(m *machinev1beta1.Machine, known machine.Drain) machine.Snapshot {
+func snapshotOf(m *machinev1beta1.Machine, known deletion.Drain) deletion.Snapshot {
 	known.IsDone = isDrained(m)
-	seen := machine.Snapshot{
+	seen := deletion.Snapshot{
 		PreDrain:     deletionHooks(m.Spec.LifecycleHooks.PreDrain),
 		PreTerminate: deletionHooks(m.Spec.LifecycleHooks.PreTerminate),
 		Drain:        known,
 	}
-	_, seen.IsExcluded = m.Annotations[machine.ExcludeNodeDraining]
+	_, seen.IsExcluded = m.Annotations[deletion.ExcludeNodeDraining]
 	if m.Status.NodeRef != nil {
 		seen.Node.Name = m.Status.NodeRef.Name
 	}
 	return seen
 }
 
-func deletionHooks(hooks []machinev1beta1.LifecycleHook) []machine.DeletionHook {
-	var list []machine.DeletionHook
+func deletionHooks(hooks []machinev1beta1.LifecycleHook) []deletion.DeletionHook {
+	var list []deletion.DeletionHook
 	for _, hook := range hooks {
-		list = append(list, machine.DeletionHook{Name: hook.Name, Owner: hook.Owner})
+		list = append(list, deletion.DeletionHook{Name: hook.Name, Owner: hook.Owner})
 	}
 	return list
 }

@@ -11,14 +11,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/infra"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 	"github.com/runlevel/runlevel/internal/machines/openshift/conditions"
 )
 
 // gather takes the Snapshot of a machine. It asks for nothing that the phase does not need: before the drain is over,
 // no request is made to the infrastructure.
-func (d *deletion) gather(ctx context.Context) (machine.Snapshot, error) {
+func (d *machineDeletion) gather(ctx context.Context) (deletion.Snapshot, error) {
 	seen := snapshotOf(d.m, d.known.drain)
 	seen.Drain.HasLooked = d.hasLooked || d.options.Now().Before(d.known.drainUntil)
 	if seen.Drain.IsDone {
@@ -26,7 +26,7 @@ func (d *deletion) gather(ctx context.Context) (machine.Snapshot, error) {
 	}
 	if isTerminating := seen.Infrastructure.Exists || seen.Infrastructure.Problem != ""; !isTerminating {
 		if err := d.gatherNode(ctx, &seen); err != nil {
-			return machine.Snapshot{}, err
+			return deletion.Snapshot{}, err
 		}
 	}
 	return seen, nil
@@ -34,7 +34,7 @@ func (d *deletion) gather(ctx context.Context) (machine.Snapshot, error) {
 
 // gatherNode says how the node is. It is read once in a pass: what becomes of it meanwhile, other than by this pass, is for
 // the next one.
-func (d *deletion) gatherNode(ctx context.Context, seen *machine.Snapshot) error {
+func (d *machineDeletion) gatherNode(ctx context.Context, seen *deletion.Snapshot) error {
 	name := seen.Node.Name
 	if name == "" {
 		return nil
@@ -58,14 +58,14 @@ func (d *deletion) gatherNode(ctx context.Context, seen *machine.Snapshot) error
 }
 
 // readNode reads the node unless this pass has. A node of that name that is not known to be the Machine's own counts as none.
-func (d *deletion) readNode(ctx context.Context, name string) error {
+func (d *machineDeletion) readNode(ctx context.Context, name string) error {
 	if d.hasNode {
 		return nil
 	}
 	node := &corev1.Node{}
 	err := d.server.Get(ctx, client.ObjectKey{Name: name}, node)
 	switch {
-	case err == nil && machine.OwnershipOpenShift(node, d.m) == machine.OwnNode:
+	case err == nil && deletion.OwnershipOpenShift(node, d.m) == deletion.OwnNode:
 		d.node = node
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("get Node %s: %w", name, err)
@@ -75,9 +75,9 @@ func (d *deletion) readNode(ctx context.Context, name string) error {
 }
 
 // gatherInfrastructure looks at the infrastructure. What can't be made, and never ran, was never made.
-func (d *deletion) gatherInfrastructure(ctx context.Context) machine.Infrastructure {
-	seen := machine.Infrastructure{
-		IsDeleting: d.isAsked || conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == machine.InstanceTerminating,
+func (d *machineDeletion) gatherInfrastructure(ctx context.Context) deletion.Infrastructure {
+	seen := deletion.Infrastructure{
+		IsDeleting: d.isAsked || conditions.Find(d.m.Status.Conditions, machinev1beta1.InstanceExistsCondition).Reason == deletion.InstanceTerminating,
 	}
 	if d.isEnded {
 		return seen
@@ -118,24 +118,24 @@ func (d *deletion) gatherInfrastructure(ctx context.Context) machine.Infrastruct
 }
 
 // wait writes what the machine waits for, and returns when to look again.
-func (d *deletion) wait(ctx context.Context, step machine.DeletionStep) (ctrl.Result, error) {
+func (d *machineDeletion) wait(ctx context.Context, step deletion.DeletionStep) (ctrl.Result, error) {
 	status := *d.m.Status.DeepCopy()
 	now := d.options.Now()
 	hookConditions(d.m, &status, now)
 	switch step.Stage {
-	case machine.Draining:
+	case deletion.Draining:
 		d.waitForDrain(&status, step)
-	case machine.Terminating:
+	case deletion.Terminating:
 		exists := machinev1beta1.Condition{
 			Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue,
-			Reason: machine.InstanceTerminating, Message: step.Message,
+			Reason: deletion.InstanceTerminating, Message: step.Message,
 		}
 		switch {
 		case d.isUnseen:
 			exists.Status, exists.Reason = corev1.ConditionUnknown, machinev1beta1.ErrorCheckingProviderReason
 			exists.Message = "Failed to check if machine exists: " + step.Message
 		case step.Reason == "InfrastructureProblem":
-			exists.Reason, exists.Message = machine.ErrorDeleting, "Failed to delete the instance: "+step.Message
+			exists.Reason, exists.Message = deletion.ErrorDeleting, "Failed to delete the instance: "+step.Message
 		}
 		status.Conditions = conditions.Set(status.Conditions, exists, now)
 	}
@@ -143,7 +143,7 @@ func (d *deletion) wait(ctx context.Context, step machine.DeletionStep) (ctrl.Re
 		return ctrl.Result{}, err
 	}
 	after := d.bounded(step.After)
-	if step.Stage == machine.Draining && step.Reason != "OtherControlPlaneNodeDrains" {
+	if step.Stage == deletion.Draining && step.Reason != "OtherControlPlaneNodeDrains" {
 		if d.hasLooked {
 			d.known.drainUntil = now.Add(after)
 		}
@@ -157,7 +157,7 @@ func (d *deletion) wait(ctx context.Context, step machine.DeletionStep) (ctrl.Re
 
 // waitForDrain writes why the node is not drained. Pods that end as they should are no failure, but once there is
 // one its message is kept up to date.
-func (d *deletion) waitForDrain(status *machinev1beta1.MachineStatus, step machine.DeletionStep) {
+func (d *machineDeletion) waitForDrain(status *machinev1beta1.MachineStatus, step deletion.DeletionStep) {
 	drained := conditions.Find(status.Conditions, machinev1beta1.MachineDrained)
 	if step.Reason == "PodsEnd" && drained.Status != corev1.ConditionFalse {
 		return

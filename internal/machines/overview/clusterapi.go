@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 )
 
 // This file is about Machines of Cluster API. Their condition Deleting names the stage of the deletion and what it waits
@@ -31,15 +31,15 @@ type clusterAPIFacts struct {
 }
 
 // stages are the stages of a deletion by the reasons of the condition Deleting.
-var stages = map[string]machine.DeletionStage{
-	clusterv1.MachineDeletingWaitingForPreDrainHookReason:           machine.BeforeDrain,
-	clusterv1.MachineDeletingDrainingNodeReason:                     machine.Draining,
-	clusterv1.MachineDeletingWaitingForVolumeDetachReason:           machine.DetachingVolumes,
-	clusterv1.MachineDeletingWaitingForPreTerminateHookReason:       machine.BeforeTerminate,
-	clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason: machine.Terminating,
-	clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:      machine.RemovingConfig,
-	clusterv1.MachineDeletingDeletingNodeReason:                     machine.RemovingNode,
-	clusterv1.MachineDeletingDeletionCompletedReason:                machine.Completed,
+var stages = map[string]deletion.DeletionStage{
+	clusterv1.MachineDeletingWaitingForPreDrainHookReason:           deletion.BeforeDrain,
+	clusterv1.MachineDeletingDrainingNodeReason:                     deletion.Draining,
+	clusterv1.MachineDeletingWaitingForVolumeDetachReason:           deletion.DetachingVolumes,
+	clusterv1.MachineDeletingWaitingForPreTerminateHookReason:       deletion.BeforeTerminate,
+	clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason: deletion.Terminating,
+	clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:      deletion.RemovingConfig,
+	clusterv1.MachineDeletingDeletingNodeReason:                     deletion.RemovingNode,
+	clusterv1.MachineDeletingDeletionCompletedReason:                deletion.Completed,
 }
 
 // clusterAPIMachines lists Machines of Cluster API, and looks at the nodes that are drained. A node of another cluster
@@ -50,7 +50,7 @@ func (g *machineGatherer) clusterAPIMachines(ctx context.Context, q MachineQuery
 	for _, m := range machines {
 		g.listNodes(ctx)
 		f := &clusterAPIFacts{machine: m, nodes: &g.nodes}
-		if node := f.node(); node != nil && f.stage() == machine.Draining {
+		if node := f.node(); node != nil && f.stage() == deletion.Draining {
 			f.pods = g.podsOf(ctx, node)
 			if f.pods.unknown != "" {
 				f.unknown = append(f.unknown, f.pods.unknown)
@@ -66,7 +66,7 @@ func (f *clusterAPIFacts) isDeleting() bool { return f.machine.DeletionTimestamp
 // node is the Node of the machine; nil if there is none, it is not known, or another host has joined under its name.
 func (f *clusterAPIFacts) node() *corev1.Node {
 	node := f.nodes.byName[f.machine.Status.NodeRef.Name]
-	if node == nil || machine.OwnershipClusterAPI(node, f.machine) != machine.OwnNode {
+	if node == nil || deletion.OwnershipClusterAPI(node, f.machine) != deletion.OwnNode {
 		return nil
 	}
 	return node
@@ -80,12 +80,12 @@ func (f *clusterAPIFacts) condition(kind string) metav1.Condition {
 }
 
 // stage is the part of the deletion; "" if its controller tells none.
-func (f *clusterAPIFacts) stage() machine.DeletionStage {
+func (f *clusterAPIFacts) stage() deletion.DeletionStage {
 	switch {
 	case !f.isDeleting():
 		return ""
 	case !slices.Contains(f.machine.Finalizers, clusterv1.MachineFinalizer):
-		return machine.Completed
+		return deletion.Completed
 	}
 	return stages[f.condition(clusterv1.MachineDeletingCondition).Reason]
 }
@@ -106,7 +106,7 @@ func (f *clusterAPIFacts) judge() MachineOverview {
 	}
 	m.Phase, m.Since, m.Stage = string(clusterv1.MachinePhaseDeleting), f.machine.DeletionTimestamp.Time, f.stage()
 	m.Holds = f.deletionHolds(m.Stage)
-	if m.Stage == machine.BeforeDrain || m.Stage == machine.Draining || m.Stage == machine.DetachingVolumes {
+	if m.Stage == deletion.BeforeDrain || m.Stage == deletion.Draining || m.Stage == deletion.DetachingVolumes {
 		m.Later = f.hooks(PreTerminateHook, nil)
 	}
 	return m
@@ -135,7 +135,7 @@ func (f *clusterAPIFacts) startHolds(m MachineOverview) []MachineHold {
 }
 
 // deletionHolds is what holds a deletion now.
-func (f *clusterAPIFacts) deletionHolds(stage machine.DeletionStage) []MachineHold {
+func (f *clusterAPIFacts) deletionHolds(stage deletion.DeletionStage) []MachineHold {
 	deleting := f.condition(clusterv1.MachineDeletingCondition)
 	since := &deleting.LastTransitionTime.Time
 	if deleting.LastTransitionTime.IsZero() || f.machine.DeletionTimestamp.After(*since) {
@@ -153,21 +153,21 @@ func (f *clusterAPIFacts) deletionHolds(stage machine.DeletionStage) []MachineHo
 	}
 	hold := MachineHold{Type: Controller, Message: cmp.Or(deleting.Message, "notice the deletion"), Since: since}
 	switch stage {
-	case machine.BeforeDrain:
+	case deletion.BeforeDrain:
 		return f.hooks(PreDrainHook, began(progress.WaitForPreDrainHookStartTime))
-	case machine.BeforeTerminate:
+	case deletion.BeforeTerminate:
 		return f.hooks(PreTerminateHook, began(progress.WaitForPreTerminateHookStartTime))
-	case machine.Draining:
+	case deletion.Draining:
 		return f.drainHolds(deleting.Message, began(progress.NodeDrainStartTime))
-	case machine.DetachingVolumes:
+	case deletion.DetachingVolumes:
 		hold.Type, hold.Since = Volume, began(progress.WaitForNodeVolumeDetachStartTime)
-	case machine.Terminating:
+	case deletion.Terminating:
 		hold.Type = Infrastructure
-	case machine.RemovingConfig:
+	case deletion.RemovingConfig:
 		hold.Type = Bootstrap
-	case machine.RemovingNode:
+	case deletion.RemovingNode:
 		hold.Message = cmp.Or(deleting.Message, "delete node "+f.machine.Status.NodeRef.Name)
-	case machine.Completed:
+	case deletion.Completed:
 		others := finalizersOf(f.machine, clusterv1.MachineFinalizer)
 		if len(others) == len(f.machine.Finalizers) {
 			return others

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -83,7 +83,7 @@ func (f *machineFacts) explain(events []corev1.Event, now time.Time) *MachineExp
 }
 
 // standing is what is said of the node and the deletion of a machine beyond what all machines tell.
-func (f *machineFacts) standing(stage machine.DeletionStage) string {
+func (f *machineFacts) standing(stage deletion.DeletionStage) string {
 	text := ""
 	if f.nodeName() != "" && f.nodes.byName != nil && f.node() == nil {
 		text = ", which is gone"
@@ -111,7 +111,7 @@ func (p *nodePods) statements() []MachineStatement {
 }
 
 // lateHooks says of hooks whose stage is over that they hold nothing: conditions show them as if they did.
-func lateHooks(f *machineFacts, stage machine.DeletionStage) []MachineStatement {
+func lateHooks(f *machineFacts, stage deletion.DeletionStage) []MachineStatement {
 	if !f.isDeleting() {
 		return nil
 	}
@@ -126,10 +126,10 @@ func lateHooks(f *machineFacts, stage machine.DeletionStage) []MachineStatement 
 		}
 	}
 	switch stage {
-	case machine.Terminating, machine.RemovingNode, machine.Completed:
+	case deletion.Terminating, deletion.RemovingNode, deletion.Completed:
 		say(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
 		say(PreTerminateHook, hooks.PreTerminate, "the delete of its infrastructure was asked for", machinev1beta1.MachineTerminable)
-	case machine.BeforeTerminate:
+	case deletion.BeforeTerminate:
 		say(PreDrainHook, hooks.PreDrain, "the drain is over", machinev1beta1.MachineDrainable)
 	}
 	return statements

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 )
 
 // machineFacts are what judge judges.
@@ -70,19 +70,19 @@ func (f *machineFacts) nodeName() string {
 // node is the Node of the machine; nil if there is none, it is not known, or another host has joined under its name.
 func (f *machineFacts) node() *corev1.Node {
 	node := f.nodes.byName[f.nodeName()]
-	if node == nil || machine.OwnershipOpenShift(node, f.machine) != machine.OwnNode {
+	if node == nil || deletion.OwnershipOpenShift(node, f.machine) != deletion.OwnNode {
 		return nil
 	}
 	return node
 }
 
 // step is what the machine controller does next about the deletion.
-func (f *machineFacts) step() machine.DeletionStep { return machine.OpenShift.Next(f.snapshot()) }
+func (f *machineFacts) step() deletion.DeletionStep { return deletion.OpenShift.Next(f.snapshot()) }
 
 // snapshot is what the phases of a deletion are told.
-func (f *machineFacts) snapshot() machine.Snapshot {
-	_, isExcluded := f.machine.Annotations[machine.ExcludeNodeDraining]
-	s := machine.Snapshot{
+func (f *machineFacts) snapshot() deletion.Snapshot {
+	_, isExcluded := f.machine.Annotations[deletion.ExcludeNodeDraining]
+	s := deletion.Snapshot{
 		PreDrain: hooksOf(f.machine.Spec.LifecycleHooks.PreDrain), PreTerminate: hooksOf(f.machine.Spec.LifecycleHooks.PreTerminate),
 		IsExcluded: isExcluded, Node: f.machineNode(), Infrastructure: f.infrastructure(),
 	}
@@ -96,10 +96,10 @@ func (f *machineFacts) snapshot() machine.Snapshot {
 	return s
 }
 
-func hooksOf(hooks []machinev1beta1.LifecycleHook) []machine.DeletionHook {
-	var list []machine.DeletionHook
+func hooksOf(hooks []machinev1beta1.LifecycleHook) []deletion.DeletionHook {
+	var list []deletion.DeletionHook
 	for _, hook := range hooks {
-		list = append(list, machine.DeletionHook{Name: hook.Name, Owner: hook.Owner})
+		list = append(list, deletion.DeletionHook{Name: hook.Name, Owner: hook.Owner})
 	}
 	return list
 }
@@ -111,8 +111,8 @@ func (f *machineFacts) isDrained() bool {
 }
 
 // machineNode is what the phases are told of the node. Once it was asked to go, its finalizers don't hold the machine.
-func (f *machineFacts) machineNode() machine.MachineNode {
-	seen := machine.MachineNode{Name: f.nodeName()}
+func (f *machineFacts) machineNode() deletion.MachineNode {
+	seen := deletion.MachineNode{Name: f.nodeName()}
 	node := f.node()
 	if node == nil {
 		seen.IsGone = f.nodes.byName != nil
@@ -137,17 +137,17 @@ func isControlPlane(node *corev1.Node) bool {
 
 // infrastructure is what the phases are told of the infrastructure. One that can't be looked at is taken for
 // one that goes, as long as the node is there: whether a provider has begun with it can't be seen.
-func (f *machineFacts) infrastructure() machine.Infrastructure {
+func (f *machineFacts) infrastructure() deletion.Infrastructure {
 	if object := f.infra.object; object != nil {
-		return machine.Infrastructure{Exists: true, IsDeleting: object.GetDeletionTimestamp() != nil, Name: object.GetKind() + " " + object.GetName()}
+		return deletion.Infrastructure{Exists: true, IsDeleting: object.GetDeletionTimestamp() != nil, Name: object.GetKind() + " " + object.GetName()}
 	}
 	exists := f.condition(machinev1beta1.InstanceExistsCondition)
-	isAsked := exists != nil && exists.Reason == machine.InstanceTerminating
+	isAsked := exists != nil && exists.Reason == deletion.InstanceTerminating
 	wasNeverMade := f.infra.kind.Kind == "" && len(f.machine.Status.Addresses) == 0
 	if f.infra.isKnown || wasNeverMade {
-		return machine.Infrastructure{IsDeleting: isAsked}
+		return deletion.Infrastructure{IsDeleting: isAsked}
 	}
-	return machine.Infrastructure{Exists: true, IsDeleting: isAsked || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0}
+	return deletion.Infrastructure{Exists: true, IsDeleting: isAsked || len(f.machine.Spec.LifecycleHooks.PreTerminate) == 0}
 }
 
 // condition returns a condition of the machine; nil if it has none of that type.

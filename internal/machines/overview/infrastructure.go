@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
 // infraHold is the infrastructure of a machine that is terminated.
-func (f *machineFacts) infraHold(step machine.DeletionStep) []MachineHold {
+func (f *machineFacts) infraHold(step deletion.DeletionStep) []MachineHold {
 	object := f.infra.object
 	switch {
 	case object == nil:
 		return []MachineHold{{Type: Infrastructure, Message: f.instance(), Since: f.becameTrue(machinev1beta1.MachineDrained)}}
-	case step.Action == machine.DeleteInfrastructure:
+	case step.Action == deletion.DeleteInfrastructure:
 		if problem := f.problem(); problem != "" {
 			return []MachineHold{{Type: Infrastructure, Object: f.infraID(), Message: problem, Since: f.becameTrue(machinev1beta1.MachineDrained)}}
 		}
@@ -69,7 +69,7 @@ func (f *machineFacts) instance() string {
 // problem is why the machine controller can't look at the infrastructure, or change it.
 func (f *machineFacts) problem() string {
 	exists := f.condition(machinev1beta1.InstanceExistsCondition)
-	if exists == nil || exists.Status != corev1.ConditionUnknown && exists.Reason != machine.ErrorDeleting {
+	if exists == nil || exists.Status != corev1.ConditionUnknown && exists.Reason != deletion.ErrorDeleting {
 		return ""
 	}
 	return exists.Message

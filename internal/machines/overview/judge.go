@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -88,9 +88,9 @@ func failureOf(m *machinev1beta1.Machine) string {
 }
 
 // stage is the part of the deletion.
-func (f *machineFacts) stage() machine.DeletionStage {
+func (f *machineFacts) stage() deletion.DeletionStage {
 	if f.isReleased() {
-		return machine.Completed
+		return deletion.Completed
 	}
 	return f.step().Stage
 }
@@ -103,15 +103,15 @@ func (f *machineFacts) deletionHolds() []MachineHold {
 	}
 	step := f.step()
 	switch {
-	case step.Action == machine.Release:
+	case step.Action == deletion.Release:
 		return append(controllerHas("remove its finalizer"), finalizersOf(f.machine, machinev1beta1.MachineFinalizer)...)
-	case step.Stage == machine.BeforeDrain:
+	case step.Stage == deletion.BeforeDrain:
 		return f.hookHolds(PreDrainHook, hooks.PreDrain, &f.machine.DeletionTimestamp.Time)
-	case step.Stage == machine.Draining:
+	case step.Stage == deletion.Draining:
 		return f.drainHolds(step)
-	case step.Stage == machine.BeforeTerminate:
+	case step.Stage == deletion.BeforeTerminate:
 		return f.hookHolds(PreTerminateHook, hooks.PreTerminate, f.becameTrue(machinev1beta1.MachineDrained))
-	case step.Stage == machine.RemovingNode:
+	case step.Stage == deletion.RemovingNode:
 		return controllerHas("delete node " + f.nodeName())
 	default:
 		return f.infraHold(step)
@@ -131,27 +131,27 @@ func (f *machineFacts) hookHolds(of MachineHoldType, hooks []machinev1beta1.Life
 	return holds
 }
 
-// saysOf is what the controller of a hook says of it, if it is one of package hook.
+// saysOf is what the controller of a hook says of it, if it is one of package machinehook.
 func saysOf(m metav1.Object, of MachineHoldType, name string) string {
-	stage := machine.BeforeDrain
+	stage := deletion.BeforeDrain
 	if of == PreTerminateHook {
-		stage = machine.BeforeTerminate
+		stage = deletion.BeforeTerminate
 	}
-	return m.GetAnnotations()[machine.HookStatusAnnotation(stage, name)]
+	return m.GetAnnotations()[deletion.HookStatusAnnotation(stage, name)]
 }
 
 // later are the hooks that hold the machine after what holds it now.
-func (f *machineFacts) later(stage machine.DeletionStage) []MachineHold {
-	if stage != machine.BeforeDrain && stage != machine.Draining {
+func (f *machineFacts) later(stage deletion.DeletionStage) []MachineHold {
+	if stage != deletion.BeforeDrain && stage != deletion.Draining {
 		return nil
 	}
 	return f.hookHolds(PreTerminateHook, f.machine.Spec.LifecycleHooks.PreTerminate, nil)
 }
 
 // drainHolds is what holds a drain.
-func (f *machineFacts) drainHolds(step machine.DeletionStep) []MachineHold {
+func (f *machineFacts) drainHolds(step deletion.DeletionStep) []MachineHold {
 	switch {
-	case step.Action == machine.SkipDrain:
+	case step.Action == deletion.SkipDrain:
 		return controllerHas("skip the drain")
 	case step.Reason == "OtherControlPlaneNodeDrains":
 		var holds []MachineHold
@@ -159,11 +159,11 @@ func (f *machineFacts) drainHolds(step machine.DeletionStep) []MachineHold {
 			holds = append(holds, MachineHold{Type: ControlPlaneNode, Object: &kinds.ID{Kind: "Node", Name: name}, Since: f.becameTrue(machinev1beta1.MachineDrainable)})
 		}
 		return holds
-	case step.Action == machine.Cordon && f.nodes.byName == nil, f.pods != nil && f.pods.unknown != "":
+	case step.Action == deletion.Cordon && f.nodes.byName == nil, f.pods != nil && f.pods.unknown != "":
 		return f.drainCondition()
-	case step.Action == machine.Cordon:
+	case step.Action == deletion.Cordon:
 		return controllerHas("cordon node " + f.nodeName())
-	case step.Action == machine.RecordDrained:
+	case step.Action == deletion.RecordDrained:
 		return controllerHas("tell that node " + f.nodeName() + " is drained")
 	}
 	if f.pods == nil {

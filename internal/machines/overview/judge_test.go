@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 )
 
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -78,7 +78,7 @@ func TestWhatHoldsAMachine(t *testing.T) {
 	}{
 		"hooks before the drain, and those after it": {hooks: bothHooks, want: "preDrain hooks MigrateApp of app-op, Other of o'op; later preTerminate hook ShipLogs of log-op"},
 		"an excluded machine is not held by preDrain hooks": {hooks: bothHooks, seen: func(f *machineFacts) {
-			f.machine.Annotations = map[string]string{machine.ExcludeNodeDraining: ""}
+			f.machine.Annotations = map[string]string{deletion.ExcludeNodeDraining: ""}
 		}, want: "the machine controller has to skip the drain; later preTerminate hook ShipLogs of log-op"},
 		"pods, those first that do not go by themselves": {seen: func(f *machineFacts) {
 			f.pods = &nodePods{left: []drain.HeldPod{
@@ -102,7 +102,7 @@ func TestWhatHoldsAMachine(t *testing.T) {
 		"infrastructure that can't be asked to go": {conditions: drained, seen: func(f *machineFacts) {
 			f.infra.isKnown = false
 			f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
-				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: machine.ErrorDeleting, Message: "the cloud is busy",
+				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: deletion.ErrorDeleting, Message: "the cloud is busy",
 			})
 		}, want: "infrastructure: the cloud is busy"},
 		"the Node object": {conditions: drained, want: "the machine controller has to delete node node-4"},
@@ -111,7 +111,7 @@ func TestWhatHoldsAMachine(t *testing.T) {
 		}, want: "the machine controller has to remove its finalizer; finalizer example.com/backup"},
 		"a hook that comes after the infrastructure was asked to go": {hooks: terminateHook, conditions: drained, seen: func(f *machineFacts) {
 			f.machine.Status.Conditions = append(f.machine.Status.Conditions, machinev1beta1.Condition{
-				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: machine.InstanceTerminating,
+				Type: machinev1beta1.InstanceExistsCondition, Status: corev1.ConditionTrue, Reason: deletion.InstanceTerminating,
 			})
 		}, want: "the machine controller has to delete node node-4"},
 		"finalizers of others": {conditions: drained, seen: func(f *machineFacts) { f.machine.Finalizers = f.machine.Finalizers[1:] }, want: "finalizer example.com/backup"},
@@ -148,7 +148,7 @@ func TestANodeOfAnotherHostIsNotTheMachines(t *testing.T) {
 	for _, node := range []*corev1.Node{f.nodes.byName["node-4"], other.nodes.byName["node-4"]} {
 		node.Spec.ProviderID = "test://another"
 	}
-	if got := f.step().Action; got != machine.RecordDrained || f.node() != nil {
+	if got := f.step().Action; got != deletion.RecordDrained || f.node() != nil {
 		t.Errorf("of machine.openshift.io, the next step is to %s", got)
 	}
 	if other.node() != nil {
@@ -176,8 +176,8 @@ func TestASecondMachineOfOneNode(t *testing.T) {
 		held, first string
 	}{
 		"of nobody": {nil, wanted, "the machine was started, and its kubelet has not joined"},
-		"its own":   {map[string]string{machine.OpenShiftMachineAnnotation: "shop/web-4"}, wanted, "the machine was started, and its kubelet has not joined"},
-		"of another one": {map[string]string{machine.OpenShiftMachineAnnotation: "shop/web-3"},
+		"its own":   {map[string]string{deletion.OpenShiftMachineAnnotation: "shop/web-4"}, wanted, "the machine was started, and its kubelet has not joined"},
+		"of another one": {map[string]string{deletion.OpenShiftMachineAnnotation: "shop/web-3"},
 			wanted + ", which node node-4 has; it belongs to machine shop/web-3 of machine.openshift.io", "a node belongs to one machine: find out which"},
 		"of Cluster API": {map[string]string{"cluster.x-k8s.io/machine": "web-4", "cluster.x-k8s.io/cluster-namespace": "shop"},
 			wanted + ", which node node-4 has; it belongs to machine shop/web-4 of cluster.x-k8s.io", "a node belongs to one machine: find out which"},

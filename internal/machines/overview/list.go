@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -178,13 +178,13 @@ func (g *machineGatherer) gather(ctx context.Context, f *machineFacts) {
 	}
 	step := f.step()
 	switch {
-	case step.Action == machine.Evict:
+	case step.Action == deletion.Evict:
 		f.pods = g.podsOf(ctx, f.node())
 		f.pods.setStaying()
 		if f.pods.unknown != "" {
 			f.unknown = append(f.unknown, f.pods.unknown)
 		}
-	case step.Stage != machine.BeforeDrain && step.Stage != machine.Draining:
+	case step.Stage != deletion.BeforeDrain && step.Stage != deletion.Draining:
 		g.askInfrastructure(ctx, f)
 	}
 }

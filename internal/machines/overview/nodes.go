@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -45,7 +45,7 @@ func (n *nodeList) hold(m metav1.Object, group, providerID string, since time.Ti
 
 // machineOf names the machine that a node belongs to, by its annotations; "" if to none.
 func machineOf(node *corev1.Node) string {
-	if name := node.Annotations[machine.OpenShiftMachineAnnotation]; name != "" {
+	if name := node.Annotations[deletion.OpenShiftMachineAnnotation]; name != "" {
 		namespace, name, _ := strings.Cut(name, "/")
 		return nameOf(namespace, name, Kind.Group)
 	}

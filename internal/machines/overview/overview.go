@@ -2,7 +2,7 @@
 // which owner, which pod and disruption budget, which infrastructure object, which finalizer. It reads the APIs
 // of machine.openshift.io and cluster.x-k8s.io only, so it is right about machines that other controllers manage, too.
 //
-// What a machine of OpenShift's API waits for follows from the phases of its deletion (package machine), so that an overview
+// What a machine of OpenShift's API waits for follows from the phases of its deletion (package deletion), so that an overview
 // and the machine controller can't differ; one of Cluster API's tells it. It changes nothing. What can't be read is told as unknown, and the rest is told
 // all the same.
 //
@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/runlevel/runlevel/internal/machines/machine"
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
 )
 
@@ -36,7 +36,7 @@ type MachineOverview struct {
 	Phase string    `json:"phase"`
 	Since time.Time `json:"since"` // when the phase began, or an earlier moment if that is not told anywhere
 	// Stage is the part of the deletion.
-	Stage machine.DeletionStage `json:"stage,omitempty"`
+	Stage deletion.DeletionStage `json:"stage,omitempty"`
 	// Holds is what the machine waits for, the most telling first; Later are the hooks whose turn has not come.
 	Holds      []MachineHold `json:"holds,omitempty"`
 	Later      []MachineHold `json:"later,omitempty"`

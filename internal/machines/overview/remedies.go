@@ -9,8 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 )
 
 // This file says what to do about what holds a machine. A command comes last, on a line of its own, so that it can be
@@ -67,7 +67,7 @@ func (f *machineFacts) remedy(h *MachineHold) []string {
 	case PreDrainHook, PreTerminateHook:
 		return h.hookRemedy(f.hookRemoval(h))
 	case Pod:
-		return h.podRemedy(f.command("annotate", " "+machine.ExcludeNodeDraining+"="))
+		return h.podRemedy(f.command("annotate", " "+deletion.ExcludeNodeDraining+"="))
 	case ControlPlaneNode:
 		return []string{
 			"nodes of the control plane are drained one after the other; nothing is to be done, unless node " + h.Object.Name + " takes no pods for another reason:",

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/drain"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 )
 
 // exists is the toleration of the pods of these tests.
@@ -25,7 +25,7 @@ func TestWhatCameAfterTheCordonIsLeft(t *testing.T) {
 	f := factsOf(t, "", "")
 	f.pods = &nodePods{left: []drain.HeldPod{toEvict("agent-b", true)}}
 	f.pods.setStaying()
-	if got := f.step().Action; got != machine.RecordDrained {
+	if got := f.step().Action; got != deletion.RecordDrained {
 		t.Errorf("the next step is to %s", got)
 	}
 	said := f.explain(nil, now)

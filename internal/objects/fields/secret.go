@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
 // What stands in the place of a secret, and of another one where two differ.
@@ -188,9 +188,9 @@ const copyAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 // maskedAnnotation returns the value of an annotation without what it may have of secrets in hooks.
 func maskedAnnotation(key, text string) string {
 	switch {
-	case key == lifecycle.Annotation:
-		return lifecycle.Masked(text)
-	case key == copyAnnotation && strings.Contains(text, lifecycle.Annotation):
+	case key == deploymenthook.Annotation:
+		return deploymenthook.Masked(text)
+	case key == copyAnnotation && strings.Contains(text, deploymenthook.Annotation):
 		return masked
 	default:
 		return text
@@ -201,8 +201,8 @@ func maskedAnnotation(key, text string) string {
 func maskedChange(key string, before, after any) (maskedBefore, maskedAfter any) {
 	from, wasText := before.(string)
 	to, isText := after.(string)
-	if wasText && isText && key == lifecycle.Annotation {
-		return lifecycle.MaskedChange(from, to)
+	if wasText && isText && key == deploymenthook.Annotation {
+		return deploymenthook.MaskedChange(from, to)
 	}
 	before, after = maskAt(key, before), maskAt(key, after)
 	if before == masked && after == masked {

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
@@ -22,8 +22,8 @@ import (
 type Reading struct {
 	Version   *configv1.ClusterVersion // nil if there is none
 	Operators []configv1.ClusterOperator
-	Applied   *status.AppliedRelease      // nil until there is one
-	Durations map[string]record.Durations // of the last complete apply, by mode
+	Applied   *clusterversion.AppliedRelease // nil until there is one
+	Durations map[string]record.Durations    // of the last complete apply, by mode
 	Problems  []ObjectProblem
 	Unwatched int       // kinds whose changes are not seen
 	Retrieved time.Time // when the update service last gave a good answer; zero if it never did

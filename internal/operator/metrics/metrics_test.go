@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/metrics"
-	"github.com/runlevel/runlevel/internal/operator/status"
 	"github.com/runlevel/runlevel/internal/record"
 )
 
@@ -97,7 +97,7 @@ func updating() metrics.Reading {
 // TestMetricsOfTheClusterVersionOperator are those that its dashboards and alerts ask for, labels and all.
 func TestMetricsOfTheClusterVersionOperator(t *testing.T) {
 	reading := updating()
-	reading.Applied = &status.AppliedRelease{Release: configv1.Release{Version: "1.0.2"}, Done: 40, Total: 62}
+	reading.Applied = &clusterversion.AppliedRelease{Release: configv1.Release{Version: "1.0.2"}, Done: 40, Total: 62}
 	reading.Retrieved = at(2500).Time
 	reading.Operators = []configv1.ClusterOperator{
 		{ObjectMeta: metav1.ObjectMeta{Name: "till"}, Status: configv1.ClusterOperatorStatus{
@@ -159,7 +159,7 @@ func TestWithoutAClusterVersion(t *testing.T) {
 func TestMetricsOfRunlevel(t *testing.T) {
 	deployment := kinds.ID{Group: "apps", Kind: "Deployment", Namespace: "shop", Name: "web"}
 	reading := metrics.Reading{
-		Applied:   &status.AppliedRelease{IsComplete: true, Total: 3},
+		Applied:   &clusterversion.AppliedRelease{IsComplete: true, Total: 3},
 		Durations: map[string]record.Durations{"Updating": {All: 12.5, Nodes: map[string]float64{"level 10, web": 3.1}}},
 		Problems: []metrics.ObjectProblem{
 			{State: metrics.Contested, Object: deployment, Since: at(200).Time},
@@ -187,7 +187,7 @@ func TestMetricsOfRunlevel(t *testing.T) {
 
 // TestOfManyProblemsTheOldestAreNamed: a release with a thousand of them costs monitoring no thousand series.
 func TestOfManyProblemsTheOldestAreNamed(t *testing.T) {
-	reading := metrics.Reading{Applied: &status.AppliedRelease{}}
+	reading := metrics.Reading{Applied: &clusterversion.AppliedRelease{}}
 	for i := range 1000 {
 		id := kinds.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprint("map-", i)}
 		reading.Problems = append(reading.Problems, metrics.ObjectProblem{State: metrics.Failing, Object: id, Since: time.Unix(int64(5000-i), 0)})

@@ -8,7 +8,7 @@ import (
 	"github.com/openshift/library-go/pkg/config/clusteroperator/v1helpers"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 )
 
 // The metrics of the cluster-version operator.
@@ -81,7 +81,7 @@ func (s sink) releases(v *configv1.ClusterVersion, completed string) {
 
 // failure adds the release that fails.
 func (s sink) failure(v *configv1.ClusterVersion, completed string) {
-	condition := v1helpers.FindStatusCondition(v.Status.Conditions, status.Failing)
+	condition := v1helpers.FindStatusCondition(v.Status.Conditions, clusterversion.Failing)
 	if condition == nil || condition.Status != configv1.ConditionTrue {
 		return
 	}
@@ -139,7 +139,7 @@ func (s sink) conditions(name, at string, all []configv1.ClusterOperatorStatusCo
 }
 
 // payload adds how many manifests are applied.
-func (s sink) payload(applied *status.AppliedRelease) {
+func (s sink) payload(applied *clusterversion.AppliedRelease) {
 	done := min(applied.Done, applied.Total)
 	if applied.IsComplete {
 		done = applied.Total
@@ -150,7 +150,7 @@ func (s sink) payload(applied *status.AppliedRelease) {
 
 // lastCompleted returns the newest entry that was complete; an empty one if there is none.
 func lastCompleted(history []configv1.UpdateHistory) configv1.UpdateHistory {
-	if last := status.LastCompleted(history); last != nil {
+	if last := clusterversion.LastCompleted(history); last != nil {
 		return *last
 	}
 	return configv1.UpdateHistory{}

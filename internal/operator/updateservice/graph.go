@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	configv1 "github.com/openshift/api/config/v1"
 
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
@@ -67,7 +67,7 @@ func (b *bounded[T]) UnmarshalJSON(text []byte) error {
 }
 
 // read returns what a graph says of the version that was asked for.
-func read(text []byte, query Query) (*status.Offer, error) {
+func read(text []byte, query Query) (*clusterversion.Offer, error) {
 	var graph updateGraph
 	if err := json.Unmarshal(text, &graph); err != nil {
 		return nil, &reason.Error{Reason: ResponseInvalid, Message: "the answer is no update graph", Err: errors.New(short(err.Error()))}
@@ -77,7 +77,7 @@ func read(text []byte, query Query) (*status.Offer, error) {
 		text := fmt.Sprintf("the update service does not know version %s in channel %q", query.Version, short(query.Channel))
 		return nil, &reason.Error{Reason: VersionNotFound, Message: text}
 	}
-	r := reader{nodes: map[string]graphNode{}, several: map[string]bool{}, offer: &status.Offer{Current: graph.Nodes[current].release()}}
+	r := reader{nodes: map[string]graphNode{}, several: map[string]bool{}, offer: &clusterversion.Offer{Current: graph.Nodes[current].release()}}
 	for _, node := range graph.Nodes {
 		if known, isKnown := r.nodes[node.Version]; isKnown && known.Image != node.Image {
 			r.several[node.Version] = true
@@ -162,7 +162,7 @@ const (
 type reader struct {
 	nodes   map[string]graphNode
 	several map[string]bool // versions that nodes with several images have
-	offer   *status.Offer
+	offer   *clusterversion.Offer
 	bytes   int // of the offer
 }
 

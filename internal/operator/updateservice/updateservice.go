@@ -19,7 +19,7 @@ import (
 
 	"github.com/blang/semver/v4"
 
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
@@ -54,7 +54,7 @@ const (
 )
 
 // Ask asks a service for the updates of a version. Its errors are of type *reason.Error.
-func Ask(ctx context.Context, client *http.Client, query Query) (*status.Offer, error) {
+func Ask(ctx context.Context, client *http.Client, query Query) (*clusterversion.Offer, error) {
 	address, err := query.address()
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 
-	"github.com/runlevel/runlevel/internal/operator/status"
+	"github.com/runlevel/runlevel/internal/operator/clusterversion"
 	"github.com/runlevel/runlevel/internal/operator/updateservice"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
@@ -61,7 +61,7 @@ func TestAsk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &status.Offer{
+	want := &clusterversion.Offer{
 		Current: configv1.Release{Version: "1.0.0", Image: image("a"), Channels: []string{"fast", "stable"}},
 		Updates: []configv1.Release{{Version: "1.0.10", Image: image("c")}, {Version: "1.0.1", Image: image("b"), URL: "https://example.com/1.0.1"}},
 		Conditional: []configv1.ConditionalUpdate{{Release: configv1.Release{Version: "1.1.0", Image: image("d")}, Risks: []configv1.ConditionalUpdateRisk{{

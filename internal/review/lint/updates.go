@@ -5,9 +5,9 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -338,11 +338,11 @@ func checkHooksNotRun(s *subject, r *reporter) {
 		if before == nil {
 			continue
 		}
-		hooks, _ := lifecycle.Parse(m.Object())
-		had, _ := lifecycle.Parse(before.Object())
-		for _, stage := range lifecycle.Stages {
+		hooks, _ := deploymenthook.Parse(m.Object())
+		had, _ := deploymenthook.Parse(before.Object())
+		for _, stage := range deploymenthook.Stages {
 			if hooks.Of(stage) != nil && had.Of(stage) == nil {
-				r.field(m, annotation(lifecycle.Annotation), "the hook %s is new, and spec.template is as in the previous payload: the hook does not run before the template changes", stage)
+				r.field(m, annotation(deploymenthook.Annotation), "the hook %s is new, and spec.template is as in the previous payload: the hook does not run before the template changes", stage)
 			}
 		}
 	}
@@ -350,7 +350,7 @@ func checkHooksNotRun(s *subject, r *reporter) {
 
 // hookedBefore returns a Deployment with hooks as the previous payload has it, if its template is the same; else nil.
 func (s *subject) hookedBefore(m *manifest) *manifest {
-	if _, isHooked := m.annotations[lifecycle.Annotation]; !isHooked {
+	if _, isHooked := m.annotations[deploymenthook.Annotation]; !isHooked {
 		return nil
 	}
 	for _, before := range s.previous.byID[m.id] {

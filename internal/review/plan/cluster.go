@@ -5,9 +5,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -40,8 +40,8 @@ type ObjectPreview struct {
 	Adopted, Losing []string
 	// Owners returns the other managers that own a field of the live object. Nil if they are not known.
 	Owners     func(fields.Path) []string
-	TakesAlong *kinds.ObjectCounts // what goes with the object, if it goes
-	DueHooks   []lifecycle.Stage   // of the Deployment: those that an apply runs
+	TakesAlong *kinds.ObjectCounts    // what goes with the object, if it goes
+	DueHooks   []deploymenthook.Stage // of the Deployment: those that an apply runs
 }
 
 // A LeftoverObject is an object of an earlier release.

@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
 // A HookPlan is what an update does about one lifecycle hook of a Deployment.
 type HookPlan struct {
-	Stage         lifecycle.Stage         `json:"stage"`
-	FailurePolicy lifecycle.FailurePolicy `json:"failurePolicy"`
+	Stage         deploymenthook.Stage         `json:"stage"`
+	FailurePolicy deploymenthook.FailurePolicy `json:"failurePolicy"`
 	// Runs says that the update runs the hook.
 	Runs bool `json:"runs"`
 	// Change is what becomes of the hook itself; "" if it stays as it is.
@@ -42,7 +42,7 @@ const (
 
 // A deployment is what decides about the hooks of a manifest or a live object.
 type deployment struct {
-	hooks    *lifecycle.Hooks
+	hooks    *deploymenthook.Hooks
 	template string // its hash; "" if there is no Deployment
 }
 
@@ -59,8 +59,8 @@ func readDeployment(object map[string]any) deployment {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &typed); err != nil {
 		return deployment{}
 	}
-	hooks, _ := lifecycle.Parse(u)
-	return deployment{hooks, lifecycle.HashTemplate(&typed)}
+	hooks, _ := deploymenthook.Parse(u)
+	return deployment{hooks, deploymenthook.HashTemplate(&typed)}
 }
 
 // compareHooks returns the hooks of two manifests of a Deployment, in the order of a rollout. The old one may be nil.
@@ -72,7 +72,7 @@ func compareHooks(old, next map[string]any) []HookPlan {
 // planHooks returns what an update does about each hook of a Deployment, given whether it changes the pod template.
 func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
 	var hooks []HookPlan
-	for _, stage := range lifecycle.Stages {
+	for _, stage := range deploymenthook.Stages {
 		was, is := before.hooks.Of(stage), after.hooks.Of(stage)
 		if was == nil && is == nil {
 			continue
@@ -86,7 +86,7 @@ func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
 			one.FailurePolicy = was.Policy()
 		case !isTemplateNew:
 			one.FailurePolicy, one.Why = is.Policy(), templateStays
-		case stage == lifecycle.Mid && before.template == "":
+		case stage == deploymenthook.Mid && before.template == "":
 			one.FailurePolicy, one.Why = is.Policy(), noOldPods
 		default:
 			one.FailurePolicy, one.Runs = is.Policy(), true
@@ -97,7 +97,7 @@ func planHooks(before, after deployment, isTemplateNew bool) []HookPlan {
 }
 
 // changeOfHook compares a hook with what it was.
-func changeOfHook(was, is *lifecycle.Hook) HookChange {
+func changeOfHook(was, is *deploymenthook.Hook) HookChange {
 	switch {
 	case is == nil:
 		return HookRemoved

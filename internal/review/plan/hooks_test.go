@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/review/plan"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
@@ -26,13 +26,13 @@ func TestHooksOfACluster(t *testing.T) {
 	other := strings.ReplaceAll(hookedDeployment, "IMAGE", "old")
 	for name, c := range map[string]struct {
 		live string
-		due  []lifecycle.Stage
+		due  []deploymenthook.Stage
 		want string
 	}{
-		"not there":              {"", []lifecycle.Stage{"pre", "post"}, "pre, post"},
-		"another template":       {other, []lifecycle.Stage{"pre", "mid", "post"}, "pre, mid, post"},
+		"not there":              {"", []deploymenthook.Stage{"pre", "post"}, "pre, post"},
+		"another template":       {other, []deploymenthook.Stage{"pre", "mid", "post"}, "pre, mid, post"},
 		"another count":          {strings.ReplaceAll(manifest, "replicas: 1", "replicas: 5"), nil, ""},
-		"a rollout that goes on": {other, []lifecycle.Stage{"mid", "post"}, "mid, post"},
+		"a rollout that goes on": {other, []deploymenthook.Stage{"mid", "post"}, "mid, post"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			action := plan.Created

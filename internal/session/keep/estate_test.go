@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/session"
 	"github.com/runlevel/runlevel/internal/session/keep"
-	"github.com/runlevel/runlevel/internal/session/rollout"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -58,7 +58,7 @@ func (e *estate) keep(t testing.TB, tell func(keep.Event)) (stop func()) {
 	isKeeping, ended := make(chan struct{}), make(chan error, 1)
 	on, release := connectAs(t, e.name), e.load(t)
 	go func() {
-		ended <- rollout.Run(ctx, on, release, rollout.Options{Keep: &keep.Options{Every: -1, Tell: func(event keep.Event) {
+		ended <- session.Run(ctx, on, release, session.Options{Keep: &keep.Options{Every: -1, Tell: func(event keep.Event) {
 			if event.Type == keep.Keeping {
 				close(isKeeping)
 			}

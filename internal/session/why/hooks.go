@@ -7,21 +7,21 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
 // A HookStanding is a lifecycle hook of a Deployment that has not simply succeeded.
 type HookStanding struct {
-	Object   kinds.ID        `json:"object"`
-	Hook     lifecycle.Stage `json:"hook"`
-	State    HookState       `json:"state"`
-	Since    *time.Time      `json:"since,omitempty"`    // when it began, if it has not ended
-	Failures int             `json:"failures,omitempty"` // attempts of it that have failed
-	Message  string          `json:"message,omitempty"`  // of the last failure
-	By       string          `json:"by,omitempty"`       // the user who has skipped it, or has it run again
+	Object   kinds.ID             `json:"object"`
+	Hook     deploymenthook.Stage `json:"hook"`
+	State    HookState            `json:"state"`
+	Since    *time.Time           `json:"since,omitempty"`    // when it began, if it has not ended
+	Failures int                  `json:"failures,omitempty"` // attempts of it that have failed
+	Message  string               `json:"message,omitempty"`  // of the last failure
+	By       string               `json:"by,omitempty"`       // the user who has skipped it, or has it run again
 }
 
 // A HookState is how a hook stands.
@@ -39,7 +39,7 @@ const (
 func StandingHooks(of *record.Record) []HookStanding {
 	var all []HookStanding
 	for _, one := range of.Hooks {
-		for _, stage := range lifecycle.Stages {
+		for _, stage := range deploymenthook.Stages {
 			if progress, isThere := one.Hooks[stage]; isThere {
 				all = append(all, standingHook(of, one, stage, progress)...)
 			}
@@ -49,13 +49,13 @@ func StandingHooks(of *record.Record) []HookStanding {
 }
 
 // standingHook returns how one hook stands; nothing if there is nothing to tell.
-func standingHook(of *record.Record, d record.DeploymentHooks, stage lifecycle.Stage, progress lifecycle.HookProgress) []HookStanding {
+func standingHook(of *record.Record, d record.DeploymentHooks, stage deploymenthook.Stage, progress deploymenthook.HookProgress) []HookStanding {
 	found := HookStanding{Object: d.ID, Hook: stage, Failures: progress.Failures, Message: printable.Line(progress.Message), By: printable.Line(progress.By)}
 	isUnderWay := d.Rollout != "" && progress.Result == ""
 	switch {
-	case progress.Result == lifecycle.Ignored:
+	case progress.Result == deploymenthook.Ignored:
 		found.State = HookIgnored
-	case progress.Result == lifecycle.Skipped:
+	case progress.Result == deploymenthook.Skipped:
 		found.State = HookSkipped
 	case isUnderWay && progress.Began != nil:
 		found.State, found.Since = HookRunning, &progress.Began.Time
@@ -68,7 +68,7 @@ func standingHook(of *record.Record, d record.DeploymentHooks, stage lifecycle.S
 }
 
 // stopMessage returns why the last apply ended at a hook; "" if it has not told.
-func stopMessage(of *record.Record, id kinds.ID, stage lifecycle.Stage) string {
+func stopMessage(of *record.Record, id kinds.ID, stage deploymenthook.Stage) string {
 	for _, step := range of.Run.Steps() {
 		if step.ID == id && step.Hook == string(stage) && step.State == record.Failed {
 			return printable.Line(step.For)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/record"
 )
 
@@ -24,10 +24,10 @@ func (s Settings) Abandon(isKept func(kinds.ID) bool) {
 		}
 		var err error
 		if one.Rollout != "" {
-			err = s.newRunner(one.ID, nil, lifecycle.Rollout{}).abandon(s.Requests, one.Replicas)
+			err = s.newRunner(one.ID, nil, deploymenthook.Rollout{}).abandon(s.Requests, one.Replicas)
 		}
 		if err == nil { // it has hooks again if it comes back
-			err = s.saveState(one.ID, lifecycle.State{})
+			err = s.saveState(one.ID, deploymenthook.State{})
 		}
 		if err != nil {
 			klog.FromContext(s.Requests).Error(err, "the hooks of a Deployment that the release has no more could not be ended", "object", one.ID.String())
@@ -53,14 +53,14 @@ func (r *runner) abandon(ctx context.Context, replicas *int32) error {
 		return err
 	}
 	for _, pod := range pods {
-		if lifecycle.HasEnded(pod) || pod.DeletionTimestamp != nil {
+		if deploymenthook.HasEnded(pod) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		if err := r.delete(ctx, pod); err != nil {
 			return err
 		}
 	}
-	back := lifecycle.HookAction{State: &lifecycle.State{}}
+	back := deploymenthook.HookAction{State: &deploymenthook.State{}}
 	if live.Spec.Replicas != nil && *live.Spec.Replicas == 0 {
 		back.Replicas = replicas
 	}

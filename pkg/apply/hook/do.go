@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/internal/text/reason"
 )
@@ -27,25 +27,25 @@ type refusal struct{ error }
 func (r *refusal) Unwrap() error { return r.error }
 
 // do does one action.
-func (r *runner) do(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+func (r *runner) do(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
 	switch action.Do {
-	case lifecycle.Compare:
+	case deploymenthook.Compare:
 		isChanged, err := r.Applier.ChangesTemplate(r.manifest)
 		if err != nil {
 			return &refusal{err}
 		}
 		r.isChanged = &isChanged
 		return nil
-	case lifecycle.MakePaused:
+	case deploymenthook.MakePaused:
 		if err := r.Applier.CreatePaused(r.manifest); err != nil {
 			return &refusal{err}
 		}
 		return nil
-	case lifecycle.Create:
+	case deploymenthook.Create:
 		return r.create(ctx, action.Pod)
-	case lifecycle.Delete:
+	case deploymenthook.Delete:
 		return r.delete(ctx, action.Pod)
-	case lifecycle.Report:
+	case deploymenthook.Report:
 		return r.report(ctx, stage, seen, action)
 	default:
 		return r.save(ctx, stage, seen, action)
@@ -55,7 +55,7 @@ func (r *runner) do(ctx context.Context, stage lifecycle.Stage, seen lifecycle.R
 // create creates the pod of a hook. That the cluster refuses it is for the sequence to judge, unless the cluster does not
 // answer. A pod of that name that was not seen may be seen the next time: a process that was killed has created it.
 func (r *runner) create(ctx context.Context, pod *corev1.Pod) error {
-	_, err := r.Cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: lifecycle.FieldManager})
+	_, err := r.Cluster.Client.CoreV1().Pods(r.id.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: deploymenthook.FieldManager})
 	switch {
 	case err == nil:
 		r.refused, r.lastState = nil, ""
@@ -64,7 +64,7 @@ func (r *runner) create(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if r.refused == nil || r.refused.Pod != pod.Name {
-		r.refused = &lifecycle.Refusal{Pod: pod.Name, Since: r.Cluster.Now()}
+		r.refused = &deploymenthook.Refusal{Pod: pod.Name, Since: r.Cluster.Now()}
 	}
 	r.refused.Cause, r.refused.IsFinal = printable.Line(r.masker.Replace(err.Error())), !apierrors.IsAlreadyExists(err) && !r.Applier.IsRetryable(r.manifest, err)
 	if r.refused.IsFinal {
@@ -84,7 +84,7 @@ func (r *runner) delete(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // save saves the state of an action, and scales the Deployment in the same write.
-func (r *runner) save(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+func (r *runner) save(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
 	result := action.State.Hooks[stage].Result
 	if result != "" && seen.State.Hooks[stage].Result == "" {
 		r.logs.follow(ctx, stage, action.Pod)
@@ -105,7 +105,7 @@ func (r *runner) save(ctx context.Context, stage lifecycle.Stage, seen lifecycle
 
 // clearCondition says that no hook has failed, once the one that did has another result, or the rollout is over. It is
 // done before the state is saved: a process that is killed in between does both again. A failure that is ignored stays.
-func (r *runner) clearCondition(ctx context.Context, live *appsv1.Deployment, next lifecycle.State, result lifecycle.HookResult) error {
+func (r *runner) clearCondition(ctx context.Context, live *appsv1.Deployment, next deploymenthook.State, result deploymenthook.HookResult) error {
 	isOver := next.Rollout == ""
 	if live == nil || !hasFailed(live) || next.HasIgnored() || result == "" && !isOver {
 		return nil
@@ -114,7 +114,7 @@ func (r *runner) clearCondition(ctx context.Context, live *appsv1.Deployment, ne
 }
 
 // write writes the state of an action to the Deployment and into the record.
-func (r *runner) write(ctx context.Context, live *appsv1.Deployment, action lifecycle.HookAction) error {
+func (r *runner) write(ctx context.Context, live *appsv1.Deployment, action deploymenthook.HookAction) error {
 	if action.State == nil {
 		return nil
 	}
@@ -127,8 +127,8 @@ func (r *runner) write(ctx context.Context, live *appsv1.Deployment, action life
 }
 
 // patchState writes the state of an action to the Deployment, and scales it.
-func (r *runner) patchState(ctx context.Context, live *appsv1.Deployment, action lifecycle.HookAction) error {
-	body := map[string]any{"metadata": map[string]any{"uid": live.UID, "annotations": map[string]any{lifecycle.StateAnnotation: annotation(*action.State)}}}
+func (r *runner) patchState(ctx context.Context, live *appsv1.Deployment, action deploymenthook.HookAction) error {
+	body := map[string]any{"metadata": map[string]any{"uid": live.UID, "annotations": map[string]any{deploymenthook.StateAnnotation: annotation(*action.State)}}}
 	if action.Replicas != nil { // of a Deployment that was just seen: a process that has slept scales nothing
 		body["metadata"].(map[string]any)["resourceVersion"] = live.ResourceVersion
 		body["spec"] = map[string]any{"replicas": *action.Replicas}
@@ -141,7 +141,7 @@ func (r *runner) patchState(ctx context.Context, live *appsv1.Deployment, action
 }
 
 // annotation returns the value of the annotation with a state: none, if there is nothing to remember.
-func annotation(state lifecycle.State) any {
+func annotation(state deploymenthook.State) any {
 	if state.IsEmpty() {
 		return nil
 	}
@@ -154,11 +154,11 @@ func (r *runner) patch(ctx context.Context, how types.PatchType, body map[string
 	if err != nil {
 		return nil, err
 	}
-	return r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Patch(ctx, r.id.Name, how, text, metav1.PatchOptions{FieldManager: lifecycle.FieldManager}, subresources...)
+	return r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Patch(ctx, r.id.Name, how, text, metav1.PatchOptions{FieldManager: deploymenthook.FieldManager}, subresources...)
 }
 
 // report tells of an attempt that has failed: by an event and a condition of the Deployment, and to the settings.
-func (r *runner) report(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+func (r *runner) report(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
 	r.logs.drain()
 	r.log = nil
 	if action.Pod != nil {
@@ -173,7 +173,7 @@ func (r *runner) report(ctx context.Context, stage lifecycle.Stage, seen lifecyc
 		return err
 	}
 	r.refused = nil
-	if r.rollout.Hooks.Of(stage).Policy() != lifecycle.Abort { // else the end of the step says so
+	if r.rollout.Hooks.Of(stage).Policy() != deploymenthook.Abort { // else the end of the step says so
 		r.Failed(r.nameOf(stage), action.Reason, fmt.Sprintf("attempt %d failed: %s", action.Attempt, action.Message), indented(r.log))
 	}
 	return nil
@@ -244,12 +244,12 @@ func hasFailed(live *appsv1.Deployment) bool {
 }
 
 // giveUp ends the rollout. What has not been reported as the failure of an attempt, is reported now.
-func (r *runner) giveUp(ctx context.Context, seen lifecycle.RolloutFacts, action lifecycle.HookAction) error {
+func (r *runner) giveUp(ctx context.Context, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) error {
 	r.logs.drain()
 	if err := r.write(ctx, seen.Live, action); err != nil {
 		return err
 	}
-	if action.State != nil && action.Reason != lifecycle.HookFailed {
+	if action.State != nil && action.Reason != deploymenthook.HookFailed {
 		if err := r.tell(ctx, seen.Live, action.Reason, action.Message, nil); err != nil {
 			r.warn("it can't be said at the Deployment why its rollout has stopped: " + printable.Line(err.Error()))
 		}

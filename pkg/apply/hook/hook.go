@@ -1,4 +1,4 @@
-// Package hook has the steps of Deployments with lifecycle hooks. What to do next is decided by package lifecycle, of what
+// Package hook has the steps of Deployments with lifecycle hooks. What to do next is decided by package deploymenthook, of what
 // this package has looked at; it does that on the cluster, and looks again.
 //
 // Settings.Steps is the call to start from. The steps are in step.go, and the loop of looks and actions in run.go. look.go and
@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/kinds"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/internal/record"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -35,7 +35,7 @@ type Settings struct {
 	Applier   *object.Applier
 	Journal   *object.Journal
 	Release   string
-	Overrides map[kinds.ID]lifecycle.Override
+	Overrides map[kinds.ID]deploymenthook.Override
 	Pause     time.Duration // how long a rollout is left alone that a hook has stopped; not at all if it is 0
 	IsPreview bool
 
@@ -50,7 +50,7 @@ type runner struct {
 	Settings
 	id       kinds.ID
 	manifest *payload.Manifest // nil of a Deployment that the release has no more
-	rollout  lifecycle.Rollout
+	rollout  deploymenthook.Rollout
 
 	masker      *strings.Replacer // of values of environment variables
 	workload    workload
@@ -59,23 +59,23 @@ type runner struct {
 	isOverruled atomic.Bool // it is asked while another step runs
 	isChecked   bool        // whether the Deployment is another release's
 	isChanged   *bool
-	refused     *lifecycle.Refusal
+	refused     *deploymenthook.Refusal
 	lastState   string // of the pod that is waited for
-	ran         map[lifecycle.Stage]lifecycle.HookResult
+	ran         map[deploymenthook.Stage]deploymenthook.HookResult
 	log         []string // the last lines of the pod that has failed last
 	logs        *podLogs
 	previewed   preview
 }
 
 // newRunner returns a runner for the Deployment of a rollout.
-func (s Settings) newRunner(id kinds.ID, m *payload.Manifest, rollout lifecycle.Rollout) *runner {
+func (s Settings) newRunner(id kinds.ID, m *payload.Manifest, rollout deploymenthook.Rollout) *runner {
 	r := &runner{
 		Settings: s, id: id, manifest: m, rollout: rollout,
-		masker: rollout.Masker(), workload: workload{s.Cluster.Client, id.Namespace}, ran: map[lifecycle.Stage]lifecycle.HookResult{},
+		masker: rollout.Masker(), workload: workload{s.Cluster.Client, id.Namespace}, ran: map[deploymenthook.Stage]deploymenthook.HookResult{},
 		logs: &podLogs{client: s.Cluster.Client, hooks: rollout.Hooks, streams: map[types.UID]*stream{}},
 	}
 	if s.Logged != nil {
-		r.logs.logged = func(stage lifecycle.Stage, line string) { s.Logged(r.nameOf(stage), line) }
+		r.logs.logged = func(stage deploymenthook.Stage, line string) { s.Logged(r.nameOf(stage), line) }
 	}
 	return r
 }
@@ -85,7 +85,7 @@ func (s Settings) runnerOf(m *payload.Manifest) *runner {
 	if m.IsTombstone() || m.GroupVersionKind().GroupKind() != kinds.Deployment {
 		return nil
 	}
-	hooks, _ := lifecycle.Parse(m.Object()) // what is wrong with them was said when the release was read
+	hooks, _ := deploymenthook.Parse(m.Object()) // what is wrong with them was said when the release was read
 	if hooks == nil && !s.isRemembered(m) {
 		return nil
 	}
@@ -93,8 +93,8 @@ func (s Settings) runnerOf(m *payload.Manifest) *runner {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object().Object, desired); err != nil {
 		return nil // the API server refuses it, and says why
 	}
-	return s.newRunner(m.ID(), m, lifecycle.Rollout{
-		Release: s.Release, Hooks: hooks, Desired: desired, Template: lifecycle.HashTemplate(desired), IsCreateOnly: m.IsCreateOnly(),
+	return s.newRunner(m.ID(), m, deploymenthook.Rollout{
+		Release: s.Release, Hooks: hooks, Desired: desired, Template: deploymenthook.HashTemplate(desired), IsCreateOnly: m.IsCreateOnly(),
 		Override: s.Overrides[m.ID()], Pause: s.Pause,
 	})
 }
@@ -109,7 +109,7 @@ func (s Settings) isRemembered(m *payload.Manifest) bool {
 	if live == nil {
 		return false
 	}
-	_, isThere := lifecycle.ReadState(live)
+	_, isThere := deploymenthook.ReadState(live)
 	return isThere
 }
 
@@ -120,13 +120,13 @@ func (s Settings) isBeingCreated(m *payload.Manifest) bool {
 }
 
 // stateOf returns what the record has of the hooks of a Deployment.
-func (s Settings) stateOf(id kinds.ID) (state lifecycle.State, isThere bool) {
+func (s Settings) stateOf(id kinds.ID) (state deploymenthook.State, isThere bool) {
 	s.Journal.Read(func(known *record.Record) { state, isThere = known.FindHooks(id) })
 	return state, isThere
 }
 
 // saveState notes the state of the hooks of a Deployment in the record.
-func (s Settings) saveState(id kinds.ID, state lifecycle.State) error {
+func (s Settings) saveState(id kinds.ID, state deploymenthook.State) error {
 	if s.IsPreview {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (s Settings) saveState(id kinds.ID, state lifecycle.State) error {
 }
 
 // nameOf returns the name of a hook's step.
-func (r *runner) nameOf(stage lifecycle.Stage) object.StepID {
+func (r *runner) nameOf(stage deploymenthook.Stage) object.StepID {
 	id := object.StepOf(r.manifest)
 	id.Hook = string(stage)
 	return id

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/text/printable"
 )
 
@@ -31,13 +31,13 @@ type stream struct {
 // podLogs are the logs of hooks.
 type podLogs struct {
 	client  kubernetes.Interface
-	hooks   *lifecycle.Hooks
-	logged  func(stage lifecycle.Stage, line string) // nil if they are not followed
-	streams map[types.UID]*stream                    // by pod, also those that have ended
+	hooks   *deploymenthook.Hooks
+	logged  func(stage deploymenthook.Stage, line string) // nil if they are not followed
+	streams map[types.UID]*stream                         // by pod, also those that have ended
 }
 
 // follow passes on the log of a pod that runs, or has succeeded before it was seen to run.
-func (l *podLogs) follow(ctx context.Context, stage lifecycle.Stage, pod *corev1.Pod) {
+func (l *podLogs) follow(ctx context.Context, stage deploymenthook.Stage, pod *corev1.Pod) {
 	if l.logged == nil || pod == nil || l.streams[pod.UID] != nil || pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodSucceeded {
 		return
 	}
@@ -59,7 +59,7 @@ func (l *podLogs) follow(ctx context.Context, stage lifecycle.Stage, pod *corev1
 }
 
 // container returns the name of a hook's container: the cluster may have added others to its pod.
-func (l *podLogs) container(stage lifecycle.Stage) string {
+func (l *podLogs) container(stage deploymenthook.Stage) string {
 	return l.hooks.Of(stage).ExecNewPod.ContainerName
 }
 
@@ -78,11 +78,11 @@ func (l *podLogs) drain() {
 }
 
 // lastLines returns the end of the log of a pod: as the kubelet has it, or as the status of the pod does.
-func (l *podLogs) lastLines(ctx context.Context, stage lifecycle.Stage, pod *corev1.Pod) []string {
+func (l *podLogs) lastLines(ctx context.Context, stage deploymenthook.Stage, pod *corev1.Pod) []string {
 	options := &corev1.PodLogOptions{Container: l.container(stage), TailLines: new(int64(lastLines)), LimitBytes: new(int64(mostBytes))}
 	text, err := l.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
 	if err != nil {
-		text = []byte(lifecycle.LastLines(pod))
+		text = []byte(deploymenthook.LastLines(pod))
 	}
 	var lines []string
 	for line := range strings.Lines(string(text)) {

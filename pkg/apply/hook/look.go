@@ -7,12 +7,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 )
 
 // look gathers what the next action of a stage depends on.
-func (r *runner) look(ctx context.Context, stage lifecycle.Stage) (lifecycle.RolloutFacts, error) {
-	seen := lifecycle.RolloutFacts{
+func (r *runner) look(ctx context.Context, stage deploymenthook.Stage) (deploymenthook.RolloutFacts, error) {
+	seen := deploymenthook.RolloutFacts{
 		Now: r.Cluster.Now(), IsOverruled: r.isOverruled.Load(), IsChanged: r.isChanged, LastState: r.lastState, Refused: r.refused,
 	}
 	live, err := r.Cluster.Client.AppsV1().Deployments(r.id.Namespace).Get(ctx, r.id.Name, metav1.GetOptions{})
@@ -28,22 +28,22 @@ func (r *runner) look(ctx context.Context, stage lifecycle.Stage) (lifecycle.Rol
 	if seen.Pods, err = r.workload.pods(ctx, r.hookPods()); err != nil || seen.Live == nil {
 		return seen, err
 	}
-	if stage == lifecycle.Mid && seen.Live.Spec.Replicas != nil && *seen.Live.Spec.Replicas == 0 {
+	if stage == deploymenthook.Mid && seen.Live.Spec.Replicas != nil && *seen.Live.Spec.Replicas == 0 {
 		seen.OldPods, err = r.workload.oldPods(ctx, live)
 	}
-	if stage == lifecycle.Post {
+	if stage == deploymenthook.Post {
 		seen.ReplicaSet, err = r.workload.newReplicaSet(ctx, live)
 	}
 	return seen, err
 }
 
 // state returns the state of the hooks: what the Deployment says counts, and the record follows it.
-func (r *runner) state(live *appsv1.Deployment) (lifecycle.State, error) {
+func (r *runner) state(live *appsv1.Deployment) (deploymenthook.State, error) {
 	recorded, _ := r.stateOf(r.id)
 	if live == nil {
 		return recorded, nil
 	}
-	state, isThere := lifecycle.ReadState(live)
+	state, isThere := deploymenthook.ReadState(live)
 	if !isThere {
 		return recorded, nil
 	}
@@ -55,5 +55,5 @@ func (r *runner) state(live *appsv1.Deployment) (lifecycle.State, error) {
 
 // hookPods selects the pods of the Deployment's hooks.
 func (r *runner) hookPods() string {
-	return lifecycle.DeploymentLabel + "=" + lifecycle.LabelOf(r.id.Name)
+	return deploymenthook.DeploymentLabel + "=" + deploymenthook.LabelOf(r.id.Name)
 }

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
@@ -17,8 +17,8 @@ import (
 // A preview is which hooks of a Deployment would run.
 type preview struct {
 	once    sync.Once
-	stages  []lifecycle.Stage
-	refused map[lifecycle.Stage]error // what the cluster says of their pods
+	stages  []deploymenthook.Stage
+	refused map[deploymenthook.Stage]error // what the cluster says of their pods
 	err     error
 }
 
@@ -59,7 +59,7 @@ func (p *preview) find(ctx context.Context, r *runner) error {
 		}
 		facts.IsChanged = &isChanged
 	}
-	p.stages, p.refused = r.rollout.Due(facts), map[lifecycle.Stage]error{}
+	p.stages, p.refused = r.rollout.Due(facts), map[deploymenthook.Stage]error{}
 	for _, stage := range p.stages {
 		p.refused[stage] = tryPod(ctx, r, r.rollout.NextPod(stage, facts))
 	}
@@ -71,7 +71,7 @@ func (p *preview) find(ctx context.Context, r *runner) error {
 func tryPod(ctx context.Context, r *runner, pod *corev1.Pod) error {
 	try := func() error {
 		_, err := r.Cluster.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{
-			FieldManager: lifecycle.FieldManager, DryRun: []string{metav1.DryRunAll},
+			FieldManager: deploymenthook.FieldManager, DryRun: []string{metav1.DryRunAll},
 		})
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/text/reason"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
@@ -23,7 +23,7 @@ const mostConflicts = 10
 
 // run does one action after the other, until the next step may follow or one has to be waited for. Its error is a *givenUp
 // if the rollout is to stop; another call may fix any other.
-func (r *runner) run(ctx context.Context, stage lifecycle.Stage, next func(lifecycle.RolloutFacts) lifecycle.HookAction) (object.TryResult, error) {
+func (r *runner) run(ctx context.Context, stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) (object.TryResult, error) {
 	r.running.Lock() // the Deployment may be applied again while its post hook runs
 	defer r.running.Unlock()
 	if !r.isDue() {
@@ -36,11 +36,11 @@ func (r *runner) run(ctx context.Context, stage lifecycle.Stage, next func(lifec
 		}
 		action := next(seen)
 		switch action.Do {
-		case lifecycle.Proceed:
+		case deploymenthook.Proceed:
 			return object.TryResult{Change: r.change(stage, action)}, nil
-		case lifecycle.Wait:
+		case deploymenthook.Wait:
 			return object.TryResult{Wait: r.waitFor(ctx, stage, seen, action)}, nil
-		case lifecycle.GiveUp:
+		case deploymenthook.GiveUp:
 			err = r.giveUp(ctx, seen, action)
 		default:
 			err = r.do(ctx, stage, seen, action)
@@ -52,8 +52,8 @@ func (r *runner) run(ctx context.Context, stage lifecycle.Stage, next func(lifec
 		if err != nil {
 			return object.TryResult{}, err
 		}
-		if action.Do == lifecycle.Scale && stage == lifecycle.Mid { // its pods take a moment, and another client may scale it up again
-			return object.TryResult{Wait: r.waitFor(ctx, stage, seen, lifecycle.HookAction{Message: "the Deployment is scaled to 0"})}, nil
+		if action.Do == deploymenthook.Scale && stage == deploymenthook.Mid { // its pods take a moment, and another client may scale it up again
+			return object.TryResult{Wait: r.waitFor(ctx, stage, seen, deploymenthook.HookAction{Message: "the Deployment is scaled to 0"})}, nil
 		}
 	}
 }
@@ -70,7 +70,7 @@ func (r *runner) scaleBack(ctx context.Context) error {
 	if replicas == nil {
 		return nil
 	}
-	return r.write(ctx, seen.Live, lifecycle.HookAction{State: state, Replicas: replicas})
+	return r.write(ctx, seen.Live, deploymenthook.HookAction{State: state, Replicas: replicas})
 }
 
 // takeScaled returns the Deployment as it was when it was scaled back last, once; nil if it was not.
@@ -90,15 +90,15 @@ func (r *runner) takeScaled() *unstructured.Unstructured {
 }
 
 // change returns what has come of the hook of a stage, with why it has not run, or what else there is to say of it.
-func (r *runner) change(stage lifecycle.Stage, proceed lifecycle.HookAction) object.Change {
+func (r *runner) change(stage deploymenthook.Stage, proceed deploymenthook.HookAction) object.Change {
 	switch r.ran[stage] {
-	case lifecycle.Succeeded:
+	case deploymenthook.Succeeded:
 		return object.Change{Action: object.Ran}
-	case lifecycle.Ignored:
+	case deploymenthook.Ignored:
 		return object.Change{Action: object.Ignored, Message: "it has failed, and its failure policy is Ignore"}
-	case lifecycle.Skipped:
+	case deploymenthook.Skipped:
 		return object.Change{Action: object.NotNeeded, Message: "it was skipped"}
-	case lifecycle.NotNeeded:
+	case deploymenthook.NotNeeded:
 		return object.Change{Action: object.NotNeeded, Message: "none of the Deployment's pods runs yet"}
 	default: // nothing in this apply
 		return object.Change{Action: object.NotNeeded, Message: proceed.Message}

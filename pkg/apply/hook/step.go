@@ -6,7 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 	"github.com/runlevel/runlevel/pkg/payload"
@@ -23,14 +23,14 @@ func (s Settings) Steps(task int, m *payload.Manifest, needs []int) (steps []obj
 		needs = nil
 		return first
 	}
-	for _, stage := range []lifecycle.Stage{lifecycle.Pre, lifecycle.Mid} {
+	for _, stage := range []deploymenthook.Stage{deploymenthook.Pre, deploymenthook.Mid} {
 		if r.rollout.Hooks.Of(stage) != nil {
 			steps = append(steps, &StageStep{object.StepBase{Name: r.nameOf(stage), After: next()}, r, stage})
 		}
 	}
 	steps = append(steps, &applyStep{StepBase: object.StepBase{Name: object.StepOf(m), After: next()}, runner: r})
-	if r.rollout.Hooks.Of(lifecycle.Post) != nil {
-		steps = append(steps, &StageStep{object.StepBase{Name: r.nameOf(lifecycle.Post), After: []int{task}}, r, lifecycle.Post})
+	if r.rollout.Hooks.Of(deploymenthook.Post) != nil {
+		steps = append(steps, &StageStep{object.StepBase{Name: r.nameOf(deploymenthook.Post), After: []int{task}}, r, deploymenthook.Post})
 	}
 	return steps
 }
@@ -39,13 +39,13 @@ func (s Settings) Steps(task int, m *payload.Manifest, needs []int) (steps []obj
 type StageStep struct {
 	object.StepBase
 	*runner
-	stage lifecycle.Stage
+	stage deploymenthook.Stage
 }
 
 // Needs returns what the step needs: nothing, if its hook does not run.
 func (s *StageStep) Needs() []int {
 	isLeft := s.rollout.IsCreateOnly && !s.isBeingCreated(s.manifest)
-	if s.stage == lifecycle.Post && (isLeft || !s.isDue()) {
+	if s.stage == deploymenthook.Post && (isLeft || !s.isDue()) {
 		return nil
 	}
 	return s.After
@@ -53,7 +53,7 @@ func (s *StageStep) Needs() []int {
 
 // Do goes on with the hook, until it has come to its end or has to wait.
 func (s *StageStep) Do(context.Context) object.TryResult {
-	return s.try(s.ID(), s.stage, func(seen lifecycle.RolloutFacts) lifecycle.HookAction { return s.rollout.Next(s.stage, seen) })
+	return s.try(s.ID(), s.stage, func(seen deploymenthook.RolloutFacts) deploymenthook.HookAction { return s.rollout.Next(s.stage, seen) })
 }
 
 // An applyStep applies a Deployment between its hooks.
@@ -104,7 +104,7 @@ func (s *applyStep) apply(isDue bool) object.TryResult {
 }
 
 // try does actions until the next step may follow, or one has to be waited for, and returns what came of them.
-func (r *runner) try(id object.StepID, stage lifecycle.Stage, next func(lifecycle.RolloutFacts) lifecycle.HookAction) object.TryResult {
+func (r *runner) try(id object.StepID, stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) object.TryResult {
 	did, err := r.checked(stage, next)
 	did.StepID = id
 	if err == nil {
@@ -127,7 +127,7 @@ func (r *runner) try(id object.StepID, stage lifecycle.Stage, next func(lifecycl
 }
 
 // checked does actions, unless the Deployment is another release's.
-func (r *runner) checked(stage lifecycle.Stage, next func(lifecycle.RolloutFacts) lifecycle.HookAction) (object.TryResult, error) {
+func (r *runner) checked(stage deploymenthook.Stage, next func(deploymenthook.RolloutFacts) deploymenthook.HookAction) (object.TryResult, error) {
 	if !r.isChecked && r.isDue() {
 		if err := r.Applier.CheckOwner(r.manifest); err != nil {
 			return object.TryResult{}, err

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/runlevel/runlevel/internal/cluster/resourcewatch"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/pkg/apply/object"
 )
 
@@ -21,9 +21,9 @@ const (
 )
 
 // waitFor returns what an action waits for.
-func (r *runner) waitFor(ctx context.Context, stage lifecycle.Stage, seen lifecycle.RolloutFacts, action lifecycle.HookAction) *object.StepWait {
+func (r *runner) waitFor(ctx context.Context, stage deploymenthook.Stage, seen deploymenthook.RolloutFacts, action deploymenthook.HookAction) *object.StepWait {
 	until := seen.Now.Add(lookEvery)
-	if len(seen.OldPods) > 0 || stage == lifecycle.Post && seen.ReplicaSet == nil {
+	if len(seen.OldPods) > 0 || stage == deploymenthook.Post && seen.ReplicaSet == nil {
 		until = seen.Now.Add(lookOften)
 	}
 	if !action.Until.IsZero() && action.Until.Before(until) {
@@ -39,7 +39,7 @@ func (r *runner) waitFor(ctx context.Context, stage lifecycle.Stage, seen lifecy
 	}
 	wait.Until = func(wake func()) (cancel func()) { return r.wakeBy(ctx, until, versions, wake) }
 	if action.Pod != nil {
-		r.lastState = lifecycle.StateOf(action.Pod)
+		r.lastState = deploymenthook.StateOf(action.Pod)
 	}
 	r.logs.follow(ctx, stage, action.Pod)
 	return wait

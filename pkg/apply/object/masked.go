@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 	"github.com/runlevel/runlevel/pkg/payload"
 )
 
@@ -71,11 +71,11 @@ var serverReasons = []metav1.StatusReason{
 
 // withoutHookValues returns an error without the values of environment variables of a Deployment's hooks.
 func withoutHookValues(m *payload.Manifest, err error) error {
-	hooks, _ := lifecycle.Parse(m.Object())
+	hooks, _ := deploymenthook.Parse(m.Object())
 	if hooks == nil {
 		return err
 	}
-	text := lifecycle.Rollout{Hooks: hooks}.Masker().Replace(err.Error())
+	text := deploymenthook.Rollout{Hooks: hooks}.Masker().Replace(err.Error())
 	if text == err.Error() {
 		return err
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/runlevel/runlevel/internal/cluster"
 	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/objects/fields"
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
 )
 
 // A writer sends drafts of objects to the server: without the fields that the cluster does not know, if that
@@ -91,7 +91,7 @@ func (w writer) write(o *target, draft *unstructured.Unstructured, how cluster.A
 // ofOthers returns those of some fields that count as taken from another manager.
 func (o *target) ofOthers(lost []ownership.Conflict) []ownership.Conflict {
 	return slices.DeleteFunc(lost, func(loss ownership.Conflict) bool {
-		return slices.Contains(o.adopts, loss.Manager) || loss.Manager == lifecycle.FieldManager
+		return slices.Contains(o.adopts, loss.Manager) || loss.Manager == deploymenthook.FieldManager
 	})
 }
 

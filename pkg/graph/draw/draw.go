@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/runlevel/runlevel/internal/objects/lifecycle"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
 	"github.com/runlevel/runlevel/internal/text/printable"
 	"github.com/runlevel/runlevel/pkg/graph"
 )
@@ -171,7 +171,7 @@ func (p Picture) edges() [][2]int {
 // A Step is one of the steps that an apply takes for a task, one after the other.
 type Step struct {
 	Task graph.Task
-	Hook lifecycle.Stage // "" for the object itself
+	Hook deploymenthook.Stage // "" for the object itself
 }
 
 // StepsOf returns the steps of a task: its object, and the lifecycle hooks of a Deployment around it.
@@ -180,10 +180,10 @@ func StepsOf(task graph.Task) []Step {
 	if task.IsTombstone() {
 		return []Step{object}
 	}
-	hooks, _ := lifecycle.Parse(task.Object()) // what is wrong with them was said when the release was read
+	hooks, _ := deploymenthook.Parse(task.Object()) // what is wrong with them was said when the release was read
 	var steps []Step
-	for _, stage := range lifecycle.Stages {
-		if stage == lifecycle.Post {
+	for _, stage := range deploymenthook.Stages {
+		if stage == deploymenthook.Post {
 			steps = append(steps, object)
 		}
 		if hooks.Of(stage) != nil {

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 )
 
 // PausedAnnotation is the annotation of a MachineHealthCheck that nothing is to be done for.
@@ -129,7 +129,7 @@ func newTarget(ctx context.Context, reader client.Reader, m *machinev1beta1.Mach
 	}
 	node := &corev1.Node{}
 	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); {
-	case err == nil && machine.OwnershipOpenShift(node, m) != machine.OthersNode:
+	case err == nil && deletion.OwnershipOpenShift(node, m) != deletion.OthersNode:
 		t.node = node
 	case client.IgnoreNotFound(err) != nil:
 		return t, fmt.Errorf("get node %s: %w", name, err)

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/runlevel/runlevel/internal/machines/deletion"
 	"github.com/runlevel/runlevel/internal/machines/enqueue"
-	"github.com/runlevel/runlevel/internal/machines/machine"
 )
 
 // byNode is the index that Machines are found by, in the cache.
@@ -36,7 +36,7 @@ var machineChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool 
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, now := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
 	return before.UID != now.UID || before.Spec.ProviderID != now.Spec.ProviderID ||
-		machine.OwnerOfNode(before) != machine.OwnerOfNode(now) || !maps.Equal(statesOf(before), statesOf(now))
+		deletion.OwnerOfNode(before) != deletion.OwnerOfNode(now) || !maps.Equal(statesOf(before), statesOf(now))
 }}
 
 // A state is how a condition stands, and since when.

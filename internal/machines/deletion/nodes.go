@@ -1,0 +1,64 @@
+package deletion
+
+import (
+	"cmp"
+
+	machinev1beta1 "github.com/openshift/api/machine/v1beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// OpenShiftMachineAnnotation is the annotation of a Node that names its Machine of machine.openshift.io, as namespace/name. Two
+// annotations name a Machine of Cluster API: its namespace, and its name.
+const OpenShiftMachineAnnotation = "machine.openshift.io/machine"
+
+// A NodeOwnership says whose the Node is that has the name in a Machine's nodeRef. The Machine's own may be gone, and another host
+// may have joined under its name since.
+type NodeOwnership string
+
+// Whose a Node may be. Only the Machine's own Node is drained and deleted with it, and only without one is it unhealthy.
+const (
+	OwnNode     NodeOwnership = "own"
+	OthersNode  NodeOwnership = "other" // of another Machine, or another host
+	UnknownNode NodeOwnership = "unknown"
+)
+
+// OwnerOfNode returns the Machine that a Node names; empty if it names none.
+func OwnerOfNode(node *corev1.Node) string {
+	return cmp.Or(node.Annotations[clusterv1.MachineAnnotation], node.Annotations[OpenShiftMachineAnnotation])
+}
+
+// OwnershipOpenShift says whose the Node is that has the name in the nodeRef of a Machine of machine.openshift.io. If its UID is another one
+// than that of the nodeRef, then its annotations decide, and its providerID.
+func OwnershipOpenShift(node *corev1.Node, m *machinev1beta1.Machine) NodeOwnership {
+	ref := ptr.Deref(m.Status.NodeRef, corev1.ObjectReference{})
+	if ref.UID != "" && ref.UID == node.UID {
+		return OwnNode
+	}
+	owner := OwnerOfNode(node)
+	isNamed := owner == m.Namespace+"/"+m.Name // a name of Cluster API has no slash
+	return ownership(node, ptr.Deref(m.Spec.ProviderID, ""), isNamed, owner != "", ref.UID == "")
+}
+
+// OwnershipClusterAPI says whose the Node is that has the name in the nodeRef of a Machine of Cluster API. The nodeRef has no UID
+// there.
+func OwnershipClusterAPI(node *corev1.Node, m *clusterv1.Machine) NodeOwnership {
+	_, isOpenShifts := node.Annotations[OpenShiftMachineAnnotation]
+	namespace, name := node.Annotations[clusterv1.ClusterNamespaceAnnotation], node.Annotations[clusterv1.MachineAnnotation]
+	isNamed := namespace == m.Namespace && name == m.Name && !isOpenShifts
+	return ownership(node, m.Spec.ProviderID, isNamed, isOpenShifts || namespace != "" && name != "", m.Spec.ProviderID == "")
+}
+
+// ownership is the rule of both APIs. isNamed says that the Node names the Machine, isOwned that it names one, and
+// isNameEnough that the Machine knows no more of its Node than the name.
+func ownership(node *corev1.Node, providerID string, isNamed, isOwned, isNameEnough bool) NodeOwnership {
+	isKnown := providerID != "" && node.Spec.ProviderID != ""
+	switch {
+	case isOwned && !isNamed, isKnown && providerID != node.Spec.ProviderID:
+		return OthersNode
+	case isNamed, isKnown, isNameEnough:
+		return OwnNode
+	}
+	return UnknownNode
+}

@@ -1,0 +1,108 @@
+package deploymenthook
+
+import (
+	"cmp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// Annotation has the hooks of a Deployment, as YAML.
+	Annotation = "runlevel.dev/lifecycle-hooks"
+	// StateAnnotation has what Runlevel remembers of hooks on the live Deployment. No manifest may have it.
+	StateAnnotation = "runlevel.dev/lifecycle-hooks-state"
+)
+
+// DefaultTimeout is how long a pod of a hook may take, if the hook does not say.
+const DefaultTimeout = 10 * time.Minute
+
+// A Stage is when a hook runs.
+type Stage string
+
+// The stages, in the order of a rollout.
+const (
+	Pre  Stage = "pre"  // before anything of the Deployment changes
+	Mid  Stage = "mid"  // when the old pods are gone, and no new one is there
+	Post Stage = "post" // when the rollout is complete
+)
+
+// Stages are all stages, in the order of a rollout.
+var Stages = []Stage{Pre, Mid, Post}
+
+// Hooks are what a Deployment's annotation says.
+type Hooks struct {
+	Pre  *Hook `json:"pre,omitempty"`
+	Mid  *Hook `json:"mid,omitempty"`
+	Post *Hook `json:"post,omitempty"`
+}
+
+// Of returns the hook of a stage; nil if there is none.
+func (h *Hooks) Of(stage Stage) *Hook {
+	switch {
+	case h == nil:
+		return nil
+	case stage == Pre:
+		return h.Pre
+	case stage == Mid:
+		return h.Mid
+	default:
+		return h.Post
+	}
+}
+
+// A FailurePolicy says what follows when a hook fails.
+type FailurePolicy string
+
+// The failure policies.
+const (
+	Abort  FailurePolicy = "Abort"  // the rollout stops
+	Ignore FailurePolicy = "Ignore" // the rollout goes on
+	Retry  FailurePolicy = "Retry"  // the hook runs again, until the progress deadline or BackoffLimit
+)
+
+// A KeepPolicy says which pods of a hook stay when they have ended.
+type KeepPolicy string
+
+// The policies for pods that have ended.
+const (
+	KeepFailed KeepPolicy = "Failed"
+	KeepNever  KeepPolicy = "Never"
+	KeepAlways KeepPolicy = "Always"
+)
+
+// A Hook is a command that runs in a pod of its own at one stage of a rollout.
+type Hook struct {
+	FailurePolicy FailurePolicy `json:"failurePolicy,omitempty"` // Retry, if nothing is said
+	ExecNewPod    *ExecNewPod   `json:"execNewPod,omitempty"`
+	// TimeoutSeconds is how long one pod may take to start, and then to end; 600 if nothing is said.
+	TimeoutSeconds int64 `json:"timeoutSeconds,omitempty"`
+	// BackoffLimit is how many times Retry runs the hook again; until the progress deadline if it is nil.
+	BackoffLimit       *int32                       `json:"backoffLimit,omitempty"`
+	ServiceAccountName string                       `json:"serviceAccountName,omitempty"` // the template's, if nothing is said
+	Resources          *corev1.ResourceRequirements `json:"resources,omitempty"`          // the container's, if nothing is said
+	Keep               KeepPolicy                   `json:"keep,omitempty"`               // Failed, if nothing is said
+}
+
+// Policy returns what follows when the hook fails: Retry, if it does not say.
+func (h *Hook) Policy() FailurePolicy { return cmp.Or(h.FailurePolicy, Retry) }
+
+// Timeout returns how long one pod may take to start, and then to end.
+func (h *Hook) Timeout() time.Duration {
+	if h.TimeoutSeconds <= 0 {
+		return DefaultTimeout
+	}
+	return time.Duration(h.TimeoutSeconds) * time.Second
+}
+
+// Keeps returns which pods stay when they have ended: those that failed, if the hook does not say.
+func (h *Hook) Keeps() KeepPolicy { return cmp.Or(h.Keep, KeepFailed) }
+
+// ExecNewPod is the pod of a hook, as far as it differs from the Deployment's pods.
+type ExecNewPod struct {
+	ContainerName string          `json:"containerName"` // of the container of the template whose image runs
+	Command       []string        `json:"command,omitempty"`
+	Args          []string        `json:"args,omitempty"`
+	Env           []corev1.EnvVar `json:"env,omitempty"`     // appended to the container's
+	Volumes       []string        `json:"volumes,omitempty"` // of the template; others are not mounted
+}

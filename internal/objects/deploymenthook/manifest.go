@@ -1,0 +1,94 @@
+package deploymenthook
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+const createOnlyAnnotation = "release.openshift.io/create-only"
+
+var deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+
+// Check returns what is wrong with the hooks of a manifest of any kind: what Parse returns of a Deployment, and what
+// contradicts hooks outside of their annotation.
+func Check(manifest *unstructured.Unstructured) []HookProblem {
+	problems := misplaced(manifest.Object)
+	hooks, found := Parse(manifest)
+	problems = append(problems, found...)
+	if hooks != nil {
+		problems = append(problems, withoutEffect(manifest.Object, hooks)...)
+	}
+	return problems
+}
+
+// misplaced finds annotations that are written like the one for hooks, and mean nothing.
+func misplaced(manifest map[string]any) []HookProblem {
+	var problems []HookProblem
+	report := func(path []string, format string, args ...any) {
+		problems = append(problems, HookProblem{Rule: RuleMisplaced, Path: path, Message: fmt.Sprintf(format, args...)})
+	}
+	for key := range annotations(manifest) {
+		switch {
+		case key == StateAnnotation:
+			report(annotationPath(key), "%s is what Runlevel writes to remember which hooks have run: drop it", key)
+		case isMisspelt(key):
+			report(annotationPath(key), "the annotation %s has no effect: did you mean %s?", printable.Truncate(key, maxQuoted), Annotation)
+		}
+	}
+	slices.SortFunc(problems, func(a, b HookProblem) int { return slices.Compare(a.Path, b.Path) })
+	if _, found, _ := unstructured.NestedFieldNoCopy(manifest, "spec", "template", "metadata", "annotations", Annotation); found {
+		report([]string{"spec", "template", "metadata", "annotations", Annotation}, "%s has no effect in a pod template: move it to metadata.annotations of the Deployment", Annotation)
+	}
+	return problems
+}
+
+// isMisspelt reports whether an annotation is hardly any other than the one for hooks.
+func isMisspelt(key string) bool {
+	domain, name, _ := strings.Cut(key, "/")
+	if key == Annotation || !strings.HasSuffix(domain, "runlevel.dev") {
+		return false
+	}
+	plain := strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(name))
+	return plain == "hooks" || nearest(plain, []string{"lifecyclehooks"}) != ""
+}
+
+// wrongKind returns the problem of hooks on an object that is no Deployment; nil if it is one.
+func wrongKind(object *unstructured.Unstructured) *HookProblem {
+	kind := object.GroupVersionKind().GroupKind()
+	if kind == deploymentKind {
+		return nil
+	}
+	name := kind.Kind
+	if name == deploymentKind.Kind {
+		name = kind.String()
+	}
+	return &HookProblem{Rule: RuleMisplaced, Path: annotationPath(Annotation), Message: fmt.Sprintf(
+		"only a Deployment of the group apps has hooks, and this is a %s: drop the annotation %s, or move it to a Deployment", name, Annotation)}
+}
+
+// withoutEffect finds what keeps hooks from running.
+func withoutEffect(deployment map[string]any, hooks *Hooks) []HookProblem {
+	var problems []HookProblem
+	if isPaused, _, _ := unstructured.NestedBool(deployment, "spec", "paused"); isPaused && (hooks.Mid != nil || hooks.Post != nil) {
+		problems = append(problems, HookProblem{Rule: RuleNoEffect, Path: []string{"spec", "paused"},
+			Message: "spec.paused is true, so that a rollout never completes, and hooks after pre never run: drop it"})
+	}
+	if value, _ := annotations(deployment)[createOnlyAnnotation].(string); strings.EqualFold(value, "true") {
+		problems = append(problems, HookProblem{Rule: RuleNoEffect, Path: annotationPath(createOnlyAnnotation),
+			Message: "the Deployment is create-only, so that an update never changes it: its hooks run when it is created, and never again"})
+	}
+	return problems
+}
+
+// annotations are those of an object, not copied.
+func annotations(object map[string]any) map[string]any {
+	value, _, _ := unstructured.NestedFieldNoCopy(object, "metadata", "annotations")
+	found, _ := value.(map[string]any)
+	return found
+}

@@ -1,0 +1,136 @@
+package deploymenthook
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Labels of the pods of hooks. They have no other labels, so no Service and no ReplicaSet selects them.
+const (
+	DeploymentLabel = "runlevel.dev/hook-of" // the Deployment: see LabelOf
+	stageLabel      = "runlevel.dev/hook"
+	hashLabel       = "runlevel.dev/hook-hash" // of the hook and the template
+	attemptLabel    = "runlevel.dev/hook-attempt"
+)
+
+// containerAnnotation names the container of the hook, beside which webhooks may put others. kubectl logs goes by it, too.
+const containerAnnotation = "kubectl.kubernetes.io/default-container"
+
+// maxLabel is how long the value of a label may be, and the name of a host.
+const maxLabel = 63
+
+// LabelOf returns the value of DeploymentLabel for a Deployment.
+func LabelOf(deployment string) string {
+	if len(deployment) <= maxLabel {
+		return deployment
+	}
+	return shortened(deployment, "-"+hash(deployment))
+}
+
+// shortened returns a name that ends with a suffix and fits into a label.
+func shortened(name, suffix string) string {
+	name = name[:min(len(name), maxLabel-len(suffix))]
+	return strings.TrimRight(name, "-.") + suffix
+}
+
+// pod returns the pod of an attempt. It has what the template says of where and as whom pods run, and of their
+// container the image and the environment; but nothing that keeps a pod alive, or makes it serve.
+func (s sequence) pod(attempt int) *corev1.Pod {
+	from := s.Desired.Spec.Template.Spec
+	suffix := fmt.Sprintf("-%s-%s-%d", s.stage, s.hash(), attempt)
+	timeout := int64(s.hook.Timeout().Seconds())
+	pod := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Desired.Namespace,
+			Name:      shortened(strings.ReplaceAll(s.Release+"-"+s.Desired.Name, ".", "-"), suffix),
+			Labels: map[string]string{
+				DeploymentLabel: LabelOf(s.Desired.Name), stageLabel: string(s.stage), hashLabel: s.hash(), attemptLabel: strconv.Itoa(attempt),
+			},
+			Annotations:     map[string]string{containerAnnotation: s.hook.ExecNewPod.ContainerName},
+			OwnerReferences: s.owners(),
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, ActiveDeadlineSeconds: &timeout,
+			Containers: []corev1.Container{s.container()}, Volumes: s.volumes(),
+			ServiceAccountName: cmp.Or(from.ServiceAccountName, from.DeprecatedServiceAccount), AutomountServiceAccountToken: from.AutomountServiceAccountToken,
+			NodeSelector: from.NodeSelector, Tolerations: from.Tolerations, ImagePullSecrets: from.ImagePullSecrets,
+			SecurityContext: from.SecurityContext, PriorityClassName: from.PriorityClassName, RuntimeClassName: from.RuntimeClassName,
+			SchedulerName: from.SchedulerName, HostNetwork: from.HostNetwork, HostUsers: from.HostUsers, HostAliases: from.HostAliases,
+			DNSPolicy: from.DNSPolicy, DNSConfig: from.DNSConfig, EnableServiceLinks: from.EnableServiceLinks, TerminationGracePeriodSeconds: from.TerminationGracePeriodSeconds,
+		},
+	}
+	if s.hook.ServiceAccountName != "" {
+		pod.Spec.ServiceAccountName = s.hook.ServiceAccountName
+	}
+	return pod
+}
+
+// owners returns with what the pod is collected: the new ReplicaSet, once there is one. It is no controller: a
+// ReplicaSet gives up pods that its selector does not match. Only the pod of a preview may have no owner yet.
+func (s sequence) owners() []metav1.OwnerReference {
+	switch live, set := s.seen.Live, s.seen.ReplicaSet; {
+	case set != nil:
+		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set.Name, UID: set.UID}}
+	case live != nil:
+		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: live.Name, UID: live.UID}}
+	default:
+		return nil
+	}
+}
+
+// container returns the container of the pod. The last lines of its log are in the pod's status if it fails.
+func (s sequence) container() corev1.Container {
+	exec, from := s.hook.ExecNewPod, corev1.Container{}
+	for _, container := range s.Desired.Spec.Template.Spec.Containers {
+		if container.Name == exec.ContainerName {
+			from = container
+		}
+	}
+	container := corev1.Container{
+		Name: from.Name, Image: from.Image, ImagePullPolicy: from.ImagePullPolicy, WorkingDir: from.WorkingDir,
+		Command: exec.Command, Args: exec.Args, EnvFrom: from.EnvFrom, Env: joinedEnv(from.Env, exec.Env),
+		Resources: from.Resources, SecurityContext: from.SecurityContext,
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}
+	if s.hook.Resources != nil {
+		container.Resources = *s.hook.Resources
+	}
+	container.Resources.Claims = nil // of devices that the template claims, and the pod of the hook does not
+	for _, mount := range from.VolumeMounts {
+		if slices.Contains(exec.Volumes, mount.Name) {
+			container.VolumeMounts = append(container.VolumeMounts, mount)
+		}
+	}
+	for _, device := range from.VolumeDevices {
+		if slices.Contains(exec.Volumes, device.Name) {
+			container.VolumeDevices = append(container.VolumeDevices, device)
+		}
+	}
+	return container
+}
+
+// joinedEnv appends variables to those of a container, instead of those with the same names.
+func joinedEnv(container, hook []corev1.EnvVar) []corev1.EnvVar {
+	isReplaced := func(one corev1.EnvVar) bool {
+		return slices.ContainsFunc(hook, func(other corev1.EnvVar) bool { return other.Name == one.Name })
+	}
+	return append(slices.DeleteFunc(slices.Clone(container), isReplaced), hook...)
+}
+
+// volumes returns the volumes of the template that the hook lists.
+func (s sequence) volumes() []corev1.Volume {
+	var listed []corev1.Volume
+	for _, volume := range s.Desired.Spec.Template.Spec.Volumes {
+		if slices.Contains(s.hook.ExecNewPod.Volumes, volume.Name) {
+			listed = append(listed, volume)
+		}
+	}
+	return listed
+}

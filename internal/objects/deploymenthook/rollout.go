@@ -1,0 +1,322 @@
+package deploymenthook
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// A Rollout is a Deployment as a release wants it, with its hooks.
+type Rollout struct {
+	Release  string
+	Hooks    *Hooks             // nil if the release has none any more for the Deployment
+	Desired  *appsv1.Deployment // as the release says
+	Template string             // HashTemplate of it
+
+	// IsCreateOnly says that the Deployment is made where it is not there, and never changed.
+	IsCreateOnly bool
+
+	Override Override
+	// Pause is how long a rollout is left alone that a hook has stopped; not at all if it is 0. Who applies a release
+	// again and again would otherwise run the hook again and again.
+	Pause time.Duration
+}
+
+// An Override is what a user wants of the hooks of this apply.
+type Override struct {
+	Skip  []Stage // hooks that count as run
+	Rerun []Stage // hooks that run, though the template is not new
+	By    string  // the user
+}
+
+// IsEmpty reports whether the user wants nothing.
+func (o Override) IsEmpty() bool { return len(o.Skip)+len(o.Rerun) == 0 }
+
+// RolloutFacts is what was seen of a Deployment and of its hooks.
+type RolloutFacts struct {
+	Now         time.Time // by the server's clock
+	State       State
+	IsOverruled bool               // the Override is in the State
+	Live        *appsv1.Deployment // nil if it is not there
+	IsChanged   *bool              // whether an apply changes the live pod template; nil if that was not asked
+	Pods        []*corev1.Pod      // of its hooks
+	OldPods     []string           // names of its own pods, in the mid stage
+	ReplicaSet  *appsv1.ReplicaSet // of the live template, in the post stage; nil if there is none yet
+	LastState   string             // StateOf the pod under way when it was waited for last; "" if that is not known
+	Refused     *Refusal           // of the next pod of the hook, if it could not be created
+}
+
+// A Refusal is why a pod could not be created.
+type Refusal struct {
+	Pod     string
+	Since   time.Time // the first time
+	Cause   string
+	IsFinal bool // another try does not help
+}
+
+// A HookAction is the next thing to do about a hook.
+type HookAction struct {
+	Do      Deed
+	State   *State // to be saved with it, if it is not nil
+	Message string // what is waited for, or why something is done
+
+	Pod      *corev1.Pod // to be created, or deleted; or that has ended, or is waited for
+	Replicas *int32      // to scale the Deployment to
+	Until    time.Time   // when to look again at the latest; zero if something has to happen first
+	Reason   string      // of a failure
+	Attempt  int         // that has failed
+
+	IsOverruling bool // the State has what Override wants
+}
+
+// WithLastLine returns an action that reports a failure, with the last line of the pod's log.
+func (a HookAction) WithLastLine(stage Stage, log []string) HookAction {
+	if len(log) > 0 {
+		a.Message += ": " + log[len(log)-1]
+	}
+	p := a.State.Hooks[stage]
+	p.Message = printable.Truncate(a.Message, mostMessage)
+	a.State = a.State.with(stage, p)
+	return a
+}
+
+// mostMessage is how much of a failure is remembered.
+const mostMessage = 500
+
+// A Deed is what an HookAction does.
+type Deed string
+
+// What there is to do.
+const (
+	Proceed    Deed = "proceed"     // the next step of the Deployment follows
+	Compare    Deed = "compare"     // find out whether an apply changes the live pod template
+	Save       Deed = "save"        // the State
+	MakePaused Deed = "make paused" // the Deployment, so that the pod of a hook has an owner
+	Scale      Deed = "scale"       // the Deployment
+	Create     Deed = "create"      // the Pod
+	Delete     Deed = "delete"      // the Pod
+	Report     Deed = "report"      // that an attempt has failed
+	Wait       Deed = "wait"
+	GiveUp     Deed = "give up" // the rollout stops; a Deployment that was scaled to 0 is scaled back
+)
+
+// Next returns the next action of a stage.
+func (r Rollout) Next(stage Stage, seen RolloutFacts) HookAction {
+	if action, isDecided := r.begin(seen); isDecided {
+		return action
+	}
+	return r.sequence(stage, seen).next()
+}
+
+// NextApply returns the next action before the Deployment itself is applied.
+func (r Rollout) NextApply(seen RolloutFacts) HookAction {
+	if action, isDecided := r.begin(seen); isDecided {
+		return action
+	}
+	if state := seen.State; state.Template != "" { // which the Deployment is about to lose
+		state.Template = ""
+		return HookAction{Do: Save, State: &state}
+	}
+	return HookAction{Do: Proceed}
+}
+
+// AfterApply returns the next action after the Deployment was applied.
+func (r Rollout) AfterApply(seen RolloutFacts) HookAction {
+	state := seen.State
+	switch {
+	case state.Rollout != r.Template || seen.Live == nil:
+		return HookAction{Do: Proceed}
+	case state.Replicas != nil:
+		replicas, next := state.Restore(seen.Live)
+		if wanted := r.Desired.Spec.Replicas; wanted != nil && *wanted == 0 {
+			replicas = nil
+		}
+		return scaleBack(replicas, next)
+	case r.Hooks.Of(Post) == nil:
+		return HookAction{Do: Save, State: r.complete(state)}
+	default:
+		return HookAction{Do: Proceed}
+	}
+}
+
+// complete returns the state when a rollout is complete.
+func (r Rollout) complete(state State) *State {
+	if r.Hooks == nil {
+		return &State{}
+	}
+	return &State{Template: r.Template, Hooks: state.Hooks}
+}
+
+// begin decides whether there is a rollout to go on with, and begins one where there should be.
+func (r Rollout) begin(seen RolloutFacts) (action HookAction, isDecided bool) {
+	if action, isDecided := r.tidy(seen); isDecided {
+		return action, true
+	}
+	state := seen.State
+	isOverruled := seen.IsOverruled || r.Override.IsEmpty()
+	isInstall := seen.Live == nil || state.IsInstall && seen.Live.Spec.Paused
+	switch {
+	case r.IsCreateOnly && seen.Live != nil && !r.isBeingCreated(seen):
+		return r.leave(seen), true
+	case state.Rollout == r.Template && isOverruled:
+		return HookAction{}, false
+	case state.Rollout == "" && state.Template == r.Template && isOverruled:
+		return HookAction{Do: Proceed, Message: "the pod template is not new"}, true
+	case state.Rollout == r.Template || state.Rollout == "" && state.Template == r.Template:
+		return HookAction{Do: Save, State: r.overruled(state), IsOverruling: true}, true
+	case state.Rollout != "" && state.Template == r.Template:
+		return r.goBack(seen), true
+	case r.Hooks == nil && state.IsEmpty():
+		return HookAction{Do: Proceed}, true
+	case !isInstall && seen.IsChanged == nil:
+		return HookAction{Do: Compare}, true
+	case !isInstall && !*seen.IsChanged:
+		return r.goBack(seen), true
+	}
+	return HookAction{Do: Save, State: &State{Template: state.Template, Rollout: r.Template, IsInstall: isInstall, Replicas: state.Replicas}}, true
+}
+
+// isBeingCreated reports whether an install is under way: of this template, or of another one whose Deployment has no pods yet.
+func (r Rollout) isBeingCreated(seen RolloutFacts) bool {
+	state := seen.State
+	return state.Rollout != "" && state.IsInstall && (state.Rollout == r.Template || seen.Live.Spec.Paused)
+}
+
+// leave leaves a create-only Deployment as it is, which was there. A rollout of an earlier release ends.
+func (r Rollout) leave(seen RolloutFacts) HookAction {
+	if seen.State.Rollout == "" {
+		return HookAction{Do: Proceed, Message: "the Deployment is create-only, and was there"}
+	}
+	replicas, _ := seen.State.Restore(seen.Live)
+	return scaleBack(replicas, &State{Template: seen.State.Template})
+}
+
+// goBack ends a rollout, if there is one: the Deployment has the template that the release has.
+func (r Rollout) goBack(seen RolloutFacts) HookAction {
+	replicas, _ := seen.State.Restore(seen.Live)
+	return scaleBack(replicas, r.complete(State{}))
+}
+
+// scaleBack saves a state, and scales to what the Deployment had before its mid hook, unless that is nil.
+func scaleBack(replicas *int32, state *State) HookAction {
+	if replicas == nil {
+		return HookAction{Do: Save, State: state}
+	}
+	return HookAction{Do: Scale, Replicas: replicas, State: state, Message: "as many as before its mid hook"}
+}
+
+// overruled returns a state that has what the user wants.
+func (r Rollout) overruled(state State) *State {
+	next := &state
+	if len(r.Override.Rerun) > 0 && state.Rollout == "" {
+		next.Rollout = r.Template
+		for _, stage := range Stages {
+			next = next.with(stage, HookProgress{Hash: r.hash(stage), Result: NotNeeded})
+		}
+	}
+	for _, stage := range r.Override.Rerun {
+		next = next.restarted().with(stage, HookProgress{Hash: r.hash(stage), Attempt: next.Hooks[stage].Attempt, By: r.Override.By})
+	}
+	for _, stage := range r.Override.Skip {
+		next = next.with(stage, HookProgress{Hash: r.hash(stage), Attempt: next.Hooks[stage].Attempt, Result: Skipped, By: r.Override.By})
+	}
+	return next
+}
+
+// tidy ends pods that run for nothing: of another template, of a hook that was changed or skipped, of an attempt that
+// has failed. It awaits their end, so that two hooks of a Deployment never run at a time. Of the pods that have ended,
+// it deletes those that are not kept.
+func (r Rollout) tidy(seen RolloutFacts) (action HookAction, isDecided bool) {
+	for _, pod := range seen.Pods {
+		switch {
+		case r.isCurrent(pod, seen.State):
+		case HasEnded(pod) && (pod.DeletionTimestamp != nil || r.isKept(pod, seen.State)):
+		case HasEnded(pod):
+			return HookAction{Do: Delete, Pod: pod, Message: "it has ended, and is not kept"}, true
+		case pod.DeletionTimestamp == nil:
+			return HookAction{Do: Delete, Pod: pod, Message: "nothing waits for it any more"}, true
+		default:
+			return r.awaitEnd(pod, seen), true
+		}
+	}
+	return HookAction{}, false
+}
+
+// awaitEnd waits until a pod that was deleted has ended. If that takes too long, the rollout is given up.
+func (r Rollout) awaitEnd(pod *corev1.Pod, seen RolloutFacts) HookAction {
+	until := pod.DeletionTimestamp.Add(r.deadline())
+	words := fmt.Sprintf("pod %s of a hook was deleted, and has not ended", pod.Name)
+	if seen.Now.Before(until) {
+		return HookAction{Do: Wait, Pod: pod, Message: words + " yet", Until: until}
+	}
+	if last := seen.State.Hooks[Stage(pod.Labels[stageLabel])].Message; last != "" && r.isOurs(pod) {
+		return r.giveUp(seen, HookNotEnded, fmt.Sprintf("%s; it was deleted, and is still there after %s", last, r.deadline()))
+	}
+	return r.giveUp(seen, HookNotEnded, fmt.Sprintf("%s within %s", words, r.deadline()))
+}
+
+// giveUp ends the rollout: a Deployment that was scaled to 0 is scaled back, and the next apply begins again with the
+// hook that has no result.
+func (r Rollout) giveUp(seen RolloutFacts, reason, why string) HookAction {
+	replicas, state := seen.State.Restore(seen.Live)
+	return HookAction{Do: GiveUp, Reason: reason, Message: why, Replicas: replicas, State: state.restarted()}
+}
+
+// isCurrent reports whether a pod is the one of the attempt that is under way: not while an earlier hook has no result,
+// because it runs again, or because the release has it only now; and not of an update of what is create-only since.
+func (r Rollout) isCurrent(pod *corev1.Pod, state State) bool {
+	stage := Stage(pod.Labels[stageLabel])
+	for _, earlier := range Stages[:max(0, slices.Index(Stages, stage))] {
+		if r.Hooks.Of(earlier) != nil && state.Hooks[earlier].Result == "" {
+			return false
+		}
+	}
+	if r.IsCreateOnly && !state.IsInstall {
+		return false
+	}
+	p := state.Hooks[stage]
+	return state.Rollout == r.Template && r.isOurs(pod) && p.Hash == r.hash(stage) && p.Began != nil && p.Result == "" && attemptOf(pod) > p.Attempt
+}
+
+// isOurs reports whether a pod is of a hook as the release has it, and of its template.
+func (r Rollout) isOurs(pod *corev1.Pod) bool {
+	stage := Stage(pod.Labels[stageLabel])
+	return r.Hooks.Of(stage) != nil && pod.Labels[hashLabel] == r.hash(stage)
+}
+
+// isKept reports whether a pod that has ended is kept. One that has failed is kept until the rollout of another
+// template begins.
+func (r Rollout) isKept(pod *corev1.Pod, state State) bool {
+	keeps := KeepFailed
+	if hook := r.Hooks.Of(Stage(pod.Labels[stageLabel])); hook != nil {
+		keeps = hook.Keeps()
+	}
+	isPast := state.Rollout == r.Template && !r.isOurs(pod)
+	return keeps == KeepAlways || keeps == KeepFailed && hasFailed(pod) && !isPast
+}
+
+// hash returns the hash of a stage's hook and the template.
+func (r Rollout) hash(stage Stage) string {
+	return hash(r.Release, r.Desired.Namespace, r.Desired.Name, r.Template, r.Hooks.Of(stage))
+}
+
+// deadline returns how long a rollout may make no progress.
+func (r Rollout) deadline() time.Duration {
+	if seconds := r.Desired.Spec.ProgressDeadlineSeconds; seconds != nil {
+		return time.Duration(*seconds) * time.Second
+	}
+	return 10 * time.Minute // what Kubernetes takes where nothing is said
+}
+
+// count returns how many replicas a Deployment is to have.
+func count(deployment *appsv1.Deployment) int32 {
+	if deployment.Spec.Replicas == nil {
+		return 1
+	}
+	return *deployment.Spec.Replicas
+}

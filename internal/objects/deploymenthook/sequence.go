@@ -1,0 +1,261 @@
+package deploymenthook
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/text/printable"
+)
+
+// Reasons of failures.
+const (
+	HookFailed   = "LifecycleHookFailed"   // its pod has failed
+	HookTimedOut = "LifecycleHookTimedOut" // its pod has not ended in time
+	HookRefused  = "LifecycleHookRefused"  // its pod could not be created
+	HookNotEnded = "LifecycleHookNotEnded" // its pod was deleted, and is still there
+	PodsNotGone  = "OldPodsNotGone"        // before a mid hook
+	NoReplicaSet = "NewReplicaSetMissing"  // before a post hook
+)
+
+// A sequence is one stage of a rollout that is under way.
+type sequence struct {
+	Rollout
+	stage Stage
+	hook  *Hook
+	seen  RolloutFacts
+}
+
+func (s sequence) hash() string { return s.Rollout.hash(s.stage) }
+
+// progress returns how far the hook is. A hook that was changed starts over, unless it has a result: a
+// corrected timeout does not migrate a database again.
+func (s sequence) progress() HookProgress {
+	progress := s.seen.State.Hooks[s.stage]
+	if progress.Hash != s.hash() && progress.Result == "" {
+		return HookProgress{Hash: s.hash()}
+	}
+	return progress
+}
+
+// next returns the next action.
+func (s sequence) next() HookAction {
+	p := s.progress()
+	switch {
+	case s.hook == nil:
+		return HookAction{Do: Proceed}
+	case p.Result != "" && s.stage == Post:
+		return HookAction{Do: Save, State: s.complete(s.seen.State)}
+	case p.Result != "":
+		return HookAction{Do: Proceed, Message: string(p.Result)}
+	case s.stage == Mid && s.seen.State.IsInstall:
+		return s.saved(HookProgress{Hash: p.Hash, Result: NotNeeded})
+	case s.isLeftAlone():
+		stopped := s.seen.State.Stopped
+		return HookAction{Do: GiveUp, Reason: stopped.Reason, Message: fmt.Sprintf("%s; it begins again after %s", stopped.Message, stopped.Time.Add(s.Pause).UTC().Format(time.RFC3339))}
+	case s.stage != Post && s.seen.Live == nil:
+		return HookAction{Do: MakePaused}
+	case p.Began == nil:
+		return s.start(p)
+	case s.seen.Live == nil: // it is being made again, or is not
+		return s.await(p, NoReplicaSet, "the Deployment is not there")
+	case s.stage == Mid && count(s.seen.Live) > 0:
+		return s.scaleDown(p)
+	}
+	if pod := s.current(); pod != nil {
+		return s.watch(p, pod)
+	}
+	return s.attempt(p)
+}
+
+// isLeftAlone reports whether the hook has stopped the rollout, and does not begin again yet. One that was fixed does.
+func (s sequence) isLeftAlone() bool {
+	stopped := s.seen.State.Stopped
+	return stopped != nil && stopped.Stage == s.stage && stopped.Hash == s.hash() && s.seen.Now.Before(stopped.Time.Add(s.Pause))
+}
+
+// saved returns the action that saves the progress of the hook.
+func (s sequence) saved(p HookProgress) HookAction {
+	return HookAction{Do: Save, State: s.seen.State.with(s.stage, p)}
+}
+
+// start notes that the hook begins. The pods that it has by now are of an earlier rollout of the template, or of an
+// earlier try: they do not count.
+func (s sequence) start(p HookProgress) HookAction {
+	p.Began = &metav1.Time{Time: s.seen.Now}
+	for _, pod := range s.seen.Pods {
+		if Stage(pod.Labels[stageLabel]) == s.stage && s.isOurs(pod) {
+			p.Attempt = max(p.Attempt, attemptOf(pod))
+		}
+	}
+	action := s.saved(p)
+	action.State.Stopped = nil
+	return action
+}
+
+// current returns the pod of the attempt that is under way; nil if there is none.
+func (s sequence) current() *corev1.Pod {
+	for _, pod := range s.seen.Pods {
+		if Stage(pod.Labels[stageLabel]) == s.stage && s.isCurrent(pod, s.seen.State) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// scaleDown scales the Deployment to 0, and remembers its replicas. If another client scales it up again and again, the rollout
+// is given up.
+func (s sequence) scaleDown(p HookProgress) HookAction {
+	if !s.seen.Now.Before(p.Began.Add(s.deadline())) {
+		return s.giveUp(p, PodsNotGone, fmt.Sprintf("after %s, another client still scales the Deployment up", s.deadline()))
+	}
+	state, none := s.seen.State, int32(0)
+	replicas := count(s.seen.Live)
+	state.Replicas = &replicas
+	return HookAction{Do: Scale, Replicas: &none, State: &state, Message: "its mid hook runs while none of its pods does"}
+}
+
+// attempt begins the next attempt, if the failure policy has one. One whose pod was seen, and is gone, has failed.
+func (s sequence) attempt(p HookProgress) HookAction {
+	if p.Pod != "" {
+		return s.failed(p, nil, HookFailed, fmt.Sprintf("pod %s is gone, and its end was not seen", s.pod(p.Attempt+1).Name))
+	}
+	if p.Failed != nil {
+		if action, isDecided := s.afterFailure(p); isDecided {
+			return action
+		}
+	}
+	switch {
+	case len(s.seen.OldPods) > 0:
+		return s.await(p, PodsNotGone, "pods of the old template are still there: "+printable.Few(s.seen.OldPods, 3))
+	case s.stage == Post && s.seen.ReplicaSet == nil:
+		return s.await(p, NoReplicaSet, "the Deployment has no ReplicaSet of the new template yet")
+	}
+	pod := s.pod(p.Attempt + 1)
+	if refused := s.seen.Refused; refused != nil && refused.Pod == pod.Name && (refused.IsFinal || s.seen.Now.Sub(refused.Since) >= s.hook.Timeout()) {
+		return s.failed(p, nil, HookRefused, "its pod can't be created: "+refused.Cause)
+	}
+	return HookAction{Do: Create, Pod: pod}
+}
+
+// await waits for what has to be before the pod of the hook is created. If that takes too long, the rollout is given up.
+func (s sequence) await(p HookProgress, reason, words string) HookAction {
+	until := p.Began.Add(s.deadline())
+	if s.seen.Now.Before(until) {
+		return HookAction{Do: Wait, Message: words, Until: until}
+	}
+	return s.giveUp(p, reason, fmt.Sprintf("after %s, %s", s.deadline(), words))
+}
+
+// afterFailure returns what follows from the last failure; undecided if that is another attempt, now.
+func (s sequence) afterFailure(p HookProgress) (action HookAction, isDecided bool) {
+	switch policy, limit := s.hook.Policy(), s.hook.BackoffLimit; {
+	case policy == Ignore:
+		p.Result = Ignored
+		return s.saved(p), true
+	case policy == Abort:
+		return s.giveUp(p, HookFailed, "its failure policy is Abort"), true
+	case limit != nil && p.Failures > int(*limit):
+		return s.giveUp(p, HookFailed, fmt.Sprintf("it has failed %s, and its backoffLimit is %d", times(p.Failures), *limit)), true
+	case !s.seen.Now.Before(p.Began.Add(s.deadline())):
+		return s.giveUp(p, HookFailed, fmt.Sprintf("it has failed %s, and the progress deadline of %s is over", times(p.Failures), s.deadline())), true
+	}
+	next := p.Failed.Add(pause(p.Failures))
+	if s.seen.Now.Before(next) {
+		return HookAction{Do: Wait, Until: next, Message: fmt.Sprintf("attempt %d has failed, the next one follows", p.Attempt)}, true
+	}
+	return HookAction{}, false
+}
+
+// times returns how many times something has happened, in words.
+func times(count int) string {
+	if count == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", count)
+}
+
+// longestPause is the longest time between two attempts.
+const longestPause = time.Minute
+
+// pause returns how long an attempt waits after some failures.
+func pause(failures int) time.Duration {
+	return min(longestPause, time.Second<<min(failures-1, 10))
+}
+
+// giveUp ends the rollout, and says what has failed last.
+func (s sequence) giveUp(p HookProgress, reason, why string) HookAction {
+	if p.Message != "" {
+		why = p.Message + "; " + why
+	}
+	action := s.Rollout.giveUp(s.seen, reason, why)
+	action.State.Stopped = &StoppedRollout{
+		Stage: s.stage, Hash: s.hash(), Time: metav1.NewTime(s.seen.Now), Reason: reason, Message: printable.Truncate(why, mostMessage),
+	}
+	return action
+}
+
+// watch looks at the pod of the current attempt. A pod that was deleted has failed, as for a Job: how it ends then
+// may never be seen.
+func (s sequence) watch(p HookProgress, pod *corev1.Pod) HookAction {
+	until := s.timeOf(pod)
+	switch {
+	case hasSucceeded(pod):
+		p.Result, p.Attempt, p.Pod = Succeeded, attemptOf(pod), ""
+		succeeded := s.saved(p)
+		succeeded.Pod = pod
+		return succeeded
+	case pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == deadlineExceeded:
+		return s.timedOut(p, pod, s.seen.LastState)
+	case hasFailed(pod):
+		return s.failed(p, pod, HookFailed, failureOf(pod))
+	case pod.DeletionTimestamp != nil:
+		return s.failed(p, pod, HookFailed, deletionOf(pod))
+	case !s.seen.Now.Before(until):
+		return s.timedOut(p, pod, StateOf(pod))
+	case p.Pod != pod.UID:
+		p.Pod = pod.UID
+		return s.saved(p)
+	}
+	return HookAction{Do: Wait, Pod: pod, Until: until, Message: "pod " + pod.Name + " " + StateOf(pod)}
+}
+
+// timeOf returns when the time of a pod is up. A pod has it twice: to start, and then to end. The kubelet ends a pod that
+// has started, and keeps its log: that is given a moment.
+func (s sequence) timeOf(pod *corev1.Pod) time.Time {
+	if pod.Status.StartTime != nil {
+		return pod.Status.StartTime.Add(s.hook.Timeout() + 5*time.Second)
+	}
+	return pod.CreationTimestamp.Add(s.hook.Timeout())
+}
+
+// timedOut reports that the time of a pod is up, and how it was until then: the status of a pod that the kubelet has ended
+// does not say any more that its image could not be pulled, for example.
+func (s sequence) timedOut(p HookProgress, pod *corev1.Pod, state string) HookAction {
+	words := fmt.Sprintf("pod %s has not ended within %s", pod.Name, s.hook.Timeout())
+	if state != "" {
+		words += ": it " + state
+	}
+	return s.failed(p, pod, HookTimedOut, words)
+}
+
+// failed reports that an attempt has failed.
+func (s sequence) failed(p HookProgress, pod *corev1.Pod, reason, message string) HookAction {
+	p.Attempt++
+	if pod != nil {
+		p.Attempt = attemptOf(pod)
+	}
+	p.Failures++
+	p.Pod = ""
+	p.Failed, p.Message = &metav1.Time{Time: s.seen.Now}, message
+	return HookAction{Do: Report, Pod: pod, Reason: reason, Message: message, Attempt: p.Attempt, State: s.seen.State.with(s.stage, p)}
+}
+
+// attemptOf returns the number of a pod's attempt.
+func attemptOf(pod *corev1.Pod) int {
+	attempt, _ := strconv.Atoi(pod.Labels[attemptLabel])
+	return attempt
+}

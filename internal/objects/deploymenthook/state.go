@@ -1,0 +1,149 @@
+package deploymenthook
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// FieldManager is the field manager of what is written about hooks: the state, the replicas of a mid hook, the condition.
+const FieldManager = "runlevel-hooks"
+
+// A State is what is remembered of the hooks of a Deployment from one action to the next: in the Deployment's
+// annotation, which outlives the record, and in the record, which outlives the Deployment.
+type State struct {
+	// Template is the hash of the pod template that the Deployment has, and that was rolled out with its hooks.
+	Template string `json:"template,omitempty"`
+	// Rollout is the hash of the pod template whose rollout is under way; "" if none is.
+	Rollout string `json:"rollout,omitempty"`
+	// IsInstall says that the Deployment was not there when the rollout began.
+	IsInstall bool `json:"install,omitempty"`
+	// Replicas are what the Deployment had before it was scaled to 0 for its mid hook.
+	Replicas *int32 `json:"replicas,omitempty"`
+	// Stopped is by which hook the rollout was given up last, until that begins again.
+	Stopped *StoppedRollout `json:"stopped,omitempty"`
+	// Hooks are how far the hooks of the rollout are, or, when it is complete, what came of them.
+	Hooks map[Stage]HookProgress `json:"hooks,omitempty"`
+}
+
+// A StoppedRollout is one that was given up.
+type StoppedRollout struct {
+	Stage   Stage       `json:"stage"`
+	Hash    string      `json:"hash"` // of the hook and the template
+	Time    metav1.Time `json:"time"`
+	Reason  string      `json:"reason"`
+	Message string      `json:"message"`
+}
+
+// IsRolledOut reports whether a template was rolled out, and nothing else was begun since.
+func (s State) IsRolledOut(template string) bool { return s.Template == template && s.Rollout == "" }
+
+// IsEmpty reports whether there is nothing to remember.
+func (s State) IsEmpty() bool {
+	return s.Template == "" && s.Rollout == "" && s.Replicas == nil && len(s.Hooks) == 0
+}
+
+// HasIgnored reports whether a hook has failed, and the rollout went on.
+func (s State) HasIgnored() bool {
+	for _, p := range s.Hooks {
+		if p.Result == Ignored {
+			return true
+		}
+	}
+	return false
+}
+
+// A HookProgress is how far one hook of a rollout is.
+type HookProgress struct {
+	Hash     string       `json:"hash,omitempty"`     // of the hook and the template
+	Began    *metav1.Time `json:"began,omitempty"`    // of this try; nil before, and when it was given up
+	Attempt  int          `json:"attempt,omitempty"`  // the last attempt that is over
+	Pod      types.UID    `json:"pod,omitempty"`      // of the attempt under way, once it was seen
+	Failures int          `json:"failures,omitempty"` // of this try
+	Failed   *metav1.Time `json:"failed,omitempty"`   // when the last attempt of this try failed
+	Message  string       `json:"message,omitempty"`  // of the last failure of this try
+	Result   HookResult   `json:"result,omitempty"`   // "" while it is not known
+	By       string       `json:"by,omitempty"`       // the user who has skipped it, or run it again
+}
+
+// A HookResult is what came of a hook.
+type HookResult string
+
+// The results.
+const (
+	Succeeded HookResult = "Succeeded"
+	Ignored   HookResult = "Ignored" // it has failed, and its policy is Ignore
+	Skipped   HookResult = "Skipped" // by a user
+	NotNeeded HookResult = "NotNeeded"
+)
+
+// with returns a copy of a state with another progress of one hook.
+func (s State) with(stage Stage, progress HookProgress) *State {
+	s.Hooks = maps.Clone(s.Hooks)
+	if s.Hooks == nil {
+		s.Hooks = map[Stage]HookProgress{}
+	}
+	s.Hooks[stage] = progress
+	return &s
+}
+
+// restarted returns a copy of a state in which hooks without a result begin again.
+func (s State) restarted() *State {
+	next := &s
+	for stage, p := range s.Hooks {
+		if p.Result == "" {
+			next = next.with(stage, HookProgress{Hash: p.Hash, Attempt: p.Attempt, By: p.By})
+		}
+	}
+	return next
+}
+
+// Restore returns a copy of a state without the replicas that it remembers, and those if the Deployment is still scaled
+// to 0. If another client has scaled it since, that is newer.
+func (s State) Restore(live *appsv1.Deployment) (replicas *int32, next *State) {
+	if live != nil && count(live) == 0 {
+		replicas = s.Replicas
+	}
+	s.Replicas = nil
+	return replicas, &s
+}
+
+// ReadState returns the state in a Deployment's annotation; none if there is none that can be read.
+func ReadState(live metav1.Object) (state State, isThere bool) {
+	text, isThere := live.GetAnnotations()[StateAnnotation]
+	if !isThere || json.Unmarshal([]byte(text), &state) != nil {
+		return State{}, false
+	}
+	return state, true
+}
+
+// Text returns a state for the annotation.
+func (s State) Text() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // of strings, numbers and times
+	}
+	return string(text)
+}
+
+// HashTemplate returns the hash of a Deployment's pod template.
+func HashTemplate(deployment *appsv1.Deployment) string { return hash(deployment.Spec.Template) }
+
+// hash returns a short hash of values. Names and labels contain it.
+func hash(values ...any) string {
+	sum := sha256.New()
+	for _, value := range values {
+		text, err := json.Marshal(value)
+		if err != nil {
+			panic(fmt.Sprintf("a value of Kubernetes is no JSON: %v", err))
+		}
+		sum.Write(text)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:10]
+}

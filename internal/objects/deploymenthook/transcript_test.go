@@ -1,0 +1,387 @@
+package deploymenthook_test
+
+import (
+	"bytes"
+	"cmp"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write again what the transcripts of testdata/sequence want")
+
+// TestTranscripts runs the scripts of testdata/sequence/*.txtar. A file has the hooks of releases, by their names, and
+// of those without a name of their own in "hooks"; fields of the Deployment's spec in "spec"; and one or more scripts,
+// each with its transcript behind it. A release v2 has the pod template v2, and so has v2-fixed.
+//
+//	given v1 3           a Deployment of three replicas, whose rollout is complete
+//	pod exit 1 after 5s  how the next pod of a hook ends: also "never starts", "never ends", "evicted", "node lost",
+//	                     and "stays" when it is deleted; its phase is reported "lag 300ms" later; "pods" for all that
+//	                     follow
+//	apply v2 [skip STAGE] [rerun STAGE] [until [STAGE] ACTION]    the process is killed after that action
+//	refuse [for good] WORDS, allow    pods of hooks
+//	create-only          is what the Deployment is from now on
+//	scale 3, delete pod, delete deployment, lose annotation, lose record, wait 1m, old pods stay, no ReplicaSet
+func TestTranscripts(t *testing.T) {
+	paths, err := filepath.Glob("testdata/sequence/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sections := map[string]string{}
+			for i, file := range archive.Files {
+				if name, isScript := strings.CutPrefix(file.Name, "script"); isScript {
+					archive.Files[i+1].Data = transcript(t, sections, string(file.Data))
+					archive.Files[i+1].Name = "transcript" + name
+				}
+				sections[file.Name] = string(file.Data)
+			}
+			compare(t, path, txtar.Format(archive))
+		})
+	}
+}
+
+// compare compares a file with what it is to be, or writes it.
+func compare(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, got) {
+		t.Errorf("-rewrite writes it again (-want +got):\n%s", gocmp.Diff(string(want), string(got)))
+	}
+}
+
+// A scene is a script while it runs.
+type scene struct {
+	*cluster
+	sections map[string]string
+	began    time.Time
+	names    map[string]string
+	out      bytes.Buffer
+
+	isCreateOnly bool
+}
+
+// transcript returns what a script does.
+func transcript(t *testing.T, sections map[string]string, script string) []byte {
+	c := newCluster(t)
+	s := &scene{cluster: c, sections: sections, began: c.now, names: map[string]string{}}
+	for line := range strings.Lines(script) {
+		line = strings.TrimSpace(line)
+		fmt.Fprintln(&s.out, line)
+		s.command(line)
+		s.step()
+	}
+	s.end()
+	return s.out.Bytes()
+}
+
+// end writes how the Deployment and the pods of its hooks stand at the end of a script.
+func (s *scene) end() {
+	if s.live == nil {
+		fmt.Fprintln(&s.out, "no Deployment")
+		return
+	}
+	paused := ""
+	if s.live.Spec.Paused {
+		paused = ", paused"
+	}
+	fmt.Fprintf(&s.out, "%d replicas of %s%s: %s\n", *s.live.Spec.Replicas, s.live.Spec.Template.Spec.Containers[0].Image, paused, s.describe(s.state()))
+	for _, pod := range s.pods {
+		fmt.Fprintf(&s.out, "pod %s: %s\n", s.readable(pod.Name), pod.Status.Phase)
+	}
+}
+
+// command does one line of a script.
+func (s *scene) command(line string) {
+	words := strings.Fields(line)
+	switch words[0] {
+	case "given":
+		s.given(words[1], words[2])
+	case "apply":
+		s.applies(words[1:])
+	case "pod":
+		s.ends = append(s.ends, s.endOf(words[1:]))
+	case "pods":
+		s.lastEnd = s.endOf(words[1:])
+	case "refuse":
+		cause, isFinal := strings.CutPrefix(strings.TrimPrefix(line, "refuse "), "for good ")
+		s.refusal, s.isFinal = cause, isFinal
+	case "allow":
+		s.refusal = ""
+	case "scale":
+		replicas := int32(s.number(words[1]))
+		s.live.Spec.Replicas = &replicas
+	case "wait":
+		s.jump(s.now.Add(s.duration(words[1])))
+	default:
+		s.happens(line)
+	}
+}
+
+// happens does what other writers do.
+func (s *scene) happens(line string) {
+	switch line {
+	case "delete pod":
+		s.delete(s.pods[len(s.pods)-1].Name)
+	case "delete deployment":
+		s.deleteDeployment()
+	case "lose annotation":
+		s.live.Annotations = nil
+	case "lose record":
+		s.record = nil
+	case "old pods stay":
+		s.oldStay = true
+	case "old pods go":
+		s.oldStay = false
+		for i := range s.own {
+			if !s.own[i].gone.IsZero() {
+				s.own[i].gone = s.now
+			}
+		}
+	case "no ReplicaSet":
+		s.noSet = true
+	case "create-only":
+		s.isCreateOnly = true
+	default:
+		s.t.Fatalf("nothing is known of %q", line)
+	}
+}
+
+// given makes a Deployment whose rollout is complete.
+func (s *scene) given(name, replicas string) {
+	rollout := s.release(name)
+	count := int32(s.number(replicas))
+	s.put(rollout.Desired, false)
+	s.live.Spec.Replicas = &count
+	s.write(deploymenthook.HookAction{State: &deploymenthook.State{Template: rollout.Template}})
+}
+
+// applies applies a release, until the process is killed.
+func (s *scene) applies(words []string) {
+	rollout := s.release(words[0])
+	rollout.Override.By = "ann"
+	var until string
+	for i := 1; i < len(words); i += 2 {
+		switch words[i] {
+		case "skip":
+			rollout.Override.Skip = append(rollout.Override.Skip, deploymenthook.Stage(words[i+1]))
+		case "rerun":
+			rollout.Override.Rerun = append(rollout.Override.Rerun, deploymenthook.Stage(words[i+1]))
+		case "until":
+			until, i = strings.Join(words[i+1:], " "), len(words)
+		default:
+			s.t.Fatalf("nothing is known of %q", words[i])
+		}
+	}
+	p := &process{cluster: s.cluster, rollout: rollout, told: s.tell, said: s.say}
+	p.isOver = func(stage deploymenthook.Stage, action deploymenthook.HookAction) bool {
+		return until != "" && (until == string(action.Do) || until == string(stage)+" "+string(action.Do))
+	}
+	if err := p.apply(); err != nil {
+		s.say(err.Error())
+	}
+}
+
+// release returns the rollout of a release.
+func (s *scene) release(name string) deploymenthook.Rollout {
+	text, isOwn := s.sections[name]
+	if !isOwn {
+		text = s.sections["hooks"]
+	}
+	template, _, _ := strings.Cut(name, "-")
+	object := &unstructured.Unstructured{}
+	err := yaml.Unmarshal([]byte(`
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  strategy: {type: Recreate}
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "`+template+`"}]}
+`), &object.Object)
+	more := map[string]any{}
+	if err == nil {
+		err = yaml.Unmarshal([]byte(s.sections["spec"]), &more)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	maps.Copy(object.Object["spec"].(map[string]any), more)
+	return s.rolloutOf(object, template, text)
+}
+
+// rolloutOf reads the hooks of a release.
+func (s *scene) rolloutOf(object *unstructured.Unstructured, template, text string) deploymenthook.Rollout {
+	rollout := deploymenthook.Rollout{Release: "shop", Desired: &appsv1.Deployment{}, IsCreateOnly: s.isCreateOnly}
+	if strings.TrimSpace(text) != "" {
+		object.SetAnnotations(map[string]string{deploymenthook.Annotation: text})
+		hooks, problems := deploymenthook.Parse(object)
+		if hooks == nil {
+			s.t.Fatal(problems)
+		}
+		rollout.Hooks = hooks
+		object.SetAnnotations(nil)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rollout.Desired); err != nil {
+		s.t.Fatal(err)
+	}
+	rollout.Template = deploymenthook.HashTemplate(rollout.Desired)
+	s.names[rollout.Template] = template
+	return rollout
+}
+
+// tell writes an action.
+func (s *scene) tell(stage deploymenthook.Stage, action deploymenthook.HookAction) {
+	words := action.Message
+	switch {
+	case action.Do == deploymenthook.Create || action.Do == deploymenthook.Delete:
+		words = action.Pod.Name + punctuated(words)
+		s.names[action.Pod.Labels["runlevel.dev/hook-hash"]] = action.Pod.Spec.Containers[0].Image // the template, as it is readable
+	case action.Do == deploymenthook.Wait:
+		words = fmt.Sprintf("until %s%s", s.since(action.Until), punctuated(words))
+	case action.Do == deploymenthook.Report:
+		words = fmt.Sprintf("attempt %d, %s: %s", action.Attempt, action.Reason, words)
+	case action.Do == deploymenthook.GiveUp:
+		words = action.Reason + ": " + words
+	}
+	if action.Replicas != nil {
+		words = fmt.Sprintf("to %d%s", *action.Replicas, punctuated(words))
+	}
+	if action.State != nil {
+		words = strings.TrimSpace(words + " [" + s.describe(*action.State) + "]")
+	}
+	s.say(strings.TrimSpace(fmt.Sprintf("%-4s %-11s %s", cmp.Or(string(stage), "-"), action.Do, words)))
+}
+
+func punctuated(words string) string {
+	if words == "" {
+		return ""
+	}
+	return ": " + words
+}
+
+// say writes a line with the time.
+func (s *scene) say(words string) {
+	fmt.Fprintf(&s.out, "%6s  %s\n", s.since(s.now), s.readable(words))
+}
+
+func (s *scene) since(at time.Time) string { return at.Sub(s.began).Round(time.Second).String() }
+
+// readable puts the names of templates in the places of hashes.
+func (s *scene) readable(words string) string {
+	for hash, name := range s.names {
+		words = strings.ReplaceAll(words, hash, name)
+	}
+	return words
+}
+
+// describe returns a state in words.
+func (s *scene) describe(state deploymenthook.State) string {
+	var words []string
+	switch {
+	case state.Rollout != "":
+		words = append(words, cmp.Or(s.names[state.Template], "?")+" to "+s.names[state.Rollout])
+	case state.Template != "":
+		words = append(words, s.names[state.Template])
+	}
+	if state.IsInstall {
+		words = append(words, "install")
+	}
+	if state.Replicas != nil {
+		words = append(words, fmt.Sprintf("%d replicas before", *state.Replicas))
+	}
+	for _, stage := range deploymenthook.Stages {
+		if p, isThere := state.Hooks[stage]; isThere {
+			words = append(words, string(stage)+" "+describeProgress(p))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func describeProgress(p deploymenthook.HookProgress) string {
+	words := map[bool]string{true: "begins", false: "has begun"}[p.Began == nil]
+	switch {
+	case p.Result != "":
+		words = string(p.Result)
+	case p.Failures > 0:
+		words = fmt.Sprintf("has failed %d times", p.Failures)
+	}
+	if p.Pod != "" {
+		words += " in a pod"
+	}
+	if p.By != "" {
+		words += " by " + p.By
+	}
+	return words
+}
+
+// endOf reads how a pod ends.
+func (s *scene) endOf(words []string) podEnd {
+	end := podEnd{after: 10 * time.Second}
+	line := " " + strings.Join(words, " ") + " "
+	flags := map[string]*bool{
+		" never starts ": &end.neverStarts, " never ends ": &end.neverEnds, " evicted ": &end.isEvicted, " node lost ": &end.isNodeLost, " stays ": &end.staysDeleted,
+	}
+	for _, flag := range slices.Sorted(maps.Keys(flags)) {
+		*flags[flag] = strings.Contains(line, flag)
+	}
+	for i := range words[:len(words)-1] {
+		switch words[i] {
+		case "exit":
+			end.exitCode = int32(s.number(words[i+1]))
+		case "after":
+			end.after = s.duration(words[i+1])
+		case "lag":
+			end.phaseLag = s.duration(words[i+1])
+		}
+	}
+	return end
+}
+
+func (s *scene) number(word string) int {
+	number, err := strconv.Atoi(word)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return number
+}
+
+func (s *scene) duration(word string) time.Duration {
+	duration, err := time.ParseDuration(word)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return duration
+}

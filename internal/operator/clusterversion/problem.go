@@ -1,0 +1,214 @@
+package clusterversion
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// How long an object may be waited for, as the cluster-version operator has it.
+const (
+	slowAfter              = 30 * time.Minute
+	slowAfterMachineConfig = 90 * time.Minute // its ClusterOperator updates all nodes
+	failAfter              = 40 * time.Minute // with the effect FailAfterInterval
+	refusedFor             = 30 * time.Second // by the API server: after about as long, that operator has given up its first tries
+
+	machineConfig = "machine-config"
+)
+
+// A severity is what a problem does to the release, at the moment.
+type severity int
+
+const (
+	waits   severity = iota // it is waited for
+	limited                 // it is waited for, and fails if it stays so
+	slow                    // it has been waited for longer than is usual
+	fails
+)
+
+// severity returns what a problem does. Of a release that is kept in place, every problem is a failure but that of an
+// object which is not ready. A request that fails and is tried again may succeed soon: it is a failure after a while.
+func (p ReleaseProblem) severity(isKept bool, now time.Time) severity {
+	isUnready := p.IsWait && p.Effect == ""
+	switch {
+	case p.IsRetry && p.age(now) > refusedFor:
+		return fails
+	case p.IsRetry:
+		return waits
+	case isUnready || p.Effect == reason.None && !isKept:
+		if p.age(now) > p.slowAfter() {
+			return slow
+		}
+		return waits
+	case p.Effect == reason.FailAfterInterval && !isKept && p.age(now) <= failAfter:
+		return limited
+	default:
+		return fails
+	}
+}
+
+// isOverdue returns whether a problem fails because the time for it is over.
+func (p ReleaseProblem) isOverdue(isKept bool, now time.Time) bool {
+	return p.Effect == reason.FailAfterInterval && !isKept && p.age(now) > failAfter
+}
+
+// age returns how long there has been a problem. One whose beginning is not known has begun just now.
+func (p ReleaseProblem) age(now time.Time) time.Duration {
+	if p.Since.IsZero() {
+		return 0
+	}
+	return now.Sub(p.Since)
+}
+
+func (p ReleaseProblem) slowAfter() time.Duration {
+	if p.isOperator() && p.Object.Name == machineConfig {
+		return slowAfterMachineConfig
+	}
+	return slowAfter
+}
+
+func (p ReleaseProblem) isOperator() bool {
+	return p.Object != nil && p.Object.Kind == "ClusterOperator"
+}
+
+// An operatorState is how a reason is said of ClusterOperators.
+type operatorState struct {
+	one, many string
+	repeats   string // what messages begin with that say the same
+}
+
+var operatorStates = map[string]operatorState{
+	"ClusterOperatorNoVersions":   {"does not declare expected versions", "do not declare expected versions", ""},
+	"ClusterOperatorNotAvailable": {"is not available", "are not available", "it is not available: "},
+	"ClusterOperatorDegraded":     {"is degraded", "are degraded", "it is degraded: "},
+	"ClusterOperatorUpdating":     {"is updating versions", "are updating versions", ""},
+}
+
+// state returns how the reason of a problem is said, and whether it is one that ClusterOperators share.
+func (p ReleaseProblem) state() (operatorState, bool) {
+	state, isKnown := operatorStates[p.Reason]
+	return state, isKnown && p.isOperator()
+}
+
+// pluralReason returns the reason of several ClusterOperators that have the same one.
+func pluralReason(one string) string {
+	return strings.Replace(one, "ClusterOperator", "ClusterOperators", 1)
+}
+
+// subject returns the object, and its state if that is known by its reason.
+func (p ReleaseProblem) subject() string {
+	state, isKnown := p.state()
+	switch {
+	case isKnown:
+		return "cluster operator " + printable.Line(p.Object.Name) + " " + state.one
+	case p.isOperator():
+		return "cluster operator " + printable.Line(p.Object.Name)
+	case p.Object != nil:
+		return p.Object.OrHook(p.Hook)
+	default:
+		return ""
+	}
+}
+
+// detail returns the message, without what the subject says already.
+func (p ReleaseProblem) detail() string {
+	state, _ := p.state()
+	text := strings.TrimPrefix(inLine(p.Message), state.repeats)
+	if p.Object != nil {
+		text = strings.TrimPrefix(text, p.Object.String()+": ")
+	}
+	return text
+}
+
+// requestFailures say what a failed request means for people who look at a table, in the words of the cluster-version operator.
+var requestFailures = map[string]string{
+	"UpdatePayloadResourceNotFound":    "some resources could not be updated",
+	"UpdatePayloadResourceConflict":    "some resources could not be updated",
+	"UpdatePayloadClusterDown":         "the control plane is down or not responding",
+	"UpdatePayloadClusterError":        "the control plane is reporting an internal error",
+	"UpdatePayloadClusterOverloaded":   "the control plane is overloaded and is not accepting updates",
+	"UpdatePayloadClusterUnauthorized": "could not authenticate to the server",
+	"UpdatePayloadResourceForbidden":   "the server is rejecting updates",
+	"UpdatePayloadResourceTypeMissing": "a required extension is not available to update",
+	"UpdatePayloadResourceInvalid":     "some cluster configuration is invalid",
+	precondition.ReasonFailed:          "it may not be safe to apply this update",
+}
+
+// longestSummary is how much of a problem a table shows, in bytes.
+const longestSummary = 160
+
+// summary returns what is wrong for a table: Failing has the whole message.
+func (p ReleaseProblem) summary() string {
+	detail := p.detail()
+	if known, isKnown := requestFailures[p.Reason]; isKnown {
+		detail = known
+	}
+	return printable.Truncate(joined(": ", p.subject(), detail), longestSummary)
+}
+
+// sentence returns what is wrong with which object, in one line.
+func (p ReleaseProblem) sentence() string { return joined(": ", p.subject(), p.detail()) }
+
+// where returns the place of a problem in brackets.
+func (p ReleaseProblem) where() string { return inBrackets("", p.place()) }
+
+// place returns the file of the object, and since when there has been the problem, as far as they are known.
+func (p ReleaseProblem) place() string {
+	since := ""
+	if !p.Since.IsZero() {
+		since = "since " + moment(p.Since)
+	}
+	return joined(", ", printable.Line(p.File), since)
+}
+
+// inBrackets returns the texts that are not empty, in brackets after a space.
+func inBrackets(separator string, texts ...string) string {
+	if text := joined(separator, texts...); text != "" {
+		return " (" + text + ")"
+	}
+	return ""
+}
+
+// moment returns a time for people. A message must not change while nothing does, so none has an age in it.
+func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// joined returns the texts that are not empty, with a separator between them.
+func joined(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
+}
+
+// capitalized returns a text as the beginning of a sentence. Texts begin with words of ours, or with kinds.
+func capitalized(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// compareProblems orders ClusterOperators before other objects, and those by their kinds and names.
+func compareProblems(a, b ReleaseProblem) int {
+	return cmp.Or(
+		cmp.Compare(rank(a), rank(b)),
+		kinds.Compare(a.id(), b.id()), cmp.Compare(a.File, b.File), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message),
+	)
+}
+
+func rank(p ReleaseProblem) int {
+	if p.isOperator() {
+		return 0
+	}
+	return 1
+}
+
+func (p ReleaseProblem) id() kinds.ID {
+	if p.Object == nil {
+		return kinds.ID{}
+	}
+	return *p.Object
+}

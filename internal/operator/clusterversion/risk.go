@@ -1,0 +1,128 @@
+package clusterversion
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// The names of risks. Those of ClusterOperators and admin gates have the name of the object after them.
+const (
+	RiskUpdating  = "ClusterVersionUpdating"
+	RiskOverrides = "ClusterVersionOverrides"
+	RiskDeletes   = "ResourceDeletionInProgress"
+	RiskAdminAck  = precondition.AdminAck
+	RiskOperator  = "ClusterOperatorUpgradeable"
+	RiskMissing   = "ClusterOperatorMissing"
+)
+
+// A Risk is what holds back updates to another minor version.
+type Risk struct{ Name, Message string }
+
+// Risks returns what holds back updates to another minor version: an update in progress, overrides, deletes that are not
+// done, gates that no administrator has acknowledged, and ClusterOperators that say so.
+func Risks(seen Seen) []Risk {
+	var all []Risk
+	if seen.Applied != nil && !seen.Applied.wasCompleted() {
+		all = append(all, Risk{RiskUpdating, "An update is already in progress and the details are in the Progressing condition."})
+	}
+	all = append(all, overrideRisks(seen.Overrides)...)
+	if seen.Applied != nil {
+		all = append(all, deleteRisks(seen.Applied.Deletes)...)
+		if missing := seen.Applied.MissingOperators; len(missing) > 0 {
+			all = append(all, Risk{RiskMissing, "Not there, though the release has them: ClusterOperator " + strings.Join(missing, ", ")})
+		}
+	}
+	for _, gate := range seen.Gates {
+		all = append(all, Risk{RiskAdminAck + "-" + gate.Name, gate.Message + " (lifted by " + gate.Lifts + ")"})
+	}
+	return append(all, operatorRisks(seen.Operators)...)
+}
+
+func overrideRisks(overrides []configv1.ComponentOverride) []Risk {
+	var unmanaged []string
+	for _, o := range overrides {
+		if o.Unmanaged {
+			unmanaged = append(unmanaged, kinds.ID{Group: o.Group, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}.String())
+		}
+	}
+	if len(unmanaged) == 0 {
+		return nil
+	}
+	slices.Sort(unmanaged)
+	return []Risk{{RiskOverrides, "Disabling ownership via cluster version overrides prevents updates between minor or major versions. " +
+		"Please remove overrides before requesting a minor or major version update. Unmanaged: " + printable.Few(unmanaged, mostNames)}}
+}
+
+// deleteRisks tells of each delete who holds it, and since when.
+func deleteRisks(deletes []precondition.Delete) []Risk {
+	var pending []string
+	for _, asked := range deletes {
+		if !asked.Seen.IsPending() {
+			continue
+		}
+		name := asked.Name
+		if asked.Namespace != "" {
+			name = asked.Namespace + "/" + name
+		}
+		pending = append(pending, fmt.Sprintf("%s %q (%s)", strings.ToLower(printable.Line(asked.Kind)), printable.Line(name), asked.DescribeSince()))
+	}
+	if len(pending) == 0 {
+		return nil
+	}
+	slices.Sort(pending)
+	return []Risk{{RiskDeletes, "Cluster minor or major version upgrades are not allowed while resource deletions are in progress; resources=" +
+		strings.Join(few(pending), ", ")}}
+}
+
+func operatorRisks(operators []configv1.ClusterOperator) []Risk {
+	var all []Risk
+	for _, operator := range operators {
+		for _, c := range operator.Status.Conditions {
+			if c.Type == configv1.OperatorUpgradeable && c.Status == configv1.ConditionFalse {
+				all = append(all, Risk{RiskOperator + "-" + operator.Name, operatorMessage(operator.Name, c)})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Risk) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+func operatorMessage(name string, c configv1.ClusterOperatorStatusCondition) string {
+	text := "Cluster operator " + printable.Line(name) + " should not be upgraded between minor or major versions"
+	if !c.LastTransitionTime.IsZero() {
+		text += " since " + moment(c.LastTransitionTime.Time)
+	}
+	return printable.Truncate(joined(": ", text, printable.Line(c.Reason), inLine(c.Message)), longestReport)
+}
+
+// setUpgradeable sets Upgradeable while there are risks.
+func (b *builder) setUpgradeable() {
+	risks := Risks(b.seen)
+	switch len(risks) {
+	case 0:
+		b.remove(configv1.OperatorUpgradeable)
+	case 1:
+		b.set(configv1.OperatorUpgradeable, configv1.ConditionFalse, risks[0].reason(), risks[0].Message)
+	default:
+		var messages []string
+		for _, one := range risks {
+			messages = append(messages, one.Message)
+		}
+		b.set(configv1.OperatorUpgradeable, configv1.ConditionFalse, ReasonMultipleReasons,
+			list("Cluster should not be upgraded between minor or major versions for multiple reasons", messages))
+	}
+}
+
+// reason returns the name of a risk as the reason of a condition: without that of an object, which may be none.
+func (r Risk) reason() string {
+	kind, _, _ := strings.Cut(r.Name, "-")
+	return kind
+}

@@ -1,0 +1,97 @@
+package session
+
+import (
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// deletesToRecord returns the tombstoned objects that exist, with their UIDs, so that the record has them before the
+// first DELETE. Objects of other releases are left out, and so are kinds that could not be listed: their deletes are
+// recorded one by one.
+func (r *rollout) deletesToRecord(ctx context.Context, tombstones []kinds.ID, now metav1.Time) []record.Tombstone {
+	var asked []record.Tombstone
+	for _, id := range tombstones {
+		_, isOthers := r.before.OwnerOf(id, r.payload.Name)
+		if isOthers || !r.before.Covers(id) {
+			continue
+		}
+		one := record.Tombstone{ID: id, Version: r.payload.Version, Asked: now}
+		if at := slices.IndexFunc(r.record.Tombstones, func(known record.Tombstone) bool { return known.ID == id }); at >= 0 {
+			one.UID = r.record.Tombstones[at].UID
+		}
+		asked = append(asked, one)
+	}
+	var there []record.Tombstone
+	for _, one := range precondition.ObserveDeletes(ctx, r.cluster, asked) {
+		if one.Seen.State != tombstone.Absent {
+			one.IsBack = one.Seen.State == tombstone.Reappeared || r.journal.HasDeleted(one.ID)
+			one.UID = one.Seen.UID
+			there = append(there, one.Tombstone)
+		}
+	}
+	return there
+}
+
+// hasUnsentDeletes returns whether an update has recorded a delete of the payload that was never sent: the update is
+// not over then.
+func (r *rollout) hasUnsentDeletes() bool {
+	return slices.ContainsFunc(r.outcome.Deletes, func(one precondition.Delete) bool {
+		return one.Seen.State == tombstone.Present && r.hasManifest(one.ID, true)
+	})
+}
+
+// isFinished returns whether a delete is finished: the object is gone, or it exists, is not terminating, and the
+// payload has it again.
+func (r *rollout) isFinished(one precondition.Delete) bool {
+	switch one.Seen.State {
+	case tombstone.Absent:
+		return true
+	case tombstone.Reappeared, tombstone.Present:
+		return r.hasManifest(one.ID, false)
+	default:
+		return false
+	}
+}
+
+// isNotPending returns whether a delete is not to be reported as pending: it is finished, or this apply was to send it
+// and has not come to it.
+func (r *rollout) isNotPending(one precondition.Delete) bool {
+	return r.isFinished(one) || !one.WasSent() && r.hasManifest(one.ID, true)
+}
+
+// hasManifest returns whether the payload has an object, or its tombstone.
+func (r *rollout) hasManifest(id kinds.ID, isTombstone bool) bool {
+	return slices.ContainsFunc(r.payload.Manifests, func(m *payload.Manifest) bool {
+		return m.IsTombstone() == isTombstone && m.ID() == id
+	})
+}
+
+// recordGone writes a Kubernetes event for each object that is gone by now, whatever version has deleted it.
+func (r *rollout) recordGone(ctx context.Context) {
+	for _, one := range r.outcome.Deletes {
+		if !r.isFinished(one) || one.UID == "" || one.Seen.State == tombstone.Present {
+			continue // it was never seen, or was never gone
+		}
+		if err := r.cluster.RecordEvent(ctx, tombstone.Event(one.ID, one.UID, tombstone.ReasonDeleted, "it is gone")); err != nil {
+			klog.FromContext(ctx).V(1).Info("an event could not be written", "object", one.ID.String(), "err", err)
+		}
+	}
+}
+
+// forgetFinished removes finished deletes from the record.
+func (r *rollout) forgetFinished(known *record.Record) {
+	for _, one := range r.outcome.Deletes {
+		if r.isFinished(one) {
+			known.ForgetDelete(one.ID, one.UID)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package session
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// markedKinds are the kinds of which one object of the first level and one of the last have the version of the release, in
+// the annotation objectmeta.VersionAnnotation: a copy for the case that the record and the Lease are lost. Two tell how
+// far an update has come, and cost two writes. The earlier kinds are taken first. An annotation changes nothing of what
+// runs.
+var markedKinds = []schema.GroupKind{
+	{Kind: "ConfigMap"}, {Kind: "ServiceAccount"},
+	{Group: "rbac.authorization.k8s.io", Kind: "Role"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
+	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, {Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"},
+	{Kind: "Service"}, kinds.Namespace, kinds.CustomResourceDefinition,
+}
+
+// workloadKinds are marked where a release has nothing else: their controllers copy annotations. That of a Job would run
+// it again.
+var workloadKinds = []schema.GroupKind{{Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "StatefulSet"}, kinds.Deployment}
+
+// marked returns a release in which one object of the first level and one of the last have the annotation of its version.
+// The rest is as the release has it, and so is its hash.
+func marked(release *payload.Payload) *payload.Payload {
+	if release.Version == "" {
+		return release
+	}
+	chosen := chooseMarked(release, markedKinds)
+	if len(chosen) == 0 {
+		chosen = chooseMarked(release, workloadKinds)
+	}
+	with := *release
+	with.Manifests = slices.Clone(release.Manifests)
+	levels := slices.SortedFunc(maps.Keys(chosen), graph.CompareLevels)
+	for i, level := range levels {
+		if i == 0 || i == len(levels)-1 {
+			at := chosen[level]
+			with.Manifests[at] = with.Manifests[at].WithAnnotation(objectmeta.VersionAnnotation, release.Version)
+		}
+	}
+	return &with
+}
+
+// chooseMarked returns the place of one manifest of each level that may have the version.
+func chooseMarked(release *payload.Payload, of []schema.GroupKind) map[string]int {
+	chosen := map[string]int{}
+	rank := func(m *payload.Manifest) int { return slices.Index(of, m.GroupVersionKind().GroupKind()) }
+	for i, m := range release.Manifests {
+		if rank(m) < 0 || m.IsTombstone() || m.IsCreateOnly() {
+			continue
+		}
+		level := graph.ParseName(m.File()).Level
+		if known, isKnown := chosen[level]; !isKnown || rank(m) < rank(release.Manifests[known]) {
+			chosen[level] = i
+		}
+	}
+	return chosen
+}
+
+// recovered returns the newest version that objects of a release have, as an update that was applied: completely, if none has
+// another version, as orphans do. It is nil if none has a version.
+func recovered(objects []objectmeta.LiveMetadata) *record.HistoryEntry {
+	var newest *record.HistoryEntry
+	versions := map[string]bool{}
+	for _, object := range objects {
+		of, at := object.Object().GetAnnotations()[objectmeta.VersionAnnotation], metav1.NewTime(object.Entry.Since)
+		if of == "" {
+			continue
+		}
+		versions[of] = true
+		switch {
+		case newest == nil || compareVersions(of, newest.Version) > 0:
+			newest = &record.HistoryEntry{State: record.Completed, Version: of, Mode: string(graph.Update), Started: at, Completed: &at}
+		case of == newest.Version && newest.Completed.Before(&at):
+			newest.Started, newest.Completed = at, &at
+		}
+	}
+	if len(versions) > 1 {
+		newest.State, newest.Completed = record.Partial, nil
+	}
+	return newest
+}
+
+// compareVersions orders versions. Those that are none come first.
+func compareVersions(a, b string) int {
+	before, errBefore := version.ParseSemantic(a)
+	after, errAfter := version.ParseSemantic(b)
+	switch {
+	case errBefore != nil && errAfter != nil:
+		return strings.Compare(a, b)
+	case errBefore != nil:
+		return -1
+	case errAfter != nil:
+		return 1
+	case before.LessThan(after):
+		return -1
+	case after.LessThan(before):
+		return 1
+	default:
+		return strings.Compare(a, b)
+	}
+}
+
+// recoverHistory takes the newest version of a release whose record is lost from its objects, and returns whether they have
+// one.
+func recoverHistory(known *record.Record, before *inventory.Inventory) bool {
+	if known.Newest() != nil {
+		return false
+	}
+	newest := recovered(before.Of(known.Release))
+	if newest != nil {
+		known.History = []record.HistoryEntry{*newest}
+	}
+	return newest != nil
+}
+
+// A LostRelease is a release that has objects on a cluster. Its record is lost, if it is not in another namespace.
+type LostRelease struct {
+	Name    string
+	Objects int                  // of the kinds that are looked at
+	Newest  *record.HistoryEntry // that the objects tell; nil if they have no version
+}
+
+// FindLost returns the releases that have objects on a cluster, in the order of their names. It looks at those kinds
+// which have the version of a release, and knows nothing of records.
+func FindLost(ctx context.Context, c *cluster.Cluster) ([]LostRelease, error) {
+	var scopes []inventory.ListScope
+	for _, kind := range slices.Concat(markedKinds, workloadKinds) {
+		scopes = append(scopes, inventory.ListScope{Kind: kind})
+	}
+	there, err := inventory.Take(ctx, c, scopes, nil)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for id := range there.IDs() {
+		head, _ := there.Find(id)
+		names[head.Release] = true
+	}
+	var found []LostRelease
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if objects := there.Of(name); len(objects) > 0 {
+			found = append(found, LostRelease{Name: name, Objects: len(objects), Newest: recovered(objects)})
+		}
+	}
+	return found, nil
+}

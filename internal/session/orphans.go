@@ -1,0 +1,133 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/yaml"
+
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// An Orphan is an object that an earlier payload of the release applied, and that this one
+// neither has nor deletes.
+type Orphan struct{ objectmeta.LiveMetadata }
+
+// Tombstone returns the manifest that would delete the object.
+func (o Orphan) Tombstone() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "apiVersion: %s\nkind: %s\nmetadata:\n", o.Resource.GroupVersion(), o.ID.Kind)
+	if o.ID.Namespace != "" {
+		fmt.Fprintf(&text, "  namespace: %s\n", scalar(o.ID.Namespace))
+	}
+	fmt.Fprintf(&text, "  name: %s\n  annotations:\n    %s: \"true\"\n", scalar(o.ID.Name), payload.DeleteAnnotation)
+	return text.String()
+}
+
+func scalar(text string) string {
+	written, err := yaml.Marshal(text)
+	if err != nil {
+		return strconv.Quote(text)
+	}
+	return strings.TrimSuffix(string(written), "\n")
+}
+
+// orphans returns the objects of the release that still exist, and that the payload neither has nor deletes. An object
+// that goes with its Namespace or definition is no orphan.
+func (r *rollout) orphans(ctx context.Context) []Orphan {
+	inPayload, deleted := r.inPayload(ctx), r.deleted()
+	var dropped []objectmeta.LiveMetadata
+	for _, head := range r.before.Of(r.payload.Name) {
+		isGoing := slices.ContainsFunc(objectmeta.Containers(head.ID, head.Resource), func(id kinds.ID) bool { return deleted[id] })
+		if !inPayload[head.ID] && !isGoing && !head.Terminating {
+			dropped = append(dropped, head)
+		}
+	}
+	listed := r.listAgain(ctx, dropped)
+	var orphans []Orphan
+	for _, head := range dropped {
+		if r.isLeft(ctx, listed, head) {
+			orphans = append(orphans, Orphan{head})
+		}
+	}
+	return orphans
+}
+
+// mostAsked is how many objects are read one by one; if there are more, their kinds are listed.
+const mostAsked = 3
+
+// listAgain lists the kinds of objects again; nil if they are few, or can't be listed.
+func (r *rollout) listAgain(ctx context.Context, heads []objectmeta.LiveMetadata) *inventory.Inventory {
+	if len(heads) <= mostAsked {
+		return nil
+	}
+	var places []inventory.ListScope
+	for _, head := range heads {
+		places = append(places, inventory.ListScope{Kind: head.Resource.GroupKind(), Namespace: head.ID.Namespace})
+	}
+	listed, err := inventory.Take(ctx, r.cluster, places, func(release string, _ kinds.ID) bool { return release == r.payload.Name })
+	if err != nil {
+		return nil
+	}
+	return listed
+}
+
+// inPayload returns the objects that the payload has, or has tombstones of, and those that it leaves unmanaged.
+func (r *rollout) inPayload(ctx context.Context) map[kinds.ID]bool {
+	manifests := slices.Clone(r.payload.Manifests)
+	for _, one := range r.payload.Excluded {
+		if one.Filter == payload.ByOverrides {
+			manifests = append(manifests, one.Manifest)
+		}
+	}
+	all := map[kinds.ID]bool{}
+	for _, manifest := range manifests {
+		id := manifest.ID()
+		if resource, err := r.cluster.FindKind(ctx, id.GroupKind()); err == nil && !resource.Namespaced {
+			id.Namespace = "" // a manifest may have one all the same
+		}
+		all[id] = true
+	}
+	return all
+}
+
+// deleted returns the objects that the payload deletes, and those that are terminating since an earlier payload
+// deleted them.
+func (r *rollout) deleted() map[kinds.ID]bool {
+	all := map[kinds.ID]bool{}
+	for _, manifest := range r.payload.Manifests {
+		all[manifest.ID()] = manifest.IsTombstone()
+	}
+	for _, one := range r.outcome.Deletes {
+		if one.Seen.State == tombstone.Terminating {
+			all[one.ID] = true
+		}
+	}
+	return all
+}
+
+// isLeft reports whether an object still exists and is the release's. If it can't be read, it is assumed to.
+func (r *rollout) isLeft(ctx context.Context, listed *inventory.Inventory, head objectmeta.LiveMetadata) bool {
+	if listed != nil && listed.Covers(head.ID) {
+		now, isThere := listed.Find(head.ID)
+		return isThere && r.isSame(head, now)
+	}
+	object, err := r.cluster.GetMetadata(ctx, head.Resource, head.ID.Namespace, head.ID.Name)
+	if err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	return r.isSame(head, objectmeta.Of(head.Resource, object))
+}
+
+// isSame reports whether an object is still the same one, and the release's.
+func (r *rollout) isSame(before, now objectmeta.LiveMetadata) bool {
+	return now.UID == before.UID && !now.Terminating && now.IsOf(r.payload.Name)
+}

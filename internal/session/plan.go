@@ -1,0 +1,165 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/dependents"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/cluster/ownership"
+	"github.com/runlevel/runlevel/internal/cluster/tombstone"
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/review/plan"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// Plan returns the plan of a preview: what an apply of the release would do on the cluster.
+func (o *Outcome) Plan(ctx context.Context, c *cluster.Cluster, release *payload.Payload) *plan.Plan {
+	preview := plan.ClusterPreview{Mode: string(o.Mode)}
+	counted, notes, err := o.takenAlong(ctx, c)
+	if err != nil {
+		notes = append(notes, printable.Line(err.Error()))
+	}
+	preview.Notes = slices.Concat(o.Notes, notes)
+	for _, found := range o.Findings {
+		preview.Gate = append(preview.Gate, plan.GateFinding{Check: found.Check, Severity: string(found.Severity), Message: found.Message, Lifts: found.Lifts})
+	}
+	manifests := map[object.StepID]*payload.Manifest{}
+	for _, m := range release.Manifests {
+		manifests[object.StepOf(m)] = m
+	}
+	due, refused := o.dueHooks()
+	preview.Notes = append(preview.Notes, refused...)
+	for _, change := range o.Report.Changes {
+		if change.Hook != "" {
+			continue
+		}
+		one := previewOf(change)
+		one.Manifest, one.TakesAlong, one.DueHooks = manifests[change.StepID], counted[change.UID], due[change.StepID]
+		preview.Objects = append(preview.Objects, one)
+	}
+	preview.Pending = o.pendingOfOthers(release, counted, c.Now())
+	for _, one := range o.Orphans {
+		preview.Orphans = append(preview.Orphans, plan.LeftoverObject{
+			ID: one.ID, Tombstone: one.Tombstone(), TakesAlong: counted[one.UID],
+			Why: "an earlier version of the release has applied it, and this one neither has nor deletes it",
+		})
+	}
+	return plan.ForCluster(plan.ReleaseID{Name: o.Release, Version: o.Previous}, release, preview)
+}
+
+// dueHooks returns the lifecycle hooks that an apply runs, by the steps of their Deployments, and in words why the cluster would
+// not take the pods of some.
+func (o *Outcome) dueHooks() (due map[object.StepID][]deploymenthook.Stage, refused []string) {
+	due = map[object.StepID][]deploymenthook.Stage{}
+	for _, change := range o.Report.Changes {
+		if change.Hook == "" || change.Action == object.NotNeeded || change.Action == object.NotDone {
+			continue
+		}
+		of := change.StepID
+		of.Hook = ""
+		due[of] = append(due[of], deploymenthook.Stage(change.Hook))
+		if change.Err != nil {
+			refused = append(refused, change.ID.OrHook(change.Hook)+" can't run: "+printable.Line(change.Err.Err.Error()))
+		}
+	}
+	return due, refused
+}
+
+// previewOf returns what a preview has found of one manifest.
+func previewOf(change object.Change) plan.ObjectPreview {
+	found := plan.ObjectPreview{
+		Action: planned[change.Action], Why: change.Message, Adopted: change.Adopted, Recreated: change.Action == object.Recreated,
+	}
+	if change.Err != nil {
+		found.Why = printable.Line(change.Err.Err.Error())
+	}
+	for _, loss := range change.Lost {
+		found.Losing = append(found.Losing, loss.Manager)
+	}
+	look := change.Look
+	if look == nil {
+		return found
+	}
+	found.Unchecked, found.FromManifest, found.Planned = look.Unchecked, look.Unchecked != "" || found.Recreated, look.Would.Object
+	if look.Live != nil {
+		found.Live, found.Owners = look.Live.Object, ownership.OwnersIn(look.Live)
+	}
+	return found
+}
+
+// planned are the actions of an apply as plans call them.
+var planned = map[object.Action]plan.PlannedAction{
+	object.Created: plan.Created, object.Configured: plan.Changed, object.Recreated: plan.Changed, object.Unchanged: plan.Unchanged,
+	object.Kept: plan.Kept, object.Deleted: plan.Deleted, object.Pending: plan.Pending, object.Absent: plan.NotThere,
+	object.Reappeared: plan.Left, object.Left: plan.Left, object.Failed: plan.Rejected, object.NotChecked: plan.Unchecked,
+}
+
+// pendingOfOthers returns the pending deletes of earlier releases, of objects that this one does not name.
+func (o *Outcome) pendingOfOthers(release *payload.Payload, counted map[types.UID]*kinds.ObjectCounts, now time.Time) []plan.LeftoverObject {
+	isNamed := map[kinds.ID]bool{}
+	for _, m := range release.Manifests {
+		isNamed[m.ID()] = true
+	}
+	var pending []plan.LeftoverObject
+	for _, one := range o.Deletes {
+		if one.Seen.State == tombstone.Absent || isNamed[one.ID] {
+			continue
+		}
+		pending = append(pending, plan.LeftoverObject{
+			ID: one.ID, Why: "version " + one.Version + " deletes it: " + one.Describe(now), TakesAlong: counted[one.UID],
+		})
+	}
+	return pending
+}
+
+// takenAlong counts what goes with each object that a preview would delete, with each whose delete is pending, and
+// with each orphan if it were deleted; as if that one alone went. The notes say what could not be counted.
+func (o *Outcome) takenAlong(ctx context.Context, c *cluster.Cluster) (map[types.UID]*kinds.ObjectCounts, []string, error) {
+	var deleted []objectmeta.LiveMetadata
+	for uid, id := range o.deletedObjects() {
+		resource, err := c.FindKind(ctx, id.GroupKind())
+		if err != nil {
+			return nil, nil, fmt.Errorf("count what goes with %s: %w", id, err)
+		}
+		if !resource.Namespaced {
+			id.Namespace = "" // a manifest may have one all the same
+		}
+		deleted = append(deleted, objectmeta.LiveMetadata{ID: id, Resource: resource, UID: uid})
+	}
+	for _, orphan := range o.Orphans {
+		deleted = append(deleted, orphan.LiveMetadata)
+	}
+	counts, notes, err := dependents.Count(ctx, c, deleted)
+	counted := map[types.UID]*kinds.ObjectCounts{}
+	for uid, count := range counts {
+		counted[uid] = &count
+	}
+	return counted, notes, err
+}
+
+// deletedObjects returns the objects that a preview would delete, and those whose delete is pending.
+func (o *Outcome) deletedObjects() map[types.UID]kinds.ID {
+	all := map[types.UID]kinds.ID{}
+	if o.Report != nil {
+		for _, change := range o.Report.Changes {
+			if change.Action == object.Deleted || change.Action == object.Recreated || change.Action == object.Pending {
+				all[change.UID] = change.ID
+			}
+		}
+	}
+	for _, one := range o.Deletes {
+		if one.Seen.State == tombstone.Terminating {
+			all[one.Seen.UID] = one.ID
+		}
+	}
+	return all
+}

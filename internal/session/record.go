@@ -1,0 +1,174 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runlevel/runlevel/internal/objects/deploymenthook"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// begin records what is about to be applied and deleted, in one write: if this process dies, the next one knows it.
+func (r *rollout) begin(ctx context.Context) error {
+	now := metav1.NewTime(r.cluster.Now().Truncate(time.Second))
+	entry := record.HistoryEntry{
+		Version: r.payload.Version, Hash: r.payload.Hash, Content: r.payload.Content, Source: r.options.Source, Mode: string(r.outcome.Mode), Started: now,
+		Forced: slices.Concat(r.options.Forced, r.outcome.Forced), Verified: r.options.Verified,
+	}
+	if enabled := r.payload.Filter.Capabilities; enabled != nil {
+		entry.Capabilities = enabled.EnabledCapabilities
+	}
+	var has []record.AppliedKind
+	for _, manifest := range r.payload.Manifests {
+		id := manifest.ID()
+		if manifest.IsTombstone() {
+			entry.Tombstones = append(entry.Tombstones, id)
+		} else {
+			has = append(has, record.AppliedKind{Group: id.Group, Kind: id.Kind})
+		}
+	}
+	r.recordGone(ctx)
+	var asked []record.Tombstone
+	if r.outcome.Mode == graph.Update {
+		asked = r.deletesToRecord(ctx, entry.Tombstones, now)
+	}
+	return r.journal.Note(ctx, func(known *record.Record) {
+		r.forgetFinished(known)
+		known.Run = nil // it is of the apply before
+		known.Own = cmp.Or(r.options.Own, known.Own)
+		if r.outcome.Mode != graph.Reconcile {
+			known.Begin(entry)
+		} else if newest := known.Newest(); newest != nil {
+			newest.Capabilities = entry.Capabilities // more may be enabled, for the same objects
+			// An operator that is restarted looks for the same content there; a folder of the command line is of no use to it.
+			if r.options.Own != "" && entry.Source != newest.Source {
+				newest.Source, newest.Verified, newest.Forced = entry.Source, entry.Verified, entry.Forced
+			}
+		}
+		known.Overrule(hookOverrides(r.options.Apply.Hooks, now)...)
+		known.AddKinds(has...)
+		for _, one := range asked {
+			known.RequestDelete(one)
+		}
+	})
+}
+
+// hookOverrides returns the lifecycle hooks that a user skips in this apply, or runs again.
+func hookOverrides(of map[kinds.ID]deploymenthook.Override, now metav1.Time) []record.HookOverride {
+	var all []record.HookOverride
+	for _, id := range slices.SortedFunc(maps.Keys(of), kinds.Compare) {
+		wanted := of[id]
+		for _, stage := range wanted.Skip {
+			all = append(all, record.HookOverride{ID: id, Hook: stage, By: wanted.By, Time: now})
+		}
+		for _, stage := range wanted.Rerun {
+			all = append(all, record.HookOverride{ID: id, Hook: stage, IsRerun: true, By: wanted.By, Time: now})
+		}
+	}
+	return all
+}
+
+// end records the result of the apply.
+func (r *rollout) end(ctx context.Context) error {
+	var pending []record.Tombstone
+	r.journal.Read(func(known *record.Record) { pending = precondition.Pending(known, r.before) })
+	r.outcome.Deletes = precondition.ObserveDeletes(ctx, r.cluster, pending)
+	r.outcome.Orphans = r.orphans(ctx)
+	r.recordGone(ctx)
+	before := r.store.Loss()
+	defer func() {
+		r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isNotPending)
+		if loss := r.store.Loss(); loss != before {
+			r.outcome.Notes = append(r.outcome.Notes, loss)
+		}
+	}()
+	return r.journal.Note(ctx, func(known *record.Record) {
+		r.forgetFinished(known)
+		known.Run = r.outcome.Report.Left
+		if known.Run == nil || known.Run.Ended {
+			known.Waits = nil
+		}
+		if found := r.outcome.Report.Fingerprints; found != nil { // else the apply was not begun
+			known.Fingerprints = found.Update(known.Fingerprints)
+		}
+		newest := known.Newest() // it may be of another process that has just taken the lock
+		isOurs := newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
+		if isOurs && (r.outcome.Report.Err != nil || r.options.Apply.NoWait) {
+			known.Stop(r.stopped())
+		}
+		if !isOurs || r.outcome.Report.Err != nil || r.options.Apply.NoWait {
+			return
+		}
+		if r.outcome.Mode != graph.Reconcile {
+			known.Complete(metav1.NewTime(r.cluster.Now().Truncate(time.Second)))
+		}
+		if r.hasWritten() && !r.isLate { // otherwise the record would be written for the durations alone
+			known.Remember(string(r.outcome.Mode), time.Since(r.began), r.outcome.Report.Took)
+		}
+	})
+}
+
+// hasWritten returns whether the apply has changed anything on the cluster.
+func (r *rollout) hasWritten() bool {
+	return r.outcome.Mode != graph.Reconcile || slices.ContainsFunc(r.outcome.Report.Changes, func(change object.Change) bool {
+		return change.Action == object.Created || change.Action == object.Configured || change.Action == object.Recreated
+	})
+}
+
+// Bounds of what the history keeps of a failed apply: a hundred entries have to fit into a record.
+const (
+	mostFailures = 5
+	mostMessage  = 300
+)
+
+// stopped returns how the apply ended, for the history: the error, and the first objects that failed or were not ready.
+func (r *rollout) stopped() record.End {
+	report := r.outcome.Report
+	end := record.End{Time: metav1.NewTime(r.cluster.Now().Truncate(time.Second)), Message: "it was applied without waiting until it is ready"}
+	if report.Err != nil {
+		end.Reason, end.Message = reason.Of(report.Err), report.Err.Error()
+	}
+	if report.Left != nil {
+		end.Message = report.Left.Error
+	}
+	end.Message = shortened(strings.TrimSuffix(end.Message, ":"))
+	for _, change := range report.Changes {
+		if change.Action == object.Failed {
+			failed := record.ObjectFailure{ID: change.Err.ID, Hook: change.Err.Hook, File: change.Err.Path, Reason: change.Err.Reason, Message: shortened(change.Err.Err.Error())}
+			end.Failures = append(end.Failures, failed)
+		}
+	}
+	for _, wait := range report.Waits {
+		what := "not ready: "
+		switch {
+		case wait.Hook != "":
+			what = "not done: "
+		case wait.IsRetry:
+			what = "not applied: "
+		}
+		end.Failures = append(end.Failures, record.ObjectFailure{ID: wait.ID, Hook: wait.Hook, File: wait.File, Reason: wait.Reason, Message: what + shortened(wait.For)})
+	}
+	if end.More = len(end.Failures) - mostFailures; end.More > 0 {
+		end.Failures = end.Failures[:mostFailures]
+	}
+	end.More = max(end.More, 0)
+	return end
+}
+
+// shortened returns the first line of a text, as much of it as the history keeps.
+func shortened(text string) string {
+	text, _, _ = strings.Cut(text, "\n")
+	return printable.Truncate(printable.Line(text), mostMessage)
+}

@@ -1,0 +1,142 @@
+package session_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"golang.org/x/tools/txtar"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/session"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/payload"
+)
+
+// A release is one that a test applies in several versions, with a namespace of its own,
+// which NS stands for in its files.
+type release struct {
+	*testing.T
+	namespace string
+	name      string
+	config    *rest.Config
+}
+
+func newRelease(t *testing.T) release {
+	namespace := test.Namespace(t)
+	return release{t, namespace, namespace, test.Sandbox(t).Config}
+}
+
+// through sends its requests through a function.
+func (r release) through(before func(*http.Request) error) release {
+	r.config = rest.CopyConfig(r.config)
+	r.config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wire{next, before} })
+	return r
+}
+
+// A wire does something before each request.
+type wire struct {
+	next   http.RoundTripper
+	before func(*http.Request) error
+}
+
+func (w wire) RoundTrip(request *http.Request) (*http.Response, error) {
+	if err := w.before(request); err != nil {
+		return nil, err
+	}
+	return w.next.RoundTrip(request)
+}
+
+func (r release) connect() *cluster.Cluster {
+	r.Helper()
+	c, err := cluster.Connect(r.config)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return c
+}
+
+// load reads a version of it, of files in txtar.
+func (r release) load(version, files string) *payload.Payload {
+	r.Helper()
+	folder := fstest.MapFS{}
+	for _, file := range txtar.Parse([]byte(strings.ReplaceAll(files, "NS", r.namespace))).Files {
+		folder[file.Name] = &fstest.MapFile{Data: file.Data}
+	}
+	loaded, _, err := payload.Load(r.Context(), folder, payload.Options{Name: r.name})
+	if err != nil {
+		r.Fatal(err)
+	}
+	loaded.Version = version
+	loaded.Hash += version // which a version of its own has in its metadata
+	return loaded
+}
+
+// roll applies a version of it.
+func (r release) roll(ctx context.Context, version, files string, change ...func(*session.Options)) *session.Outcome {
+	r.Helper()
+	options := session.Options{Namespace: r.namespace, Apply: apply.Options{Timeout: patience}}
+	for _, one := range change {
+		one(&options)
+	}
+	return session.Run(ctx, r.connect(), r.load(version, files), options)
+}
+
+// must applies a version of it, which must not fail.
+func (r release) must(version, files string, change ...func(*session.Options)) *session.Outcome {
+	r.Helper()
+	outcome := r.roll(r.Context(), version, files, change...)
+	if outcome.Err != nil {
+		r.Fatal(outcome.Err)
+	}
+	return outcome
+}
+
+func force(options *session.Options) { options.Force = true }
+
+// record is what it has written down.
+func (r release) record() *record.Record {
+	r.Helper()
+	known, _, err := record.NewStore(test.Client(r), r.namespace, r.name).Load(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	return known
+}
+
+// events are those on an object of its namespace.
+func (r release) events(name string) []string {
+	r.Helper()
+	list, err := test.Client(r).CoreV1().Events(r.namespace).List(r.Context(), metav1.ListOptions{FieldSelector: "source=runlevel,involvedObject.name=" + name})
+	if err != nil {
+		r.Fatal(err)
+	}
+	var reasons []string
+	for _, event := range list.Items {
+		reasons = append(reasons, event.Reason)
+	}
+	slices.Sort(reasons)
+	return reasons
+}
+
+// done is what was done to each manifest.
+func done(outcome *session.Outcome) string {
+	var text []string
+	for _, change := range outcome.Report.Changes {
+		text = append(text, fmt.Sprintf("%s %s", change.Action, change.ID.Name))
+	}
+	return strings.Join(text, ", ")
+}
+
+// configMap is one that another client creates.
+func configMap(name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"colour": "blue"}}
+}

@@ -1,0 +1,349 @@
+// Package session applies payloads to a cluster, under the lock of their release: it inspects the cluster, asks the
+// gate, applies, keeps in place what is applied, and records the result. The command line and the operator both call
+// it. Each part is a package of its own; the result is an Outcome, from which everything else is reported.
+//
+// Hold is the call to start from: it returns a Session, which holds the lock of a release and applies its
+// payloads (session.go). Run does so for a single one. Preview finds out what Run would do, and Inspect only what it
+// would find; both change nothing.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/runlevel/runlevel/internal/cluster"
+	"github.com/runlevel/runlevel/internal/cluster/inventory"
+	"github.com/runlevel/runlevel/internal/cluster/objectmeta"
+	"github.com/runlevel/runlevel/internal/objects/kinds"
+	"github.com/runlevel/runlevel/internal/record"
+	"github.com/runlevel/runlevel/internal/record/lock"
+	"github.com/runlevel/runlevel/internal/session/keep"
+	"github.com/runlevel/runlevel/internal/text/printable"
+	"github.com/runlevel/runlevel/internal/text/reason"
+	"github.com/runlevel/runlevel/pkg/apply"
+	"github.com/runlevel/runlevel/pkg/apply/object"
+	"github.com/runlevel/runlevel/pkg/graph"
+	"github.com/runlevel/runlevel/pkg/payload"
+	"github.com/runlevel/runlevel/pkg/precondition"
+)
+
+// DefaultNamespace is the namespace of records and locks, unless Options name another one.
+const DefaultNamespace = "runlevel-system"
+
+// Options say how to roll out. Apply.Mode is found out when it is empty.
+type Options struct {
+	Namespace string   // of the record and the lock; DefaultNamespace if it is empty
+	Source    string   // where the payload is from, for the history
+	Own       string   // the source that an operator was started with, for the record
+	Force     bool     // go on although a gate says no
+	Verified  bool     // the signatures of the payload's image were, for the history
+	Forced    []string // what was overridden before, for the history
+	Lock      lock.Options
+	Apply     apply.Options
+	// OnBegin is called before anything is written. An error ends the apply.
+	OnBegin func(*Outcome) error
+	// OnBegun is called when the record has the update, before its first object is applied. The connection writes only
+	// while the lock is held. An error ends the apply.
+	OnBegun func(context.Context, *cluster.Cluster) error
+	// Keep says how to keep in place what is applied, until the context ends; nil ends when all is applied. Its
+	// Apply is that of the rollout.
+	Keep *keep.Options
+	// OnOutcome is called with the outcome of an apply that is kept in place: when all is ready, and before that,
+	// once, when not all is ready in time.
+	OnOutcome func(*Outcome)
+	// OnInterrupted is called when a Session stops to keep a payload in place because the API server gives no
+	// answer, with the reason. The session goes on when the API server answers.
+	OnInterrupted func(error)
+
+	onlySame bool // refuse to apply anything but what was begun last
+}
+
+// An Outcome is the result of an apply, a preview or an inspection.
+type Outcome struct {
+	Release   string
+	Version   string
+	Previous  string // the version that was applied before; empty if there was none
+	Begun     string // the version that was begun last; empty if there was none
+	Mode      graph.Mode
+	Findings  []precondition.CheckFinding // of the gate
+	Forced    []string                    // checks of the gate that were overridden
+	Report    *apply.Report               // nil if the apply was not begun
+	Deletes   []precondition.Delete       // those that are pending at the end
+	Orphans   []Orphan
+	Notes     []string // what could not be found out
+	Took      time.Duration
+	Durations record.Durations // of the last completed apply of this mode
+	IsSame    bool             // the apply that was begun last was of the same version and content
+	Err       error            // why not everything is done
+}
+
+// A rollout is the apply of one payload.
+type rollout struct {
+	cluster *cluster.Cluster
+	payload *payload.Payload
+	options Options
+	store   *record.Store
+	journal *object.Journal
+	record  *record.Record
+	before  *inventory.Inventory // what the cluster had
+	outcome *Outcome
+	began   time.Time
+	isLate  bool               // not everything was ready in time
+	onKeep  func(*keep.Keeper) // is called with what keeps the payload in place
+}
+
+// Run applies a payload to a cluster, in a session of its own.
+func Run(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
+	s, err := Hold(ctx, c, release.Name, options.Namespace, options.Lock)
+	if err != nil {
+		return &Outcome{Release: release.Name, Version: release.Version, Err: err}
+	}
+	outcome := s.Apply(ctx, release, options)
+	outcome.Err = s.Release(outcome.Err)
+	return outcome
+}
+
+// applyUnder applies the payload under a lock, which is checked before each write.
+func (r *rollout) applyUnder(ctx context.Context, hold *lock.Hold) error {
+	r.began = time.Now() // without the time that it took to acquire the lock
+	fenced, err := r.cluster.Fenced(hold.Check)
+	if err != nil {
+		return err
+	}
+	r.connect(fenced)
+	r.options.Apply.Lock = hold
+	err = r.run(ctx)
+	if r.outcome.Took == 0 { // else the outcome was reported already
+		r.outcome.Took = time.Since(r.began)
+	}
+	return err
+}
+
+// Inspect returns what Run would find on the cluster, and the findings of the gate. It changes nothing.
+func Inspect(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
+	r := newRollout(c, release, options)
+	r.outcome.Err = r.inspect(ctx, r.lock())
+	return r.outcome
+}
+
+// Preview returns what Run would do, and changes nothing. It goes on although the gate refuses the apply.
+func Preview(ctx context.Context, c *cluster.Cluster, release *payload.Payload, options Options) *Outcome {
+	began := time.Now()
+	r := newRollout(c, release, options)
+	defer func() { r.outcome.Took = time.Since(began) }()
+	if r.outcome.Err = r.inspect(ctx, r.lock()); r.outcome.Err != nil {
+		return r.outcome
+	}
+	var refused error
+	if blocking := precondition.Blocking(r.outcome.Findings); len(blocking) > 0 && !options.Force {
+		refused = precondition.Refuse(blocking)
+	} else {
+		r.outcome.Forced = precondition.CheckNames(blocking)
+	}
+	if options.OnBegin != nil {
+		refused = errors.Join(refused, options.OnBegin(r.outcome))
+	}
+	r.outcome.Report = apply.Preview(ctx, c, r.payload, r.before, r.applyOptions())
+	r.outcome.Orphans = r.orphans(ctx)
+	r.outcome.Deletes = slices.DeleteFunc(r.outcome.Deletes, r.isNotPending)
+	r.outcome.Err = errors.Join(refused, r.outcome.Report.Err)
+	return r.outcome
+}
+
+func newRollout(c *cluster.Cluster, release *payload.Payload, options Options) *rollout {
+	if options.Namespace == "" {
+		options.Namespace = DefaultNamespace
+	}
+	r := &rollout{payload: marked(release), options: options, outcome: &Outcome{Release: release.Name, Version: release.Version}}
+	r.connect(c)
+	return r
+}
+
+// lock returns the lock of the release.
+func (r *rollout) lock() *lock.Lock {
+	return &lock.Lock{Client: r.cluster.Client, Namespace: r.options.Namespace, Release: r.payload.Name, Now: r.cluster.Now}
+}
+
+// connect makes the rollout use a connection, for the record, too.
+func (r *rollout) connect(c *cluster.Cluster) {
+	r.cluster = c
+	r.store = record.NewStore(c.Client, r.options.Namespace, r.payload.Name)
+}
+
+// run inspects the cluster, asks the gate, and applies the payload.
+func (r *rollout) run(ctx context.Context) error {
+	if err := r.inspect(ctx, nil); err != nil {
+		return err
+	}
+	if r.options.onlySame && !r.outcome.IsSame {
+		return fmt.Errorf("release %s is not kept in place any more: %w", r.outcome.Release, ErrYielded)
+	}
+	blocking := blockingFindings(r.outcome, r.options)
+	if len(blocking) > 0 && !r.options.Force {
+		return precondition.Refuse(blocking)
+	}
+	r.outcome.Forced = precondition.CheckNames(blocking)
+	if r.options.OnBegin != nil {
+		if err := r.options.OnBegin(r.outcome); err != nil {
+			return err
+		}
+	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	if r.options.OnBegun != nil {
+		if err := r.options.OnBegun(ctx, r.cluster); err != nil {
+			return err
+		}
+	}
+	if r.options.Keep != nil {
+		return r.applyAndKeep(ctx)
+	}
+	return r.finish(ctx, apply.Run(ctx, r.cluster, r.payload, r.before, r.applyOptions()))
+}
+
+// blockingFindings returns the findings that block the apply. None blocks the release that was begun last from being kept in place:
+// one object that can't be applied is to cost no other one, and each is checked again when it is applied.
+func blockingFindings(outcome *Outcome, options Options) []precondition.CheckFinding {
+	if options.Keep != nil && outcome.IsSame && !options.Force { // what is forced is noted
+		return nil
+	}
+	return precondition.Blocking(outcome.Findings)
+}
+
+// finish notes the report of an apply in the record, if the lock is still held.
+func (r *rollout) finish(ctx context.Context, report *apply.Report) error {
+	r.outcome.Report = report
+	held, stop := r.options.Apply.Lock.Requests(ctx)
+	defer stop()
+	if held.Err() == nil && !errors.Is(r.outcome.Report.Err, lock.ErrLost) { // the context of a lost lock ends a moment later
+		return errors.Join(r.outcome.Report.Err, r.end(held))
+	}
+	if r.outcome.Report.Err == nil { // everything is done, but the record is another process's now
+		return context.Cause(held)
+	}
+	return r.outcome.Report.Err
+}
+
+// applyOptions returns the options of the apply, with the mode that was found.
+func (r *rollout) applyOptions() apply.Options {
+	options := r.options.Apply
+	options.Release, options.Version, options.Mode, options.Journal = r.payload.Name, r.payload.Version, r.outcome.Mode, r.journal
+	return options
+}
+
+// inspect reads the record and the objects of the release, and asks the gate. Free is the lock, if this process does
+// not hold it: the gate then looks for its holder.
+func (r *rollout) inspect(ctx context.Context, free *lock.Lock) error {
+	known, _, err := r.store.Load(ctx)
+	isDenied := reason.Of(err) == record.ReasonDenied
+	if free != nil && isDenied {
+		r.outcome.Notes = append(r.outcome.Notes, "what was applied before: this user may not read the record of the release, so the mode is a guess, and so is what is left behind")
+		known, err = &record.Record{Release: r.payload.Name}, nil // the gate names the right that is missing
+	}
+	if err != nil {
+		return err
+	}
+	r.record, r.journal = known, object.NewJournal(r.store, known)
+	if r.before, err = inventory.Take(ctx, r.cluster, r.listScopes(), r.isRelevant()); err != nil {
+		return err
+	}
+	isRecovered := recoverHistory(known, r.before)
+	if isRecovered && !isDenied {
+		r.outcome.Notes = append(r.outcome.Notes, fmt.Sprintf("most of the history: the record of the release and its copy are gone; %s is the version in annotation %s of its objects",
+			known.Newest().Version, objectmeta.VersionAnnotation))
+	}
+	if applied := known.Applied(); applied != nil {
+		r.outcome.Previous = applied.Version
+	}
+	facts, err := precondition.Gather(ctx, r.cluster, precondition.GatherInput{
+		Payload: r.payload, Before: r.before, Record: known, Namespace: r.options.Namespace, Standard: r.options.Apply.Standard, Lock: free, IsRecovered: isRecovered,
+	})
+	if err != nil {
+		return err
+	}
+	r.outcome.Findings, r.outcome.Deletes = precondition.Evaluate(facts), facts.Deletes
+	r.outcome.Mode = r.findMode()
+	r.outcome.Durations = known.Durations[string(r.outcome.Mode)]
+	if loss := r.store.Loss(); loss != "" {
+		r.outcome.Notes = append(r.outcome.Notes, loss)
+	}
+	newest := known.Newest()
+	if newest != nil {
+		r.outcome.Begun = newest.Version
+	}
+	r.outcome.IsSame = newest != nil && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version
+	r.outcome.Notes = append(r.outcome.Notes, r.unlistedNotes()...)
+	return nil
+}
+
+// listScopes returns where to list objects: the kinds of the payload, and those of the releases before it.
+func (r *rollout) listScopes() []inventory.ListScope {
+	var all []inventory.ListScope
+	for _, manifest := range r.payload.Manifests {
+		id := manifest.ID()
+		all = append(all, inventory.ListScope{Kind: id.GroupKind(), Namespace: id.Namespace})
+	}
+	for _, kind := range r.record.GroupKinds() {
+		all = append(all, inventory.ListScope{Kind: kind})
+	}
+	return all
+}
+
+// isRelevant returns a filter of the objects that the inventory keeps: those of this release, those of other
+// releases that the payload has, too, and definitions, since other releases may define kinds of the payload.
+func (r *rollout) isRelevant() func(release string, id kinds.ID) bool {
+	named := map[kinds.ID]bool{}
+	anywhere := func(id kinds.ID) kinds.ID {
+		id.Namespace = "" // a manifest of a cluster-scoped object may have one
+		return id
+	}
+	for _, manifest := range r.payload.Manifests {
+		named[anywhere(manifest.ID())] = true
+	}
+	return func(release string, id kinds.ID) bool {
+		return release == r.payload.Name || id.GroupKind() == kinds.CustomResourceDefinition || named[anywhere(id)]
+	}
+}
+
+// unlistedNotes names the kinds that could not be listed: those that are forbidden in one line.
+func (r *rollout) unlistedNotes() []string {
+	var notes []string
+	var forbidden []string
+	for _, kind := range r.before.UnlistedKinds() {
+		if why := r.before.ListError(kind); !apierrors.IsForbidden(why) {
+			notes = append(notes, fmt.Sprintf("objects of kind %s can't be listed, so none of them is known to be an orphan: %s", kind, printable.Line(why.Error())))
+		} else {
+			forbidden = append(forbidden, kind.String())
+		}
+	}
+	if len(forbidden) > 0 {
+		notes = append(notes, "this user may not list these kinds in the whole cluster, so orphans are only known in namespaces of the release where that is allowed, and what can't be listed is applied one by one: "+strings.Join(forbidden, ", "))
+	}
+	return notes
+}
+
+// findMode returns the mode that follows from the record: install until an install was completed, reconcile for the
+// payload that was completed last, otherwise update. An update that was killed, or whose deletes were not all sent,
+// goes on as an update. If the record is lost, the objects of the release show that there was one.
+func (r *rollout) findMode() graph.Mode {
+	newest := r.record.Newest()
+	switch {
+	case r.options.Apply.Mode != "":
+		return r.options.Apply.Mode
+	case newest == nil && len(r.before.Of(r.payload.Name)) > 0:
+		return graph.Update
+	case r.record.Applied() == nil && !r.record.HasUpdated():
+		return graph.Install
+	case newest.State == record.Completed && newest.Hash == r.payload.Hash && newest.Version == r.payload.Version && !r.hasUnsentDeletes():
+		return graph.Reconcile
+	default:
+		return graph.Update
+	}
+}

@@ -1,0 +1,108 @@
+package session_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A traffic is what a connection asks the server for.
+type traffic struct {
+	mu   sync.Mutex
+	sent []asked
+}
+
+// An asked is one request.
+type asked struct{ verb, resource, namespace, name string }
+
+func (a asked) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s/%s", a.verb, a.resource, a.namespace, a.name))
+}
+
+// note is a hook.
+func (f *traffic) note(request *http.Request) error {
+	one, isKnown := askedFor(request)
+	if !isKnown { // which kinds there are
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sent = append(f.sent, one)
+	return nil
+}
+
+// take is what was sent since the last call.
+func (f *traffic) take() []asked {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sent := f.sent
+	f.sent = nil
+	return sent
+}
+
+// askedFor reads a request as the server does.
+func askedFor(request *http.Request) (asked, bool) {
+	steps := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
+	switch {
+	case steps[0] == "api" && len(steps) > 2:
+		steps = steps[2:]
+	case steps[0] == "apis" && len(steps) > 3:
+		steps = steps[3:]
+	default:
+		return asked{}, false
+	}
+	var one asked
+	if steps[0] == "namespaces" && len(steps) > 2 {
+		one.namespace, steps = steps[1], steps[2:]
+	}
+	one.resource = steps[0]
+	if len(steps) > 1 {
+		one.name = steps[1]
+	}
+	one.verb = strings.ToLower(request.Method)
+	if request.Method == http.MethodGet && one.name == "" {
+		one.verb = "list"
+		if request.URL.Query().Get("watch") != "" {
+			one.verb = "watch"
+		}
+	}
+	return one, true
+}
+
+// isUpkeep says whether a request is about our record, our lock or our rights.
+func (a asked) isUpkeep() bool {
+	return strings.HasPrefix(a.name, "runlevel-release-") || strings.HasPrefix(a.resource, "selfsubject") || a.resource == "leases"
+}
+
+// alone are those requests that are about single objects, or that write.
+func alone(sent []asked) []string {
+	var all []string
+	for _, one := range sent {
+		if one.verb != "list" && one.verb != "watch" && !one.isUpkeep() {
+			all = append(all, one.String())
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// summary counts requests by what they are.
+func summary(sent []asked) string {
+	counts := map[string]int{}
+	for _, one := range sent {
+		switch {
+		case one.isUpkeep():
+			counts["of the record, the lock and rights"]++
+		default:
+			counts[one.verb]++
+		}
+	}
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[what], what))
+	}
+	return strings.Join(parts, ", ")
+}
